@@ -3,7 +3,7 @@
 
 use pipezero::config::{
     Checkpointing, GptConfig, ModelConfig, PartitionConfig, Precision, ResidencyConfig, Run, UnitLayers,
-    ZeroLevel,
+    VocabularyConfig, ZeroLevel,
 };
 use pipezero::plan::{Plan, PlanError};
 use tests::{Case, Sample, Schedule, small_gpt, small_run, zero};
@@ -44,6 +44,7 @@ fn random_run(draws: &mut Draws) -> Run {
         checkpointing: draws.of(&[Checkpointing::Off, Checkpointing::Unit]),
         num_layers,
         zero: zero(ZeroLevel::Zero3, ResidencyConfig::Level, draws.of(&[0, 1, 1])),
+        vocabulary: VocabularyConfig::default(),
         ..Case::ONE_RANK
     };
     let model = ModelConfig::Gpt2(GptConfig {

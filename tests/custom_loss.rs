@@ -13,6 +13,10 @@ use tests::{Case, Mask, small_run, train, train_plan};
 struct Doubled;
 
 impl Loss for Doubled {
+    fn num_kept_per_row(&self) -> usize {
+        CrossEntropy.num_kept_per_row()
+    }
+
     fn forward(
         &self,
         queue: &dyn Queue,

@@ -27,6 +27,10 @@ fn stopped(done: Result<(), EngineError>) -> Report {
 struct Stuck(Event);
 
 impl Loss for Stuck {
+    fn num_kept_per_row(&self) -> usize {
+        CrossEntropy.num_kept_per_row()
+    }
+
     fn forward(
         &self,
         queue: &dyn Queue,

@@ -7,13 +7,13 @@
 use std::collections::HashMap;
 
 use pipezero::config::Precision;
-use tests::features::{self, CHECKPOINTING, DATA, GRIDS, PRECISIONS, TIED, UNITS, ZERO};
+use tests::features::{self, CHECKPOINTING, DATA, GRIDS, PRECISIONS, TIED, UNITS, VOCABULARIES, ZERO};
 use tests::{Case, FP16, Mask, Sample, Trained, assert_bit_identical, pairwise, small_run, train};
 
 const DROPOUT: [f64; 2] = [0.0, 0.1];
 
 /// Number of values of each dimension, in the order of [`case_of`].
-const SIZES: [usize; 8] = [
+const SIZES: [usize; 9] = [
     GRIDS.len(),
     ZERO.len(),
     UNITS.len(),
@@ -22,14 +22,15 @@ const SIZES: [usize; 8] = [
     DROPOUT.len(),
     TIED.len(),
     DATA.len(),
+    VOCABULARIES.len(),
 ];
 
 /// A value of each dimension.
 type Choice = [usize; SIZES.len()];
 
 fn case_of(choice: Choice) -> Case {
-    let [grid, zero, units, precision, checkpointing, dropout, tied, data] = choice;
-    let case = features::case_of([grid, zero, units, precision, checkpointing, tied, data]);
+    let [grid, zero, units, precision, checkpointing, dropout, tied, data, vocabulary] = choice;
+    let case = features::case_of([grid, zero, units, precision, checkpointing, tied, data, vocabulary]);
     Case { dropout: DROPOUT[dropout], ..case }
 }
 

@@ -369,7 +369,11 @@ fn every_change_that_an_error_offers_does_fit_when_it_is_written() {
                 panic!("{needs:?} do not fit {limit} bytes")
             };
             let PlanError::RankMemory { needs_bytes, .. } = *error else { panic!("{error}") };
-            assert_eq!(needs_bytes, needs.rank_bytes);
+            // Where the head's rank does not fit, the plan has tried to recompute logits.
+            let recomputed = "activation_checkpointing.head_logits=recompute".to_owned();
+            let recomputed = Plan::even_if_refused(run_with(&[&own[..], &[recomputed]].concat()));
+            let recomputed = recomputed.expect("it fits a host").needs();
+            assert!([needs, recomputed].map(|needs| needs.rank_bytes).contains(&needs_bytes));
             for change in changes {
                 let changed =
                     Plan::even_if_refused(run_with(&[limited.clone(), arguments(&change)].concat()));
@@ -388,6 +392,27 @@ fn every_change_that_an_error_offers_does_fit_when_it_is_written() {
         assert!(offered.contains(alone), "{alone} is not among {offered:?}");
     }
     assert!(offered.len() >= 10, "only {offered:?} were offered");
+}
+
+/// Logits that the file keeps are recomputed where that is enough, alone or with blocks.
+#[test]
+fn kept_logits_are_offered_to_be_recomputed() {
+    let offered = |percent: u64, own: &[&str]| -> Vec<String> {
+        let own: Vec<String> = own.iter().map(|&argument| argument.to_owned()).collect();
+        let needs = Plan::even_if_refused(run_with(&own)).expect("it fits a host").needs();
+        let limited = [&own[..], &[format!("memory={}", needs.rank_bytes * percent / 100)]].concat();
+        let plan = Plan::from_file(&file_with(&limited), Launch::this_host());
+        let Err(FromFileError::Memory { changes, .. }) = plan else { panic!("{percent}% is enough") };
+        changes.into_iter().map(|change| change.description).collect()
+    };
+    // A vocabulary that makes the last rank the fullest.
+    let keep = ["model.vocab_size=3000", "activation_checkpointing.head_logits=keep"];
+    let alone = "\"activation_checkpointing\": {\"head_logits\": \"recompute\"}".to_owned();
+    assert!(offered(90, &keep).contains(&alone));
+    let together = offered(60, &keep).concat();
+    assert!(together.contains("{\"enabled\": true, \"head_logits\": \"recompute\"}"), "{together}");
+    // What is left open has been tried already.
+    assert!(offered(60, &keep[..1]).iter().all(|change| !change.contains("head_logits")));
 }
 
 /// All ways to give every stage some of the blocks.

@@ -70,6 +70,7 @@ pub const GPT2: GptConfig = GptConfig {
     init_std: 0.02,
     dropout: 0.0,
     ablation: Ablation::None,
+    vocabulary: VocabularyOptions::WHOLE,
 };
 
 /// A run to be adapted: one rank, 1F1B, ZeRO-0, AdamW, f32, units of one layer, one resident beside the one in use,
@@ -107,6 +108,7 @@ pub fn run() -> Run {
         gradient_clipping: 1.0,
         precision: Precision::F32,
         checkpointing: Checkpointing::Off,
+        vocabulary: VocabularyConfig::WHOLE,
         memory_bytes: None,
         host_memory_bytes: None,
         comm: CommConfig { backend: BackendName::Threads, timeout: Duration::from_secs(600), links: None },

@@ -32,7 +32,7 @@ impl ElementType {
         }
     }
 
-    /// Elements of this type that hold an f32 without loss.
+    /// Elements of this type that have the bytes of an f32.
     pub(crate) const fn num_packed(self) -> usize {
         ElementType::F32.num_bytes() / self.num_bytes()
     }
@@ -92,12 +92,6 @@ pub trait Float: Element {
 
     /// The nearest value of this type, of two the even one; beyond the range infinite, NaN stays NaN.
     fn narrow(value: f32) -> Self;
-
-    /// Writes the bits of an f32 into as many elements as they take.
-    fn pack(value: f32, packed: &mut [Self]);
-
-    /// The f32 that was packed.
-    fn unpack(packed: &[Self]) -> f32;
 }
 
 mod private {
@@ -136,16 +130,6 @@ impl Float for f32 {
     fn narrow(value: f32) -> Self {
         value
     }
-
-    #[inline(always)]
-    fn pack(value: f32, packed: &mut [Self]) {
-        packed[0] = value;
-    }
-
-    #[inline(always)]
-    fn unpack(packed: &[Self]) -> f32 {
-        packed[0]
-    }
 }
 
 macro_rules! half_float {
@@ -159,18 +143,6 @@ macro_rules! half_float {
             #[inline(always)]
             fn narrow(value: f32) -> Self {
                 Self::from_bits($narrow(value))
-            }
-
-            #[inline(always)]
-            fn pack(value: f32, packed: &mut [Self]) {
-                let bits = value.to_bits();
-                packed[0] = Self::from_bits(bits as u16);
-                packed[1] = Self::from_bits((bits >> 16) as u16);
-            }
-
-            #[inline(always)]
-            fn unpack(packed: &[Self]) -> f32 {
-                f32::from_bits(u32::from(packed[0].to_bits()) | u32::from(packed[1].to_bits()) << 16)
             }
         }
     };
@@ -287,15 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn packing_loses_no_bit() {
-        for value in [0.0, -1.5, f32::MIN_POSITIVE / 4.0, f32::INFINITY, 1.234_567_9e-20] {
-            let (mut b, mut h, mut f) = ([bf16::ZERO; 2], [f16::ZERO; 2], [0.0; 1]);
-            bf16::pack(value, &mut b);
-            f16::pack(value, &mut h);
-            f32::pack(value, &mut f);
-            let all = [bf16::unpack(&b), f16::unpack(&h), f32::unpack(&f)];
-            assert_eq!(all.map(f32::to_bits), [value.to_bits(); 3]);
-        }
+    fn two_elements_of_16_bits_hold_an_f32() {
         assert_eq!([ElementType::F32, ElementType::Bf16].map(ElementType::num_packed), [1, 2]);
     }
 }

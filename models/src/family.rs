@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::ModelError;
 use crate::facts::Facts;
 use crate::model::Model;
-use crate::shared::{GptConfig, GptSizes};
+use crate::shared::{GptConfig, GptSizes, VocabularyOptions};
 use crate::timed::{TimedConfig, TimedSizes};
 use crate::{gpt2, mlp, timed};
 
@@ -54,6 +54,15 @@ impl ModelConfig {
             Self::Gpt2(sizes) | Self::Mlp(sizes) => Some(sizes),
             Self::Timed(_) => None,
         }
+    }
+
+    /// The same model with its vocabulary's tables cut so, and its logits kept or not; a timed model has none.
+    pub fn with_vocabulary(mut self, vocabulary: VocabularyOptions) -> Self {
+        match &mut self {
+            Self::Gpt2(sizes) | Self::Mlp(sizes) => sizes.vocabulary = vocabulary,
+            Self::Timed(_) => {}
+        }
+        self
     }
 
     /// L: transformer blocks, or what stands in for them.

@@ -8,7 +8,7 @@ use std::f64::consts::TAU;
 
 use crate::parameter::{Init, ParameterSpec};
 
-/// Writes the initial values of the parameter's elements from `first_element` on, `out.len()` of them.
+/// Writes the initial values of the elements that a layer has of a parameter, from `first_element` of these on, `out.len()` of them.
 pub fn fill(spec: &ParameterSpec, seed: u64, first_element: usize, out: &mut [f32]) {
     match spec.init {
         Init::Zeros => out.fill(0.0),
@@ -16,7 +16,7 @@ pub fn fill(spec: &ParameterSpec, seed: u64, first_element: usize, out: &mut [f3
         Init::Normal { std } => {
             let stream = Stream::new(seed, &spec.name);
             let mut rest = out;
-            let mut element = first_element as u64;
+            let mut element = (spec.first_element() + first_element) as u64;
             while !rest.is_empty() {
                 let pair = stream.normal_pair(element / 2);
                 let from = (element % 2) as usize;

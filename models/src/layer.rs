@@ -49,9 +49,8 @@ pub struct LayerSizes {
     pub output: usize,
     /// Elements kept from forward to backward, beside the input.
     pub saved: usize,
-    /// Of the saved elements, how many at the end stay f32 in every precision: statistics, and what a loss is computed
-    /// from.
-    pub saved_exact: usize,
+    /// Elements kept beside them in f32, whatever the precision: statistics, and what a loss is computed from.
+    pub exact: usize,
     /// Elements handed from the input gradient to the weight gradient.
     pub weight_inputs: usize,
     /// Scratch elements of the forward; contents are not kept between calls.
@@ -73,10 +72,30 @@ pub struct ForwardArgs<'a> {
     pub output: ViewMut<'a>,
     /// `[saved]`, overwritten.
     pub saved: ViewMut<'a>,
+    /// `[exact]`, overwritten.
+    pub exact: ViewMut<'a>,
     /// `[forward_workspace]`, contents undefined.
     pub workspace: ViewMut<'a>,
     /// `[LossSum::NUM_WORDS]` of `u32`, overwritten by a layer that computes the loss; empty where it is not asked for.
     pub loss: ViewMut<'a>,
+    /// Where a head puts the logits of one row, if they are asked for.
+    pub row_logits: Option<RowLogits<'a>>,
+}
+
+/// The logits of one row, as generation reads them.
+#[derive(Debug)]
+pub struct RowLogits<'a> {
+    /// The row: the token after which they say what may follow.
+    pub row: usize,
+    /// `[V]`, overwritten; a head that is a slice of the vocabulary writes its own tokens' alone.
+    pub logits: ViewMut<'a>,
+}
+
+impl RowLogits<'_> {
+    /// The same elements, for a layer that is not the last to write them.
+    pub fn reborrow(&mut self) -> RowLogits<'_> {
+        RowLogits { row: self.row, logits: self.logits.reborrow() }
+    }
 }
 
 /// What a recomputation works on.
@@ -90,6 +109,8 @@ pub struct RecomputeArgs<'a> {
     pub input: View<'a>,
     /// `[saved]`, overwritten.
     pub saved: ViewMut<'a>,
+    /// `[exact]`, overwritten.
+    pub exact: ViewMut<'a>,
     /// `[forward_workspace]`, contents undefined.
     pub workspace: ViewMut<'a>,
 }
@@ -105,6 +126,8 @@ pub struct BackwardInputArgs<'a> {
     pub input: View<'a>,
     /// `[saved]` of the forward; may be overwritten, the weight gradient sees the result.
     pub saved: ViewMut<'a>,
+    /// `[exact]` of the forward; the same is true of it.
+    pub exact: ViewMut<'a>,
     /// `[max(input, output)]`: the output's gradient on entry (first `output` elements), the input's gradient on
     /// return (first `input` elements).
     pub gradient: ViewMut<'a>,
@@ -125,6 +148,8 @@ pub struct BackwardWeightArgs<'a> {
     pub input: View<'a>,
     /// `[saved]` as the input gradient left it.
     pub saved: View<'a>,
+    /// `[exact]` as the input gradient left it.
+    pub exact: View<'a>,
     /// `[weight_inputs]` as the input gradient left it.
     pub weight_inputs: View<'a>,
     /// The layer's parameter gradients, overwritten or added to; same layout as the parameters.
@@ -133,6 +158,58 @@ pub struct BackwardWeightArgs<'a> {
     pub mode: WriteMode,
     /// `[backward_workspace]`, contents undefined.
     pub workspace: ViewMut<'a>,
+}
+
+/// What a backward works on that has no halves.
+#[derive(Debug)]
+pub struct BackwardArgs<'a> {
+    /// The tokens of the micro-batch.
+    pub tokens: Tokens<'a>,
+    /// The layer's parameters.
+    pub parameters: View<'a>,
+    /// `[input]` of the forward.
+    pub input: View<'a>,
+    /// `[saved]` of the forward.
+    pub saved: ViewMut<'a>,
+    /// `[exact]` of the forward.
+    pub exact: ViewMut<'a>,
+    /// See [`BackwardInputArgs::gradient`].
+    pub gradient: ViewMut<'a>,
+    /// See [`BackwardWeightArgs::parameter_gradients`].
+    pub parameter_gradients: ViewMut<'a>,
+    /// See [`BackwardWeightArgs::mode`].
+    pub mode: WriteMode,
+    /// `[backward_workspace]`, contents undefined.
+    pub workspace: ViewMut<'a>,
+    /// See [`BackwardInputArgs::loss_seed`].
+    pub loss_seed: f32,
+}
+
+/// Which of several layers a layer is that share the rows of one table: siblings, one behind the other in the chain.
+///
+/// Siblings have one input, one output and one gradient: the first of them is given the input, each adds its part to what the ones
+/// before it left, and what they save from forward to backward lies in one place, of which each is given all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Slice {
+    /// Which one, from 0.
+    pub index: usize,
+    /// How many there are.
+    pub num_slices: usize,
+}
+
+impl Slice {
+    /// The only one: every layer that has no siblings.
+    pub const WHOLE: Self = Self { index: 0, num_slices: 1 };
+
+    /// Whether it is the first one in forwards, and the last in backwards.
+    pub fn is_first(self) -> bool {
+        self.index == 0
+    }
+
+    /// Whether it is the last one in forwards, and the first in backwards.
+    pub fn is_last(self) -> bool {
+        self.index + 1 == self.num_slices
+    }
 }
 
 /// A piece of a model with explicit forward and backward.
@@ -146,10 +223,24 @@ pub trait Layer: Debug + Send + Sync {
     /// What the layer needs for a micro-batch of this shape.
     fn sizes(&self, shape: MicroBatchShape) -> LayerSizes;
 
-    /// Floating-point operations of a forward's matrix products (a multiply-add counts two); the backward takes twice
-    /// as many. Elementwise work is left out, as is usual where utilisation is reported.
+    /// Floating-point operations of a forward's matrix products (a multiply-add counts two). Elementwise work is left out, as is usual where utilisation is reported.
     fn forward_flops(&self, _shape: MicroBatchShape) -> u64 {
         0
+    }
+
+    /// As [`Layer::forward_flops`], of the backward.
+    fn backward_flops(&self, shape: MicroBatchShape) -> u64 {
+        self.forward_flops(shape).saturating_mul(2)
+    }
+
+    /// Which of its siblings it is.
+    fn table_slice(&self) -> Slice {
+        Slice::WHOLE
+    }
+
+    /// Whether the backward can be run in halves. A layer that recomputes piece by piece what it did not save has none.
+    fn has_halves(&self) -> bool {
+        true
     }
 
     /// Whether the input gradient reads the parameters; false for an embedding.
@@ -170,4 +261,12 @@ pub trait Layer: Debug + Send + Sync {
     /// Writes the gradient of the parameters, of every element: where it overwrites, what gets no gradient becomes zero. A
     /// parameter that is used twice overwrites once and adds then. Elements between parameters are the unit's to clear.
     fn backward_weight(&self, queue: &dyn Queue, shape: MicroBatchShape, args: BackwardWeightArgs<'_>);
+
+    /// The whole backward of a layer without halves.
+    ///
+    /// # Panics
+    /// If the layer has halves: they are what is run, one after the other.
+    fn backward(&self, _queue: &dyn Queue, _shape: MicroBatchShape, _args: BackwardArgs<'_>) {
+        unreachable!("the backward of {} is run in halves", self.name())
+    }
 }

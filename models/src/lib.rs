@@ -10,7 +10,9 @@
 //! ```
 //! use pipezero_models::layer::{LossSum, MicroBatchShape, WriteMode, Tokens};
 //! use pipezero_models::unit::{UnitBackward, UnitForward};
-//! use pipezero_models::{Ablation, Buffer, ElementType, GptConfig, Host, Queue, Unit, gpt2, init};
+//! use pipezero_models::{
+//!     Ablation, Buffer, ElementType, GptConfig, Host, Queue, Unit, VocabularyOptions, gpt2, init,
+//! };
 //!
 //! let model = gpt2::build(&GptConfig {
 //!     num_layers: 2,
@@ -22,6 +24,7 @@
 //!     init_std: 0.02,
 //!     dropout: 0.0,
 //!     ablation: Ablation::None,
+//!     vocabulary: VocabularyOptions::default(),
 //! })?;
 //! // One unit of everything; an engine makes several and gathers each when it is its turn.
 //! let unit = Unit::new(model.layers.into_iter().map(|layer| layer.layer).collect());
@@ -50,6 +53,7 @@
 //!         recomputed: &mut Buffer::zeros(sizes.recompute)?,
 //!         workspace: &mut workspace,
 //!         loss: loss.view_mut(),
+//!         row_logits: None,
 //!     },
 //! );
 //! let mut words = [0; LossSum::NUM_WORDS];
@@ -110,6 +114,6 @@ pub use loss::{CrossEntropy, Loss};
 pub use memory::{View, ViewMut};
 pub use model::Model;
 pub use queue::{Device, Host, Queue};
-pub use shared::{Ablation, GptConfig};
+pub use shared::{Ablation, GptConfig, HeadLogits, VocabularyOptions};
 pub use timed::TimedConfig;
 pub use unit::Unit;

@@ -2,15 +2,21 @@
 
 use std::fmt::Debug;
 
+use crate::kernels::cross_entropy::NUM_STATISTICS;
 use crate::memory::{View, ViewMut};
 use crate::queue::Queue;
 
 /// A loss over rows of logits. N rows, V columns; a row whose target is [`crate::layer::IGNORED_TARGET`] counts in
 /// nothing. Its results must depend on its arguments alone, not on the number of threads.
 pub trait Loss: Debug + Send + Sync {
+    /// Elements of f32 that the backward needs of each row, beside its logits.
+    fn num_kept_per_row(&self) -> usize {
+        1
+    }
+
     /// The summed loss of `logits: [N, V]` against `targets: [N]` of `u32` and the number of targets that count, as the words of a
     /// [`LossSum`](crate::layer::LossSum) in `loss`, which is empty where they are not asked for. What the backward needs beside the
-    /// logits is kept in `per_row: [N]`.
+    /// logits is kept in `per_row: [N, num_kept_per_row]`.
     fn forward(
         &self,
         queue: &dyn Queue,
@@ -36,6 +42,10 @@ pub trait Loss: Debug + Send + Sync {
 pub struct CrossEntropy;
 
 impl Loss for CrossEntropy {
+    fn num_kept_per_row(&self) -> usize {
+        NUM_STATISTICS
+    }
+
     fn forward(
         &self,
         queue: &dyn Queue,
@@ -44,7 +54,9 @@ impl Loss for CrossEntropy {
         per_row: ViewMut<'_>,
         loss: ViewMut<'_>,
     ) {
-        queue.cross_entropy(logits, targets, per_row, loss);
+        let mut per_row = per_row;
+        queue.cross_entropy(0, logits, targets, per_row.reborrow());
+        queue.cross_entropy_loss(targets, per_row, loss);
     }
 
     fn backward(
@@ -55,6 +67,6 @@ impl Loss for CrossEntropy {
         per_row: View<'_>,
         seed: f32,
     ) {
-        queue.cross_entropy_backward(logits, targets, per_row, seed);
+        queue.cross_entropy_backward(0, logits, targets, per_row, seed);
     }
 }

@@ -63,7 +63,8 @@ pub struct Model {
 }
 
 impl Model {
-    /// Checks that its layers are a chain for micro-batches of this shape: each takes as many elements as the one before gives, and no
+    /// Checks that its layers are a chain for micro-batches of this shape: each takes as many elements as the one before gives, slices
+    /// being one, and no
     /// two have the same name or, but for a tied weight, a parameter of the same name.
     ///
     /// # Errors
@@ -74,13 +75,17 @@ impl Model {
             let rule = "every layer has a name of its own, by which messages and files know it";
             require(names.insert(layer.name().to_owned()), "layer", layer.name(), rule)?;
             for spec in layer.parameters() {
+                let part = (spec.name.clone(), spec.rows.start);
                 let rule = "another layer has a parameter of this name; begin names with that of the layer";
-                let is_new = parameters.insert(spec.name.clone()) || *tying == Tying::Head;
+                let is_new = parameters.insert(part) || *tying == Tying::Head;
                 require(is_new, &format!("a parameter of layer {}", layer.name()), &spec.name, rule)?;
             }
         }
         for pair in self.layers.windows(2) {
             let [before, after] = [&pair[0].layer, &pair[1].layer];
+            if !after.table_slice().is_first() {
+                continue;
+            }
             let (given, taken) = (before.sizes(shape).output, after.sizes(shape).input);
             let name = format!("`LayerSizes::input` of layer {}", after.name());
             let rule = format!(

@@ -15,6 +15,7 @@ pub(crate) fn layer(name: &str, role: LayerRole) -> LayerNode {
         num_parameters: 100,
         forward_flops: 200,
         saved_elements: 10,
+        is_slice: false,
     }
 }
 

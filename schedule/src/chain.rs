@@ -16,7 +16,7 @@ pub struct Chain {
     units: Vec<UnitFacts>,
     // `first_units[s]..first_units[s + 1]` are the units of stage s.
     first_units: Vec<u32>,
-    tied: Option<(Unit, Unit)>,
+    tied_pairs: Vec<(Unit, Unit)>,
 }
 
 /// Why a list of units is not a chain.
@@ -39,7 +39,7 @@ pub enum ChainError {
         /// The use that is persistent.
         persistent: Unit,
     },
-    /// The tied weight has not exactly one embedding and, after it, one head.
+    /// The tied weight has not as many heads as embeddings, one of each for every slice, or a head comes before an embedding.
     Tying {
         /// Units marked as the embedding.
         num_embeddings: usize,
@@ -69,8 +69,8 @@ impl fmt::Display for ChainError {
             ),
             Self::Tying { num_embeddings, num_heads } => write!(
                 f,
-                "{num_embeddings} units are marked as tied embedding and {num_heads} as tied head: a tied weight has \
-                 one embedding and, later in the chain, one head; mark both or none"
+                "{num_embeddings} units are marked as tied embedding and {num_heads} as tied head: each slice of a tied weight \
+                 has one embedding and, behind all embeddings, one head; mark both or none"
             ),
         }
     }
@@ -82,8 +82,8 @@ impl Chain {
     /// Units in chain order on stages placed so.
     ///
     /// # Errors
-    /// [`ChainError`] unless stages ascend, each with a unit, and tied uses come as one embedding before one head, both
-    /// persistent or neither.
+    /// [`ChainError`] unless stages ascend, each with a unit, and tied uses come as embeddings before as many heads, both of a
+    /// slice persistent or neither.
     pub fn new(placement: Placement, units: Vec<UnitFacts>) -> Result<Self, ChainError> {
         let mut first_units = Vec::with_capacity(placement.num_stages() + 1);
         for (index, facts) in units.iter().enumerate() {
@@ -100,14 +100,14 @@ impl Chain {
             return Err(ChainError::StageWithoutUnit(Stage(first_units.len() as u32)));
         }
         first_units.push(units.len() as u32);
-        let tied = tied_pair(&units)?;
-        if let Some((embedding, head)) = tied
-            && units[embedding.index()].is_persistent != units[head.index()].is_persistent
-        {
-            let persistent = if units[head.index()].is_persistent { head } else { embedding };
-            return Err(ChainError::TiedPersistence { persistent });
+        let tied_pairs = tied_pairs(&units)?;
+        for &(embedding, head) in &tied_pairs {
+            if units[embedding.index()].is_persistent != units[head.index()].is_persistent {
+                let persistent = if units[head.index()].is_persistent { head } else { embedding };
+                return Err(ChainError::TiedPersistence { persistent });
+            }
         }
-        Ok(Self { placement, units, first_units, tied })
+        Ok(Self { placement, units, first_units, tied_pairs })
     }
 
     /// Where the stages lie.
@@ -200,9 +200,15 @@ impl Chain {
         self.placement.stages(rank).flat_map(|stage| self.units_of(stage)).map(Unit)
     }
 
-    /// The two uses of the tied weight, embedding first, if a weight is tied.
-    pub fn tied(&self) -> Option<(Unit, Unit)> {
-        self.tied
+    /// The two uses of each slice of the tied weight, embedding first; one pair where it is not cut, none where no weight is
+    /// tied.
+    pub fn tied_pairs(&self) -> &[(Unit, Unit)] {
+        &self.tied_pairs
+    }
+
+    /// The embedding's use of the weight that a unit uses as a head, if it is one of a tied weight.
+    pub fn tied_embedding(&self, head: Unit) -> Option<Unit> {
+        self.tied_pairs.iter().find(|pair| pair.1 == head).map(|&(embedding, _)| embedding)
     }
 
     /// Whether the edge exists and joins different ranks; within a rank nothing is sent.
@@ -255,18 +261,17 @@ impl Chain {
     }
 }
 
-fn tied_pair(units: &[UnitFacts]) -> Result<Option<(Unit, Unit)>, ChainError> {
+fn tied_pairs(units: &[UnitFacts]) -> Result<Vec<(Unit, Unit)>, ChainError> {
     let positions = |tying| {
         let of_kind =
             move |(index, facts): (usize, &UnitFacts)| (facts.tying == tying).then_some(Unit(index as u32));
         units.iter().enumerate().filter_map(of_kind).collect::<Vec<_>>()
     };
     let (embeddings, heads) = (positions(Tying::Embedding), positions(Tying::Head));
-    match (&embeddings[..], &heads[..]) {
-        ([], []) => Ok(None),
-        (&[embedding], &[head]) if embedding < head => Ok(Some((embedding, head))),
-        _ => Err(ChainError::Tying { num_embeddings: embeddings.len(), num_heads: heads.len() }),
+    if embeddings.len() != heads.len() || embeddings.last() > heads.first() {
+        return Err(ChainError::Tying { num_embeddings: embeddings.len(), num_heads: heads.len() });
     }
+    Ok(embeddings.into_iter().zip(heads).collect())
 }
 
 #[cfg(test)]
@@ -299,13 +304,20 @@ mod tests {
     }
 
     #[test]
-    fn a_tied_weight_has_one_embedding_before_one_head() {
+    fn a_tied_weight_has_an_embedding_before_a_head_for_each_slice() {
         use Tying::{Embedding, Head, Untied};
-        let tied = chain(1, &[(0, Embedding), (0, Untied), (0, Head)]).unwrap().tied();
-        assert_eq!(tied, Some((Unit(0), Unit(2))));
-        for wrong in
-            [&[(0, Embedding)][..], &[(0, Head)], &[(0, Head), (0, Embedding)], &[(0, Head), (0, Head)]]
-        {
+        let tied = |units: &[(u32, Tying)]| chain(1, units).unwrap().tied_pairs().to_vec();
+        assert_eq!(tied(&[(0, Embedding), (0, Untied), (0, Head)]), [(Unit(0), Unit(2))]);
+        let slices = [(0, Embedding), (0, Embedding), (0, Untied), (0, Head), (0, Head)];
+        assert_eq!(tied(&slices), [(Unit(0), Unit(3)), (Unit(1), Unit(4))]);
+        for wrong in [
+            &[(0, Embedding)][..],
+            &[(0, Head)],
+            &[(0, Head), (0, Embedding)],
+            &[(0, Head), (0, Head)],
+            &[(0, Embedding), (0, Head), (0, Embedding), (0, Head)],
+            &[(0, Embedding), (0, Embedding), (0, Head)],
+        ] {
             assert!(matches!(chain(1, wrong), Err(ChainError::Tying { .. })), "{wrong:?}");
         }
     }

@@ -41,13 +41,18 @@ pub(crate) fn units(num_stages: u32, per_stage: u32, tied: bool) -> Vec<UnitFact
     (0..num_units).map(facts).collect()
 }
 
-/// Units of three sizes, tied; every second one recomputes, the third of every five is persistent.
+/// Units of three sizes, tied, where there are six in two slices; every second one recomputes, the third of every five is persistent.
 pub(crate) fn mixed_units(num_stages: u32, per_stage: u32) -> Vec<UnitFacts> {
     let num_units = num_stages * per_stage;
     let mut mixed = units(num_stages, per_stage, num_units > 1);
     for (index, facts) in mixed.iter_mut().enumerate() {
         facts.num_bytes = [64, 256, 16][index % 3];
         facts.recomputes = index % 2 == 1;
+        if num_units >= 6 && index == 1 {
+            (facts.tying, facts.backward_reads_weights) = (Tying::Embedding, false);
+        } else if num_units >= 6 && index as u32 + 2 == num_units {
+            facts.tying = Tying::Head;
+        }
         facts.is_persistent = index % 5 == 2 && facts.tying == Tying::Untied;
     }
     mixed

@@ -1,7 +1,8 @@
 //! Values of a run's features that tests combine pair by pair.
 
 use pipezero::config::{
-    Checkpointing, Precision, ReductionPolicy, ResidencyConfig, UnitLayers, ZeroConfig, ZeroLevel,
+    Checkpointing, HeadLogits, Precision, ReductionPolicy, ResidencyConfig, UnitLayers, VocabularyConfig,
+    ZeroConfig, ZeroLevel,
 };
 
 use crate::{Case, FP16, NO_ZERO, Schedule};
@@ -97,9 +98,18 @@ pub const ZERO: [(ZeroLevel, ReductionPolicy, Resident, usize); 18] = {
     ]
 };
 
-/// The case of a value of each list: of [`GRIDS`], [`ZERO`], [`UNITS`], [`PRECISIONS`], [`CHECKPOINTING`], [`TIED`] and
-/// [`DATA`].
-pub fn case_of([grid, zero, units, precision, checkpointing, tied, data]: [usize; 7]) -> Case {
+/// A vocabulary of three blocks, the last of them short.
+const VOCAB_SIZE: usize = 2100;
+
+/// Slices of the vocabulary's tables, and what becomes of logits.
+pub const VOCABULARIES: [(usize, HeadLogits); 6] = {
+    use HeadLogits::{Keep, Recompute};
+    [(1, Keep), (1, Recompute), (2, Keep), (2, Recompute), (3, Keep), (3, Recompute)]
+};
+
+/// The case of a value of each list: of [`GRIDS`], [`ZERO`], [`UNITS`], [`PRECISIONS`], [`CHECKPOINTING`], [`TIED`], [`DATA`]
+/// and [`VOCABULARIES`].
+pub fn case_of([grid, zero, units, precision, checkpointing, tied, data, vocabulary]: [usize; 8]) -> Case {
     let (pipeline, schedule) = GRIDS[grid];
     let (level, reduce, resident, prefetch_units) = ZERO[zero];
     let resident_units = match resident {
@@ -115,6 +125,8 @@ pub fn case_of([grid, zero, units, precision, checkpointing, tied, data]: [usize
     // A split backward is not recomputed.
     let checkpointing =
         if schedule.splits_backwards() { Checkpointing::Off } else { CHECKPOINTING[checkpointing] };
+    let (num_slices, head_logits) = VOCABULARIES[vocabulary];
+    let head_logits = if schedule.splits_backwards() { HeadLogits::Keep } else { head_logits };
     Case {
         pipeline,
         data: DATA[data],
@@ -125,6 +137,8 @@ pub fn case_of([grid, zero, units, precision, checkpointing, tied, data]: [usize
         num_layers: NUM_LAYERS,
         precision: PRECISIONS[precision],
         checkpointing,
+        vocab_size: VOCAB_SIZE,
+        vocabulary: VocabularyConfig::new(num_slices, head_logits),
         ..Case::ONE_RANK
     }
 }

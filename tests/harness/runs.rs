@@ -32,6 +32,10 @@ pub struct Case {
     pub checkpointing: Checkpointing,
     /// What is dropped.
     pub dropout: f64,
+    /// Token numbers.
+    pub vocab_size: usize,
+    /// How the vocabulary's tables are cut, and what becomes of logits.
+    pub vocabulary: VocabularyConfig,
 }
 
 impl Case {
@@ -48,6 +52,8 @@ impl Case {
         precision: Precision::F32,
         checkpointing: Checkpointing::Off,
         dropout: 0.0,
+        vocab_size: 17,
+        vocabulary: VocabularyConfig::WHOLE,
     };
 
     /// The same on one pipeline rank that shards as little as the reduction policy allows and recomputes nothing: what
@@ -62,6 +68,7 @@ impl Case {
             schedule: Schedule::OneFOneB,
             zero: ZeroConfig { level, reduce: self.zero.reduce, ..NO_ZERO },
             checkpointing: Checkpointing::Off,
+            vocabulary: VocabularyConfig::WHOLE,
             ..self
         }
     }
@@ -109,6 +116,7 @@ pub fn small_gpt(tied: bool) -> GptConfig {
         init_std: 0.2,
         dropout: 0.0,
         ablation: Ablation::None,
+        vocabulary: VocabularyOptions::WHOLE,
     }
 }
 
@@ -120,6 +128,7 @@ pub fn small_run(case: Case) -> Run {
         model: ModelConfig::Gpt2(GptConfig {
             num_layers: case.num_layers,
             dropout: case.dropout,
+            vocab_size: case.vocab_size,
             ..small_gpt(case.tied)
         }),
         data: DataConfig { text: Vec::new(), validation: 0.0 },
@@ -153,6 +162,7 @@ pub fn small_run(case: Case) -> Run {
         gradient_clipping: GRADIENT_CLIPPING,
         precision: case.precision,
         checkpointing: case.checkpointing,
+        vocabulary: case.vocabulary,
         memory_bytes: None,
         host_memory_bytes: None,
         comm: CommConfig { backend: BackendName::Threads, timeout: Duration::from_secs(60), links: None },

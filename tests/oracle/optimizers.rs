@@ -2,7 +2,7 @@
 
 use pipezero::config::{NoDecay, OptimizerConfig};
 use pipezero::run::optimizer::{DecayRanges, Update};
-use pipezero_models::parameter::{Init, ParameterSpec};
+use pipezero_models::parameter::ParameterSpec;
 use pipezero_models::unit::ParameterEntry;
 use pipezero_models::{Buffer, Host};
 use serde_json::Value;
@@ -34,7 +34,7 @@ fn sgd(case: &Value) -> OptimizerConfig {
 
 /// A rule that decays all of `len` elements.
 fn decay_everything(len: usize) -> DecayRanges {
-    let spec = ParameterSpec { name: "weight".into(), shape: vec![1, len], init: Init::Zeros };
+    let spec = ParameterSpec::zeros("weight", [1, len]);
     DecayRanges::of_unit(&[ParameterEntry { spec, range: 0..len }], &NoDecay::OneDimensional)
 }
 

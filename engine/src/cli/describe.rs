@@ -1,6 +1,6 @@
 //! A plan in words, for several commands.
 
-use super::figures::{bytes, counted};
+use super::figures::{bytes, counted, percent};
 use crate::config::{Checkpointing, Precision, ReductionPolicy, ResidencyConfig, ScheduleConfig, ZeroLevel};
 use crate::plan::Plan;
 
@@ -66,6 +66,34 @@ pub(super) fn checkpointing(plan: &Plan) -> Option<String> {
         Checkpointing::Layers(1) => Some("activations of each layer recomputed".to_owned()),
         Checkpointing::Layers(layers) => Some(format!("activations of every {layers} layers recomputed")),
     }
+}
+
+/// Into how many slices the vocabulary's tables are cut, and what the head's logits cost, kept and recomputed: a line each.
+pub(super) fn vocabulary(plan: &Plan) -> Option<String> {
+    let cost = plan.head_logits_cost()?;
+    let gpt = plan.run().model.gpt()?;
+    let num_slices = gpt.vocabulary.num_slices;
+    let slices = if num_slices > 1 {
+        format!("vocabulary: each table in {num_slices} slices\n")
+    } else {
+        String::new()
+    };
+    let auto = if plan.run().vocabulary.head_logits.is_none() { " (\"auto\")" } else { "" };
+    let rank = format!("pipeline rank {}", cost.pipeline_rank);
+    let kept = bytes(cost.kept_peak_bytes);
+    let more = percent(cost.recomputed_flops_share);
+    let logits = match (cost.is_kept, cost.recomputed_peak_bytes) {
+        (_, None) => format!("kept, as the schedule's weight gradients need them; {rank} needs {kept}"),
+        (true, Some(recomputed)) => format!(
+            "kept{auto}, {rank} needs {kept}; recomputed, for {more} more compute, {}",
+            bytes(recomputed)
+        ),
+        (false, Some(recomputed)) => format!(
+            "recomputed{auto} for {more} more compute, {rank} needs {}; kept {kept}",
+            bytes(recomputed)
+        ),
+    };
+    Some(format!("{slices}logits: {logits}\n"))
 }
 
 /// What is sharded between micro-batches.

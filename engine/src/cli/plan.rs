@@ -66,6 +66,8 @@ pub(super) fn run(args: &PlanArgs) -> Result<(), Failure> {
             "ranks": plan.forecast(),
             "beside_zero_1": plan.beside_zero_1(),
             "residencies": residencies,
+            "vocabulary_slices": plan.run().model.gpt().map(|gpt| gpt.vocabulary.num_slices),
+            "head_logits": plan.head_logits_cost(),
             "predicted": simulation.map(|of| json!({
                 "step_s": of.step().step_s(),
                 "tokens_per_s": of.step().tokens_per_s(),
@@ -91,11 +93,15 @@ pub(super) fn run(args: &PlanArgs) -> Result<(), Failure> {
 fn speed(plan: &Plan, simulation: Option<&Simulation<'_>>, width: usize) -> String {
     let text = match simulation {
         None => format!(
-            "memory: {}\nspeed: --device {} predicts it",
+            "{}memory: {}\nspeed: --device {} predicts it",
+            describe::vocabulary(plan).unwrap_or_default(),
             describe::memory(plan, plan.run().memory_bytes),
             DeviceSpec::NAMES.join(" or ")
         ),
-        Some(simulation) => utilisation::of_step(simulation),
+        Some(simulation) => {
+            let vocabulary = describe::vocabulary(plan).unwrap_or_default();
+            format!("{vocabulary}{}", utilisation::of_step(simulation))
+        }
     };
     terminal::wrapped_after(&text, width, 4)
 }

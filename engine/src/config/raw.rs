@@ -8,7 +8,7 @@ use super::kind::{Auto, Either};
 use super::resolved::{BackendName, PartitionConfig, ReductionPolicy, UnitLayers, WarmupType};
 use super::schedule_name::ScheduleName;
 use super::section::section;
-use super::words::{FamilyWord, OptimizerWord, ResidencyWord, SchedulerWord};
+use super::words::{FamilyWord, HeadLogitsWord, OptimizerWord, ResidencyWord, SchedulerWord};
 
 section! {
     /// A training run.
@@ -150,6 +150,11 @@ section! {
         /// ZeRO-1, or fewer where all ranks share a host that is too small for that; `"auto"` as many as fit `memory`; `"strict"` reshards after every use, `"all"`
         /// never. ZeRO-3 alone.
         resident_units: Either<usize, Either<ResidencyWord, Vec<usize>>> = "\"level\"", "fewer gathers in memory that nothing else uses";
+        /// Slices, of whole blocks of 1024 tokens, that the token table and the head's are each cut into. A slice is a unit of its
+        /// own, so no unit needs to be as large as a vocabulary; 1 leaves them whole, and untied ones in the first and the last
+        /// unit. `"auto"`: under ZeRO-3 over several data ranks as many as make none larger than the largest unit of
+        /// transformer blocks, else 1. No result depends on it.
+        vocabulary_slices: Auto<usize> = "\"auto\"", "a vocabulary is often the largest thing that a rank gathers";
         /// How many uses ahead a unit's gather is issued. ZeRO-3 alone. `"auto"` is 1.
         prefetch_units: Auto<usize> = "1", "a gather runs while the unit before it computes";
         /// Units whose every parameter has at most so many elements stay gathered all step, and are gathered once after it;
@@ -313,6 +318,11 @@ section! {
         enabled: bool = "true if every_layers is set, else false", "recomputation costs a third more compute";
         /// Keeps the input of every so many blocks of a unit instead of the unit's alone; at most `unit_layers`.
         every_layers: usize = "unit_layers", "the fewest activations for one recomputation";
+        /// The head's logits, 4 bytes for each token of a micro-batch and of the vocabulary: `"keep"` them for the backward, or
+        /// `"recompute"` them there, block by block, for a third more work in the head's backward; not with schedules that split
+        /// backwards. `"auto"` recomputes where a rank would not fit `memory` with them, or, without `memory`, where they
+        /// make the last stage's rank the fullest of several. No result depends on it.
+        head_logits: HeadLogitsWord = "\"auto\"", "they can be larger than all other activations";
     }
 }
 

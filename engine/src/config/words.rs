@@ -82,6 +82,11 @@ words! {
     ResidencyWord { Level = "level", Strict = "strict", All = "all", Auto = "auto", }
 }
 
+words! {
+    /// What `head_logits` may say.
+    HeadLogitsWord { Keep = "keep", Recompute = "recompute", Auto = "auto", }
+}
+
 /// Optimizers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OptimizerWord {

@@ -10,7 +10,8 @@ use pipezero_schedule::PipelineRank;
 
 use super::{Plan, PlanError};
 use crate::config::{
-    Checkpointing, ReductionPolicy, ResidencyConfig, Run, ScheduleConfig, UnitLayers, ZeroConfig, ZeroLevel,
+    Checkpointing, HeadLogits, ReductionPolicy, ResidencyConfig, Run, ScheduleConfig, UnitLayers,
+    VocabularyConfig, ZeroConfig, ZeroLevel,
 };
 use crate::plan::Bytes;
 use pipezero_partition::Purpose;
@@ -143,7 +144,7 @@ fn candidates(run: &Run) -> Vec<Changed> {
         [one_f_one_b(run), none_persistent(run), fewer_resident(run), none_prefetched, reduce_every(run)];
     first
         .into_iter()
-        .chain([half_units(run), zero_3(run), recomputation(run)])
+        .chain([half_units(run), zero_3(run), recomputed_logits(run), recomputation(run)])
         .flatten()
         .chain(sizes.filter_map(|size| micro_batches_of(run, size)))
         .collect()
@@ -159,7 +160,7 @@ fn together(run: &Run, model: &Model) -> Vec<Changed> {
         none_prefetched,
         reduce_every,
         half_units,
-        recomputation,
+        recomputation_of_all,
         smallest_micro_batches,
     ];
     let mut all: Vec<Changed> = Vec::new();
@@ -279,6 +280,25 @@ fn recomputation(run: &Run) -> Option<Changed> {
     }
     let change = |run: &mut Run| run.checkpointing = Checkpointing::Unit;
     changed(run, "\"activation_checkpointing\": {\"enabled\": true}", change)
+}
+
+/// Where the file says that they are kept; what it leaves open the plan has tried.
+fn recomputed_logits(run: &Run) -> Option<Changed> {
+    let VocabularyConfig { head_logits, is_of_caller, .. } = run.vocabulary;
+    let splits = run.parallel.schedule.splits_backwards();
+    if head_logits != Some(HeadLogits::Keep) || is_of_caller || splits || run.model.gpt().is_none() {
+        return None;
+    }
+    let change = |run: &mut Run| run.vocabulary.head_logits = Some(HeadLogits::Recompute);
+    changed(run, "\"activation_checkpointing\": {\"head_logits\": \"recompute\"}", change)
+}
+
+/// Of blocks and of logits: both are one key.
+fn recomputation_of_all(run: &Run) -> Option<Changed> {
+    let Some((logits, run)) = recomputed_logits(run) else { return recomputation(run) };
+    let Some((_, run)) = recomputation(&run) else { return Some((logits, run)) };
+    let both = "\"activation_checkpointing\": {\"enabled\": true, \"head_logits\": \"recompute\"}";
+    Some((both.to_owned(), run))
 }
 
 /// A change with more forwards of layers in a step is not tried: each is planned in full, and every divisor of the micro-batch is one.

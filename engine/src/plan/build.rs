@@ -2,17 +2,14 @@
 
 use pipezero_models::Model;
 use pipezero_models::layer::MicroBatchShape;
-use pipezero_partition::Tying;
-use pipezero_schedule::Unit;
 use pipezero_schedule::generate::forward_only_on;
 
 use super::cut::{self, ChosenSplit};
 use super::grid::Grid;
 use super::planned::Plan;
 use super::run_model::RunModel;
-use super::unit::PlannedUnit;
 use super::{PlanError, programs, units};
-use crate::config::{PartitionConfig, Run};
+use crate::config::{PartitionConfig, Run, VocabularyConfig};
 
 impl Plan {
     /// Plans a run.
@@ -21,21 +18,27 @@ impl Plan {
     /// When the model cannot be built or cut as the run says, or a rule is broken that depends on the cut; the run
     /// file's own rules have been checked before.
     pub fn new(run: Run) -> Result<Self, PlanError> {
-        let model = run.model.build()?;
-        Self::with_model(run, model)
+        Self::with_vocabulary(run, Self::planned_around, Self::finished)
     }
 
     /// Plans a run of any model, with the caller's own layers or loss. Of the run's model section only the length of
-    /// a sequence counts. For [`crate::Engine::logits`] the last layer must save its logits `[N, V]` first.
+    /// a sequence counts, and how its vocabulary is cut is the model's. For [`crate::Engine::logits`] the last layer must write the
+    /// logits of the row that it is asked for.
     ///
     /// A run that was made by hand rather than resolved from a file is not held to the file's rules.
     ///
     /// # Errors
     /// As [`Plan::new`].
-    pub fn with_model(run: Run, model: Model) -> Result<Self, PlanError> {
-        let plan = Self::with_least_residency(run, model, Self::planned_around)?;
-        plan.refuse_lone_unit()?;
-        plan.filled_and_compared()
+    pub fn with_model(mut run: Run, model: Model) -> Result<Self, PlanError> {
+        let vocabulary = run.model.gpt().map_or_else(Default::default, |gpt| gpt.vocabulary);
+        run.vocabulary = VocabularyConfig::of_caller(vocabulary);
+        Self::with_least_residency(run, model, Self::planned_around)?.finished()
+    }
+
+    /// This plan of a run with the fewest resident units, unless it is refused, with those that the run asks for.
+    fn finished(self) -> Result<Self, PlanError> {
+        self.refuse_lone_unit()?;
+        self.filled_and_compared()
     }
 
     /// The plan of a run that users are refused because it costs more than it gains: for tests and studies of just that.
@@ -43,14 +46,16 @@ impl Plan {
     /// # Errors
     /// As [`Plan::new`], but for [`PlanError::LoneUnit`].
     pub fn even_if_refused(run: Run) -> Result<Self, PlanError> {
-        let model = run.model.build()?;
-        Self::with_least_residency(run, model, Self::planned_around)?.filled_and_compared()
+        Self::with_vocabulary(run, Self::planned_around, Self::filled_and_compared)
     }
 
     /// As [`Plan::even_if_refused`], of a change to a run: a split that `memory` bounds is not sought further than
     /// [`Plan::planned`] does.
     pub(super) fn tried(run: Run, model: Model) -> Result<Self, PlanError> {
-        Self::with_least_residency(run, model, Self::planned)?.filled()
+        if run.vocabulary.is_of_caller {
+            return Self::with_least_residency(run, model, Self::planned)?.filled();
+        }
+        Self::with_vocabulary(run, Self::planned, Self::filled)
     }
 
     /// This plan, if every rank fits `memory`.
@@ -137,7 +142,6 @@ impl Plan {
             shape,
             model,
             graph,
-            tied: tied(&units),
             units,
             order,
             training,
@@ -148,10 +152,4 @@ impl Plan {
             is_level_lowered: false,
         })
     }
-}
-
-/// Both uses of a tied weight.
-fn tied(units: &[PlannedUnit]) -> Option<(Unit, Unit)> {
-    let find = |tying| units.iter().position(|unit| unit.tying == tying).map(|index| Unit(index as u32));
-    Some((find(Tying::Embedding)?, find(Tying::Head)?))
 }

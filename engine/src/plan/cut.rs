@@ -1,6 +1,6 @@
 //! Cuts the model: layers to a graph with costs, the graph to stages and units.
 
-use pipezero_models::layer::MicroBatchShape;
+use pipezero_models::layer::{MicroBatchShape, Slice};
 use pipezero_models::model::{self, Model};
 use pipezero_partition::{
     Balanced, LayerGraph, LayerNode, LayerRole, MemoryBound, Split, SplitError, Tying, balanced, by_type,
@@ -25,6 +25,7 @@ pub(super) fn graph(model: &Model, shape: MicroBatchShape) -> Result<LayerGraph,
 
 fn node(layer: &model::ModelLayer, shape: MicroBatchShape) -> LayerNode {
     let sizes = layer.layer.sizes(shape);
+    let saved = sizes.input + sizes.saved + sizes.exact;
     LayerNode {
         name: layer.layer.name().to_owned(),
         role: match layer.role {
@@ -35,7 +36,8 @@ fn node(layer: &model::ModelLayer, shape: MicroBatchShape) -> LayerNode {
         tying: tying(layer.tying),
         num_parameters: layer.layer.parameters().iter().map(|spec| spec.num_elements() as u64).sum(),
         forward_flops: layer.layer.forward_flops(shape),
-        saved_elements: (sizes.input + sizes.saved) as u64,
+        saved_elements: if layer.layer.table_slice().is_first() { saved as u64 } else { 0 },
+        is_slice: layer.layer.table_slice() != Slice::WHOLE,
     }
 }
 

@@ -146,6 +146,13 @@ impl PatternFault {
     }
 }
 
+impl PlanError {
+    /// Whether a rank needs more memory than it has.
+    pub(super) fn is_of_memory(&self) -> bool {
+        matches!(self, Self::StageMemory { .. } | Self::RankMemory { .. })
+    }
+}
+
 impl From<BalanceError> for PlanError {
     fn from(error: BalanceError) -> Self {
         match error {

@@ -122,7 +122,7 @@ impl Plan {
         if self.weights_owner(id) == id { unit.unit.num_parameters() as u64 } else { 0 }
     }
 
-    fn memory_facts(&self, rank: PipelineRank, purpose: Purpose) -> RankFacts {
+    pub(super) fn memory_facts(&self, rank: PipelineRank, purpose: Purpose) -> RankFacts {
         let stage_facts = |stage: PlannedStage<'_>| StageFacts {
             num_activation_slots: self.num_slots(stage.stage, purpose) as u64,
             num_weight_input_buffers: self.num_weight_input_buffers(stage.stage, purpose) as u64,

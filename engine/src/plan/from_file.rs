@@ -7,8 +7,9 @@ use pipezero_partition::Purpose;
 use super::alternatives::{Change, Changes, Needs, changes_that_fit};
 use super::refusal::costs_of_zero_2;
 use super::remarks::{PARAM_THRESHOLD, Remark, UNIT};
+use super::vocabulary::built;
 use super::{Plan, PlanError};
-use crate::config::{ConfigErrors, Launch, Notice, Problem, Run, RunFile};
+use crate::config::{ConfigErrors, HeadLogits, Launch, Notice, Problem, Run, RunFile};
 
 /// Why a run file has no plan.
 #[derive(Debug, thiserror::Error)]
@@ -79,8 +80,10 @@ fn at_its_key(error: PlanError, file: &RunFile, run: &Run) -> FromFileError {
         ),
         PlanError::StageMemory { limit_bytes, .. } | PlanError::RankMemory { limit_bytes, .. } => {
             let fits = |needs: Needs| needs.rank_bytes <= *limit_bytes;
-            let changes = match run.model.build() {
-                Ok(model) => changes_that_fit(run, &model, Purpose::Training, &fits),
+            // A run that leaves it open did not fit with recomputed logits either.
+            let head_logits = run.vocabulary.head_logits.unwrap_or(HeadLogits::Recompute);
+            let changes = match built(run, head_logits) {
+                Ok((run, model)) => changes_that_fit(&run, &model, Purpose::Training, &fits),
                 Err(_) => Vec::new(),
             };
             return FromFileError::Memory { error: Box::new(error), changes };

@@ -24,8 +24,6 @@ pub struct Plan {
     pub(super) order: ComputeOrder,
     pub(super) training: CheckedProgram,
     pub(super) evaluation: CheckedProgram,
-    /// The embedding and the head that use a tied weight: looked up for every unit that is used.
-    pub(super) tied: Option<(Unit, Unit)>,
     /// Whether the split is proved to be the best by the measure of the run's method.
     pub(super) is_split_proven: bool,
     /// What the run said of residency, which its `level` and `auto` are resolved from.
@@ -177,18 +175,22 @@ impl Plan {
     /// The unit whose parameters a unit uses: itself, or the embedding where both uses of a tied weight are on one
     /// rank.
     pub(crate) fn weights_owner(&self, unit: Unit) -> Unit {
-        match self.tied {
-            Some((embedding, head)) if head == unit && self.rank_of(embedding) == self.rank_of(head) => {
-                embedding
-            }
-            _ => unit,
+        if self.unit(unit).tying != Tying::Head {
+            return unit;
         }
+        let embedding = self.training.chain().tied_embedding(unit);
+        embedding.filter(|&embedding| self.rank_of(embedding) == self.rank_of(unit)).unwrap_or(unit)
+    }
+
+    /// The unit in whose buffers a unit's activations lie: the first of its slices.
+    pub(crate) fn activations_owner(&self, unit: Unit) -> Unit {
+        Unit(unit.0 - self.unit(unit).unit.table_slice().index as u32)
     }
 
     /// The pipeline ranks of both uses of a tied weight, ascending, where they differ. On most placements the embedding's
     /// is the lower one; a schedule file may have it otherwise.
     pub(crate) fn tied_pipeline_ranks(&self) -> Option<(PipelineRank, PipelineRank)> {
-        let (embedding, head) = self.tied?;
+        let &(embedding, head) = self.training.chain().tied_pairs().first()?;
         let (embedding, head) = (self.rank_of(embedding), self.rank_of(head));
         (embedding != head).then(|| (embedding.min(head), embedding.max(head)))
     }
@@ -246,7 +248,7 @@ impl Plan {
         matches!(self.run.precision, Precision::Fp16(_))
     }
 
-    /// The unit that ends with the loss.
+    /// The unit that ends with the loss, and, of a head in slices, the last.
     pub(crate) fn head(&self) -> Unit {
         Unit(self.units.len() as u32 - 1)
     }

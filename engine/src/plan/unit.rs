@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use pipezero_models::Unit as ModelUnit;
+use pipezero_models::layer::Slice;
 use pipezero_models::unit::UnitSizes;
 use pipezero_partition::{ShardLayout, Tying};
 use pipezero_schedule::Stage;
@@ -20,7 +21,7 @@ pub struct PlannedUnit {
     pub tying: Tying,
     /// How its flat buffer is cut over the data ranks.
     pub layout: ShardLayout,
-    /// What it needs for a micro-batch.
+    /// What it needs for a micro-batch. What slices keep from forward to backward is counted with the first of them.
     pub sizes: UnitSizes,
     /// Floating-point operations of a forward of one micro-batch.
     pub forward_flops: u64,
@@ -29,8 +30,13 @@ pub struct PlannedUnit {
 }
 
 impl PlannedUnit {
-    /// Elements of its largest parameter, which decides whether it persists.
+    /// Whether it is a table of the vocabulary, or a slice of one, that is gathered without any block.
+    pub(crate) fn is_table(&self) -> bool {
+        self.tying != Tying::Untied || self.unit.table_slice() != Slice::WHOLE
+    }
+
+    /// Elements of its largest parameter, which decides whether it persists; of one in slices all count.
     pub(crate) fn largest_parameter(&self) -> u64 {
-        self.unit.entries().iter().map(|entry| entry.range.len() as u64).max().unwrap_or(0)
+        self.unit.entries().iter().map(|entry| entry.spec.num_elements_of_all() as u64).max().unwrap_or(0)
     }
 }

@@ -28,10 +28,15 @@ pub(super) fn planned_unit(of: RunModel<'_>, unit: &Unit) -> PlannedUnit {
     let built = ModelUnit::new(layers)
         .with_precision(element_type(&run.precision))
         .with_checkpoints(segments(run.checkpointing, graph, unit.layers.clone()));
+    let mut sizes = built.sizes(shape);
+    if !built.table_slice().is_first() {
+        // They are the first slice's.
+        (sizes.saved, sizes.weight_inputs) = (0, 0);
+    }
     PlannedUnit {
         stage: Stage(unit.stage as u32),
         layout: ShardLayout::new(built.num_elements(), run.parallel.data),
-        sizes: built.sizes(shape),
+        sizes,
         forward_flops: built.forward_flops(shape),
         unit: built,
         layers: unit.layers.clone(),

@@ -48,7 +48,7 @@ fn plan_prints_what_each_rank_holds_and_sends() {
     expect![[r#"
         beside ZeRO-1          peak    ZeRO-1's     of it  sent per step   ZeRO-1's
         pipeline rank 0  332.12 KiB  328.00 KiB  101.26 %     150.28 KiB  67.91 KiB
-        pipeline rank 1  205.75 KiB  176.75 KiB  116.41 %      55.78 KiB  41.28 KiB"#]]
+        pipeline rank 1  206.00 KiB  177.00 KiB  116.38 %      55.78 KiB  41.28 KiB"#]]
     .assert_eq(beside_zero_1);
     expect![[r#"
         resident_units    all-gathers  on one rank  bytes sent      memory
@@ -60,6 +60,7 @@ fn plan_prints_what_each_rank_holds_and_sends() {
         all-gathers: of a step on all pipeline ranks; on one rank, the bytes sent in them and memory: of the rank that has most"#]]
     .assert_eq(residencies);
     expect![[r#"
+        logits: kept ("auto"), pipeline rank 1 needs 206.00 KiB; recomputed, for 7.41 % more compute, 187.88 KiB
         memory: at most 332.12 KiB on a rank (pipeline rank 0); `memory` sets no limit
         speed: --device h100 or h200 or a100 or cpu predicts it
     "#]]

@@ -51,15 +51,14 @@ impl Attention {
         [width, width, 3 * width * width, 3 * width, width * width, width]
     }
 
-    /// Elements of what is saved: qkv, attention's output, log-sum-exp, statistics.
-    fn saved_lens(&self, shape: MicroBatchShape) -> [usize; 4] {
+    /// Elements of what is saved: qkv, attention's output.
+    fn saved_lens(&self, shape: MicroBatchShape) -> [usize; 2] {
         let activation = shape.num_tokens() * self.width;
-        let [log_sum_exp, statistics] = self.statistics_lens(shape);
-        [3 * activation, activation, log_sum_exp, statistics]
+        [3 * activation, activation]
     }
 
-    /// Elements of log-sum-exp and statistics, the last of what is saved.
-    fn statistics_lens(&self, shape: MicroBatchShape) -> [usize; 2] {
+    /// Elements of what is saved in f32: log-sum-exp, statistics.
+    fn exact_lens(&self, shape: MicroBatchShape) -> [usize; 2] {
         [self.attention(shape).num_log_sum_exp(), 2 * shape.num_tokens()]
     }
 
@@ -121,7 +120,7 @@ impl Layer for Attention {
             input: activation,
             output: activation,
             saved: layout::extent(self.saved_lens(shape)),
-            saved_exact: layout::extent(self.statistics_lens(shape)),
+            exact: layout::extent(self.exact_lens(shape)),
             weight_inputs: layout::extent(self.weight_input_lens(shape)),
             forward_workspace: layout::extent(self.forward_workspace_lens(shape)),
             backward_workspace: layout::extent(self.backward_workspace_lens(shape)),
@@ -134,11 +133,11 @@ impl Layer for Attention {
     }
 
     fn forward(&self, queue: &dyn Queue, shape: MicroBatchShape, args: ForwardArgs<'_>) {
-        let ForwardArgs { tokens, parameters, input, mut output, mut saved, workspace, .. } = args;
-        let kept = RecomputeArgs { tokens, parameters, input, saved: saved.reborrow(), workspace };
+        let ForwardArgs { tokens, parameters, input, mut output, mut saved, exact, workspace, .. } = args;
+        let kept = RecomputeArgs { tokens, parameters, input, saved: saved.reborrow(), exact, workspace };
         self.recompute(queue, shape, kept);
         let [.., proj_weight, proj_bias] = layout::split(parameters, self.parameter_lens());
-        let [_, attended, ..] = layout::split(saved.view(), self.saved_lens(shape));
+        let [_, attended] = layout::split(saved.view(), self.saved_lens(shape));
 
         let projection = self.projection(shape);
         match tokens.masks_of(self.branch_dropout, shape) {
@@ -155,11 +154,11 @@ impl Layer for Attention {
     }
 
     fn recompute(&self, queue: &dyn Queue, shape: MicroBatchShape, args: RecomputeArgs<'_>) {
-        let RecomputeArgs { tokens, parameters, input, saved, workspace } = args;
+        let RecomputeArgs { tokens, parameters, input, saved, exact, workspace } = args;
         let [norm_weight, norm_bias, qkv_weight, qkv_bias, ..] =
             layout::split(parameters, self.parameter_lens());
-        let [mut qkv, mut attended, log_sum_exp, statistics] =
-            layout::split_mut(saved, self.saved_lens(shape));
+        let [mut qkv, mut attended] = layout::split_mut(saved, self.saved_lens(shape));
+        let [log_sum_exp, statistics] = layout::split_mut(exact, self.exact_lens(shape));
         let [mut normed, scratch] = layout::split_mut(workspace, self.forward_workspace_lens(shape));
 
         let norm = Affine { weight: norm_weight, bias: norm_bias };
@@ -179,6 +178,7 @@ impl Layer for Attention {
             parameters,
             input,
             saved,
+            exact,
             mut gradient,
             weight_inputs,
             workspace,
@@ -186,8 +186,9 @@ impl Layer for Attention {
         } = args;
         let [norm_weight, norm_bias, qkv_weight, _, proj_weight, _] =
             layout::split(parameters, self.parameter_lens());
-        let [mut qkv, attended, log_sum_exp, statistics] = layout::split_mut(saved, self.saved_lens(shape));
-        let statistics = statistics.into_view();
+        let [mut qkv, attended] = layout::split_mut(saved, self.saved_lens(shape));
+        let exact = exact.into_view();
+        let [log_sum_exp, statistics] = layout::split(exact, self.exact_lens(shape));
         let [mut doutput, normed, dnorm_weight, dnorm_bias] =
             layout::split_mut(weight_inputs, self.weight_input_lens(shape));
         let [mut dactivation, scratch] = layout::split_mut(workspace, self.backward_workspace_lens(shape));
@@ -202,28 +203,29 @@ impl Layer for Attention {
             doutput.view(),
             proj_weight,
             dattended.reborrow(),
+            WriteMode::Overwrite,
         );
         if self.ablation == Ablation::AttentionOutput {
             queue.clear(dattended.reborrow());
         }
         let masks = tokens.masks_of(self.weights_dropout, shape);
-        let attended = Attended { out: attended.view(), log_sum_exp: log_sum_exp.view() };
+        let attended = Attended { out: attended.view(), log_sum_exp };
         let dattended = dattended.view();
         queue.attention_backward(self.attention(shape), masks, qkv.reborrow(), attended, dattended, scratch);
         let dqkv = qkv.view();
         let norm = Affine { weight: norm_weight, bias: norm_bias };
         queue.layer_norm_again(input, norm, statistics, normed);
-        queue.linear_backward_input(self.qkv(shape), dqkv, qkv_weight, dactivation.reborrow());
+        let mode = WriteMode::Overwrite;
+        queue.linear_backward_input(self.qkv(shape), dqkv, qkv_weight, dactivation.reborrow(), mode);
         let dnormed = dactivation.view();
         let dinput = gradient.reborrow();
         queue.layer_norm_backward_input(input, norm_weight, statistics, dnormed, dinput, WriteMode::Add);
-        let mode = WriteMode::Overwrite;
         queue.layer_norm_backward_weight(input, statistics, dnormed, dnorm_weight, dnorm_bias, mode);
     }
 
     fn backward_weight(&self, queue: &dyn Queue, shape: MicroBatchShape, args: BackwardWeightArgs<'_>) {
         let BackwardWeightArgs { saved, weight_inputs, parameter_gradients, mode, .. } = args;
-        let [dqkv, attended, _, _] = layout::split(saved, self.saved_lens(shape));
+        let [dqkv, attended] = layout::split(saved, self.saved_lens(shape));
         let [doutput, normed, dnorm_weight, dnorm_bias] =
             layout::split(weight_inputs, self.weight_input_lens(shape));
         let [norm_weight_sum, norm_bias_sum, qkv_weight_sum, qkv_bias_sum, proj_weight_sum, proj_bias_sum] =

@@ -1,4 +1,6 @@
-//! Token and position embedding in one layer, for models whose head has its own weight.
+//! Token and position embedding in one layer, for models whose head has its own weight and whose tables are not cut. To the bit
+//! what [`TokenEmbedding`](crate::shared::TokenEmbedding) and [`PositionEmbedding`](super::PositionEmbedding) do one after the other,
+//! without keeping what goes from one to the other.
 
 use crate::kernels::dropout::{Dropout, Place};
 use crate::layer::*;
@@ -35,6 +37,11 @@ impl Embedding {
     fn parameter_lens(&self) -> [usize; 2] {
         [self.vocab_size * self.width, self.seq_length * self.width]
     }
+
+    /// Elements of the weight-gradient inputs: the output's gradient, its sum over the sequences.
+    fn weight_input_lens(&self, shape: MicroBatchShape) -> [usize; 2] {
+        [shape.num_tokens() * self.width, shape.seq_length * self.width]
+    }
 }
 
 impl Layer for Embedding {
@@ -51,7 +58,11 @@ impl Layer for Embedding {
 
     fn sizes(&self, shape: MicroBatchShape) -> LayerSizes {
         let output = shape.num_tokens() * self.width;
-        LayerSizes { output, weight_inputs: output, ..LayerSizes::default() }
+        LayerSizes {
+            output,
+            weight_inputs: layout::extent(self.weight_input_lens(shape)),
+            ..LayerSizes::default()
+        }
     }
 
     fn backward_reads_weights(&self) -> bool {
@@ -61,7 +72,7 @@ impl Layer for Embedding {
     fn forward(&self, queue: &dyn Queue, shape: MicroBatchShape, args: ForwardArgs<'_>) {
         let [tokens, positions] = layout::split(args.parameters, self.parameter_lens());
         let mut output = args.output;
-        queue.embedding(args.tokens.inputs, tokens, output.reborrow());
+        queue.embedding(args.tokens.inputs, 0, tokens, output.reborrow());
         queue.add_positions(shape.seq_length, positions, output.reborrow(), self.width);
         if let Some(masks) = args.tokens.masks_of(self.dropout, shape) {
             queue.dropout(masks, output, self.width);
@@ -72,17 +83,20 @@ impl Layer for Embedding {
     fn recompute(&self, _: &dyn Queue, _: MicroBatchShape, _: RecomputeArgs<'_>) {}
 
     fn backward_input(&self, queue: &dyn Queue, shape: MicroBatchShape, args: BackwardInputArgs<'_>) {
-        let mut doutput = args.weight_inputs;
+        let [mut doutput, dpositions] = layout::split_mut(args.weight_inputs, self.weight_input_lens(shape));
         queue.copy(args.gradient.view(), doutput.reborrow());
         if let Some(masks) = args.tokens.masks_of(self.dropout, shape) {
-            queue.dropout(masks, doutput, self.width);
+            queue.dropout(masks, doutput.reborrow(), self.width);
         }
+        let mode = WriteMode::Overwrite;
+        queue.positions_backward(shape.seq_length, doutput.view(), dpositions, self.width, mode);
     }
 
     fn backward_weight(&self, queue: &dyn Queue, shape: MicroBatchShape, args: BackwardWeightArgs<'_>) {
-        let BackwardWeightArgs { weight_inputs: doutput, mode, .. } = args;
+        let BackwardWeightArgs { weight_inputs, mode, .. } = args;
+        let [doutput, dpositions] = layout::split(weight_inputs, self.weight_input_lens(shape));
         let [tokens, positions] = layout::split_mut(args.parameter_gradients, self.parameter_lens());
-        queue.embedding_backward(args.tokens.inputs, doutput, tokens, mode);
-        queue.positions_backward(shape.seq_length, doutput, positions, self.width, mode);
+        queue.embedding_backward(args.tokens.inputs, 0, doutput, tokens, mode);
+        queue.positions_backward(shape.seq_length, dpositions, positions, self.width, mode);
     }
 }

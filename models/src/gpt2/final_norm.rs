@@ -38,8 +38,8 @@ impl Layer for FinalNorm {
         LayerSizes {
             input: activation,
             output: activation,
-            saved: 2 * shape.num_tokens(),
-            saved_exact: 2 * shape.num_tokens(),
+            saved: 0,
+            exact: 2 * shape.num_tokens(),
             weight_inputs: layout::extent([self.width; 2]),
             forward_workspace: 0,
             backward_workspace: activation,
@@ -48,18 +48,18 @@ impl Layer for FinalNorm {
 
     fn forward(&self, queue: &dyn Queue, _: MicroBatchShape, args: ForwardArgs<'_>) {
         let [weight, bias] = layout::split(args.parameters, [self.width; 2]);
-        queue.layer_norm(args.input, Affine { weight, bias }, args.output, args.saved);
+        queue.layer_norm(args.input, Affine { weight, bias }, args.output, args.exact);
     }
 
     fn recompute(&self, queue: &dyn Queue, _: MicroBatchShape, args: RecomputeArgs<'_>) {
-        queue.layer_norm_statistics(args.input, self.width, args.saved);
+        queue.layer_norm_statistics(args.input, self.width, args.exact);
     }
 
     fn backward_input(&self, queue: &dyn Queue, _: MicroBatchShape, args: BackwardInputArgs<'_>) {
         let BackwardInputArgs {
             parameters,
             input,
-            saved: statistics,
+            exact: statistics,
             mut gradient,
             weight_inputs,
             workspace,

@@ -44,11 +44,6 @@ impl Mlp {
         [width, width, 4 * width * width, 4 * width, 4 * width * width, width]
     }
 
-    /// Elements of what is saved: what GELU was given, statistics.
-    fn saved_lens(&self, shape: MicroBatchShape) -> [usize; 2] {
-        [4 * shape.num_tokens() * self.width, 2 * shape.num_tokens()]
-    }
-
     /// Elements of the weight-gradient inputs: the gradients of the branch and of what GELU was given, the norm's output, the
     /// gradients of the norm's parameters.
     fn weight_input_lens(&self, shape: MicroBatchShape) -> [usize; 5] {
@@ -94,8 +89,8 @@ impl Layer for Mlp {
         LayerSizes {
             input: activation,
             output: activation,
-            saved: layout::extent(self.saved_lens(shape)),
-            saved_exact: 2 * shape.num_tokens(),
+            saved: 4 * activation,
+            exact: 2 * shape.num_tokens(),
             weight_inputs: layout::extent(self.weight_input_lens(shape)),
             forward_workspace: layout::extent(self.forward_workspace_lens(shape)),
             backward_workspace: activation,
@@ -107,15 +102,23 @@ impl Layer for Mlp {
     }
 
     fn forward(&self, queue: &dyn Queue, shape: MicroBatchShape, args: ForwardArgs<'_>) {
-        let ForwardArgs { tokens, parameters, input, mut output, mut saved, mut workspace, .. } = args;
-        let (kept, scratch) = (saved.reborrow(), workspace.reborrow());
-        let kept = RecomputeArgs { tokens, parameters, input, saved: kept, workspace: scratch };
+        let ForwardArgs {
+            tokens,
+            parameters,
+            input,
+            mut output,
+            saved: mut hidden,
+            exact,
+            mut workspace,
+            ..
+        } = args;
+        let (kept, scratch) = (hidden.reborrow(), workspace.reborrow());
+        let kept = RecomputeArgs { tokens, parameters, input, saved: kept, exact, workspace: scratch };
         self.recompute(queue, shape, kept);
         let [.., down_weight, down_bias] = layout::split(parameters, self.parameter_lens());
-        let [hidden, _] = layout::split(saved.view(), self.saved_lens(shape));
         let [_, mut active] = layout::split_mut(workspace, self.forward_workspace_lens(shape));
 
-        queue.gelu(hidden, active.reborrow());
+        queue.gelu(hidden.view(), active.reborrow());
         let (down, active) = (self.down(shape), active.view());
         match tokens.masks_of(self.dropout, shape) {
             None => {
@@ -135,10 +138,9 @@ impl Layer for Mlp {
     }
 
     fn recompute(&self, queue: &dyn Queue, shape: MicroBatchShape, args: RecomputeArgs<'_>) {
-        let RecomputeArgs { parameters, input, saved, workspace, .. } = args;
+        let RecomputeArgs { parameters, input, saved: hidden, exact: statistics, workspace, .. } = args;
         let [norm_weight, norm_bias, up_weight, up_bias, ..] =
             layout::split(parameters, self.parameter_lens());
-        let [hidden, statistics] = layout::split_mut(saved, self.saved_lens(shape));
         let [mut normed, _] = layout::split_mut(workspace, self.forward_workspace_lens(shape));
 
         let norm = Affine { weight: norm_weight, bias: norm_bias };
@@ -151,7 +153,8 @@ impl Layer for Mlp {
             tokens,
             parameters,
             input,
-            saved,
+            saved: hidden,
+            exact: statistics,
             mut gradient,
             weight_inputs,
             workspace,
@@ -159,7 +162,6 @@ impl Layer for Mlp {
         } = args;
         let [norm_weight, norm_bias, up_weight, _, down_weight, _] =
             layout::split(parameters, self.parameter_lens());
-        let [hidden, statistics] = layout::split_mut(saved, self.saved_lens(shape));
         let statistics = statistics.into_view();
         let [mut doutput, mut dhidden, normed, dnorm_weight, dnorm_bias] =
             layout::split_mut(weight_inputs, self.weight_input_lens(shape));
@@ -169,20 +171,19 @@ impl Layer for Mlp {
         if let Some(masks) = tokens.masks_of(self.dropout, shape) {
             queue.dropout(masks, doutput.reborrow(), self.width);
         }
-        queue.linear_backward_input(self.down(shape), doutput.view(), down_weight, dhidden.reborrow());
+        let mode = WriteMode::Overwrite;
+        queue.linear_backward_input(self.down(shape), doutput.view(), down_weight, dhidden.reborrow(), mode);
         queue.gelu_backward(hidden, dhidden.reborrow());
-        queue.linear_backward_input(self.up(shape), dhidden.view(), up_weight, dnormed.reborrow());
+        queue.linear_backward_input(self.up(shape), dhidden.view(), up_weight, dnormed.reborrow(), mode);
         let norm = Affine { weight: norm_weight, bias: norm_bias };
         queue.layer_norm_again(input, norm, statistics, normed);
         let (dnormed, dinput) = (dnormed.view(), gradient.reborrow());
         queue.layer_norm_backward_input(input, norm_weight, statistics, dnormed, dinput, WriteMode::Add);
-        let mode = WriteMode::Overwrite;
         queue.layer_norm_backward_weight(input, statistics, dnormed, dnorm_weight, dnorm_bias, mode);
     }
 
     fn backward_weight(&self, queue: &dyn Queue, shape: MicroBatchShape, args: BackwardWeightArgs<'_>) {
-        let BackwardWeightArgs { saved, weight_inputs, parameter_gradients, mode, .. } = args;
-        let [active, _] = layout::split(saved, self.saved_lens(shape));
+        let BackwardWeightArgs { saved: active, weight_inputs, parameter_gradients, mode, .. } = args;
         let [doutput, dhidden, normed, dnorm_weight, dnorm_bias] =
             layout::split(weight_inputs, self.weight_input_lens(shape));
         let [norm_weight_sum, norm_bias_sum, up_weight_sum, up_bias_sum, down_weight_sum, down_bias_sum] =

@@ -23,9 +23,11 @@ use std::sync::Arc;
 
 use crate::error::{ModelError, require};
 use crate::facts::{Activations, Facts};
-use crate::loss::{CrossEntropy, Loss};
+use crate::loss::Loss;
 use crate::model::{LayerRole, Model, ModelLayer, Tying};
-use crate::shared::{GptConfig, Head, TokenEmbedding};
+use crate::shared::{GptConfig, heads, token_embeddings};
+#[cfg(doc)]
+use crate::shared::{Head, TokenEmbedding};
 
 /// What is known of a model of these sizes before it is built.
 pub(crate) fn facts(config: &GptConfig) -> Facts {
@@ -56,27 +58,30 @@ pub(crate) fn facts(config: &GptConfig) -> Facts {
     }
 }
 
-/// Builds the chain of layers.
-///
-/// Untied: [`Embedding`], blocks, [`FinalNorm`], [`Head`]. Tied: [`TokenEmbedding`] and [`PositionEmbedding`] in the
-/// first one's place, and the head's weight bears the token table's name.
+/// Builds the chain of layers: [`TokenEmbedding`], [`PositionEmbedding`], blocks, [`FinalNorm`], [`Head`]. Embedding and head may
+/// be several slices each; where they are tied, the head's weight bears the token table's name; where they are neither, both
+/// embeddings are one layer, [`Embedding`].
 ///
 /// # Errors
 /// [`ModelError::Shape`] where a value breaks a rule.
 pub fn build(config: &GptConfig) -> Result<Model, ModelError> {
-    build_with_loss(config, Arc::new(CrossEntropy))
+    build_with(config, None)
 }
 
-/// As [`build`], with a loss that the caller brings.
+/// As [`build`], with a loss that the caller brings: no slices, and logits are kept.
 ///
 /// # Errors
 /// As [`build`].
 pub fn build_with_loss(config: &GptConfig, loss: Arc<dyn Loss>) -> Result<Model, ModelError> {
+    build_with(config, Some(loss))
+}
+
+fn build_with(config: &GptConfig, loss: Option<Arc<dyn Loss>>) -> Result<Model, ModelError> {
     config.check(facts(config).num_parameters)?;
     check_heads(config)?;
     let mut layers = Vec::with_capacity(2 * config.num_layers + 4);
-    if config.tie_embeddings {
-        layers.push(ModelLayer::new(TokenEmbedding::new(config), LayerRole::Embedding, Tying::Embedding));
+    if config.tie_embeddings || config.vocabulary.num_slices > 1 {
+        layers.extend(token_embeddings(config));
         layers.push(ModelLayer::new(PositionEmbedding::new(config), LayerRole::Embedding, Tying::Untied));
     } else {
         layers.push(ModelLayer::new(Embedding::new(config), LayerRole::Embedding, Tying::Untied));
@@ -87,8 +92,7 @@ pub fn build_with_loss(config: &GptConfig, loss: Arc<dyn Loss>) -> Result<Model,
         layers.push(ModelLayer::new(Mlp::new(config, index), role, Tying::Untied));
     }
     layers.push(ModelLayer::new(FinalNorm::new(config), LayerRole::Head, Tying::Untied));
-    let tying = if config.tie_embeddings { Tying::Head } else { Tying::Untied };
-    layers.push(ModelLayer::new(Head::new(config, loss), LayerRole::Head, tying));
+    layers.extend(heads(config, loss)?);
     Ok(Model {
         layers,
         vocab_size: config.vocab_size,

@@ -30,34 +30,6 @@ pub fn round<E: Float>(x: &mut [f32]) {
     );
 }
 
-/// `packed = x`, each f32 in as many elements as it takes.
-pub fn pack<E: Float>(x: &[f32], packed: &mut [E]) {
-    let num_packed = E::TYPE.num_packed();
-    for_blocks(
-        (write(packed, num_packed), read(x, 1)),
-        #[inline(always)]
-        |(packed, x)| {
-            for (packed, &x) in packed.elements.chunks_exact_mut(num_packed).zip(x.elements) {
-                E::pack(x, packed);
-            }
-        },
-    );
-}
-
-/// The reverse of [`pack`].
-pub fn unpack<E: Float>(packed: &[E], x: &mut [f32]) {
-    let num_packed = E::TYPE.num_packed();
-    for_blocks(
-        (write(x, 1), read(packed, num_packed)),
-        #[inline(always)]
-        |(x, packed)| {
-            for (x, packed) in x.elements.iter_mut().zip(packed.elements.chunks_exact(num_packed)) {
-                *x = E::unpack(packed);
-            }
-        },
-    );
-}
-
 #[cfg(test)]
 mod tests {
     use half::{bf16, f16};
@@ -81,14 +53,6 @@ mod tests {
             rounded
         });
         assert_same_bits("rounded", &rounded, &want);
-        let unpacked = same_on_all_threads("pack", || {
-            let mut packed = vec![E::zero(); E::TYPE.num_packed() * x.len()];
-            let mut unpacked = vec![f32::NAN; x.len()];
-            pack(&x, &mut packed);
-            unpack(&packed, &mut unpacked);
-            unpacked
-        });
-        assert_same_bits("unpacked", &unpacked, &x);
     }
 
     #[test]

@@ -1,39 +1,51 @@
 //! Looking up rows of a table by token and by position.
 //!
 //! Legend: B sequences, T tokens each, N = B T, C columns, V rows of the token table; `y, dy: [N, C]`,
-//! `token_table: [V, C]`, `position_table: [at least T, C]`.
+//! `token_table: [V, C]` or a slice of its rows, `position_table: [at least T, C]`.
 
 use super::matmul::WriteMode;
 use super::parallel::{check_rows, for_blocks, read, width_of, write};
 
-/// `y[n] = token_table[tokens[n]]`.
-///
-/// # Panics
-/// If a token is not below V.
-pub fn forward(tokens: &[u32], token_table: &[f32], y: &mut [f32]) {
+/// `y[n] = token_table[tokens[n] - first_token]`; rows of `y` whose token is not in the table, a slice of the vocabulary's, stay
+/// as they are.
+pub fn forward(tokens: &[u32], first_token: u32, token_table: &[f32], y: &mut [f32]) {
     let width = width_of(y.len(), tokens.len());
     check_rows(token_table.len(), width);
+    let place = place_in(first_token, token_table.len(), width);
     for_blocks(
         (write(y, width), read(tokens, 1)),
         #[inline(always)]
         |(y, tokens)| {
             for (y, &token) in y.elements.chunks_exact_mut(width).zip(tokens.elements) {
-                y.copy_from_slice(&token_table[token as usize * width..][..width]);
+                if let Some(place) = place(token) {
+                    y.copy_from_slice(&token_table[place..][..width]);
+                }
             }
         },
     );
 }
 
-/// `dtoken_table[tokens[n]] += dy[n]`, in row order on one thread, since two rows may hit the same token; onto zeros where the
-/// table is overwritten, since some rows may be hit by none.
-pub fn backward(tokens: &[u32], dy: &[f32], dtoken_table: &mut [f32], mode: WriteMode) {
+/// `dtoken_table[tokens[n] - first_token] += dy[n]`, in row order on one thread, since two rows may hit the same token; onto zeros
+/// where the table is overwritten, since some rows may be hit by none.
+pub fn backward(tokens: &[u32], first_token: u32, dy: &[f32], dtoken_table: &mut [f32], mode: WriteMode) {
     let width = width_of(dy.len(), tokens.len());
     check_rows(dtoken_table.len(), width);
     if mode == WriteMode::Overwrite {
         dtoken_table.fill(0.0);
     }
+    let place = place_in(first_token, dtoken_table.len(), width);
     for (&token, dy) in tokens.iter().zip(dy.chunks_exact(width)) {
-        add(&mut dtoken_table[token as usize * width..][..width], dy);
+        if let Some(place) = place(token) {
+            add(&mut dtoken_table[place..][..width], dy);
+        }
+    }
+}
+
+/// Where a token's row begins in a table of so many elements whose first row is that of `first_token`.
+fn place_in(first_token: u32, num_elements: usize, width: usize) -> impl Fn(u32) -> Option<usize> + Sync {
+    move |token| {
+        let place = token.checked_sub(first_token)? as usize * width;
+        (place < num_elements).then_some(place)
     }
 }
 
@@ -85,11 +97,11 @@ mod tests {
         let table: Vec<f32> = (0..vocab * width).map(|e| e as f32).collect();
         let tokens = [2, 0, 2, 3];
         let mut y = vec![f32::NAN; tokens.len() * width];
-        forward(&tokens, &table, &mut y);
+        forward(&tokens, 0, &table, &mut y);
         assert_eq!(y, [6.0, 7.0, 8.0, 0.0, 1.0, 2.0, 6.0, 7.0, 8.0, 9.0, 10.0, 11.0]);
         let gradient = |before: f32, mode| {
             let mut dtable = vec![before; vocab * width];
-            backward(&tokens, &y, &mut dtable, mode);
+            backward(&tokens, 0, &y, &mut dtable, mode);
             dtable
         };
         assert_eq!(
@@ -101,6 +113,29 @@ mod tests {
             &gradient(f32::NAN, WriteMode::Overwrite),
             &gradient(0.0, WriteMode::Add),
         );
+    }
+
+    /// The whole table in slices of any sizes: each row is written by one of them, and its gradient goes there.
+    #[test]
+    fn slices_of_a_table_do_what_the_table_does() {
+        let (width, vocab) = (3, 5);
+        let table = random("table", vocab * width);
+        let (tokens, dy) = ([4, 0, 2, 4, 3, 1], random("dy", 6 * width));
+        let (mut want, mut dwant) = (vec![f32::NAN; dy.len()], vec![f32::NAN; table.len()]);
+        forward(&tokens, 0, &table, &mut want);
+        backward(&tokens, 0, &dy, &mut dwant, WriteMode::Overwrite);
+        for (first, second) in
+            (0..=vocab).flat_map(|first| (first..=vocab).map(move |second| (first, second)))
+        {
+            let (mut y, mut dtable) = (vec![f32::NAN; want.len()], vec![f32::NAN; table.len()]);
+            for rows in [0..first, first..second, second..vocab] {
+                let (first_token, cut) = (rows.start as u32, rows.start * width..rows.end * width);
+                forward(&tokens, first_token, &table[cut.clone()], &mut y);
+                backward(&tokens, first_token, &dy, &mut dtable[cut], WriteMode::Overwrite);
+            }
+            assert_same_bits("rows", &y, &want);
+            assert_same_bits("gradients", &dtable, &dwant);
+        }
     }
 
     #[test]
@@ -128,7 +163,7 @@ mod tests {
         let tokens: Vec<u32> = (0..num_tokens as u32).map(|n| n * n % vocab as u32).collect();
         let y = same_on_all_threads("lookup", || {
             let mut y = vec![f32::NAN; num_tokens * width];
-            forward(&tokens, &table, &mut y);
+            forward(&tokens, 0, &table, &mut y);
             y
         });
         for (row, &token) in y.chunks_exact(width).zip(&tokens) {

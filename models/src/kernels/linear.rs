@@ -43,10 +43,10 @@ pub fn forward(shape: LinearShape, x: &[f32], weight: &[f32], y: &mut [f32], mod
     matmul(Threads::Pool, y, mode, shape.x(x), shape.weight(weight).transposed());
 }
 
-/// `dx = dy W`.
-pub fn backward_input(shape: LinearShape, dy: &[f32], weight: &[f32], dx: &mut [f32]) {
+/// `dx = dy W`, or `dx += dy W`.
+pub fn backward_input(shape: LinearShape, dy: &[f32], weight: &[f32], dx: &mut [f32], mode: WriteMode) {
     let dx = MatrixMut::new(dx, shape.num_rows, shape.num_inputs);
-    matmul(Threads::Pool, dx, WriteMode::Overwrite, shape.y(dy), shape.weight(weight));
+    matmul(Threads::Pool, dx, mode, shape.y(dy), shape.weight(weight));
 }
 
 /// `dweight = dyᵀ x`, or `dweight += dyᵀ x`.

@@ -6,7 +6,6 @@
 
 use std::cell::Cell;
 use std::marker::PhantomData;
-use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::OnceLock;
 
@@ -62,22 +61,21 @@ impl Memory {
         self.element
     }
 
-    /// Where a range of elements begins.
+    /// Where so many elements begin that a view has as `element`.
     ///
     /// # Panics
-    /// If they are of another type, unless there are none, or reach beyond the memory.
-    fn address_of<E: Element>(&self, range: &Range<usize>) -> *mut E {
-        assert!(range.start <= range.end && range.end <= self.len, "{range:?} of {} elements", self.len);
-        if range.is_empty() {
+    /// If they are not `E`, unless there are none, are not aligned as `E` has to be, or reach beyond the memory.
+    fn address_of<E: Element>(&self, start_bytes: usize, len: usize, element: ElementType) -> *mut E {
+        let (end_bytes, num_bytes) =
+            (start_bytes + len * element.num_bytes(), self.len * self.element.num_bytes());
+        assert!(end_bytes <= num_bytes, "bytes {start_bytes}..{end_bytes} of {num_bytes}");
+        if len == 0 {
             return NonNull::dangling().as_ptr();
         }
-        assert!(
-            self.element == E::TYPE,
-            "elements of {:?} cannot be used as those of {:?}",
-            self.element,
-            E::TYPE
-        );
-        self.base.cast::<E>().as_ptr().wrapping_add(range.start)
+        assert!(element == E::TYPE, "elements of {element:?} cannot be used as those of {:?}", E::TYPE);
+        let address = self.base.as_ptr().wrapping_add(start_bytes).cast::<E>();
+        assert!(address.is_aligned(), "byte {start_bytes} is not where an element of {element:?} may begin");
+        address
     }
 }
 

@@ -17,8 +17,9 @@ use crate::element::{Element, ElementType};
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
     memory: &'a Arc<Memory>,
-    start: usize,
+    start_bytes: usize,
     len: usize,
+    element: ElementType,
     /// Given to a kernel while it runs: nobody else uses the elements then.
     in_kernel: bool,
 }
@@ -27,8 +28,9 @@ pub struct View<'a> {
 #[derive(Debug)]
 pub struct ViewMut<'a> {
     memory: &'a Arc<Memory>,
-    start: usize,
+    start_bytes: usize,
     len: usize,
+    element: ElementType,
     /// As in a [`View`].
     in_kernel: bool,
     unique: PhantomData<&'a mut Memory>,
@@ -37,7 +39,7 @@ pub struct ViewMut<'a> {
 impl<'a> View<'a> {
     /// All elements of a buffer.
     pub(crate) fn new(memory: &'a Arc<Memory>) -> Self {
-        Self { memory, start: 0, len: memory.len(), in_kernel: false }
+        Self { memory, start_bytes: 0, len: memory.len(), element: memory.element_type(), in_kernel: false }
     }
 
     /// Number of elements.
@@ -52,7 +54,7 @@ impl<'a> View<'a> {
 
     /// What the elements are.
     pub fn element_type(self) -> ElementType {
-        self.memory.element_type()
+        self.element
     }
 
     /// Some of the elements.
@@ -61,7 +63,20 @@ impl<'a> View<'a> {
     /// If the range reaches beyond them.
     pub fn range(self, range: Range<usize>) -> Self {
         checked(&range, self.len);
-        Self { start: self.start + range.start, len: range.len(), ..self }
+        Self {
+            start_bytes: self.start_bytes + self.element.num_bytes() * range.start,
+            len: range.len(),
+            ..self
+        }
+    }
+
+    /// The same bytes as `f32`: two elements of a 16-bit type hold one.
+    ///
+    /// # Panics
+    /// If the elements are not floats, or an odd number of 16-bit ones.
+    pub fn as_f32(self) -> Self {
+        let len = f32s(self.len, self.element);
+        Self { len, element: ElementType::F32, ..self }
     }
 
     /// The elements as a slice, for kernels of the host.
@@ -72,18 +87,19 @@ impl<'a> View<'a> {
         if !self.in_kernel {
             assert_settled(self.memory);
         }
-        let range = self.start..self.start + self.len;
-        // SAFETY: the memory has these elements, and lives as long as the view. A view borrows them from a buffer as a shared slice
+        // SAFETY: the memory has these bytes, and lives as long as the view; any bits are an element. A view borrows them from a buffer as a shared slice
         // would: a `ViewMut` of them cannot exist meanwhile, and no kernel is left that was given one.
-        unsafe { slice::from_raw_parts(self.memory.address_of(&range), self.len) }
+        unsafe {
+            slice::from_raw_parts(self.memory.address_of(self.start_bytes, self.len, self.element), self.len)
+        }
     }
 }
 
 impl<'a> ViewMut<'a> {
     /// All elements of a buffer that nobody else has a view of.
     pub(crate) fn new(memory: &'a mut Arc<Memory>) -> Self {
-        let len = memory.len();
-        Self { memory, start: 0, len, in_kernel: false, unique: PhantomData }
+        let (len, element) = (memory.len(), memory.element_type());
+        Self { memory, start_bytes: 0, len, element, in_kernel: false, unique: PhantomData }
     }
 
     /// Number of elements.
@@ -98,25 +114,38 @@ impl<'a> ViewMut<'a> {
 
     /// What the elements are.
     pub fn element_type(&self) -> ElementType {
-        self.memory.element_type()
+        self.element
     }
 
     /// The elements, to read.
     pub fn view(&self) -> View<'_> {
-        View { memory: self.memory, start: self.start, len: self.len, in_kernel: self.in_kernel }
+        View {
+            memory: self.memory,
+            start_bytes: self.start_bytes,
+            len: self.len,
+            element: self.element,
+            in_kernel: self.in_kernel,
+        }
     }
 
     /// The elements, to read from now on.
     pub fn into_view(self) -> View<'a> {
-        View { memory: self.memory, start: self.start, len: self.len, in_kernel: self.in_kernel }
+        View {
+            memory: self.memory,
+            start_bytes: self.start_bytes,
+            len: self.len,
+            element: self.element,
+            in_kernel: self.in_kernel,
+        }
     }
 
     /// The same elements, for a kernel that is not the last to write them.
     pub fn reborrow(&mut self) -> ViewMut<'_> {
         ViewMut {
             memory: self.memory,
-            start: self.start,
+            start_bytes: self.start_bytes,
             len: self.len,
+            element: self.element,
             in_kernel: self.in_kernel,
             unique: PhantomData,
         }
@@ -128,7 +157,20 @@ impl<'a> ViewMut<'a> {
     /// If the range reaches beyond them.
     pub fn range(self, range: Range<usize>) -> Self {
         checked(&range, self.len);
-        Self { start: self.start + range.start, len: range.len(), ..self }
+        Self {
+            start_bytes: self.start_bytes + self.element.num_bytes() * range.start,
+            len: range.len(),
+            ..self
+        }
+    }
+
+    /// The same bytes as `f32`: two elements of a 16-bit type hold one.
+    ///
+    /// # Panics
+    /// If the elements are not floats, or an odd number of 16-bit ones.
+    pub fn as_f32(self) -> Self {
+        let len = f32s(self.len, self.element);
+        Self { len, element: ElementType::F32, ..self }
     }
 
     /// The first `count` elements, and the others.
@@ -153,11 +195,12 @@ impl<'a> ViewMut<'a> {
                 assert!(apart || range.is_empty() || other.is_empty(), "{range:?} overlaps {other:?}");
             }
         }
-        let Self { memory, start, in_kernel, unique, .. } = self;
+        let Self { memory, start_bytes, element, in_kernel, unique, .. } = self;
         array::from_fn(|index| Self {
             memory,
-            start: start + ranges[index].start,
+            start_bytes: start_bytes + element.num_bytes() * ranges[index].start,
             len: ranges[index].len(),
+            element,
             in_kernel,
             unique,
         })
@@ -171,10 +214,14 @@ impl<'a> ViewMut<'a> {
         if !self.in_kernel {
             assert_settled(self.memory);
         }
-        let range = self.start..self.start + self.len;
-        // SAFETY: the memory has these elements, and lives as long as the view. A `ViewMut` borrows them from a buffer as a unique
+        // SAFETY: the memory has these bytes, and lives as long as the view; any bits are an element. A `ViewMut` borrows them from a buffer as a unique
         // slice would: it is made of a unique reference, `range` and `disjoint` use it up, and they cut pieces that are apart.
-        unsafe { slice::from_raw_parts_mut(self.memory.address_of(&range), self.len) }
+        unsafe {
+            slice::from_raw_parts_mut(
+                self.memory.address_of(self.start_bytes, self.len, self.element),
+                self.len,
+            )
+        }
     }
 }
 
@@ -182,8 +229,9 @@ impl<'a> ViewMut<'a> {
 #[derive(Clone, Debug)]
 pub(crate) struct Retained {
     memory: Arc<Memory>,
-    start: usize,
+    start_bytes: usize,
     len: usize,
+    element: ElementType,
 }
 
 impl View<'_> {
@@ -194,7 +242,12 @@ impl View<'_> {
     pub(crate) fn retained(self, device: u64) -> Retained {
         let owner = *self.memory.device.get_or_init(|| device);
         assert!(owner == device, "a buffer is used by the queues of one device alone");
-        Retained { memory: Arc::clone(self.memory), start: self.start, len: self.len }
+        Retained {
+            memory: Arc::clone(self.memory),
+            start_bytes: self.start_bytes,
+            len: self.len,
+            element: self.element,
+        }
     }
 }
 
@@ -206,9 +259,9 @@ impl ViewMut<'_> {
 }
 
 impl Retained {
-    /// Which memory, and which of its elements.
+    /// Which memory, and which of its bytes.
     pub(crate) fn place(&self) -> (&Arc<Memory>, Range<usize>) {
-        (&self.memory, self.start..self.start + self.len)
+        (&self.memory, self.start_bytes..self.start_bytes + self.len * self.element.num_bytes())
     }
 
     /// The elements, to read.
@@ -216,7 +269,13 @@ impl Retained {
     /// # Safety
     /// Nobody writes them while the view is used, which the borrow checker does not know.
     pub(crate) unsafe fn view(&self) -> View<'_> {
-        View { memory: &self.memory, start: self.start, len: self.len, in_kernel: true }
+        View {
+            memory: &self.memory,
+            start_bytes: self.start_bytes,
+            len: self.len,
+            element: self.element,
+            in_kernel: true,
+        }
     }
 
     /// The elements, to write.
@@ -226,12 +285,20 @@ impl Retained {
     pub(crate) unsafe fn view_mut(&self) -> ViewMut<'_> {
         ViewMut {
             memory: &self.memory,
-            start: self.start,
+            start_bytes: self.start_bytes,
             len: self.len,
+            element: self.element,
             in_kernel: true,
             unique: PhantomData,
         }
     }
+}
+
+/// How many `f32` have the bytes of so many elements.
+fn f32s(len: usize, element: ElementType) -> usize {
+    let num_packed = element.num_packed();
+    assert!(len.is_multiple_of(num_packed), "{len} elements of {element:?} are no whole number of f32");
+    len / num_packed
 }
 
 fn checked(range: &Range<usize>, len: usize) {

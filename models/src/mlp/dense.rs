@@ -62,8 +62,8 @@ impl Layer for Dense {
     }
 
     fn forward(&self, queue: &dyn Queue, shape: MicroBatchShape, args: ForwardArgs<'_>) {
-        let ForwardArgs { tokens, parameters, input, output, saved: mut hidden, workspace, .. } = args;
-        let kept = RecomputeArgs { tokens, parameters, input, saved: hidden.reborrow(), workspace };
+        let ForwardArgs { tokens, parameters, input, output, saved: mut hidden, exact, workspace, .. } = args;
+        let kept = RecomputeArgs { tokens, parameters, input, saved: hidden.reborrow(), exact, workspace };
         self.recompute(queue, shape, kept);
         queue.gelu(hidden.view(), output);
     }
@@ -78,7 +78,13 @@ impl Layer for Dense {
         let mut dhidden = args.weight_inputs;
         queue.copy(args.gradient.view(), dhidden.reborrow());
         queue.gelu_backward(args.saved, dhidden.reborrow());
-        queue.linear_backward_input(self.linear(shape), dhidden.view(), weight, args.gradient);
+        queue.linear_backward_input(
+            self.linear(shape),
+            dhidden.view(),
+            weight,
+            args.gradient,
+            WriteMode::Overwrite,
+        );
     }
 
     fn backward_weight(&self, queue: &dyn Queue, shape: MicroBatchShape, args: BackwardWeightArgs<'_>) {

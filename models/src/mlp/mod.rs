@@ -12,9 +12,11 @@ use std::sync::Arc;
 
 use crate::error::{ModelError, require};
 use crate::facts::{Activations, Facts};
-use crate::loss::{CrossEntropy, Loss};
+use crate::loss::Loss;
 use crate::model::{LayerRole, Model, ModelLayer, Tying};
-use crate::shared::{GptConfig, Head, TokenEmbedding};
+use crate::shared::{GptConfig, heads, token_embeddings};
+#[cfg(doc)]
+use crate::shared::{Head, TokenEmbedding};
 
 /// What is known of a model of these sizes before it is built.
 pub(crate) fn facts(config: &GptConfig) -> Facts {
@@ -39,34 +41,34 @@ pub(crate) fn facts(config: &GptConfig) -> Facts {
     }
 }
 
-/// Builds the chain of layers: [`TokenEmbedding`], a [`Dense`] per block, [`Head`].
+/// Builds the chain of layers: [`TokenEmbedding`], a [`Dense`] per block, [`Head`]. Embedding and head may be several slices each.
 ///
 /// Attention heads and the ablation of attention do not reach this family.
 ///
 /// # Errors
 /// [`ModelError::Shape`] where a value breaks a rule.
 pub fn build(config: &GptConfig) -> Result<Model, ModelError> {
-    build_with_loss(config, Arc::new(CrossEntropy))
+    build_with(config, None)
 }
 
-/// As [`build`], with a loss that the caller brings.
+/// As [`build`], with a loss that the caller brings: no slices, and logits are kept.
 ///
 /// # Errors
 /// As [`build`].
 pub fn build_with_loss(config: &GptConfig, loss: Arc<dyn Loss>) -> Result<Model, ModelError> {
+    build_with(config, Some(loss))
+}
+
+fn build_with(config: &GptConfig, loss: Option<Arc<dyn Loss>>) -> Result<Model, ModelError> {
     config.check(facts(config).num_parameters)?;
     let rule = "the mlp family has no dropout; use 0, or the gpt2 family";
     require(config.dropout == 0.0, "dropout", config.dropout, rule)?;
-    let (first, last) = match config.tie_embeddings {
-        true => (Tying::Embedding, Tying::Head),
-        false => (Tying::Untied, Tying::Untied),
-    };
-    let mut layers = vec![ModelLayer::new(TokenEmbedding::new(config), LayerRole::Embedding, first)];
+    let mut layers: Vec<ModelLayer> = token_embeddings(config).collect();
     for index in 0..config.num_layers {
         let role = LayerRole::Block { index };
         layers.push(ModelLayer::new(Dense::new(config, index), role, Tying::Untied));
     }
-    layers.push(ModelLayer::new(Head::new(config, loss), LayerRole::Head, last));
+    layers.extend(heads(config, loss)?);
     Ok(Model {
         layers,
         vocab_size: config.vocab_size,

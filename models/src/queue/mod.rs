@@ -105,17 +105,18 @@ pub trait Queue: Debug + Send + Sync {
     /// Every element of `x` is converted to this type and back.
     fn round(&self, x: ViewMut<'_>, to: ElementType);
 
-    /// The bits of each `f32` of `x`, in as many elements of a 16-bit type as they take.
-    fn pack(&self, x: View<'_>, packed: ViewMut<'_>);
-
-    /// The reverse of [`Queue::pack`].
-    fn unpack(&self, packed: View<'_>, x: ViewMut<'_>);
-
     /// `y = x Wᵀ` onto something, with `x: [N, I]`, `weight: [O, I]`, `y: [N, O]`.
     fn linear(&self, shape: LinearShape, x: View<'_>, weight: View<'_>, onto: Onto<'_>, y: ViewMut<'_>);
 
-    /// `dx = dy W`.
-    fn linear_backward_input(&self, shape: LinearShape, dy: View<'_>, weight: View<'_>, dx: ViewMut<'_>);
+    /// `dy W`, which overwrites `dx` or is added to it.
+    fn linear_backward_input(
+        &self,
+        shape: LinearShape,
+        dy: View<'_>,
+        weight: View<'_>,
+        dx: ViewMut<'_>,
+        mode: WriteMode,
+    );
 
     /// `dyᵀ x`, which overwrites `dweight` or is added to it.
     fn linear_backward_weight(
@@ -196,12 +197,20 @@ pub trait Queue: Debug + Send + Sync {
     /// `y = x + dropout(y)`, over rows of `width`.
     fn dropout_add_residual(&self, masks: Masks, x: View<'_>, y: ViewMut<'_>, width: usize);
 
-    /// `y[n] = token_table[tokens[n]]`, with `tokens: [N]` of `u32`, `token_table: [V, C]`, `y: [N, C]`.
-    fn embedding(&self, tokens: View<'_>, token_table: View<'_>, y: ViewMut<'_>);
+    /// `y[n] = token_table[tokens[n] - first_token]`, with `tokens: [N]` of `u32`, `token_table: [rows, C]`, `y: [N, C]`. Where a token
+    /// is not in the table, which may be a slice of a vocabulary's, the row of `y` stays as it is.
+    fn embedding(&self, tokens: View<'_>, first_token: u32, token_table: View<'_>, y: ViewMut<'_>);
 
-    /// `dtoken_table[tokens[n]] += dy[n]`, in row order, onto what is there or onto zeros: rows that no token names become zero
-    /// where the table is overwritten.
-    fn embedding_backward(&self, tokens: View<'_>, dy: View<'_>, dtoken_table: ViewMut<'_>, mode: WriteMode);
+    /// `dtoken_table[tokens[n] - first_token] += dy[n]`, in row order, onto what is there or onto zeros: rows that no token names become
+    /// zero where the table is overwritten.
+    fn embedding_backward(
+        &self,
+        tokens: View<'_>,
+        first_token: u32,
+        dy: View<'_>,
+        dtoken_table: ViewMut<'_>,
+        mode: WriteMode,
+    );
 
     /// `y[b, t] += position_table[t]`, with `y: [B, T, width]`.
     fn add_positions(&self, seq_length: usize, position_table: View<'_>, y: ViewMut<'_>, width: usize);
@@ -217,21 +226,28 @@ pub trait Queue: Debug + Send + Sync {
         mode: WriteMode,
     );
 
-    /// The summed cross-entropy of `logits: [N, V]` against `targets: [N]` of `u32`, and how many targets count. Keeps
-    /// `log_sum_exp: [N]`. `loss` is [`LossSum::NUM_WORDS`](crate::layer::LossSum::NUM_WORDS) of `u32`, or empty where it is
-    /// not asked for.
-    fn cross_entropy(&self, logits: View<'_>, targets: View<'_>, log_sum_exp: ViewMut<'_>, loss: ViewMut<'_>);
+    /// Goes on with the softmax of rows of logits, of which `logits: [N, columns]` are those of the tokens from `first_token` on:
+    /// `statistics: [N, NUM_STATISTICS]` are begun with token 0. `targets: [N]` are of `u32`. See
+    /// [`cross_entropy`](crate::kernels::cross_entropy).
+    fn cross_entropy(&self, first_token: u32, logits: View<'_>, targets: View<'_>, statistics: ViewMut<'_>);
 
-    /// Logits become their gradient times `seed`: `softmax - one_hot(target)`, and zero where the target is ignored.
+    /// The summed cross-entropy once all logits have been seen, and how many targets count; the statistics become those that the
+    /// backward needs. `loss` is [`LossSum::NUM_WORDS`](crate::layer::LossSum::NUM_WORDS) of `u32`, or empty where it is not
+    /// asked for.
+    fn cross_entropy_loss(&self, targets: View<'_>, statistics: ViewMut<'_>, loss: ViewMut<'_>);
+
+    /// Logits of the tokens from `first_token` on become their gradient times `seed`: `softmax - one_hot(target)`, and zero where the
+    /// target is ignored.
     fn cross_entropy_backward(
         &self,
+        first_token: u32,
         logits: ViewMut<'_>,
         targets: View<'_>,
-        log_sum_exp: View<'_>,
+        statistics: View<'_>,
         seed: f32,
     );
 
-    /// One nat for each of the `targets: [N]` that counts, into `loss` as [`Queue::cross_entropy`] has it.
+    /// One nat for each of the `targets: [N]` that counts, into `loss` as [`Queue::cross_entropy_loss`] has it.
     fn count_targets(&self, targets: View<'_>, loss: ViewMut<'_>);
 
     /// `sum += term`.

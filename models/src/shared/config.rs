@@ -5,6 +5,8 @@ use serde::{Deserialize, Serialize};
 use crate::error::{ModelError, require};
 use crate::layer::IGNORED_TARGET;
 
+use super::VocabularyOptions;
+
 /// The sizes of a model that reads tokens. Names are Megatron's.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct GptConfig {
@@ -28,6 +30,10 @@ pub struct GptConfig {
     /// A part taken out, to show what it is worth. No run file can ask for it, and no output shows it.
     #[serde(skip)]
     pub ablation: Ablation,
+    /// How the vocabulary's tables are cut, and what becomes of logits. It changes no result, and belongs to the run, not to the
+    /// model.
+    #[serde(skip)]
+    pub vocabulary: VocabularyOptions,
 }
 
 /// A part of the model that is taken out.
@@ -61,6 +67,7 @@ impl GptConfig {
         require(init_std.is_finite() && init_std >= 0.0, "init_std", init_std, rule)?;
         let rule = "must be at least 0 and below 1; 0 drops nothing, GPT-2 has 0.1";
         require((0.0..1.0).contains(&dropout), "dropout", dropout, rule)?;
+        self.vocabulary.check(vocab_size)?;
         // Ten f32 for each parameter cover gradients, optimizer state and activations.
         let fits = num_parameters.saturating_mul(4 * 10) < isize::MAX as u128;
         let rule = format!(

@@ -1,112 +1,238 @@
-//! The head: logits and loss.
+//! The head: logits and cross-entropy, block by block.
 
-use std::sync::Arc;
+use std::ops::Range;
 
-use super::GptConfig;
+use super::vocabulary::{blocks_of, name_of, tokens_of};
+use super::{GptConfig, HeadLogits};
+use crate::kernels::cross_entropy::NUM_STATISTICS;
 use crate::kernels::linear::LinearShape;
 use crate::layer::*;
 use crate::layout;
-use crate::loss::Loss;
-use crate::memory::ViewMut;
+use crate::memory::{View, ViewMut};
 use crate::parameter::ParameterSpec;
 use crate::queue::{Onto, Queue};
 
-/// `loss = sum of loss(x Wᵀ, targets)`.
+/// `loss = sum of cross-entropy(x Wᵀ, targets)`, or a slice of it: the logits of the slice's tokens, and the loss where the slice
+/// is the last.
 ///
-/// Parameters: `lm_head.weight [V, C]`, or `wte.weight [V, C]` where the head is tied to the token embedding.
+/// Parameters: `lm_head.weight [V, C]`, or `wte.weight [V, C]` where the head is tied to the token embedding; or the slice's rows
+/// of it.
 ///
-/// Kept for the backward: the logits `[N, V]`, **first in the saved region**, where generation reads them and the
-/// input gradient puts their gradient; what the loss keeps of each row `[N]`.
+/// Logits are computed and used in blocks of [`BLOCK_TOKENS`](crate::kernels::cross_entropy::BLOCK_TOKENS), and the input's
+/// gradient is the sum over the blocks from the last to the first, so a slice changes no bit.
+///
+/// Kept for the backward, once for all slices: statistics of each row `[N, 3]`, and with [`HeadLogits::Keep`] the logits, block
+/// after block `[N, tokens]`, where the input gradient puts their gradient.
 #[derive(Debug)]
 pub struct Head {
+    name: String,
     weight_name: &'static str,
+    slice: Slice,
+    tokens: Range<usize>,
     vocab_size: usize,
     width: usize,
     init_std: f32,
-    loss: Arc<dyn Loss>,
+    logits: HeadLogits,
 }
 
 impl Head {
-    /// The layer of a model with this configuration.
-    pub fn new(config: &GptConfig, loss: Arc<dyn Loss>) -> Self {
+    /// The layer of a model with this configuration, or a slice of it.
+    pub fn new(config: &GptConfig, slice: Slice) -> Self {
         Self {
+            name: name_of(slice, "lm_head"),
             weight_name: if config.tie_embeddings { "wte.weight" } else { "lm_head.weight" },
+            slice,
+            tokens: tokens_of(slice, config.vocab_size),
             vocab_size: config.vocab_size,
             width: config.hidden_size,
             init_std: config.init_std as f32,
-            loss,
+            logits: config.vocabulary.head_logits,
         }
     }
 
-    fn saved_lens(&self, shape: MicroBatchShape) -> [usize; 2] {
-        [shape.num_tokens() * self.vocab_size, shape.num_tokens()]
+    /// Elements of what is saved: statistics, logits.
+    fn exact_lens(&self, shape: MicroBatchShape) -> [usize; 2] {
+        let num_logits = match self.logits {
+            HeadLogits::Keep => shape.num_tokens() * self.vocab_size,
+            HeadLogits::Recompute => 0,
+        };
+        [NUM_STATISTICS * shape.num_tokens(), num_logits]
     }
 
+    /// Elements of the workspace: the largest block's logits, where they are not kept.
+    fn workspace_len(&self, shape: MicroBatchShape) -> usize {
+        match self.logits {
+            HeadLogits::Keep => 0,
+            HeadLogits::Recompute => {
+                shape.num_tokens() * self.blocks().next().map_or(0, |tokens| tokens.len())
+            }
+        }
+    }
+
+    fn blocks(&self) -> impl DoubleEndedIterator<Item = Range<usize>> {
+        blocks_of(self.tokens.clone())
+    }
+
+    /// The logits of a block's tokens.
+    fn linear(&self, shape: MicroBatchShape, tokens: &Range<usize>) -> LinearShape {
+        LinearShape { num_rows: shape.num_tokens(), num_inputs: self.width, num_outputs: tokens.len() }
+    }
+
+    /// A block's rows of the slice's weight, or of its gradient.
+    fn rows(&self, tokens: &Range<usize>) -> Range<usize> {
+        let place = |token: usize| (token - self.tokens.start) * self.width;
+        place(tokens.start)..place(tokens.end)
+    }
+
+    /// A block's logits: where they are kept, or at the start of the workspace.
+    fn block<'a>(
+        &self,
+        shape: MicroBatchShape,
+        tokens: &Range<usize>,
+        kept: &'a mut ViewMut<'_>,
+        workspace: &'a mut ViewMut<'_>,
+    ) -> ViewMut<'a> {
+        let num_rows = shape.num_tokens();
+        match self.logits {
+            HeadLogits::Keep => kept.reborrow().range(num_rows * tokens.start..num_rows * tokens.end),
+            HeadLogits::Recompute => workspace.reborrow().range(0..num_rows * tokens.len()),
+        }
+    }
+
+    /// What the first block of a backward does to the input's gradient, and what the others do.
+    fn mode(&self, tokens: &Range<usize>) -> WriteMode {
+        if tokens.end == self.vocab_size { WriteMode::Overwrite } else { WriteMode::Add }
+    }
+
+    /// Logits, statistics and, where the slice is the last, the loss.
     fn logits_and_loss(
         &self,
         queue: &dyn Queue,
         shape: MicroBatchShape,
         args: RecomputeArgs<'_>,
         loss: ViewMut<'_>,
+        mut row_logits: Option<RowLogits<'_>>,
     ) {
-        let [mut logits, per_row] = layout::split_mut(args.saved, self.saved_lens(shape));
-        queue.linear(self.linear(shape), args.input, args.parameters, Onto::Nothing, logits.reborrow());
-        self.loss.forward(queue, logits.view(), args.tokens.targets, per_row, loss);
-    }
-
-    fn linear(&self, shape: MicroBatchShape) -> LinearShape {
-        LinearShape { num_rows: shape.num_tokens(), num_inputs: self.width, num_outputs: self.vocab_size }
+        let RecomputeArgs { tokens: read, parameters, input, exact, mut workspace, .. } = args;
+        let [mut statistics, mut kept] = layout::split_mut(exact, self.exact_lens(shape));
+        for tokens in self.blocks() {
+            let mut logits = self.block(shape, &tokens, &mut kept, &mut workspace);
+            let weight = parameters.range(self.rows(&tokens));
+            queue.linear(self.linear(shape, &tokens), input, weight, Onto::Nothing, logits.reborrow());
+            let first_token = tokens.start as u32;
+            queue.cross_entropy(first_token, logits.view(), read.targets, statistics.reborrow());
+            if let Some(RowLogits { row, logits: asked }) = row_logits.as_mut().map(RowLogits::reborrow) {
+                let row = row * tokens.len()..(row + 1) * tokens.len();
+                queue.copy(logits.view().range(row), asked.range(tokens));
+            }
+        }
+        if self.slice.is_last() {
+            queue.cross_entropy_loss(read.targets, statistics, loss);
+        }
     }
 }
 
 impl Layer for Head {
     fn name(&self) -> &str {
-        "lm_head"
+        &self.name
     }
 
     fn parameters(&self) -> Vec<ParameterSpec> {
-        vec![ParameterSpec::normal(self.weight_name, [self.vocab_size, self.width], self.init_std)]
+        let table = ParameterSpec::normal(self.weight_name, [self.vocab_size, self.width], self.init_std);
+        vec![table.with_rows(self.tokens.clone())]
     }
 
     fn sizes(&self, shape: MicroBatchShape) -> LayerSizes {
-        let saved = layout::extent(self.saved_lens(shape));
         LayerSizes {
             input: shape.num_tokens() * self.width,
-            saved,
-            // The loss is taken from f32 logits, and so is its gradient.
-            saved_exact: saved,
+            exact: layout::extent(self.exact_lens(shape)),
+            forward_workspace: self.workspace_len(shape),
+            backward_workspace: self.workspace_len(shape),
             ..LayerSizes::default()
         }
     }
 
     fn forward_flops(&self, shape: MicroBatchShape) -> u64 {
-        self.linear(shape).flops()
+        self.linear(shape, &self.tokens).flops()
+    }
+
+    fn backward_flops(&self, shape: MicroBatchShape) -> u64 {
+        let num_products = if self.has_halves() { 2 } else { 3 };
+        self.forward_flops(shape).saturating_mul(num_products)
+    }
+
+    fn table_slice(&self) -> Slice {
+        self.slice
+    }
+
+    fn has_halves(&self) -> bool {
+        self.logits == HeadLogits::Keep
     }
 
     fn forward(&self, queue: &dyn Queue, shape: MicroBatchShape, args: ForwardArgs<'_>) {
-        let ForwardArgs { tokens, parameters, input, saved, workspace, loss, .. } = args;
-        let kept = RecomputeArgs { tokens, parameters, input, saved, workspace };
-        self.logits_and_loss(queue, shape, kept, loss);
+        let ForwardArgs { tokens, parameters, input, saved, exact, workspace, loss, row_logits, .. } = args;
+        let kept = RecomputeArgs { tokens, parameters, input, saved, exact, workspace };
+        self.logits_and_loss(queue, shape, kept, loss, row_logits);
     }
 
     fn recompute(&self, queue: &dyn Queue, shape: MicroBatchShape, args: RecomputeArgs<'_>) {
-        let RecomputeArgs { tokens, parameters, input, saved, workspace } = args;
-        let (workspace, not_asked_for) = workspace.split_at(0);
-        let kept = RecomputeArgs { tokens, parameters, input, saved, workspace };
-        self.logits_and_loss(queue, shape, kept, not_asked_for);
+        let RecomputeArgs { tokens, parameters, input, saved, exact, workspace } = args;
+        let (not_asked_for, saved) = saved.split_at(0);
+        let kept = RecomputeArgs { tokens, parameters, input, saved, exact, workspace };
+        self.logits_and_loss(queue, shape, kept, not_asked_for, None);
     }
 
     fn backward_input(&self, queue: &dyn Queue, shape: MicroBatchShape, args: BackwardInputArgs<'_>) {
-        let [mut logits, per_row] = layout::split_mut(args.saved, self.saved_lens(shape));
-        let targets = args.tokens.targets;
-        self.loss.backward(queue, logits.reborrow(), targets, per_row.view(), args.loss_seed);
-        let dlogits = logits.view();
-        queue.linear_backward_input(self.linear(shape), dlogits, args.parameters, args.gradient);
+        let BackwardInputArgs { tokens: read, parameters, exact, gradient, mut workspace, loss_seed, .. } =
+            args;
+        let [statistics, mut kept] = layout::split_mut(exact, self.exact_lens(shape));
+        let mut dinput = gradient;
+        for tokens in self.blocks().rev() {
+            let mut logits = self.block(shape, &tokens, &mut kept, &mut workspace);
+            let (first_token, statistics) = (tokens.start as u32, statistics.view());
+            queue.cross_entropy_backward(first_token, logits.reborrow(), read.targets, statistics, loss_seed);
+            let (weight, mode) = (parameters.range(self.rows(&tokens)), self.mode(&tokens));
+            let (linear, dlogits) = (self.linear(shape, &tokens), logits.view());
+            queue.linear_backward_input(linear, dlogits, weight, dinput.reborrow(), mode);
+        }
     }
 
     fn backward_weight(&self, queue: &dyn Queue, shape: MicroBatchShape, args: BackwardWeightArgs<'_>) {
-        let [dlogits, _] = layout::split(args.saved, self.saved_lens(shape));
-        let sum = args.parameter_gradients;
-        queue.linear_backward_weight(self.linear(shape), dlogits, args.input, sum, args.mode);
+        let BackwardWeightArgs { input, exact, parameter_gradients: mut sums, mode, .. } = args;
+        let [_, kept] = layout::split(exact, self.exact_lens(shape));
+        let num_rows = shape.num_tokens();
+        for tokens in self.blocks().rev() {
+            let dlogits: View<'_> = kept.range(num_rows * tokens.start..num_rows * tokens.end);
+            let sum = sums.reborrow().range(self.rows(&tokens));
+            queue.linear_backward_weight(self.linear(shape, &tokens), dlogits, input, sum, mode);
+        }
+    }
+
+    /// A block at a time: its logits once more, their gradient, and what that adds to both gradients.
+    fn backward(&self, queue: &dyn Queue, shape: MicroBatchShape, args: BackwardArgs<'_>) {
+        let BackwardArgs {
+            tokens: read,
+            parameters,
+            input,
+            exact,
+            gradient: mut dinput,
+            parameter_gradients: mut sums,
+            mode,
+            mut workspace,
+            loss_seed,
+            ..
+        } = args;
+        let [statistics, mut kept] = layout::split_mut(exact, self.exact_lens(shape));
+        for tokens in self.blocks().rev() {
+            let (linear, rows) = (self.linear(shape, &tokens), self.rows(&tokens));
+            let mut logits = self.block(shape, &tokens, &mut kept, &mut workspace);
+            let weight = parameters.range(rows.clone());
+            queue.linear(linear, input, weight, Onto::Nothing, logits.reborrow());
+            let (first_token, statistics) = (tokens.start as u32, statistics.view());
+            queue.cross_entropy_backward(first_token, logits.reborrow(), read.targets, statistics, loss_seed);
+            let dlogits = logits.view();
+            queue.linear_backward_input(linear, dlogits, weight, dinput.reborrow(), self.mode(&tokens));
+            queue.linear_backward_weight(linear, dlogits, input, sums.reborrow().range(rows), mode);
+        }
     }
 }

@@ -1,9 +1,17 @@
 //! What GPT-2 and the MLP family have in common: their sizes, the token embedding and the head.
 
 mod config;
+mod ends;
 mod head;
+mod head_with_loss;
+#[cfg(test)]
+mod tests;
 mod token_embedding;
+mod vocabulary;
 
 pub use config::{Ablation, GptConfig, GptSizes};
+pub(crate) use ends::{heads, token_embeddings};
 pub use head::Head;
+pub use head_with_loss::HeadWithLoss;
 pub use token_embedding::TokenEmbedding;
+pub use vocabulary::{HeadLogits, VocabularyOptions, num_blocks};

@@ -11,11 +11,11 @@ use super::{Oracle, assert_close};
 use crate::buffer::Buffer;
 use crate::element::ElementType;
 use crate::init;
-use crate::layer::{IGNORED_TARGET, LossSum, MaskKey, MicroBatchShape, Tokens, WriteMode};
+use crate::layer::{IGNORED_TARGET, Layer, LossSum, MaskKey, MicroBatchShape, Slice, Tokens, WriteMode};
 use crate::model::Model;
 use crate::parameter::ParameterSpec;
 use crate::queue::{Host, Queue};
-use crate::shared::{Ablation, GptConfig};
+use crate::shared::{Ablation, GptConfig, VocabularyOptions};
 use crate::unit::{Unit, UnitBackward, UnitBackwardInput, UnitBackwardWeight, UnitForward, UnitRecompute};
 
 /// A small untied model; tests change what they are about.
@@ -30,6 +30,7 @@ pub(crate) fn config() -> GptConfig {
         init_std: 0.02,
         dropout: 0.0,
         ablation: Ablation::None,
+        vocabulary: VocabularyOptions::default(),
     }
 }
 
@@ -121,14 +122,14 @@ fn converted(buffer: &Buffer, element: ElementType) -> Buffer {
 }
 
 impl Run {
-    /// Units of `layers_per_unit` layers. Parameters are drawn anew so that no bias is 0 and no norm 1. Gradients are NaN, which
+    /// Units of `layers_per_unit` layers, and slices one each. Parameters are drawn anew so that no bias is 0 and no norm 1. Gradients are NaN, which
     /// the first micro-batch overwrites.
     pub(crate) fn new(model: &Model, layers_per_unit: usize) -> Self {
-        let units: Vec<Unit> = model
-            .layers
-            .chunks(layers_per_unit)
-            .map(|layers| Unit::new(layers.iter().map(|layer| Arc::clone(&layer.layer)).collect()))
-            .collect();
+        let layers: Vec<_> = model.layers.iter().map(|layer| Arc::clone(&layer.layer)).collect();
+        let is_whole = |layer: &Arc<dyn Layer>| layer.table_slice() == Slice::WHOLE;
+        let groups = layers.chunk_by(|one, other| is_whole(one) && is_whole(other));
+        let units = groups.flat_map(|layers| layers.chunks(layers_per_unit));
+        let units: Vec<Unit> = units.map(|layers| Unit::new(layers.to_vec())).collect();
         let zeros = |unit: &Unit| Buffer::zeros(unit.num_elements() + PADDING).unwrap();
         let mut run = Self {
             parameters: units.iter().map(zeros).collect(),
@@ -140,7 +141,8 @@ impl Run {
         for (unit, parameters) in run.units.iter().zip(&mut run.parameters) {
             for entry in unit.entries() {
                 let base = f32::from(u8::from(entry.spec.init == crate::parameter::Init::Ones));
-                let values = random(&entry.spec.name, entry.range.len());
+                let values = random(&entry.spec.name, entry.spec.num_elements_of_all());
+                let values = &values[entry.spec.first_element()..];
                 for (element, value) in parameters.host_mut()[entry.range.clone()].iter_mut().zip(values) {
                     *element = base + 0.2 * value;
                 }
@@ -188,35 +190,41 @@ impl Run {
         let shape = batch.shape;
         let mut input = stored(0);
         let mut loss = Buffer::zeros_of(LossSum::NUM_WORDS, ElementType::U32).unwrap();
-        for ((unit, parameters), (saved, sizes)) in
-            self.units.iter().zip(&self.parameters).zip(saved.iter_mut().zip(&sizes))
-        {
-            let mut output = stored(sizes.output);
-            let (input, output_here) = (&mut input, &mut output);
+        // Slices have one buffer of each kind: that of the first.
+        let first_slice = |index: usize| index - self.units[index].table_slice().index;
+        let mut output = stored(0);
+        for (index, (unit, parameters)) in self.units.iter().zip(&self.parameters).enumerate() {
+            if unit.table_slice().is_first() {
+                output = stored(sizes[index].output);
+            }
             unit.forward(
                 &Host,
                 shape,
                 UnitForward {
                     tokens,
                     parameters,
-                    input,
-                    output: output_here,
-                    saved,
+                    input: &input,
+                    output: &mut output,
+                    saved: &mut saved[first_slice(index)],
                     recomputed: &mut recomputed,
                     workspace: &mut workspace,
                     loss: loss.view_mut(),
+                    row_logits: None,
                 },
             );
-            *input = output;
+            if unit.table_slice().is_last() {
+                mem::swap(&mut input, &mut output);
+            }
         }
         let mut gradient = wide(sizes.iter().map(|sizes| sizes.gradient).max().unwrap_or(0));
         let mut weight_input_buffers: Vec<_> =
             sizes.iter().map(|sizes| stored(sizes.weight_inputs)).collect();
         for index in (0..self.units.len()).rev() {
             let (unit, parameters) = (&self.units[index], &self.parameters[index]);
-            let (saved, parameter_gradients) = (&mut saved[index], self.gradients[index].view_mut());
+            let (saved, parameter_gradients) =
+                (&mut saved[first_slice(index)], self.gradients[index].view_mut());
             let (gradient, workspace, weight_inputs) =
-                (&mut gradient, &mut workspace, &mut weight_input_buffers[index]);
+                (&mut gradient, &mut workspace, &mut weight_input_buffers[first_slice(index)]);
             let recomputed = &mut recomputed;
             let poison = filled(recomputed.len(), recomputed.element_type());
             Host.copy(poison.view().range(0..recomputed.len()), recomputed.view_mut());
@@ -254,7 +262,8 @@ impl Run {
         }
         if backward == Backward::Split {
             for (index, unit) in self.units.iter().enumerate() {
-                let (saved, weight_inputs) = (&saved[index], &weight_input_buffers[index]);
+                let first_slice = first_slice(index);
+                let (saved, weight_inputs) = (&saved[first_slice], &weight_input_buffers[first_slice]);
                 let (parameter_gradients, workspace) = (self.gradients[index].view_mut(), &mut workspace);
                 unit.backward_weight(
                     &Host,
@@ -269,14 +278,17 @@ impl Run {
         loss_of(&loss)
     }
 
-    /// Parameters by name; a tied weight's two uses have one value.
+    /// Parameters by name, the slices of one put together; a tied weight's two uses have one value.
     pub(crate) fn parameters(&self) -> BTreeMap<String, (Vec<usize>, Vec<f32>)> {
         let mut all = BTreeMap::new();
         for (unit, parameters) in self.units.iter().zip(&self.parameters) {
             let parameters = converted(parameters, ElementType::F32);
             for entry in unit.entries() {
-                let values = parameters.host()[entry.range.clone()].to_vec();
-                all.insert(entry.spec.name.clone(), (entry.spec.shape.clone(), values));
+                let (shape, len) = (entry.spec.shape.clone(), entry.spec.num_elements_of_all());
+                let (_, all): &mut (_, Vec<f32>) =
+                    all.entry(entry.spec.name.clone()).or_insert_with(|| (shape, vec![f32::NAN; len]));
+                all[entry.spec.first_element()..][..entry.range.len()]
+                    .copy_from_slice(&parameters.host()[entry.range.clone()]);
             }
         }
         all
@@ -287,14 +299,18 @@ impl Run {
         self.gradients.iter().flat_map(|gradients| gradients.host().to_vec()).collect()
     }
 
-    /// Gradients by name; the uses of a tied weight are added.
+    /// Gradients by name, those of slices put together; the uses of a tied weight are added.
     pub(crate) fn gradients(&self) -> BTreeMap<String, Vec<f32>> {
         let mut all = BTreeMap::<String, Vec<f32>>::new();
         for (unit, gradients) in self.units.iter().zip(&self.gradients) {
             for entry in unit.entries() {
                 let values = &gradients.host()[entry.range.clone()];
-                let sum = all.entry(entry.spec.name.clone()).or_insert_with(|| vec![0.0; values.len()]);
-                sum.iter_mut().zip(values).for_each(|(sum, value)| *sum += value);
+                let len = entry.spec.num_elements_of_all();
+                let sum = all.entry(entry.spec.name.clone()).or_insert_with(|| vec![0.0; len]);
+                sum[entry.spec.first_element()..]
+                    .iter_mut()
+                    .zip(values)
+                    .for_each(|(sum, value)| *sum += value);
             }
         }
         all

@@ -4,7 +4,7 @@
 //! the unit's type.
 
 use crate::buffer::Buffer;
-use crate::layer::{Tokens, WriteMode};
+use crate::layer::{RowLogits, Tokens, WriteMode};
 use crate::memory::ViewMut;
 
 /// What a unit's forward works on.
@@ -18,7 +18,7 @@ pub struct UnitForward<'a> {
     pub input: &'a Buffer,
     /// The output activation, overwritten; may be longer; not written by a unit that ends with the loss.
     pub output: &'a mut Buffer,
-    /// `[UnitSizes::saved]`, overwritten.
+    /// `[UnitSizes::saved]`, overwritten; slices have one for all of them.
     pub saved: &'a mut Buffer,
     /// `[UnitSizes::recompute]` or longer, scratch for what segments save.
     pub recomputed: &'a mut Buffer,
@@ -26,6 +26,8 @@ pub struct UnitForward<'a> {
     pub workspace: &'a mut Buffer,
     /// See [`crate::layer::ForwardArgs::loss`].
     pub loss: ViewMut<'a>,
+    /// See [`crate::layer::ForwardArgs::row_logits`].
+    pub row_logits: Option<RowLogits<'a>>,
 }
 
 /// What a unit's recomputation works on.

@@ -5,7 +5,7 @@ use std::iter;
 use super::forward::Forward;
 use super::places::{Arenas, Share};
 use super::{Unit, UnitBackward, conversion};
-use crate::layer::{BackwardInputArgs, BackwardWeightArgs, MicroBatchShape, Tokens, WriteMode};
+use crate::layer::{BackwardArgs, BackwardInputArgs, BackwardWeightArgs, MicroBatchShape, Tokens, WriteMode};
 use crate::layout;
 use crate::memory::{View, ViewMut};
 use crate::queue::Queue;
@@ -92,14 +92,33 @@ impl Backward<'_> {
     ) {
         let Self { queue, shape, tokens, parameters, mut gradient, workspace, loss_seed } = self;
         let sizes = share.sizes;
-        let [input, saved] = arenas.lend([&share.input, &share.saved]);
-        let element = saved.element_type();
+        let [input, saved, exact] = arenas.lend([&share.input, &share.saved, &share.exact]);
+        let (mut exact, element) = (exact.as_f32(), saved.element_type());
         let [parameter_copy, input_copy, saved_copy, mut workspace, mut weight_inputs] =
             layout::split_mut(workspace, share.backward_workspace_lens());
         let input = conversion::widened(queue, input.into_view(), input_copy);
-        let mut saved = conversion::widened_saved_mut(queue, saved, sizes, saved_copy);
+        let mut saved = conversion::widened_mut(queue, saved, saved_copy);
         // What the layer does not read need not be there: it may be resharded, and of any type.
         let parameters = share.parameters_for_backward(parameters);
+        let dinput = gradient.reborrow().range(0..sizes.input.max(sizes.output));
+        if !share.layer.has_halves() {
+            let parameters = conversion::widened(queue, parameters, parameter_copy);
+            let args = BackwardArgs {
+                tokens,
+                parameters,
+                input,
+                saved,
+                exact,
+                gradient: dinput,
+                parameter_gradients,
+                mode,
+                workspace,
+                loss_seed,
+            };
+            share.layer.backward(queue, shape, args);
+            share.round_gradient(queue, gradient);
+            return;
+        }
         share.layer.backward_input(
             queue,
             shape,
@@ -108,20 +127,30 @@ impl Backward<'_> {
                 parameters: conversion::widened(queue, parameters, parameter_copy),
                 input,
                 saved: saved.reborrow(),
-                gradient: gradient.reborrow().range(0..sizes.input.max(sizes.output)),
+                exact: exact.reborrow(),
+                gradient: dinput,
                 weight_inputs: weight_inputs.reborrow(),
                 workspace: workspace.reborrow(),
                 loss_seed,
             },
         );
-        conversion::round(queue, gradient.range(0..sizes.input), element);
-        conversion::round_saved(queue, saved.reborrow(), sizes, element);
+        share.round_gradient(queue, gradient);
+        conversion::round(queue, saved.reborrow(), element);
         conversion::round(queue, weight_inputs.reborrow(), element);
-        let (saved, weight_inputs) = (saved.view(), weight_inputs.view());
+        let (saved, exact, weight_inputs) = (saved.view(), exact.view(), weight_inputs.view());
         share.layer.backward_weight(
             queue,
             shape,
-            BackwardWeightArgs { tokens, input, saved, weight_inputs, parameter_gradients, mode, workspace },
+            BackwardWeightArgs {
+                tokens,
+                input,
+                saved,
+                exact,
+                weight_inputs,
+                parameter_gradients,
+                mode,
+                workspace,
+            },
         );
     }
 }

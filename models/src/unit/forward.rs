@@ -2,7 +2,7 @@
 
 use super::places::{Arenas, Share};
 use super::{Unit, UnitForward, UnitRecompute, conversion};
-use crate::layer::{ForwardArgs, MicroBatchShape, RecomputeArgs, Tokens};
+use crate::layer::{ForwardArgs, MicroBatchShape, RecomputeArgs, RowLogits, Tokens};
 use crate::layout;
 use crate::memory::{View, ViewMut};
 use crate::queue::Queue;
@@ -13,16 +13,28 @@ impl Unit {
     /// # Panics
     /// If a buffer is shorter than [`Unit::sizes`] says or of another type, as do the other passes.
     pub fn forward(&self, queue: &dyn Queue, shape: MicroBatchShape, args: UnitForward<'_>) {
-        let UnitForward { tokens, parameters, input, output, saved, recomputed, workspace, mut loss } = args;
+        let UnitForward {
+            tokens,
+            parameters,
+            input,
+            output,
+            saved,
+            recomputed,
+            workspace,
+            mut loss,
+            mut row_logits,
+        } = args;
         let shares = self.shares(shape);
-        let num_inputs = shares.first().map_or(0, |first| first.sizes.input);
+        let first = shares.first().filter(|first| first.layer.table_slice().is_first());
+        let num_inputs = first.map_or(0, |first| first.sizes.input);
         let mut kept = saved.view_mut();
         queue.copy(input.view().range(0..num_inputs), kept.reborrow().range(0..num_inputs));
         let mut arenas = Arenas { kept, recomputed: recomputed.view_mut(), output: Some(output.view_mut()) };
         let (parameters, workspace) = (parameters.view(), workspace.view_mut());
         let mut run = Forward { queue, shape, tokens, parameters, workspace };
         for share in &shares {
-            run.layer(share, &mut arenas, Some(loss.reborrow()));
+            let asked = (Some(loss.reborrow()), row_logits.as_mut().map(RowLogits::reborrow));
+            run.layer(share, &mut arenas, asked);
         }
     }
 
@@ -56,9 +68,9 @@ impl Forward<'_> {
         let queue = self.queue;
         let (last, others) = shares.split_last().expect("a segment has at least one layer");
         for share in others {
-            self.layer(share, arenas, None);
+            self.layer(share, arenas, (None, None));
         }
-        let [input, mut saved] = arenas.lend([&last.input, &last.saved]);
+        let [input, mut saved, exact] = arenas.lend([&last.input, &last.saved, &last.exact]);
         let [parameter_copy, input_copy, mut saved_copy, _, workspace] =
             layout::split_mut(self.workspace.reborrow(), last.forward_workspace_lens());
         let parameters = self.parameters.range(last.parameters.clone());
@@ -70,20 +82,33 @@ impl Forward<'_> {
                 parameters: conversion::widened(queue, parameters, parameter_copy),
                 input: conversion::widened(queue, input.into_view(), input_copy),
                 saved: conversion::unwritten(queue, saved.reborrow(), saved_copy.reborrow()),
+                exact: exact.as_f32(),
                 workspace,
             },
         );
-        conversion::narrow_saved(queue, saved_copy.view(), last.sizes, saved);
+        conversion::narrow(queue, saved_copy.view(), saved);
     }
 
-    /// `loss` is what [`ForwardArgs::loss`] says; `None` asks for none.
-    fn layer(&mut self, share: &Share<'_>, arenas: &mut Arenas<'_>, loss: Option<ViewMut<'_>>) {
+    /// What may be asked for is what [`ForwardArgs::loss`] and [`ForwardArgs::row_logits`] say.
+    fn layer(
+        &mut self,
+        share: &Share<'_>,
+        arenas: &mut Arenas<'_>,
+        (loss, row_logits): (Option<ViewMut<'_>>, Option<RowLogits<'_>>),
+    ) {
         let queue = self.queue;
-        let [input, mut saved, mut output] = arenas.lend([&share.input, &share.saved, &share.output]);
+        let [input, mut saved, exact, mut output] =
+            arenas.lend([&share.input, &share.saved, &share.exact, &share.output]);
         let [parameter_copy, input_copy, mut saved_copy, mut output_copy, workspace] =
             layout::split_mut(self.workspace.reborrow(), share.forward_workspace_lens());
         let (not_asked_for, workspace) = workspace.split_at(0);
         let parameters = self.parameters.range(share.parameters.clone());
+        let (stored, copy) = (output.reborrow(), output_copy.reborrow());
+        // A slice adds to the output of those before it.
+        let output_here = match share.layer.table_slice().is_first() {
+            true => conversion::unwritten(queue, stored, copy),
+            false => conversion::widened_mut(queue, stored, copy),
+        };
         share.layer.forward(
             queue,
             self.shape,
@@ -91,13 +116,15 @@ impl Forward<'_> {
                 tokens: self.tokens,
                 parameters: conversion::widened(queue, parameters, parameter_copy),
                 input: conversion::widened(queue, input.into_view(), input_copy),
-                output: conversion::unwritten(queue, output.reborrow(), output_copy.reborrow()),
+                output: output_here,
                 saved: conversion::unwritten(queue, saved.reborrow(), saved_copy.reborrow()),
+                exact: exact.as_f32(),
                 workspace,
                 loss: loss.unwrap_or(not_asked_for),
+                row_logits,
             },
         );
-        conversion::narrow_saved(queue, saved_copy.view(), share.sizes, saved);
+        conversion::narrow(queue, saved_copy.view(), saved);
         conversion::narrow(queue, output_copy.view(), output);
     }
 }

@@ -10,9 +10,9 @@ impl Unit {
     /// The input gradient.
     ///
     /// # Panics
-    /// If the unit has segments: their values would have to be kept until the weight gradient.
+    /// If the unit [has no halves](Unit::has_halves).
     pub fn backward_input(&self, queue: &dyn Queue, shape: MicroBatchShape, args: UnitBackwardInput<'_>) {
-        self.assert_keeps_all();
+        self.assert_has_halves();
         let UnitBackwardInput { tokens, parameters, gradient, saved, weight_inputs, workspace, loss_seed } =
             args;
         let (mut gradient, mut workspace) = (gradient.view_mut(), workspace.view_mut());
@@ -21,8 +21,7 @@ impl Unit {
         let (mut workspace, mut arenas) = (rest, Arenas { kept: saved.view_mut(), recomputed, output: None });
         for share in self.shares(shape).iter().rev() {
             let sizes = share.sizes;
-            let [input, mut saved] = arenas.lend([&share.input, &share.saved]);
-            let element = saved.element_type();
+            let [input, mut saved, exact] = arenas.lend([&share.input, &share.saved, &share.exact]);
             let mut weight_inputs = weight_inputs.reborrow().range(share.weight_inputs.clone());
             let [parameter_copy, input_copy, mut saved_copy, workspace, mut weight_input_copy] =
                 layout::split_mut(workspace.reborrow(), share.backward_workspace_lens());
@@ -36,15 +35,16 @@ impl Unit {
                     tokens,
                     parameters: conversion::widened(queue, parameters, parameter_copy),
                     input: conversion::widened(queue, input.into_view(), input_copy),
-                    saved: conversion::widened_saved_mut(queue, stored, sizes, copy),
+                    saved: conversion::widened_mut(queue, stored, copy),
+                    exact: exact.as_f32(),
                     gradient: gradient.reborrow().range(0..sizes.input.max(sizes.output)),
                     weight_inputs: conversion::unwritten(queue, stored_inputs, inputs_copy),
                     workspace,
                     loss_seed,
                 },
             );
-            conversion::round(queue, gradient.reborrow().range(0..sizes.input), element);
-            conversion::narrow_saved(queue, saved_copy.view(), sizes, saved);
+            share.round_gradient(queue, gradient.reborrow());
+            conversion::narrow(queue, saved_copy.view(), saved);
             conversion::narrow(queue, weight_input_copy.view(), weight_inputs);
         }
     }
@@ -54,7 +54,7 @@ impl Unit {
     /// # Panics
     /// As [`Unit::backward_input`].
     pub fn backward_weight(&self, queue: &dyn Queue, shape: MicroBatchShape, args: UnitBackwardWeight<'_>) {
-        self.assert_keeps_all();
+        self.assert_has_halves();
         let UnitBackwardWeight { tokens, saved, weight_inputs, parameter_gradients, mode, workspace } = args;
         let (kept, weight_inputs) = (saved.view(), weight_inputs.view());
         let (mut sums, mut workspace) = (parameter_gradients, workspace.view_mut());
@@ -63,6 +63,7 @@ impl Unit {
             let [_, input_copy, saved_copy, workspace, weight_input_copy] =
                 layout::split_mut(workspace.reborrow(), share.backward_workspace_lens());
             let (input, saved) = (share.input.read(kept), share.saved.read(kept));
+            let exact = share.exact.read(kept).as_f32();
             let weight_inputs = weight_inputs.range(share.weight_inputs.clone());
             share.layer.backward_weight(
                 queue,
@@ -70,7 +71,8 @@ impl Unit {
                 BackwardWeightArgs {
                     tokens,
                     input: conversion::widened(queue, input, input_copy),
-                    saved: conversion::widened_saved(queue, saved, share.sizes, saved_copy),
+                    saved: conversion::widened(queue, saved, saved_copy),
+                    exact,
                     weight_inputs: conversion::widened(queue, weight_inputs, weight_input_copy),
                     parameter_gradients: sums.reborrow().range(share.parameters.clone()),
                     mode,
@@ -80,7 +82,7 @@ impl Unit {
         }
     }
 
-    fn assert_keeps_all(&self) {
-        assert!(self.segments.is_empty(), "a unit with segments runs its backward at once, not in halves");
+    fn assert_has_halves(&self) {
+        assert!(self.has_halves(), "a unit that recomputes runs its backward at once, not in halves");
     }
 }

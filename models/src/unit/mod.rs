@@ -1,6 +1,6 @@
 //! A unit: consecutive layers whose parameters live in one flat buffer and are gathered at once.
 //!
-//! The saved buffer holds, for each layer, `[input | saved]`. A layer writes its output where the next one reads its
+//! The saved buffer holds, for each layer, `[input | saved | exact]`. A layer writes its output where the next one reads its
 //! input, so nothing is copied between layers; only the first input is copied in. The gradient runs in place.
 //!
 //! Layers may be checkpointed (arXiv:1604.06174) in *segments*: of a segment only the input is kept, and the backward
@@ -12,7 +12,6 @@ mod conversion;
 mod forward;
 mod halves;
 mod places;
-mod regions;
 #[cfg(test)]
 mod tests;
 
@@ -22,7 +21,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::element::ElementType;
-use crate::layer::{Layer, MicroBatchShape};
+use crate::layer::{Layer, MicroBatchShape, Slice};
 use crate::layout::aligned;
 use crate::parameter::ParameterSpec;
 
@@ -70,7 +69,12 @@ pub struct Unit {
 
 impl Unit {
     /// A unit of these layers, in order. Every parameter starts at a multiple of [`crate::layout::ALIGNMENT`] elements.
+    ///
+    /// # Panics
+    /// If a slice is not alone: it is there to be gathered without its siblings.
     pub fn new(layers: Vec<Arc<dyn Layer>>) -> Self {
+        let is_alone = layers.len() == 1 || layers.iter().all(|layer| layer.table_slice() == Slice::WHOLE);
+        assert!(is_alone, "a slice is a unit of its own");
         let mut entries: Vec<ParameterEntry> = Vec::new();
         let mut ranges = Vec::with_capacity(layers.len());
         let mut end = 0;
@@ -151,8 +155,23 @@ impl Unit {
         !self.segments.is_empty() || self.layers.iter().any(|layer| layer.backward_reads_weights())
     }
 
+    /// Whether the backward can be run in halves: what a unit recomputes would have to be kept until the weight gradient.
+    pub fn has_halves(&self) -> bool {
+        self.segments.is_empty() && self.layers.iter().all(|layer| layer.has_halves())
+    }
+
+    /// Which of its siblings the unit's only layer is; [`Slice::WHOLE`] where it has none.
+    pub fn table_slice(&self) -> Slice {
+        self.layers.first().map_or(Slice::WHOLE, |layer| layer.table_slice())
+    }
+
     /// [`Layer::forward_flops`], summed over the layers.
     pub fn forward_flops(&self, shape: MicroBatchShape) -> u64 {
         self.layers.iter().fold(0, |sum: u64, layer| sum.saturating_add(layer.forward_flops(shape)))
+    }
+
+    /// [`Layer::backward_flops`], summed over the layers.
+    pub fn backward_flops(&self, shape: MicroBatchShape) -> u64 {
+        self.layers.iter().fold(0, |sum: u64, layer| sum.saturating_add(layer.backward_flops(shape)))
     }
 }

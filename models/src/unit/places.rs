@@ -1,7 +1,7 @@
 //! Where what a unit's layers read and write lies: in the buffer that is kept from forward to backward, or in the one
 //! for the segment that is being recomputed.
 //!
-//! The kept buffer holds `[input | saved]` of each layer outside segments and the `[input]` of each segment; the
+//! The kept buffer holds `[input | saved | exact]` of each layer outside segments and the `[input]` of each segment; the
 //! buffer for recomputation holds the rest of one segment. A layer writes its output where the next one reads its input, so nothing is copied
 //! between layers.
 
@@ -13,6 +13,7 @@ use crate::element::ElementType;
 use crate::layer::{Layer, LayerSizes, MicroBatchShape};
 use crate::layout::{self, aligned};
 use crate::memory::{View, ViewMut};
+use crate::queue::Queue;
 
 /// One of the buffers of a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +40,8 @@ pub(super) struct Share<'a> {
     pub(super) parameters: Range<usize>,
     pub(super) input: Place,
     pub(super) saved: Place,
+    /// In elements of the unit's type, although they are f32.
+    pub(super) exact: Place,
     pub(super) output: Place,
     pub(super) weight_inputs: Range<usize>,
     /// Number of the segment that the layer belongs to, if any.
@@ -76,6 +79,15 @@ impl Share<'_> {
     }
 }
 
+impl Share<'_> {
+    /// Rounds the gradient that the layer hands to the one before, once all slices have added to it.
+    pub(super) fn round_gradient(&self, queue: &dyn Queue, gradient: ViewMut<'_>) {
+        if self.layer.table_slice().is_first() {
+            conversion::round(queue, gradient.range(0..self.sizes.input), self.element);
+        }
+    }
+}
+
 impl Unit {
     /// What the unit needs for a micro-batch of this shape.
     pub fn sizes(&self, shape: MicroBatchShape) -> UnitSizes {
@@ -86,7 +98,7 @@ impl Unit {
                 total.input = sizes.input;
             }
             total.output = sizes.output;
-            for place in [&share.input, &share.saved] {
+            for place in [&share.input, &share.saved, &share.exact] {
                 let end = aligned(place.range.end);
                 match place.arena {
                     Arena::Kept => total.saved = total.saved.max(end),
@@ -119,7 +131,8 @@ impl Unit {
                 false => Place { arena: Arena::Recomputed, range: recomputed.take(len) },
             };
             let input = place(segment.is_none() || begins_segment, sizes.input);
-            let saved = place(segment.is_none(), conversion::num_stored(self.element, sizes));
+            let saved = place(segment.is_none(), sizes.saved);
+            let exact = place(segment.is_none(), self.element.num_packed() * sizes.exact);
             if let Some(before) = shares.last_mut() {
                 before.output = Place { arena: input.arena, range: input.range.clone() };
             }
@@ -130,6 +143,7 @@ impl Unit {
                 parameters: parameters.clone(),
                 input,
                 saved,
+                exact,
                 output: Place { arena: Arena::Output, range: 0..sizes.output },
                 weight_inputs: weight_inputs.take(sizes.weight_inputs),
                 segment,

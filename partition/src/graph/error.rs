@@ -76,9 +76,9 @@ pub enum GraphError {
         /// Its role.
         role: LayerRole,
     },
-    /// A tied weight has one use in an embedding and one in a head.
+    /// A tied weight has one use in an embedding and one in a head, or each of its slices has.
     #[error(
-        "a tied weight is used by {num_embeddings} embeddings and {num_heads} heads; mark exactly one of each, or none"
+        "a tied weight is used by {num_embeddings} embeddings and {num_heads} heads; mark exactly one of each, or of each slice, or none"
     )]
     TiedUses {
         /// Layers marked as the embedding's use.

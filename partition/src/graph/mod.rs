@@ -28,8 +28,17 @@ pub struct LayerNode {
     pub num_parameters: u64,
     /// Floating-point operations of one forward (a multiply-add counts two); the backward takes twice as many.
     pub forward_flops: u64,
-    /// Elements kept from forward to backward, the layer's input included.
+    /// Elements kept from forward to backward, the layer's input included; slices count them once.
     pub saved_elements: u64,
+    /// Whether it is a slice of a table that is cut, next to the others.
+    pub is_slice: bool,
+}
+
+impl LayerNode {
+    /// Whether it is a unit of its own.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.is_slice || self.tying != Tying::Untied
+    }
 }
 
 /// A chain of layers from tokens to loss: embeddings, then blocks in ascending order, then heads.
@@ -182,7 +191,7 @@ fn may_follow(previous: Option<LayerRole>, role: LayerRole) -> bool {
     }
 }
 
-/// No tied weight, or exactly one, used by one embedding and one head with as many parameters.
+/// No tied weight, or exactly one, each slice of it used by one embedding and one head with as many parameters.
 fn check_tying(layers: &[&LayerNode]) -> Result<(), GraphError> {
     let misplaced = layers.iter().find(|layer| match layer.tying {
         Tying::Untied => false,
@@ -194,15 +203,24 @@ fn check_tying(layers: &[&LayerNode]) -> Result<(), GraphError> {
     }
     let uses = |tying| layers.iter().filter(move |layer| layer.tying == tying).collect::<Vec<_>>();
     let (embeddings, heads) = (uses(Tying::Embedding), uses(Tying::Head));
-    match (&embeddings[..], &heads[..]) {
-        ([], []) => Ok(()),
-        ([embedding], [head]) if embedding.num_parameters == head.num_parameters => Ok(()),
-        ([embedding], [head]) => Err(GraphError::TiedSizes {
+    if embeddings.len() != heads.len() || embeddings.len() > 1 && !layers_are_slices(&embeddings, &heads) {
+        return Err(GraphError::TiedUses { num_embeddings: embeddings.len(), num_heads: heads.len() });
+    }
+    let differing = embeddings
+        .iter()
+        .zip(&heads)
+        .find(|(embedding, head)| embedding.num_parameters != head.num_parameters);
+    match differing {
+        None => Ok(()),
+        Some((embedding, head)) => Err(GraphError::TiedSizes {
             embedding_parameters: embedding.num_parameters,
             head_parameters: head.num_parameters,
         }),
-        _ => Err(GraphError::TiedUses { num_embeddings: embeddings.len(), num_heads: heads.len() }),
     }
+}
+
+fn layers_are_slices(embeddings: &[&&LayerNode], heads: &[&&LayerNode]) -> bool {
+    embeddings.iter().chain(heads).all(|layer| layer.is_slice)
 }
 
 /// The layers of each block; the roles are known to be in order.

@@ -204,7 +204,7 @@ fn messages_name_value_rule_and_repair() {
         ),
         (
             GraphError::TiedUses { num_embeddings: 1, num_heads: 2 },
-            "a tied weight is used by 1 embeddings and 2 heads; mark exactly one of each, or none",
+            "a tied weight is used by 1 embeddings and 2 heads; mark exactly one of each, or of each slice, or none",
         ),
         (
             GraphError::TiedSizes { embedding_parameters: 100, head_parameters: 99 },

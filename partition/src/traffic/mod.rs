@@ -200,13 +200,18 @@ impl TrafficFacts {
         of_micro_batch * self.num_micro_batches
     }
 
-    /// The all-reduce of a tied weight's gradient over the ranks of its two uses: half goes each way, twice. Nothing is
+    /// The all-reduces of a tied weight's gradient over the ranks of its two uses, one for each slice: half goes each way, twice. Nothing is
     /// sent where both uses are here.
     fn tied_sum(&self) -> Volume {
-        let mut uses = self.units().filter(|unit| unit.tying != Tying::Untied);
-        let (Some(only_use), None) = (uses.next(), uses.next()) else { return Volume::default() };
+        let has = |tying| self.units().any(|unit| unit.tying == tying);
+        if has(Tying::Embedding) && has(Tying::Head) {
+            return Volume::default();
+        }
         let held = if self.sharding.level == ZeroLevel::Zero0 { padded_elements } else { shard_elements };
-        Volume::once(held(only_use.num_elements, self.sharding.data_degree).saturating_mul(F32_BYTES))
+        let bytes =
+            |unit: &UnitTraffic| held(unit.num_elements, self.sharding.data_degree).saturating_mul(F32_BYTES);
+        let uses = self.units().filter(|unit| unit.tying != Tying::Untied);
+        uses.map(|unit| Volume::once(bytes(unit))).fold(Volume::default(), Volume::add)
     }
 
     /// The one all-reduce over all ranks, its record padded to the same number of words for each of them.

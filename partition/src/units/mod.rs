@@ -3,7 +3,7 @@
 //! A unit is cut from the layers of one stage, so it never straddles two. Units are counted in transformer
 //! blocks; layers outside blocks join a neighbour: untied embeddings the stage's first unit, untied heads its
 //! last. A tied layer is a separate unit, because the same weight must have the same flat layout where the
-//! embedding and where the head uses it.
+//! embedding and where the head uses it; a slice of a vocabulary's table is one, because that is what it is cut for.
 //!
 //! Units of half a block keep attention and MLP apart: half the gathered memory where a whole block is too much. A
 //! block of `k` layers is cut after the first `ceil(k / 2)` of them.
@@ -29,7 +29,7 @@ pub enum UnitLayers {
     /// So many transformer blocks; the last unit of a stage may be shorter.
     #[serde(rename = "layers")]
     Blocks(NonZeroUsize),
-    /// All of a stage in one unit (a tied layer still apart).
+    /// All of a stage in one unit (tied layers and slices still apart).
     Stage,
 }
 
@@ -148,7 +148,7 @@ fn check_halves(graph: &LayerGraph) -> Result<(), UnitError> {
 
 /// The first layers of the units of one stage.
 fn unit_starts(graph: &LayerGraph, stage: Range<usize>, unit_layers: UnitLayers) -> Vec<usize> {
-    let is_tied = |position: usize| graph.layer(position).tying != Tying::Untied;
+    let is_alone = |position: usize| graph.layer(position).is_alone();
     let pieces_per_unit = match unit_layers {
         UnitLayers::Half => 1,
         UnitLayers::Blocks(num_blocks) => num_blocks.get(),
@@ -158,10 +158,10 @@ fn unit_starts(graph: &LayerGraph, stage: Range<usize>, unit_layers: UnitLayers)
     let mut num_pieces = 0;
     for position in stage.clone() {
         let begins_piece = begins_piece(graph, position, unit_layers);
-        // Tied layers come before the first or after the last block, so they do not disturb the count.
+        // Layers that are alone come before the first or after the last block, so they do not disturb the count.
         let is_full = begins_piece && num_pieces > 0 && num_pieces % pieces_per_unit == 0;
-        let follows_tied = position > stage.start && is_tied(position - 1);
-        if position > stage.start && (is_full || is_tied(position) || follows_tied) {
+        let follows_lone = position > stage.start && is_alone(position - 1);
+        if position > stage.start && (is_full || is_alone(position) || follows_lone) {
             starts.push(position);
         }
         num_pieces += usize::from(begins_piece);

@@ -48,6 +48,25 @@ fn tied_layers_are_units_of_their_own() {
     assert_eq!(tying, [Tying::Embedding, Tying::Untied, Tying::Head]);
 }
 
+/// Slices of both tables, tied or not: a unit each.
+#[test]
+fn slices_are_units_of_their_own() {
+    for tied in [[Tying::Untied; 2], [Tying::Embedding, Tying::Head]] {
+        let mut layers = gpt_layers(2, 1);
+        let slice = |name: &str, role, tying| LayerNode { tying, is_slice: true, ..layer(name, role) };
+        let embedding = |name| slice(name, LayerRole::Embedding, tied[0]);
+        let head = |name| slice(name, LayerRole::Head, tied[1]);
+        let last = layers.len() - 1;
+        layers.splice(last.., [head("lm_head.0"), head("lm_head.1")]);
+        layers.splice(..1, [embedding("wte.0"), embedding("wte.1"), layer("wpe", LayerRole::Embedding)]);
+        let graph = chain(layers);
+        let one_stage = uniform(&graph, 1).expect("it fits");
+        // wte.0 | wte.1 | wpe h.0 | h.1 ln_f | lm_head.0 | lm_head.1
+        assert_eq!(ranges(&cut(&graph, &one_stage, blocks(1))), [0..1, 1..2, 2..4, 4..6, 6..7, 7..8]);
+        assert_eq!(ranges(&cut(&graph, &one_stage, UnitLayers::Stage)), [0..1, 1..2, 2..6, 6..7, 7..8]);
+    }
+}
+
 /// An untied embedding before a tied one has no block beside it, so it is a unit too.
 #[test]
 fn untied_layers_beyond_a_tied_one_are_not_lost() {

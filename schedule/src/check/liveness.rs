@@ -67,8 +67,10 @@ impl<'a> Graph<'a> {
             graph.push_row_order(rank);
         }
         graph.join_transfers();
-        graph.join_all(|instruction| matches!(instruction, Instruction::AddTied { .. }));
-        graph.join_all(|instruction| instruction == Instruction::GradientNorm);
+        for &(embedding, head) in program.chain.tied_pairs() {
+            graph.join_all(Instruction::AddTied { embedding, head });
+        }
+        graph.join_all(Instruction::GradientNorm);
         graph
     }
 
@@ -105,11 +107,11 @@ impl<'a> Graph<'a> {
         }
     }
 
-    /// Joins the instructions of a kind of which a row has one at most, in its tail.
-    fn join_all(&mut self, is_of_kind: impl Fn(Instruction) -> bool) {
+    /// Joins an instruction of several ranks, which each of their rows has once, in its tail.
+    fn join_all(&mut self, joint: Instruction) {
         let mut before = None;
         for (rank, row) in self.program.rows.iter().enumerate() {
-            let Some(step) = row.iter().rposition(|&instruction| is_of_kind(instruction)) else { continue };
+            let Some(step) = row.iter().rposition(|&instruction| instruction == joint) else { continue };
             let node = self.row_starts[rank] as usize + step;
             if let Some(before) = before.replace(node) {
                 self.together.swap(before, node);

@@ -40,7 +40,7 @@ fn holder(program: &Program, own: PipelineRank, instruction: Instruction) -> Opt
             chain.placement().rank(if is_send { edge.sender() } else { edge.receiver() })
         }),
         Operands::TiedUnits { embedding, head } => {
-            let is_tied = chain.tied() == Some((embedding, head));
+            let is_tied = chain.tied_pairs().contains(&(embedding, head));
             let is_here = is_tied && chain.rank(head) == own;
             is_tied.then(|| if is_here { own } else { chain.rank(embedding) })
         }

@@ -6,16 +6,15 @@ use crate::chain::Chain;
 use crate::id::{PipelineRank, Unit};
 use crate::instruction::Instruction;
 use crate::options::LowerOptions;
-use crate::unit_facts::Tying;
 
-/// The tail of a rank: the tied gradient's two parts are added, the norm is taken over the whole grid, and each unit
+/// The tail of a rank: the two parts of each tied gradient are added, the norm is taken over the whole grid, and each unit
 /// is stepped in chain order and, where it stays whole, gathered.
 pub(crate) fn tail(chain: &Chain, rank: PipelineRank, options: &LowerOptions) -> Vec<Instruction> {
     let mut tail = Vec::new();
-    if let Some((embedding, head)) = chain.tied()
-        && (chain.rank(embedding) == rank || chain.rank(head) == rank)
-    {
-        tail.push(Instruction::AddTied { embedding, head });
+    for &(embedding, head) in chain.tied_pairs() {
+        if chain.rank(embedding) == rank || chain.rank(head) == rank {
+            tail.push(Instruction::AddTied { embedding, head });
+        }
     }
     tail.push(Instruction::GradientNorm);
     for unit in stepped_units(chain, rank) {
@@ -29,8 +28,6 @@ pub(crate) fn tail(chain: &Chain, rank: PipelineRank, options: &LowerOptions) ->
 
 /// A tied weight whose two uses lie on one rank is one weight there: stepped once, at the embedding's unit.
 fn stepped_units(chain: &Chain, rank: PipelineRank) -> impl Iterator<Item = Unit> + '_ {
-    chain.units_on(rank).filter(move |&unit| {
-        let embedding_is_here = chain.tied().is_some_and(|(embedding, _)| chain.rank(embedding) == rank);
-        !(chain.facts(unit).tying == Tying::Head && embedding_is_here)
-    })
+    let is_here = move |embedding: Unit| chain.rank(embedding) == rank;
+    chain.units_on(rank).filter(move |&unit| !chain.tied_embedding(unit).is_some_and(is_here))
 }

@@ -99,7 +99,7 @@ pub struct Costs {
     /// `[edge]`, by [`Edge::index`]: a message over it, with the same issue and completion at both ends. For
     /// edges within a rank it is ignored: they cost nothing.
     pub edges: Vec<MessageCost>,
-    /// `ADD_TIED`, from when both ranks have joined.
+    /// An `ADD_TIED`, from when both ranks have joined.
     pub add_tied: u64,
     /// `GRAD_NORM`, from when all ranks have joined.
     pub gradient_norm: u64,

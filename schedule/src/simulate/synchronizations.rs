@@ -5,12 +5,16 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::check::CheckedProgram;
+use crate::id::Unit;
 use crate::instruction::Instruction;
 
-/// The number of the norm; those of tied additions follow, one for each data rank.
+/// The number of the norm; those of tied additions follow, for each pair of tied units one for each data rank.
 const NORM: usize = 0;
 
 pub(super) struct Synchronizations {
+    data_degree: usize,
+    /// The embeddings of tied pairs.
+    tied: Vec<Unit>,
     /// `[synchronization]`: the ranks.
     members: Vec<Vec<usize>>,
     /// `[synchronization]`: members that have not joined.
@@ -22,19 +26,22 @@ impl Synchronizations {
     pub(super) fn new(program: &CheckedProgram, data_degree: usize) -> Self {
         let mut members = vec![(0..program.num_ranks() * data_degree).collect::<Vec<_>>()];
         let chain = program.chain();
-        if let Some((embedding, head)) = chain.tied() {
+        for &(embedding, head) in chain.tied_pairs() {
             let ranks = BTreeSet::from([embedding, head].map(|unit| chain.rank(unit)));
             members.extend((0..data_degree).map(|data_rank| {
                 ranks.iter().map(|of| of.index() * data_degree + data_rank).collect::<Vec<_>>()
             }));
         }
         let num_missing = members.iter().map(Vec::len).collect();
-        Self { members, num_missing }
+        let tied = chain.tied_pairs().iter().map(|&(embedding, _)| embedding).collect();
+        Self { data_degree, tied, members, num_missing }
     }
 
     /// The synchronization that a rank joins.
     pub(super) fn of(&self, data_rank: usize, instruction: Instruction) -> usize {
-        if instruction == Instruction::GradientNorm { NORM } else { NORM + 1 + data_rank }
+        let Instruction::AddTied { embedding, .. } = instruction else { return NORM };
+        let pair = self.tied.partition_point(|&before| before < embedding);
+        NORM + 1 + pair * self.data_degree + data_rank
     }
 
     /// The ranks of a synchronization.

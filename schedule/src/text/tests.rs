@@ -159,7 +159,7 @@ fn errors_have_line_column_value_and_repair() {
         "u1 s0 bytes": line 8, column 1: stage 1 has no unit: every stage has at least 1; use fewer stages or more units
         "reads BF": line 10, column 24: found `BF`; write `FB`, `F`, `B` or `none`
         " tail": line 10, column 27: found `tail`; write `untied`, `embedding` or `head`
-        " untied": line 8, column 1: 1 units are marked as tied embedding and 0 as tied head: a tied weight has one embedding and, later in the chain, one head; mark both or none
+        " untied": line 8, column 1: 1 units are marked as tied embedding and 0 as tied head: each slice of a tied weight has one embedding and, behind all embeddings, one head; mark both or none
         "row p0": line 22, column 5: the row of rank 0 is out of order; write rows in rank order, here p1
         "F u0 m0": line 14, column 1: found `F`; write `row` and its rank, or an instruction
         "   F u0 m0": line 14, column 3: found ` `; write `F`, `B`, `I`, `W`, `R`, `UNSHARD`, `RESHARD`, `REDUCE`, `REDUCE_LAST`, `ALL_REDUCE`, `SEND`, `RECV`, `ADD_TIED`, `GRAD_NORM`, `STEP` or `GATHER_STEP`

@@ -3,15 +3,15 @@
 use pipezero::config::{UnitLayers, ZeroConfig};
 
 use super::{Family, Spread, WORK, Work};
-use crate::features::{self, CHECKPOINTING, DATA, GRIDS, PRECISIONS, TIED, UNITS, ZERO};
+use crate::features::{self, CHECKPOINTING, DATA, GRIDS, PRECISIONS, TIED, UNITS, VOCABULARIES, ZERO};
 use crate::{Case, pairwise};
 
-/// Thresholds of a parameter and of the model. Of the small model's weights tables have 204 elements, attention's at
-/// most 432, the MLP's 576: none persists, then tables and halves that are attention, some of all, all.
-const PERSISTENCE: [(u64, u64); 4] = [(0, u64::MAX), (500, u64::MAX), (600, 6000), (600, u64::MAX)];
+/// Thresholds of a parameter and of the model. Of the model's weights attention's have at most 432 elements, the MLP's 576, tables
+/// 25,200: none persists, then halves that are attention, some of all but tables, all.
+const PERSISTENCE: [(u64, u64); 4] = [(0, u64::MAX), (500, u64::MAX), (600, 6000), (30_000, u64::MAX)];
 
 /// Number of values of each dimension, in the order of [`run_of`].
-const SIZES: [usize; 9] = [
+const SIZES: [usize; 10] = [
     GRIDS.len(),
     ZERO.len(),
     UNITS.len(),
@@ -20,6 +20,7 @@ const SIZES: [usize; 9] = [
     PERSISTENCE.len(),
     TIED.len(),
     DATA.len(),
+    VOCABULARIES.len(),
     WORK.len(),
 ];
 
@@ -29,8 +30,8 @@ pub(super) fn runs() -> Vec<Spread> {
 }
 
 fn run_of(choice: [usize; SIZES.len()]) -> Spread {
-    let [grid, zero, units, precision, checkpointing, persistence, tied, data, work] = choice;
-    let case = features::case_of([grid, zero, units, precision, checkpointing, tied, data]);
+    let [grid, zero, units, precision, checkpointing, persistence, tied, data, vocabulary, work] = choice;
+    let case = features::case_of([grid, zero, units, precision, checkpointing, tied, data, vocabulary]);
     let (param_persistence_threshold, model_persistence_threshold) = PERSISTENCE[persistence];
     let family = if UNITS[units] == UnitLayers::Half { Family::Gpt2 } else { WORK[work].family };
     let work = Work { schedule: case.schedule, family, ..WORK[work] };

@@ -20,6 +20,7 @@ mod rules;
 mod schedule;
 mod schedule_file;
 mod scheduler;
+mod vocabulary;
 mod zero;
 mod zero_and_pipeline;
 
@@ -46,6 +47,7 @@ pub(crate) fn resolve(raw: &RawRun, folder: &Path, launch: Launch) -> Option<Run
     let optimizer = optimizer::resolve(&raw.optimizer);
     let zero = zero::resolve(raw, grid.as_ref(), model.as_ref());
     let checkpointing = checkpointing::resolve(&raw.activation_checkpointing, zero.as_ref());
+    let vocabulary = vocabulary::resolve(raw, model.as_ref(), grid.as_ref().map(|grid| &grid.schedule));
     let steps = rules::steps(raw, batch.as_ref(), model.as_ref());
     let scheduler = scheduler::resolve(&raw.scheduler, optimizer.as_ref(), steps);
     let comm = comm::resolve(&raw.comm, grid.as_ref());
@@ -70,6 +72,7 @@ pub(crate) fn resolve(raw: &RawRun, folder: &Path, launch: Launch) -> Option<Run
         gradient_clipping: gradient_clipping?,
         precision: precision?,
         checkpointing: checkpointing?,
+        vocabulary: vocabulary?,
         memory_bytes: memory_bytes?,
         host_memory_bytes: launch.memory_bytes,
         comm: comm?,

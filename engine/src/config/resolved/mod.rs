@@ -4,6 +4,7 @@
 mod comm;
 mod learning;
 mod residency;
+mod vocabulary;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,9 +15,10 @@ use serde::Serialize;
 pub use comm::{BackendName, CommConfig, Link, Links};
 pub use learning::{NoDecay, OptimizerConfig, SchedulerConfig, Warmup, WarmupType};
 pub use pipezero_models::facts::PassTimes;
-pub use pipezero_models::{Ablation, GptConfig, ModelConfig, TimedConfig};
+pub use pipezero_models::{Ablation, GptConfig, HeadLogits, ModelConfig, TimedConfig, VocabularyOptions};
 pub use pipezero_partition::{ReductionPolicy, UnitLayers, ZeroLevel};
 pub use residency::ResidencyConfig;
+pub use vocabulary::VocabularyConfig;
 
 /// Everything that a run is, with no `"auto"` and no absent key left.
 ///
@@ -46,6 +48,9 @@ pub struct Run {
     pub precision: Precision,
     /// Which activations are recomputed instead of kept.
     pub checkpointing: Checkpointing,
+    /// How the vocabulary's tables are cut, and what becomes of logits.
+    #[serde(flatten)]
+    pub vocabulary: VocabularyConfig,
     /// Bytes that each rank may hold; `None` = no bound for a rank.
     pub memory_bytes: Option<u64>,
     /// Memory of the host on which all ranks run; `None` = not known, or several hosts. A `level` residency stays within it.

@@ -20,6 +20,7 @@ mod schedules;
 mod sections;
 mod syntax;
 mod timed;
+mod vocabulary;
 mod zero;
 
 use expect_test::Expect;

@@ -69,7 +69,12 @@ fn figures_and_warning_are_those_of_runs_planned_by_themselves() {
             if plan.lone_unit().is_some() {
                 continue;
             }
-            let zero_1 = format!(r#"{{"stage": 1, "unit_layers": {unit_layers}}}"#);
+            // The same cut of the vocabulary's tables, and logits alike.
+            let options = plan.run().model.gpt().expect("it reads tokens").vocabulary;
+            let zero_1 = format!(
+                r#"{{"stage": 1, "unit_layers": {unit_layers}, "vocabulary_slices": {}}}"#,
+                options.num_slices
+            );
             let zero_1 = planned(model, grid, &zero_1, is_half);
             let expected: Vec<_> = figures(&plan).into_iter().zip(figures(&zero_1)).collect();
             let ranks = plan.beside_zero_1();

@@ -75,18 +75,22 @@ impl Analytic<'_> {
         let flops = layer.forward_flops(shape) as f64;
         let element_bytes = self.plan.element_type().num_bytes() as f64;
         let parameters: f64 = layer.parameters().iter().map(|spec| spec.num_elements() as f64).sum();
-        let [input, output, saved, weight_inputs] =
-            [sizes.input, sizes.output, sizes.saved, sizes.weight_inputs].map(|len| len as f64);
-        let forward = element_bytes * (parameters + input + saved + output);
+        let [input, output, weight_inputs] =
+            [sizes.input, sizes.output, sizes.weight_inputs].map(|len| len as f64);
+        // Of what slices keep together, each reads and writes its own part.
+        let num_slices = layer.table_slice().num_slices as f64;
+        let saved = (element_bytes * sizes.saved as f64 + F32_BYTES * sizes.exact as f64) / num_slices;
+        let forward = saved + element_bytes * (parameters + input + output);
         let backward_input =
-            element_bytes * (parameters + saved + weight_inputs) + F32_BYTES * (output + input);
-        let backward_weight = element_bytes * (input + saved + weight_inputs) + 2.0 * F32_BYTES * parameters;
-        let time = |bytes| self.time(Work { flops, bytes });
+            saved + element_bytes * (parameters + weight_inputs) + F32_BYTES * (output + input);
+        let backward_weight = saved + element_bytes * (input + weight_inputs) + 2.0 * F32_BYTES * parameters;
+        let time = |flops, bytes| self.time(Work { flops, bytes });
         LayerTimes {
-            forward: time(forward),
-            backward_input: time(backward_input),
-            backward_weight: time(backward_weight),
-            recompute: time(forward),
+            forward: time(flops, forward),
+            // What is recomputed on the way is its work.
+            backward_input: time(layer.backward_flops(shape) as f64 - flops, backward_input),
+            backward_weight: time(flops, backward_weight),
+            recompute: time(flops, forward),
         }
     }
 

@@ -8,7 +8,8 @@ use super::message_kind::MessageKind;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Route {
     pub(crate) kind: MessageKind,
-    /// Of the unit or the edge; 0 of the norm and the tied addition, of which there is one.
+    /// Of the unit or the edge; 0 of the norm and of tied additions, of which there is one for each
+    /// slice: all are priced as the first, the largest.
     pub(crate) index: usize,
 }
 

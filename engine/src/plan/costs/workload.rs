@@ -1,7 +1,7 @@
 //! The workload of a run: what a costs file must have been measured on to be of it.
 
 use super::file::Workload;
-use crate::config::{Checkpointing, OptimizerConfig, Precision, Run};
+use crate::config::{Checkpointing, HeadLogits, OptimizerConfig, Precision, Run};
 
 impl Workload {
     /// What of a run decides its computes' times.
@@ -21,12 +21,23 @@ impl Workload {
                 OptimizerConfig::Sgd { .. } => "SGD",
             }
             .to_owned(),
-            activation_checkpointing: match run.checkpointing {
-                Checkpointing::Off => "off".to_owned(),
-                Checkpointing::Unit => "unit".to_owned(),
-                Checkpointing::Layers(layers) => format!("{layers} layers"),
-            },
+            activation_checkpointing: recomputed(run),
             threads: run.threads as u64,
         }
+    }
+}
+
+/// What backwards compute once more: of blocks, and of the head.
+fn recomputed(run: &Run) -> String {
+    let blocks = match run.checkpointing {
+        Checkpointing::Off => "off".to_owned(),
+        Checkpointing::Unit => "unit".to_owned(),
+        Checkpointing::Layers(layers) => format!("{layers} layers"),
+    };
+    let head_logits = run.model.gpt().map(|gpt| gpt.vocabulary.head_logits);
+    match (blocks.as_str(), head_logits) {
+        ("off", Some(HeadLogits::Recompute)) => "logits".to_owned(),
+        (_, Some(HeadLogits::Recompute)) => format!("{blocks}, logits"),
+        _ => blocks,
     }
 }

@@ -3,11 +3,13 @@
 use super::price::{as_zero_1, row, without_pipeline};
 use crate::config::{CombinationTable, ReductionPolicy, ResidencyConfig, Run, UnitLayers, ZeroLevel};
 use crate::plan::Plan;
+use crate::plan::vocabulary::built;
 
 /// ZeRO-2 both ways, reduced once and after every micro-batch, beside what is allowed. `None` where the model cannot be
 /// built; a row is missing where its combination cannot be planned.
 pub(in crate::plan) fn costs_of_zero_2(run: &Run) -> Option<CombinationTable> {
-    let model = run.model.build().ok()?;
+    let head_logits = run.vocabulary.head_logits.unwrap_or_default();
+    let (_, model) = built(run, head_logits).ok()?;
     let (pipeline, data) = (run.parallel.pipeline, run.parallel.data);
     let grid = format!("pipeline {pipeline} x data {data}");
     let forecast = |change: fn(&mut Run)| {

@@ -1,6 +1,5 @@
 //! Refuses ZeRO-3 in a pipeline where one unit holds all layers of a rank, with the alternatives and what they cost.
 
-use pipezero_partition::Tying;
 use pipezero_schedule::{PipelineRank, Unit};
 
 use super::price::{as_zero_1, row, without_pipeline};
@@ -8,7 +7,7 @@ use crate::config::{CombinationTable, PartitionConfig, Refusal, Run, UnitLayers,
 use crate::plan::{Plan, PlanError};
 
 impl Plan {
-    /// A rank that has all its layers in one unit, under ZeRO-3. A tied weight is a unit of its own: in a pipeline, one layer
+    /// A rank that has all its layers in one unit, under ZeRO-3. A tied weight and a slice are units of their own: in a pipeline, one layer
     /// beside it is not alone, but several layers in one unit are.
     pub(in crate::plan) fn lone_unit(&self) -> Option<(PipelineRank, Unit)> {
         if self.run.zero.level != ZeroLevel::Zero3 {
@@ -16,10 +15,10 @@ impl Plan {
         }
         let in_pipeline = self.grid.pipeline_degree > 1;
         self.training.ranks().find_map(|rank| {
-            let has_tied = self.units_of(rank).any(|(_, unit)| unit.tying != Tying::Untied);
-            let mut units = self.units_of(rank).filter(|(_, unit)| unit.tying == Tying::Untied);
+            let has_table = self.units_of(rank).any(|(_, unit)| unit.is_table());
+            let mut units = self.units_of(rank).filter(|(_, unit)| !unit.is_table());
             let (first, unit) = units.next()?;
-            let is_alone = !(in_pipeline && has_tied) || self.num_blocks(unit.layers.clone()) > 1;
+            let is_alone = !(in_pipeline && has_table) || self.num_blocks(unit.layers.clone()) > 1;
             (units.next().is_none() && is_alone).then_some((rank, first))
         })
     }

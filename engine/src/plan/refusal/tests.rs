@@ -137,7 +137,7 @@ fn zero_3_needs_several_units_per_stage() {
               ZeRO-3, pipeline 2 x data 2, uniform split                   4.4 KiB   8.8 KiB   13.1 KiB    8.8 KiB  35.0 KiB        8.8 KiB
               ZeRO-1, pipeline 2 x data 2                                  9.1 KiB       0 B    9.1 KiB    9.1 KiB  27.4 KiB        9.1 KiB
               ZeRO-2, pipeline 1 x data 4                                 18.0 KiB       0 B   14.0 KiB    9.0 KiB  41.0 KiB       27.0 KiB
-            run.json:7:34: warning: `zero_optimization.stage`: ZeRO-3 does not pay on pipeline rank 1: it needs 619.00 KiB there, ZeRO-1 on the same grid 537.12 KiB, and it sends 106.16 KiB in a step, ZeRO-1 106.16 KiB; use "stage": 1
+            run.json:7:34: warning: `zero_optimization.stage`: ZeRO-3 does not pay on pipeline rank 1: it needs 619.50 KiB there, ZeRO-1 on the same grid 537.62 KiB, and it sends 106.16 KiB in a step, ZeRO-1 106.16 KiB; use "stage": 1
         "#]],
     );
 }

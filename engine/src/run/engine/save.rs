@@ -60,11 +60,11 @@ impl SaveFile {
 
 fn write_header(plan: &Plan, file: &mut impl Write) -> io::Result<()> {
     let mut end = 0;
-    let tensors = parameters(plan).map(|entry| {
+    let tensors = parameters(plan).map(|spec| {
         let start = end;
-        end += 4 * entry.range.len();
-        let shape = entry.spec.shape.clone();
-        (entry.spec.name.clone(), TensorInfo { dtype: Dtype::F32, shape, data_offsets: (start, end) })
+        end += 4 * spec.num_elements_of_all();
+        let shape = spec.shape.clone();
+        (spec.name.clone(), TensorInfo { dtype: Dtype::F32, shape, data_offsets: (start, end) })
     });
     // PyTorch's readers look for this key.
     let about = HashMap::from([("format".to_owned(), "pt".to_owned())]);

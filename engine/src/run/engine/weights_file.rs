@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use pipezero_models::unit::ParameterEntry;
+use pipezero_models::parameter::ParameterSpec;
 use safetensors::tensor::{Dtype, Metadata, TensorInfo};
 
 use crate::plan::Plan;
@@ -48,9 +48,10 @@ impl WeightsError {
     }
 }
 
-/// The parameters of a model in the order of the file.
-pub(super) fn parameters(plan: &Plan) -> impl Iterator<Item = &ParameterEntry> {
-    plan.owned_units().flat_map(|(_, planned)| planned.unit.entries())
+/// The parameters of a model in the order of the file; one in slices comes once, with its first.
+pub(super) fn parameters(plan: &Plan) -> impl Iterator<Item = &ParameterSpec> {
+    let entries = plan.owned_units().flat_map(|(_, planned)| planned.unit.entries());
+    entries.map(|entry| &entry.spec).filter(|spec| spec.first_element() == 0)
 }
 
 /// A weights file whose header agrees with a plan.
@@ -115,14 +116,14 @@ impl WeightsFile {
 /// Checks that a file holds exactly the model's parameters.
 fn agree(plan: &Plan, tensors: &HashMap<String, &TensorInfo>) -> Result<(), String> {
     let mut num_parameters = 0;
-    for ParameterEntry { spec, .. } in parameters(plan) {
+    for spec in parameters(plan) {
         num_parameters += 1;
         let name = &spec.name;
         let info = tensors.get(name).ok_or_else(|| format!("it has no tensor `{name}`"))?;
         let (start, end) = info.data_offsets;
         if info.shape != spec.shape
             || info.dtype != Dtype::F32
-            || end.checked_sub(start) != Some(4 * spec.num_elements())
+            || end.checked_sub(start) != Some(4 * spec.num_elements_of_all())
         {
             let (dtype, shape, expected) = (info.dtype, &info.shape, &spec.shape);
             return Err(format!("`{name}` is {dtype:?} {shape:?}, the model has F32 {expected:?}"));

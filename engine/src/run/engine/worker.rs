@@ -108,7 +108,9 @@ fn serve(rank: &mut Rank, command: Command, source: &dyn BatchSource) -> Result<
             Ok(Answer::Done)
         }
         Command::Load(file) => {
-            rank.fill_parameters(|entry, first, values| file.read(&entry.spec.name, first, values))?;
+            rank.fill_parameters(|entry, first, values| {
+                file.read(&entry.spec.name, entry.spec.first_element() + first, values)
+            })?;
             Ok(Answer::Done)
         }
     }

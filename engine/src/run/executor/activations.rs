@@ -78,11 +78,11 @@ impl Activations {
         &mut self.slots.get_mut(&stage).expect(OWN_STAGES)[slot]
     }
 
-    /// What a forward, a recomputation or a backward of a unit works on.
-    pub(super) fn parts(&mut self, stage: Stage, slot: usize, unit: Unit) -> Parts<'_> {
+    /// What a forward, a recomputation or a backward of a unit works on, given the unit in whose buffers its activations lie.
+    pub(super) fn parts(&mut self, stage: Stage, slot: usize, owner: Unit) -> Parts<'_> {
         let slot = &mut self.slots.get_mut(&stage).expect(OWN_STAGES)[slot];
         Parts {
-            saved: slot.saved.get_mut(&unit).expect("a slot has a buffer for every unit of its stage"),
+            saved: slot.saved.get_mut(&owner).expect("a slot has a buffer for every unit of its stage"),
             output: &mut slot.output,
             weight_inputs: self.weight_input_buffers.get_mut(&stage).expect(OWN_STAGES),
             stream: &mut self.stream,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use pipezero_models::Buffer;
-use pipezero_models::layer::{MaskKey, WriteMode};
+use pipezero_models::layer::{MaskKey, RowLogits, WriteMode};
 use pipezero_models::unit::{UnitBackward, UnitForward, UnitRecompute};
 use pipezero_schedule::{CheckedProgram, InstructionId, MicroBatch, Stage, Unit};
 
@@ -29,14 +29,15 @@ impl Compute<'_> {
         self.program.slot(stage, self.micro_batch)
     }
 
-    /// What holds the micro-batch in a stage between the two halves of its backward.
+    /// What holds the micro-batch in a stage between the two halves of its backward, given the unit in whose buffers it lies.
     pub(super) fn weight_inputs(
         self,
         stage: Stage,
+        owner: Unit,
         buffers: &mut [BTreeMap<Unit, TrackedBuffer>],
     ) -> &mut TrackedBuffer {
         let buffers = &mut buffers[self.program.weight_input_buffer(stage, self.micro_batch)];
-        buffers.get_mut(&self.unit).expect("there is a buffer for every unit of the stage")
+        buffers.get_mut(&owner).expect("there is a buffer for every unit of the stage")
     }
 }
 
@@ -47,9 +48,9 @@ impl Rank {
         let masks = step.map(|step| self.mask_key(step, micro_batch));
         let input = self.take_input(compute);
         let planned = self.plan.unit(unit);
-        let stage = planned.stage;
+        let (stage, owner) = (planned.stage, self.plan.activations_owner(unit));
         let Parts { saved, output, stream, recomputed, workspace, .. } =
-            self.activations.parts(stage, compute.slot(stage), unit);
+            self.activations.parts(stage, compute.slot(stage), owner);
         let [read, written] = stream;
         planned.unit.forward(
             &*self.queue,
@@ -63,9 +64,16 @@ impl Rank {
                 recomputed,
                 workspace,
                 loss: self.results.loss(micro_batch),
+                row_logits: self
+                    .row_logits
+                    .as_mut()
+                    .map(|(row, logits)| RowLogits { row: *row, logits: logits.view_mut() }),
             },
         );
-        stream.swap(0, 1);
+        // Slices share their input and their output.
+        if planned.unit.table_slice().is_last() {
+            stream.swap(0, 1);
+        }
         if let Some(input) = input {
             self.return_input(compute, input);
         }
@@ -75,9 +83,9 @@ impl Rank {
         let Compute { unit, micro_batch, .. } = compute;
         let masks = Some(self.mask_key(step, micro_batch));
         let planned = self.plan.unit(unit);
-        let stage = planned.stage;
+        let (stage, owner) = (planned.stage, self.plan.activations_owner(unit));
         let Parts { saved, recomputed, workspace, .. } =
-            self.activations.parts(stage, compute.slot(stage), unit);
+            self.activations.parts(stage, compute.slot(stage), owner);
         planned.unit.recompute(
             &*self.queue,
             self.plan.micro_batch_shape(),
@@ -104,9 +112,9 @@ impl Rank {
         };
         self.take_output_gradient(compute);
         let planned = self.plan.unit(unit);
-        let stage = planned.stage;
+        let (stage, owner) = (planned.stage, self.plan.activations_owner(unit));
         let Parts { saved, gradient, recomputed, workspace, .. } =
-            self.activations.parts(stage, compute.slot(stage), unit);
+            self.activations.parts(stage, compute.slot(stage), owner);
         planned.unit.backward(
             &*self.queue,
             self.plan.micro_batch_shape(),

@@ -17,9 +17,9 @@ impl Rank {
         let masks = Some(self.mask_key(step, micro_batch));
         self.take_output_gradient(compute);
         let planned = self.plan.unit(unit);
-        let stage = planned.stage;
+        let (stage, owner) = (planned.stage, self.plan.activations_owner(unit));
         let Parts { saved, weight_inputs, gradient, workspace, .. } =
-            self.activations.parts(stage, compute.slot(stage), unit);
+            self.activations.parts(stage, compute.slot(stage), owner);
         planned.unit.backward_input(
             &*self.queue,
             self.plan.micro_batch_shape(),
@@ -32,7 +32,7 @@ impl Rank {
                 ),
                 gradient,
                 saved,
-                weight_inputs: compute.weight_inputs(stage, weight_inputs),
+                weight_inputs: compute.weight_inputs(stage, owner, weight_inputs),
                 workspace,
                 loss_seed: self.plan.loss_seed(step.loss_scale),
             },
@@ -45,9 +45,9 @@ impl Rank {
         let masks = Some(self.mask_key(step, micro_batch));
         let mut fresh = self.take_gradient_buffer(compute);
         let planned = self.plan.unit(unit);
-        let stage = planned.stage;
+        let (stage, owner) = (planned.stage, self.plan.activations_owner(unit));
         let Parts { saved, weight_inputs, workspace, .. } =
-            self.activations.parts(stage, compute.slot(stage), unit);
+            self.activations.parts(stage, compute.slot(stage), owner);
         let store = self.stores.get_mut(&unit).expect("a rank runs only its own units");
         let padded = 0..store.layout.padded_len();
         let (target, next) = match &mut fresh {
@@ -63,7 +63,7 @@ impl Rank {
             UnitBackwardWeight {
                 tokens: self.tokens.of(micro_batch, masks),
                 saved,
-                weight_inputs: compute.weight_inputs(stage, weight_inputs),
+                weight_inputs: compute.weight_inputs(stage, owner, weight_inputs),
                 parameter_gradients: target.view_mut().range(padded),
                 mode: next,
                 workspace,

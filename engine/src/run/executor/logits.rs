@@ -26,25 +26,19 @@ impl Rank {
                 Ok::<(), Cause>(())
             })?;
         }
-        self.run_row(plan.evaluation(), None)?;
-        let (head, rank) = (plan.head(), self.comm.rank());
-        let planned = plan.unit(head);
-        let holder = self.first_data_rank(planned.stage);
+        let (len, rank) = (plan.vocab_size(), self.comm.rank());
+        let holder = self.first_data_rank(plan.unit(plan.head()).stage);
+        if rank == holder {
+            let logits = self.between.zeros(len, Category::Communication)?;
+            self.row_logits = Some((tokens.len() - 1, logits));
+        }
+        let run = self.run_row(plan.evaluation(), None);
+        let logits = self.row_logits.take();
+        run?;
         if rank != holder && rank != 0 {
             return Ok(None);
         }
-        let len = plan.vocab_size();
-        let mut logits = None;
-        if rank == holder {
-            let row = (tokens.len() - 1) * len;
-            let last = MicroBatch(plan.evaluation().num_micro_batches() - 1);
-            let slot = plan.evaluation().slot(planned.stage, last);
-            let saved = &self.activations.slot_mut(planned.stage, slot).saved[&head];
-            let (shape, row) = (plan.micro_batch_shape(), row..row + len);
-            let own = logits.insert(self.between.zeros(len, Category::Communication)?);
-            planned.unit.copy_last_saved(&*self.queue, shape, saved, row, own.view_mut());
-        }
-        let from = logits.as_ref().map(|own| own.view());
+        let from = logits.as_ref().map(|(_, logits)| logits.view());
         Handed { holder, from, len, memory: &self.between }.hand_over(&mut self.comm, &*self.queue)
     }
 }

@@ -51,6 +51,8 @@ pub(crate) struct Rank {
     /// Operations in flight, by lane in the order of their issue.
     pub(super) in_flight: BTreeMap<Lane, VecDeque<InFlight>>,
     pub(crate) tail: Tail,
+    /// Where the head puts the logits of a row, while they are asked for.
+    pub(super) row_logits: Option<(usize, TrackedBuffer)>,
     /// Where buffers come from that the plan counts.
     pub(super) memory: Allocator,
     /// Where commands between programs take theirs from.
@@ -104,6 +106,7 @@ impl Rank {
             results: StepResults::zeros(num_micro_batches, &*queue)?,
             in_flight: BTreeMap::new(),
             tail: Tail::default(),
+            row_logits: None,
             between: allocator(&ledgers.between),
             memory,
             positions,

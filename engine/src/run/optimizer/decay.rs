@@ -104,7 +104,8 @@ mod tests {
         let mut start = 0;
         let mut entries = Vec::new();
         for &(name, shape) in parameters {
-            let spec = ParameterSpec { name: name.into(), shape: shape.into(), init: Init::Zeros };
+            let rows = 0..shape[0];
+            let spec = ParameterSpec { name: name.into(), shape: shape.into(), rows, init: Init::Zeros };
             let range = start..start + spec.num_elements();
             start = range.end.next_multiple_of(16);
             entries.push(ParameterEntry { spec, range });

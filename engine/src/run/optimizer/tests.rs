@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::config::{NoDecay, OptimizerConfig};
-use pipezero_models::parameter::{Init, ParameterSpec};
+use pipezero_models::parameter::ParameterSpec;
 use pipezero_models::unit::ParameterEntry;
 use pipezero_models::{Buffer, Host};
 
@@ -55,7 +55,7 @@ impl Part {
 
 /// A decay rule under which exactly this range is decayed.
 fn decay_of(range: std::ops::Range<usize>) -> DecayRanges {
-    let spec = ParameterSpec { name: "weight".into(), shape: vec![1, range.len()], init: Init::Zeros };
+    let spec = ParameterSpec::zeros("weight", [1, range.len()]);
     DecayRanges::of_unit(&[ParameterEntry { spec, range }], &NoDecay::OneDimensional)
 }
 

@@ -57,6 +57,7 @@ pub(super) struct Hazard {
     kernels: [&'static str; 2],
     queues: [usize; 2],
     writes: [bool; 2],
+    /// Bytes.
     elements: [Range<usize>; 2],
 }
 
@@ -68,7 +69,7 @@ impl fmt::Display for Hazard {
         let [range, before] = &self.elements;
         write!(
             f,
-            "`{kernel}` in queue {queue} {does} elements {range:?}, `{earlier}` in queue {other} {did} {before:?}, and no event puts \
+            "`{kernel}` in queue {queue} {does} bytes {range:?}, `{earlier}` in queue {other} {did} {before:?}, and no event puts \
              them in order"
         )
     }

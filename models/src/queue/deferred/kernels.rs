@@ -99,14 +99,6 @@ impl Queue for DeferredQueue {
         self.ask([], [x], move |[], [x]| Host.round(x, to));
     }
 
-    fn pack(&self, x: View<'_>, packed: ViewMut<'_>) {
-        self.ask([x], [packed], |[x], [packed]| Host.pack(x, packed));
-    }
-
-    fn unpack(&self, packed: View<'_>, x: ViewMut<'_>) {
-        self.ask([packed], [x], |[packed], [x]| Host.unpack(packed, x));
-    }
-
     fn linear(&self, shape: LinearShape, x: View<'_>, weight: View<'_>, onto: Onto<'_>, y: ViewMut<'_>) {
         match onto {
             Onto::Nothing => self.ask([x, weight], [y], move |[x, weight], [y]| {
@@ -123,9 +115,16 @@ impl Queue for DeferredQueue {
         }
     }
 
-    fn linear_backward_input(&self, shape: LinearShape, dy: View<'_>, weight: View<'_>, dx: ViewMut<'_>) {
+    fn linear_backward_input(
+        &self,
+        shape: LinearShape,
+        dy: View<'_>,
+        weight: View<'_>,
+        dx: ViewMut<'_>,
+        mode: WriteMode,
+    ) {
         self.ask([dy, weight], [dx], move |[dy, weight], [dx]| {
-            Host.linear_backward_input(shape, dy, weight, dx);
+            Host.linear_backward_input(shape, dy, weight, dx, mode);
         });
     }
 
@@ -243,15 +242,22 @@ impl Queue for DeferredQueue {
         self.ask([x], [y], move |[x], [y]| Host.dropout_add_residual(masks, x, y, width));
     }
 
-    fn embedding(&self, tokens: View<'_>, token_table: View<'_>, y: ViewMut<'_>) {
-        self.ask([tokens, token_table], [y], |[tokens, token_table], [y]| {
-            Host.embedding(tokens, token_table, y)
+    fn embedding(&self, tokens: View<'_>, first_token: u32, token_table: View<'_>, y: ViewMut<'_>) {
+        self.ask([tokens, token_table], [y], move |[tokens, token_table], [y]| {
+            Host.embedding(tokens, first_token, token_table, y);
         });
     }
 
-    fn embedding_backward(&self, tokens: View<'_>, dy: View<'_>, dtoken_table: ViewMut<'_>, mode: WriteMode) {
+    fn embedding_backward(
+        &self,
+        tokens: View<'_>,
+        first_token: u32,
+        dy: View<'_>,
+        dtoken_table: ViewMut<'_>,
+        mode: WriteMode,
+    ) {
         self.ask([tokens, dy], [dtoken_table], move |[tokens, dy], [dtoken_table]| {
-            Host.embedding_backward(tokens, dy, dtoken_table, mode);
+            Host.embedding_backward(tokens, first_token, dy, dtoken_table, mode);
         });
     }
 
@@ -274,27 +280,28 @@ impl Queue for DeferredQueue {
         });
     }
 
-    fn cross_entropy(
-        &self,
-        logits: View<'_>,
-        targets: View<'_>,
-        log_sum_exp: ViewMut<'_>,
-        loss: ViewMut<'_>,
-    ) {
-        self.ask([logits, targets], [log_sum_exp, loss], |[logits, targets], [log_sum_exp, loss]| {
-            Host.cross_entropy(logits, targets, log_sum_exp, loss);
+    fn cross_entropy(&self, first_token: u32, logits: View<'_>, targets: View<'_>, statistics: ViewMut<'_>) {
+        self.ask([logits, targets], [statistics], move |[logits, targets], [statistics]| {
+            Host.cross_entropy(first_token, logits, targets, statistics);
+        });
+    }
+
+    fn cross_entropy_loss(&self, targets: View<'_>, statistics: ViewMut<'_>, loss: ViewMut<'_>) {
+        self.ask([targets], [statistics, loss], |[targets], [statistics, loss]| {
+            Host.cross_entropy_loss(targets, statistics, loss);
         });
     }
 
     fn cross_entropy_backward(
         &self,
+        first_token: u32,
         logits: ViewMut<'_>,
         targets: View<'_>,
-        log_sum_exp: View<'_>,
+        statistics: View<'_>,
         seed: f32,
     ) {
-        self.ask([targets, log_sum_exp], [logits], move |[targets, log_sum_exp], [logits]| {
-            Host.cross_entropy_backward(logits, targets, log_sum_exp, seed);
+        self.ask([targets, statistics], [logits], move |[targets, statistics], [logits]| {
+            Host.cross_entropy_backward(first_token, logits, targets, statistics, seed);
         });
     }
 

@@ -117,14 +117,6 @@ impl Queue for Host {
         with_float!(to, To => convert::round::<To>(x.slice()));
     }
 
-    fn pack(&self, x: View<'_>, packed: ViewMut<'_>) {
-        with_float!(packed.element_type(), Packed => convert::pack::<Packed>(x.slice(), packed.slice()));
-    }
-
-    fn unpack(&self, packed: View<'_>, x: ViewMut<'_>) {
-        with_float!(packed.element_type(), Packed => convert::unpack::<Packed>(packed.slice(), x.slice()));
-    }
-
     fn upload_floats(&self, values: &[f32], to: ViewMut<'_>) {
         to.slice().copy_from_slice(values);
     }
@@ -152,8 +144,15 @@ impl Queue for Host {
         linear::forward(shape, x.slice(), weight.slice(), y, mode);
     }
 
-    fn linear_backward_input(&self, shape: LinearShape, dy: View<'_>, weight: View<'_>, dx: ViewMut<'_>) {
-        linear::backward_input(shape, dy.slice(), weight.slice(), dx.slice());
+    fn linear_backward_input(
+        &self,
+        shape: LinearShape,
+        dy: View<'_>,
+        weight: View<'_>,
+        dx: ViewMut<'_>,
+        mode: WriteMode,
+    ) {
+        linear::backward_input(shape, dy.slice(), weight.slice(), dx.slice(), mode);
     }
 
     fn linear_backward_weight(
@@ -251,12 +250,19 @@ impl Queue for Host {
         dropout::add_residual(masks, x.slice(), y.slice(), width);
     }
 
-    fn embedding(&self, tokens: View<'_>, token_table: View<'_>, y: ViewMut<'_>) {
-        embedding::forward(tokens.slice(), token_table.slice(), y.slice());
+    fn embedding(&self, tokens: View<'_>, first_token: u32, token_table: View<'_>, y: ViewMut<'_>) {
+        embedding::forward(tokens.slice(), first_token, token_table.slice(), y.slice());
     }
 
-    fn embedding_backward(&self, tokens: View<'_>, dy: View<'_>, dtoken_table: ViewMut<'_>, mode: WriteMode) {
-        embedding::backward(tokens.slice(), dy.slice(), dtoken_table.slice(), mode);
+    fn embedding_backward(
+        &self,
+        tokens: View<'_>,
+        first_token: u32,
+        dy: View<'_>,
+        dtoken_table: ViewMut<'_>,
+        mode: WriteMode,
+    ) {
+        embedding::backward(tokens.slice(), first_token, dy.slice(), dtoken_table.slice(), mode);
     }
 
     fn add_positions(&self, seq_length: usize, position_table: View<'_>, y: ViewMut<'_>, width: usize) {
@@ -274,25 +280,23 @@ impl Queue for Host {
         embedding::backward_positions(seq_length, dy.slice(), dposition_table.slice(), width, mode);
     }
 
-    fn cross_entropy(
-        &self,
-        logits: View<'_>,
-        targets: View<'_>,
-        log_sum_exp: ViewMut<'_>,
-        loss: ViewMut<'_>,
-    ) {
-        let sum = cross_entropy::forward(logits.slice(), targets.slice(), log_sum_exp.slice());
-        store(sum, loss);
+    fn cross_entropy(&self, first_token: u32, logits: View<'_>, targets: View<'_>, statistics: ViewMut<'_>) {
+        cross_entropy::forward(first_token, logits.slice(), targets.slice(), statistics.slice());
+    }
+
+    fn cross_entropy_loss(&self, targets: View<'_>, statistics: ViewMut<'_>, loss: ViewMut<'_>) {
+        store(cross_entropy::loss(targets.slice(), statistics.slice()), loss);
     }
 
     fn cross_entropy_backward(
         &self,
+        first_token: u32,
         logits: ViewMut<'_>,
         targets: View<'_>,
-        log_sum_exp: View<'_>,
+        statistics: View<'_>,
         seed: f32,
     ) {
-        cross_entropy::backward(logits.slice(), targets.slice(), log_sum_exp.slice(), seed);
+        cross_entropy::backward(first_token, logits.slice(), targets.slice(), statistics.slice(), seed);
     }
 
     fn count_targets(&self, targets: View<'_>, loss: ViewMut<'_>) {

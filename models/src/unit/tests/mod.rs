@@ -47,7 +47,7 @@ fn a_segment_keeps_its_input_and_one_buffer_holds_the_largest() {
     let sizes_with = |segments| Unit::new(layers.clone()).with_checkpoints(segments).sizes(shape);
     let kept = |index: usize| {
         let sizes = layers[index].sizes(shape);
-        aligned(sizes.input) + aligned(sizes.saved)
+        aligned(sizes.input) + aligned(sizes.saved) + aligned(sizes.exact)
     };
     let input = |index: usize| aligned(layers[index].sizes(shape).input);
     let all: usize = (0..layers.len()).map(kept).sum();

@@ -9,7 +9,7 @@ use super::super::{Unit, UnitBackwardInput, UnitBackwardWeight, UnitForward};
 use crate::buffer::Buffer;
 use crate::element::ElementType;
 use crate::gpt2;
-use crate::layer::{LossSum, MaskKey, MicroBatchShape, Tokens, WriteMode};
+use crate::layer::{LossSum, MaskKey, MicroBatchShape, RowLogits, Tokens, WriteMode};
 use crate::layout::aligned;
 use crate::mlp;
 use crate::model::Model;
@@ -63,6 +63,7 @@ fn by_hand(model: &Model, element: ElementType, batch: &Batch, loss_seed: f32) -
                 recomputed: &mut buffer(0),
                 workspace: &mut buffer(sizes.workspace),
                 loss: loss.view_mut(),
+                row_logits: None,
             },
         );
         rounded(element, output.host_mut());
@@ -106,11 +107,11 @@ fn by_hand(model: &Model, element: ElementType, batch: &Batch, loss_seed: f32) -
     (loss_of(&loss), gradients)
 }
 
-/// The input was rounded as the output of the layer before; what stays exact is behind the rest.
+/// The input was rounded as the output of the layer before; what is exact is behind the rest.
 fn round_saved(unit: &Unit, shape: MicroBatchShape, element: ElementType, saved: &mut Buffer) {
     let sizes = unit.layers()[0].sizes(shape);
     let start = aligned(sizes.input);
-    rounded(element, &mut saved.host_mut()[start..][..sizes.saved - sizes.saved_exact]);
+    rounded(element, &mut saved.host_mut()[start..][..sizes.saved]);
 }
 
 const HALVES: [ElementType; 2] = [ElementType::Bf16, ElementType::F16];
@@ -203,8 +204,8 @@ fn half_the_bytes_are_kept_but_for_what_stays_exact() {
         // Log-sum-exps of 3 heads, means and deviations of both norms, in two elements each.
         let stored = |layer: usize, num_exact: usize| {
             let sizes = layers[layer].sizes(shape);
-            assert_eq!(sizes.saved_exact, num_exact);
-            aligned(sizes.input) + aligned(sizes.saved + sizes.saved_exact)
+            assert_eq!(sizes.exact, num_exact);
+            aligned(sizes.input) + aligned(sizes.saved) + aligned(2 * sizes.exact)
         };
         assert_eq!(narrow.saved, stored(1, aligned(26 * 3) + 26 * 2) + stored(2, 26 * 2));
         assert!(narrow.saved < wide.saved * 11 / 10, "of half the bytes each");
@@ -232,6 +233,7 @@ fn logits_are_f32_in_every_type() {
         Host.copy(ramp(sizes.input, 0.0625).view(), input.view_mut());
         let [inputs, targets] = batch.uploaded();
         let mut logits = Buffer::zeros(37).unwrap();
+        let row_logits = Some(RowLogits { row: 1, logits: logits.view_mut() });
         unit.forward(
             &Host,
             batch.shape,
@@ -244,9 +246,9 @@ fn logits_are_f32_in_every_type() {
                 recomputed: &mut zeros(0),
                 workspace: &mut Buffer::zeros(sizes.workspace).unwrap(),
                 loss: Buffer::zeros_of(0, ElementType::U32).unwrap().view_mut(),
+                row_logits,
             },
         );
-        unit.copy_last_saved(&Host, batch.shape, &saved, 37..74, logits.view_mut());
         logits.host().to_vec()
     };
     let want = logits(ElementType::F32);

@@ -59,11 +59,13 @@ impl Series {
     }
 }
 
-/// A rank has one norm and one tied addition, so these need no operand.
+/// What tells instructions of a kind apart that a row has for one micro-batch.
 fn operand(instruction: Instruction) -> usize {
-    match instruction.lane() {
-        Lane::Edge(edge) => edge.index(),
-        Lane::Compute | Lane::Gather | Lane::Reduce => instruction.unit().map_or(0, Unit::index),
+    match (instruction, instruction.lane()) {
+        (_, Lane::Edge(edge)) => edge.index(),
+        (Instruction::AddTied { embedding, .. }, _) => embedding.index(),
+        // A rank has one norm.
+        (_, Lane::Compute | Lane::Gather | Lane::Reduce) => instruction.unit().map_or(0, Unit::index),
     }
 }
 

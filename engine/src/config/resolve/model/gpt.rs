@@ -3,6 +3,7 @@
 use crate::config::raw::RawModel;
 use crate::config::resolved::{Ablation, GptConfig, ModelConfig};
 use crate::config::words::FamilyWord;
+use pipezero_models::VocabularyOptions;
 
 use super::sizes::{not_of_family, size};
 
@@ -48,6 +49,8 @@ pub(super) fn resolve(
         init_std: init_std?,
         dropout: dropout?,
         ablation: Ablation::None,
+        // The plan resolves them.
+        vocabulary: VocabularyOptions::default(),
     };
     Some(if is_mlp { ModelConfig::Mlp(config) } else { ModelConfig::Gpt2(config) })
 }

@@ -224,7 +224,7 @@ impl Walk<'_> {
                 here.map(|unit| Write(Buffer::ReducedGradient(unit), (1, 0))).collect()
             }
             Instruction::GradientNorm => {
-                let is_tied = |unit| chain.tied().is_some_and(|(a, b)| unit == a || unit == b);
+                let is_tied = |unit| chain.tied_pairs().iter().any(|&(a, b)| unit == a || unit == b);
                 let read = |unit| Read(Buffer::ReducedGradient(unit), (u32::from(is_tied(unit)), 0));
                 chain.units_on(self.rank).map(read).collect()
             }

@@ -77,7 +77,7 @@ struct Reference<'a> {
     accumulated: BTreeMap<Unit, Vec<MicroBatch>>,
     reduced: BTreeMap<Unit, Vec<MicroBatch>>,
     stepped: BTreeSet<Unit>,
-    tied_added: BTreeSet<PipelineRank>,
+    tied_added: BTreeSet<(PipelineRank, Unit)>,
 }
 
 /// Plays a program to its end.

@@ -23,16 +23,18 @@ impl Reference<'_> {
         if self.ranks[rank.index()].in_norm {
             return wrong(Wrong::Incomplete);
         }
-        self.tied_added.insert(rank);
-        if ranks.iter().all(|on| self.tied_added.contains(on)) { Ok(()) } else { Err(Stop::Blocked) }
+        self.tied_added.insert((rank, embedding));
+        let has_joined = |&on: &PipelineRank| self.tied_added.contains(&(on, embedding));
+        if ranks.iter().all(has_joined) { Ok(()) } else { Err(Stop::Blocked) }
     }
 
     pub(super) fn norm(&mut self, rank: PipelineRank) -> Outcome {
         let chain = &self.program.chain;
         for unit in chain.units_on(rank) {
             need(self.reduced_fully(unit))?;
-            let is_tied = chain.tied().is_some_and(|(embedding, head)| unit == embedding || unit == head);
-            need(!is_tied || self.tied_added.contains(&rank))?;
+            let mut pairs = chain.tied_pairs().iter();
+            let pair = pairs.find(|&&(embedding, head)| unit == embedding || unit == head);
+            need(pair.is_none_or(|&(embedding, _)| self.tied_added.contains(&(rank, embedding))))?;
         }
         self.ranks[rank.index()].in_norm = true;
         if self.ranks.iter().all(|state| state.in_norm) { Ok(()) } else { Err(Stop::Blocked) }
@@ -58,8 +60,9 @@ impl Reference<'_> {
             return Ok(());
         }
         for unit in (0..chain.num_units() as u32).map(Unit) {
-            let one_weight = |(embedding, head)| unit == head && chain.rank(embedding) == chain.rank(head);
-            let is_stepped = !chain.tied().is_some_and(one_weight);
+            let one_weight =
+                |&(embedding, head): &(Unit, Unit)| unit == head && chain.rank(embedding) == chain.rank(head);
+            let is_stepped = !chain.tied_pairs().iter().any(one_weight);
             let gather = Instruction::GatherAfterStep { unit };
             let is_whole =
                 self.program.options.weights == Weights::Replicated || chain.facts(unit).is_persistent;

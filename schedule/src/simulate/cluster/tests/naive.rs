@@ -186,7 +186,7 @@ impl<'a> Naive<'a> {
 
     fn is_tied_on_one_rank(&self) -> bool {
         let chain = self.program.chain();
-        chain.tied().is_some_and(|(embedding, head)| chain.rank(embedding) == chain.rank(head))
+        chain.tied_pairs().first().is_some_and(|&(embedding, head)| chain.rank(embedding) == chain.rank(head))
     }
 
     /// Notes a message once: with the first data rank of a collective, and with a sender.

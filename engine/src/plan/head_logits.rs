@@ -1,0 +1,85 @@
+//! What keeping a head's logits costs, beside recomputing them.
+
+use pipezero_models::{HeadLogits, ModelConfig, VocabularyOptions};
+use pipezero_partition::{Purpose, RankFacts, RankMemory, Unit as PartitionUnit};
+use pipezero_schedule::Unit;
+use serde::Serialize;
+
+use super::Plan;
+use super::forecast::memory_facts_of;
+use super::run_model::RunModel;
+use super::units::planned_unit;
+
+/// What a head's logits cost, kept and recomputed.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct HeadLogitsCost {
+    /// The rank that has the head.
+    pub pipeline_rank: usize,
+    /// Whether this plan keeps them.
+    pub is_kept: bool,
+    /// Bytes that the rank holds at most with logits kept.
+    pub kept_peak_bytes: u64,
+    /// The same with logits recomputed; `None` where the schedule runs weight gradients apart, which would wait with them.
+    pub recomputed_peak_bytes: Option<u64>,
+    /// What recomputing adds to the matrix products of a step, as a share of them.
+    pub recomputed_flops_share: f64,
+}
+
+impl Plan {
+    /// What the head's logits cost; `None` for a model without a head that may recompute them, as one with a loss of the caller's.
+    pub fn head_logits_cost(&self) -> Option<HeadLogitsCost> {
+        let options = self.run.model.gpt()?.vocabulary;
+        let own = self.head_memory(options)?;
+        // A model that the caller brought may have other layers than the run's sizes give.
+        if own != RankMemory::of(&self.head_facts()) {
+            return None;
+        }
+        let peak = |head_logits| Some(self.head_memory(VocabularyOptions { head_logits, ..options })?.peak);
+        let splits = self.run.parallel.schedule.splits_backwards();
+        let head_flops: u128 = self.head_units().map(|unit| u128::from(self.unit(unit).forward_flops)).sum();
+        let own_flops = self.head_layer_flops(head_flops);
+        let forward_flops: u128 = self.units.iter().map(|unit| u128::from(unit.forward_flops)).sum();
+        Some(HeadLogitsCost {
+            pipeline_rank: self.pipeline_rank_of(self.unit(self.head()).stage).index(),
+            is_kept: options.head_logits == HeadLogits::Keep,
+            kept_peak_bytes: peak(HeadLogits::Keep)?,
+            recomputed_peak_bytes: if splits { None } else { peak(HeadLogits::Recompute) },
+            recomputed_flops_share: own_flops as f64 / (3 * forward_flops).max(1) as f64,
+        })
+    }
+
+    /// Operations of the head's own layers, without those of blocks in its unit.
+    fn head_layer_flops(&self, of_units: u128) -> u128 {
+        let last = &self.model.layers[self.model.layers.len() - 1].layer;
+        if last.table_slice().num_slices > 1 { of_units } else { last.forward_flops(self.shape).into() }
+    }
+
+    /// The unit of the head, or those of its slices.
+    fn head_units(&self) -> impl Iterator<Item = Unit> {
+        let last = self.head();
+        let num_slices = self.unit(last).unit.table_slice().num_slices as u32;
+        (last.0 + 1 - num_slices..=last.0).map(Unit)
+    }
+
+    fn head_facts(&self) -> RankFacts {
+        self.memory_facts(self.pipeline_rank_of(self.unit(self.head()).stage), Purpose::Training)
+    }
+
+    /// Bytes of the head's rank, with the head built so.
+    fn head_memory(&self, options: VocabularyOptions) -> Option<RankMemory> {
+        let config: ModelConfig = self.run.model.clone().with_vocabulary(options);
+        let model = config.build().ok().filter(|model| model.layers.len() == self.model.layers.len())?;
+        let of = RunModel { run: &self.run, model: &model, graph: &self.graph, shape: self.shape };
+        let mut facts = self.head_facts();
+        let units = &mut facts.stages.last_mut()?.units;
+        let first = units.len() - self.head_units().count();
+        for (facts, unit) in units[first..].iter_mut().zip(self.head_units()) {
+            let planned = self.unit(unit);
+            let (stage, layers) = (planned.stage.index(), planned.layers.clone());
+            let rebuilt = planned_unit(of, &PartitionUnit { stage, layers, tying: planned.tying });
+            let is_persistent = facts.is_persistent;
+            *facts = pipezero_partition::UnitFacts { is_persistent, ..memory_facts_of(&rebuilt) };
+        }
+        Some(RankMemory::of(&facts))
+    }
+}

@@ -1,0 +1,117 @@
+//! The head of a loss that the caller brings, which is given whole rows of logits.
+
+use std::sync::Arc;
+
+use super::GptConfig;
+use crate::kernels::linear::LinearShape;
+use crate::layer::*;
+use crate::layout;
+use crate::loss::Loss;
+use crate::memory::ViewMut;
+use crate::parameter::ParameterSpec;
+use crate::queue::{Onto, Queue};
+
+/// `loss = sum of loss(x Wᵀ, targets)`, for any loss: it may read all logits of a row at once, so they are kept and the table
+/// is not cut.
+///
+/// Parameters: as a [`Head`](super::Head)'s.
+///
+/// Kept for the backward: the logits `[N, V]`, where the input gradient puts their gradient; what the loss keeps of each row.
+#[derive(Debug)]
+pub struct HeadWithLoss {
+    weight_name: &'static str,
+    vocab_size: usize,
+    width: usize,
+    init_std: f32,
+    loss: Arc<dyn Loss>,
+}
+
+impl HeadWithLoss {
+    /// The layer of a model with this configuration.
+    pub fn new(config: &GptConfig, loss: Arc<dyn Loss>) -> Self {
+        Self {
+            weight_name: if config.tie_embeddings { "wte.weight" } else { "lm_head.weight" },
+            vocab_size: config.vocab_size,
+            width: config.hidden_size,
+            init_std: config.init_std as f32,
+            loss,
+        }
+    }
+
+    /// Elements of what is saved: logits, what the loss keeps.
+    fn exact_lens(&self, shape: MicroBatchShape) -> [usize; 2] {
+        let num_rows = shape.num_tokens();
+        [num_rows * self.vocab_size, num_rows * self.loss.num_kept_per_row()]
+    }
+
+    fn linear(&self, shape: MicroBatchShape) -> LinearShape {
+        LinearShape { num_rows: shape.num_tokens(), num_inputs: self.width, num_outputs: self.vocab_size }
+    }
+
+    fn logits_and_loss(
+        &self,
+        queue: &dyn Queue,
+        shape: MicroBatchShape,
+        args: RecomputeArgs<'_>,
+        loss: ViewMut<'_>,
+        row_logits: Option<RowLogits<'_>>,
+    ) {
+        let [mut logits, per_row] = layout::split_mut(args.exact, self.exact_lens(shape));
+        queue.linear(self.linear(shape), args.input, args.parameters, Onto::Nothing, logits.reborrow());
+        self.loss.forward(queue, logits.view(), args.tokens.targets, per_row, loss);
+        if let Some(RowLogits { row, logits: asked }) = row_logits {
+            let row = row * self.vocab_size..(row + 1) * self.vocab_size;
+            queue.copy(logits.view().range(row), asked);
+        }
+    }
+}
+
+impl Layer for HeadWithLoss {
+    fn name(&self) -> &str {
+        "lm_head"
+    }
+
+    fn parameters(&self) -> Vec<ParameterSpec> {
+        vec![ParameterSpec::normal(self.weight_name, [self.vocab_size, self.width], self.init_std)]
+    }
+
+    fn sizes(&self, shape: MicroBatchShape) -> LayerSizes {
+        LayerSizes {
+            input: shape.num_tokens() * self.width,
+            // The loss is taken from f32 logits, and so is its gradient.
+            exact: layout::extent(self.exact_lens(shape)),
+            ..LayerSizes::default()
+        }
+    }
+
+    fn forward_flops(&self, shape: MicroBatchShape) -> u64 {
+        self.linear(shape).flops()
+    }
+
+    fn forward(&self, queue: &dyn Queue, shape: MicroBatchShape, args: ForwardArgs<'_>) {
+        let ForwardArgs { tokens, parameters, input, saved, exact, workspace, loss, row_logits, .. } = args;
+        let kept = RecomputeArgs { tokens, parameters, input, saved, exact, workspace };
+        self.logits_and_loss(queue, shape, kept, loss, row_logits);
+    }
+
+    fn recompute(&self, queue: &dyn Queue, shape: MicroBatchShape, args: RecomputeArgs<'_>) {
+        let RecomputeArgs { tokens, parameters, input, saved, exact, workspace } = args;
+        let (not_asked_for, saved) = saved.split_at(0);
+        let kept = RecomputeArgs { tokens, parameters, input, saved, exact, workspace };
+        self.logits_and_loss(queue, shape, kept, not_asked_for, None);
+    }
+
+    fn backward_input(&self, queue: &dyn Queue, shape: MicroBatchShape, args: BackwardInputArgs<'_>) {
+        let [mut logits, per_row] = layout::split_mut(args.exact, self.exact_lens(shape));
+        let targets = args.tokens.targets;
+        self.loss.backward(queue, logits.reborrow(), targets, per_row.view(), args.loss_seed);
+        let (dlogits, mode) = (logits.view(), WriteMode::Overwrite);
+        queue.linear_backward_input(self.linear(shape), dlogits, args.parameters, args.gradient, mode);
+    }
+
+    fn backward_weight(&self, queue: &dyn Queue, shape: MicroBatchShape, args: BackwardWeightArgs<'_>) {
+        let [dlogits, _] = layout::split(args.exact, self.exact_lens(shape));
+        let sum = args.parameter_gradients;
+        queue.linear_backward_weight(self.linear(shape), dlogits, args.input, sum, args.mode);
+    }
+}
