@@ -12,7 +12,9 @@ use pipezero::run::comm::CommError;
 use pipezero::run::engine::{Engine, EngineError, Report};
 use tests::{Case, Mask, RandomBatches, plan_and_batches, small_run};
 
-const GRID: Case = Case { pipeline: 2, data: 2, num_micro_batches: 3, ..Case::ONE_RANK };
+fn grid() -> Case {
+    Case { pipeline: 2, data: 2, num_micro_batches: 3, ..Case::ONE_RANK }
+}
 
 /// The report of what stopped.
 fn stopped(done: Result<(), EngineError>) -> Report {
@@ -57,7 +59,7 @@ impl Loss for Stuck {
 
 #[test]
 fn a_queue_that_waits_for_what_never_comes_is_reported_after_the_time_out() {
-    let mut run = small_run(GRID);
+    let mut run = small_run(grid());
     run.comm.timeout = Duration::from_secs(1);
     let other = Deferred::new(0).queue().unwrap();
     let model = gpt2::build_with_loss(run.model.gpt().unwrap(), Arc::new(Stuck(other.record()))).unwrap();
@@ -87,7 +89,7 @@ impl Device for Exhausted {
 #[test]
 fn a_device_without_queues_is_reported_when_ranks_start_and_later() {
     for num_queues in 0..9 {
-        let (plan, source) = plan_and_batches(small_run(GRID), Mask::None);
+        let (plan, source) = plan_and_batches(small_run(grid()), Mask::None);
         let device = Arc::new(Exhausted(AtomicUsize::new(num_queues)));
         let started = Engine::on_device(plan, source, device);
         assert_eq!(started.is_ok(), num_queues >= 4, "{num_queues}");
@@ -114,7 +116,7 @@ impl Loss for Broken {
 #[test]
 fn a_kernel_that_panics_is_reported_with_who_asked_for_it() {
     let stop = |device: Arc<dyn Device>| {
-        let run = small_run(GRID);
+        let run = small_run(grid());
         let model = gpt2::build_with_loss(run.model.gpt().unwrap(), Arc::new(Broken)).unwrap();
         let plan = Plan::with_model(run, model).unwrap();
         let source = Arc::new(RandomBatches::for_plan(&plan, Mask::None));

@@ -21,6 +21,7 @@ mod mlp; // The small family on grids.
 mod mutants; // Programs that are accepted run, whoever made them.
 mod oracle; // What PyTorch and DeepSpeed compute, from golden files.
 mod overlap; // When gathers are issued, by recorded order.
+mod parameters;
 mod parity; // Every grid gives the same bits.
 mod persistence; // Units that stay whole.
 mod precision_curves; // bf16 and fp16 beside f32.

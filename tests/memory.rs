@@ -95,7 +95,7 @@ struct Limits {
 impl Limits {
     fn of(plan: &Plan, rank: usize) -> Self {
         let pipeline_rank = PipelineRank(plan.grid().pipeline_rank(rank) as u32);
-        let gathered = plan.units_of(pipeline_rank).filter(|(_, unit)| !unit.is_persistent);
+        let gathered = plan.units_of(pipeline_rank).filter(|(_, unit)| unit.is_sharded());
         let mut largest: Vec<u64> = gathered.map(|(unit, _)| unit_bytes(plan, unit)).collect();
         largest.sort_unstable_by(|a, b| b.cmp(a));
         let zero = &plan.run().zero;

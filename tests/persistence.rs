@@ -30,7 +30,7 @@ fn thresholds(tied: bool) -> [Thresholds; 5] {
 }
 
 fn persistent(plan: &Plan) -> Vec<Unit> {
-    let units = plan.units().iter().enumerate().filter(|(_, unit)| unit.is_persistent);
+    let units = plan.units().iter().enumerate().filter(|(_, unit)| !unit.is_sharded());
     units.map(|(index, _)| Unit(index as u32)).collect()
 }
 

@@ -65,7 +65,7 @@ impl Numbers {
     fn of(run: &Run) -> Self {
         let least = 1 + run.zero.prefetch_units;
         let plan = planned(run, ResidencyConfig::Units(least));
-        let gathered = |rank| plan.units_of(rank).filter(|(_, unit)| !unit.is_persistent).count();
+        let gathered = |rank| plan.units_of(rank).filter(|(_, unit)| unit.is_sharded()).count();
         let gathered: Vec<usize> = plan.training().ranks().map(gathered).collect();
         let most = gathered.iter().copied().max().expect("some rank").max(least);
         let peaks = (least..=most).map(|number| peaks_of(&planned(run, ResidencyConfig::Units(number))));
@@ -330,7 +330,7 @@ fn arguments(change: &Change) -> Vec<String> {
     let object = format!("{{{}}}", change.description);
     let keys: serde_json::Map<String, serde_json::Value> =
         serde_json::from_str(&object).expect("a change is written as keys and values");
-    let of_zero = "stage reduce resident_units prefetch_units unit_layers stage3_param_persistence_threshold";
+    let of_zero = "stage reduce resident_units prefetch_units unit_layers vocabulary_slices stage3_param_persistence_threshold";
     let of_parallel = ["schedule", "virtual_stages"];
     let argument = |(key, value): (&String, &serde_json::Value)| match key.as_str() {
         key if of_parallel.contains(&key) => format!("parallel.{key}={value}"),
@@ -350,7 +350,7 @@ fn every_change_that_an_error_offers_does_fit_when_it_is_written() {
         // Four data ranks and small units, so that a shard and what is gathered are less than the whole.
         &["zero_optimization.reduce=last", "zero_optimization.unit_layers=0.5", "parallel.data=4"],
         &[
-            "zero_optimization.stage3_param_persistence_threshold=100000",
+            "zero_optimization.stage3_param_persistence_threshold=5000",
             "zero_optimization.unit_layers=0.5",
             "parallel.data=4",
         ],
@@ -413,6 +413,45 @@ fn kept_logits_are_offered_to_be_recomputed() {
     assert!(together.contains("{\"enabled\": true, \"head_logits\": \"recompute\"}"), "{together}");
     // What is left open has been tried already.
     assert!(offered(60, &keep[..1]).iter().all(|change| !change.contains("head_logits")));
+    // Tables that the file leaves whole are cut.
+    let whole = ["model.vocab_size=9000", "zero_optimization.vocabulary_slices=1", "parallel.data=4"];
+    let cut = "\"vocabulary_slices\": \"auto\"".to_owned();
+    assert!(offered(80, &whole).contains(&cut), "{:?}", offered(80, &whole));
+}
+
+/// Without `memory` logits are kept unless the head's rank is the fullest of several; with it, unless it does not fit.
+#[test]
+fn logits_that_weigh_are_recomputed_on_every_grid() {
+    let mut num_recomputed = 0;
+    for (pipeline, data, vocab_size) in [1, 2, 4]
+        .into_iter()
+        .flat_map(|p| [1, 2, 3].map(|d| (p, d)))
+        .flat_map(|(p, d)| [256, 3000].map(|v| (p, d, v)))
+    {
+        let own = [
+            format!("parallel.pipeline={pipeline}"),
+            format!("parallel.data={data}"),
+            format!("model.vocab_size={vocab_size}"),
+        ];
+        let plan = |more: &[String]| {
+            Plan::even_if_refused(run_with(&[&own[..], more].concat())).expect("it fits a host")
+        };
+        let kept = plan(&["activation_checkpointing.head_logits=keep".to_owned()]);
+        let peaks: Vec<u64> = kept.forecast().iter().step_by(data).map(|rank| rank.memory.peak).collect();
+        let (last, others) = peaks.split_last().expect("a rank");
+        let is_fullest = others.iter().max().is_some_and(|other| last > other);
+        let is_kept = |plan: &Plan| plan.head_logits_cost().expect("it has a head").is_kept;
+        assert_eq!(is_kept(&plan(&[])), !is_fullest, "{own:?}: {peaks:?}");
+        let cost = kept.head_logits_cost().expect("it has a head");
+        let below = format!("memory={}", cost.kept_peak_bytes - 1);
+        if others.iter().all(|&other| other < cost.kept_peak_bytes) {
+            assert!(!is_kept(&plan(&[below])), "{own:?}: {peaks:?}");
+            num_recomputed += 1;
+        }
+        let enough = format!("memory={}", peaks.iter().max().expect("a rank"));
+        assert!(is_kept(&plan(&[enough])), "{own:?}: {peaks:?}");
+    }
+    assert!(num_recomputed >= 6, "only {num_recomputed} runs recompute");
 }
 
 /// All ways to give every stage some of the blocks.

@@ -90,7 +90,7 @@ pub use graph::{GraphError, LayerGraph, LayerNode};
 pub use manual::manual;
 pub use memory::{Category, Purpose, RankFacts, RankMemory, StageFacts, UnitFacts};
 pub use parameters::parameters;
-pub use role::{LayerRole, Tying};
+pub use role::{LayerRole, Tying, UnitSharding};
 pub use shard_layout::ShardLayout;
 pub use split::{Split, SplitError};
 pub use states::ModelStates;

@@ -37,3 +37,15 @@ pub enum Tying {
     /// The head's use of the shared weight.
     Head,
 }
+
+/// What becomes of a unit under ZeRO-3.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum UnitSharding {
+    /// Parameters, gradients and optimizer state are sharded.
+    #[default]
+    Sharded,
+    /// Parameters stay whole between uses; gradients and optimizer state are sharded.
+    Persistent,
+    /// As under ZeRO-1: parameters and gradients are whole, gradients are reduced once.
+    Whole,
+}

@@ -34,10 +34,12 @@ pub enum ChainError {
     },
     /// There are units for fewer stages than the placement has.
     StageWithoutUnit(Stage),
-    /// The two uses of the tied weight differ in whether it stays gathered all step: it is one weight.
-    TiedPersistence {
-        /// The use that is persistent.
-        persistent: Unit,
+    /// The two uses of the tied weight differ in what is sharded of it: it is one weight.
+    TiedSharding {
+        /// The embedding's use.
+        embedding: Unit,
+        /// The head's.
+        head: Unit,
     },
     /// The tied weight has not as many heads as embeddings, one of each for every slice, or a head comes before an embedding.
     Tying {
@@ -62,10 +64,10 @@ impl fmt::Display for ChainError {
                 "stage {} has no unit: every stage has at least 1; use fewer stages or more units",
                 stage.0
             ),
-            Self::TiedPersistence { persistent } => write!(
+            Self::TiedSharding { embedding, head } => write!(
                 f,
-                "unit {} is persistent, the other use of its tied weight is not: they are one weight; mark both or none",
-                persistent.0
+                "units {} and {} are two uses of one tied weight, but not both sharded, both persistent or both whole; mark them alike",
+                embedding.0, head.0
             ),
             Self::Tying { num_embeddings, num_heads } => write!(
                 f,
@@ -83,7 +85,7 @@ impl Chain {
     ///
     /// # Errors
     /// [`ChainError`] unless stages ascend, each with a unit, and tied uses come as embeddings before as many heads, both of a
-    /// slice persistent or neither.
+    /// slice sharded alike.
     pub fn new(placement: Placement, units: Vec<UnitFacts>) -> Result<Self, ChainError> {
         let mut first_units = Vec::with_capacity(placement.num_stages() + 1);
         for (index, facts) in units.iter().enumerate() {
@@ -102,9 +104,8 @@ impl Chain {
         first_units.push(units.len() as u32);
         let tied_pairs = tied_pairs(&units)?;
         for &(embedding, head) in &tied_pairs {
-            if units[embedding.index()].is_persistent != units[head.index()].is_persistent {
-                let persistent = if units[head.index()].is_persistent { head } else { embedding };
-                return Err(ChainError::TiedPersistence { persistent });
+            if units[embedding.index()].sharding != units[head.index()].sharding {
+                return Err(ChainError::TiedSharding { embedding, head });
             }
         }
         Ok(Self { placement, units, first_units, tied_pairs })
@@ -277,6 +278,7 @@ fn tied_pairs(units: &[UnitFacts]) -> Result<Vec<(Unit, Unit)>, ChainError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::unit_facts::UnitSharding;
 
     fn unit(stage: u32, tying: Tying) -> UnitFacts {
         UnitFacts { tying, ..UnitFacts::new(Stage(stage), 1) }
@@ -323,15 +325,17 @@ mod tests {
     }
 
     #[test]
-    fn a_tied_weight_is_persistent_in_both_uses_or_in_none() {
-        let tied = |persistent: [bool; 2]| {
-            let uses = [(Tying::Embedding, persistent[0]), (Tying::Head, persistent[1])];
-            let units = uses.map(|(tying, is_persistent)| UnitFacts { is_persistent, ..unit(0, tying) });
+    fn a_tied_weight_is_sharded_alike_in_both_uses() {
+        use UnitSharding::{Persistent, Sharded, Whole};
+        let tied = |sharding: [UnitSharding; 2]| {
+            let uses = [(Tying::Embedding, sharding[0]), (Tying::Head, sharding[1])];
+            let units = uses.map(|(tying, sharding)| UnitFacts { sharding, ..unit(0, tying) });
             Chain::new(Placement::linear(1).unwrap(), units.to_vec()).map(|_| ())
         };
-        assert_eq!((tied([false, false]), tied([true, true])), (Ok(()), Ok(())));
-        for (uses, persistent) in [([true, false], Unit(0)), ([false, true], Unit(1))] {
-            assert_eq!(tied(uses), Err(ChainError::TiedPersistence { persistent }));
+        let all = [Sharded, Persistent, Whole];
+        for uses in all.into_iter().flat_map(|embedding| all.map(|head| [embedding, head])) {
+            let refused = ChainError::TiedSharding { embedding: Unit(0), head: Unit(1) };
+            assert_eq!(tied(uses), if uses[0] == uses[1] { Ok(()) } else { Err(refused) });
         }
     }
 

@@ -3,6 +3,7 @@
 use crate::chain::Chain;
 use crate::id::{MicroBatch, Stage, Unit};
 use crate::instruction::{Edge, Instruction};
+use crate::options::{LowerOptions, Reduction};
 
 /// The message that a compute reads, if it comes from another rank.
 pub(crate) fn consumed_message(chain: &Chain, compute: Instruction) -> Option<(Edge, MicroBatch)> {
@@ -49,7 +50,18 @@ pub(crate) fn weight_gradient(compute: Instruction) -> Option<(Unit, MicroBatch)
     }
 }
 
-/// The unit whose gathered weights an instruction reads, if it reads any; persistent ones are not gathered for it.
+/// As [`weight_gradient`], of a unit whose gradients are reduced after every micro-batch: the gradient lies in a buffer of its own until
+/// then.
+pub(crate) fn unreduced_gradient(
+    chain: &Chain,
+    options: &LowerOptions,
+    compute: Instruction,
+) -> Option<(Unit, MicroBatch)> {
+    let is_every = |unit| options.reduction_of(chain.facts(unit)) == Reduction::ScatterEvery;
+    weight_gradient(compute).filter(|&(unit, _)| is_every(unit))
+}
+
+/// The unit whose gathered weights an instruction reads, if it reads any; those that stay whole are not gathered for it.
 pub(crate) fn reads_weights(chain: &Chain, instruction: Instruction) -> Option<Unit> {
     let (unit, reads) = match instruction {
         Instruction::Forward { unit, .. } | Instruction::Recompute { unit, .. } => {
@@ -60,7 +72,7 @@ pub(crate) fn reads_weights(chain: &Chain, instruction: Instruction) -> Option<U
         }
         _ => return None,
     };
-    (reads && !chain.facts(unit).is_persistent).then_some(unit)
+    (reads && !chain.facts(unit).stays_whole()).then_some(unit)
 }
 
 /// The activation slot that a forward begins to fill, by its stage and micro-batch.

@@ -20,10 +20,8 @@
 
 use alloc::vec::Vec;
 
-use crate::chain::Chain;
-use crate::dataflow::weight_gradient;
+use crate::dataflow::unreduced_gradient;
 use crate::instruction::Instruction;
-use crate::options::Reduction;
 use crate::program::{Program, Purpose};
 
 /// Bytes of the buffers, descending, for unsharded gradients that are computed in this order, each of so many bytes, if each is reduced
@@ -63,29 +61,27 @@ fn total(buffers: &[u64]) -> u128 {
     buffers.iter().copied().map(u128::from).sum()
 }
 
-/// The gradient buffers of a rank; none where gradients accumulate unsharded.
+/// The gradient buffers of a rank, of the units whose gradients do not accumulate unsharded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct GradientBuffers {
     /// Descending.
     bytes: Vec<u64>,
-    /// Of the gradients of the row, in its order: where the gradient is computed, and its buffer.
+    /// Of the gradients of these units in the row, in its order: where the gradient is computed, and its buffer.
     gradients: Vec<(u32, u32)>,
 }
 
 impl GradientBuffers {
     /// `[rank]`: the buffers of a program in which every gradient is reduced before the second one after it.
     pub(crate) fn assign(program: &Program) -> Vec<Self> {
-        let reduces_every =
-            program.purpose == Purpose::Training && program.options.reduction == Reduction::ScatterEvery;
-        let of_row = |row: &Vec<Instruction>| {
-            if reduces_every { Self::of_row(&program.chain, row) } else { Self::default() }
-        };
+        let trains = program.purpose == Purpose::Training;
+        let of_row =
+            |row: &Vec<Instruction>| if trains { Self::of_row(program, row) } else { Self::default() };
         program.rows.iter().map(of_row).collect()
     }
 
-    fn of_row(chain: &Chain, row: &[Instruction]) -> Self {
+    fn of_row(Program { chain, options, .. }: &Program, row: &[Instruction]) -> Self {
         let found = row.iter().enumerate().filter_map(|(step, &instruction)| {
-            let (unit, _) = weight_gradient(instruction)?;
+            let (unit, _) = unreduced_gradient(chain, options, instruction)?;
             Some((step as u32, chain.facts(unit).num_bytes))
         });
         let (steps, sizes): (Vec<u32>, Vec<u64>) = found.unzip();

@@ -97,4 +97,4 @@ pub use order::{ComputeKind, ComputeOrder, StageAction};
 pub use placement::{Placement, PlacementError};
 pub use program::{Program, Purpose};
 pub use text::ParseError;
-pub use unit_facts::{Tying, UnitFacts};
+pub use unit_facts::{Tying, UnitFacts, UnitSharding};

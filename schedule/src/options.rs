@@ -5,7 +5,7 @@ use core::fmt;
 use core::num::NonZeroU32;
 
 use crate::id::PipelineRank;
-use crate::unit_facts::UnitFacts;
+use crate::unit_facts::{UnitFacts, UnitSharding};
 
 /// Which gathered units stay.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -160,9 +160,19 @@ impl LowerOptions {
     }
 
     /// Whether a unit's updated weights are all-gathered after its optimizer step: all units where the options ask
-    /// for it, otherwise the persistent ones, which stay whole although the others are sharded.
+    /// for it, otherwise those that stay whole although the others are sharded.
     pub fn gathers_after_step(&self, facts: &UnitFacts) -> bool {
-        self.gather_after_step || (self.weights != Weights::Replicated && facts.is_persistent)
+        self.gather_after_step || (self.weights != Weights::Replicated && facts.stays_whole())
+    }
+
+    /// When a unit's gradients are summed: as the options say, but for a unit that stays whole as under ZeRO-1, once.
+    pub fn reduction_of(&self, facts: &UnitFacts) -> Reduction {
+        let is_whole = self.weights != Weights::Replicated && facts.sharding == UnitSharding::Whole;
+        if is_whole && self.reduction == Reduction::ScatterEvery {
+            Reduction::ScatterLast
+        } else {
+            self.reduction
+        }
     }
 
     /// Whether the options are consistent, and of a program for so many pipeline ranks. A program without a backward reduces

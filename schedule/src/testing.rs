@@ -18,7 +18,7 @@ use crate::order::{ComputeKind, ComputeOrder, StageAction};
 use crate::placement::Placement;
 use crate::program::Program;
 use crate::simulate::{Costs, Links, MessageCost, UnitCosts};
-use crate::unit_facts::{Tying, UnitFacts};
+use crate::unit_facts::{Tying, UnitFacts, UnitSharding};
 
 #[path = "../../tests/harness/sample.rs"]
 #[allow(unreachable_pub, reason = "in the crate `tests` it is public")]
@@ -41,7 +41,8 @@ pub(crate) fn units(num_stages: u32, per_stage: u32, tied: bool) -> Vec<UnitFact
     (0..num_units).map(facts).collect()
 }
 
-/// Units of three sizes, tied, where there are six in two slices; every second one recomputes, the third of every five is persistent.
+/// Units of three sizes, tied, where there are six in two slices; every second one recomputes, the third of every five is
+/// persistent and the fourth whole.
 pub(crate) fn mixed_units(num_stages: u32, per_stage: u32) -> Vec<UnitFacts> {
     let num_units = num_stages * per_stage;
     let mut mixed = units(num_stages, per_stage, num_units > 1);
@@ -53,7 +54,12 @@ pub(crate) fn mixed_units(num_stages: u32, per_stage: u32) -> Vec<UnitFacts> {
         } else if num_units >= 6 && index as u32 + 2 == num_units {
             facts.tying = Tying::Head;
         }
-        facts.is_persistent = index % 5 == 2 && facts.tying == Tying::Untied;
+        facts.sharding = match index % 5 {
+            _ if facts.tying != Tying::Untied => UnitSharding::Sharded,
+            2 => UnitSharding::Persistent,
+            3 => UnitSharding::Whole,
+            _ => UnitSharding::Sharded,
+        };
     }
     mixed
 }

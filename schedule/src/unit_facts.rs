@@ -14,6 +14,20 @@ pub enum Tying {
     Head,
 }
 
+/// What becomes of a unit where weights are sharded over the data ranks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum UnitSharding {
+    /// Weights, gradients and optimizer state are sharded; weights are gathered for use.
+    #[default]
+    Sharded,
+    /// Weights stay gathered all step and are gathered once after it, as DeepSpeed's persistent parameters. Gradients and optimizer
+    /// state are sharded like those of any unit.
+    Persistent,
+    /// As under ZeRO-1: weights are whole, gradients accumulate whole and are reduced once, and only the optimizer's state is
+    /// sharded.
+    Whole,
+}
+
 /// What a schedule needs to know of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct UnitFacts {
@@ -27,16 +41,15 @@ pub struct UnitFacts {
     pub backward_reads_weights: bool,
     /// Whether the unit's weight is used a second time.
     pub tying: Tying,
-    /// Whether sharded weights stay gathered all step and are gathered once after it, as DeepSpeed's persistent
-    /// parameters. Gradients and optimizer state are sharded like those of any unit.
-    pub is_persistent: bool,
+    /// What becomes of it where weights are sharded; not read elsewhere.
+    pub sharding: UnitSharding,
     /// Whether the backward recomputes what the forward would have saved (activation checkpointing,
     /// arXiv:1604.06174).
     pub recomputes: bool,
 }
 
 impl UnitFacts {
-    /// A unit whose forward and backward read weights of its own, which is neither persistent nor recomputed.
+    /// A unit whose forward and backward read weights of its own, which is sharded and not recomputed.
     ///
     /// Other units are written as `UnitFacts { recomputes: true, ..UnitFacts::new(stage, num_bytes) }`.
     pub const fn new(stage: Stage, num_bytes: u64) -> Self {
@@ -46,13 +59,18 @@ impl UnitFacts {
             forward_reads_weights: true,
             backward_reads_weights: true,
             tying: Tying::Untied,
-            is_persistent: false,
+            sharding: UnitSharding::Sharded,
             recomputes: false,
         }
     }
 
+    /// Whether its weights are whole all step although others are sharded.
+    pub fn stays_whole(&self) -> bool {
+        self.sharding != UnitSharding::Sharded
+    }
+
     /// Whether some instruction reads weights that have to be gathered for it.
     pub fn is_gathered(&self) -> bool {
-        !self.is_persistent && (self.forward_reads_weights || self.backward_reads_weights)
+        !self.stays_whole() && (self.forward_reads_weights || self.backward_reads_weights)
     }
 }

@@ -78,7 +78,7 @@ impl WeightOrder {
                     let planned = plan.unit(unit);
                     let is_backward = matches!(row[event.index], Instruction::Backward { .. });
                     let reads = !is_backward || planned.unit.backward_reads_weights();
-                    if reads && !planned.is_persistent {
+                    if reads && planned.is_sharded() {
                         let oldest = held.get(&unit).and_then(VecDeque::front);
                         let copy = &mut order.copies[*oldest.expect("a use has gathered weights")];
                         copy.uses.push(order.uses.len());

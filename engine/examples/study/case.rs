@@ -95,7 +95,7 @@ pub(crate) fn run(pipeline: usize, data: usize, zero: ZeroConfig) -> Run {
         gradient_clipping: 1.0,
         precision: Precision::Bf16,
         checkpointing: Checkpointing::Off,
-        vocabulary: VocabularyConfig::default(),
+        vocabulary: VocabularyConfig::WHOLE,
         memory_bytes: None,
         host_memory_bytes: None,
         comm: CommConfig { backend: BackendName::Threads, timeout: Duration::from_secs(600), links: None },

@@ -52,6 +52,7 @@ const fn zero_of(
         unit_layers: UnitLayers::of_blocks(unit_layers).expect("units have layers"),
         resident_units,
         prefetch_units,
+        parameters: Vec::new(),
         reduce,
         param_persistence_threshold: 0,
         model_persistence_threshold: u64::MAX,

@@ -115,12 +115,20 @@ fn text(plan: &Plan, width: usize) -> String {
     let memory = by_pipeline_rank.iter().map(|rank| (name(rank), rank.memory));
     let traffic = by_pipeline_rank.iter().map(|rank| (name(rank), rank.traffic));
     format!(
-        "{}\n\n{:width$}\n{:width$}\n{:width$}",
+        "{}\n\n{:width$}{}\n{:width$}\n{:width$}",
         terminal::wrapped(&headline(plan), width),
         stages(&by_pipeline_rank),
+        listed(plan, width),
         Table::of_memory("memory per rank", memory),
         Table::of_traffic("sent per rank and step", traffic),
     )
+}
+
+/// What the run's list of names decides of every stage; a threshold's persistent units have a column of their own.
+fn listed(plan: &Plan, width: usize) -> String {
+    let has_list = !plan.run().zero.parameters.is_empty();
+    let lines = plan.units_that_stay().into_iter().filter(|_| has_list);
+    lines.map(|line| format!("{}\n", terminal::wrapped(&line, width))).collect()
 }
 
 fn headline(plan: &Plan) -> String {

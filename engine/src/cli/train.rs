@@ -62,7 +62,7 @@ pub(super) fn run(args: &TrainArgs) -> Result<(), Failure> {
     let out = args.out.clone().unwrap_or_else(|| RunDir::default_path(&args.run.run));
     RunDir::check(&out, args.overwrite)?;
     note(terminal::wrapped(&headline(&plan), terminal::width()));
-    for units in plan.persistent_units() {
+    for units in plan.units_that_stay() {
         note(units);
     }
     // Before the steps, which may take days.

@@ -26,6 +26,7 @@ mod schedule_name;
 mod schema;
 mod section;
 mod set;
+mod sharding_rule;
 mod unit_layers;
 mod whole_number;
 mod words;

@@ -5,7 +5,7 @@
 
 use super::byte_size::ByteSize;
 use super::kind::{Auto, Either};
-use super::resolved::{BackendName, PartitionConfig, ReductionPolicy, UnitLayers, WarmupType};
+use super::resolved::{BackendName, PartitionConfig, ReductionPolicy, ShardingRule, UnitLayers, WarmupType};
 use super::schedule_name::ScheduleName;
 use super::section::section;
 use super::words::{FamilyWord, HeadLogitsWord, OptimizerWord, ResidencyWord, SchedulerWord};
@@ -153,10 +153,15 @@ section! {
         /// Slices, of whole blocks of 1024 tokens, that the token table and the head's are each cut into. A slice is a unit of its
         /// own, so no unit needs to be as large as a vocabulary; 1 leaves them whole, and untied ones in the first and the last
         /// unit. `"auto"`: under ZeRO-3 over several data ranks as many as make none larger than the largest unit of
-        /// transformer blocks, else 1. No result depends on it.
+        /// transformer blocks, 64 at most, else 1. No result depends on it.
         vocabulary_slices: Auto<usize> = "\"auto\"", "a vocabulary is often the largest thing that a rank gathers";
         /// How many uses ahead a unit's gather is issued. ZeRO-3 alone. `"auto"` is 1.
         prefetch_units: Auto<usize> = "1", "a gather runs while the unit before it computes";
+        /// What is sharded, by names of layers as `plan` and `check` print them: `"sharded:REGEX"`; `"persistent:REGEX"`, gathered
+        /// all step and gathered once after it; `"whole:REGEX"`, as under ZeRO-1: weights and gradients are whole and gradients are
+        /// reduced once. Of several entries that match a layer the last decides; what none matches is sharded. All layers of a unit
+        /// are sharded alike, and so are both uses of a tied weight. In place of thresholds. ZeRO-3 alone.
+        parameters: Vec<ShardingRule> = "[]", "everything is sharded";
         /// Units whose every parameter has at most so many elements stay gathered all step, and are gathered once after it;
         /// 0 is none. ZeRO-3 alone. `"auto"` is 10 x `hidden_size`. DeepSpeed's default is 100000.
         stage3_param_persistence_threshold: Auto<u64> = "0", "whole units are gathered, so a small parameter costs no message";

@@ -144,7 +144,7 @@ fn candidates(run: &Run) -> Vec<Changed> {
         [one_f_one_b(run), none_persistent(run), fewer_resident(run), none_prefetched, reduce_every(run)];
     first
         .into_iter()
-        .chain([half_units(run), zero_3(run), recomputed_logits(run), recomputation(run)])
+        .chain([half_units(run), more_slices(run), zero_3(run), recomputed_logits(run), recomputation(run)])
         .flatten()
         .chain(sizes.filter_map(|size| micro_batches_of(run, size)))
         .collect()
@@ -160,6 +160,7 @@ fn together(run: &Run, model: &Model) -> Vec<Changed> {
         none_prefetched,
         reduce_every,
         half_units,
+        more_slices,
         recomputation_of_all,
         smallest_micro_batches,
     ];
@@ -280,6 +281,15 @@ fn recomputation(run: &Run) -> Option<Changed> {
     }
     let change = |run: &mut Run| run.checkpointing = Checkpointing::Unit;
     changed(run, "\"activation_checkpointing\": {\"enabled\": true}", change)
+}
+
+/// Tables in as many slices as the plan would choose, where the file says how many.
+fn more_slices(run: &Run) -> Option<Changed> {
+    let VocabularyConfig { num_slices, is_of_caller, .. } = run.vocabulary;
+    if num_slices.is_none() || is_of_caller || run.model.gpt().is_none() {
+        return None;
+    }
+    changed_zero_3(run, "\"vocabulary_slices\": \"auto\"", |run| run.vocabulary.num_slices = None)
 }
 
 /// Where the file says that they are kept; what it leaves open the plan has tried.

@@ -6,7 +6,7 @@ use pipezero_schedule::generate::SizeError;
 use pipezero_schedule::{LowerError, Violation};
 
 use crate::config::Refusal;
-use crate::plan::Bytes;
+use crate::plan::{Bytes, ShardingFault};
 
 /// An error of the plan.
 #[derive(Debug, thiserror::Error)]
@@ -33,6 +33,26 @@ pub enum PlanError {
         pattern: String,
         /// What is wrong with it.
         fault: PatternFault,
+    },
+    /// An entry of `zero_optimization.parameters` cannot be followed.
+    #[error("`zero_optimization.parameters` has \"{rule}\", but {fault}; {}", fault.repair())]
+    ShardingRule {
+        /// The entry.
+        rule: String,
+        /// What is wrong with it.
+        fault: Box<ShardingFault>,
+    },
+    /// ZeRO-3 that keeps every unit gathered, in a pipeline.
+    #[error(
+        "all {num_units} units stay gathered all step, which makes ZeRO-2 of ZeRO-3, and that is incompatible with pipeline parallelism \
+         (`parallel.pipeline` is {pipeline}): gradients would be reduced for every micro-batch although weights are whole; write \
+         \"stage\": 1, or let fewer units persist"
+    )]
+    AllPersistent {
+        /// Units of the model.
+        num_units: usize,
+        /// Pipeline ranks.
+        pipeline: usize,
     },
     /// ZeRO-3 where one unit holds everything on a rank of a pipeline.
     #[error("{0}")]

@@ -4,7 +4,7 @@
 use pipezero_models::layer::MicroBatchShape;
 use pipezero_partition::{
     ElementBytes, Purpose, RankFacts, RankMemory, Sharding, StageFacts, StageTraffic, Traffic, TrafficFacts,
-    UnitFacts, UnitTraffic,
+    UnitFacts, UnitSharding, UnitTraffic,
 };
 use pipezero_schedule::{Instruction, PipelineRank, Unit};
 use serde::Serialize;
@@ -97,7 +97,7 @@ impl Plan {
             unit.layers.clone().map(|layer| self.graph.layer(layer).name.clone()).collect::<Vec<_>>()
         };
         let units: Vec<Vec<String>> = self.units_of(rank).map(|(_, unit)| names(unit)).collect();
-        let persistent = self.units_of(rank).filter(|(_, unit)| unit.is_persistent);
+        let persistent = self.units_of(rank).filter(|(_, unit)| unit.sharding == UnitSharding::Persistent);
         RankForecast {
             rank: rank.index() * self.grid.data_degree,
             pipeline_rank: rank.index(),
@@ -163,7 +163,7 @@ impl Plan {
                     num_elements: unit.unit.num_elements() as u64,
                     num_gathers: num_gathers[id.index()],
                     tying: unit.tying,
-                    is_persistent: unit.is_persistent,
+                    sharding: unit.sharding,
                 })
                 .collect(),
         };
@@ -186,7 +186,7 @@ pub(super) fn memory_facts_of(unit: &PlannedUnit) -> UnitFacts {
         workspace_elements: unit.sizes.workspace as u64,
         widest_activation_elements: unit.sizes.gradient as u64,
         tying: unit.tying,
-        is_persistent: unit.is_persistent,
+        sharding: unit.sharding,
     }
 }
 

@@ -6,7 +6,7 @@ use pipezero_partition::Purpose;
 
 use super::alternatives::{Change, Changes, Needs, changes_that_fit};
 use super::refusal::costs_of_zero_2;
-use super::remarks::{PARAM_THRESHOLD, Remark, UNIT};
+use super::remarks::{PARAM_THRESHOLD, PARAMETERS, Remark, UNIT};
 use super::vocabulary::built;
 use super::{Plan, PlanError};
 use crate::config::{ConfigErrors, HeadLogits, Launch, Notice, Problem, Run, RunFile};
@@ -74,6 +74,29 @@ fn at_its_key(error: PlanError, file: &RunFile, run: &Run) -> FromFileError {
             &["parallel.partition"],
             Problem::Rule {
                 value: format!("\"type:{pattern}\""),
+                rule: fault.to_string(),
+                repair: fault.repair().to_owned(),
+            },
+        ),
+        PlanError::AllPersistent { num_units, pipeline } => (
+            if run.zero.parameters.is_empty() { PARAM_THRESHOLD } else { PARAMETERS },
+            Problem::Rule {
+                value: match run.zero.parameters.as_slice() {
+                    [] => run.zero.param_persistence_threshold.to_string(),
+                    rules => format!("{:?}", rules.iter().map(ToString::to_string).collect::<Vec<_>>()),
+                },
+                rule: format!(
+                    "all {num_units} units stay gathered all step with it, which makes ZeRO-2 of ZeRO-3, and that is incompatible with \
+                     pipeline parallelism (`parallel.pipeline` is {pipeline}): gradients would be reduced for every micro-batch although \
+                     weights are whole"
+                ),
+                repair: "write \"stage\": 1, or let fewer units persist".to_owned(),
+            },
+        ),
+        PlanError::ShardingRule { rule, fault } => (
+            PARAMETERS,
+            Problem::Rule {
+                value: format!("\"{rule}\""),
                 rule: fault.to_string(),
                 repair: fault.repair().to_owned(),
             },

@@ -1,7 +1,7 @@
 //! What keeping a head's logits costs, beside recomputing them.
 
 use pipezero_models::{HeadLogits, ModelConfig, VocabularyOptions};
-use pipezero_partition::{Purpose, RankFacts, RankMemory, Unit as PartitionUnit};
+use pipezero_partition::{Purpose, RankFacts, RankMemory, Unit as PartitionUnit, UnitFacts};
 use pipezero_schedule::Unit;
 use serde::Serialize;
 
@@ -77,8 +77,7 @@ impl Plan {
             let planned = self.unit(unit);
             let (stage, layers) = (planned.stage.index(), planned.layers.clone());
             let rebuilt = planned_unit(of, &PartitionUnit { stage, layers, tying: planned.tying });
-            let is_persistent = facts.is_persistent;
-            *facts = pipezero_partition::UnitFacts { is_persistent, ..memory_facts_of(&rebuilt) };
+            *facts = UnitFacts { sharding: planned.sharding, ..memory_facts_of(&rebuilt) };
         }
         Some(RankMemory::of(&facts))
     }

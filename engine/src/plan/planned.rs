@@ -38,7 +38,7 @@ impl Plan {
     /// Bytes of the units that a rank gathers, the largest first.
     pub(super) fn gathered_unit_bytes(&self, rank: PipelineRank) -> Vec<u64> {
         let element_bytes = self.element_type().num_bytes();
-        let units = self.units_of(rank).filter(|(_, unit)| !unit.is_persistent);
+        let units = self.units_of(rank).filter(|(_, unit)| unit.is_sharded());
         let mut bytes: Vec<u64> =
             units.map(|(_, unit)| (element_bytes * unit.layout.padded_len()) as u64).collect();
         bytes.sort_unstable_by(|a, b| b.cmp(a));

@@ -3,7 +3,7 @@
 
 use std::num::NonZeroU32;
 
-use pipezero_partition::Tying;
+use pipezero_partition::{Tying, UnitSharding};
 use pipezero_schedule::generate::{bfs, eager_1f1b, gpipe, interleaved, one_f_one_b, zb_h1, zb_h2, zb_v};
 use pipezero_schedule::{
     CheckedProgram, ComputeOrder, LowerError, LowerOptions, OptionsError, Reduction, Residency, UnitFacts,
@@ -62,7 +62,11 @@ fn facts(unit: &PlannedUnit, parameter_bytes: u64) -> UnitFacts {
             Tying::Embedding => pipezero_schedule::Tying::Embedding,
             Tying::Head => pipezero_schedule::Tying::Head,
         },
-        is_persistent: unit.is_persistent,
+        sharding: match unit.sharding {
+            UnitSharding::Sharded => pipezero_schedule::UnitSharding::Sharded,
+            UnitSharding::Persistent => pipezero_schedule::UnitSharding::Persistent,
+            UnitSharding::Whole => pipezero_schedule::UnitSharding::Whole,
+        },
         recomputes: unit.sizes.recompute > 0,
         ..UnitFacts::new(unit.stage, parameter_bytes * unit.layout.padded_len() as u64)
     }

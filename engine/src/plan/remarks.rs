@@ -4,9 +4,10 @@
 
 use pipezero_schedule::Stage;
 
-use super::{Plan, PlannedUnit};
+use super::{Plan, PlannedUnit, sharding};
 use crate::config::{NoticeKind, ResidencyConfig, ZeroLevel};
 use crate::plan::Bytes;
+use pipezero_partition::UnitSharding;
 
 pub(super) const UNIT: &[&str] = &["zero_optimization.unit_layers", "zero_optimization.stage"];
 const RESIDENT: &[&str] = &["zero_optimization.resident_units"];
@@ -14,6 +15,7 @@ const PREFETCH: &[&str] = &["zero_optimization.prefetch_units"];
 const PARTITION: &[&str] = &["parallel.partition"];
 const MICRO_BATCHES: &[&str] = &["gradient_accumulation_steps"];
 pub(super) const PARAM_THRESHOLD: &[&str] = &["zero_optimization.stage3_param_persistence_threshold"];
+pub(super) const PARAMETERS: &[&str] = &["zero_optimization.parameters"];
 const MODEL_THRESHOLD: &[&str] = &["zero_optimization.stage3_model_persistence_threshold"];
 
 /// Something that the run file does not say and that its author should know.
@@ -64,15 +66,23 @@ impl Plan {
         } else {
             remarks.extend(self.does_not_pay());
         }
-        if self.units.iter().all(|unit| unit.is_persistent) {
+        let persists = |unit: &PlannedUnit| unit.sharding == UnitSharding::Persistent;
+        if self.units.iter().all(persists) {
+            let (keys, cause, repair) = match self.run.zero.parameters.as_slice() {
+                [] => {
+                    let threshold = self.run.zero.param_persistence_threshold;
+                    let cause = format!("no parameter is larger than {threshold}, so");
+                    (PARAM_THRESHOLD, cause, "use a lower threshold")
+                }
+                _ => (PARAMETERS, "with this list".to_owned(), "let fewer units persist"),
+            };
             let text = format!(
-                "no parameter is larger than {}, so all {} units ({} elements) stay gathered all step and ZeRO-3 has no weights \
-                 left to shard; gradients and optimizer state are sharded, as they would be by ZeRO-2; use a lower threshold",
-                self.run.zero.param_persistence_threshold,
+                "{cause} all {} units ({} elements) stay gathered all step and ZeRO-3 has no weights left to shard; gradients and \
+                 optimizer state are sharded, as they would be by ZeRO-2; {repair}",
                 self.units.len(),
                 self.num_parameters()
             );
-            remarks.push(Remark::warning(PARAM_THRESHOLD, text));
+            remarks.push(Remark::warning(keys, text));
         }
         if self.is_level_lowered {
             let text = format!(
@@ -114,8 +124,12 @@ impl Plan {
     /// That a threshold is too low for every unit: a parameter's, or else the model's.
     fn nothing_persists(&self) -> Option<Remark> {
         let threshold = self.run.zero.param_persistence_threshold;
-        let any_persists = self.units.iter().any(|unit| unit.is_persistent);
-        if self.run.zero.level != ZeroLevel::Zero3 || threshold == 0 || any_persists {
+        let any_persists = self.units.iter().any(|unit| unit.sharding == UnitSharding::Persistent);
+        if self.run.zero.level != ZeroLevel::Zero3
+            || threshold == 0
+            || any_persists
+            || !self.run.zero.parameters.is_empty()
+        {
             return None;
         }
         let first_layer = |unit: &PlannedUnit| &self.graph.layer(unit.layers.start).name;
@@ -184,20 +198,52 @@ impl Plan {
         }
     }
 
-    /// What stays gathered of every stage in a line each, where the run asks for it, and even where nothing does, as the
-    /// threshold may be too low.
-    pub fn persistent_units(&self) -> Vec<String> {
+    /// What stays whole of every stage: a line for each entry of the list that decides about some of its units; or for each stage, where
+    /// there is a threshold, and even where nothing stays, as it may be too low.
+    pub fn units_that_stay(&self) -> Vec<String> {
         let zero = &self.run.zero;
+        if zero.level == ZeroLevel::Zero3 && !zero.parameters.is_empty() {
+            return self.units_by_rule();
+        }
         if zero.level != ZeroLevel::Zero3 || zero.param_persistence_threshold == 0 {
             return Vec::new();
         }
         let of_stage = |stage: usize| {
-            let (persistent, others): (Vec<_>, Vec<_>) =
-                self.units_of_stage(Stage(stage as u32)).partition(|(_, unit)| unit.is_persistent);
+            let (persistent, others): (Vec<_>, Vec<_>) = self
+                .units_of_stage(Stage(stage as u32))
+                .partition(|(_, unit)| unit.sharding == UnitSharding::Persistent);
             let num_elements: usize = persistent.iter().map(|(_, unit)| unit.unit.num_parameters()).sum();
             let (num_persistent, num_units) = (persistent.len(), persistent.len() + others.len());
             format!("stage {stage}: {num_persistent} of {num_units} units persist, {num_elements} elements")
         };
         (0..self.order.placement.num_stages()).map(of_stage).collect()
+    }
+
+    /// What each entry of the list decides of every stage.
+    fn units_by_rule(&self) -> Vec<String> {
+        let rules = &self.run.zero.parameters;
+        let deciding = sharding::deciding_rules(rules, &self.graph).unwrap_or_default();
+        let element_bytes = self.element_type().num_bytes();
+        let mut lines = Vec::new();
+        for stage in (0..self.order.placement.num_stages() as u32).map(Stage) {
+            let num_units = self.units_of_stage(stage).count();
+            for (index, rule) in rules.iter().enumerate() {
+                let units: Vec<_> = self
+                    .units_of_stage(stage)
+                    .filter(|(_, unit)| deciding.get(unit.layers.start) == Some(&Some(index)))
+                    .collect();
+                if units.is_empty() {
+                    continue;
+                }
+                let num_parameters: usize = units.iter().map(|(_, unit)| unit.unit.num_parameters()).sum();
+                lines.push(format!(
+                    "stage {}: \"{rule}\" decides about {} of {num_units} units, {num_parameters} parameters, {} before sharding",
+                    stage.0,
+                    units.len(),
+                    Bytes((num_parameters * element_bytes) as u64)
+                ));
+            }
+        }
+        lines
     }
 }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use pipezero_models::Unit as ModelUnit;
 use pipezero_models::layer::Slice;
 use pipezero_models::unit::UnitSizes;
-use pipezero_partition::{ShardLayout, Tying};
+use pipezero_partition::{ShardLayout, Tying, UnitSharding};
 use pipezero_schedule::Stage;
 
 /// One unit of the plan.
@@ -25,11 +25,16 @@ pub struct PlannedUnit {
     pub sizes: UnitSizes,
     /// Floating-point operations of a forward of one micro-batch.
     pub forward_flops: u64,
-    /// Whether its weights stay gathered all step.
-    pub is_persistent: bool,
+    /// What becomes of it under ZeRO-3; not read below.
+    pub sharding: UnitSharding,
 }
 
 impl PlannedUnit {
+    /// Whether ZeRO-3 gathers its weights for each use; if not, they are whole all step.
+    pub fn is_sharded(&self) -> bool {
+        self.sharding == UnitSharding::Sharded
+    }
+
     /// Whether it is a table of the vocabulary, or a slice of one, that is gathered without any block.
     pub(crate) fn is_table(&self) -> bool {
         self.tying != Tying::Untied || self.unit.table_slice() != Slice::WHOLE

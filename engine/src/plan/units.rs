@@ -1,23 +1,23 @@
-//! Units: how a stage's layers are grouped, what each group holds and recomputes, and which stay gathered all step.
+//! Units: how a stage's layers are grouped, what each group holds and recomputes.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use pipezero_models::{Layer, Unit as ModelUnit};
-use pipezero_partition::{LayerGraph, LayerRole, ShardLayout, Split, Tying, Unit, UnitSplit};
+use pipezero_partition::{LayerGraph, LayerRole, ShardLayout, Split, Unit, UnitSharding, UnitSplit};
 use pipezero_schedule::Stage;
 
-use super::PlanError;
 use super::planned::element_type;
 use super::run_model::RunModel;
 use super::unit::PlannedUnit;
-use crate::config::{Checkpointing, Run, ZeroLevel};
+use super::{PlanError, sharding};
+use crate::config::Checkpointing;
 
 /// The units of every stage.
 pub(super) fn units(of: RunModel<'_>, split: &Split) -> Result<Vec<PlannedUnit>, PlanError> {
     let units = UnitSplit::new(of.graph, split, of.run.zero.unit_layers)?;
     let mut planned: Vec<PlannedUnit> = units.iter().map(|unit| planned_unit(of, unit)).collect();
-    mark_persistent(of.run, &mut planned);
+    sharding::mark(of.run, of.graph, &mut planned)?;
     Ok(planned)
 }
 
@@ -41,7 +41,7 @@ pub(super) fn planned_unit(of: RunModel<'_>, unit: &Unit) -> PlannedUnit {
         unit: built,
         layers: unit.layers.clone(),
         tying: unit.tying,
-        is_persistent: false,
+        sharding: UnitSharding::Sharded,
     }
 }
 
@@ -67,29 +67,4 @@ fn segments(checkpointing: Checkpointing, graph: &LayerGraph, layers: Range<usiz
         }
     }
     segments
-}
-
-/// Marks the units whose every parameter is small enough to stay gathered, in chain order, passing over those that would
-/// exceed the model's threshold: DeepSpeed's rule, by units, because a unit is what is gathered. A tied weight is one parameter: it counts once,
-/// as the embedding, and both its units are alike.
-fn mark_persistent(run: &Run, units: &mut [PlannedUnit]) {
-    if run.zero.level != ZeroLevel::Zero3 {
-        return;
-    }
-    let mut num_elements = 0;
-    let mut is_table_persistent = false;
-    for unit in units {
-        if unit.tying == Tying::Head {
-            unit.is_persistent = is_table_persistent;
-            continue;
-        }
-        let largest = unit.largest_parameter();
-        let own = unit.unit.num_parameters() as u64;
-        let fits = num_elements + own <= run.zero.model_persistence_threshold;
-        if largest <= run.zero.param_persistence_threshold && fits {
-            unit.is_persistent = true;
-            num_elements += own;
-            is_table_persistent |= unit.tying == Tying::Embedding;
-        }
-    }
 }

@@ -3,10 +3,13 @@
 use pipezero_models::model::{LayerRole, Model};
 use pipezero_models::shared::num_blocks;
 use pipezero_models::{HeadLogits, VocabularyOptions};
-use pipezero_partition::UnitLayers;
+use pipezero_partition::{Purpose, RankMemory, UnitLayers};
 
 use super::{Plan, PlanError};
 use crate::config::{Run, ZeroLevel};
+
+/// Slices that are chosen at most: each is a message in every micro-batch, and a program has several instructions for it.
+const SLICES_MAX: usize = 64;
 
 impl Plan {
     /// The plan of a run whose model is built from its sizes, with the fewest resident units; `finished` is what follows.
@@ -46,13 +49,13 @@ impl Plan {
 
     /// Whether the rank of the head does not fit `memory`, or without such a bound needs more than any other of several.
     fn logits_weigh(&self) -> bool {
-        let ranks = self.forecast();
-        let of_head = self.pipeline_rank_of(self.unit(self.head()).stage).index();
-        let peak_bytes = ranks[of_head].memory.peak;
-        let others = ranks.iter().enumerate().filter(|(rank, _)| *rank != of_head);
+        let of_head = self.pipeline_rank_of(self.unit(self.head()).stage);
+        let peak_bytes = |rank| RankMemory::of(&self.memory_facts(rank, Purpose::Training)).peak;
+        let own = peak_bytes(of_head);
+        let others = self.training.ranks().filter(|&rank| rank != of_head).map(peak_bytes);
         match self.run.memory_bytes {
-            Some(limit_bytes) => peak_bytes > limit_bytes,
-            None => others.map(|(_, rank)| rank.memory.peak).max().is_some_and(|other| peak_bytes > other),
+            Some(limit_bytes) => own > limit_bytes,
+            None => others.max().is_some_and(|other| own > other),
         }
     }
 }
@@ -75,7 +78,8 @@ fn num_slices(run: &Run) -> Result<usize, PlanError> {
         None => {
             let table = gpt.vocab_size.saturating_mul(gpt.hidden_size);
             let largest = largest_unit(run, &run.model.build()?);
-            Ok(table.div_ceil(largest.max(1)).clamp(1, num_blocks(gpt.vocab_size)))
+            let most = num_blocks(gpt.vocab_size).min(SLICES_MAX);
+            Ok(table.div_ceil(largest.max(1)).clamp(1, most))
         }
     }
 }

@@ -213,12 +213,24 @@ fn a_threshold_below_every_unit_is_a_warning_with_the_least_that_is_not() {
 }
 
 #[test]
-fn nothing_left_to_shard_is_a_warning_with_the_count() {
+fn nothing_left_to_shard_is_refused_in_a_pipeline_and_a_warning_without_one() {
     let home = Home::new();
-    let printed = home.run(format!("plan run.json {THRESHOLD}=4096"));
-    expect!["--set zero_optimization.stage3_param_persisten...: warning: `zero_optimization.stage3_param_persistence_threshold`: no parameter is larger than 4096, so all 6 units (17504 elements) stay gathered all step and ZeRO-3 has no weights left to shard; gradients and optimizer state are sharded, as they would be by ZeRO-2; use a lower threshold"].assert_eq(printed.stderr.lines().last().unwrap());
-    printed.success();
+    let in_a_pipeline = home.run(format!("plan run.json {THRESHOLD}=4096")).failure(2);
+    assert!(in_a_pipeline.contains("which makes ZeRO-2 of ZeRO-3"), "{in_a_pipeline}");
+    let by_list = home.run("plan run.json --set zero_optimization.parameters=[\"persistent:.\"]").failure(2);
+    assert!(by_list.contains("which makes ZeRO-2 of ZeRO-3"), "{by_list}");
+    let last = home.run(format!("plan run.json {THRESHOLD}=4096 --set zero_optimization.reduce=last"));
+    last.success();
+    for keeps in
+        [format!("{THRESHOLD}=4096"), "--set zero_optimization.parameters=[\"persistent:.\"]".to_owned()]
+    {
+        let without =
+            home.run(format!("plan run.json --set parallel.pipeline=1 --set parallel.data=4 {keeps}"));
+        assert!(without.stderr.contains("no weights left to shard"), "{}", without.stderr);
+        without.success();
+    }
     // One element fewer, and the embedding is sharded.
     let printed = home.run(format!("plan run.json {THRESHOLD}=4095"));
-    assert!(!printed.stderr.contains("no weights left to shard"), "{}", printed.stderr);
+    assert!(!printed.stderr.contains("ZeRO-2 of ZeRO-3"), "{}", printed.stderr);
+    printed.success();
 }

@@ -49,7 +49,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::element::{ElementBytes, F32_BYTES};
 use crate::flat::{padded_elements, shard_elements};
-use crate::role::Tying;
+use crate::role::{Tying, UnitSharding};
 use crate::zero::Sharding;
 
 /// Bytes of a token number.
@@ -81,8 +81,8 @@ pub struct UnitFacts {
     pub widest_activation_elements: u64,
     /// Whether its parameters are shared with another unit.
     pub tying: Tying,
-    /// Whether its parameters stay whole between uses; not read below ZeRO-3. Both uses of a tied weight are alike.
-    pub is_persistent: bool,
+    /// What becomes of it under ZeRO-3; not read below. Both uses of a tied weight are alike.
+    pub sharding: UnitSharding,
 }
 
 /// What one of a rank's stages needs.
@@ -180,7 +180,8 @@ impl RankMemory {
 /// One category each, in bytes.
 impl RankFacts {
     fn parameter_bytes(&self) -> u128 {
-        let is_sharded = |unit: &UnitFacts| self.sharding.shards_parameters() && !unit.is_persistent;
+        let is_sharded =
+            |unit: &UnitFacts| self.sharding.shards_parameters() && unit.sharding == UnitSharding::Sharded;
         let casts_shards = self.purpose == Purpose::Training && self.element_bytes.has_master_copy();
         let at_rest = self.weights().filter(|unit| !(casts_shards && is_sharded(unit)));
         let elements = sum(at_rest.map(|unit| self.held(unit, is_sharded(unit))));
@@ -198,9 +199,13 @@ impl RankFacts {
         if self.purpose == Purpose::Inference {
             return 0;
         }
-        let is_sharded = self.sharding.shards_gradients();
-        let accumulated = sum(self.units().map(|unit| self.held(unit, is_sharded)));
-        let unreduced = if is_sharded { sum(self.gradient_buffer_elements.iter().copied()) } else { 0 };
+        let shards_gradients = self.sharding.shards_gradients();
+        let is_sharded = |unit: &UnitFacts| {
+            let is_whole = self.sharding.shards_parameters() && unit.sharding == UnitSharding::Whole;
+            shards_gradients && !is_whole
+        };
+        let accumulated = sum(self.units().map(|unit| self.held(unit, is_sharded(unit))));
+        let unreduced = if shards_gradients { sum(self.gradient_buffer_elements.iter().copied()) } else { 0 };
         product(F32_BYTES, accumulated + unreduced)
     }
 

@@ -13,7 +13,7 @@ const UNTIED: UnitFacts = UnitFacts {
     workspace_elements: 5,
     widest_activation_elements: 3,
     tying: Tying::Untied,
-    is_persistent: false,
+    sharding: UnitSharding::Sharded,
 };
 
 const LARGER: UnitFacts = UnitFacts {
@@ -233,7 +233,7 @@ fn half_precision_halves_what_computes_and_adds_a_master_copy() {
 #[test]
 fn a_persistent_unit_is_whole_at_rest_and_sharded_otherwise() {
     let persistent = |level, reduce| {
-        let units = vec![UnitFacts { is_persistent: true, ..UNTIED }, LARGER];
+        let units = vec![UnitFacts { sharding: UnitSharding::Persistent, ..UNTIED }, LARGER];
         with_stage(middle_rank(level, reduce), StageFacts { units, ..middle_stage() })
     };
     for (level, reduce) in [(Zero0, Last), (Zero1, Last), (Zero2, Every)] {
@@ -241,6 +241,21 @@ fn a_persistent_unit_is_whole_at_rest_and_sharded_otherwise() {
     }
     assert_eq!(elements(&persistent(Zero3, Every))[..4], [128 + 80, 320, 144 + 320, 2 * 144]);
     assert_eq!(elements(&persistent(Zero3, Last))[..4], [128 + 80, 320, 288, 2 * 144]);
+}
+
+/// A unit that is kept whole has the parameters, gradients and optimizer state of ZeRO-1; the program brings the buffers of the others.
+#[test]
+fn a_unit_that_is_kept_whole_is_held_as_under_zero_1() {
+    let whole = |level, reduce| {
+        let units = vec![UnitFacts { sharding: UnitSharding::Whole, ..UNTIED }, LARGER];
+        with_stage(middle_rank(level, reduce), StageFacts { units, ..middle_stage() })
+    };
+    for (level, reduce) in [(Zero0, Last), (Zero1, Last), (Zero2, Every)] {
+        assert_eq!(bytes(&whole(level, reduce)), bytes(&middle_rank(level, reduce)), "{level:?}");
+    }
+    // 128 of the one and a shard of 80 of the other; in gradients the buffers for unreduced ones beside.
+    assert_eq!(elements(&whole(Zero3, Every))[..4], [128 + 80, 320, 128 + 80 + 320, 2 * 144]);
+    assert_eq!(elements(&whole(Zero3, Last))[..4], [128 + 80, 320, 288, 2 * 144]);
 }
 
 #[test]

@@ -29,7 +29,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::element::{ElementBytes, F32_BYTES};
 use crate::flat::{padded_elements, shard_elements};
-use crate::role::Tying;
+use crate::role::{Tying, UnitSharding};
 use crate::zero::{Sharding, ZeroLevel};
 
 /// Words of 8 bytes in the record behind the gradient norm: 20 of the exact sum of squares, 3 of the loss, the
@@ -46,12 +46,12 @@ pub fn part_bytes(num_elements: usize, group_size: usize, element_bytes: usize) 
 pub struct UnitTraffic {
     /// Elements of the flat parameter buffer, before padding to shards.
     pub num_elements: u64,
-    /// All-gathers of the unit before uses in a step, from the program; not read below ZeRO-3 and for persistent units.
+    /// All-gathers of the unit before uses in a step, from the program; not read below ZeRO-3 and for units that stay whole.
     pub num_gathers: u64,
     /// Whether its parameters are shared with another unit.
     pub tying: Tying,
-    /// Whether its parameters stay whole between uses; not read below ZeRO-3. Both uses of a tied weight are alike.
-    pub is_persistent: bool,
+    /// What becomes of it under ZeRO-3; not read below. Both uses of a tied weight are alike.
+    pub sharding: UnitSharding,
 }
 
 /// One stage's part in a step's traffic.
@@ -153,8 +153,8 @@ impl Traffic {
 
     /// The collectives over the data ranks of the rank's stages.
     fn add_data_axis(&mut self, rank: &TrafficFacts) {
-        let num_reductions = if rank.sharding.shards_gradients() { rank.num_micro_batches } else { 1 };
         for unit in rank.units() {
+            let num_reductions = rank.num_reductions(unit);
             let gather = Volume::once(rank.one_way_bytes(unit, rank.element_bytes.parameter));
             self.all_gather += gather * rank.num_gathers(unit);
             let reduction = Volume::once(rank.one_way_bytes(unit, F32_BYTES));
@@ -178,9 +178,15 @@ impl TrafficFacts {
             unit.tying == Tying::Head && self.units().any(|other| other.tying == Tying::Embedding);
         match self.sharding.level {
             ZeroLevel::Zero0 => 0,
-            ZeroLevel::Zero3 if !unit.is_persistent => unit.num_gathers,
+            ZeroLevel::Zero3 if unit.sharding == UnitSharding::Sharded => unit.num_gathers,
             ZeroLevel::Zero1 | ZeroLevel::Zero2 | ZeroLevel::Zero3 => u64::from(!is_second_use),
         }
+    }
+
+    /// Reductions of the unit's gradient in a step.
+    fn num_reductions(&self, unit: &UnitTraffic) -> u64 {
+        let is_whole = self.sharding.shards_parameters() && unit.sharding == UnitSharding::Whole;
+        if self.sharding.shards_gradients() && !is_whole { self.num_micro_batches } else { 1 }
     }
 
     /// What one rank sends in an all-gather or a reduce-scatter of the unit: `(d - 1) * S(u)` elements.

@@ -12,7 +12,7 @@ fn volume(count: u64, bytes: u64) -> Volume {
 const NORM: Volume = Volume { count: 1, bytes: 2 * 5 * 8 * 4 };
 
 fn unit(num_elements: u64, num_gathers: u64) -> UnitTraffic {
-    UnitTraffic { num_elements, num_gathers, tying: Tying::Untied, is_persistent: false }
+    UnitTraffic { num_elements, num_gathers, tying: Tying::Untied, sharding: UnitSharding::Sharded }
 }
 
 fn middle_stage() -> StageTraffic {
@@ -128,12 +128,32 @@ fn half_precision_halves_gathers_and_sends() {
     assert_eq!(Traffic::of(&with_stage(half, tied)).all_reduce, volume(1, 4 * 48) + NORM);
 }
 
+/// A unit that is kept whole is gathered once after the step and reduced once.
+#[test]
+fn a_unit_that_is_kept_whole_is_gathered_once_and_reduced_once() {
+    let units = || vec![UnitTraffic { sharding: UnitSharding::Whole, ..unit(100, 10) }, unit(130, 7)];
+    let whole = |level, reduce| {
+        Traffic::of(&with_stage(
+            middle_rank(level, reduce),
+            StageTraffic { units: units(), ..middle_stage() },
+        ))
+    };
+    assert_eq!(whole(Zero1, Last), Traffic::of(&middle_rank(Zero1, Last)));
+    let (kept, other) = (2 * 48 * 4, Traffic::of(&middle_rank(Zero3, Every)));
+    let every = whole(Zero3, Every);
+    assert_eq!(every.all_gather, volume(8, 8 * kept));
+    let num_micro_batches = middle_rank(Zero3, Every).num_micro_batches;
+    let reduced = other.reduce_scatter.count - num_micro_batches + 1;
+    let bytes = other.reduce_scatter.bytes - (num_micro_batches - 1) * kept;
+    assert_eq!(every.reduce_scatter, volume(reduced, bytes));
+}
+
 /// A persistent unit is gathered once after the step, however often it is used; its gradients are reduced like the
 /// rest.
 #[test]
 fn a_persistent_unit_is_gathered_once() {
     let persistent = |level, reduce| {
-        let units = vec![UnitTraffic { is_persistent: true, ..unit(100, 10) }, unit(130, 7)];
+        let units = vec![UnitTraffic { sharding: UnitSharding::Persistent, ..unit(100, 10) }, unit(130, 7)];
         with_stage(middle_rank(level, reduce), StageTraffic { units, ..middle_stage() })
     };
     for (level, reduce) in [(Zero0, Last), (Zero1, Last), (Zero2, Every)] {
@@ -150,7 +170,7 @@ fn a_persistent_unit_is_gathered_once() {
         assert_eq!(Traffic::of(&persistent(Zero3, reduce)), wanted);
     }
     // A tied weight that stays whole is stepped and gathered once for both of its uses here.
-    let tied = |tying| UnitTraffic { tying, is_persistent: true, ..unit(100, 10) };
+    let tied = |tying| UnitTraffic { tying, sharding: UnitSharding::Persistent, ..unit(100, 10) };
     let units = vec![tied(Tying::Embedding), tied(Tying::Head)];
     let both = with_stage(middle_rank(Zero3, Every), StageTraffic { units, ..middle_stage() });
     assert_eq!(Traffic::of(&both).all_gather, volume(1, one_way));

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use crate::gradient_buffers::GradientBuffers;
-use crate::id::{PipelineRank, Stage};
+use crate::id::{PipelineRank, Stage, Unit};
 use crate::instruction::Instruction;
 use crate::options::Reduction;
 use crate::program::{Program, Purpose};
@@ -35,11 +35,12 @@ pub(super) fn of_rank(
     let (gathered_units, gathered_bytes) = gathered(program, row);
     let stages = program.chain.placement().stages(rank);
     let in_flight = stages.map(|stage| (stage, slots.in_flight(stage))).collect();
-    let gradient_buffers = match (program.purpose, program.options.reduction) {
-        (Purpose::Evaluation, _) => 0,
-        (Purpose::Training, Reduction::ScatterEvery) => gradients.bytes().len(),
-        (Purpose::Training, Reduction::ScatterLast | Reduction::AllReduceLast) => {
-            program.chain.units_on(rank).count()
+    let accumulates =
+        |unit: &Unit| program.options.reduction_of(program.chain.facts(*unit)) != Reduction::ScatterEvery;
+    let gradient_buffers = match program.purpose {
+        Purpose::Evaluation => 0,
+        Purpose::Training => {
+            gradients.bytes().len() + program.chain.units_on(rank).filter(accumulates).count()
         }
     };
     HighWater {

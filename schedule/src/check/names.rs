@@ -1,7 +1,7 @@
 //! Every instruction names things that exist, on the rank that holds them, and belongs to the policies.
 
 use super::{Checked, Rule, Violation, check_each};
-use crate::id::PipelineRank;
+use crate::id::{PipelineRank, Unit};
 use crate::instruction::{Instruction, InstructionKind, Operands};
 use crate::options::{Reduction, Weights};
 use crate::program::{Program, Purpose};
@@ -50,7 +50,9 @@ fn holder(program: &Program, own: PipelineRank, instruction: Instruction) -> Opt
 
 fn is_of_policy(program: &Program, instruction: Instruction) -> bool {
     let trains = program.purpose == Purpose::Training;
-    let reduction = program.options.reduction;
+    let is_reduced = |unit: Unit, reduction| {
+        trains && program.options.reduction_of(program.chain.facts(unit)) == reduction
+    };
     match instruction {
         Instruction::Forward { .. } | Instruction::Send { .. } | Instruction::Receive { .. } => true,
         Instruction::Backward { .. }
@@ -63,9 +65,9 @@ fn is_of_policy(program: &Program, instruction: Instruction) -> bool {
         Instruction::Unshard { unit } | Instruction::Reshard { unit } => {
             program.options.weights != Weights::Replicated && program.chain.facts(unit).is_gathered()
         }
-        Instruction::Reduce { .. } => trains && reduction == Reduction::ScatterEvery,
-        Instruction::ReduceLast { .. } => trains && reduction == Reduction::ScatterLast,
-        Instruction::AllReduce { .. } => trains && reduction == Reduction::AllReduceLast,
+        Instruction::Reduce { unit, .. } => is_reduced(unit, Reduction::ScatterEvery),
+        Instruction::ReduceLast { unit } => is_reduced(unit, Reduction::ScatterLast),
+        Instruction::AllReduce { unit } => is_reduced(unit, Reduction::AllReduceLast),
         Instruction::GatherAfterStep { unit } => {
             trains && program.options.gathers_after_step(program.chain.facts(unit))
         }

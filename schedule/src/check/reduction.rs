@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use super::{Checked, Rule, Violation};
-use crate::dataflow::weight_gradient;
+use crate::dataflow::{unreduced_gradient, weight_gradient};
 use crate::id::{MicroBatch, PipelineRank, Unit};
 use crate::instruction::Instruction;
 use crate::options::Reduction;
@@ -15,16 +15,14 @@ pub(super) fn check(program: &Program) -> Checked {
         return Ok(());
     }
     for rank in program.ranks() {
-        match program.options.reduction {
-            Reduction::ScatterEvery => every(program, rank)?,
-            Reduction::ScatterLast => last(program, rank, |unit| Instruction::ReduceLast { unit })?,
-            Reduction::AllReduceLast => last(program, rank, |unit| Instruction::AllReduce { unit })?,
-        }
+        every(program, rank)?;
+        last(program, rank)?;
     }
     Ok(())
 }
 
-/// The n-th reduction reduces the n-th gradient, and comes before the gradient that takes its buffer.
+/// Of the units that are reduced after every micro-batch the n-th reduction reduces the n-th gradient, and comes before the gradient
+/// that takes its buffer.
 fn every(program: &Program, rank: PipelineRank) -> Checked {
     let row = program.row(rank);
     let fail = |step, rule| Err(Violation::new(program, rank, step, rule));
@@ -32,7 +30,7 @@ fn every(program: &Program, rank: PipelineRank) -> Checked {
     let mut gradients: Vec<(Unit, MicroBatch)> = Vec::new();
     let mut num_reduced = 0;
     for (step, &instruction) in row.iter().enumerate() {
-        if let Some(gradient) = weight_gradient(instruction) {
+        if let Some(gradient) = unreduced_gradient(&program.chain, &program.options, instruction) {
             if gradients.len() == num_reduced + UNREDUCED_GRADIENTS {
                 let freed_by = reduction(gradients[num_reduced]);
                 return fail(step, Rule::BufferTaken { instruction, freed_by });
@@ -56,9 +54,14 @@ fn every(program: &Program, rank: PipelineRank) -> Checked {
     }
 }
 
-/// One reduction per unit, after its last gradient.
-fn last(program: &Program, rank: PipelineRank, reduction: fn(Unit) -> Instruction) -> Checked {
+/// Of the other units one reduction each, after its last gradient.
+fn last(program: &Program, rank: PipelineRank) -> Checked {
     let row = program.row(rank);
+    let policy = |unit: Unit| program.options.reduction_of(program.chain.facts(unit));
+    let reduction = |unit| match policy(unit) {
+        Reduction::AllReduceLast => Instruction::AllReduce { unit },
+        Reduction::ScatterLast | Reduction::ScatterEvery => Instruction::ReduceLast { unit },
+    };
     let fail = |step, rule| Err(Violation::new(program, rank, step, rule));
     let mut reduced_at: Vec<Option<usize>> = vec![None; program.chain.num_units()];
     for (step, &instruction) in row.iter().enumerate() {
@@ -74,7 +77,9 @@ fn last(program: &Program, rank: PipelineRank, reduction: fn(Unit) -> Instructio
             return fail(step, Rule::Repeated { instruction, first });
         }
     }
-    match program.chain.units_on(rank).find(|unit| reduced_at[unit.index()].is_none()) {
+    let mut accumulating =
+        program.chain.units_on(rank).filter(|&unit| policy(unit) != Reduction::ScatterEvery);
+    match accumulating.find(|unit| reduced_at[unit.index()].is_none()) {
         None => Ok(()),
         Some(unit) => fail(row.len(), Rule::Missing(reduction(unit))),
     }

@@ -5,11 +5,13 @@ use alloc::vec::Vec;
 
 use super::Waits;
 use crate::chain::Chain;
-use crate::dataflow::{consumed_message, filled_send_slot, produced_message, reads_weights, weight_gradient};
+use crate::dataflow::{
+    consumed_message, filled_send_slot, produced_message, reads_weights, unreduced_gradient, weight_gradient,
+};
 use crate::edge_end::EdgeEnd;
 use crate::gradient_buffers::GradientBuffers;
 use crate::instruction::{Edge, Instruction, Lane};
-use crate::options::Weights;
+use crate::options::{LowerOptions, Weights};
 use crate::program::Program;
 use crate::protocol::RECEIVE_BUFFERS;
 use crate::send_buffers::SendBuffers;
@@ -43,7 +45,7 @@ struct Walk<'a> {
     chain: &'a Chain,
     slots: &'a Slots,
     send_buffers: &'a SendBuffers,
-    sharded: bool,
+    options: &'a LowerOptions,
     senders: Vec<EdgeEnd>,
     receivers: Vec<EdgeEnd>,
     /// `[unit]`: positions of the gathers whose copies are held, oldest first.
@@ -52,9 +54,11 @@ struct Walk<'a> {
     last_gradient: Vec<Option<usize>>,
     last_reduction: Vec<Option<usize>>,
     step: Vec<Option<usize>>,
-    /// Of the row: all `B` and `W`, all reductions, the last instruction on the compute lane.
+    /// Of the row, of units that are reduced after every micro-batch: all `B` and `W`, and their reductions.
     gradients: Vec<usize>,
     reductions: Vec<usize>,
+    /// Of the row: the last reduction of any unit, the last instruction on the compute lane.
+    last_of_reductions: Option<usize>,
     last_compute: Option<usize>,
 }
 
@@ -67,7 +71,7 @@ impl<'a> Walk<'a> {
             chain,
             slots,
             send_buffers,
-            sharded: program.options.weights != Weights::Replicated,
+            options: &program.options,
             senders: ends.clone(),
             receivers: ends,
             copies: vec![VecDeque::new(); num_units],
@@ -76,6 +80,7 @@ impl<'a> Walk<'a> {
             step: vec![None; num_units],
             gradients: Vec::new(),
             reductions: Vec::new(),
+            last_of_reductions: None,
             last_compute: None,
         }
     }
@@ -83,6 +88,7 @@ impl<'a> Walk<'a> {
     fn row(&mut self, row: &[Instruction], gradient_buffers: &GradientBuffers) -> Waits {
         self.gradients.clear();
         self.reductions.clear();
+        self.last_of_reductions = None;
         // A tied unit of another rank must not look reduced at a position of this row.
         self.last_reduction.fill(None);
         self.last_compute = None;
@@ -130,7 +136,7 @@ impl<'a> Walk<'a> {
                 let own = [embedding, head].map(|unit| self.last_reduction[unit.index()]);
                 waits.extend(own.into_iter().flatten());
             }
-            Instruction::GradientNorm => waits.extend(self.reductions.last()),
+            Instruction::GradientNorm => waits.extend(self.last_of_reductions),
             Instruction::GatherAfterStep { unit } => waits.extend(self.step[unit.index()]),
         }
     }
@@ -141,7 +147,7 @@ impl<'a> Walk<'a> {
         gradient_buffers: &GradientBuffers,
         waits: &mut Vec<usize>,
     ) {
-        if self.sharded
+        if self.options.weights != Weights::Replicated
             && let Some(unit) = reads_weights(self.chain, compute)
         {
             waits.extend(self.copies[unit.index()].front());
@@ -155,7 +161,7 @@ impl<'a> Walk<'a> {
             let before = sender.before_next_compute(self.send_buffers.num_buffers(edge));
             waits.extend(before.and_then(|before| sender.transfer(before)));
         }
-        if weight_gradient(compute).is_some()
+        if unreduced_gradient(self.chain, self.options, compute).is_some()
             && let Some(before) = gradient_buffers.previous(self.gradients.len())
         {
             waits.extend(self.reductions.get(before));
@@ -181,7 +187,10 @@ impl<'a> Walk<'a> {
             Instruction::Reduce { unit, .. }
             | Instruction::ReduceLast { unit }
             | Instruction::AllReduce { unit } => {
-                self.reductions.push(index);
+                if instruction.micro_batch().is_some() {
+                    self.reductions.push(index);
+                }
+                self.last_of_reductions = Some(index);
                 self.last_reduction[unit.index()] = Some(index);
             }
             Instruction::Send { edge, micro_batch } => {
@@ -202,8 +211,10 @@ impl<'a> Walk<'a> {
         if let Some((edge, micro_batch)) = produced_message(self.chain, compute) {
             self.senders[edge.index()].add_compute(index, micro_batch);
         }
-        if let Some((unit, _)) = weight_gradient(compute) {
+        if unreduced_gradient(self.chain, self.options, compute).is_some() {
             self.gradients.push(index);
+        }
+        if let Some((unit, _)) = weight_gradient(compute) {
             self.last_gradient[unit.index()] = Some(index);
         }
     }

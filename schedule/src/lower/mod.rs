@@ -53,7 +53,7 @@ pub fn lower(
     }
     if purpose == Purpose::Training {
         for (rank, row) in chain.ranks().zip(&mut rows) {
-            *row = reduction::insert(row, &chain, options.reduction);
+            *row = reduction::insert(row, &chain, options);
             row.extend(tail(&chain, rank, options));
         }
     }

@@ -15,7 +15,7 @@ use crate::order::ComputeOrder;
 use crate::testing::{
     action, all_options, checked, instruction, lowered, order, resident, resident_in_turn, units,
 };
-use crate::unit_facts::{Tying, UnitFacts};
+use crate::unit_facts::{Tying, UnitFacts, UnitSharding};
 
 fn gathers(program: &CheckedProgram) -> Vec<usize> {
     program.ranks().map(|rank| program.count(rank, Kind::Unshard)).collect()
@@ -298,7 +298,7 @@ fn splitting_the_backward_of_a_unit_that_recomputes_is_an_error() {
 #[test]
 fn persistent_units_are_gathered_after_the_step_alone() {
     let mut units = units(2, 2, false);
-    units[1].is_persistent = true;
+    units[1].sharding = UnitSharding::Persistent;
     let rows = |options: &LowerOptions| lower(&one_f_one_b(2, 2).unwrap(), &units, options).unwrap().rows;
     for residency in [Residency::Strict, resident(1), Residency::All] {
         let rows = rows(&LowerOptions::zero_3(residency, 0));

@@ -14,7 +14,7 @@ use crate::instruction::Instruction;
 use crate::options::{LowerOptions, Residency, Weights};
 use crate::placement::Placement;
 use crate::program::Program;
-use crate::unit_facts::UnitFacts;
+use crate::unit_facts::{UnitFacts, UnitSharding};
 
 impl FromStr for Program {
     type Err = ParseError;
@@ -176,7 +176,11 @@ fn unit(mut cursor: Cursor<'_>, index: u32) -> Result<UnitFacts, ParseError> {
     let (forward_reads_weights, backward_reads_weights) =
         cursor.one_of(&READERS, "`FB`, `F`, `B` or `none`")?;
     let tying = cursor.one_of(&TYINGS, "`untied`, `embedding` or `head`")?;
-    let is_persistent = mark(&mut cursor, "persistent");
+    let sharding = match () {
+        () if mark(&mut cursor, "persistent") => UnitSharding::Persistent,
+        () if mark(&mut cursor, "whole") => UnitSharding::Whole,
+        () => UnitSharding::Sharded,
+    };
     let recomputes = mark(&mut cursor, "recomputes");
     cursor.end()?;
     Ok(UnitFacts {
@@ -185,7 +189,7 @@ fn unit(mut cursor: Cursor<'_>, index: u32) -> Result<UnitFacts, ParseError> {
         forward_reads_weights,
         backward_reads_weights,
         tying,
-        is_persistent,
+        sharding,
         recomputes,
     })
 }

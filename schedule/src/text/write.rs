@@ -6,7 +6,7 @@ use super::VERSION;
 use super::words::{PURPOSES, READERS, REDUCTIONS, TYINGS, YES_OR_NO, word};
 use crate::options::{Residency, Weights};
 use crate::program::Program;
-use crate::unit_facts::UnitFacts;
+use crate::unit_facts::{UnitFacts, UnitSharding};
 
 /// The text form: see [`crate::text`].
 impl fmt::Display for Program {
@@ -38,7 +38,12 @@ impl fmt::Display for Program {
             let UnitFacts { stage, num_bytes, .. } = facts;
             let reads = word(READERS, (facts.forward_reads_weights, facts.backward_reads_weights));
             write!(f, "  u{unit} {stage} bytes {num_bytes} reads {reads} {}", word(TYINGS, facts.tying))?;
-            let marks = [(facts.is_persistent, " persistent"), (facts.recomputes, " recomputes")];
+            let is = |sharding| facts.sharding == sharding;
+            let marks = [
+                (is(UnitSharding::Persistent), " persistent"),
+                (is(UnitSharding::Whole), " whole"),
+                (facts.recomputes, " recomputes"),
+            ];
             marks.iter().filter(|(applies, _)| *applies).try_for_each(|(_, mark)| f.write_str(mark))?;
             writeln!(f)?;
         }

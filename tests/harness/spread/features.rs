@@ -1,14 +1,54 @@
 //! What of a run's features shapes memory and traffic, pair by pair.
 
-use pipezero::config::{UnitLayers, ZeroConfig};
+use pipezero::config::{ShardingRule, UnitLayers, UnitSharding};
 
 use super::{Family, Spread, WORK, Work};
 use crate::features::{self, CHECKPOINTING, DATA, GRIDS, PRECISIONS, TIED, UNITS, VOCABULARIES, ZERO};
 use crate::{Case, pairwise};
 
-/// Thresholds of a parameter and of the model. Of the model's weights attention's have at most 432 elements, the MLP's 576, tables
-/// 25,200: none persists, then halves that are attention, some of all but tables, all.
-const PERSISTENCE: [(u64, u64); 4] = [(0, u64::MAX), (500, u64::MAX), (600, 6000), (30_000, u64::MAX)];
+/// What of a run's units stays whole.
+#[derive(Clone, Copy, Debug)]
+enum Whole {
+    /// What thresholds of a parameter and of the model say.
+    Thresholds(u64, u64),
+    /// Tables as under ZeRO-1 where they are units of their own, else everything.
+    Tables,
+    /// Attention persists where it is a unit of its own, else everything.
+    Attention,
+}
+
+/// Of the model's weights attention's have at most 432 elements, the MLP's 576, tables 25,200: none persists, then halves that are
+/// attention, some of all but tables, all; then lists of names.
+const WHOLE: [Whole; 6] = [
+    Whole::Thresholds(0, u64::MAX),
+    Whole::Thresholds(500, u64::MAX),
+    Whole::Thresholds(600, 6000),
+    Whole::Thresholds(30_000, u64::MAX),
+    Whole::Tables,
+    Whole::Attention,
+];
+
+impl Whole {
+    fn apply(self, case: Case) -> Case {
+        let rule = |sharding, pattern: &str| vec![ShardingRule { sharding, pattern: pattern.to_owned() }];
+        let mut zero = case.zero.clone();
+        match self {
+            Self::Thresholds(param, model) => {
+                (zero.param_persistence_threshold, zero.model_persistence_threshold) = (param, model);
+            }
+            Self::Tables => {
+                let are_alone = case.tied || case.vocabulary.num_slices > Some(1);
+                zero.parameters = rule(UnitSharding::Whole, if are_alone { "wte|lm_head" } else { "." });
+            }
+            Self::Attention => {
+                let is_alone = zero.unit_layers == UnitLayers::Half;
+                let pattern = if is_alone { r"attn|^wpe|^embedding" } else { "." };
+                zero.parameters = rule(UnitSharding::Persistent, pattern);
+            }
+        }
+        Case { zero, ..case }
+    }
+}
 
 /// Number of values of each dimension, in the order of [`run_of`].
 const SIZES: [usize; 10] = [
@@ -17,7 +57,7 @@ const SIZES: [usize; 10] = [
     UNITS.len(),
     PRECISIONS.len(),
     CHECKPOINTING.len(),
-    PERSISTENCE.len(),
+    WHOLE.len(),
     TIED.len(),
     DATA.len(),
     VOCABULARIES.len(),
@@ -30,12 +70,11 @@ pub(super) fn runs() -> Vec<Spread> {
 }
 
 fn run_of(choice: [usize; SIZES.len()]) -> Spread {
-    let [grid, zero, units, precision, checkpointing, persistence, tied, data, vocabulary, work] = choice;
+    let [grid, zero, units, precision, checkpointing, whole, tied, data, vocabulary, work] = choice;
     let case = features::case_of([grid, zero, units, precision, checkpointing, tied, data, vocabulary]);
-    let (param_persistence_threshold, model_persistence_threshold) = PERSISTENCE[persistence];
+    let case = WHOLE[whole].apply(case);
     let family = if UNITS[units] == UnitLayers::Half { Family::Gpt2 } else { WORK[work].family };
     let work = Work { schedule: case.schedule, family, ..WORK[work] };
-    let zero = ZeroConfig { param_persistence_threshold, model_persistence_threshold, ..case.zero };
-    let case = Case { num_micro_batches: work.num_micro_batches, zero, ..case };
+    let case = Case { num_micro_batches: work.num_micro_batches, ..case };
     Spread { name: format!("{case:?}, {work:?}"), run: super::run(case, work) }
 }

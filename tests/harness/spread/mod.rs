@@ -7,7 +7,7 @@ use pipezero::config::{
     ZeroLevel,
 };
 
-use crate::{Case, NO_ZERO, Schedule, small_run};
+use crate::{Case, Schedule, small_run};
 
 /// One run, and what it is, for messages.
 #[derive(Clone, Debug)]
@@ -45,7 +45,16 @@ const fn zero(
     unit_layers: usize,
 ) -> ZeroConfig {
     let unit_layers = UnitLayers::of_blocks(unit_layers).expect("units have layers");
-    ZeroConfig { level, unit_layers, resident_units, prefetch_units, reduce, ..NO_ZERO }
+    ZeroConfig {
+        level,
+        unit_layers,
+        resident_units,
+        prefetch_units,
+        parameters: Vec::new(),
+        reduce,
+        param_persistence_threshold: 0,
+        model_persistence_threshold: u64::MAX,
+    }
 }
 
 /// What differs beside the grid and ZeRO.

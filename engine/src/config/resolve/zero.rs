@@ -3,7 +3,8 @@
 use crate::config::kind::{Auto, Either};
 use crate::config::raw::{RawRun, RawZero};
 use crate::config::resolved::{
-    ModelConfig, ParallelConfig, ReductionPolicy, ResidencyConfig, UnitLayers, ZeroConfig, ZeroLevel,
+    ModelConfig, ParallelConfig, ReductionPolicy, ResidencyConfig, ShardingRule, UnitLayers, ZeroConfig,
+    ZeroLevel,
 };
 use crate::config::words::ResidencyWord;
 
@@ -35,6 +36,7 @@ pub(super) fn resolve(
             unit_layers: unit_layers?,
             resident_units: ResidencyConfig::Units(1 + PREFETCH_UNITS),
             prefetch_units: PREFETCH_UNITS,
+            parameters: Vec::new(),
             reduce: reduce?,
             param_persistence_threshold: 0,
             model_persistence_threshold: u64::MAX,
@@ -48,11 +50,13 @@ pub(super) fn resolve(
     let resident_units = prefetch_units.and_then(|prefetch| residency(raw, grid, prefetch));
     let param_persistence_threshold = param_persistence(zero, model);
     let model_persistence_threshold = model_persistence(zero);
+    let parameters = parameters(zero);
     Some(ZeroConfig {
         level,
         unit_layers: unit_layers?,
         resident_units: resident_units?,
         prefetch_units: prefetch_units?,
+        parameters: parameters?,
         reduce: reduce?,
         param_persistence_threshold: param_persistence_threshold?,
         model_persistence_threshold: model_persistence_threshold?,
@@ -133,6 +137,15 @@ fn budget(raw: &RawRun, value: &str, units: usize, prefetch: usize) -> Option<us
         return field.broken(value, "no rank has so many units", "use \"all\"");
     }
     Some(units)
+}
+
+/// The list of names; thresholds beside it would have to decide about the same units.
+fn parameters(raw: &RawZero) -> Option<Vec<ShardingRule>> {
+    let rules = raw.parameters.or(Vec::new())?;
+    if !rules.is_empty() && raw.stage3_param_persistence_threshold.is_written() {
+        raw.stage3_param_persistence_threshold.site.hint("no effect here: `parameters` says what persists");
+    }
+    Some(rules)
 }
 
 /// Units whose largest parameter has at most so many elements persist; `"auto"` is Hugging Face's formula, which needs a width.

@@ -39,6 +39,7 @@ fn residency_and_prefetch() {
         unit_layers: UnitLayers::ONE,
         resident_units,
         prefetch_units: 1,
+        parameters: Vec::new(),
         reduce: ReductionPolicy::Every,
         param_persistence_threshold: 0,
         model_persistence_threshold: u64::MAX,
@@ -168,6 +169,38 @@ fn keys_of_a_higher_level_are_named_in_one_warning() {
         &[("parallel", r#"{"data": 2}"#), ("zero_optimization", zero)],
         expect![[r#"
             run.json:7:3: warning: `zero_optimization`: ZeRO-1 keeps every parameter gathered, so these keys of ZeRO-3 have no effect: `stage3_max_live_parameters`, `resident_units`, `prefetch_units`, `stage3_param_persistence_threshold`
+        "#]],
+    );
+}
+
+#[test]
+fn parameters_are_listed_by_kind_and_pattern() {
+    let zero = |list: &str| format!(r#"{{"stage": 3, "parameters": {list}}}"#);
+    let list = zero(r#"["whole:wte|lm_head", "persistent:h\\.0\\.", "sharded:H.1"]"#);
+    let rules = run(&[("zero_optimization", &list)]).zero.parameters;
+    let written: Vec<String> = rules.iter().map(ToString::to_string).collect();
+    assert_eq!(written, ["whole:wte|lm_head", r"persistent:h\.0\.", "sharded:H.1"]);
+    let (form, pattern, kind) =
+        (zero(r#"["wte"]"#), zero(r#"["whole:wte("]"#), zero(r#"["kept:wte", "whole:"]"#));
+    let thresholds = r#"{"stage": 3, "parameters": ["whole:wte"], "stage3_param_persistence_threshold": 10}"#;
+    let below = r#"{"stage": 1, "parameters": ["whole:wte"]}"#;
+    check_each(
+        &[
+            &[("zero_optimization", &form)],
+            &[("zero_optimization", &pattern)],
+            &[("zero_optimization", &kind)],
+            &[("zero_optimization", r#"{"stage": 3, "parameters": "whole:wte"}"#)],
+            &[("zero_optimization", thresholds)],
+            &[("zero_optimization", below)],
+        ],
+        expect![[r#"
+            run.json:6:52: `zero_optimization.parameters[0]` is "wte", but it must be "sharded:REGEX", "persistent:REGEX" or "whole:REGEX", with a regular expression of names of layers; write one such as "whole:wte|lm_head"
+            run.json:6:52: `zero_optimization.parameters[0]` is "whole:wte(", but that is no regular expression: unclosed group; correct it
+            run.json:6:52: `zero_optimization.parameters[0]` is "kept:wte", but it must be "sharded:REGEX", "persistent:REGEX" or "whole:REGEX", with a regular expression of names of layers; write one such as "whole:wte|lm_head"
+            run.json:6:51: `zero_optimization.parameters` must be a list, each element "sharded:REGEX", "persistent:REGEX" or "whole:REGEX", but is the string "whole:wte"; write a value such as []
+            run.json:6:34: warning: `zero_optimization.stage`: the data degree is 1, so ZeRO-3 has nothing left to shard: all 59584 parameters stay whole
+              run.json:6:104: hint: `zero_optimization.stage3_param_persistence_threshold`: no effect here: `parameters` says what persists
+            run.json:6:34: warning: `zero_optimization.stage`: the data degree is 1, so ZeRO-1 has nothing left to shard: all 59584 parameters stay whole
         "#]],
     );
 }

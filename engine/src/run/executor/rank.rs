@@ -127,11 +127,7 @@ impl Rank {
             memory: &self.memory,
         };
         for (id, planned) in self.plan.units_of(self.pipeline_rank) {
-            let unit = StoredUnit {
-                unit: &planned.unit,
-                layout: planned.layout,
-                is_persistent: planned.is_persistent,
-            };
+            let unit = StoredUnit { unit: &planned.unit, layout: planned.layout, sharding: planned.sharding };
             let store = if self.plan.weights_owner(id) == id {
                 UnitStore::new(unit, options)?
             } else {

@@ -8,7 +8,7 @@
 //! | ZeRO-3, reduced every micro-batch | shard | shard | shard |
 //! | ZeRO-3, reduced last | shard | whole | shard |
 //!
-//! The parameters of a persistent unit are whole under ZeRO-3 too. In bf16 and fp16 the optimizer updates an f32 master
+//! The parameters of a persistent unit are whole under ZeRO-3 too, and a unit that is kept whole is held as under ZeRO-1. In bf16 and fp16 the optimizer updates an f32 master
 //! copy of what it owns, which counts as its state, and the parameters are the master's values rounded.
 
 use std::collections::VecDeque;
@@ -17,7 +17,7 @@ use std::ops::Range;
 
 use pipezero_models::layer::WriteMode;
 use pipezero_models::{ElementType, ModelError, Queue, Unit};
-use pipezero_partition::{Purpose, ShardLayout};
+use pipezero_partition::{Purpose, ShardLayout, UnitSharding};
 
 use crate::config::{NoDecay, OptimizerConfig, ReductionPolicy, ZeroConfig, ZeroLevel};
 use crate::run::memory::{Allocator, Category, Lendable, TrackedBuffer};
@@ -90,14 +90,20 @@ pub(crate) struct UnitStore {
 pub(crate) struct StoredUnit<'a> {
     pub(crate) unit: &'a Unit,
     pub(crate) layout: ShardLayout,
-    /// Whether its parameters are whole between uses under ZeRO-3 too.
-    pub(crate) is_persistent: bool,
+    /// What becomes of it under ZeRO-3.
+    pub(crate) sharding: UnitSharding,
 }
 
 impl StoredUnit<'_> {
     /// Whether the parameters are whole on every data rank.
     fn is_whole(self, zero: &ZeroConfig) -> bool {
-        zero.level != ZeroLevel::Zero3 || self.is_persistent
+        zero.level != ZeroLevel::Zero3 || self.sharding != UnitSharding::Sharded
+    }
+
+    /// Whether its gradients accumulate whole over a step, and are reduced once.
+    fn accumulates_whole(self, zero: &ZeroConfig) -> bool {
+        let is_kept_whole = zero.level == ZeroLevel::Zero3 && self.sharding == UnitSharding::Whole;
+        zero.reduce == ReductionPolicy::Last || is_kept_whole
     }
 }
 
@@ -144,7 +150,7 @@ impl UnitStore {
         let shard = layout.shard(data_rank);
         let own_shard = 0..layout.shard_len();
         let owned = if zero.level == ZeroLevel::Zero0 { whole.clone() } else { shard.clone() };
-        let gradient_is_whole = zero.reduce == ReductionPolicy::Last;
+        let gradient_is_whole = unit.accumulates_whole(zero);
         let gradient_len = match purpose {
             Purpose::Training if gradient_is_whole => layout.padded_len(),
             Purpose::Training => layout.shard_len(),

@@ -11,7 +11,7 @@ use crate::lower::lower;
 use crate::options::{LowerOptions, Residency};
 use crate::program::Program;
 use crate::testing::{instruction, lowered, order, resident};
-use crate::unit_facts::UnitFacts;
+use crate::unit_facts::{UnitFacts, UnitSharding};
 
 fn one_f_one_b_program(p: u32, m: u32, per_stage: u32, options: LowerOptions) -> Program {
     lowered(&one_f_one_b(p, m).unwrap(), per_stage, &options)
@@ -240,7 +240,7 @@ fn copies_are_gathered_and_given_back_as_the_policy_says() {
             ),
             // Persistent units are not gathered in the step but after it.
             (
-                of_units(&[UnitFacts { is_persistent: true, ..unit[0] }], Residency::Strict),
+                of_units(&[UnitFacts { sharding: UnitSharding::Persistent, ..unit[0] }], Residency::Strict),
                 &[&[("row p0\n", "row p0\n  UNSHARD u0\n")], &[("  GATHER_STEP u0\n", "")]],
             ),
         ],

@@ -7,10 +7,9 @@ use alloc::vec::Vec;
 use super::bytes::{MemoryBytes, MemoryCategory, MemoryCosts, UnitMemory};
 use crate::by_micro_batch::ByMicroBatch;
 use crate::check::CheckedProgram;
-use crate::dataflow::{consumed_message, produced_message, weight_gradient};
+use crate::dataflow::{consumed_message, produced_message, unreduced_gradient};
 use crate::id::{MicroBatch, PipelineRank, Stage, Unit};
 use crate::instruction::{Edge, Instruction};
-use crate::options::Reduction;
 use crate::program::Purpose;
 use crate::simulate::timeline::{Span, Timeline};
 
@@ -168,10 +167,8 @@ impl<'a> Holds<'a> {
 
     /// Gradients are reduced in the order in which they are made.
     fn gradients(&mut self, instruction: Instruction, span: Span) {
-        if self.program.options().reduction != Reduction::ScatterEvery {
-            return;
-        }
-        if let Some((unit, _)) = weight_gradient(instruction) {
+        let gradient = unreduced_gradient(self.program.chain(), self.program.options(), instruction);
+        if let Some((unit, _)) = gradient {
             self.gradients.push_back((unit, span.start));
         } else if let Instruction::Reduce { .. } = instruction {
             let (unit, from) = self.gradients.pop_front().expect("a checked reduction has a gradient");

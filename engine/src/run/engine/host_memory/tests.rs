@@ -83,16 +83,14 @@ fn what_the_host_cannot_hold_is_refused_with_the_changes_that_fit() {
         |available_bytes| check_all(&plan, Purpose::Training, Some(available_bytes)).unwrap_err().to_string();
     let needed = plan.needs().world_bytes;
     expect_test::expect![[r#"
-        the run needs 1368832 bytes of memory (ranks: 4), but 1368831 bytes is available on this host or to its control group; any one of these makes it fit:
-          "resident_units": 2  (362.62 KiB on the fullest rank)
-          "resident_units": 1, "prefetch_units": 0  (349.62 KiB on the fullest rank)
-          "unit_layers": 0.5  (371.12 KiB on the fullest rank)
-          "activation_checkpointing": {"enabled": true}  (338.00 KiB on the fullest rank)
+        the run needs 1294848 bytes of memory (ranks: 4), but 1294847 bytes is available on this host or to its control group; any one of these makes it fit:
+          "resident_units": 2  (326.50 KiB on the fullest rank)
+          "resident_units": 1, "prefetch_units": 0  (313.50 KiB on the fullest rank)
+          "unit_layers": 0.5  (335.00 KiB on the fullest rank)
+          "activation_checkpointing": {"enabled": true}  (301.88 KiB on the fullest rank)
           "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 2  (279.88 KiB on the fullest rank)
           "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 4  (220.38 KiB on the fullest rank)"#]].assert_eq(&error(needed - 1));
     // Less than any one change saves.
-    expect_test::expect![[r#"
-        the run needs 1.31 MiB of memory (ranks: 4), but 668.38 KiB is available on this host or to its control group; this makes it fit:
-          "resident_units": 1, "prefetch_units": 0, "unit_layers": 0.5, "activation_checkpointing": {"enabled": true}, "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 4  (171.94 KiB on the fullest rank)"#]].assert_eq(&error(needed / 2));
-    expect_test::expect!["the run needs 1.31 MiB of memory (ranks: 4), but 1000 B is available on this host or to its control group; no single change that is tried (to the schedule, ZeRO, its units, recomputation or the micro-batches) makes it fit: use a smaller model or sequence, or more ranks"].assert_eq(&error(1000));
+    expect_test::expect!["the run needs 1.23 MiB of memory (ranks: 4), but 632.25 KiB is available on this host or to its control group; no single change that is tried (to the schedule, ZeRO, its units, recomputation or the micro-batches) makes it fit: use a smaller model or sequence, or more ranks"].assert_eq(&error(needed / 2));
+    expect_test::expect!["the run needs 1.23 MiB of memory (ranks: 4), but 1000 B is available on this host or to its control group; no single change that is tried (to the schedule, ZeRO, its units, recomputation or the micro-batches) makes it fit: use a smaller model or sequence, or more ranks"].assert_eq(&error(1000));
 }

@@ -100,7 +100,7 @@ impl Walk<'_> {
 
     fn read_weights(&self, unit: Unit, reads: bool) -> Option<Access> {
         let sharded = self.program.options().weights != Weights::Replicated;
-        let is_gathered = sharded && !self.program.chain().facts(unit).is_persistent;
+        let is_gathered = sharded && !self.program.chain().facts(unit).stays_whole();
         (is_gathered && reads).then(|| Read(Buffer::Copy(self.rank, self.copies[&unit][0]), (unit.0, 0)))
     }
 
@@ -164,7 +164,8 @@ impl Walk<'_> {
     }
 
     fn weight_gradient(&mut self, index: usize, unit: Unit, micro_batch: MicroBatch) -> Access {
-        if self.program.options().reduction != Reduction::ScatterEvery {
+        let facts = self.program.chain().facts(unit);
+        if self.program.options().reduction_of(facts) != Reduction::ScatterEvery {
             return Write(Buffer::Accumulator(unit), (0, 0));
         }
         let buffer = self.program.gradient_buffer(self.rank.at(index)).unwrap();

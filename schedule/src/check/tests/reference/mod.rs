@@ -18,6 +18,7 @@ use crate::instruction::{Edge, Instruction};
 use crate::options::{Reduction, Residency, Weights};
 use crate::program::{Program, Purpose};
 use crate::send_buffers::SendBuffers;
+use crate::unit_facts::UnitSharding;
 
 /// What went wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -269,7 +270,7 @@ impl Reference<'_> {
     }
 
     fn read_weights(&mut self, rank: PipelineRank, unit: Unit, reads: bool) -> Outcome {
-        let is_whole = self.program.chain.facts(unit).is_persistent;
+        let is_whole = self.program.chain.facts(unit).sharding != UnitSharding::Sharded;
         if self.program.options.weights == Weights::Replicated || is_whole || !reads {
             return Ok(());
         }
@@ -381,7 +382,11 @@ impl Reference<'_> {
 
     fn weight_gradient(&mut self, rank: PipelineRank, unit: Unit, micro_batch: MicroBatch) -> Outcome {
         let stage = self.program.chain.stage(unit);
-        if self.program.options.reduction == Reduction::ScatterEvery {
+        let options = &self.program.options;
+        // What stays whole as under ZeRO-1 is reduced once.
+        let is_whole = options.weights != Weights::Replicated
+            && self.program.chain.facts(unit).sharding == UnitSharding::Whole;
+        if options.reduction == Reduction::ScatterEvery && !is_whole {
             let gradients = &mut self.ranks[rank.index()].gradients;
             if gradients.len() == 2 {
                 return wrong(Wrong::Overwritten);

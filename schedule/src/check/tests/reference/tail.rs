@@ -65,7 +65,7 @@ impl Reference<'_> {
             let is_stepped = !chain.tied_pairs().iter().any(one_weight);
             let gather = Instruction::GatherAfterStep { unit };
             let is_whole =
-                self.program.options.weights == Weights::Replicated || chain.facts(unit).is_persistent;
+                self.program.options.weights == Weights::Replicated || chain.facts(unit).stays_whole();
             let is_split = self.program.options.reduction != Reduction::AllReduceLast;
             let is_gathered = is_stepped && is_whole && is_split;
             if self.stepped.contains(&unit) != is_stepped || self.done.contains(&gather) != is_gathered {

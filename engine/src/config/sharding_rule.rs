@@ -1,0 +1,56 @@
+//! An entry of `zero_optimization.parameters`: what becomes of layers whose name a pattern matches.
+
+use pipezero_partition::UnitSharding;
+use schemars::{Schema, json_schema};
+
+use super::error::Problem;
+use super::kind::{Kind, rule};
+use super::place::Place;
+use super::resolved::ShardingRule;
+use super::words::one_of;
+use crate::files::json::{Node, Value};
+
+const FORMS: &[&str] = &["sharded:REGEX", "persistent:REGEX", "whole:REGEX"];
+
+impl Kind for ShardingRule {
+    fn expected() -> String {
+        one_of(FORMS)
+    }
+
+    fn example() -> String {
+        "\"whole:wte|lm_head\"".to_owned()
+    }
+
+    fn schema() -> Schema {
+        json_schema!({ "type": "string", "pattern": "^(sharded|persistent|whole):." })
+    }
+
+    fn read(node: &Node) -> Option<Self> {
+        let Value::String(text) = &node.value else { return None };
+        let (kind, pattern) = text.split_once(':')?;
+        let sharding = match kind {
+            "sharded" => UnitSharding::Sharded,
+            "persistent" => UnitSharding::Persistent,
+            "whole" => UnitSharding::Whole,
+            _ => return None,
+        };
+        let is_pattern = !pattern.is_empty() && Self::regex(pattern).is_ok();
+        is_pattern.then(|| Self { sharding, pattern: pattern.to_owned() })
+    }
+
+    fn fault(node: &Node, place: &Place) -> Option<(Place, Problem)> {
+        let Value::String(text) = &node.value else { return None };
+        let value = format!("\"{text}\"");
+        let form = format!("it must be {}, with a regular expression of names of layers", one_of(FORMS));
+        Some(match text.split_once(':') {
+            Some(("sharded" | "persistent" | "whole", pattern)) if !pattern.is_empty() => {
+                let error = Self::regex(pattern).err()?.to_string();
+                // The crate draws the pattern over several lines and names the mistake on the last.
+                let reason = error.lines().last().unwrap_or_default().trim_start_matches("error: ");
+                let broken = format!("that is no regular expression: {}", reason.trim_end_matches('.'));
+                rule(place, &value, &broken, "correct it")
+            }
+            _ => rule(place, &value, &form, "write one such as \"whole:wte|lm_head\""),
+        })
+    }
+}

@@ -1,0 +1,132 @@
+//! Lists of what is sharded, persistent and whole: each parameter's reduction policy decides its bits, and nothing else.
+
+use std::collections::HashMap;
+
+use pipezero::config::{
+    HeadLogits, Precision, ReductionPolicy, ResidencyConfig, ShardingRule, UnitLayers, UnitSharding,
+    VocabularyConfig, ZeroConfig, ZeroLevel,
+};
+use pipezero::plan::{Plan, PlanError, ShardingFault};
+use tests::features::GRIDS;
+use tests::{Case, Mask, Sample, Trained, assert_bit_identical, pairwise, small_run, train, zero};
+
+fn rules(list: &[&str]) -> Vec<ShardingRule> {
+    let rule = |text: &&str| {
+        let (kind, pattern) = text.split_once(':').expect("a kind and a pattern");
+        let sharding = match kind {
+            "whole" => UnitSharding::Whole,
+            "persistent" => UnitSharding::Persistent,
+            _ => UnitSharding::Sharded,
+        };
+        ShardingRule { sharding, pattern: pattern.to_owned() }
+    };
+    list.iter().map(rule).collect()
+}
+
+/// Of units of half a block and tables in two slices.
+const LISTS: [&[&str]; 6] = [
+    &["whole:."],
+    &["whole:wte|lm_head"],
+    &["persistent:wte|lm_head", r"whole:attn|wpe"],
+    &["whole:.", r"sharded:h\.[24]\.", r"persistent:h\.1\."],
+    &[r"whole:mlp|ln_f"],
+    &[r"persistent:."],
+];
+
+/// A value of each list: grid, list, residency, precision, whether the head is tied, data degree.
+const SIZES: [usize; 6] = [GRIDS.len(), LISTS.len(), 3, 2, 2, 3];
+
+fn case_of([grid, list, residency, precision, tied, data]: [usize; 6]) -> Case {
+    let (pipeline, schedule) = GRIDS[grid];
+    let (residency, prefetch) =
+        [(ResidencyConfig::Strict, 1), (ResidencyConfig::Units(2), 0), (ResidencyConfig::Level, 1)]
+            [residency]
+            .clone();
+    let parameters = rules(LISTS[list]);
+    let zero = ZeroConfig {
+        parameters,
+        unit_layers: UnitLayers::Half,
+        ..zero(ZeroLevel::Zero3, residency, prefetch)
+    };
+    Case {
+        pipeline,
+        schedule,
+        data: data + 1,
+        num_micro_batches: 5,
+        num_layers: 12,
+        tied: tied == 1,
+        precision: [Precision::F32, Precision::Bf16][precision],
+        vocab_size: 2100,
+        vocabulary: VocabularyConfig::new(2, HeadLogits::Keep),
+        zero,
+        ..Case::ONE_RANK
+    }
+}
+
+fn run(case: Case) -> Trained {
+    let mut run = small_run(case);
+    run.steps = 3;
+    train(run, Mask::Uneven)
+}
+
+#[test]
+fn a_list_gives_the_same_bits_on_every_grid() {
+    let mut references: HashMap<String, Trained> = HashMap::new();
+    let mut sample =
+        Sample::one_in(4, "grid x list x residency, to the bits of one pipeline rank with that list");
+    for choice in pairwise(SIZES).into_iter().filter(|_| sample.takes_next()) {
+        let case = case_of(choice);
+        let strict = zero(ZeroLevel::Zero3, ResidencyConfig::Strict, 0);
+        let reference = Case {
+            zero: ZeroConfig {
+                parameters: case.zero.parameters.clone(),
+                unit_layers: UnitLayers::Half,
+                ..strict
+            },
+            ..case.clone().reference()
+        };
+        let reference = Case { vocabulary: case.vocabulary, ..reference };
+        let wanted = references.entry(format!("{reference:?}")).or_insert_with(|| run(reference.clone()));
+        assert_bit_identical(&run(case.clone()), wanted, &format!("{case:?}"));
+    }
+}
+
+/// Everything whole is ZeRO-1, everything persistent is reduced as the policy says, and so are parameters that no entry names.
+#[test]
+fn a_parameter_is_reduced_as_its_entry_says() {
+    for data in [1, 2, 3] {
+        let case = |list: &[&str]| Case {
+            zero: ZeroConfig { parameters: rules(list), ..case_of([2, 0, 0, 0, 0, 0]).zero },
+            data,
+            ..case_of([2, 0, 0, 0, 0, 0])
+        };
+        let of_policy = |reduce| {
+            let zero = ZeroConfig { reduce, ..case(&[]).zero };
+            run(Case { zero, ..case(&[]) }.reference())
+        };
+        let (last, every) = (of_policy(ReductionPolicy::Last), of_policy(ReductionPolicy::Every));
+        assert_bit_identical(&run(case(&["whole:."])), &last, "everything whole");
+        assert_bit_identical(&run(case(&["persistent:."])), &every, "everything persistent");
+        assert_bit_identical(&run(case(&["whole:.", "sharded:."])), &every, "the last entry decides");
+    }
+}
+
+#[test]
+fn entries_that_match_nothing_or_divide_a_unit_are_refused() {
+    let fault = |list: &[&str], unit_layers| {
+        let case = case_of([2, 0, 0, 0, 0, 1]);
+        let zero = ZeroConfig { parameters: rules(list), unit_layers, ..case.zero.clone() };
+        let error = Plan::even_if_refused(small_run(Case { zero, ..case })).expect_err("it is refused");
+        let PlanError::ShardingRule { rule, fault } = error else { panic!("{error}") };
+        (rule, *fault)
+    };
+    let (rule, found) = fault(&["whole:wte", "persistent:h.99."], UnitLayers::ONE);
+    assert_eq!(rule, "persistent:h.99.");
+    let names = ["wte.0", "wte.1", "lm_head.1"].map(str::to_owned);
+    assert_eq!(found, ShardingFault::MatchesNothing { names });
+    let (rule, found) = fault(&["whole:mlp"], UnitLayers::ONE);
+    assert_eq!(rule, "whole:mlp");
+    let (unit, layers) = (["wpe", "h.0.mlp"], ["h.0.mlp", "wpe"]);
+    let [unit, layers] = [unit, layers].map(|names| names.map(str::to_owned));
+    assert_eq!(found, ShardingFault::DividedUnit { unit, layers });
+}
