@@ -6,7 +6,7 @@ use pipezero::config::{
     VocabularyConfig, ZeroLevel,
 };
 use pipezero::plan::{Plan, PlanError};
-use tests::{Case, Sample, Schedule, small_gpt, small_run, zero};
+use tests::{Case, Sample, Schedule, example, small_gpt, small_run, zero};
 
 /// Layers, width and heads from GPT-2's 124 million parameters to GPT-3's 175 billion.
 const SHAPES: [(usize, usize, usize); 8] = [
@@ -128,4 +128,46 @@ fn wherever_it_does_not_pay_a_warning_says_so() {
         100.0 * kept[1] as f64 / kept[0] as f64
     );
     assert!(num_ranks > 300 && num_warned > 10, "{num_ranks} ranks, {num_warned} warned of");
+}
+
+/// Model states of each pipeline rank: all but activations and messages.
+fn states(plan: &Plan) -> Vec<u64> {
+    let ranks = plan.forecast().into_iter().step_by(plan.grid().data_degree);
+    ranks.map(|rank| rank.memory.peak - rank.memory.activations - rank.memory.communication).collect()
+}
+
+/// Models with large vocabularies at data degrees from 4 on: with the fewest resident units every rank's model states are at least 10%
+/// below those under ZeRO-1.
+#[test]
+fn model_states_of_large_vocabularies_are_a_tenth_below_zero_1() {
+    let small = ["parallel.data=8", "bf16.enabled=true", "train_batch_size=auto"];
+    let large = [
+        "model.num_layers=32",
+        "model.hidden_size=4096",
+        "model.num_attention_heads=32",
+        "model.seq_length=2048",
+        "model.vocab_size=128256",
+        "model.tie_embeddings=false",
+        "parallel.pipeline=8",
+        "parallel.data=8",
+        "bf16.enabled=true",
+        "train_batch_size=auto",
+    ];
+    for (file, own) in [
+        ("gpt2-124m.json", &small[..]),
+        ("gpt2-124m.json", &large),
+        ("seed-48-layers.json", &["parallel.data=8", "train_batch_size=auto"]),
+    ] {
+        let plan = |zero: &[&str]| {
+            let more = [own, zero, &["activation_checkpointing.head_logits=keep"]].concat();
+            Plan::new(example(file, &more)).expect("a valid run")
+        };
+        let zero_3 = plan(&["zero_optimization.stage=3", "zero_optimization.resident_units=2"]);
+        let zero_1 = plan(&["zero_optimization.stage=1"]);
+        for (rank, (own, of_zero_1)) in states(&zero_3).into_iter().zip(states(&zero_1)).enumerate() {
+            let share = own as f64 / of_zero_1 as f64;
+            println!("{file} {own} bytes of model states, {share:.3} of ZeRO-1's, on rank {rank}");
+            assert!(share <= 0.9, "rank {rank} of {file} {own:?}: {share:.3}");
+        }
+    }
 }
