@@ -144,7 +144,14 @@ fn candidates(run: &Run) -> Vec<Changed> {
         [one_f_one_b(run), none_persistent(run), fewer_resident(run), none_prefetched, reduce_every(run)];
     first
         .into_iter()
-        .chain([half_units(run), more_slices(run), zero_3(run), recomputed_logits(run), recomputation(run)])
+        .chain([
+            half_units(run),
+            more_slices(run),
+            zero_3(run),
+            zero_1(run),
+            recomputed_logits(run),
+            recomputation(run),
+        ])
         .flatten()
         .chain(sizes.filter_map(|size| micro_batches_of(run, size)))
         .collect()
@@ -272,6 +279,14 @@ fn zero_3_without_residency(run: &Run) -> Option<Changed> {
         run.zero.prefetch_units = 1;
         run.zero.resident_units = ResidencyConfig::Units(2);
         run.zero.param_persistence_threshold = 0;
+    })
+}
+
+/// ZeRO-1, which needs less than a ZeRO-3 that does not pay; `reduce` is named, as the file's own may not suit it.
+fn zero_1(run: &Run) -> Option<Changed> {
+    changed_zero_3(run, "\"stage\": 1, \"reduce\": \"last\"", |run| {
+        run.zero.level = ZeroLevel::Zero1;
+        run.zero.reduce = ReductionPolicy::Last;
     })
 }
 
