@@ -223,7 +223,8 @@ pub trait Layer: Debug + Send + Sync {
     /// What the layer needs for a micro-batch of this shape.
     fn sizes(&self, shape: MicroBatchShape) -> LayerSizes;
 
-    /// Floating-point operations of a forward's matrix products (a multiply-add counts two). Elementwise work is left out, as is usual where utilisation is reported.
+    /// Floating-point operations of a forward's matrix products (a multiply-add counts two). Elementwise work is left out, as is
+    /// usual where utilisation is reported.
     fn forward_flops(&self, _shape: MicroBatchShape) -> u64 {
         0
     }

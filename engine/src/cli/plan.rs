@@ -93,17 +93,14 @@ pub(super) fn run(args: &PlanArgs) -> Result<(), Failure> {
 fn speed(plan: &Plan, simulation: Option<&Simulation<'_>>, width: usize) -> String {
     let text = match simulation {
         None => format!(
-            "{}memory: {}\nspeed: --device {} predicts it",
-            describe::vocabulary(plan).unwrap_or_default(),
+            "memory: {}\nspeed: --device {} predicts it",
             describe::memory(plan, plan.run().memory_bytes),
             DeviceSpec::NAMES.join(" or ")
         ),
-        Some(simulation) => {
-            let vocabulary = describe::vocabulary(plan).unwrap_or_default();
-            format!("{vocabulary}{}", utilisation::of_step(simulation))
-        }
+        Some(simulation) => utilisation::of_step(simulation),
     };
-    terminal::wrapped_after(&text, width, 4)
+    let vocabulary = describe::vocabulary(plan).unwrap_or_default();
+    terminal::wrapped_after(&format!("{vocabulary}{text}"), width, 4)
 }
 
 fn text(plan: &Plan, width: usize) -> String {

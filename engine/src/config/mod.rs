@@ -16,6 +16,7 @@ mod kind;
 mod launch;
 mod notice;
 mod partition_method;
+pub(crate) mod pattern;
 mod place;
 mod raw;
 mod reference;

@@ -4,6 +4,7 @@ use schemars::{Schema, json_schema};
 
 use super::error::Problem;
 use super::kind::Kind;
+use super::pattern;
 use super::place::Place;
 use super::resolved::PartitionConfig;
 use super::words::{Unoffered, one_of, unknown_word};
@@ -62,11 +63,7 @@ fn pattern_fault(pattern: &str) -> Option<Problem> {
         let rule = "it names no layers: a regular expression must follow the colon";
         (rule.to_owned(), "use one such as \"type:block\"")
     } else {
-        let error = regex::RegexBuilder::new(pattern).case_insensitive(true).build().err()?.to_string();
-        // The crate draws the pattern over several lines and names the mistake on the last.
-        let reason = error.lines().last().unwrap_or_default().trim_start_matches("error: ");
-        let rule = format!("that is no regular expression: {}", reason.trim_end_matches('.'));
-        (rule, "correct it, or use \"balanced\"")
+        (pattern::broken_rule(pattern)?, "correct it, or use \"balanced\"")
     };
     let value = format!("\"type:{}\"", shorten(pattern));
     Some(Problem::Rule { value, rule, repair: repair.to_owned() })

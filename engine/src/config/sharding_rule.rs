@@ -5,6 +5,7 @@ use schemars::{Schema, json_schema};
 
 use super::error::Problem;
 use super::kind::{Kind, rule};
+use super::pattern;
 use super::place::Place;
 use super::resolved::ShardingRule;
 use super::words::one_of;
@@ -34,7 +35,7 @@ impl Kind for ShardingRule {
             "whole" => UnitSharding::Whole,
             _ => return None,
         };
-        let is_pattern = !pattern.is_empty() && Self::regex(pattern).is_ok();
+        let is_pattern = !pattern.is_empty() && pattern::regex(pattern).is_ok();
         is_pattern.then(|| Self { sharding, pattern: pattern.to_owned() })
     }
 
@@ -44,11 +45,7 @@ impl Kind for ShardingRule {
         let form = format!("it must be {}, with a regular expression of names of layers", one_of(FORMS));
         Some(match text.split_once(':') {
             Some(("sharded" | "persistent" | "whole", pattern)) if !pattern.is_empty() => {
-                let error = Self::regex(pattern).err()?.to_string();
-                // The crate draws the pattern over several lines and names the mistake on the last.
-                let reason = error.lines().last().unwrap_or_default().trim_start_matches("error: ");
-                let broken = format!("that is no regular expression: {}", reason.trim_end_matches('.'));
-                rule(place, &value, &broken, "correct it")
+                rule(place, &value, &pattern::broken_rule(pattern)?, "correct it")
             }
             _ => rule(place, &value, &form, "write one such as \"whole:wte|lm_head\""),
         })

@@ -7,13 +7,12 @@ use pipezero_partition::{
     manual, parameters, uniform,
 };
 use pipezero_schedule::ComputeOrder;
-use regex::RegexBuilder;
 
 use super::PlanError;
 use super::error::PatternFault;
 use super::run_model::RunModel;
 use super::stage_bytes::StageBytes;
-use crate::config::{Checkpointing, PartitionConfig, Run};
+use crate::config::{Checkpointing, PartitionConfig, Run, pattern};
 
 /// The model's layers with what each costs for one micro-batch.
 pub(super) fn graph(model: &Model, shape: MicroBatchShape) -> Result<LayerGraph, PlanError> {
@@ -74,7 +73,7 @@ pub(super) fn split(
         PartitionConfig::Parameters => parameters(graph, num_stages)?,
         PartitionConfig::Type(pattern) => {
             let refused = |fault| PlanError::Pattern { pattern: pattern.clone(), fault };
-            let regex = RegexBuilder::new(pattern).case_insensitive(true).build();
+            let regex = pattern::regex(pattern);
             let regex = regex.map_err(|error| refused(PatternFault::Syntax(error.to_string())))?;
             let name = |layer: usize| graph.layer(layer).name.clone();
             by_type(graph, num_stages, |layer| regex.is_match(&layer.name)).map_err(|error| match error {

@@ -43,11 +43,7 @@ pub enum PlanError {
         fault: Box<ShardingFault>,
     },
     /// ZeRO-3 that keeps every unit gathered, in a pipeline.
-    #[error(
-        "all {num_units} units stay gathered all step, which makes ZeRO-2 of ZeRO-3, and that is incompatible with pipeline parallelism \
-         (`parallel.pipeline` is {pipeline}): gradients would be reduced for every micro-batch although weights are whole; write \
-         \"stage\": 1, or let fewer units persist"
-    )]
+    #[error("{}; {ALL_PERSISTENT_REPAIR}", all_persistent_rule(*num_units, *pipeline))]
     AllPersistent {
         /// Units of the model.
         num_units: usize,
@@ -165,6 +161,17 @@ impl PatternFault {
         }
     }
 }
+
+/// What is wrong where all of so many units persist, on so many pipeline ranks.
+pub(super) fn all_persistent_rule(num_units: usize, pipeline: usize) -> String {
+    format!(
+        "all {num_units} units stay gathered all step, which makes ZeRO-2 of ZeRO-3, and that is incompatible with pipeline \
+         parallelism (`parallel.pipeline` is {pipeline}): gradients would be reduced for every micro-batch although weights are whole"
+    )
+}
+
+/// What to do about it.
+pub(super) const ALL_PERSISTENT_REPAIR: &str = "write \"stage\": 1, or let fewer units persist";
 
 impl PlanError {
     /// Whether a rank needs more memory than it has.

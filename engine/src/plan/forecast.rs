@@ -4,7 +4,7 @@
 use pipezero_models::layer::MicroBatchShape;
 use pipezero_partition::{
     ElementBytes, Purpose, RankFacts, RankMemory, Sharding, StageFacts, StageTraffic, Traffic, TrafficFacts,
-    UnitFacts, UnitSharding, UnitTraffic,
+    UnitFacts, UnitTraffic,
 };
 use pipezero_schedule::{Instruction, PipelineRank, Unit};
 use serde::Serialize;
@@ -97,7 +97,7 @@ impl Plan {
             unit.layers.clone().map(|layer| self.graph.layer(layer).name.clone()).collect::<Vec<_>>()
         };
         let units: Vec<Vec<String>> = self.units_of(rank).map(|(_, unit)| names(unit)).collect();
-        let persistent = self.units_of(rank).filter(|(_, unit)| unit.sharding == UnitSharding::Persistent);
+        let persistent = self.units_of(rank).filter(|(_, unit)| unit.is_persistent());
         RankForecast {
             rank: rank.index() * self.grid.data_degree,
             pipeline_rank: rank.index(),

@@ -5,6 +5,7 @@ use std::path::Path;
 use pipezero_partition::Purpose;
 
 use super::alternatives::{Change, Changes, Needs, changes_that_fit};
+use super::error::{ALL_PERSISTENT_REPAIR, all_persistent_rule};
 use super::refusal::costs_of_zero_2;
 use super::remarks::{PARAM_THRESHOLD, PARAMETERS, Remark, UNIT};
 use super::vocabulary::built;
@@ -85,12 +86,8 @@ fn at_its_key(error: PlanError, file: &RunFile, run: &Run) -> FromFileError {
                     [] => run.zero.param_persistence_threshold.to_string(),
                     rules => format!("{:?}", rules.iter().map(ToString::to_string).collect::<Vec<_>>()),
                 },
-                rule: format!(
-                    "all {num_units} units stay gathered all step with it, which makes ZeRO-2 of ZeRO-3, and that is incompatible with \
-                     pipeline parallelism (`parallel.pipeline` is {pipeline}): gradients would be reduced for every micro-batch although \
-                     weights are whole"
-                ),
-                repair: "write \"stage\": 1, or let fewer units persist".to_owned(),
+                rule: all_persistent_rule(*num_units, *pipeline),
+                repair: ALL_PERSISTENT_REPAIR.to_owned(),
             },
         ),
         PlanError::ShardingRule { rule, fault } => (

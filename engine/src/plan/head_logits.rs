@@ -1,5 +1,6 @@
 //! What keeping a head's logits costs, beside recomputing them.
 
+use pipezero_models::model::ModelLayer;
 use pipezero_models::{HeadLogits, ModelConfig, VocabularyOptions};
 use pipezero_partition::{Purpose, RankFacts, RankMemory, Unit as PartitionUnit, UnitFacts};
 use pipezero_schedule::Unit;
@@ -29,29 +30,25 @@ impl Plan {
     /// What the head's logits cost; `None` for a model without a head that may recompute them, as one with a loss of the caller's.
     pub fn head_logits_cost(&self) -> Option<HeadLogitsCost> {
         let options = self.run.model.gpt()?.vocabulary;
-        let own = self.head_memory(options)?;
+        let with = |head_logits| self.head_memory(VocabularyOptions { head_logits, ..options });
+        let (kept, recomputed) = (with(HeadLogits::Keep)?, with(HeadLogits::Recompute)?);
+        let is_kept = options.head_logits == HeadLogits::Keep;
         // A model that the caller brought may have other layers than the run's sizes give.
-        if own != RankMemory::of(&self.head_facts()) {
+        if (if is_kept { kept } else { recomputed }) != RankMemory::of(&self.head_facts()) {
             return None;
         }
-        let peak = |head_logits| Some(self.head_memory(VocabularyOptions { head_logits, ..options })?.peak);
         let splits = self.run.parallel.schedule.splits_backwards();
-        let head_flops: u128 = self.head_units().map(|unit| u128::from(self.unit(unit).forward_flops)).sum();
-        let own_flops = self.head_layer_flops(head_flops);
-        let forward_flops: u128 = self.units.iter().map(|unit| u128::from(unit.forward_flops)).sum();
+        let layers = &self.model.layers;
+        let own_layers = &layers[layers.len() - self.head_units().count()..];
+        let flops = |layer: &ModelLayer| u128::from(layer.layer.forward_flops(self.shape));
+        let [of_head, of_all] = [own_layers, layers].map(|layers| layers.iter().map(flops).sum::<u128>());
         Some(HeadLogitsCost {
             pipeline_rank: self.pipeline_rank_of(self.unit(self.head()).stage).index(),
-            is_kept: options.head_logits == HeadLogits::Keep,
-            kept_peak_bytes: peak(HeadLogits::Keep)?,
-            recomputed_peak_bytes: if splits { None } else { peak(HeadLogits::Recompute) },
-            recomputed_flops_share: own_flops as f64 / (3 * forward_flops).max(1) as f64,
+            is_kept,
+            kept_peak_bytes: kept.peak,
+            recomputed_peak_bytes: (!splits).then_some(recomputed.peak),
+            recomputed_flops_share: of_head as f64 / (3 * of_all).max(1) as f64,
         })
-    }
-
-    /// Operations of the head's own layers, without those of blocks in its unit.
-    fn head_layer_flops(&self, of_units: u128) -> u128 {
-        let last = &self.model.layers[self.model.layers.len() - 1].layer;
-        if last.table_slice().num_slices > 1 { of_units } else { last.forward_flops(self.shape).into() }
     }
 
     /// The unit of the head, or those of its slices.

@@ -7,7 +7,6 @@ use pipezero_schedule::Stage;
 use super::{Plan, PlannedUnit, sharding};
 use crate::config::{NoticeKind, ResidencyConfig, ZeroLevel};
 use crate::plan::Bytes;
-use pipezero_partition::UnitSharding;
 
 pub(super) const UNIT: &[&str] = &["zero_optimization.unit_layers", "zero_optimization.stage"];
 const RESIDENT: &[&str] = &["zero_optimization.resident_units"];
@@ -66,8 +65,7 @@ impl Plan {
         } else {
             remarks.extend(self.does_not_pay());
         }
-        let persists = |unit: &PlannedUnit| unit.sharding == UnitSharding::Persistent;
-        if self.units.iter().all(persists) {
+        if self.units.iter().all(PlannedUnit::is_persistent) {
             let (keys, cause, repair) = match self.run.zero.parameters.as_slice() {
                 [] => {
                     let threshold = self.run.zero.param_persistence_threshold;
@@ -124,7 +122,7 @@ impl Plan {
     /// That a threshold is too low for every unit: a parameter's, or else the model's.
     fn nothing_persists(&self) -> Option<Remark> {
         let threshold = self.run.zero.param_persistence_threshold;
-        let any_persists = self.units.iter().any(|unit| unit.sharding == UnitSharding::Persistent);
+        let any_persists = self.units.iter().any(PlannedUnit::is_persistent);
         if self.run.zero.level != ZeroLevel::Zero3
             || threshold == 0
             || any_persists
@@ -209,9 +207,8 @@ impl Plan {
             return Vec::new();
         }
         let of_stage = |stage: usize| {
-            let (persistent, others): (Vec<_>, Vec<_>) = self
-                .units_of_stage(Stage(stage as u32))
-                .partition(|(_, unit)| unit.sharding == UnitSharding::Persistent);
+            let (persistent, others): (Vec<_>, Vec<_>) =
+                self.units_of_stage(Stage(stage as u32)).partition(|(_, unit)| unit.is_persistent());
             let num_elements: usize = persistent.iter().map(|(_, unit)| unit.unit.num_parameters()).sum();
             let (num_persistent, num_units) = (persistent.len(), persistent.len() + others.len());
             format!("stage {stage}: {num_persistent} of {num_units} units persist, {num_elements} elements")

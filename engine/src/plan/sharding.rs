@@ -5,16 +5,15 @@ use pipezero_partition::{LayerGraph, Tying, UnitSharding};
 use super::sharding_fault::ShardingFault;
 use super::unit::PlannedUnit;
 use super::{Plan, PlanError};
-use crate::config::{ReductionPolicy, Run, ShardingRule, ZeroLevel};
+use crate::config::{ReductionPolicy, Run, ShardingRule, ZeroLevel, pattern};
 
 impl Plan {
     /// Whether every unit persists and gradients are reduced after every micro-batch: ZeRO-2 by another name.
     pub(super) fn is_zero_2(&self) -> bool {
         let run = &self.run;
-        let persists = |unit: &PlannedUnit| unit.sharding == UnitSharding::Persistent;
         run.zero.level == ZeroLevel::Zero3
             && run.zero.reduce == ReductionPolicy::Every
-            && self.units.iter().all(persists)
+            && self.units.iter().all(PlannedUnit::is_persistent)
     }
 
     /// Refuses that in a pipeline, as ZeRO-2 is.
@@ -69,7 +68,7 @@ pub(super) fn deciding_rules(
 ) -> Result<Vec<Option<usize>>, PlanError> {
     let mut deciding = vec![None; graph.num_layers()];
     for (index, rule) in rules.iter().enumerate() {
-        let regex = ShardingRule::regex(&rule.pattern)
+        let regex = pattern::regex(&rule.pattern)
             .map_err(|_| PlanError::ShardingRule { rule: rule.to_string(), fault: matches_nothing(graph) })?;
         let mut is_used = false;
         for (layer, node) in graph.layers().enumerate() {

@@ -35,6 +35,11 @@ impl PlannedUnit {
         self.sharding == UnitSharding::Sharded
     }
 
+    /// Whether its weights stay gathered all step although its gradients are sharded.
+    pub(crate) fn is_persistent(&self) -> bool {
+        self.sharding == UnitSharding::Persistent
+    }
+
     /// Whether it is a table of the vocabulary, or a slice of one, that is gathered without any block.
     pub(crate) fn is_table(&self) -> bool {
         self.tying != Tying::Untied || self.unit.table_slice() != Slice::WHOLE

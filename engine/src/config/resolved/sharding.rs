@@ -3,7 +3,6 @@
 use std::fmt;
 
 use pipezero_partition::UnitSharding;
-use regex::{Regex, RegexBuilder};
 use serde::{Serialize, Serializer};
 
 /// What becomes of layers whose name a pattern matches.
@@ -16,14 +15,6 @@ pub struct ShardingRule {
 }
 
 impl ShardingRule {
-    /// The pattern.
-    ///
-    /// # Errors
-    /// If it is no regular expression, which a run file's reader refuses.
-    pub(crate) fn regex(pattern: &str) -> Result<Regex, regex::Error> {
-        RegexBuilder::new(pattern).case_insensitive(true).build()
-    }
-
     /// The word for what becomes of the layers.
     pub fn word(&self) -> &'static str {
         match self.sharding {

@@ -8,8 +8,8 @@
 //! | ZeRO-3, reduced every micro-batch | shard | shard | shard |
 //! | ZeRO-3, reduced last | shard | whole | shard |
 //!
-//! The parameters of a persistent unit are whole under ZeRO-3 too, and a unit that is kept whole is held as under ZeRO-1. In bf16 and fp16 the optimizer updates an f32 master
-//! copy of what it owns, which counts as its state, and the parameters are the master's values rounded.
+//! The parameters of a persistent unit are whole under ZeRO-3 too, and a unit that is kept whole is held as under ZeRO-1. In
+//! bf16 and fp16 the optimizer updates an f32 master copy of what it owns, which counts as its state, and the parameters are the master's values rounded.
 
 use std::collections::VecDeque;
 use std::mem;
