@@ -2,8 +2,8 @@
 //! resident stays below what makes it pay.
 
 use pipezero::config::{
-    Checkpointing, GptConfig, ModelConfig, PartitionConfig, Precision, ResidencyConfig, Run, UnitLayers,
-    VocabularyConfig, ZeroLevel,
+    Checkpointing, GptConfig, ModelConfig, PartitionConfig, Precision, ResidencyConfig, Run, ShardingConfig,
+    UnitLayers, VocabularyConfig, ZeroLevel,
 };
 use pipezero::plan::{Plan, PlanError};
 use tests::{Case, Sample, Schedule, example, small_gpt, small_run, zero};
@@ -128,6 +128,55 @@ fn wherever_it_does_not_pay_a_warning_says_so() {
         100.0 * kept[1] as f64 / kept[0] as f64
     );
     assert!(num_ranks > 300 && num_warned > 10, "{num_ranks} ranks, {num_warned} warned of");
+}
+
+/// With the list that the plan makes no rank needs more than under ZeRO-1, whatever the model and the grid.
+#[test]
+fn with_auto_sharding_no_rank_needs_more_than_under_zero_1() {
+    let mut sample = Sample::one_in(
+        20,
+        "random model and grid under ZeRO-3 with auto sharding, beside itself under ZeRO-1",
+    );
+    let mut draws = Draws(1);
+    let mut shares: Vec<(usize, f64)> = Vec::new();
+    let (mut sent, mut num_refused) = ([0.0, 0.0], 0);
+    while sample.num_cases() < 2000 {
+        let run = random_run(&mut draws);
+        if !sample.takes_next() {
+            continue;
+        }
+        let mut auto = run.clone();
+        auto.zero.sharding = ShardingConfig::Auto;
+        let plan = match Plan::new(auto) {
+            Ok(plan) => plan,
+            Err(PlanError::LoneUnit(_)) => {
+                num_refused += 1;
+                continue;
+            }
+            Err(error) => panic!("{error}: {run:?}"),
+        };
+        for rank in plan.beside_zero_1() {
+            assert!(rank.peak_bytes <= rank.zero_1_peak_bytes, "{rank:?}: {run:?}");
+            shares.push((run.parallel.data, rank.peak_share()));
+            sent[0] += rank.sent_bytes as f64;
+            sent[1] += rank.zero_1_sent_bytes as f64;
+        }
+    }
+    let median = |data: &dyn Fn(usize) -> bool| {
+        let mut of_data: Vec<f64> = shares.iter().filter(|of| data(of.0)).map(|of| of.1).collect();
+        of_data.sort_by(f64::total_cmp);
+        of_data.get(of_data.len() / 2).copied().unwrap_or(f64::NAN)
+    };
+    println!(
+        "{} ranks, median share {:.3} of ZeRO-1's peak, {:.3} at 2 data ranks, {:.3} from 8 on; {:.1} times its bytes sent; \
+         {num_refused} runs refused",
+        shares.len(),
+        median(&|_| true),
+        median(&|data| data == 2),
+        median(&|data| data >= 8),
+        sent[0] / sent[1]
+    );
+    assert!(shares.len() > 300, "{} ranks", shares.len());
 }
 
 /// Model states of each pipeline rank: all but activations and messages.

@@ -3,14 +3,14 @@
 use std::collections::HashMap;
 
 use pipezero::config::{
-    HeadLogits, Precision, ReductionPolicy, ResidencyConfig, ShardingRule, UnitLayers, UnitSharding,
-    VocabularyConfig, ZeroConfig, ZeroLevel,
+    HeadLogits, Precision, ReductionPolicy, ResidencyConfig, ShardingConfig, ShardingRule, UnitLayers,
+    UnitSharding, VocabularyConfig, ZeroConfig, ZeroLevel,
 };
 use pipezero::plan::{Plan, PlanError, ShardingFault};
 use tests::features::GRIDS;
 use tests::{Case, Mask, Sample, Trained, assert_bit_identical, pairwise, small_run, train, zero};
 
-fn rules(list: &[&str]) -> Vec<ShardingRule> {
+fn rules(list: &[&str]) -> ShardingConfig {
     let rule = |text: &&str| {
         let (kind, pattern) = text.split_once(':').expect("a kind and a pattern");
         let sharding = match kind {
@@ -20,7 +20,7 @@ fn rules(list: &[&str]) -> Vec<ShardingRule> {
         };
         ShardingRule { sharding, pattern: pattern.to_owned() }
     };
-    list.iter().map(rule).collect()
+    ShardingConfig::Listed(list.iter().map(rule).collect())
 }
 
 /// Of units of half a block and tables in two slices.
@@ -42,12 +42,9 @@ fn case_of([grid, list, residency, precision, tied, data]: [usize; 6]) -> Case {
         [(ResidencyConfig::Strict, 1), (ResidencyConfig::Units(2), 0), (ResidencyConfig::Level, 1)]
             [residency]
             .clone();
-    let parameters = rules(LISTS[list]);
-    let zero = ZeroConfig {
-        parameters,
-        unit_layers: UnitLayers::Half,
-        ..zero(ZeroLevel::Zero3, residency, prefetch)
-    };
+    let sharding = rules(LISTS[list]);
+    let zero =
+        ZeroConfig { sharding, unit_layers: UnitLayers::Half, ..zero(ZeroLevel::Zero3, residency, prefetch) };
     Case {
         pipeline,
         schedule,
@@ -79,7 +76,7 @@ fn a_list_gives_the_same_bits_on_every_grid() {
         let strict = zero(ZeroLevel::Zero3, ResidencyConfig::Strict, 0);
         let reference = Case {
             zero: ZeroConfig {
-                parameters: case.zero.parameters.clone(),
+                sharding: case.zero.sharding.clone(),
                 unit_layers: UnitLayers::Half,
                 ..strict
             },
@@ -96,7 +93,7 @@ fn a_list_gives_the_same_bits_on_every_grid() {
 fn a_parameter_is_reduced_as_its_entry_says() {
     for data in [1, 2, 3] {
         let case = |list: &[&str]| Case {
-            zero: ZeroConfig { parameters: rules(list), ..case_of([2, 0, 0, 0, 0, 0]).zero },
+            zero: ZeroConfig { sharding: rules(list), ..case_of([2, 0, 0, 0, 0, 0]).zero },
             data,
             ..case_of([2, 0, 0, 0, 0, 0])
         };
@@ -115,7 +112,7 @@ fn a_parameter_is_reduced_as_its_entry_says() {
 fn entries_that_match_nothing_or_divide_a_unit_are_refused() {
     let fault = |list: &[&str], unit_layers| {
         let case = case_of([2, 0, 0, 0, 0, 1]);
-        let zero = ZeroConfig { parameters: rules(list), unit_layers, ..case.zero.clone() };
+        let zero = ZeroConfig { sharding: rules(list), unit_layers, ..case.zero.clone() };
         let error = Plan::even_if_refused(small_run(Case { zero, ..case })).expect_err("it is refused");
         let PlanError::ShardingRule { rule, fault } = error else { panic!("{error}") };
         (rule, *fault)

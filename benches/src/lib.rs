@@ -93,7 +93,7 @@ pub fn run() -> Run {
             unit_layers: UnitLayers::ONE,
             resident_units: ResidencyConfig::Units(2),
             prefetch_units: 1,
-            parameters: Vec::new(),
+            sharding: ShardingConfig::SHARDED,
             reduce: ReductionPolicy::Last,
             param_persistence_threshold: 0,
             model_persistence_threshold: u64::MAX,

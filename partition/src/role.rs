@@ -39,7 +39,7 @@ pub enum Tying {
 }
 
 /// What becomes of a unit under ZeRO-3.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum UnitSharding {
     /// Parameters, gradients and optimizer state are sharded.
     #[default]

@@ -21,6 +21,7 @@
 use alloc::vec::Vec;
 
 use crate::dataflow::unreduced_gradient;
+use crate::id::{PipelineRank, Unit};
 use crate::instruction::Instruction;
 use crate::program::{Program, Purpose};
 
@@ -55,6 +56,12 @@ pub fn gradient_buffer_bytes(gradients: &[u64]) -> Vec<u64> {
         }
     }
     fewest
+}
+
+/// The units whose gradients a rank computes and reduces after every micro-batch, in the order of its row.
+pub fn unreduced_gradients(program: &Program, rank: PipelineRank) -> Vec<Unit> {
+    let of = |&instruction: &Instruction| unreduced_gradient(&program.chain, &program.options, instruction);
+    program.row(rank).iter().filter_map(of).map(|(unit, _)| unit).collect()
 }
 
 fn total(buffers: &[u64]) -> u128 {

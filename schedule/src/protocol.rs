@@ -1,7 +1,7 @@
 //! What the ranks agree on beside the program: how many buffers there are.
 
 pub use crate::gather_buffers::gather_buffer_bytes;
-pub use crate::gradient_buffers::gradient_buffer_bytes;
+pub use crate::gradient_buffers::{gradient_buffer_bytes, unreduced_gradients};
 
 /// Buffers into which an edge receives. One would make the next message wait for the consumer of the last.
 pub const RECEIVE_BUFFERS: usize = 2;

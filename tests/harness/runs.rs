@@ -80,7 +80,7 @@ pub const NO_ZERO: ZeroConfig = ZeroConfig {
     unit_layers: UnitLayers::ONE,
     resident_units: ResidencyConfig::Units(1),
     prefetch_units: 0,
-    parameters: Vec::new(),
+    sharding: ShardingConfig::SHARDED,
     reduce: ReductionPolicy::Last,
     param_persistence_threshold: 0,
     model_persistence_threshold: u64::MAX,

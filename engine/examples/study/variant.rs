@@ -1,6 +1,8 @@
 //! The ways to train the case that are compared: one row of the tables each.
 
-use pipezero::config::{ReductionPolicy, ResidencyConfig, Run, UnitLayers, ZeroConfig, ZeroLevel};
+use pipezero::config::{
+    ReductionPolicy, ResidencyConfig, Run, ShardingConfig, UnitLayers, ZeroConfig, ZeroLevel,
+};
 
 use crate::case::{self, PIPELINE};
 
@@ -52,7 +54,7 @@ const fn zero_of(
         unit_layers: UnitLayers::of_blocks(unit_layers).expect("units have layers"),
         resident_units,
         prefetch_units,
-        parameters: Vec::new(),
+        sharding: ShardingConfig::SHARDED,
         reduce,
         param_persistence_threshold: 0,
         model_persistence_threshold: u64::MAX,

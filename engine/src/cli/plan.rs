@@ -123,7 +123,7 @@ fn text(plan: &Plan, width: usize) -> String {
 
 /// What the run's list of names decides of every stage; a threshold's persistent units have a column of their own.
 fn listed(plan: &Plan, width: usize) -> String {
-    let has_list = !plan.run().zero.parameters.is_empty();
+    let has_list = !plan.run().zero.sharding.rules().is_empty();
     let lines = plan.units_that_stay().into_iter().filter(|_| has_list);
     lines.map(|line| format!("{}\n", terminal::wrapped(&line, width))).collect()
 }

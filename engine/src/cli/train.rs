@@ -85,7 +85,7 @@ pub(super) fn run(args: &TrainArgs) -> Result<(), Failure> {
     };
     // A directory is made or replaced only after everything else worked.
     let directory = RunDir::create(&out, args.overwrite)?;
-    directory.record(&file, training.plan().run())?;
+    directory.record(&file, training.plan())?;
     let interrupted = stop_after_the_step_on_ctrl_c();
     let num_steps = training.plan().run().steps;
     let learns = training.plan().run().model.learns();

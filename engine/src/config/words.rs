@@ -83,6 +83,11 @@ words! {
 }
 
 words! {
+    /// Who says what is sharded.
+    ShardingWord { Listed = "listed", Auto = "auto", }
+}
+
+words! {
     /// What `head_logits` may say.
     HeadLogitsWord { Keep = "keep", Recompute = "recompute", Auto = "auto", }
 }

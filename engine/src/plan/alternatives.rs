@@ -10,8 +10,8 @@ use pipezero_schedule::PipelineRank;
 
 use super::{Plan, PlanError};
 use crate::config::{
-    Checkpointing, HeadLogits, ReductionPolicy, ResidencyConfig, Run, ScheduleConfig, UnitLayers,
-    VocabularyConfig, ZeroConfig, ZeroLevel,
+    Checkpointing, HeadLogits, ReductionPolicy, ResidencyConfig, Run, ScheduleConfig, ShardingConfig,
+    UnitLayers, VocabularyConfig, ZeroLevel,
 };
 use crate::plan::Bytes;
 use pipezero_partition::Purpose;
@@ -75,8 +75,7 @@ impl Plan {
 
     /// As [`changes_that_fit`], for the run of this plan.
     pub(crate) fn changes_that_fit(&self, purpose: Purpose, fits: impl Fn(Needs) -> bool) -> Vec<Change> {
-        let zero = ZeroConfig { resident_units: self.asked_residency.clone(), ..self.run.zero.clone() };
-        changes_that_fit(&Run { zero, ..self.run.clone() }, &self.model, purpose, &fits)
+        changes_that_fit(&self.asked_run(), &self.model, purpose, &fits)
     }
 
     /// The error that the fullest rank needs more than it has.
@@ -147,6 +146,7 @@ fn candidates(run: &Run) -> Vec<Changed> {
         .chain([
             half_units(run),
             more_slices(run),
+            auto_sharding(run),
             zero_3(run),
             zero_1(run),
             recomputed_logits(run),
@@ -229,7 +229,8 @@ fn none_prefetched(run: &Run) -> Option<Changed> {
     })
 }
 
-/// Changes by which a run that keeps the fewest units resident gathers less at once: none ahead, smaller units, or both.
+/// Changes by which a run that keeps the fewest units resident gathers less at once: none ahead, smaller units, or both; or what is
+/// large stays whole.
 pub(super) fn smaller_gathers(run: &Run) -> Vec<Changed> {
     let none_ahead = |run: &Run| {
         let (_, run) = none_prefetched(run).filter(|_| run.zero.prefetch_units > 0)?;
@@ -240,7 +241,7 @@ pub(super) fn smaller_gathers(run: &Run) -> Vec<Changed> {
         let (none_ahead, run) = none_ahead(run)?;
         Some((format!("{half}, {none_ahead}"), run))
     });
-    [none_ahead(run), units_of_1_layer(run), half, both].into_iter().flatten().collect()
+    [none_ahead(run), units_of_1_layer(run), half, both, auto_sharding(run)].into_iter().flatten().collect()
 }
 
 /// Units of one layer, where larger ones are not what recomputation needs.
@@ -296,6 +297,14 @@ fn recomputation(run: &Run) -> Option<Changed> {
     }
     let change = |run: &mut Run| run.checkpointing = Checkpointing::Unit;
     changed(run, "\"activation_checkpointing\": {\"enabled\": true}", change)
+}
+
+/// What is sharded as the plan chooses, where the file lists nothing.
+fn auto_sharding(run: &Run) -> Option<Changed> {
+    if !run.zero.sharding.rules().is_empty() || run.parallel.data == 1 {
+        return None;
+    }
+    changed_zero_3(run, "\"sharding\": \"auto\"", |run| run.zero.sharding = ShardingConfig::Auto)
 }
 
 /// Tables in as many slices as the plan would choose, where the file says how many.

@@ -2,7 +2,6 @@
 
 use pipezero_models::Model;
 use pipezero_models::layer::MicroBatchShape;
-use pipezero_schedule::generate::forward_only_on;
 
 use super::cut::{self, ChosenSplit};
 use super::grid::Grid;
@@ -134,10 +133,10 @@ impl Plan {
         let ChosenSplit { split, is_proven: is_split_proven } = cut::split(run_model, &order, limit_bytes)?;
         let units = units::units(run_model, &split)?;
         let training = programs::checked(&run, &order, &units)?;
-        let evaluation = forward_only_on(&order.placement, run.batch.num_micro_batches as u32)?;
+        let evaluation = programs::evaluation_order(&run, &order)?;
         let evaluation = programs::checked(&run, &evaluation, &units)?;
-        let asked_residency = run.zero.resident_units.clone();
-        Ok(Self {
+        let (asked_residency, asked_sharding) = (run.zero.resident_units.clone(), run.zero.sharding.clone());
+        let plan = Self {
             run,
             grid,
             shape,
@@ -149,8 +148,10 @@ impl Plan {
             evaluation,
             is_split_proven,
             asked_residency,
+            asked_sharding,
             beside_zero_1: Vec::new(),
             is_level_lowered: false,
-        })
+        };
+        plan.with_chosen_sharding()
     }
 }

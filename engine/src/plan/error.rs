@@ -42,6 +42,15 @@ pub enum PlanError {
         /// What is wrong with it.
         fault: Box<ShardingFault>,
     },
+    /// What the plan would shard differently has one name.
+    #[error(
+        "`zero_optimization.sharding` is \"auto\", but layers that are to be sharded differently are both named {name}, so no list of \
+         names can say it; give each layer a name of its own"
+    )]
+    SameNames {
+        /// The name.
+        name: String,
+    },
     /// ZeRO-3 that keeps every unit gathered, in a pipeline.
     #[error("{}; {ALL_PERSISTENT_REPAIR}", all_persistent_rule(*num_units, *pipeline))]
     AllPersistent {

@@ -146,7 +146,7 @@ impl Plan {
         }
     }
 
-    fn traffic_facts(&self, rank: PipelineRank) -> TrafficFacts {
+    pub(super) fn traffic_facts(&self, rank: PipelineRank) -> TrafficFacts {
         let mut num_gathers = vec![0; self.units.len()];
         for instruction in self.training.row(rank) {
             if let Instruction::Unshard { unit } = instruction {

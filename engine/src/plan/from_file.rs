@@ -80,9 +80,9 @@ fn at_its_key(error: PlanError, file: &RunFile, run: &Run) -> FromFileError {
             },
         ),
         PlanError::AllPersistent { num_units, pipeline } => (
-            if run.zero.parameters.is_empty() { PARAM_THRESHOLD } else { PARAMETERS },
+            if run.zero.sharding.rules().is_empty() { PARAM_THRESHOLD } else { PARAMETERS },
             Problem::Rule {
-                value: match run.zero.parameters.as_slice() {
+                value: match run.zero.sharding.rules() {
                     [] => run.zero.param_persistence_threshold.to_string(),
                     rules => format!("{:?}", rules.iter().map(ToString::to_string).collect::<Vec<_>>()),
                 },

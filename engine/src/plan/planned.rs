@@ -10,7 +10,7 @@ use pipezero_schedule::{CheckedProgram, ComputeOrder, Edge, PipelineRank, Progra
 use super::BesideZero1;
 use super::grid::Grid;
 use super::unit::PlannedUnit;
-use crate::config::{Precision, ResidencyConfig, Run, ScheduleConfig};
+use crate::config::{Precision, ResidencyConfig, Run, ScheduleConfig, ShardingConfig};
 
 /// What every rank will do.
 #[derive(Clone, Debug)]
@@ -28,6 +28,8 @@ pub struct Plan {
     pub(super) is_split_proven: bool,
     /// What the run said of residency, which its `level` and `auto` are resolved from.
     pub(super) asked_residency: ResidencyConfig,
+    /// What it said of sharding, whose `auto` is resolved into a list.
+    pub(super) asked_sharding: ShardingConfig,
     /// `[pipeline rank]`: beside itself under ZeRO-1; empty where nothing is compared.
     pub(super) beside_zero_1: Vec<BesideZero1>,
     /// Whether `level` keeps fewer units than it could, because all ranks share the memory of one host.
@@ -53,6 +55,11 @@ impl Plan {
     /// What the run said of residency; what it came to is in [`Plan::run`].
     pub fn asked_residency(&self) -> &ResidencyConfig {
         &self.asked_residency
+    }
+
+    /// What the run said of sharding; the list that it came to is in [`Plan::run`].
+    pub fn asked_sharding(&self) -> &ShardingConfig {
+        &self.asked_sharding
     }
 
     /// The grid of ranks.

@@ -4,7 +4,9 @@
 use std::num::NonZeroU32;
 
 use pipezero_partition::{Tying, UnitSharding};
-use pipezero_schedule::generate::{bfs, eager_1f1b, gpipe, interleaved, one_f_one_b, zb_h1, zb_h2, zb_v};
+use pipezero_schedule::generate::{
+    bfs, eager_1f1b, forward_only_on, gpipe, interleaved, one_f_one_b, zb_h1, zb_h2, zb_v,
+};
 use pipezero_schedule::{
     CheckedProgram, ComputeOrder, LowerError, LowerOptions, OptionsError, Reduction, Residency, UnitFacts,
     Weights,
@@ -40,6 +42,11 @@ pub(super) fn order(run: &Run) -> Result<ComputeOrder, PlanError> {
             order.as_ref().clone()
         }
     })
+}
+
+/// The order in which one batch is evaluated.
+pub(super) fn evaluation_order(run: &Run, order: &ComputeOrder) -> Result<ComputeOrder, PlanError> {
+    Ok(forward_only_on(&order.placement, run.batch.num_micro_batches as u32)?)
 }
 
 /// The program of an order.

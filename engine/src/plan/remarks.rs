@@ -5,7 +5,7 @@
 use pipezero_schedule::Stage;
 
 use super::{Plan, PlannedUnit, sharding};
-use crate::config::{NoticeKind, ResidencyConfig, ZeroLevel};
+use crate::config::{NoticeKind, ResidencyConfig, ShardingConfig, ZeroLevel};
 use crate::plan::Bytes;
 
 pub(super) const UNIT: &[&str] = &["zero_optimization.unit_layers", "zero_optimization.stage"];
@@ -15,6 +15,7 @@ const PARTITION: &[&str] = &["parallel.partition"];
 const MICRO_BATCHES: &[&str] = &["gradient_accumulation_steps"];
 pub(super) const PARAM_THRESHOLD: &[&str] = &["zero_optimization.stage3_param_persistence_threshold"];
 pub(super) const PARAMETERS: &[&str] = &["zero_optimization.parameters"];
+const SHARDING: &[&str] = &["zero_optimization.sharding"];
 const MODEL_THRESHOLD: &[&str] = &["zero_optimization.stage3_model_persistence_threshold"];
 
 /// Something that the run file does not say and that its author should know.
@@ -66,7 +67,7 @@ impl Plan {
             remarks.extend(self.does_not_pay());
         }
         if self.units.iter().all(PlannedUnit::is_persistent) {
-            let (keys, cause, repair) = match self.run.zero.parameters.as_slice() {
+            let (keys, cause, repair) = match self.run.zero.sharding.rules() {
                 [] => {
                     let threshold = self.run.zero.param_persistence_threshold;
                     let cause = format!("no parameter is larger than {threshold}, so");
@@ -92,6 +93,7 @@ impl Plan {
             );
             remarks.push(Remark::hint(RESIDENT, text));
         }
+        remarks.extend(self.chosen_sharding_list());
         remarks.extend(self.nothing_persists());
         remarks.extend(self.beyond_units());
         remarks
@@ -119,6 +121,23 @@ impl Plan {
         residency.into_iter().chain(split)
     }
 
+    /// The list that `auto` became, as it is to be written.
+    fn chosen_sharding_list(&self) -> Option<Remark> {
+        if self.asked_sharding != ShardingConfig::Auto || self.run.zero.level != ZeroLevel::Zero3 {
+            return None;
+        }
+        let list = serde_json::to_string(self.run.zero.sharding.rules()).expect("a list of texts");
+        let aim = match self.run.memory_bytes {
+            Some(limit) => format!("the fewest bytes sent that fit the {} of `memory`", Bytes(limit)),
+            None => "the lowest peak, or up to 1% more where at least 10% less is sent".to_owned(),
+        };
+        let text = format!(
+            "\"auto\" is \"parameters\": {list} here, for {aim}; another grid or `memory` may get another list, and with it other \
+             bits, so write this list in place of \"auto\" to keep them"
+        );
+        Some(Remark::hint(SHARDING, text))
+    }
+
     /// That a threshold is too low for every unit: a parameter's, or else the model's.
     fn nothing_persists(&self) -> Option<Remark> {
         let threshold = self.run.zero.param_persistence_threshold;
@@ -126,7 +145,7 @@ impl Plan {
         if self.run.zero.level != ZeroLevel::Zero3
             || threshold == 0
             || any_persists
-            || !self.run.zero.parameters.is_empty()
+            || !self.run.zero.sharding.rules().is_empty()
         {
             return None;
         }
@@ -200,7 +219,7 @@ impl Plan {
     /// there is a threshold, and even where nothing stays, as it may be too low.
     pub fn units_that_stay(&self) -> Vec<String> {
         let zero = &self.run.zero;
-        if zero.level == ZeroLevel::Zero3 && !zero.parameters.is_empty() {
+        if zero.level == ZeroLevel::Zero3 && !zero.sharding.rules().is_empty() {
             return self.units_by_rule();
         }
         if zero.level != ZeroLevel::Zero3 || zero.param_persistence_threshold == 0 {
@@ -218,7 +237,7 @@ impl Plan {
 
     /// What each entry of the list decides of every stage.
     fn units_by_rule(&self) -> Vec<String> {
-        let rules = &self.run.zero.parameters;
+        let rules = self.run.zero.sharding.rules();
         let deciding = sharding::deciding_rules(rules, &self.graph).unwrap_or_default();
         let element_bytes = self.element_type().num_bytes();
         let mut lines = Vec::new();

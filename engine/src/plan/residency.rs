@@ -199,8 +199,8 @@ impl Plan {
             return Ok(self.clone());
         }
         let plan = self.on_this_split(|run| run.zero.resident_units = resident_units)?;
-        let (asked_residency, beside_zero_1) = (self.asked_residency.clone(), self.beside_zero_1.clone());
-        Ok(Self { asked_residency, beside_zero_1, ..plan })
+        let Self { asked_residency, asked_sharding, beside_zero_1, .. } = self.clone();
+        Ok(Self { asked_residency, asked_sharding, beside_zero_1, ..plan })
     }
 
     /// The plan of the same run with something changed but the split.

@@ -5,7 +5,7 @@ use pipezero_partition::{LayerGraph, Tying, UnitSharding};
 use super::sharding_fault::ShardingFault;
 use super::unit::PlannedUnit;
 use super::{Plan, PlanError};
-use crate::config::{ReductionPolicy, Run, ShardingRule, ZeroLevel, pattern};
+use crate::config::{ReductionPolicy, Run, ShardingConfig, ShardingRule, ZeroLevel, pattern};
 
 impl Plan {
     /// Whether every unit persists and gradients are reduced after every micro-batch: ZeRO-2 by another name.
@@ -37,7 +37,10 @@ pub(super) fn mark(run: &Run, graph: &LayerGraph, units: &mut [PlannedUnit]) -> 
     if run.zero.level != ZeroLevel::Zero3 {
         return Ok(());
     }
-    let rules = &run.zero.parameters;
+    let rules = run.zero.sharding.rules();
+    if run.zero.sharding == ShardingConfig::Auto {
+        return Ok(());
+    }
     if rules.is_empty() {
         mark_persistent(run, units);
         return Ok(());

@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use super::summary;
-use crate::config::{Run, RunFile, ScheduleConfig, ZeroLevel};
+use crate::config::{RunFile, ScheduleConfig, ShardingConfig, ZeroLevel};
 use crate::files::input::{named, read_text};
 use crate::files::partial::{Existing, PartialFile};
 use crate::measure::trace::TraceFolder;
+use crate::plan::Plan;
 
 /// A run's folder.
 #[derive(Debug)]
@@ -253,24 +254,30 @@ impl RunDir {
 
     /// Writes the run that is about to start: its run file, and its schedule if that is a file. What the plan made of a residency that
     /// was left to it is written too, so that another host plans the run as it ran. Where `memory` bounds the split it is not: the
-    /// split is that of the fewest resident units, and with these numbers written it could be another.
+    /// split is that of the fewest resident units, and with these numbers written it could be another. A list of what is sharded, on which
+    /// bits depend, is written in any case.
     ///
     /// # Errors
     /// When the system refuses.
-    pub fn record(&self, file: &RunFile, run: &Run) -> Result<(), RunDirError> {
+    pub fn record(&self, file: &RunFile, plan: &Plan) -> Result<(), RunDirError> {
+        let run = plan.run();
         // The schedule comes first, so that a run file never names one that is missing.
         if let ScheduleConfig::File { order, .. } = &run.parallel.schedule {
             self.write(Self::SCHEDULE, &order.to_csv())?;
         }
-        let json = if run.zero.level == ZeroLevel::Zero3 && run.memory_bytes.is_none() {
-            let residency =
-                serde_json::to_string(&run.zero.resident_units).expect("a number, a list of them or a word");
-            let resolved = file.clone().set(&[format!("zero_optimization.resident_units={residency}")]);
-            resolved.expect("the run file was valid").effective_json(Self::SCHEDULE)
-        } else {
-            file.effective_json(Self::SCHEDULE)
-        };
-        self.write(Self::RUN_FILE, &json)
+        let zero = &run.zero;
+        let mut resolved = Vec::new();
+        if zero.level == ZeroLevel::Zero3 && run.memory_bytes.is_none() {
+            let residency = serde_json::to_string(&zero.resident_units).expect("a number, a list or a word");
+            resolved.push(format!("zero_optimization.resident_units={residency}"));
+        }
+        if *plan.asked_sharding() == ShardingConfig::Auto {
+            let list = serde_json::to_string(zero.sharding.rules()).expect("a list of texts");
+            resolved.push(format!("zero_optimization.parameters={list}"));
+            resolved.push("zero_optimization.sharding=listed".to_owned());
+        }
+        let file = file.clone().set(&resolved).expect("the run file was valid");
+        self.write(Self::RUN_FILE, &file.effective_json(Self::SCHEDULE))
     }
 
     /// Creates the metrics file, empty.

@@ -8,6 +8,7 @@ mod error;
 mod receives;
 mod reduction;
 mod residency;
+mod row_reads;
 mod stuck;
 mod tail;
 mod transfers;
@@ -21,6 +22,7 @@ use crate::program::{Program, Purpose};
 use crate::unit_facts::UnitFacts;
 
 pub use error::LowerError;
+pub use row_reads::{RowGathers, RowReads};
 pub use stuck::{Lack, StuckRank};
 pub(crate) use tail::tail;
 

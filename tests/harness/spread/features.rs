@@ -1,6 +1,6 @@
 //! What of a run's features shapes memory and traffic, pair by pair.
 
-use pipezero::config::{ShardingRule, UnitLayers, UnitSharding};
+use pipezero::config::{ShardingConfig, ShardingRule, UnitLayers, UnitSharding};
 
 use super::{Family, Spread, WORK, Work};
 use crate::features::{self, CHECKPOINTING, DATA, GRIDS, PRECISIONS, TIED, UNITS, VOCABULARIES, ZERO};
@@ -30,7 +30,9 @@ const WHOLE: [Whole; 6] = [
 
 impl Whole {
     fn apply(self, case: Case) -> Case {
-        let rule = |sharding, pattern: &str| vec![ShardingRule { sharding, pattern: pattern.to_owned() }];
+        let rule = |sharding, pattern: &str| {
+            ShardingConfig::Listed(vec![ShardingRule { sharding, pattern: pattern.to_owned() }])
+        };
         let mut zero = case.zero.clone();
         match self {
             Self::Thresholds(param, model) => {
@@ -38,12 +40,12 @@ impl Whole {
             }
             Self::Tables => {
                 let are_alone = case.tied || case.vocabulary.num_slices > Some(1);
-                zero.parameters = rule(UnitSharding::Whole, if are_alone { "wte|lm_head" } else { "." });
+                zero.sharding = rule(UnitSharding::Whole, if are_alone { "wte|lm_head" } else { "." });
             }
             Self::Attention => {
                 let is_alone = zero.unit_layers == UnitLayers::Half;
                 let pattern = if is_alone { r"attn|^wpe|^embedding" } else { "." };
-                zero.parameters = rule(UnitSharding::Persistent, pattern);
+                zero.sharding = rule(UnitSharding::Persistent, pattern);
             }
         }
         Case { zero, ..case }

@@ -3,8 +3,8 @@
 mod features;
 
 use pipezero::config::{
-    ModelConfig, NoDecay, OptimizerConfig, ReductionPolicy, ResidencyConfig, Run, UnitLayers, ZeroConfig,
-    ZeroLevel,
+    ModelConfig, NoDecay, OptimizerConfig, ReductionPolicy, ResidencyConfig, Run, ShardingConfig, UnitLayers,
+    ZeroConfig, ZeroLevel,
 };
 
 use crate::{Case, Schedule, small_run};
@@ -50,7 +50,7 @@ const fn zero(
         unit_layers,
         resident_units,
         prefetch_units,
-        parameters: Vec::new(),
+        sharding: ShardingConfig::SHARDED,
         reduce,
         param_persistence_threshold: 0,
         model_persistence_threshold: u64::MAX,

@@ -43,6 +43,8 @@ fn zero(raw: &RawRun) {
     keys.extend([
         ("resident_units", zero.resident_units.is_written()),
         ("prefetch_units", zero.prefetch_units.is_written()),
+        ("parameters", zero.parameters.is_written()),
+        ("sharding", zero.sharding.is_written()),
         ("stage3_param_persistence_threshold", zero.stage3_param_persistence_threshold.is_written()),
         ("stage3_model_persistence_threshold", zero.stage3_model_persistence_threshold.is_written()),
     ]);

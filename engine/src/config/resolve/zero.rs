@@ -3,10 +3,10 @@
 use crate::config::kind::{Auto, Either};
 use crate::config::raw::{RawRun, RawZero};
 use crate::config::resolved::{
-    ModelConfig, ParallelConfig, ReductionPolicy, ResidencyConfig, ShardingRule, UnitLayers, ZeroConfig,
+    ModelConfig, ParallelConfig, ReductionPolicy, ResidencyConfig, ShardingConfig, UnitLayers, ZeroConfig,
     ZeroLevel,
 };
-use crate::config::words::ResidencyWord;
+use crate::config::words::{ResidencyWord, ShardingWord};
 
 use super::counted::counted;
 use super::zero_and_pipeline::pipeline_of_zero_2;
@@ -36,7 +36,7 @@ pub(super) fn resolve(
             unit_layers: unit_layers?,
             resident_units: ResidencyConfig::Units(1 + PREFETCH_UNITS),
             prefetch_units: PREFETCH_UNITS,
-            parameters: Vec::new(),
+            sharding: ShardingConfig::SHARDED,
             reduce: reduce?,
             param_persistence_threshold: 0,
             model_persistence_threshold: u64::MAX,
@@ -50,13 +50,13 @@ pub(super) fn resolve(
     let resident_units = prefetch_units.and_then(|prefetch| residency(raw, grid, prefetch));
     let param_persistence_threshold = param_persistence(zero, model);
     let model_persistence_threshold = model_persistence(zero);
-    let parameters = parameters(zero);
+    let sharding = sharding(zero);
     Some(ZeroConfig {
         level,
         unit_layers: unit_layers?,
         resident_units: resident_units?,
         prefetch_units: prefetch_units?,
-        parameters: parameters?,
+        sharding: sharding?,
         reduce: reduce?,
         param_persistence_threshold: param_persistence_threshold?,
         model_persistence_threshold: model_persistence_threshold?,
@@ -139,13 +139,29 @@ fn budget(raw: &RawRun, value: &str, units: usize, prefetch: usize) -> Option<us
     Some(units)
 }
 
-/// The list of names; thresholds beside it would have to decide about the same units.
-fn parameters(raw: &RawZero) -> Option<Vec<ShardingRule>> {
+/// The list of names, or that the plan makes it; thresholds beside either would have to decide about the same units.
+fn sharding(raw: &RawZero) -> Option<ShardingConfig> {
+    let word = raw.sharding.or(ShardingWord::Listed);
     let rules = raw.parameters.or(Vec::new())?;
-    if !rules.is_empty() && raw.stage3_param_persistence_threshold.is_written() {
-        raw.stage3_param_persistence_threshold.site.hint("no effect here: `parameters` says what persists");
+    let threshold = &raw.stage3_param_persistence_threshold;
+    match word? {
+        ShardingWord::Auto if !rules.is_empty() => {
+            let rule = "it makes the list that `parameters` has already";
+            raw.sharding.broken("\"auto\"", rule, "remove it, or remove `parameters`")
+        }
+        ShardingWord::Auto => {
+            if threshold.is_written() {
+                threshold.site.hint("no effect here: `sharding` is \"auto\", which says what persists");
+            }
+            Some(ShardingConfig::Auto)
+        }
+        ShardingWord::Listed => {
+            if !rules.is_empty() && threshold.is_written() {
+                threshold.site.hint("no effect here: `parameters` says what persists");
+            }
+            Some(ShardingConfig::Listed(rules))
+        }
     }
-    Some(rules)
 }
 
 /// Units whose largest parameter has at most so many elements persist; `"auto"` is Hugging Face's formula, which needs a width.

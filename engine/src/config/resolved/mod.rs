@@ -19,7 +19,7 @@ pub use pipezero_models::facts::PassTimes;
 pub use pipezero_models::{Ablation, GptConfig, HeadLogits, ModelConfig, TimedConfig, VocabularyOptions};
 pub use pipezero_partition::{ReductionPolicy, UnitLayers, UnitSharding, ZeroLevel};
 pub use residency::ResidencyConfig;
-pub use sharding::ShardingRule;
+pub use sharding::{ShardingConfig, ShardingRule};
 pub use vocabulary::VocabularyConfig;
 
 /// Everything that a run is, with no `"auto"` and no absent key left.
@@ -213,8 +213,9 @@ pub struct ZeroConfig {
     pub resident_units: ResidencyConfig,
     /// How many uses ahead a gather is issued.
     pub prefetch_units: usize,
-    /// What is sharded, persistent and whole, by names of layers; of several entries that match a layer the last decides.
-    pub parameters: Vec<ShardingRule>,
+    /// What is sharded, persistent and whole.
+    #[serde(flatten)]
+    pub sharding: ShardingConfig,
     /// When gradients are reduced; ZeRO-0 and ZeRO-1: `Last`, ZeRO-2: `Every`.
     pub reduce: ReductionPolicy,
     /// Units whose every parameter has at most so many elements stay gathered all step; 0 = none.

@@ -5,6 +5,35 @@ use std::fmt;
 use pipezero_partition::UnitSharding;
 use serde::{Serialize, Serializer};
 
+/// What is sharded, persistent and whole.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub enum ShardingConfig {
+    /// By names of layers. Of several entries that match a layer the last decides; without an entry, thresholds say what persists.
+    #[serde(rename = "parameters")]
+    Listed(Vec<ShardingRule>),
+    /// The plan makes the list.
+    #[serde(rename = "sharding", serialize_with = "auto")]
+    Auto,
+}
+
+impl ShardingConfig {
+    /// Everything is sharded but what a threshold lets persist.
+    pub const SHARDED: Self = Self::Listed(Vec::new());
+
+    /// The list; none before the plan has made one.
+    pub fn rules(&self) -> &[ShardingRule] {
+        match self {
+            Self::Listed(rules) => rules,
+            Self::Auto => &[],
+        }
+    }
+}
+
+/// As the run file spells it.
+fn auto<S: Serializer>(serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str("auto")
+}
+
 /// What becomes of layers whose name a pattern matches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShardingRule {

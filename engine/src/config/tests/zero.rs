@@ -3,7 +3,9 @@
 use expect_test::expect;
 
 use super::{check, check_each, check_values, run};
-use crate::config::resolved::{ReductionPolicy, ResidencyConfig, UnitLayers, ZeroConfig, ZeroLevel};
+use crate::config::resolved::{
+    ReductionPolicy, ResidencyConfig, ShardingConfig, UnitLayers, ZeroConfig, ZeroLevel,
+};
 
 #[test]
 fn reduction_follows_the_level() {
@@ -39,7 +41,7 @@ fn residency_and_prefetch() {
         unit_layers: UnitLayers::ONE,
         resident_units,
         prefetch_units: 1,
-        parameters: Vec::new(),
+        sharding: ShardingConfig::SHARDED,
         reduce: ReductionPolicy::Every,
         param_persistence_threshold: 0,
         model_persistence_threshold: u64::MAX,
@@ -177,8 +179,8 @@ fn keys_of_a_higher_level_are_named_in_one_warning() {
 fn parameters_are_listed_by_kind_and_pattern() {
     let zero = |list: &str| format!(r#"{{"stage": 3, "parameters": {list}}}"#);
     let list = zero(r#"["whole:wte|lm_head", "persistent:h\\.0\\.", "sharded:H.1"]"#);
-    let rules = run(&[("zero_optimization", &list)]).zero.parameters;
-    let written: Vec<String> = rules.iter().map(ToString::to_string).collect();
+    let rules = run(&[("zero_optimization", &list)]).zero.sharding;
+    let written: Vec<String> = rules.rules().iter().map(ToString::to_string).collect();
     assert_eq!(written, ["whole:wte|lm_head", r"persistent:h\.0\.", "sharded:H.1"]);
     let (form, pattern, kind) =
         (zero(r#"["wte"]"#), zero(r#"["whole:wte("]"#), zero(r#"["kept:wte", "whole:"]"#));

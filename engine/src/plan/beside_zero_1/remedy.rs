@@ -54,7 +54,7 @@ impl Plan {
 
     /// Of some changes to what is gathered at once, the one after which ZeRO-3 pays on every rank and least is sent.
     pub(super) fn remedy_beside_zero_1(&self) -> Option<Remedy> {
-        let mut run = self.run.clone();
+        let mut run = self.asked_run();
         run.zero.resident_units = self.least_residency();
         let remedies = smaller_gathers(&run).into_iter().filter_map(|(description, run)| {
             // Not every model has halves, and not every split as many units.

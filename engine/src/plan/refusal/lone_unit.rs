@@ -1,5 +1,6 @@
 //! Refuses ZeRO-3 in a pipeline where one unit holds all layers of a rank, with the alternatives and what they cost.
 
+use pipezero_partition::UnitSharding;
 use pipezero_schedule::{PipelineRank, Unit};
 
 use super::price::{as_zero_1, row, without_pipeline};
@@ -18,7 +19,9 @@ impl Plan {
             let has_table = self.units_of(rank).any(|(_, unit)| unit.is_table());
             let mut units = self.units_of(rank).filter(|(_, unit)| !unit.is_table());
             let (first, unit) = units.next()?;
-            let is_alone = !(in_pipeline && has_table) || self.num_blocks(unit.layers.clone()) > 1;
+            // What stays whole is not gathered for its uses.
+            let is_alone = unit.sharding != UnitSharding::Whole && !(in_pipeline && has_table)
+                || self.num_blocks(unit.layers.clone()) > 1;
             (units.next().is_none() && is_alone).then_some((rank, first))
         })
     }
@@ -110,7 +113,8 @@ impl Plan {
 
     /// The plan of this run with something changed, if that leaves no rank a lone unit.
     fn without_lone_unit(&self, change: impl FnOnce(&mut Run)) -> Option<Self> {
-        let mut run = self.run.clone();
+        let mut run = self.asked_run();
+        run.zero.resident_units = self.run.zero.resident_units.clone();
         change(&mut run);
         if run == self.run {
             return None;

@@ -1,0 +1,295 @@
+//! `"sharding": "auto"` against every list there is: each planned as a run of its own, as a user would write it.
+
+use std::collections::HashMap;
+
+use pipezero::config::{
+    HeadLogits, Precision, ReductionPolicy, ResidencyConfig, Run, ShardingConfig, ShardingRule, UnitLayers,
+    UnitSharding, VocabularyConfig, ZeroConfig, ZeroLevel,
+};
+use pipezero::plan::{Plan, PlanError};
+use tests::{Case, Mask, Sample, Schedule, assert_bit_identical, small_run, train, zero};
+
+const KINDS: [UnitSharding; 3] = [UnitSharding::Sharded, UnitSharding::Persistent, UnitSharding::Whole];
+
+/// What a rank needs and sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Cost {
+    peak_bytes: u64,
+    sent_bytes: u64,
+}
+
+/// A weight: a unit, or both uses of a tied one.
+type Weight = Vec<usize>;
+
+/// Runs with up to 8 units on a rank: of half blocks, with tables in slices, tied or not.
+fn runs() -> Vec<Run> {
+    let mut runs = Vec::new();
+    for (pipeline, schedule, num_layers, unit_layers) in [
+        (1, Schedule::OneFOneB, 3, UnitLayers::ONE),
+        (2, Schedule::OneFOneB, 4, UnitLayers::ONE),
+        (2, Schedule::GPipe, 3, UnitLayers::Half),
+        (2, Schedule::Interleaved { virtual_stages: 2 }, 4, UnitLayers::ONE),
+        (3, Schedule::Eager, 15, UnitLayers::ONE),
+        (2, Schedule::ZbH1, 9, UnitLayers::ONE),
+        (1, Schedule::GPipe, 6, UnitLayers::ONE),
+        (2, Schedule::OneFOneB, 12, UnitLayers::ONE),
+    ] {
+        for (tied, num_slices) in [(false, 1), (true, 1), (true, 2)] {
+            for (data, prefetch, precision) in [(2, 1, Precision::F32), (8, 0, Precision::Bf16)] {
+                let reduce = if runs.len() % 7 == 3 { ReductionPolicy::Last } else { ReductionPolicy::Every };
+                let zero = ZeroConfig {
+                    unit_layers,
+                    reduce,
+                    ..zero(ZeroLevel::Zero3, ResidencyConfig::Units(1 + prefetch), prefetch)
+                };
+                let case =
+                    Case { pipeline, schedule, num_layers, tied, data, precision, zero, ..Case::ONE_RANK };
+                let num_micro_batches = [4, 1, 2][runs.len() % 3] * pipeline;
+                let vocabulary = VocabularyConfig::new(num_slices, HeadLogits::Keep);
+                let vocab_size = if num_slices == 1 { 17 } else { 1500 };
+                runs.push(small_run(Case { num_micro_batches, vocabulary, vocab_size, ..case }));
+            }
+        }
+    }
+    runs
+}
+
+/// What each rank of a plan needs and sends.
+fn costs(plan: &Plan) -> Vec<Cost> {
+    let ranks = plan.forecast().into_iter().step_by(plan.grid().data_degree);
+    let cost = |rank: pipezero::plan::RankForecast| Cost {
+        peak_bytes: rank.memory.peak,
+        sent_bytes: rank.traffic.total_bytes(),
+    };
+    ranks.map(cost).collect()
+}
+
+/// Every choice for every rank.
+struct Lists {
+    /// The ranks that are chosen for together.
+    groups: Vec<Vec<usize>>,
+    /// `[rank]`: its weights that no other rank uses.
+    own: Vec<Vec<Weight>>,
+    /// Weights that two ranks use.
+    tied: Vec<Weight>,
+    /// `[rank]`: by what is chosen for tied weights and for its own, each as a number of base 3.
+    costs: Vec<HashMap<(usize, usize), Cost>>,
+}
+
+fn kind(number: usize, digit: usize) -> UnitSharding {
+    KINDS[number / 3usize.pow(digit as u32) % 3]
+}
+
+fn number_of(weights: &[Weight]) -> usize {
+    3usize.pow(weights.len() as u32)
+}
+
+impl Lists {
+    fn of(run: &Run) -> Self {
+        let plan = Plan::even_if_refused(run.clone()).expect("a valid run");
+        let rank_of = |unit: usize| plan.pipeline_rank_of(plan.units()[unit].stage).index();
+        let pairs: Vec<Weight> = plan
+            .training()
+            .chain()
+            .tied_pairs()
+            .iter()
+            .map(|(embedding, head)| vec![embedding.index(), head.index()])
+            .collect();
+        let crosses = |pair: &Weight| rank_of(pair[0]) != rank_of(pair[1]);
+        let (tied, local): (Vec<_>, Vec<_>) = pairs.iter().cloned().partition(crosses);
+        let single =
+            (0..plan.units().len()).filter(|unit| !pairs.concat().contains(unit)).map(|unit| vec![unit]);
+        let all: Vec<Weight> = local.into_iter().chain(single).collect();
+        let num_ranks = plan.grid().pipeline_degree;
+        let own: Vec<Vec<Weight>> = (0..num_ranks)
+            .map(|rank| all.iter().filter(|weight| rank_of(weight[0]) == rank).cloned().collect())
+            .collect();
+        let sharing: Vec<usize> = tied.first().into_iter().flatten().map(|&unit| rank_of(unit)).collect();
+        let alone = (0..num_ranks).filter(|rank| !sharing.contains(rank)).map(|rank| vec![rank]);
+        let groups = [sharing.clone()].into_iter().filter(|group| !group.is_empty()).chain(alone).collect();
+        let mut lists = Self { groups, own, tied, costs: vec![HashMap::new(); num_ranks] };
+        let most = lists.own.iter().map(|own| number_of(own)).max().expect("a rank");
+        for of_tied in 0..number_of(&lists.tied) {
+            for of_own in 0..most {
+                let numbers: Vec<usize> = lists.own.iter().map(|own| of_own % number_of(own)).collect();
+                let found = costs(&lists.planned(run, &plan, of_tied, &numbers));
+                for (rank, cost) in found.into_iter().enumerate() {
+                    lists.costs[rank].insert((of_tied, numbers[rank]), cost);
+                }
+            }
+        }
+        lists
+    }
+
+    /// The run with a list of every unit by the names of its layers.
+    fn planned(&self, run: &Run, plan: &Plan, of_tied: usize, numbers: &[usize]) -> Plan {
+        let mut rules = Vec::new();
+        let mut add = |weight: &Weight, sharding: UnitSharding| {
+            let layers = weight.iter().flat_map(|&unit| plan.units()[unit].layers.clone());
+            let names: Vec<String> =
+                layers.map(|layer| plan.graph().layer(layer).name.replace('.', r"\.")).collect();
+            rules.push(ShardingRule { sharding, pattern: format!("^({})$", names.join("|")) });
+        };
+        for (digit, weight) in self.tied.iter().enumerate() {
+            add(weight, kind(of_tied, digit));
+        }
+        for (own, &number) in self.own.iter().zip(numbers) {
+            own.iter().enumerate().for_each(|(digit, weight)| add(weight, kind(number, digit)));
+        }
+        let mut run = run.clone();
+        run.zero.sharding = ShardingConfig::Listed(rules);
+        Plan::even_if_refused(run).expect("a valid list")
+    }
+
+    /// Whether all weights of a rank are of a kind.
+    fn are_all(&self, rank: usize, (of_tied, of_own): (usize, usize), of: UnitSharding) -> bool {
+        let is_here = self.groups[0].contains(&rank);
+        let num_tied = if is_here { self.tied.len() } else { 0 };
+        (0..num_tied).all(|digit| kind(of_tied, digit) == of)
+            && (0..self.own[rank].len()).all(|digit| kind(of_own, digit) == of)
+    }
+
+    /// The choices for ranks that are chosen for together, none of which lets all of a rank persist where that would be ZeRO-2 in
+    /// a pipeline: the cost of each rank.
+    fn choices(&self, group: &[usize], may_all_persist: bool) -> Vec<Vec<Cost>> {
+        let mut choices = Vec::new();
+        for of_tied in 0..number_of(&self.tied) {
+            let mut of_ranks: Vec<Vec<Cost>> = vec![Vec::new()];
+            for &rank in group {
+                let allowed = (0..number_of(&self.own[rank])).filter(|&of_own| {
+                    may_all_persist || !self.are_all(rank, (of_tied, of_own), UnitSharding::Persistent)
+                });
+                let own: Vec<Cost> = allowed.map(|of_own| self.costs[rank][&(of_tied, of_own)]).collect();
+                of_ranks = of_ranks
+                    .iter()
+                    .flat_map(|before| own.iter().map(|cost| [&before[..], &[*cost]].concat()))
+                    .collect();
+            }
+            choices.extend(of_ranks);
+        }
+        choices
+    }
+}
+
+fn sent(costs: &[Cost]) -> u64 {
+    costs.iter().map(|cost| cost.sent_bytes).sum()
+}
+
+fn fullest(costs: &[Cost]) -> u64 {
+    costs.iter().map(|cost| cost.peak_bytes).max().expect("a rank")
+}
+
+fn peaks(costs: &[Cost]) -> Vec<u64> {
+    costs.iter().map(|cost| cost.peak_bytes).collect()
+}
+
+/// What the page on ZeRO promises of the choice for a group: bytes sent and peaks.
+fn best(mut choices: Vec<Vec<Cost>>, zero_1: &[u64], memory_bytes: Option<u64>) -> (u64, Vec<u64>) {
+    let within = |costs: &[Cost], bound: &dyn Fn(usize) -> u64| {
+        costs.iter().enumerate().all(|(rank, cost)| cost.peak_bytes <= bound(rank))
+    };
+    choices.retain(|costs| within(costs, &|rank| zero_1[rank]));
+    let by_peak = |costs: &&Vec<Cost>| (fullest(costs), peaks(costs).iter().sum::<u64>(), sent(costs));
+    let by_sent = |costs: &&Vec<Cost>| (sent(costs), fullest(costs), peaks(costs).iter().sum::<u64>());
+    let lowest = choices.iter().min_by_key(by_peak).expect("everything whole is allowed");
+    let chosen = match memory_bytes {
+        Some(limit) => choices.iter().filter(|costs| fullest(costs) <= limit).min_by_key(by_sent),
+        None => choices
+            .iter()
+            .filter(|costs| within(costs, &|rank| lowest[rank].peak_bytes * 101 / 100))
+            .min_by_key(by_sent)
+            .filter(|costs| sent(costs) * 10 <= sent(lowest) * 9),
+    };
+    let chosen = chosen.unwrap_or(lowest);
+    (sent(chosen), peaks(chosen))
+}
+
+#[test]
+fn auto_is_the_best_of_all_lists() {
+    let (mut num_choices, mut num_runs, mut num_unfit, mut num_lists) = (0, 0, 0, 0);
+    let mut sample = Sample::one_in(6, "run x memory, under auto and under every list of what is sharded");
+    for run in runs() {
+        if !sample.takes_next() {
+            continue;
+        }
+        let lists = Lists::of(&run);
+        num_lists += lists.costs.iter().map(HashMap::len).sum::<usize>();
+        let mut zero_1 = run.clone();
+        (zero_1.zero.level, zero_1.zero.reduce) = (ZeroLevel::Zero1, ReductionPolicy::Last);
+        let zero_1 = peaks(&costs(&Plan::even_if_refused(zero_1).expect("a valid run")));
+        let may_all_persist = run.parallel.pipeline == 1 || run.zero.reduce == ReductionPolicy::Last;
+        let most = *zero_1.iter().max().expect("a rank");
+        let least =
+            lists.costs.iter().filter_map(|costs| costs.values().map(|cost| cost.peak_bytes).min()).max();
+        let least = least.expect("a rank");
+        let limits = [-1, 0, 1, 2, 4, 6, 8, 9]
+            .map(|eighths| Some(least.saturating_add_signed((most - least) as i64 * eighths / 8)));
+        num_runs += 1;
+        for memory_bytes in [None].into_iter().chain(limits) {
+            let mut auto = Run { memory_bytes, ..run.clone() };
+            auto.zero.sharding = ShardingConfig::Auto;
+            let expected: Vec<_> = lists
+                .groups
+                .iter()
+                .map(|group| {
+                    let of_group: Vec<u64> = group.iter().map(|&rank| zero_1[rank]).collect();
+                    best(lists.choices(group, may_all_persist), &of_group, memory_bytes)
+                })
+                .collect();
+            let fits = |(_, peaks): &(u64, Vec<u64>)| {
+                memory_bytes.is_none_or(|limit| peaks.iter().all(|&peak| peak <= limit))
+            };
+            let plan = match Plan::even_if_refused(auto) {
+                Ok(plan) => plan,
+                Err(PlanError::RankMemory { needs_bytes, .. }) => {
+                    let most = expected.iter().flat_map(|(_, peaks)| peaks).max();
+                    assert_eq!((expected.iter().all(fits), Some(&needs_bytes)), (false, most), "{run:?}");
+                    num_unfit += 1;
+                    continue;
+                }
+                Err(error) => panic!("{error}: {run:?}"),
+            };
+            let found = costs(&plan);
+            for (group, expected) in lists.groups.iter().zip(&expected) {
+                let own: Vec<Cost> = group.iter().map(|&rank| found[rank]).collect();
+                let kinds: Vec<UnitSharding> = plan.units().iter().map(|unit| unit.sharding).collect();
+                assert_eq!((sent(&own), peaks(&own)), *expected, "{memory_bytes:?} {kinds:?} {run:?}");
+                num_choices += 1;
+            }
+        }
+    }
+    println!(
+        "{num_choices} choices of {num_runs} runs, {num_unfit} that fit nowhere; {num_lists} lists of single ranks"
+    );
+    assert!(num_choices > 50 && num_unfit > 3, "{num_choices} choices, {num_unfit} that fit nowhere");
+}
+
+/// The list that `auto` prints, written down, is the same run: plan, programs and bits.
+#[test]
+fn the_printed_list_is_the_same_run() {
+    let mut num_kinds = [0; 3];
+    for mut run in runs().into_iter().step_by(4) {
+        run.steps = 2;
+        run.zero.sharding = ShardingConfig::Auto;
+        let plan = Plan::even_if_refused(run.clone()).expect("a valid run");
+        let printed = plan.remarks().into_iter().find(|remark| remark.keys == ["zero_optimization.sharding"]);
+        let text = printed.expect("a hint").text;
+        let list = text.split_once(": ").and_then(|(_, rest)| rest.split_once(" here")).expect("a list").0;
+        let list: Vec<String> = serde_json::from_str(list).expect("JSON");
+        assert_eq!(
+            list,
+            plan.run().zero.sharding.rules().iter().map(ToString::to_string).collect::<Vec<_>>()
+        );
+        let mut pinned = run.clone();
+        pinned.zero.sharding = plan.run().zero.sharding.clone();
+        let of_list = Plan::even_if_refused(pinned.clone()).expect("a valid list");
+        assert_eq!(of_list.training(), plan.training());
+        assert_eq!(of_list.forecast(), plan.forecast());
+        plan.units().iter().for_each(|unit| num_kinds[unit.sharding as usize] += 1);
+        if Plan::new(run.clone()).is_ok() {
+            let name = format!("{:?}", plan.run().zero.sharding);
+            assert_bit_identical(&train(run, Mask::None), &train(pinned, Mask::None), &name);
+        }
+    }
+    assert!(num_kinds[0] > 0 && num_kinds[2] > 0, "{num_kinds:?}");
+}
