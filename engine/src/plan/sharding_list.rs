@@ -45,22 +45,45 @@ fn pattern(names: &[&str], all: &[&str]) -> String {
     if names.len() == all.len() {
         return ".".to_owned();
     }
-    let forms = by_form(names);
     let forms_of_all = by_form(all);
-    let of_form = |(form, numbers): (&Form<'_>, &Vec<&str>)| {
-        let Form { before, after } = form;
-        let numbers = match numbers.as_slice() {
-            [number] => (*number).to_owned(),
-            several if several.len() == forms_of_all[form].len() => "[0-9]+".to_owned(),
-            several => format!("({})", several.join("|")),
+    // What follows the same numbers stands together: `h[.][0-3]([.]attn|[.]mlp)`.
+    let mut alike: BTreeMap<(&str, String), Vec<String>> = BTreeMap::new();
+    for (form, numbers) in by_form(names) {
+        let of_numbers = match numbers.as_slice() {
+            several if several.len() > 1 && several.len() == forms_of_all[&form].len() => "[0-9]+".to_owned(),
+            several => any_of(number_patterns(several)),
         };
-        format!("{}{numbers}{}", escaped(before), escaped(after))
-    };
-    let forms: Vec<String> = forms.iter().map(of_form).collect();
-    match forms.as_slice() {
-        [form] => format!("^{form}$"),
-        several => format!("^({})$", several.join("|")),
+        alike.entry((form.before, of_numbers)).or_default().push(escaped(form.after));
     }
+    let of_alike = |((before, numbers), after): ((&str, String), Vec<String>)| {
+        format!("{}{numbers}{}", escaped(before), any_of(after))
+    };
+    format!("^{}$", any_of(alike.into_iter().map(of_alike).collect()))
+}
+
+/// Alternatives; in brackets where there are several.
+fn any_of(patterns: Vec<String>) -> String {
+    if patterns.len() == 1 { patterns.concat() } else { format!("({})", patterns.join("|")) }
+}
+
+/// Patterns for these numbers, one for each run of last digits: 3, 4, 5, 10, 12 are `[3-5]`, `10` and `12`. A text that is
+/// no plain number is its own pattern.
+fn number_patterns(numbers: &[&str]) -> Vec<String> {
+    let number = |text: &&str| text.parse::<u64>().ok().filter(|number| number.to_string() == **text);
+    let Some(mut sorted) = numbers.iter().map(number).collect::<Option<Vec<u64>>>() else {
+        return numbers.iter().map(|text| (*text).to_owned()).collect();
+    };
+    sorted.sort_unstable();
+    let follows = |one: &u64, next: &u64| one + 1 == *next && one / 10 == next / 10;
+    let of_run = |run: &[u64]| {
+        let (first, last) = (run[0], run[run.len() - 1]);
+        let tens = if first < 10 { String::new() } else { (first / 10).to_string() };
+        match run.len() {
+            1 => first.to_string(),
+            _ => format!("{tens}[{}-{}]", first % 10, last % 10),
+        }
+    };
+    sorted.chunk_by(follows).map(of_run).collect()
 }
 
 /// A name without its first number, which may be none: `h.3.mlp` is `h.` and `.mlp`.
@@ -95,21 +118,25 @@ mod tests {
 
     #[test]
     fn a_pattern_matches_the_given_names_alone() {
-        let all = [
-            "wte.0", "wte.1", "wpe", "h.0.attn", "h.0.mlp", "h.1.attn", "h.1.mlp", "h.10.mlp", "ln_f", "a+b",
-        ];
+        let blocks: Vec<String> =
+            (0..32).flat_map(|of| [format!("h.{of}.attn"), format!("h.{of}.mlp")]).collect();
+        let ends = ["wte.0", "wte.1", "wpe", "ln_f", "a+b", "x01", "x1"];
+        let all: Vec<&str> = ends.into_iter().chain(blocks.iter().map(String::as_str)).collect();
         for (names, expected) in [
             (&all[..], "."),
             (&["wpe"], "^wpe$"),
             (&["wte.0", "wte.1"], "^wte[.][0-9]+$"),
             (&["h.0.mlp", "h.10.mlp"], "^h[.](0|10)[.]mlp$"),
-            (&["h.1.attn", "ln_f", "a+b"], r"^(a\+b|h[.]1[.]attn|ln_f)$"),
+            (&["ln_f", "a+b", "h.1.attn"], r"^(a\+b|h[.]1[.]attn|ln_f)$"),
+            (&all[7..33], "^h[.]([0-9]|1[0-2])([.]attn|[.]mlp)$"),
+            (&["x01"], "^x01$"),
+            (&["x01", "x1"], "^x[0-9]+$"),
         ] {
             let found = pattern(names, &all);
             assert_eq!(found, expected);
             let regex = regex(&found).unwrap();
-            let matched: Vec<&str> = all.into_iter().filter(|name| regex.is_match(name)).collect();
-            assert_eq!(matched, names.iter().copied().collect::<Vec<_>>());
+            let matched: Vec<&str> = all.iter().copied().filter(|name| regex.is_match(name)).collect();
+            assert_eq!(matched, names);
         }
     }
 }

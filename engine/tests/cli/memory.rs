@@ -13,6 +13,7 @@ fn what_does_not_fit_is_an_error_with_changes_that_fit() {
         $ memory=260000 --set parallel.partition=uniform
         [1] error: rank 0 (stage 0) needs 269.12 KiB, but `memory` gives each rank 253.91 KiB; any one of these makes it fit:
           "resident_units": 1, "prefetch_units": 0  (253.12 KiB on the fullest rank)
+          "sharding": "auto"  (247.88 KiB on the fullest rank)
           "stage": 1, "reduce": "last"  (247.88 KiB on the fullest rank)
           "activation_checkpointing": {"enabled": true}  (239.75 KiB on the fullest rank)
           "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 4  (209.62 KiB on the fullest rank)
@@ -35,6 +36,7 @@ fn what_does_not_fit_is_an_error_with_changes_that_fit() {
         $ memory=260000 --set zero_optimization.resident_units=auto --set parallel.partition=uniform
         [1] error: rank 0 (stage 0) needs 269.12 KiB, but `memory` gives each rank 253.91 KiB; any one of these makes it fit:
           "resident_units": 1, "prefetch_units": 0  (253.12 KiB on the fullest rank)
+          "sharding": "auto"  (247.88 KiB on the fullest rank)
           "stage": 1, "reduce": "last"  (247.88 KiB on the fullest rank)
           "activation_checkpointing": {"enabled": true}  (249.62 KiB on the fullest rank)
           "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 4  (220.38 KiB on the fullest rank)

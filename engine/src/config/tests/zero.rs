@@ -186,6 +186,8 @@ fn parameters_are_listed_by_kind_and_pattern() {
         (zero(r#"["wte"]"#), zero(r#"["whole:wte("]"#), zero(r#"["kept:wte", "whole:"]"#));
     let thresholds = r#"{"stage": 3, "parameters": ["whole:wte"], "stage3_param_persistence_threshold": 10}"#;
     let below = r#"{"stage": 1, "parameters": ["whole:wte"]}"#;
+    let auto = r#"{"stage": 3, "sharding": "auto", "stage3_param_persistence_threshold": 10}"#;
+    assert_eq!(run(&[("zero_optimization", auto)]).zero.sharding, ShardingConfig::Auto);
     check_each(
         &[
             &[("zero_optimization", &form)],
@@ -194,6 +196,9 @@ fn parameters_are_listed_by_kind_and_pattern() {
             &[("zero_optimization", r#"{"stage": 3, "parameters": "whole:wte"}"#)],
             &[("zero_optimization", thresholds)],
             &[("zero_optimization", below)],
+            &[("zero_optimization", auto)],
+            &[("zero_optimization", r#"{"stage": 3, "sharding": "auto", "parameters": ["whole:wte"]}"#)],
+            &[("zero_optimization", r#"{"stage": 3, "sharding": "everything"}"#)],
         ],
         expect![[r#"
             run.json:6:52: `zero_optimization.parameters[0]` is "wte", but it must be "sharded:REGEX", "persistent:REGEX" or "whole:REGEX", with a regular expression of names of layers; write one such as "whole:wte|lm_head"
@@ -202,7 +207,12 @@ fn parameters_are_listed_by_kind_and_pattern() {
             run.json:6:51: `zero_optimization.parameters` must be a list, each element "sharded:REGEX", "persistent:REGEX" or "whole:REGEX", but is the string "whole:wte"; write a value such as []
             run.json:6:34: warning: `zero_optimization.stage`: the data degree is 1, so ZeRO-3 has nothing left to shard: all 59584 parameters stay whole
               run.json:6:104: hint: `zero_optimization.stage3_param_persistence_threshold`: no effect here: `parameters` says what persists
-            run.json:6:34: warning: `zero_optimization.stage`: the data degree is 1, so ZeRO-1 has nothing left to shard: all 59584 parameters stay whole
+            run.json:6:3: warning: `zero_optimization`: ZeRO-1 keeps every parameter gathered, so these keys of ZeRO-3 have no effect: `parameters`
+              run.json:6:34: warning: `zero_optimization.stage`: the data degree is 1, so ZeRO-1 has nothing left to shard: all 59584 parameters stay whole
+            run.json:6:34: warning: `zero_optimization.stage`: the data degree is 1, so ZeRO-3 has nothing left to shard: all 59584 parameters stay whole
+              run.json:6:95: hint: `zero_optimization.stage3_param_persistence_threshold`: no effect here: `sharding` is "auto", which says what persists
+            run.json:6:49: `zero_optimization.sharding` is "auto", but it makes the list that `parameters` has already; remove it, or remove `parameters`
+            run.json:6:49: `zero_optimization.sharding` is "everything", but it must be "listed" or "auto"; use "listed" or "auto"
         "#]],
     );
 }

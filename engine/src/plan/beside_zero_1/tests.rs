@@ -59,7 +59,7 @@ fn figures_and_warning_are_those_of_runs_planned_by_themselves() {
             let zero = |unit_layers: &str, prefetch: usize| {
                 let resident = 1 + prefetch;
                 format!(
-                    r#"{{"stage": 3, "unit_layers": {unit_layers}, "prefetch_units": {prefetch}, "resident_units": {resident}}}"#
+                    r#"{{"stage": 3, "unit_layers": {unit_layers}, "prefetch_units": {prefetch}, "resident_units": {resident}, "sharding": "listed"}}"#
                 )
             };
             if unit_layers == "0.5" && model.contains("mlp") {
@@ -102,7 +102,11 @@ fn figures_and_warning_are_those_of_runs_planned_by_themselves() {
                 _ => unit_layers,
             };
             let prefetch = if remedy.description.ends_with("\"prefetch_units\": 0") { 0 } else { prefetch };
-            let mended = planned(model, grid, &zero(unit_layers, prefetch), is_half);
+            let mut keys = zero(unit_layers, prefetch);
+            if remedy.description == r#""sharding": "auto""# {
+                keys = keys.replace("listed", "auto");
+            }
+            let mended = planned(model, grid, &keys, is_half);
             assert_eq!(does_not_pay(&mended), None);
             assert_eq!(figures(&mended).iter().map(|&(_, sent)| sent).max(), Some(remedy.sent_bytes));
             num_remedies += 1;

@@ -87,6 +87,7 @@ fn what_the_host_cannot_hold_is_refused_with_the_changes_that_fit() {
           "resident_units": 2  (326.50 KiB on the fullest rank)
           "resident_units": 1, "prefetch_units": 0  (313.50 KiB on the fullest rank)
           "unit_layers": 0.5  (335.00 KiB on the fullest rank)
+          "sharding": "auto"  (310.38 KiB on the fullest rank)
           "stage": 1, "reduce": "last"  (310.38 KiB on the fullest rank)
           "activation_checkpointing": {"enabled": true}  (301.88 KiB on the fullest rank)
           "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 2  (279.88 KiB on the fullest rank)
