@@ -250,10 +250,15 @@ fn auto_is_the_best_of_all_lists() {
                 Err(error) => panic!("{error}: {run:?}"),
             };
             let found = costs(&plan);
+            let least: Vec<_> = plan.beside_zero_1().iter().map(|rank| rank.least_of_lists_bytes).collect();
             for (group, expected) in lists.groups.iter().zip(&expected) {
                 let own: Vec<Cost> = group.iter().map(|&rank| found[rank]).collect();
                 let kinds: Vec<UnitSharding> = plan.units().iter().map(|unit| unit.sharding).collect();
                 assert_eq!((sent(&own), peaks(&own)), *expected, "{memory_bytes:?} {kinds:?} {run:?}");
+                let of_group: Vec<u64> = group.iter().map(|&rank| zero_1[rank]).collect();
+                let (_, lowest) = best(lists.choices(group, may_all_persist), &of_group, Some(0));
+                let own_least: Vec<u64> = group.iter().filter_map(|&rank| least[rank]).collect();
+                assert_eq!(own_least, lowest, "the lowest peaks: {run:?}");
                 num_choices += 1;
             }
         }

@@ -93,7 +93,9 @@ pub use memory::{Category, Purpose, RankFacts, RankMemory, StageFacts, UnitFacts
 pub use parameters::parameters;
 pub use role::{LayerRole, Tying, UnitSharding};
 pub use shard_layout::ShardLayout;
-pub use sharding_choice::{GatherCosts, RankCosts, RankRow, TRIED_WEIGHTS_MAX, WeightCosts, choose};
+pub use sharding_choice::{
+    GatherCosts, RankChoice, RankCosts, RankRow, TRIED_WEIGHTS_MAX, WeightCosts, choose,
+};
 pub use split::{Split, SplitError};
 pub use states::ModelStates;
 pub use traffic::{NORM_RECORD_WORDS, StageTraffic, Traffic, TrafficFacts, UnitTraffic, Volume, part_bytes};

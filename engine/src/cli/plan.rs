@@ -15,7 +15,7 @@ use super::utilisation;
 use crate::config::ResidencyConfig;
 use crate::plan::costs::{DeviceSpec, Source};
 use crate::plan::what_if::{Simulation, device_remarks};
-use crate::plan::{Persistent, Plan, RankForecast, ResidencyCost};
+use crate::plan::{BesideZero1, Persistent, Plan, RankForecast, ResidencyCost};
 
 /// What `--help` ends with.
 pub(super) const EXAMPLES: &str = "\
@@ -177,15 +177,18 @@ fn stages(ranks: &[&RankForecast]) -> Table {
 
 /// What each rank needs and sends beside what it would under ZeRO-1.
 fn zero_1_table(plan: &Plan, width: usize) -> String {
-    let mut table = Table::new(["beside ZeRO-1", "peak", "ZeRO-1's", "of it", "sent per step", "ZeRO-1's"]);
-    for rank in plan.beside_zero_1() {
-        let cells = [
-            bytes(rank.peak_bytes),
-            bytes(rank.zero_1_peak_bytes),
-            percent(rank.peak_share()),
-            bytes(rank.sent_bytes),
-            bytes(rank.zero_1_sent_bytes),
-        ];
+    let ranks = plan.beside_zero_1();
+    let least_of_lists = |rank: &BesideZero1| rank.least_of_lists_bytes.map(bytes);
+    let header = ["beside ZeRO-1", "peak", "ZeRO-1's", "of it"]
+        .into_iter()
+        .chain(ranks.first().and_then(least_of_lists).map(|_| "least of any list"))
+        .chain(["sent per step", "ZeRO-1's"]);
+    let mut table = Table::new(header);
+    for rank in ranks {
+        let cells = [bytes(rank.peak_bytes), bytes(rank.zero_1_peak_bytes), percent(rank.peak_share())]
+            .into_iter()
+            .chain(least_of_lists(rank))
+            .chain([bytes(rank.sent_bytes), bytes(rank.zero_1_sent_bytes)]);
         table.row(format!("pipeline rank {}", rank.pipeline_rank), cells);
     }
     let least = 1 + plan.run().zero.prefetch_units;

@@ -30,6 +30,8 @@ pub struct Plan {
     pub(super) asked_residency: ResidencyConfig,
     /// What it said of sharding, whose `auto` is resolved into a list.
     pub(super) asked_sharding: ShardingConfig,
+    /// `[pipeline rank]`: the lowest peak that a list of what is sharded could give it; empty where the run brought its own.
+    pub(super) least_of_lists_bytes: Vec<u64>,
     /// `[pipeline rank]`: beside itself under ZeRO-1; empty where nothing is compared.
     pub(super) beside_zero_1: Vec<BesideZero1>,
     /// Whether `level` keeps fewer units than it could, because all ranks share the memory of one host.

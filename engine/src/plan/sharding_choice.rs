@@ -35,11 +35,10 @@ impl Plan {
         if self.run.zero.level != ZeroLevel::Zero3 || self.run.zero.sharding != ShardingConfig::Auto {
             return Ok(self);
         }
-        let kinds = if self.grid.data_degree == 1 {
-            vec![UnitSharding::Sharded; self.units.len()]
-        } else {
-            self.chosen_sharding()
-        };
+        let mut kinds = vec![UnitSharding::Sharded; self.units.len()];
+        if self.grid.data_degree > 1 {
+            self.least_of_lists_bytes = self.choose_sharding(&mut kinds);
+        }
         self.run.zero.sharding = ShardingConfig::Listed(list(&self.graph, &self.units, &kinds)?);
         self.run.zero.param_persistence_threshold = 0;
         if kinds.iter().all(|&kind| kind == UnitSharding::Sharded) {
@@ -54,9 +53,9 @@ impl Plan {
         Ok(self)
     }
 
-    /// `[unit]`: what becomes of it.
-    fn chosen_sharding(&self) -> Vec<UnitSharding> {
-        let mut kinds = vec![UnitSharding::Sharded; self.units.len()];
+    /// Sets what becomes of each unit, and returns the lowest peak that a list can give each rank.
+    fn choose_sharding(&self, kinds: &mut [UnitSharding]) -> Vec<u64> {
+        let mut least_bytes = vec![0; self.grid.pipeline_degree];
         let tied = self.tied_pipeline_ranks();
         for rank in self.training.ranks() {
             let ranks = match tied {
@@ -68,13 +67,14 @@ impl Plan {
             let costs: Vec<RankCosts<Row<'_>>> =
                 ranks.iter().zip(&weights).map(|(&rank, weights)| self.costs_of(rank, weights)).collect();
             let chosen = choose(&costs, self.run.memory_bytes);
-            for (unit, kind) in
-                weights.iter().zip(chosen).flat_map(|(weights, kinds)| weights.iter().zip(kinds))
-            {
-                unit.iter().for_each(|unit| kinds[unit.index()] = kind);
+            for ((rank, weights), chosen) in ranks.iter().zip(&weights).zip(chosen) {
+                least_bytes[rank.index()] = chosen.least_peak_bytes;
+                for (uses, kind) in weights.iter().zip(chosen.kinds) {
+                    uses.iter().for_each(|unit| kinds[unit.index()] = kind);
+                }
             }
         }
-        kinds
+        least_bytes
     }
 
     /// A rank's weights, each as the units that use it there.
@@ -111,6 +111,7 @@ impl Plan {
                 gathered_bytes: places.iter().map(|&place| bytes[place]).fold(0, u64::saturating_add),
                 at_rest_bytes,
                 sent_bytes,
+                stays_whole: self.grid.pipeline_degree > 1 && self.lone_unit_of(rank) == Some(weight[0]),
                 tied: self.tied_elsewhere(weight[0]),
             });
         }

@@ -2,9 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use super::costs::{RankRow, WeightCosts};
 use super::rank::Rank;
-use super::{RankRow, WeightCosts};
 use crate::role::UnitSharding;
+
+/// Weights of a rank up to which every choice is tried.
+pub const TRIED_WEIGHTS_MAX: usize = 8;
 
 /// Kinds in the order in which equals are preferred.
 const KINDS: [UnitSharding; 3] = [UnitSharding::Sharded, UnitSharding::Whole, UnitSharding::Persistent];
@@ -18,9 +21,14 @@ const MARKS_MAX: usize = 200;
 /// The choices for a rank that are tried: all, or where it has many weights, those whose marks are of a few forms.
 pub(super) fn of_rank<R: RankRow>(rank: &Rank<'_, R>) -> Vec<Vec<UnitSharding>> {
     let mut tried =
-        if rank.is_small() { all(rank.num_weights()) } else { up_to_some_size(&rank.costs.weights) };
+        if are_all_tried(rank) { all(rank.num_weights()) } else { up_to_some_size(&rank.costs.weights) };
     tried.retain(|kinds| rank.allows(kinds));
     tried
+}
+
+/// Whether all choices for a rank are tried.
+pub(super) fn are_all_tried<R: RankRow>(rank: &Rank<'_, R>) -> bool {
+    rank.num_weights() <= TRIED_WEIGHTS_MAX
 }
 
 fn all(num_weights: usize) -> Vec<Vec<UnitSharding>> {
@@ -53,8 +61,8 @@ pub(super) fn up_to_some_size(weights: &[WeightCosts]) -> Vec<Vec<UnitSharding>>
 fn classes(weights: &[WeightCosts]) -> Vec<Vec<usize>> {
     let mut order: Vec<usize> = (0..weights.len()).collect();
     let key = |&weight: &usize| {
-        let WeightCosts { gathered_bytes, at_rest_bytes, sent_bytes, tied } = &weights[weight];
-        (std::cmp::Reverse(*gathered_bytes), *at_rest_bytes, *sent_bytes, tied.is_some())
+        let WeightCosts { gathered_bytes, at_rest_bytes, sent_bytes, stays_whole, tied } = &weights[weight];
+        (std::cmp::Reverse(*gathered_bytes), *stays_whole, *at_rest_bytes, *sent_bytes, tied.is_some())
     };
     // Tied weights by their numbers, so that both ranks take the same first ones.
     order.sort_by_key(|weight| (key(weight), weights[*weight].tied, *weight));

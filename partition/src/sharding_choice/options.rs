@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::RankRow;
 use super::candidates;
+use super::costs::RankRow;
 use super::rank::{Cost, Rank};
 use crate::role::UnitSharding;
 

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use super::{GatherCosts, RankCosts, RankRow, TRIED_WEIGHTS_MAX};
+use super::costs::{GatherCosts, RankCosts, RankRow, WeightCosts};
 use crate::role::UnitSharding;
 
 /// What a choice costs a rank.
@@ -30,11 +30,6 @@ impl<'a, R: RankRow> Rank<'a, R> {
         self.costs.weights.len()
     }
 
-    /// Whether all of its choices are tried.
-    pub(super) fn is_small(&self) -> bool {
-        self.num_weights() <= TRIED_WEIGHTS_MAX
-    }
-
     /// The peak with everything whole.
     pub(super) fn whole_peak_bytes(&self) -> u64 {
         self.cost(&vec![UnitSharding::Whole; self.num_weights()]).peak_bytes
@@ -43,12 +38,14 @@ impl<'a, R: RankRow> Rank<'a, R> {
     /// Whether the rank may have these kinds.
     pub(super) fn allows(&self, kinds: &[UnitSharding]) -> bool {
         let all_persist = !kinds.is_empty() && kinds.iter().all(|&kind| kind == UnitSharding::Persistent);
-        self.costs.may_all_persist || !all_persist
+        let stay_whole = self.costs.weights.iter().zip(kinds).filter(|(weight, _)| weight.stays_whole);
+        (self.costs.may_all_persist || !all_persist)
+            && stay_whole.into_iter().all(|(_, &kind)| kind == UnitSharding::Whole)
     }
 
     pub(super) fn cost(&self, kinds: &[UnitSharding]) -> Cost {
         let RankCosts { weights, fixed_peak_bytes, fixed_sent_bytes, .. } = self.costs;
-        let of_kinds = |of: fn(&super::WeightCosts) -> &[u64; 3]| {
+        let of_kinds = |of: fn(&WeightCosts) -> &[u64; 3]| {
             let own = weights.iter().zip(kinds).map(|(weight, &kind)| of(weight)[kind as usize]);
             own.fold(0, u64::saturating_add)
         };

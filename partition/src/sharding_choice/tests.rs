@@ -1,7 +1,7 @@
 //! Against every choice, tried one by one.
 
 use super::*;
-use crate::role::UnitSharding::{Persistent, Sharded, Whole};
+use crate::role::UnitSharding::{self, Persistent, Sharded, Whole};
 
 /// Buffers for the two largest of each mark; every sharded weight is gathered so often, the first and the last half as often.
 struct Row {
@@ -46,6 +46,7 @@ fn rank(
         gathered_bytes: bytes,
         at_rest_bytes: [2 * bytes / data, bytes + 2 * bytes / data, 3 * bytes],
         sent_bytes: [2 * num_micro_batches * bytes, bytes + 2 * num_micro_batches * bytes, 3 * bytes],
+        stays_whole: false,
         tied: tied.iter().position(|&tied| tied == place),
     };
     RankCosts {
@@ -130,7 +131,10 @@ fn best(ranks: &[RankCosts<Row>], memory_bytes: Option<u64>) -> (u64, Vec<u64>) 
 }
 
 fn found(ranks: &[RankCosts<Row>], memory_bytes: Option<u64>) -> (u64, Vec<u64>) {
-    let kinds = choose(ranks, memory_bytes);
+    let chosen = choose(ranks, memory_bytes);
+    let least: Vec<u64> = chosen.iter().map(|rank| rank.least_peak_bytes).collect();
+    assert_eq!(least, best(ranks, Some(0)).1, "the lowest peaks");
+    let kinds: Vec<Vec<UnitSharding>> = chosen.into_iter().map(|rank| rank.kinds).collect();
     let costs: Vec<(u64, u64)> = ranks.iter().zip(&kinds).map(|(rank, kinds)| cost(rank, kinds)).collect();
     let of_tied = |number| {
         let uses = ranks.iter().zip(&kinds).flat_map(|(rank, kinds)| rank.weights.iter().zip(kinds));

@@ -1,6 +1,7 @@
 //! Improves a choice for ranks with many weights: what is sharded becomes persistent or whole where memory is left.
 
-use super::RankRow;
+use super::candidates::are_all_tried;
+use super::costs::RankRow;
 use super::options::Choice;
 use super::rank::Rank;
 use crate::role::UnitSharding;
@@ -31,7 +32,7 @@ impl Upgrade<'_> {
 /// The choice, or one that sends less within these bounds; where all choices were tried, the choice itself.
 pub(super) fn within<R: RankRow>(ranks: &[Rank<'_, R>], choice: &Choice, bounds: &[u64]) -> Choice {
     let mut best = choice.clone();
-    if ranks.iter().all(Rank::is_small) {
+    if ranks.iter().all(are_all_tried) {
         return best;
     }
     let uses = uses(ranks);

@@ -14,16 +14,20 @@ impl Plan {
         if self.run.zero.level != ZeroLevel::Zero3 {
             return None;
         }
+        // What stays whole is not gathered for its uses.
+        let is_gathered = |unit: &Unit| self.unit(*unit).sharding != UnitSharding::Whole;
+        let lone = |rank| Some((rank, self.lone_unit_of(rank).filter(is_gathered)?));
+        self.training.ranks().find_map(lone)
+    }
+
+    /// The unit that holds all layers of a rank, whatever becomes of it.
+    pub(in crate::plan) fn lone_unit_of(&self, rank: PipelineRank) -> Option<Unit> {
         let in_pipeline = self.grid.pipeline_degree > 1;
-        self.training.ranks().find_map(|rank| {
-            let has_table = self.units_of(rank).any(|(_, unit)| unit.is_table());
-            let mut units = self.units_of(rank).filter(|(_, unit)| !unit.is_table());
-            let (first, unit) = units.next()?;
-            // What stays whole is not gathered for its uses.
-            let is_alone = unit.sharding != UnitSharding::Whole && !(in_pipeline && has_table)
-                || self.num_blocks(unit.layers.clone()) > 1;
-            (units.next().is_none() && is_alone).then_some((rank, first))
-        })
+        let has_table = self.units_of(rank).any(|(_, unit)| unit.is_table());
+        let mut units = self.units_of(rank).filter(|(_, unit)| !unit.is_table());
+        let (first, unit) = units.next()?;
+        let is_alone = !(in_pipeline && has_table) || self.num_blocks(unit.layers.clone()) > 1;
+        (units.next().is_none() && is_alone).then_some(first)
     }
 
     /// Whether users are refused this plan.

@@ -1,0 +1,50 @@
+//! What a choice is made from: the costs of each weight of a rank, and its row.
+
+/// One weight of a rank: a unit, or both uses of a tied weight if both are there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WeightCosts {
+    /// Bytes of the gathered weight.
+    pub gathered_bytes: u64,
+    /// `[kind]`, by [`UnitSharding`](crate::UnitSharding): bytes that the rank holds of it between uses; buffers are not counted. What all kinds have in common may
+    /// be left to the rank's fixed bytes, here and below.
+    pub at_rest_bytes: [u64; 3],
+    /// `[kind]`: bytes that the rank sends for it in a step; gathers before uses are not counted.
+    pub sent_bytes: [u64; 3],
+    /// Whether it may be nothing but whole.
+    pub stays_whole: bool,
+    /// The number of the tied weight whose other use is on another rank, if it is one.
+    pub tied: Option<usize>,
+}
+
+/// What a rank gathers if some of its weights are sharded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GatherCosts {
+    /// Bytes of all gather buffers.
+    pub buffer_bytes: u64,
+    /// `[weight]`: bytes that the rank sends in its gathers before uses.
+    pub sent_bytes: Vec<u64>,
+}
+
+/// A rank's row of a program, asked what it would need for other choices.
+pub trait RankRow {
+    /// Gathers if these weights are sharded: an entry for each weight.
+    fn gathers(&self, is_sharded: &[bool]) -> GatherCosts;
+
+    /// Bytes of all gradient buffers if these weights' gradients are reduced after every micro-batch.
+    fn gradient_buffer_bytes(&self, is_reduced_often: &[bool]) -> u64;
+}
+
+/// What is to be chosen for one rank.
+#[derive(Clone, Debug)]
+pub struct RankCosts<R> {
+    /// Its weights.
+    pub weights: Vec<WeightCosts>,
+    /// Bytes that it holds whatever is chosen.
+    pub fixed_peak_bytes: u64,
+    /// Bytes that it sends whatever is chosen.
+    pub fixed_sent_bytes: u64,
+    /// Whether all of its weights may be persistent.
+    pub may_all_persist: bool,
+    /// Its row.
+    pub row: R,
+}
