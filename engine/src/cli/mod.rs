@@ -10,6 +10,7 @@ mod exit_status;
 mod failure;
 mod figures;
 mod generate;
+mod in_use;
 mod notices;
 mod out_file;
 mod output;

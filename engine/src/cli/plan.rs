@@ -7,6 +7,7 @@ use super::describe;
 use super::device::device;
 use super::failure::Failure;
 use super::figures::{bytes, count, counted, percent};
+use super::in_use::InUse;
 use super::output::print;
 use super::run_args::RunArgs;
 use super::table::Table;
@@ -15,7 +16,7 @@ use super::utilisation;
 use crate::config::ResidencyConfig;
 use crate::plan::costs::{DeviceSpec, Source};
 use crate::plan::what_if::{Simulation, device_remarks};
-use crate::plan::{BesideZero1, Persistent, Plan, RankForecast, ResidencyCost};
+use crate::plan::{BesideZero1, Persistent, Plan, RankForecast, RankMemory, ResidencyCost};
 
 /// What `--help` ends with.
 pub(super) const EXAMPLES: &str = "\
@@ -51,10 +52,11 @@ pub(super) fn run(args: &PlanArgs) -> Result<(), Failure> {
         }
         None => None,
     };
+    let in_use = InUse::of(&plan, simulation.as_ref().zip(device.as_ref()))?;
     let residencies = plan.residencies_in_time()?;
     if residencies.is_none() {
         notices.add(format_args!(
-            "residencies are not compared: the program has {} instructions, more than {}",
+            "residencies are not compared, and what is in use at once is not known: the program has {} instructions, more than {}",
             plan.num_instructions(),
             Plan::COMPARED_INSTRUCTIONS_MAX
         ));
@@ -64,6 +66,7 @@ pub(super) fn run(args: &PlanArgs) -> Result<(), Failure> {
             "parameters": plan.num_parameters(),
             "bubble_share": plan.bubble_share(),
             "ranks": plan.forecast(),
+            "in_use": in_use,
             "beside_zero_1": plan.beside_zero_1(),
             "residencies": residencies,
             "vocabulary_slices": plan.run().model.gpt().map(|gpt| gpt.vocabulary.num_slices),
@@ -77,7 +80,7 @@ pub(super) fn run(args: &PlanArgs) -> Result<(), Failure> {
         print(format_args!("{json:#}\n"))?;
     } else {
         let width = terminal::width();
-        print(text(&plan, width))?;
+        print(text(&plan, in_use.as_ref(), width))?;
         if !plan.beside_zero_1().is_empty() {
             print(format_args!("\n{}", zero_1_table(&plan, width)))?;
         }
@@ -103,22 +106,38 @@ fn speed(plan: &Plan, simulation: Option<&Simulation<'_>>, width: usize) -> Stri
     terminal::wrapped_after(&format!("{vocabulary}{text}"), width, 4)
 }
 
-fn text(plan: &Plan, width: usize) -> String {
+fn text(plan: &Plan, in_use: Option<&InUse>, width: usize) -> String {
     let forecast = plan.forecast();
     let grid = plan.grid();
     // All data ranks of a pipeline rank have the same figures.
     let by_pipeline_rank: Vec<&RankForecast> = forecast.iter().step_by(grid.data_degree).collect();
     let name = |rank: &RankForecast| format!("pipeline rank {}", rank.pipeline_rank);
-    let memory = by_pipeline_rank.iter().map(|rank| (name(rank), rank.memory));
     let traffic = by_pipeline_rank.iter().map(|rank| (name(rank), rank.traffic));
     format!(
-        "{}\n\n{:width$}{}\n{:width$}\n{:width$}",
+        "{}\n\n{:width$}{}\n{}\n{:width$}",
         terminal::wrapped(&headline(plan), width),
         stages(&by_pipeline_rank),
         listed(plan, width),
-        Table::of_memory("memory per rank", memory),
+        memory_table(&by_pipeline_rank, in_use, width),
         Table::of_traffic("sent per rank and step", traffic),
     )
+}
+
+/// What each rank allocates, by category, and how much of it is in use at once.
+fn memory_table(ranks: &[&RankForecast], in_use: Option<&InUse>, width: usize) -> String {
+    let header = ["memory per rank"].into_iter().chain(RankMemory::NAMES);
+    let mut table = Table::new(header.chain(in_use.map(|_| "in use")));
+    for rank in ranks {
+        let in_use = in_use.map(|of| of.peak_bytes[rank.pipeline_rank]);
+        let figures = rank.memory.figures().into_iter().chain(in_use);
+        table.row(format!("pipeline rank {}", rank.pipeline_rank), figures.map(bytes));
+    }
+    let Some(in_use) = in_use else { return format!("{table:width$}") };
+    let what = format!(
+        "peak: all of it is allocated before the first step; in use: the most that holds something at one time, by the times of {}",
+        in_use.device
+    );
+    format!("{table:width$}{}\n", terminal::wrapped(&what, width))
 }
 
 /// What the run's list of names decides of every stage; a threshold's persistent units have a column of their own.
@@ -227,7 +246,7 @@ fn residency_table(plan: &Plan, costs: &[ResidencyCost], width: usize) -> String
 #[cfg(test)]
 mod tests {
     use super::super::pages;
-    use super::{residency_table, speed, text, zero_1_table};
+    use super::{InUse, residency_table, speed, text, zero_1_table};
 
     #[test]
     fn a_page_shows_the_real_output() {
@@ -235,7 +254,7 @@ mod tests {
             pages::example("pipezero plan engine/configs/seed-48-layers.json --set parallel.data=8");
         let costs = plan.residencies().expect("the example is planned with every residency");
         let tables = [
-            text(&plan, pages::WIDTH),
+            text(&plan, InUse::of(&plan, None).expect("it is simulated").as_ref(), pages::WIDTH),
             zero_1_table(&plan, pages::WIDTH),
             residency_table(&plan, &costs, pages::WIDTH),
         ]

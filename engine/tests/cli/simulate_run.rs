@@ -113,9 +113,9 @@ fn text_names_where_the_times_come_from() {
         each rank: 606 tokens/s
         memory: at most 25.15 KiB on a rank (pipeline rank 0); `memory` sets no limit
 
-        pipeline rank  computes  other stages  transfers  gathers  reductions  issue, landing  end of step  exposed  peak memory
-        0              34.05 ms      16.00 ms    2.00 ms        0           0               0    250.00 µs  2.00 ms    25.15 KiB
-        1              34.05 ms       6.00 ms    1.00 ms        0           0               0     11.25 ms  1.00 ms    25.02 KiB
+        pipeline rank  computes  other stages  transfers  gathers  reductions  issue, landing  end of step  exposed  allocated     in use
+        0              34.05 ms      16.00 ms    2.00 ms        0           0               0    250.00 µs  2.00 ms  25.15 KiB  25.11 KiB
+        1              34.05 ms       6.00 ms    1.00 ms        0           0               0     11.25 ms  1.00 ms  25.02 KiB  24.95 KiB
 
         rank 0  F0---------------F1----------------...................................B0---------------------------.................B1---------------------------.S-----
         rank 1  ....................F0----------------B0---------------------------F1---------------B1---------------------------.................................S-----
@@ -185,10 +185,10 @@ fn a_step_is_explained() {
     assert!(parts.windows(2).all(|pair| pair[0]["end_s"] == pair[1]["start_s"]));
     assert_eq!(parts.last().unwrap()["end_s"], found["makespan_s"]);
     let text = home.run(measured("--explain --width 160")).success();
-    let (_, below) = text.split_once("peak memory\n").unwrap();
+    let (_, below) = text.split_once("in use\n").unwrap();
     expect![[r#"
-        0              34.05 ms      16.00 ms    2.00 ms        0           0               0    250.00 µs  2.00 ms    25.15 KiB
-        1              34.05 ms       6.00 ms    1.00 ms        0           0               0     11.25 ms  1.00 ms    25.02 KiB
+        0              34.05 ms      16.00 ms    2.00 ms        0           0               0    250.00 µs  2.00 ms  25.15 KiB  25.11 KiB
+        1              34.05 ms       6.00 ms    1.00 ms        0           0               0     11.25 ms  1.00 ms  25.02 KiB  24.95 KiB
 
         rank 0  F0---------------F1----------------...................................B0---------------------------.................B1---------------------------.S-----
         rank 1  ....................F0----------------B0---------------------------F1---------------B1---------------------------.................................S-----

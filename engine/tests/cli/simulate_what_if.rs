@@ -54,11 +54,11 @@ fn a_straggler_holds_up_everybody() {
         memory: at most 25.15 KiB on a rank (pipeline rank 0); `memory` sets no limit
         what if: rank 3 at 0.5 of its speed: 1.645 x the step without, 52.80 ms
 
-        rank  pipeline rank  data rank  computes  other stages  transfers  gathers  reductions  issue, landing  end of step  exposed  peak memory
-        0                 0          0  34.05 ms      16.00 ms    2.00 ms        0           0               0     34.30 ms  2.00 ms    25.15 KiB
-        1                 0          1  34.05 ms      48.00 ms    2.00 ms        0           0               0      2.30 ms  2.00 ms    25.15 KiB
-        2                 1          0  34.05 ms       6.00 ms    1.00 ms        0           0               0     45.30 ms  1.00 ms    25.02 KiB
-        3                 1          1  68.10 ms       6.00 ms    1.00 ms        0           0               0     11.25 ms  1.00 ms    25.02 KiB
+        rank  pipeline rank  data rank  computes  other stages  transfers  gathers  reductions  issue, landing  end of step  exposed  allocated     in use
+        0                 0          0  34.05 ms      16.00 ms    2.00 ms        0           0               0     34.30 ms  2.00 ms  25.15 KiB  25.11 KiB
+        1                 0          1  34.05 ms      48.00 ms    2.00 ms        0           0               0      2.30 ms  2.00 ms  25.15 KiB  25.11 KiB
+        2                 1          0  34.05 ms       6.00 ms    1.00 ms        0           0               0     45.30 ms  1.00 ms  25.02 KiB  24.95 KiB
+        3                 1          1  68.10 ms       6.00 ms    1.00 ms        0           0               0     11.25 ms  1.00 ms  25.02 KiB  24.95 KiB
 
         data rank 1, the slowest of 2:
         rank 0  F0---------F1--------.................................................B0----------------.......................................B1---------------.S--....

@@ -62,7 +62,7 @@ pub(super) fn run(request: &StepRequest<'_>) -> Result<(String, Notices), Failur
         }
     }
     let text = match format {
-        Format::Text => as_text(&simulation, request.output),
+        Format::Text => as_text(&simulation, request.output)?,
         Format::Json => result_file::json(as_json(&simulation, request.output)?),
         Format::Svg => picture(&simulation, &title(&simulation, &request.run.name()))?,
         Format::Chrome => trace(&simulation),
@@ -127,7 +127,7 @@ fn as_json(simulation: &Simulation<'_>, output: Output) -> Result<Value, MemoryE
     Ok(json)
 }
 
-fn as_text(simulation: &Simulation<'_>, output: Output) -> String {
+fn as_text(simulation: &Simulation<'_>, output: Output) -> Result<String, MemoryError> {
     let (plan, step, changed) = (simulation.plan(), simulation.step(), simulation.changed());
     let width = output.width;
     let mut times = Table::new(["", "time", "bubble"]);
@@ -140,10 +140,10 @@ fn as_text(simulation: &Simulation<'_>, output: Output) -> String {
     let mut text = format!(
         "{times:width$}\n{}\n\n{}\n{}{}",
         terminal::wrapped_after(&head, width, HEAD_INDENT),
-        changed.map_or_else(
-            || format!("{:width$}", pipeline_ranks(step)),
-            |changed| world_ranks(&changed.step, width)
-        ),
+        match changed {
+            None => format!("{:width$}", pipeline_ranks(plan, step)?),
+            Some(changed) => world_ranks(plan, &changed.step, width)?,
+        },
         changed.map_or_else(String::new, |changed| format!("{}:\n", cluster::shown_data_rank(changed))),
         time_grid(program, &step.timeline, width, scale),
     );
@@ -151,7 +151,7 @@ fn as_text(simulation: &Simulation<'_>, output: Output) -> String {
         let explained = explain(program, &simulation.critical_path(), scale);
         text += &format!("\n{}\n", terminal::wrapped_after(&explained, width, HEAD_INDENT));
     }
-    text
+    Ok(text)
 }
 
 /// Columns before what continues a line of the head.

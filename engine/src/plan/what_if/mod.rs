@@ -44,6 +44,6 @@ pub use lone_schedule_error::{LoneScheduleError, OrderRule};
 /// What a [`WhatIf`] is made of.
 pub use pipezero_schedule::simulate::cluster::{Duplex, Jitter, Ratio, Sharing};
 pub use program_size::{MAX_SHOWN_FORWARDS, TooMany};
-pub use simulation::{Changed, Simulation, memory_curves};
+pub use simulation::{Changed, Simulation, in_use_bytes, memory_curves};
 pub use simulation_error::SimulationError;
 pub use utilisation::Utilisation;

@@ -133,6 +133,14 @@ impl<'a> Simulation<'a> {
     }
 }
 
+/// `[pipeline rank]`: the most bytes that hold something at one time in a step; all else that is allocated waits for its use.
+///
+/// # Errors
+/// [`MemoryError`] if the step does not belong to the plan.
+pub fn in_use_bytes(plan: &Plan, step: &Step) -> Result<Vec<u64>, MemoryError> {
+    Ok(memory_curves(plan, step)?.iter().map(|curve| curve.peak().1.total()).collect())
+}
+
 /// `[pipeline rank]`: the bytes that a rank holds over a step.
 ///
 /// # Errors
