@@ -239,6 +239,11 @@ pub trait Layer: Debug + Send + Sync {
         Slice::WHOLE
     }
 
+    /// Whether it is a head whose loss reads whole rows of logits, which are then kept whatever the run says of logits.
+    fn reads_whole_rows(&self) -> bool {
+        false
+    }
+
     /// Whether the backward can be run in halves. A layer that recomputes piece by piece what it did not save has none.
     fn has_halves(&self) -> bool {
         true

@@ -15,6 +15,7 @@ const PARTITION: &[&str] = &["parallel.partition"];
 const MICRO_BATCHES: &[&str] = &["gradient_accumulation_steps"];
 pub(super) const PARAM_THRESHOLD: &[&str] = &["zero_optimization.stage3_param_persistence_threshold"];
 pub(super) const PARAMETERS: &[&str] = &["zero_optimization.parameters"];
+const HEAD_LOGITS: &[&str] = &["activation_checkpointing.head_logits"];
 const SHARDING: &[&str] = &["zero_optimization.sharding"];
 const MODEL_THRESHOLD: &[&str] = &["zero_optimization.stage3_model_persistence_threshold"];
 
@@ -94,6 +95,7 @@ impl Plan {
             remarks.push(Remark::hint(RESIDENT, text));
         }
         remarks.extend(self.chosen_sharding_list());
+        remarks.extend(self.logits_of_own_loss());
         remarks.extend(self.nothing_persists());
         remarks.extend(self.beyond_units());
         remarks
@@ -119,6 +121,19 @@ impl Plan {
             Remark::hint(PARTITION, text)
         });
         residency.into_iter().chain(split)
+    }
+
+    /// That a loss of the caller's decides what becomes of logits.
+    fn logits_of_own_loss(&self) -> Option<Remark> {
+        let head = self.model.layers.last().filter(|head| head.layer.reads_whole_rows())?;
+        let logits = head.layer.sizes(self.shape).exact as u64 * 4;
+        let text = format!(
+            "the model's own loss reads whole rows of logits, so they are kept, {} with what it saves of each row for each micro-batch in flight on the last stage, and \
+             the table of {} is not cut; \"keep\", \"recompute\" and slices are for the loss of the run file",
+            Bytes(logits),
+            head.layer.name()
+        );
+        Some(Remark::hint(HEAD_LOGITS, text))
     }
 
     /// The list that `auto` became, as it is to be written.

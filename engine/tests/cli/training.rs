@@ -13,6 +13,18 @@ fn keys(value: &Value) -> String {
     value.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ")
 }
 
+/// The run directory has the list that the plan made, since results depend on it; evaluation reads that.
+#[test]
+fn auto_sharding_is_written_down_as_the_list_that_it_became() {
+    let home = Home::new();
+    home.run("train run.json --out out --set zero_optimization.sharding=auto").success();
+    let run = json(&home.read("out/run.json"));
+    let zero = &run["zero_optimization"];
+    assert_eq!(zero["sharding"], "listed");
+    assert!(zero["parameters"].as_array().is_some_and(|list| !list.is_empty()), "{zero}");
+    home.run("eval out").success();
+}
+
 #[test]
 fn a_run_leaves_its_file_metrics_weights_and_summary() {
     let home = Home::trained();

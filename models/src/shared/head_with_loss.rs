@@ -84,6 +84,10 @@ impl Layer for HeadWithLoss {
         }
     }
 
+    fn reads_whole_rows(&self) -> bool {
+        true
+    }
+
     fn forward_flops(&self, shape: MicroBatchShape) -> u64 {
         self.linear(shape).flops()
     }
