@@ -31,8 +31,8 @@ mod recomputation_traffic; // Recomputation costs no gather.
 mod residency_choice; // What every residency costs, and what fits.
 mod schedule_files; // Orders and placements from files.
 mod seed_example; // The 48-layer example, counted.
-mod shaped_links;
-mod sharding_choice; // Delays change no bit.
+mod shaped_links; // Delays change no bit.
+mod sharding_choice; // "auto" sharding, against every list there is.
 mod tidy; // The tree keeps its own rules.
 mod timed_run; // Layers that take time alone.
 mod trace; // What is recorded of a step is what its program says.

@@ -94,7 +94,7 @@ pub use parameters::parameters;
 pub use role::{LayerRole, Tying, UnitSharding};
 pub use shard_layout::ShardLayout;
 pub use sharding_choice::{
-    GatherCosts, RankChoice, RankCosts, RankRow, TRIED_WEIGHTS_MAX, WeightCosts, choose,
+    BufferBounds, GatherCosts, RankChoice, RankCosts, RankRow, TRIED_WEIGHTS_MAX, WeightCosts, choose,
 };
 pub use split::{Split, SplitError};
 pub use states::ModelStates;

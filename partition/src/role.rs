@@ -49,3 +49,8 @@ pub enum UnitSharding {
     /// As under ZeRO-1: parameters and gradients are whole, gradients are reduced once.
     Whole,
 }
+
+impl UnitSharding {
+    /// All kinds, each at its number: `ALL[kind as usize]`.
+    pub const ALL: [Self; 3] = [Self::Sharded, Self::Persistent, Self::Whole];
+}

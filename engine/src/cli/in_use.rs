@@ -1,42 +1,45 @@
 //! How much of what a plan allocates is in use at once.
 
+use pipezero_schedule::simulate::MemoryError;
 use serde::Serialize;
 
-use super::failure::Failure;
 use crate::plan::Plan;
 use crate::plan::costs::{DeviceSpec, Source};
 use crate::plan::what_if::{Simulation, in_use_bytes};
 
-/// The device by whose times a program is played where the user names none.
+/// The device on which a step is simulated where the user names none.
 const DEVICE: &str = "h100";
 
-/// What is in use at once in a step, as it is played.
+/// What is in use at once in a simulated step.
 #[derive(Debug, Serialize)]
 pub(super) struct InUse {
     /// `[pipeline rank]`
-    pub(super) peak_bytes: Vec<u64>,
-    /// By whose times.
+    pub(super) peak_used_bytes: Vec<u64>,
+    /// On which the step was simulated.
     pub(super) device: String,
 }
 
 impl InUse {
-    /// What is in use in this step, which was simulated by this device's times; or, where none was, in one by an H100's, if the program
-    /// is not too long.
-    pub(super) fn of(
-        plan: &Plan,
-        simulated: Option<(&Simulation<'_>, &DeviceSpec)>,
-    ) -> Result<Option<Self>, Failure> {
-        let own = |simulation: &Simulation<'_>, device: &DeviceSpec| -> Result<Option<Self>, Failure> {
-            let peak_bytes = in_use_bytes(plan, simulation.step())?;
-            Ok(Some(Self { peak_bytes, device: device.name.clone() }))
-        };
-        if let Some((simulation, device)) = simulated {
-            return own(simulation, device);
-        }
+    /// What is in use in this step, which was simulated on this device.
+    pub(super) fn in_step(simulation: &Simulation<'_>, device: &DeviceSpec) -> Result<Self, MemoryError> {
+        let peak_used_bytes = in_use_bytes(simulation.plan(), simulation.step())?;
+        Ok(Self { peak_used_bytes, device: device.name.clone() })
+    }
+
+    /// What is in use in a step on an H100; or why that is not known.
+    pub(super) fn on_an_h100(plan: &Plan) -> Result<Self, String> {
         if plan.num_instructions() > Plan::COMPARED_INSTRUCTIONS_MAX {
-            return Ok(None);
+            return Err(too_long(plan));
         }
         let device = DeviceSpec::by_name(DEVICE).expect("a device that is known by name");
-        own(&Simulation::new(plan, Source::Analytic(&device), None)?, &device)
+        let simulation =
+            Simulation::new(plan, Source::Analytic(&device), None).map_err(|error| error.to_string())?;
+        Self::in_step(&simulation, &device).map_err(|error| error.to_string())
     }
+}
+
+/// That a program is not played for a figure that nobody asked for.
+pub(super) fn too_long(plan: &Plan) -> String {
+    let (own, most) = (plan.num_instructions(), Plan::COMPARED_INSTRUCTIONS_MAX);
+    format!("the program has {own} instructions, more than {most}")
 }

@@ -7,13 +7,13 @@ use super::describe;
 use super::device::device;
 use super::failure::Failure;
 use super::figures::{bytes, count, counted, percent};
-use super::in_use::InUse;
+use super::in_use::{InUse, too_long};
 use super::output::print;
 use super::run_args::RunArgs;
 use super::table::Table;
 use super::terminal;
 use super::utilisation;
-use crate::config::ResidencyConfig;
+use crate::config::{ResidencyConfig, ZeroLevel};
 use crate::plan::costs::{DeviceSpec, Source};
 use crate::plan::what_if::{Simulation, device_remarks};
 use crate::plan::{BesideZero1, Persistent, Plan, RankForecast, RankMemory, ResidencyCost};
@@ -37,7 +37,7 @@ pub(super) struct PlanArgs {
     /// Predict the speed on a device: h100, h200, a100 or cpu, which is this host.
     #[arg(long, value_name = "NAME")]
     device: Option<String>,
-    /// Print JSON: `ranks[]` with layers, units, memory and traffic in bytes, `beside_zero_1[]` with what each pipeline rank needs and sends under ZeRO-3 and ZeRO-1, and `residencies[]`, each figure that of the rank with the largest.
+    /// Print JSON: `ranks[]` with layers, units, memory and traffic in bytes, `in_use` with the most of that memory which holds data at once, `beside_zero_1[]` with what each pipeline rank needs and sends under ZeRO-3 and ZeRO-1, and `residencies[]`, each figure that of the rank with the largest.
     #[arg(long)]
     json: bool,
 }
@@ -52,15 +52,18 @@ pub(super) fn run(args: &PlanArgs) -> Result<(), Failure> {
         }
         None => None,
     };
-    let in_use = InUse::of(&plan, simulation.as_ref().zip(device.as_ref()))?;
+    let in_use = match (&simulation, &device) {
+        (Some(simulation), Some(device)) => Ok(InUse::in_step(simulation, device)?),
+        _ => InUse::on_an_h100(&plan),
+    };
     let residencies = plan.residencies_in_time()?;
-    if residencies.is_none() {
-        notices.add(format_args!(
-            "residencies are not compared, and what is in use at once is not known: the program has {} instructions, more than {}",
-            plan.num_instructions(),
-            Plan::COMPARED_INSTRUCTIONS_MAX
-        ));
+    if let Err(why) = &in_use {
+        notices.add(format_args!("what is in use at once is not known: {why}"));
     }
+    if residencies.is_none() && plan.run().zero.level == ZeroLevel::Zero3 {
+        notices.add(format_args!("residencies are not compared: {}", too_long(&plan)));
+    }
+    let in_use = in_use.ok();
     if args.json {
         let json = json!({
             "parameters": plan.num_parameters(),
@@ -128,13 +131,13 @@ fn memory_table(ranks: &[&RankForecast], in_use: Option<&InUse>, width: usize) -
     let header = ["memory per rank"].into_iter().chain(RankMemory::NAMES);
     let mut table = Table::new(header.chain(in_use.map(|_| "in use")));
     for rank in ranks {
-        let in_use = in_use.map(|of| of.peak_bytes[rank.pipeline_rank]);
+        let in_use = in_use.map(|of| of.peak_used_bytes[rank.pipeline_rank]);
         let figures = rank.memory.figures().into_iter().chain(in_use);
         table.row(format!("pipeline rank {}", rank.pipeline_rank), figures.map(bytes));
     }
     let Some(in_use) = in_use else { return format!("{table:width$}") };
     let what = format!(
-        "peak: all of it is allocated before the first step; in use: the most that holds something at one time, by the times of {}",
+        "peak: allocated before the first step; in use: the most of it that holds data at one moment of a step, simulated on {}",
         in_use.device
     );
     format!("{table:width$}{}\n", terminal::wrapped(&what, width))
@@ -165,24 +168,28 @@ fn headline(plan: &Plan) -> String {
 fn stages(ranks: &[&RankForecast]) -> Table {
     let several = ranks.iter().any(|rank| rank.stages.len() > 1);
     let persists = ranks.iter().any(|rank| rank.persistent.units > 0);
+    let has_whole = ranks.iter().any(|rank| rank.whole.units > 0);
     let gathers = ranks.iter().any(|rank| rank.resident_units > 0);
     let header = std::iter::once("pipeline rank")
         .chain(several.then_some("stages"))
         .chain(["parts", "units"])
         .chain(gathers.then_some("gathered at once"))
         .chain(persists.then_some("stay gathered"))
+        .chain(has_whole.then_some("whole"))
         .chain(["parameters", "in flight", "first", "last"]);
     let mut table = Table::new(header);
     for rank in ranks {
         let stages: Vec<String> = rank.stages.iter().map(usize::to_string).collect();
-        let Persistent { units, elements } = rank.persistent;
+        let of_kind =
+            |of: Persistent| format!("{}, {} elements", counted(of.units, "unit"), count(of.elements));
         let cells = several
             .then(|| stages.join(", "))
             .into_iter()
             // A transformer layer has two parts, attention and MLP; embedding, final norm and head are one each.
             .chain([rank.layers.len().to_string(), rank.units.len().to_string()])
             .chain(gathers.then(|| rank.resident_units.to_string()))
-            .chain(persists.then(|| format!("{}, {} elements", counted(units, "unit"), count(elements))))
+            .chain(persists.then(|| of_kind(rank.persistent)))
+            .chain(has_whole.then(|| of_kind(rank.whole)))
             .chain([
                 count(rank.parameters),
                 rank.in_flight.to_string(),
@@ -197,28 +204,28 @@ fn stages(ranks: &[&RankForecast]) -> Table {
 /// What each rank needs and sends beside what it would under ZeRO-1.
 fn zero_1_table(plan: &Plan, width: usize) -> String {
     let ranks = plan.beside_zero_1();
-    let least_of_lists = |rank: &BesideZero1| rank.least_of_lists_bytes.map(bytes);
+    let least_tried = |rank: &BesideZero1| rank.least_tried_peak_bytes.map(bytes);
     let header = ["beside ZeRO-1", "peak", "ZeRO-1's", "of it"]
         .into_iter()
-        .chain(ranks.first().and_then(least_of_lists).map(|_| "least of any list"))
+        .chain(ranks.first().and_then(least_tried).map(|_| "least of tried lists"))
         .chain(["sent per step", "ZeRO-1's"]);
     let mut table = Table::new(header);
     for rank in ranks {
         let cells = [bytes(rank.peak_bytes), bytes(rank.zero_1_peak_bytes), percent(rank.peak_share())]
             .into_iter()
-            .chain(least_of_lists(rank))
+            .chain(least_tried(rank))
             .chain([bytes(rank.sent_bytes), bytes(rank.zero_1_sent_bytes)]);
         table.row(format!("pipeline rank {}", rank.pipeline_rank), cells);
     }
     let least = 1 + plan.run().zero.prefetch_units;
-    if plan.run().zero.resident_units == ResidencyConfig::Units(least) {
-        return format!("{table:width$}");
+    let mut what = "ZeRO-1's: on this split, with these slices and logits".to_owned();
+    if plan.run().zero.resident_units != ResidencyConfig::Units(least) {
+        what += &format!(
+            "; peak and bytes sent: with {}, the fewest that ZeRO-3 can have; the tables above are of what this run keeps",
+            counted(least, "resident unit")
+        );
     }
-    let with = format!(
-        "peak and bytes sent: with {}, the fewest that ZeRO-3 can have; the tables above are of what this run keeps",
-        counted(least, "resident unit")
-    );
-    format!("{table:width$}{}\n", terminal::wrapped(&with, width))
+    format!("{table:width$}{}\n", terminal::wrapped(&what, width))
 }
 
 /// Gathers and memory of every residency, and which ranks the figures belong to.
@@ -254,7 +261,7 @@ mod tests {
             pages::example("pipezero plan engine/configs/seed-48-layers.json --set parallel.data=8");
         let costs = plan.residencies().expect("the example is planned with every residency");
         let tables = [
-            text(&plan, InUse::of(&plan, None).expect("it is simulated").as_ref(), pages::WIDTH),
+            text(&plan, InUse::on_an_h100(&plan).ok().as_ref(), pages::WIDTH),
             zero_1_table(&plan, pages::WIDTH),
             residency_table(&plan, &costs, pages::WIDTH),
         ]

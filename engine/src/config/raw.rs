@@ -162,11 +162,11 @@ section! {
         /// reduced once. Of several entries that match a layer the last decides; what none matches is sharded. All layers of a unit
         /// are sharded alike, and so are both uses of a tied weight. In place of thresholds. ZeRO-3 alone.
         parameters: Vec<ShardingRule> = "[]", "everything is sharded";
-        /// `"listed"`: what `parameters` and thresholds say is sharded. `"auto"`: the plan makes that list and prints it, of units as they
-        /// are, reckoned with `1 + prefetch_units` gathered ones: the fewest bytes sent that fit `memory`; without `memory` the lowest peak,
-        /// or up to 1% more where that sends at least 10% less. No rank then needs more than under ZeRO-1. Whole parameters are reduced
-        /// once, so losses and weights depend on the grid until the list is written down. ZeRO-3 alone.
-        sharding: ShardingWord = "\"listed\"", "what is sharded decides bits, so it is not left to memory unasked";
+        /// `"listed"`: `parameters` or thresholds say what is sharded. `"auto"`: the plan makes the list and prints it. With `memory` it
+        /// sends the fewest bytes that fit; without, it has the lowest peak, or up to 1% more where that sends at least 10% less. The
+        /// list depends on the grid, and results depend on the list in their last bits: write it as `parameters` to keep them. ZeRO-3
+        /// alone.
+        sharding: ShardingWord = "\"listed\"", "a list that the plan chooses changes results in their last bits, so it must be asked for";
         /// Units whose every parameter has at most so many elements stay gathered all step, and are gathered once after it;
         /// 0 is none. ZeRO-3 alone. `"auto"` is 10 x `hidden_size`. DeepSpeed's default is 100000.
         stage3_param_persistence_threshold: Auto<u64> = "0", "whole units are gathered, so a small parameter costs no message";

@@ -149,7 +149,7 @@ impl Plan {
             is_split_proven,
             asked_residency,
             asked_sharding,
-            least_of_lists_bytes: Vec::new(),
+            least_tried_peak_bytes: Vec::new(),
             beside_zero_1: Vec::new(),
             is_level_lowered: false,
         };

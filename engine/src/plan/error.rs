@@ -42,10 +42,10 @@ pub enum PlanError {
         /// What is wrong with it.
         fault: Box<ShardingFault>,
     },
-    /// What the plan would shard differently has one name.
+    /// What the plan would shard differently has one name, or names that differ in case alone.
     #[error(
-        "`zero_optimization.sharding` is \"auto\", but layers that are to be sharded differently are both named {name}, so no list of \
-         names can say it; give each layer a name of its own"
+        "`zero_optimization.sharding` is \"auto\", but no list of names can tell {name} from layers that are to be sharded differently (case \
+         does not count); give each layer a name of its own"
     )]
     SameNames {
         /// The name.

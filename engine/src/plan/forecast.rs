@@ -4,7 +4,7 @@
 use pipezero_models::layer::MicroBatchShape;
 use pipezero_partition::{
     ElementBytes, Purpose, RankFacts, RankMemory, Sharding, StageFacts, StageTraffic, Traffic, TrafficFacts,
-    UnitFacts, UnitTraffic,
+    UnitFacts, UnitSharding, UnitTraffic,
 };
 use pipezero_schedule::{Instruction, PipelineRank, Unit};
 use serde::Serialize;
@@ -32,6 +32,8 @@ pub struct RankForecast {
     pub parameters: u64,
     /// What of them stays gathered all step.
     pub persistent: Persistent,
+    /// What of them is whole, as under ZeRO-1.
+    pub whole: Persistent,
     /// Gathered units that it holds at once, at most; 0 where weights are whole.
     pub resident_units: usize,
     /// Activations that it holds at once, at most, each of one stage and micro-batch. Several stages
@@ -97,7 +99,13 @@ impl Plan {
             unit.layers.clone().map(|layer| self.graph.layer(layer).name.clone()).collect::<Vec<_>>()
         };
         let units: Vec<Vec<String>> = self.units_of(rank).map(|(_, unit)| names(unit)).collect();
-        let persistent = self.units_of(rank).filter(|(_, unit)| unit.is_persistent());
+        let of_kind = |kind: UnitSharding| {
+            let units = self.units_of(rank).filter(|(_, unit)| unit.sharding == kind);
+            units.fold(Persistent::default(), |sum, (id, unit)| Persistent {
+                units: sum.units + 1,
+                elements: sum.elements + self.held_parameters(id, unit),
+            })
+        };
         RankForecast {
             rank: rank.index() * self.grid.data_degree,
             pipeline_rank: rank.index(),
@@ -106,10 +114,8 @@ impl Plan {
             layers: units.concat(),
             units,
             parameters: self.units_of(rank).map(|(id, unit)| self.held_parameters(id, unit)).sum(),
-            persistent: persistent.fold(Persistent::default(), |sum, (id, unit)| Persistent {
-                units: sum.units + 1,
-                elements: sum.elements + self.held_parameters(id, unit),
-            }),
+            persistent: of_kind(UnitSharding::Persistent),
+            whole: of_kind(UnitSharding::Whole),
             resident_units: self.gather_buffers(rank, Purpose::Training).len(),
             in_flight: self.training.high_water(rank).activations,
             memory: RankMemory::of(&self.memory_facts(rank, Purpose::Training)),

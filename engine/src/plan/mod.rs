@@ -17,6 +17,7 @@ pub mod grid;
 mod head_logits;
 mod planned;
 mod programs;
+mod rank_rows;
 mod refusal;
 mod remarks;
 mod residencies;

@@ -30,8 +30,8 @@ pub struct Plan {
     pub(super) asked_residency: ResidencyConfig,
     /// What it said of sharding, whose `auto` is resolved into a list.
     pub(super) asked_sharding: ShardingConfig,
-    /// `[pipeline rank]`: the lowest peak that a list of what is sharded could give it; empty where the run brought its own.
-    pub(super) least_of_lists_bytes: Vec<u64>,
+    /// `[pipeline rank]`: its lowest peak with the lists of what is sharded that were tried; empty where the run brought its own.
+    pub(super) least_tried_peak_bytes: Vec<u64>,
     /// `[pipeline rank]`: beside itself under ZeRO-1; empty where nothing is compared.
     pub(super) beside_zero_1: Vec<BesideZero1>,
     /// Whether `level` keeps fewer units than it could, because all ranks share the memory of one host.
@@ -47,6 +47,14 @@ impl Plan {
             units.map(|(_, unit)| (element_bytes * unit.layout.padded_len()) as u64).collect();
         bytes.sort_unstable_by(|a, b| b.cmp(a));
         bytes
+    }
+
+    /// The run as its author asked for it: with what the plan has resolved since left to the plan again.
+    pub(super) fn asked_run(&self) -> Run {
+        let mut run = self.run.clone();
+        run.zero.resident_units = self.asked_residency.clone();
+        run.zero.sharding = self.asked_sharding.clone();
+        run
     }
 
     /// The run.

@@ -31,7 +31,7 @@ pub struct Remark {
 }
 
 impl Remark {
-    fn hint(keys: &'static [&'static str], text: String) -> Self {
+    pub(super) fn hint(keys: &'static [&'static str], text: String) -> Self {
         Self { kind: NoticeKind::Hint, keys, text }
     }
 
@@ -67,7 +67,9 @@ impl Plan {
         } else {
             remarks.extend(self.does_not_pay());
         }
-        if self.units.iter().all(PlannedUnit::is_persistent) {
+        // Of its own list, which keeps some memory bound, the plan does not warn.
+        let is_own_list = self.asked_sharding == ShardingConfig::Auto;
+        if !is_own_list && self.units.iter().all(PlannedUnit::is_persistent) {
             let (keys, cause, repair) = match self.run.zero.sharding.rules() {
                 [] => {
                     let threshold = self.run.zero.param_persistence_threshold;
@@ -112,10 +114,14 @@ impl Plan {
             Remark::hint(RESIDENT, text)
         });
         let split = (!self.is_split_proven).then(|| {
+            let why = if self.run.parallel.virtual_stages > 1 {
+                "ranks have several stages, and the search ended before it had seen all splits; with more memory, or with fewer stages, it \
+                 sees more"
+            } else {
+                "what a stage needs is estimated before there are programs, and it was found by trying bounds around `memory`"
+            };
             let text = format!(
-                "the balanced split into {} stages fits the {limit} of `memory`, but is not proved to be the fastest that \
-                 does: ranks have several stages, and the search ended before it had seen all splits; with more memory, or \
-                 with fewer stages, it sees more",
+                "the balanced split into {} stages fits the {limit} of `memory`, but is not proved to be the fastest that does: {why}",
                 self.order.placement.num_stages()
             );
             Remark::hint(PARTITION, text)
@@ -147,8 +153,8 @@ impl Plan {
             None => "the lowest peak, or up to 1% more where at least 10% less is sent".to_owned(),
         };
         let text = format!(
-            "\"auto\" is \"parameters\": {list} here, for {aim}; another grid or `memory` may get another list, and with it other \
-             bits, so write this list in place of \"auto\" to keep them"
+            "\"auto\" became \"parameters\": {list}: {aim}; another grid or another `memory` may get another list, which changes \
+             results in their last bits; to keep them, remove \"sharding\" and thresholds, and write this list"
         );
         Some(Remark::hint(SHARDING, text))
     }
@@ -206,7 +212,7 @@ impl Plan {
             );
             return Some(Remark::hint(PREFETCH, text));
         }
-        match &zero.resident_units {
+        match &self.asked_residency {
             ResidencyConfig::PerRank(numbers) => {
                 let gathered = self.training.ranks().map(|rank| self.gathered_unit_bytes(rank).len());
                 let mut beyond =

@@ -32,7 +32,7 @@ pub struct ResidencyCost {
 const MOST_NUMBERS: usize = 12;
 
 impl Plan {
-    /// Instructions of a step beyond which residencies are not compared: each of up to 16 is planned in full, a million
+    /// Instructions of a step beyond which residencies are not compared, nor a step simulated unasked: each of up to 16 is planned in full, a million
     /// instructions in about a second.
     pub const COMPARED_INSTRUCTIONS_MAX: usize = 500_000;
 

@@ -199,8 +199,9 @@ impl Plan {
             return Ok(self.clone());
         }
         let plan = self.on_this_split(|run| run.zero.resident_units = resident_units)?;
-        let Self { asked_residency, asked_sharding, least_of_lists_bytes, beside_zero_1, .. } = self.clone();
-        Ok(Self { asked_residency, asked_sharding, least_of_lists_bytes, beside_zero_1, ..plan })
+        let Self { asked_residency, asked_sharding, least_tried_peak_bytes, beside_zero_1, .. } =
+            self.clone();
+        Ok(Self { asked_residency, asked_sharding, least_tried_peak_bytes, beside_zero_1, ..plan })
     }
 
     /// The plan of the same run with something changed but the split.

@@ -37,10 +37,8 @@ pub(super) fn mark(run: &Run, graph: &LayerGraph, units: &mut [PlannedUnit]) -> 
     if run.zero.level != ZeroLevel::Zero3 {
         return Ok(());
     }
-    let rules = run.zero.sharding.rules();
-    if run.zero.sharding == ShardingConfig::Auto {
-        return Ok(());
-    }
+    // What the plan is to choose it chooses among units that are all sharded.
+    let ShardingConfig::Listed(rules) = &run.zero.sharding else { return Ok(()) };
     if rules.is_empty() {
         mark_persistent(run, units);
         return Ok(());

@@ -50,7 +50,10 @@ fn pattern(names: &[&str], all: &[&str]) -> String {
     let mut alike: BTreeMap<(&str, String), Vec<String>> = BTreeMap::new();
     for (form, numbers) in by_form(names) {
         let of_numbers = match numbers.as_slice() {
-            several if several.len() > 1 && several.len() == forms_of_all[&form].len() => "[0-9]+".to_owned(),
+            several if several.len() > 1 && several.len() == forms_of_all[&form].len() => {
+                // One of the names may have no number there.
+                if several.contains(&"") { "[0-9]*" } else { "[0-9]+" }.to_owned()
+            }
             several => any_of(number_patterns(several)),
         };
         alike.entry((form.before, of_numbers)).or_default().push(escaped(form.after));
@@ -120,7 +123,7 @@ mod tests {
     fn a_pattern_matches_the_given_names_alone() {
         let blocks: Vec<String> =
             (0..32).flat_map(|of| [format!("h.{of}.attn"), format!("h.{of}.mlp")]).collect();
-        let ends = ["wte.0", "wte.1", "wpe", "ln_f", "a+b", "x01", "x1"];
+        let ends = ["wte.0", "wte.1", "wpe", "ln_f", "a+b", "x01", "x1", "norm", "norm1"];
         let all: Vec<&str> = ends.into_iter().chain(blocks.iter().map(String::as_str)).collect();
         for (names, expected) in [
             (&all[..], "."),
@@ -128,9 +131,10 @@ mod tests {
             (&["wte.0", "wte.1"], "^wte[.][0-9]+$"),
             (&["h.0.mlp", "h.10.mlp"], "^h[.](0|10)[.]mlp$"),
             (&["ln_f", "a+b", "h.1.attn"], r"^(a\+b|h[.]1[.]attn|ln_f)$"),
-            (&all[7..33], "^h[.]([0-9]|1[0-2])([.]attn|[.]mlp)$"),
+            (&all[9..35], "^h[.]([0-9]|1[0-2])([.]attn|[.]mlp)$"),
             (&["x01"], "^x01$"),
             (&["x01", "x1"], "^x[0-9]+$"),
+            (&["norm", "norm1"], "^norm[0-9]*$"),
         ] {
             let found = pattern(names, &all);
             assert_eq!(found, expected);

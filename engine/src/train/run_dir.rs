@@ -275,6 +275,7 @@ impl RunDir {
             let list = serde_json::to_string(zero.sharding.rules()).expect("a list of texts");
             resolved.push(format!("zero_optimization.parameters={list}"));
             resolved.push("zero_optimization.sharding=listed".to_owned());
+            resolved.push("zero_optimization.stage3_param_persistence_threshold=0".to_owned());
         }
         let file = file.clone().set(&resolved).expect("the run file was valid");
         self.write(Self::RUN_FILE, &file.effective_json(Self::SCHEDULE))

@@ -48,7 +48,8 @@ fn plan_prints_what_each_rank_holds_and_sends() {
     expect![[r#"
         beside ZeRO-1          peak    ZeRO-1's     of it  sent per step   ZeRO-1's
         pipeline rank 0  332.12 KiB  328.00 KiB  101.26 %     150.28 KiB  67.91 KiB
-        pipeline rank 1  206.00 KiB  177.00 KiB  116.38 %      55.78 KiB  41.28 KiB"#]]
+        pipeline rank 1  206.00 KiB  177.00 KiB  116.38 %      55.78 KiB  41.28 KiB
+        ZeRO-1's: on this split, with these slices and logits"#]]
     .assert_eq(beside_zero_1);
     expect![[r#"
         resident_units    all-gathers  on one rank  bytes sent      memory
@@ -81,7 +82,7 @@ fn plan_as_json_has_a_rank_each_with_memory_and_traffic() {
     let keys = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ");
     assert_eq!(
         keys(&ranks[0]),
-        "rank pipeline_rank data_rank stages layers units parameters persistent resident_units in_flight memory traffic"
+        "rank pipeline_rank data_rank stages layers units parameters persistent whole resident_units in_flight memory traffic"
     );
     assert_eq!(
         keys(&ranks[0]["memory"]),

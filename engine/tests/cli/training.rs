@@ -13,16 +13,27 @@ fn keys(value: &Value) -> String {
     value.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ")
 }
 
-/// The run directory has the list that the plan made, since results depend on it; evaluation reads that.
+/// The run directory has the list that the plan made, since results depend on it; evaluation reads that. A list may be empty, and
+/// then no threshold may count.
 #[test]
 fn auto_sharding_is_written_down_as_the_list_that_it_became() {
-    let home = Home::new();
-    home.run("train run.json --out out --set zero_optimization.sharding=auto").success();
-    let run = json(&home.read("out/run.json"));
-    let zero = &run["zero_optimization"];
-    assert_eq!(zero["sharding"], "listed");
-    assert!(zero["parameters"].as_array().is_some_and(|list| !list.is_empty()), "{zero}");
-    home.run("eval out").success();
+    let auto = "--set zero_optimization.sharding=auto --set zero_optimization.stage3_param_persistence_threshold=1000000";
+    let mut lens = Vec::new();
+    for sizes in
+        ["", "--set model.num_layers=12 --set parallel.data=4"]
+    {
+        let home = Home::new();
+        home.run(format!("train run.json --out out {auto} {sizes}")).success();
+        let run = json(&home.read("out/run.json"));
+        let zero = &run["zero_optimization"];
+        assert_eq!(zero["sharding"], "listed");
+        lens.push(zero["parameters"].as_array().expect("a list").len());
+        let planned = |line: String| home.json(line)["ranks"].clone();
+        let asked = planned(format!("plan run.json --json {auto} {sizes}"));
+        assert_eq!(asked, planned("plan out/run.json --json".to_owned()), "{zero}");
+        home.run("eval out").success();
+    }
+    assert!(lens[0] > 0 && lens[1] == 0, "{lens:?}");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The choices that are tried for a rank.
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use super::costs::{RankRow, WeightCosts};
@@ -12,40 +13,53 @@ pub const TRIED_WEIGHTS_MAX: usize = 8;
 /// Kinds in the order in which equals are preferred.
 const KINDS: [UnitSharding; 3] = [UnitSharding::Sharded, UnitSharding::Whole, UnitSharding::Persistent];
 
-/// Weights larger than all others of their mark that a choice may have: more would each need a buffer as large.
+/// How many weights a choice may shard beside all those up to its size. Each of them is larger, and may need a gather buffer of
+/// its own.
 const LARGER_MAX: usize = 2;
 
-/// Ways to mark weights that are tried at most, each for gathers with each for gradients.
-const MARKS_MAX: usize = 200;
+/// At most so many sets of sharded weights are tried, each with at most so many sets of weights that are reduced after every
+/// micro-batch.
+const SETS_MAX: usize = 200;
 
-/// The choices for a rank that are tried: all, or where it has many weights, those whose marks are of a few forms.
+/// The choices for a rank that are tried.
 pub(super) fn of_rank<R: RankRow>(rank: &Rank<'_, R>) -> Vec<Vec<UnitSharding>> {
-    let mut tried =
-        if are_all_tried(rank) { all(rank.num_weights()) } else { up_to_some_size(&rank.costs.weights) };
+    let weights = &rank.costs.weights;
+    let mut tried = if are_all_tried(rank) { all(weights) } else { up_to_some_size(weights) };
     tried.retain(|kinds| rank.allows(kinds));
     tried
 }
 
 /// Whether all choices for a rank are tried.
 pub(super) fn are_all_tried<R: RankRow>(rank: &Rank<'_, R>) -> bool {
-    rank.num_weights() <= TRIED_WEIGHTS_MAX
+    free(&rank.costs.weights).len() <= TRIED_WEIGHTS_MAX
 }
 
-fn all(num_weights: usize) -> Vec<Vec<UnitSharding>> {
-    let number = KINDS.len().pow(num_weights as u32);
-    let kind = |of: usize, weight: usize| KINDS[of / KINDS.len().pow(weight as u32) % KINDS.len()];
-    (0..number).map(|of| (0..num_weights).map(|weight| kind(of, weight)).collect()).collect()
+/// The weights about which there is something to choose.
+fn free(weights: &[WeightCosts]) -> Vec<usize> {
+    (0..weights.len()).filter(|&weight| !weights[weight].must_be_whole).collect()
 }
 
-/// Choices that shard all weights up to some size and a few larger ones, and keep whole gradients of all beyond some size but a few.
-pub(super) fn up_to_some_size(weights: &[WeightCosts]) -> Vec<Vec<UnitSharding>> {
+fn all(weights: &[WeightCosts]) -> Vec<Vec<UnitSharding>> {
+    let free = free(weights);
+    let choice = |number: usize| {
+        let mut kinds = vec![UnitSharding::Whole; weights.len()];
+        for (digit, &weight) in free.iter().enumerate() {
+            kinds[weight] = KINDS[number / KINDS.len().pow(digit as u32) % KINDS.len()];
+        }
+        kinds
+    };
+    (0..KINDS.len().pow(free.len() as u32)).map(choice).collect()
+}
+
+/// Each choice shards all weights up to a size and up to two larger ones. In the same way it chooses which are reduced after every
+/// micro-batch; the others are whole.
+fn up_to_some_size(weights: &[WeightCosts]) -> Vec<Vec<UnitSharding>> {
     let classes = classes(weights);
     let lens: Vec<usize> = classes.iter().map(Vec::len).collect();
-    let counts = counts(&lens);
+    let sets = sets(&lens);
     let mut tried = Vec::new();
-    for sharded in &counts {
-        for reduced in counts.iter().filter(|reduced| sharded.iter().zip(*reduced).all(|(of, all)| of <= all))
-        {
+    for sharded in &sets {
+        for reduced in sets.iter().filter(|reduced| sharded.iter().zip(*reduced).all(|(of, all)| of <= all)) {
             let mut kinds = vec![UnitSharding::Whole; weights.len()];
             for ((class, &sharded), &reduced) in classes.iter().zip(sharded).zip(reduced) {
                 class[..reduced].iter().for_each(|&weight| kinds[weight] = UnitSharding::Persistent);
@@ -59,37 +73,34 @@ pub(super) fn up_to_some_size(weights: &[WeightCosts]) -> Vec<Vec<UnitSharding>>
 
 /// The weights of equal costs, the largest first.
 fn classes(weights: &[WeightCosts]) -> Vec<Vec<usize>> {
-    let mut order: Vec<usize> = (0..weights.len()).collect();
+    let mut order = free(weights);
     let key = |&weight: &usize| {
-        let WeightCosts { gathered_bytes, at_rest_bytes, sent_bytes, stays_whole, tied } = &weights[weight];
-        (std::cmp::Reverse(*gathered_bytes), *stays_whole, *at_rest_bytes, *sent_bytes, tied.is_some())
+        let WeightCosts { gathered_bytes, at_rest_bytes, sent_bytes, tied, .. } = &weights[weight];
+        (Reverse(*gathered_bytes), *at_rest_bytes, *sent_bytes, tied.is_some())
     };
     // Tied weights by their numbers, so that both ranks take the same first ones.
     order.sort_by_key(|weight| (key(weight), weights[*weight].tied, *weight));
     order.chunk_by(|one, next| key(one) == key(next)).map(<[usize]>::to_vec).collect()
 }
 
-/// How many of each class have a mark: all from some class on, and of the classes before it together at most [`LARGER_MAX`], or
-/// fewer where there are many classes.
-fn counts(lens: &[usize]) -> Vec<Vec<usize>> {
-    let of = |larger_max| {
-        let mut counts = BTreeSet::new();
-        for first in 0..=lens.len() {
-            let (larger, smaller) = lens.split_at(first);
-            counts.extend(few(larger, larger_max).into_iter().map(|larger| [&larger, smaller].concat()));
-        }
-        counts
-    };
-    let mut tried = (1..=LARGER_MAX).rev().map(of);
-    let counts = tried.find(|counts| counts.len() <= MARKS_MAX).unwrap_or_else(|| of(0));
-    let step = counts.len().div_ceil(MARKS_MAX);
-    // The last has every weight, the first none: both stay.
-    let num_counts = counts.len();
-    let stays = |place: &usize| place.is_multiple_of(step) || place + 1 == num_counts;
-    (0..).zip(counts).filter(|(place, _)| stays(place)).map(|(_, counts)| counts).collect()
+/// Sets of weights, as how many of each class: every class from some size down, and at most [`LARGER_MAX`] weights above it. Fewer
+/// above, or only some of the sets, where there are many classes.
+fn sets(lens: &[usize]) -> Vec<Vec<usize>> {
+    // With n larger classes there are n ways to take one weight of them, and about n * n / 2 to take two.
+    let num_sets = |larger_max: usize| (lens.len() + 1).pow(larger_max as u32 + 1);
+    let larger_max = (0..=LARGER_MAX).rev().find(|&most| num_sets(most) <= 6 * SETS_MAX).unwrap_or(0);
+    let mut sets = BTreeSet::new();
+    for first in 0..=lens.len() {
+        let (larger, smaller) = lens.split_at(first);
+        sets.extend(few(larger, larger_max).into_iter().map(|larger| [&larger, smaller].concat()));
+    }
+    let (num_sets, step) = (sets.len(), sets.len().div_ceil(SETS_MAX));
+    // The first has no weight, the last every one: both stay.
+    let stays = |place: &usize| place.is_multiple_of(step) || place + 1 == num_sets;
+    (0..).zip(sets).filter(|(place, _)| stays(place)).map(|(_, set)| set).collect()
 }
 
-/// All ways to take at most so many of these classes together.
+/// All ways to take at most so many weights of these classes together.
 fn few(lens: &[usize], most: usize) -> BTreeSet<Vec<usize>> {
     let mut all = BTreeSet::from([vec![0; lens.len()]]);
     for _ in 0..most {

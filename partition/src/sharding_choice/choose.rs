@@ -15,7 +15,7 @@ const STARTS_MAX: usize = 16;
 pub struct RankChoice {
     /// `[weight]`
     pub kinds: Vec<UnitSharding>,
-    /// The peak in the choice with the lowest, of those that are tried.
+    /// Its peak with the choice for all ranks whose fullest rank is lowest, of those that were tried.
     pub least_peak_bytes: u64,
 }
 
@@ -28,7 +28,7 @@ pub struct RankChoice {
 pub fn choose<R: RankRow>(ranks: &[RankCosts<R>], memory_bytes: Option<u64>) -> Vec<RankChoice> {
     let ranks: Vec<Rank<'_, R>> = ranks.iter().map(Rank::new).collect();
     let whole: Vec<u64> = ranks.iter().map(Rank::whole_peak_bytes).collect();
-    let options = options::of_ranks(&ranks, &whole);
+    let options = options::of_ranks(&ranks, memory_bytes);
     let lowest =
         options.iter().min_by_key(|option| (option.fullest_bytes(), option.sum_bytes(), option.sent_bytes));
     let lowest = lowest.expect("everything whole is an option").clone();
@@ -55,6 +55,7 @@ pub fn choose<R: RankRow>(ranks: &[RankCosts<R>], memory_bytes: Option<u64>) -> 
             cheapest.filter(saves).unwrap_or(lowest)
         }
     };
+    let least = least.into_iter().zip(&chosen.peak_bytes).map(|(lowest, &own)| own.min(lowest));
     let of_rank = |(kinds, least_peak_bytes)| RankChoice { kinds, least_peak_bytes };
-    chosen.kinds.into_iter().zip(least).map(of_rank).collect()
+    chosen.kinds.iter().cloned().zip(least).map(of_rank).collect()
 }

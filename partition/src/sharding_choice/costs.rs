@@ -11,7 +11,7 @@ pub struct WeightCosts {
     /// `[kind]`: bytes that the rank sends for it in a step; gathers before uses are not counted.
     pub sent_bytes: [u64; 3],
     /// Whether it may be nothing but whole.
-    pub stays_whole: bool,
+    pub must_be_whole: bool,
     /// The number of the tied weight whose other use is on another rank, if it is one.
     pub tied: Option<usize>,
 }
@@ -25,9 +25,21 @@ pub struct GatherCosts {
     pub sent_bytes: Vec<u64>,
 }
 
+/// Between how many bytes all gather buffers of a rank have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BufferBounds {
+    /// No fewer.
+    pub least_bytes: u64,
+    /// No more.
+    pub most_bytes: u64,
+}
+
 /// A rank's row of a program, asked what it would need for other choices.
 pub trait RankRow {
-    /// Gathers if these weights are sharded: an entry for each weight.
+    /// What is known of gather buffers without planning the row, if these weights are sharded: an entry for each weight.
+    fn buffer_bounds(&self, is_sharded: &[bool]) -> BufferBounds;
+
+    /// Gathers if these weights are sharded.
     fn gathers(&self, is_sharded: &[bool]) -> GatherCosts;
 
     /// Bytes of all gradient buffers if these weights' gradients are reduced after every micro-batch.

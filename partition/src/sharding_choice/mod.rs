@@ -14,7 +14,7 @@
 //! | persistent | whole weights, shards of gradients | one gather; a reduction after every micro-batch |
 //! | whole | whole weights and gradients | one gather, one reduction |
 //!
-//! Ranks share no memory and no messages but for a tied weight, whose two uses are alike: ranks that share one are chosen for
+//! Ranks are chosen for one by one, except two that share a tied weight: both uses must be of one kind, so these two are chosen for
 //! together. Where every rank has at most [`TRIED_WEIGHTS_MAX`] weights, all choices are tried; both kinds of buffers depend on two
 //! marks per weight, so of `3^n` choices only `2^n` rows are planned. A rank with more has many that are alike (slices of a
 //! vocabulary, transformer blocks), and buffers are as large as their largest weights. There only choices are tried that take weights up to some size
@@ -35,4 +35,4 @@ mod tests;
 
 pub use candidates::TRIED_WEIGHTS_MAX;
 pub use choose::{RankChoice, choose};
-pub use costs::{GatherCosts, RankCosts, RankRow, WeightCosts};
+pub use costs::{BufferBounds, GatherCosts, RankCosts, RankRow, WeightCosts};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::candidates;
-use super::costs::RankRow;
+use super::costs::{BufferBounds, RankRow};
 use super::rank::{Cost, Rank};
 use crate::role::UnitSharding;
 
@@ -42,29 +42,34 @@ impl Choice {
 }
 
 /// What a rank chose for the tied weights that it shares, by their numbers.
-type OfTied = Vec<(usize, UnitSharding)>;
+type TiedKinds = Vec<(usize, UnitSharding)>;
 
-struct OfRank {
+/// A choice for one rank.
+struct RankOption {
     kinds: Vec<UnitSharding>,
     cost: Cost,
 }
 
-/// The choices that are tried for the ranks together: none needs more than its bound, and none is left out unless another
-/// needs and sends no more on every rank, with the same kinds of tied weights.
-pub(super) fn of_ranks<R: RankRow>(ranks: &[Rank<'_, R>], bounds: &[u64]) -> Vec<Choice> {
-    let by_rank: Vec<_> = ranks.iter().zip(bounds).map(|(rank, &bound)| of_rank(rank, bound)).collect();
+/// The choices that are tried for the ranks together: none needs more than with everything whole, and none is left out that could
+/// be chosen.
+pub(super) fn of_ranks<R: RankRow>(ranks: &[Rank<'_, R>], memory_bytes: Option<u64>) -> Vec<Choice> {
+    let tried: Vec<Vec<TriedOption>> = ranks.iter().map(tried).collect();
+    let whole_bytes: Vec<u64> = ranks.iter().map(Rank::whole_peak_bytes).collect();
+    let horizons = horizons(&tried, &whole_bytes, memory_bytes);
+    let by_rank = ranks.iter().zip(tried).zip(horizons);
+    let by_rank: Vec<_> = by_rank.map(|((rank, tried), horizon)| of_rank(rank, tried, horizon)).collect();
     let Some((first, others)) = by_rank.split_first() else { return Vec::new() };
     let mut choices = Vec::new();
-    for (of_tied, of_first) in first {
-        let fronts: Option<Vec<&Vec<OfRank>>> = others.iter().map(|rank| rank.get(of_tied)).collect();
-        let Some(fronts) = fronts else { continue };
-        let mut chosen: Vec<Vec<&OfRank>> = of_first.iter().map(|own| vec![own]).collect();
-        for front in fronts {
-            let mut with_front = Vec::with_capacity(chosen.len() * front.len());
+    for (tied, of_first) in first {
+        let of_others: Option<Vec<&Vec<RankOption>>> = others.iter().map(|rank| rank.get(tied)).collect();
+        let Some(of_others) = of_others else { continue };
+        let mut chosen: Vec<Vec<&RankOption>> = of_first.iter().map(|own| vec![own]).collect();
+        for of_rank in of_others {
+            let mut with_rank = Vec::with_capacity(chosen.len() * of_rank.len());
             for before in &chosen {
-                with_front.extend(front.iter().map(|own| [&before[..], &[own]].concat()));
+                with_rank.extend(of_rank.iter().map(|own| [&before[..], &[own]].concat()));
             }
-            chosen = with_front;
+            chosen = with_rank;
         }
         choices.extend(chosen.into_iter().map(|ranks| Choice {
             kinds: ranks.iter().map(|rank| rank.kinds.clone()).collect(),
@@ -75,30 +80,90 @@ pub(super) fn of_ranks<R: RankRow>(ranks: &[Rank<'_, R>], bounds: &[u64]) -> Vec
     choices
 }
 
-/// The choices of one rank within its bound, by what they are for tied weights: peaks ascend and bytes sent descend.
-fn of_rank<R: RankRow>(rank: &Rank<'_, R>, bound: u64) -> BTreeMap<OfTied, Vec<OfRank>> {
-    let mut found: BTreeMap<OfTied, Vec<OfRank>> = BTreeMap::new();
-    for kinds in candidates::of_rank(rank) {
-        let cost = rank.cost(&kinds);
-        if cost.peak_bytes > bound {
+/// A choice for one rank whose row is not planned yet.
+struct TriedOption {
+    kinds: Vec<UnitSharding>,
+    tied: TiedKinds,
+    /// Of the peak.
+    bounds: BufferBounds,
+}
+
+fn tried<R: RankRow>(rank: &Rank<'_, R>) -> Vec<TriedOption> {
+    let option = |kinds: Vec<UnitSharding>| {
+        let weights = rank.costs.weights.iter().zip(&kinds);
+        let mut tied: TiedKinds = weights.filter_map(|(weight, &kind)| Some((weight.tied?, kind))).collect();
+        tied.sort_unstable();
+        TriedOption { tied, bounds: rank.peak_bounds(&kinds), kinds }
+    };
+    candidates::of_rank(rank).into_iter().map(option).collect()
+}
+
+/// For each rank a peak beyond which nothing is chosen: neither the lowest, nor what is a hundredth higher, nor what fits
+/// `memory_bytes`. It follows from the bounds of peaks alone, so that few rows are planned.
+fn horizons(tried: &[Vec<TriedOption>], whole_bytes: &[u64], memory_bytes: Option<u64>) -> Vec<u64> {
+    // `[rank]`, by the kinds of tied weights: bounds of the lowest peak.
+    let lowest: Vec<BTreeMap<&TiedKinds, BufferBounds>> =
+        tried.iter().zip(whole_bytes).map(|(tried, &whole)| lowest(tried, whole)).collect();
+    let of_all = |tied: &TiedKinds, of: fn(&BufferBounds) -> u64| {
+        let bounds = lowest.iter().map(|lowest| lowest.get(tied).map_or(u64::MAX, of));
+        bounds.max().unwrap_or(u64::MAX)
+    };
+    let all_tied = || lowest.iter().flat_map(BTreeMap::keys).copied();
+    // The fullest rank needs no more than this where it is lowest.
+    let fullest = all_tied().map(|tied| of_all(tied, |bounds| bounds.most_bytes)).min().unwrap_or(u64::MAX);
+    let may_be_lowest = |tied: &TiedKinds| of_all(tied, |bounds| bounds.least_bytes) <= fullest;
+    let horizon = |lowest: &BTreeMap<&TiedKinds, BufferBounds>| {
+        let own = lowest.iter().filter(|(tied, _)| may_be_lowest(tied)).map(|(_, bounds)| bounds.most_bytes);
+        let own = own.max().unwrap_or(u64::MAX).min(fullest);
+        own.saturating_add(own / 100).max(memory_bytes.unwrap_or(0))
+    };
+    lowest.iter().map(horizon).collect()
+}
+
+fn lowest(tried: &[TriedOption], whole_bytes: u64) -> BTreeMap<&TiedKinds, BufferBounds> {
+    let mut lowest: BTreeMap<&TiedKinds, BufferBounds> = BTreeMap::new();
+    for TriedOption { tied, bounds, .. } in tried {
+        let known =
+            lowest.entry(tied).or_insert(BufferBounds { least_bytes: u64::MAX, most_bytes: u64::MAX });
+        known.least_bytes = known.least_bytes.min(bounds.least_bytes);
+        // What surely needs no more than with everything whole.
+        if bounds.most_bytes <= whole_bytes {
+            known.most_bytes = known.most_bytes.min(bounds.most_bytes);
+        }
+    }
+    lowest
+}
+
+/// The choices of one rank that could be chosen, by what they are for tied weights: peaks ascend and bytes sent descend.
+fn of_rank<R: RankRow>(
+    rank: &Rank<'_, R>,
+    tried: Vec<TriedOption>,
+    horizon: u64,
+) -> BTreeMap<TiedKinds, Vec<RankOption>> {
+    let bound = rank.whole_peak_bytes();
+    let mut found: BTreeMap<TiedKinds, Vec<RankOption>> = BTreeMap::new();
+    for TriedOption { kinds, tied, bounds } in tried {
+        if bounds.least_bytes > horizon.min(bound) {
             continue;
         }
-        let tied = rank.costs.weights.iter().zip(&kinds);
-        let mut of_tied: OfTied = tied.filter_map(|(weight, &kind)| Some((weight.tied?, kind))).collect();
-        of_tied.sort_unstable();
-        found.entry(of_tied).or_default().push(OfRank { kinds, cost });
+        let cost = rank.cost(&kinds);
+        if cost.peak_bytes <= bound {
+            found.entry(tied).or_default().push(RankOption { kinds, cost });
+        }
     }
-    for choices in found.values_mut() {
-        // Stable, so that of equals the first that is tried stays.
-        choices.sort_by_key(|choice| (choice.cost.peak_bytes, choice.cost.sent_bytes));
-        let mut fewest = None;
-        choices.retain(|choice| {
-            let sends_less = fewest.is_none_or(|fewest| choice.cost.sent_bytes < fewest);
-            if sends_less {
-                fewest = Some(choice.cost.sent_bytes);
-            }
-            sends_less
-        });
-    }
+    found.values_mut().for_each(keep_undominated);
     found
+}
+
+/// Leaves out what needs and sends no less than another; of equals the first that was tried stays.
+fn keep_undominated(options: &mut Vec<RankOption>) {
+    options.sort_by_key(|option| (option.cost.peak_bytes, option.cost.sent_bytes));
+    let mut fewest = None;
+    options.retain(|option| {
+        let sends_less = fewest.is_none_or(|fewest| option.cost.sent_bytes < fewest);
+        if sends_less {
+            fewest = Some(option.cost.sent_bytes);
+        }
+        sends_less
+    });
 }

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use super::costs::{GatherCosts, RankCosts, RankRow, WeightCosts};
+use super::costs::{BufferBounds, GatherCosts, RankCosts, RankRow, WeightCosts};
 use crate::role::UnitSharding;
 
 /// What a choice costs a rank.
@@ -38,40 +38,59 @@ impl<'a, R: RankRow> Rank<'a, R> {
     /// Whether the rank may have these kinds.
     pub(super) fn allows(&self, kinds: &[UnitSharding]) -> bool {
         let all_persist = !kinds.is_empty() && kinds.iter().all(|&kind| kind == UnitSharding::Persistent);
-        let stay_whole = self.costs.weights.iter().zip(kinds).filter(|(weight, _)| weight.stays_whole);
-        (self.costs.may_all_persist || !all_persist)
-            && stay_whole.into_iter().all(|(_, &kind)| kind == UnitSharding::Whole)
+        self.costs.may_all_persist || !all_persist
     }
 
     pub(super) fn cost(&self, kinds: &[UnitSharding]) -> Cost {
-        let RankCosts { weights, fixed_peak_bytes, fixed_sent_bytes, .. } = self.costs;
-        let of_kinds = |of: fn(&WeightCosts) -> &[u64; 3]| {
-            let own = weights.iter().zip(kinds).map(|(weight, &kind)| of(weight)[kind as usize]);
-            own.fold(0, u64::saturating_add)
-        };
         let gathers = self.gathers(kinds);
         let gathered = gathers.sent_bytes.iter().copied().fold(0, u64::saturating_add);
-        let buffers = gathers.buffer_bytes.saturating_add(self.gradient_buffer_bytes(kinds));
-        let at_rest = of_kinds(|weight| &weight.at_rest_bytes);
         Cost {
-            peak_bytes: fixed_peak_bytes.saturating_add(at_rest).saturating_add(buffers),
-            sent_bytes: fixed_sent_bytes
-                .saturating_add(of_kinds(|weight| &weight.sent_bytes))
+            peak_bytes: self.ungathered_bytes(kinds).saturating_add(gathers.buffer_bytes),
+            sent_bytes: self
+                .costs
+                .fixed_sent_bytes
+                .saturating_add(self.sum(kinds, |weight| &weight.sent_bytes))
                 .saturating_add(gathered),
         }
     }
 
+    /// No less and no more than the peak with these kinds, without planning the row.
+    pub(super) fn peak_bounds(&self, kinds: &[UnitSharding]) -> BufferBounds {
+        let BufferBounds { least_bytes, most_bytes } = self.costs.row.buffer_bounds(&are_sharded(kinds));
+        let ungathered = self.ungathered_bytes(kinds);
+        let [least_bytes, most_bytes] =
+            [least_bytes, most_bytes].map(|bytes| ungathered.saturating_add(bytes));
+        BufferBounds { least_bytes, most_bytes }
+    }
+
+    /// The peak but for gather buffers.
+    fn ungathered_bytes(&self, kinds: &[UnitSharding]) -> u64 {
+        self.costs
+            .fixed_peak_bytes
+            .saturating_add(self.sum(kinds, |weight| &weight.at_rest_bytes))
+            .saturating_add(self.gradient_buffer_bytes(kinds))
+    }
+
+    fn sum(&self, kinds: &[UnitSharding], of: fn(&WeightCosts) -> &[u64; 3]) -> u64 {
+        let own = self.costs.weights.iter().zip(kinds).map(|(weight, &kind)| of(weight)[kind as usize]);
+        own.fold(0, u64::saturating_add)
+    }
+
     /// The gathers of those sharded.
     pub(super) fn gathers(&self, kinds: &[UnitSharding]) -> Rc<GatherCosts> {
-        let marks = kinds.iter().map(|&kind| kind == UnitSharding::Sharded).collect();
         let mut known = self.gathers.borrow_mut();
-        let new = |marks: &Vec<bool>| Rc::new(self.costs.row.gathers(marks));
-        Rc::clone(known.entry(marks).or_insert_with_key(new))
+        let new = |is_sharded: &Vec<bool>| Rc::new(self.costs.row.gathers(is_sharded));
+        Rc::clone(known.entry(are_sharded(kinds)).or_insert_with_key(new))
     }
 
     fn gradient_buffer_bytes(&self, kinds: &[UnitSharding]) -> u64 {
-        let marks = kinds.iter().map(|&kind| kind != UnitSharding::Whole).collect();
+        let is_reduced_often = kinds.iter().map(|&kind| kind != UnitSharding::Whole).collect();
         let mut known = self.gradients.borrow_mut();
-        *known.entry(marks).or_insert_with_key(|marks| self.costs.row.gradient_buffer_bytes(marks))
+        let new = |is_reduced_often: &Vec<bool>| self.costs.row.gradient_buffer_bytes(is_reduced_often);
+        *known.entry(is_reduced_often).or_insert_with_key(new)
     }
+}
+
+fn are_sharded(kinds: &[UnitSharding]) -> Vec<bool> {
+    kinds.iter().map(|&kind| kind == UnitSharding::Sharded).collect()
 }

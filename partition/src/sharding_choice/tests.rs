@@ -16,6 +16,12 @@ fn two_largest(bytes: &[u64], marks: &[bool]) -> u64 {
 }
 
 impl RankRow for Row {
+    fn buffer_bounds(&self, is_sharded: &[bool]) -> BufferBounds {
+        let sharded = self.bytes.iter().zip(is_sharded).filter(|of| *of.1);
+        let least_bytes = sharded.map(|of| *of.0).max().unwrap_or(0);
+        BufferBounds { least_bytes, most_bytes: 2 * least_bytes }
+    }
+
     fn gathers(&self, is_sharded: &[bool]) -> GatherCosts {
         let ends = [is_sharded.iter().position(|&of| of), is_sharded.iter().rposition(|&of| of)];
         let sent = |(weight, &bytes): (usize, &u64)| {
@@ -46,7 +52,7 @@ fn rank(
         gathered_bytes: bytes,
         at_rest_bytes: [2 * bytes / data, bytes + 2 * bytes / data, 3 * bytes],
         sent_bytes: [2 * num_micro_batches * bytes, bytes + 2 * num_micro_batches * bytes, 3 * bytes],
-        stays_whole: false,
+        must_be_whole: false,
         tied: tied.iter().position(|&tied| tied == place),
     };
     RankCosts {
@@ -67,7 +73,7 @@ fn cost(rank: &RankCosts<Row>, kinds: &[UnitSharding]) -> (u64, u64) {
         rank.weights.iter().zip(kinds).map(|(weight, &kind)| of(weight)[kind as usize]).sum::<u64>()
     };
     (
-        50 + sum(|weight| weight.at_rest_bytes) + gathers.buffer_bytes + gradients,
+        rank.fixed_peak_bytes + sum(|weight| weight.at_rest_bytes) + gathers.buffer_bytes + gradients,
         7 + sum(|weight| weight.sent_bytes) + gathers.sent_bytes.iter().sum::<u64>(),
     )
 }
@@ -86,8 +92,11 @@ fn every(ranks: &[RankCosts<Row>]) -> Vec<(Vec<u64>, u64)> {
             tied.sort_unstable();
             tied
         };
-        let allowed =
-            all.filter(|kinds| rank.may_all_persist || kinds.iter().any(|&kind| kind != Persistent));
+        let allowed = all.filter(|kinds| {
+            let mut must_be_whole = rank.weights.iter().zip(kinds).filter(|of| of.0.must_be_whole);
+            must_be_whole.all(|of| *of.1 == Whole)
+                && (rank.may_all_persist || kinds.iter().any(|&kind| kind != Persistent))
+        });
         allowed.map(|kinds| (tied(&kinds), cost(rank, &kinds))).collect::<Vec<_>>()
     };
     let mut together: Vec<_> =
@@ -184,7 +193,10 @@ fn ranks_that_share_a_tied_weight_have_the_best_of_all_choices_together() {
         let last = sizes.len() - 1;
         for (tied, of_other) in [(vec![0], vec![last]), (vec![0, 1], vec![last, last - 1])] {
             for data in [2, 8] {
-                let ranks = [rank(sizes, &tied, data, 4, false), rank(&reversed, &of_other, data, 4, true)];
+                let mut ranks =
+                    [rank(sizes, &tied, data, 4, false), rank(&reversed, &of_other, data, 4, true)];
+                // One is far fuller than the other, in every second case.
+                ranks[tied.len() - 1].fixed_peak_bytes = if data == 8 { 50_000 } else { 50 };
                 for limit in limits(&ranks[0]) {
                     assert_eq!(found(&ranks, limit), best(&ranks, limit), "{sizes:?} {data} {limit:?}");
                 }
@@ -220,4 +232,22 @@ fn a_rank_with_many_weights_has_the_lowest_peak_and_nearly_the_fewest_bytes() {
     }
     println!("{num_best} of {num_limits} send the fewest bytes, the others up to {worst:.3} times as many");
     assert!(num_best * 2 > num_limits && worst < 1.25, "{num_best} of {num_limits}, {worst}");
+}
+
+/// The smallest of 5 or 10 weights, or the largest, must be whole.
+#[test]
+fn what_must_be_whole_is_whole_and_the_others_are_chosen_as_well_as_without_it() {
+    for (sizes, place) in [
+        (vec![100, 100, 100, 100, 10], 4),
+        (vec![300, 100, 100, 100, 100], 0),
+        (vec![10, 100, 100, 100, 100, 100, 100, 100, 100, 100], 0),
+        (vec![300, 100, 100, 100, 100, 100, 100, 100, 100, 100], 0),
+    ] {
+        let mut ranks = [rank(&sizes, &[], 8, 4, false)];
+        ranks[0].weights[place].must_be_whole = true;
+        assert_eq!(choose(&ranks, None)[0].kinds[place], Whole);
+        for limit in [None, Some(0)] {
+            assert_eq!(found(&ranks, limit), best(&ranks, limit), "{sizes:?} {limit:?}");
+        }
+    }
 }

@@ -77,13 +77,16 @@ fn upgraded<R: RankRow>(
         if !fits || !is_first {
             continue;
         }
-        room.iter_mut().zip(&upgrade.added_bytes).for_each(|(room, added)| *room -= added);
+        let before = kinds.clone();
         upgrade.uses.iter().for_each(|&(rank, weight)| kinds[rank][weight] = upgrade.kind);
+        if ranks.iter().zip(&kinds).all(|(rank, kinds)| rank.allows(kinds)) {
+            room.iter_mut().zip(&upgrade.added_bytes).for_each(|(room, added)| *room -= added);
+        } else {
+            kinds = before;
+        }
     }
-    if !ranks.iter().zip(&kinds).all(|(rank, kinds)| rank.allows(kinds)) {
-        return None;
-    }
-    // Fewer units in turn may take other buffers, or be gathered more often; neither is nearly ever so.
+    // With fewer sharded units the residency plan may take other buffers or gather a unit more often, so the estimate is checked.
+    // It is rarely wrong.
     let upgraded = Choice::of(ranks, kinds);
     (upgraded.sent_bytes < choice.sent_bytes && upgraded.fits(bounds)).then_some(upgraded)
 }

@@ -3,6 +3,8 @@
 //! ```text
 //! compute order -> units -> transfers -> residency -> reduction -> tail -> program
 //! ```
+//!
+//! `row_reads.rs` is no pass: it answers what a row would gather for another choice of what is sharded.
 
 mod error;
 mod receives;

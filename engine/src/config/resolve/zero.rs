@@ -143,25 +143,25 @@ fn budget(raw: &RawRun, value: &str, units: usize, prefetch: usize) -> Option<us
 fn sharding(raw: &RawZero) -> Option<ShardingConfig> {
     let word = raw.sharding.or(ShardingWord::Listed);
     let rules = raw.parameters.or(Vec::new())?;
-    let threshold = &raw.stage3_param_persistence_threshold;
-    match word? {
+    let sharding = match word? {
         ShardingWord::Auto if !rules.is_empty() => {
             let rule = "it makes the list that `parameters` has already";
-            raw.sharding.broken("\"auto\"", rule, "remove it, or remove `parameters`")
+            return raw.sharding.broken("\"auto\"", rule, "remove it, or remove `parameters`");
         }
-        ShardingWord::Auto => {
-            if threshold.is_written() {
-                threshold.site.hint("no effect here: `sharding` is \"auto\", which says what persists");
-            }
-            Some(ShardingConfig::Auto)
-        }
-        ShardingWord::Listed => {
-            if !rules.is_empty() && threshold.is_written() {
-                threshold.site.hint("no effect here: `parameters` says what persists");
-            }
-            Some(ShardingConfig::Listed(rules))
+        ShardingWord::Auto => ShardingConfig::Auto,
+        ShardingWord::Listed => ShardingConfig::Listed(rules),
+    };
+    let decides = match &sharding {
+        ShardingConfig::Auto => "`sharding` is \"auto\", which",
+        ShardingConfig::Listed(rules) if !rules.is_empty() => "`parameters`",
+        ShardingConfig::Listed(_) => return Some(sharding),
+    };
+    for threshold in [&raw.stage3_param_persistence_threshold, &raw.stage3_model_persistence_threshold] {
+        if threshold.is_written() {
+            threshold.site.hint(format!("no effect here: {decides} says what persists"));
         }
     }
+    Some(sharding)
 }
 
 /// Units whose largest parameter has at most so many elements persist; `"auto"` is Hugging Face's formula, which needs a width.

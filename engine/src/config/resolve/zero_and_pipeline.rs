@@ -6,7 +6,7 @@ use crate::config::error::Problem;
 use crate::config::raw::RawRun;
 use crate::config::refusal::Refusal;
 use crate::config::resolved::{
-    ModelConfig, ParallelConfig, ReductionPolicy, ResidencyConfig, ZeroConfig, ZeroLevel,
+    ModelConfig, ParallelConfig, ReductionPolicy, ResidencyConfig, ShardingConfig, ZeroConfig, ZeroLevel,
 };
 
 pub(super) fn check(
@@ -49,7 +49,9 @@ fn refuse_zero2(raw: &RawRun, pipeline: usize) {
 
 /// Warns of ZeRO-3 that never reshards.
 fn warn_of_all_resident(raw: &RawRun, zero: &ZeroConfig) {
-    if zero.level != ZeroLevel::Zero3 || zero.resident_units != ResidencyConfig::All {
+    // By a list some units may be whole, which are gathered and reduced once.
+    let is_sharded = zero.sharding == ShardingConfig::SHARDED;
+    if zero.level != ZeroLevel::Zero3 || zero.resident_units != ResidencyConfig::All || !is_sharded {
         return;
     }
     let message = match zero.reduce {

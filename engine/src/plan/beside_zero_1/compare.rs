@@ -29,7 +29,7 @@ impl Plan {
             pipeline_rank: rank.index(),
             peak_bytes: least.peak_of(rank),
             zero_1_peak_bytes: zero_1.peak_of(rank),
-            least_of_lists_bytes: self.least_of_lists_bytes.get(rank.index()).copied(),
+            least_tried_peak_bytes: self.least_tried_peak_bytes.get(rank.index()).copied(),
             sent_bytes: least.traffic_of(rank).total_bytes(),
             zero_1_sent_bytes: zero_1.traffic_of(rank).total_bytes(),
         };

@@ -11,10 +11,10 @@ pub struct BesideZero1 {
     pub peak_bytes: u64,
     /// Peak memory under ZeRO-1.
     pub zero_1_peak_bytes: u64,
-    /// The lowest peak that any list of what is sharded could give it, of those that were tried; `None` unless the plan made
-    /// the list.
+    /// The peak with the list whose fullest rank is lowest, of those that were tried; ranks with a tied weight have one list. `None` unless
+    /// the plan made the list.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub least_of_lists_bytes: Option<u64>,
+    pub least_tried_peak_bytes: Option<u64>,
     /// Bytes sent in a step, with as many.
     pub sent_bytes: u64,
     /// Bytes sent in a step under ZeRO-1.

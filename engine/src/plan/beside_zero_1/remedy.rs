@@ -1,5 +1,8 @@
 //! The warning where ZeRO-3 does not pay, with what to write instead.
 
+use pipezero_partition::UnitSharding;
+use pipezero_schedule::PipelineRank;
+
 use super::BesideZero1;
 use crate::plan::alternatives::smaller_gathers;
 use crate::plan::remarks::{Remark, UNIT};
@@ -18,7 +21,17 @@ impl Plan {
     /// That ZeRO-3 does not save a twentieth of some rank's peak, and what to write instead.
     pub(in crate::plan) fn does_not_pay(&self) -> Option<Remark> {
         let ranks = &self.beside_zero_1;
-        let worst = ranks.iter().max_by(|a, b| a.peak_share().total_cmp(&b.peak_share()))?;
+        if self.units.iter().all(|unit| unit.sharding == UnitSharding::Whole) {
+            let text = "every unit is whole, which is ZeRO-1; use \"stage\": 1, which says so".to_owned();
+            return (!ranks.is_empty()).then(|| Remark::hint(UNIT, text));
+        }
+        // A rank on which everything is whole is under ZeRO-1, as its list says.
+        let is_sharded = |rank: &&BesideZero1| {
+            let mut units = self.units_of(PipelineRank(rank.pipeline_rank as u32));
+            units.any(|(_, unit)| unit.sharding != UnitSharding::Whole)
+        };
+        let worst =
+            ranks.iter().filter(is_sharded).max_by(|a, b| a.peak_share().total_cmp(&b.peak_share()))?;
         if worst.pays() {
             return None;
         }
@@ -29,7 +42,7 @@ impl Plan {
             "use \"stage\": 1".to_owned()
         } else {
             format!(
-                "use \"stage\": 1 if a rank has the {} that its fullest one needs",
+                "use \"stage\": 1 if a rank has the {} that its fullest one needs with this split and these logits",
                 Bytes(fullest_of_zero_1)
             )
         };

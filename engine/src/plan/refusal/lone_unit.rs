@@ -8,15 +8,15 @@ use crate::config::{CombinationTable, PartitionConfig, Refusal, Run, UnitLayers,
 use crate::plan::{Plan, PlanError};
 
 impl Plan {
-    /// A rank that has all its layers in one unit, under ZeRO-3. A tied weight and a slice are units of their own: in a pipeline, one layer
+    /// A rank that has all its layers in one unit, unless that is whole, under ZeRO-3. A tied weight and a slice are units of their own: in a pipeline, one layer
     /// beside it is not alone, but several layers in one unit are.
     pub(in crate::plan) fn lone_unit(&self) -> Option<(PipelineRank, Unit)> {
         if self.run.zero.level != ZeroLevel::Zero3 {
             return None;
         }
-        // What stays whole is not gathered for its uses.
-        let is_gathered = |unit: &Unit| self.unit(*unit).sharding != UnitSharding::Whole;
-        let lone = |rank| Some((rank, self.lone_unit_of(rank).filter(is_gathered)?));
+        // A whole unit is reduced once, as under ZeRO-1; a persistent one makes it ZeRO-2.
+        let is_refused = |unit: &Unit| self.unit(*unit).sharding != UnitSharding::Whole;
+        let lone = |rank| Some((rank, self.lone_unit_of(rank).filter(is_refused)?));
         self.training.ranks().find_map(lone)
     }
 
@@ -119,8 +119,9 @@ impl Plan {
     fn without_lone_unit(&self, change: impl FnOnce(&mut Run)) -> Option<Self> {
         let mut run = self.asked_run();
         run.zero.resident_units = self.run.zero.resident_units.clone();
+        let before = run.clone();
         change(&mut run);
-        if run == self.run {
+        if run == before {
             return None;
         }
         // Not every model has halves, not every split as many layers as that.
