@@ -207,7 +207,7 @@ fn best(mut choices: Vec<Vec<Cost>>, zero_1: &[u64], memory_bytes: Option<u64>) 
 #[test]
 fn auto_is_the_best_of_all_lists() {
     let (mut num_choices, mut num_runs, mut num_unfit, mut num_lists) = (0, 0, 0, 0);
-    let mut sample = Sample::one_in(6, "run x memory, under auto and under every list of what is sharded");
+    let mut sample = Sample::one_in(12, "run x memory, under auto and under every list of what is sharded");
     for run in runs() {
         if !sample.takes_next() {
             continue;
@@ -266,7 +266,7 @@ fn auto_is_the_best_of_all_lists() {
     println!(
         "{num_choices} choices of {num_runs} runs, {num_unfit} that fit nowhere; {num_lists} lists of single ranks"
     );
-    assert!(num_choices > 50 && num_unfit > 3, "{num_choices} choices, {num_unfit} that fit nowhere");
+    assert!(num_choices > 20 && num_unfit > 0, "{num_choices} choices, {num_unfit} that fit nowhere");
 }
 
 /// The list that `auto` prints, written down, is the same run: plan, programs and bits.

@@ -30,7 +30,8 @@ pub struct Plan {
     pub(super) asked_residency: ResidencyConfig,
     /// What it said of sharding, whose `auto` is resolved into a list.
     pub(super) asked_sharding: ShardingConfig,
-    /// `[pipeline rank]`: its lowest peak with the lists of what is sharded that were tried; empty where the run brought its own.
+    /// `[pipeline rank]`: its lowest peak with the lists of what is sharded that were tried; empty where the run brought its own, or
+    /// another residency than the fewest units.
     pub(super) least_tried_peak_bytes: Vec<u64>,
     /// `[pipeline rank]`: beside itself under ZeRO-1; empty where nothing is compared.
     pub(super) beside_zero_1: Vec<BesideZero1>,

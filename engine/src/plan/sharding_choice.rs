@@ -32,7 +32,11 @@ impl Plan {
             return Ok(self);
         }
         let mut kinds = vec![UnitSharding::Sharded; self.units.len()];
-        self.least_tried_peak_bytes = self.choose_sharding(&mut kinds)?;
+        let least_bytes = self.choose_sharding(&mut kinds)?;
+        // The comparison with ZeRO-1, beside which they stand, counts with the fewest resident units.
+        if self.run.zero.resident_units == self.least_residency() {
+            self.least_tried_peak_bytes = least_bytes;
+        }
         self.run.zero.sharding = ShardingConfig::Listed(list(&self.graph, &self.units, &kinds)?);
         self.run.zero.param_persistence_threshold = 0;
         if kinds.iter().all(|&kind| kind == UnitSharding::Sharded) {

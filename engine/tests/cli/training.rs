@@ -19,9 +19,7 @@ fn keys(value: &Value) -> String {
 fn auto_sharding_is_written_down_as_the_list_that_it_became() {
     let auto = "--set zero_optimization.sharding=auto --set zero_optimization.stage3_param_persistence_threshold=1000000";
     let mut lens = Vec::new();
-    for sizes in
-        ["", "--set model.num_layers=12 --set parallel.data=4"]
-    {
+    for sizes in ["", "--set model.num_layers=12 --set parallel.data=4"] {
         let home = Home::new();
         home.run(format!("train run.json --out out {auto} {sizes}")).success();
         let run = json(&home.read("out/run.json"));

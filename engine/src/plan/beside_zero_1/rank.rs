@@ -12,7 +12,7 @@ pub struct BesideZero1 {
     /// Peak memory under ZeRO-1.
     pub zero_1_peak_bytes: u64,
     /// The peak with the list whose fullest rank is lowest, of those that were tried; ranks with a tied weight have one list. `None` unless
-    /// the plan made the list.
+    /// the plan made the list, for the fewest resident units.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub least_tried_peak_bytes: Option<u64>,
     /// Bytes sent in a step, with as many.
