@@ -9,8 +9,6 @@ use pipezero::config::{
 use pipezero::plan::{Plan, PlanError};
 use tests::{Case, Mask, Sample, Schedule, assert_bit_identical, small_run, train, zero};
 
-const KINDS: [UnitSharding; 3] = [UnitSharding::Sharded, UnitSharding::Persistent, UnitSharding::Whole];
-
 /// What a rank needs and sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Cost {
@@ -77,7 +75,7 @@ struct Lists {
 }
 
 fn kind(number: usize, digit: usize) -> UnitSharding {
-    KINDS[number / 3usize.pow(digit as u32) % 3]
+    UnitSharding::ALL[number / 3usize.pow(digit as u32) % 3]
 }
 
 fn number_of(weights: &[Weight]) -> usize {
@@ -183,6 +181,13 @@ fn peaks(costs: &[Cost]) -> Vec<u64> {
     costs.iter().map(|cost| cost.peak_bytes).collect()
 }
 
+/// The peak of each rank of the same run under ZeRO-1.
+fn zero_1_peaks(run: &Run) -> Vec<u64> {
+    let mut run = run.clone();
+    (run.zero.level, run.zero.reduce) = (ZeroLevel::Zero1, ReductionPolicy::Last);
+    peaks(&costs(&Plan::even_if_refused(run).expect("a valid run")))
+}
+
 /// What the page on ZeRO promises of the choice for a group: bytes sent and peaks.
 fn best(mut choices: Vec<Vec<Cost>>, zero_1: &[u64], memory_bytes: Option<u64>) -> (u64, Vec<u64>) {
     let within = |costs: &[Cost], bound: &dyn Fn(usize) -> u64| {
@@ -214,9 +219,7 @@ fn auto_is_the_best_of_all_lists() {
         }
         let lists = Lists::of(&run);
         num_lists += lists.costs.iter().map(HashMap::len).sum::<usize>();
-        let mut zero_1 = run.clone();
-        (zero_1.zero.level, zero_1.zero.reduce) = (ZeroLevel::Zero1, ReductionPolicy::Last);
-        let zero_1 = peaks(&costs(&Plan::even_if_refused(zero_1).expect("a valid run")));
+        let zero_1 = zero_1_peaks(&run);
         let may_all_persist = run.parallel.pipeline == 1 || run.zero.reduce == ReductionPolicy::Last;
         let most = *zero_1.iter().max().expect("a rank");
         let least =
@@ -324,9 +327,7 @@ fn no_residency_needs_more_than_zero_1() {
             run.parallel.data = data;
             let batch = &mut run.batch;
             batch.train_batch_size = batch.micro_batch_size * batch.num_micro_batches * data;
-            let mut zero_1 = run.clone();
-            (zero_1.zero.level, zero_1.zero.reduce) = (ZeroLevel::Zero1, ReductionPolicy::Last);
-            let zero_1 = peaks(&costs(&Plan::even_if_refused(zero_1).expect("a valid run")));
+            let zero_1 = zero_1_peaks(&run);
             let mut auto = run.clone();
             (auto.zero.sharding, auto.zero.resident_units) = (ShardingConfig::Auto, resident_units.clone());
             let plan = Plan::new(auto).expect("no list that is chosen is refused");

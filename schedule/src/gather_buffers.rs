@@ -18,7 +18,17 @@ use crate::options::Weights;
 
 /// Bytes of the buffers that a rank may have, descending.
 pub(crate) fn allowed(chain: &Chain, rank: PipelineRank, weights: &Weights) -> Vec<u64> {
-    let gathered = chain.units_on(rank).map(|unit| chain.facts(unit)).filter(|facts| facts.is_gathered());
+    allowed_for(chain, rank, chain.units_on(rank), weights)
+}
+
+/// The same if of its units the rank gathers no others than these.
+pub(crate) fn allowed_for(
+    chain: &Chain,
+    rank: PipelineRank,
+    units: impl Iterator<Item = Unit>,
+    weights: &Weights,
+) -> Vec<u64> {
+    let gathered = units.map(|unit| chain.facts(unit)).filter(|facts| facts.is_gathered());
     let unit_bytes: Vec<u64> = gathered.map(|facts| facts.num_bytes).collect();
     let max_copies = weights.max_copies(rank, unit_bytes.len());
     gather_buffer_bytes(unit_bytes, max_copies)

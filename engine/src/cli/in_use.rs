@@ -38,7 +38,7 @@ impl InUse {
     }
 }
 
-/// That a program is not played for a figure that nobody asked for.
+/// That a program is too long to be simulated, or compared, for figures that nobody asked for.
 pub(super) fn too_long(plan: &Plan) -> String {
     let (own, most) = (plan.num_instructions(), Plan::COMPARED_INSTRUCTIONS_MAX);
     format!("the program has {own} instructions, more than {most}")

@@ -29,12 +29,7 @@ impl Kind for ShardingRule {
     fn read(node: &Node) -> Option<Self> {
         let Value::String(text) = &node.value else { return None };
         let (kind, pattern) = text.split_once(':')?;
-        let sharding = match kind {
-            "sharded" => UnitSharding::Sharded,
-            "persistent" => UnitSharding::Persistent,
-            "whole" => UnitSharding::Whole,
-            _ => return None,
-        };
+        let sharding = sharding(kind)?;
         let is_pattern = !pattern.is_empty() && pattern::regex(pattern).is_ok();
         is_pattern.then(|| Self { sharding, pattern: pattern.to_owned() })
     }
@@ -44,10 +39,15 @@ impl Kind for ShardingRule {
         let value = format!("\"{text}\"");
         let form = format!("it must be {}, with a regular expression of names of layers", one_of(FORMS));
         Some(match text.split_once(':') {
-            Some(("sharded" | "persistent" | "whole", pattern)) if !pattern.is_empty() => {
+            Some((kind, pattern)) if sharding(kind).is_some() && !pattern.is_empty() => {
                 rule(place, &value, &pattern::broken_rule(pattern)?, "correct it")
             }
             _ => rule(place, &value, &form, "write one such as \"whole:wte|lm_head\""),
         })
     }
+}
+
+/// What a word says becomes of layers.
+fn sharding(word: &str) -> Option<UnitSharding> {
+    UnitSharding::ALL.into_iter().find(|&sharding| ShardingRule::word(sharding) == word)
 }

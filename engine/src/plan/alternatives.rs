@@ -8,6 +8,7 @@ use std::ops::Range;
 use pipezero_models::Model;
 use pipezero_schedule::PipelineRank;
 
+use super::refusal::as_zero_1;
 use super::{Plan, PlanError};
 use crate::config::{
     Checkpointing, HeadLogits, ReductionPolicy, ResidencyConfig, Run, ScheduleConfig, ShardingConfig,
@@ -285,10 +286,7 @@ fn zero_3_without_residency(run: &Run) -> Option<Changed> {
 
 /// ZeRO-1, which needs less than a ZeRO-3 that does not pay; `reduce` is named, as the file's own may not suit it.
 fn zero_1(run: &Run) -> Option<Changed> {
-    changed_zero_3(run, "\"stage\": 1, \"reduce\": \"last\"", |run| {
-        run.zero.level = ZeroLevel::Zero1;
-        run.zero.reduce = ReductionPolicy::Last;
-    })
+    changed_zero_3(run, "\"stage\": 1, \"reduce\": \"last\"", as_zero_1)
 }
 
 fn recomputation(run: &Run) -> Option<Changed> {

@@ -132,9 +132,7 @@ impl Plan {
         let run_model = RunModel { run: &run, model: &model, graph: &graph, shape };
         let ChosenSplit { split, is_proven: is_split_proven } = cut::split(run_model, &order, limit_bytes)?;
         let units = units::units(run_model, &split)?;
-        let training = programs::checked(&run, &order, &units)?;
-        let evaluation = programs::evaluation_order(&run, &order)?;
-        let evaluation = programs::checked(&run, &evaluation, &units)?;
+        let (training, evaluation) = programs::both(&run, &order, &units)?;
         let (asked_residency, asked_sharding) = (run.zero.resident_units.clone(), run.zero.sharding.clone());
         let plan = Self {
             run,

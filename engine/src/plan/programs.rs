@@ -44,17 +44,18 @@ pub(super) fn order(run: &Run) -> Result<ComputeOrder, PlanError> {
     })
 }
 
-/// The order in which one batch is evaluated.
-pub(super) fn evaluation_order(run: &Run, order: &ComputeOrder) -> Result<ComputeOrder, PlanError> {
-    Ok(forward_only_on(&order.placement, run.batch.num_micro_batches as u32)?)
-}
-
-/// The program of an order.
-pub(super) fn checked(
+/// The program of a training step, and that of an evaluation of one batch.
+pub(super) fn both(
     run: &Run,
     order: &ComputeOrder,
     units: &[PlannedUnit],
-) -> Result<CheckedProgram, PlanError> {
+) -> Result<(CheckedProgram, CheckedProgram), PlanError> {
+    let evaluation = forward_only_on(&order.placement, run.batch.num_micro_batches as u32)?;
+    Ok((checked(run, order, units)?, checked(run, &evaluation, units)?))
+}
+
+/// The program of an order.
+fn checked(run: &Run, order: &ComputeOrder, units: &[PlannedUnit]) -> Result<CheckedProgram, PlanError> {
     let parameter_bytes = element_type(&run.precision).num_bytes() as u64;
     let facts: Vec<UnitFacts> = units.iter().map(|unit| facts(unit, parameter_bytes)).collect();
     let program = pipezero_schedule::lower(order, &facts, &options(run)?)?;

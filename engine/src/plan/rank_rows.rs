@@ -2,29 +2,22 @@
 
 use pipezero_partition::{BufferBounds, GatherCosts, RankRow};
 use pipezero_schedule::lower::{RowGathers, RowReads};
-use pipezero_schedule::protocol::{gather_buffer_bytes, gradient_buffer_bytes};
-use pipezero_schedule::{PipelineRank, Residency, Weights};
+use pipezero_schedule::protocol::gradient_buffer_bytes;
 
 /// A rank's rows; its units are counted by their places, ascending.
 pub(super) struct RankRows<'a> {
-    pub(super) rank: PipelineRank,
     pub(super) training: RowReads<'a>,
     pub(super) evaluation: RowReads<'a>,
     /// The units whose gradients are reduced after every micro-batch, in the order of the row, as far as it does not repeat itself.
     pub(super) gradients: Vec<usize>,
     /// `[place]`: of the gathered unit.
     pub(super) unit_bytes: Vec<u64>,
-    /// `[place]`: whether some instruction reads its weights.
-    pub(super) is_read: Vec<bool>,
     /// `[place]`: that a rank sends in a gather.
     pub(super) message_bytes: Vec<u64>,
     /// `[weight]`: the units that use it.
     pub(super) places: Vec<Vec<usize>>,
     /// Bytes of a gradient for each byte of its gathered unit.
     pub(super) gradient_size_ratio: u64,
-    /// Which gathered units stay.
-    pub(super) residency: &'a Residency,
-    pub(super) prefetch_units: u32,
 }
 
 impl RankRows<'_> {
@@ -36,16 +29,6 @@ impl RankRows<'_> {
         }
         of_units
     }
-
-    /// The buffers that the rank may have at most, descending; the first it has in any case.
-    fn allowed(&self, is_sharded: &[bool]) -> Vec<u64> {
-        let gathered = (0..self.unit_bytes.len()).filter(|&place| is_sharded[place] && self.is_read[place]);
-        let bytes: Vec<u64> = gathered.map(|place| self.unit_bytes[place]).collect();
-        let weights =
-            Weights::Sharded { residency: self.residency.clone(), prefetch_units: self.prefetch_units };
-        let max_copies = weights.max_copies(self.rank, bytes.len());
-        gather_buffer_bytes(bytes, max_copies)
-    }
 }
 
 fn sum(bytes: impl IntoIterator<Item = u64>) -> u64 {
@@ -54,18 +37,16 @@ fn sum(bytes: impl IntoIterator<Item = u64>) -> u64 {
 
 impl RankRow for RankRows<'_> {
     fn buffer_bounds(&self, is_sharded: &[bool]) -> BufferBounds {
-        let allowed = self.allowed(&self.of_units(is_sharded));
+        let allowed = self.training.allowed_buffer_bytes(&self.of_units(is_sharded));
         BufferBounds { least_bytes: allowed.first().copied().unwrap_or(0), most_bytes: sum(allowed) }
     }
 
     fn gathers(&self, is_sharded: &[bool]) -> GatherCosts {
         let of_units = self.of_units(is_sharded);
-        let RowGathers { buffer_bytes: mut buffers, num_gathers } =
-            self.training.gathers(&of_units, self.residency, self.prefetch_units);
+        let RowGathers { buffer_bytes: mut buffers, num_gathers } = self.training.gathers(&of_units);
         // Buffers serve both programs. An evaluation needs no others where a step has all that are allowed.
-        if buffers != self.allowed(&of_units) {
-            let of_evaluation =
-                self.evaluation.gathers(&of_units, self.residency, self.prefetch_units).buffer_bytes;
+        if buffers != self.training.allowed_buffer_bytes(&of_units) {
+            let of_evaluation = self.evaluation.gathers(&of_units).buffer_bytes;
             buffers.resize(buffers.len().max(of_evaluation.len()), 0);
             buffers.iter_mut().zip(of_evaluation).for_each(|(own, other)| *own = other.max(*own));
         }

@@ -67,7 +67,7 @@ impl Plan {
         } else {
             remarks.extend(self.does_not_pay());
         }
-        // Of its own list, which keeps some memory bound, the plan does not warn.
+        // The plan does not warn of a list that it made itself.
         let is_own_list = self.asked_sharding == ShardingConfig::Auto;
         if !is_own_list && self.units.iter().all(PlannedUnit::is_persistent) {
             let (keys, cause, repair) = match self.run.zero.sharding.rules() {
@@ -118,7 +118,7 @@ impl Plan {
                 "ranks have several stages, and the search ended before it had seen all splits; with more memory, or with fewer stages, it \
                  sees more"
             } else {
-                "what a stage needs is estimated before there are programs, and it was found by trying bounds around `memory`"
+                "what a stage needs is estimated before there are programs, so splits for bounds around `memory` were tried, and this is the first that fits"
             };
             let text = format!(
                 "the balanced split into {} stages fits the {limit} of `memory`, but is not proved to be the fastest that does: {why}",
@@ -134,8 +134,8 @@ impl Plan {
         let head = self.model.layers.last().filter(|head| head.layer.reads_whole_rows())?;
         let logits = head.layer.sizes(self.shape).exact as u64 * 4;
         let text = format!(
-            "the model's own loss reads whole rows of logits, so they are kept, {} with what it saves of each row for each micro-batch in flight on the last stage, and \
-             the table of {} is not cut; \"keep\", \"recompute\" and slices are for the loss of the run file",
+            "the model's own loss reads whole rows of logits, so they are kept, {} with what it saves of each row for each \
+             micro-batch in flight on the last stage, and the table of {} is not cut; \"keep\", \"recompute\" and slices are for the loss of the run file",
             Bytes(logits),
             head.layer.name()
         );
@@ -147,7 +147,7 @@ impl Plan {
         if self.asked_sharding != ShardingConfig::Auto || self.run.zero.level != ZeroLevel::Zero3 {
             return None;
         }
-        let list = serde_json::to_string(self.run.zero.sharding.rules()).expect("a list of texts");
+        let list = self.run.zero.sharding.rules_as_json();
         let aim = match self.run.memory_bytes {
             Some(limit) => format!("the fewest bytes sent that fit the {} of `memory`", Bytes(limit)),
             None => "the lowest peak, or up to 1% more where at least 10% less is sent".to_owned(),

@@ -199,9 +199,13 @@ impl Plan {
             return Ok(self.clone());
         }
         let plan = self.on_this_split(|run| run.zero.resident_units = resident_units)?;
-        let Self { asked_residency, asked_sharding, least_tried_peak_bytes, beside_zero_1, .. } =
-            self.clone();
-        Ok(Self { asked_residency, asked_sharding, least_tried_peak_bytes, beside_zero_1, ..plan })
+        Ok(Self {
+            asked_residency: self.asked_residency.clone(),
+            asked_sharding: self.asked_sharding.clone(),
+            least_tried_peak_bytes: self.least_tried_peak_bytes.clone(),
+            beside_zero_1: self.beside_zero_1.clone(),
+            ..plan
+        })
     }
 
     /// The plan of the same run with something changed but the split.

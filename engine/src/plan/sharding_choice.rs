@@ -9,15 +9,13 @@ use pipezero_partition::{
 };
 use pipezero_schedule::lower::RowReads;
 use pipezero_schedule::protocol::unreduced_gradients;
-use pipezero_schedule::{PipelineRank, Residency, Unit, Weights};
+use pipezero_schedule::{PipelineRank, Unit, Weights};
 
+use super::costs::GRADIENT_BYTES;
 use super::rank_rows::{RankRows, without_repeats};
 use super::sharding_list::list;
 use super::{Plan, PlanError, programs};
 use crate::config::{ShardingConfig, ZeroLevel};
-
-/// Bytes of an element of a gradient.
-const F32_BYTES: u64 = 4;
 
 impl Plan {
     /// This plan, in which everything is sharded, with the list that the plan is to make; as it is where the run has a list.
@@ -45,9 +43,7 @@ impl Plan {
         for (unit, kind) in self.units.iter_mut().zip(kinds) {
             unit.sharding = kind;
         }
-        self.training = programs::checked(&self.run, &self.order, &self.units)?;
-        let evaluation = programs::evaluation_order(&self.run, &self.order)?;
-        self.evaluation = programs::checked(&self.run, &evaluation, &self.units)?;
+        (self.training, self.evaluation) = programs::both(&self.run, &self.order, &self.units)?;
         Ok(self)
     }
 
@@ -56,10 +52,7 @@ impl Plan {
     /// # Errors
     /// As [`Plan::new`], which this run has passed already.
     fn choose_sharding(&self, kinds: &mut [UnitSharding]) -> Result<Vec<u64>, PlanError> {
-        let Weights::Sharded { residency, prefetch_units } = programs::weights(&self.run)? else {
-            return Ok(Vec::new());
-        };
-
+        let gathered = programs::weights(&self.run)?;
         let mut least_bytes = vec![0; self.grid.pipeline_degree];
         let tied = self.tied_pipeline_ranks();
         for rank in self.training.ranks() {
@@ -72,7 +65,7 @@ impl Plan {
             let costs: Vec<RankCosts<RankRows<'_>>> = ranks
                 .iter()
                 .zip(&weights)
-                .map(|(&rank, weights)| self.costs_of(rank, weights, &residency, prefetch_units))
+                .map(|(&rank, weights)| self.costs_of(rank, weights, &gathered))
                 .collect();
             let chosen = choose(&costs, self.run.memory_bytes);
             for ((rank, weights), chosen) in ranks.iter().zip(&weights).zip(chosen) {
@@ -99,8 +92,7 @@ impl Plan {
         &'a self,
         rank: PipelineRank,
         weights: &[Vec<Unit>],
-        residency: &'a Residency,
-        prefetch_units: u32,
+        gathered: &'a Weights,
     ) -> RankCosts<RankRows<'a>> {
         let units: Vec<Unit> = self.units_of(rank).map(|(unit, _)| unit).collect();
         let place = |unit: Unit| units.binary_search(&unit).expect("a rank's weights are used by its units");
@@ -116,17 +108,13 @@ impl Plan {
             fixed_sent_bytes: fixed.sent_bytes,
             may_all_persist: self.grid.pipeline_degree == 1 || self.run.zero.reduce == ReductionPolicy::Last,
             row: RankRows {
-                rank,
-                training: RowReads::new(self.training.program(), rank),
-                evaluation: RowReads::new(self.evaluation.program(), rank),
+                training: RowReads::new(self.training.program(), rank, gathered),
+                evaluation: RowReads::new(self.evaluation.program(), rank, gathered),
                 gradients: without_repeats(gradients.into_iter().map(place).collect()),
                 unit_bytes,
-                is_read: units.iter().map(|&unit| self.training.chain().facts(unit).is_gathered()).collect(),
                 message_bytes,
                 places,
-                gradient_size_ratio: F32_BYTES / self.element_type().num_bytes() as u64,
-                residency,
-                prefetch_units,
+                gradient_size_ratio: (GRADIENT_BYTES / self.element_type().num_bytes()) as u64,
             },
         }
     }

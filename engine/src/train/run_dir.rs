@@ -272,7 +272,7 @@ impl RunDir {
             resolved.push(format!("zero_optimization.resident_units={residency}"));
         }
         if *plan.asked_sharding() == ShardingConfig::Auto {
-            let list = serde_json::to_string(zero.sharding.rules()).expect("a list of texts");
+            let list = zero.sharding.rules_as_json();
             resolved.push(format!("zero_optimization.parameters={list}"));
             resolved.push("zero_optimization.sharding=listed".to_owned());
             resolved.push("zero_optimization.stage3_param_persistence_threshold=0".to_owned());

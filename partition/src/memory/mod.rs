@@ -7,10 +7,10 @@
 //! | category | bytes | when |
 //! |---|---|---|
 //! | parameters | `b_p * sum P` | ZeRO-0, 1, 2 |
-//! | | `b_p * (sum S + sum over persistent units of (P - S))` | ZeRO-3; in training with `b_p < 4` `b_p * sum over persistent units of P`, as the rest is cast from the master copy |
+//! | | `b_p * (sum S + sum over persistent and whole units of (P - S))` | ZeRO-3; in training with `b_p < 4` `b_p * sum over these units of P`, as the rest is cast from the master copy |
 //! | gathered | `b_p * sum of gather buffers` | ZeRO-3 |
 //! | gradients | `4 * sum P` | reduced once: a reduce-scatter works in place, the owner's slice is its shard |
-//! | | `4 * (sum S + sum of gradient buffers)` | reduced after every micro-batch: the gradient that is computed and the one that is reduced |
+//! | | `4 * (sum S + sum of gradient buffers)` | reduced after every micro-batch: the gradient that is computed and the one that is reduced; `4 * P` for a unit that is whole under ZeRO-3 |
 //! | optimizer | `4 * states * sum P` | ZeRO-0 |
 //! | | `4 * states * sum S` | ZeRO-1, 2, 3 |
 //! | | `+ 4 * sum P` or `+ 4 * sum S` likewise | the f32 master copy, where `b_p < 4` |
@@ -27,7 +27,8 @@
 //!
 //! A tied weight whose two uses are on one rank has its parameters and optimizer state once and its gradients twice,
 //! an accumulator for each use, so that the sum does not depend on the grid. A persistent unit is whole between uses
-//! and needs no gather buffer; its gradients and optimizer state are sharded like the rest.
+//! and needs no gather buffer; its gradients and optimizer state are sharded like the rest. Of a whole unit only the
+//! optimizer state is sharded, and its gradients need no buffer.
 //!
 //! Where the next stage lies on the same rank (the turn of a V-shaped placement, several stages on one pipeline rank),
 //! nothing is received or sent: the slot's output is handed over in place, and holds its gradient on the way back.

@@ -28,10 +28,10 @@ pub struct RankChoice {
 pub fn choose<R: RankRow>(ranks: &[RankCosts<R>], memory_bytes: Option<u64>) -> Vec<RankChoice> {
     let ranks: Vec<Rank<'_, R>> = ranks.iter().map(Rank::new).collect();
     let whole: Vec<u64> = ranks.iter().map(Rank::whole_peak_bytes).collect();
-    let options = options::of_ranks(&ranks, memory_bytes);
+    let options = options::of_ranks(&ranks, &whole, memory_bytes);
     let lowest =
         options.iter().min_by_key(|option| (option.fullest_bytes(), option.sum_bytes(), option.sent_bytes));
-    let lowest = lowest.expect("everything whole is an option").clone();
+    let lowest = lowest.expect("what is lowest is never left out").clone();
     let bounds = |bound: &dyn Fn(u64) -> u64| -> Vec<u64> {
         whole.iter().zip(&lowest.peak_bytes).map(|(&whole, &peak)| whole.min(bound(peak))).collect()
     };

@@ -5,8 +5,8 @@
 pub struct WeightCosts {
     /// Bytes of the gathered weight.
     pub gathered_bytes: u64,
-    /// `[kind]`, by [`UnitSharding`](crate::UnitSharding): bytes that the rank holds of it between uses; buffers are not counted. What all kinds have in common may
-    /// be left to the rank's fixed bytes, here and below.
+    /// `[kind]`, by [`UnitSharding`](crate::UnitSharding): bytes that the rank holds of it between uses; buffers are not counted. What
+    /// all kinds have in common may be left to the rank's fixed bytes, here and below.
     pub at_rest_bytes: [u64; 3],
     /// `[kind]`: bytes that the rank sends for it in a step; gathers before uses are not counted.
     pub sent_bytes: [u64; 3],

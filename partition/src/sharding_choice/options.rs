@@ -21,6 +21,10 @@ pub(super) struct Choice {
 impl Choice {
     pub(super) fn of<R: RankRow>(ranks: &[Rank<'_, R>], kinds: Vec<Vec<UnitSharding>>) -> Self {
         let costs: Vec<Cost> = ranks.iter().zip(&kinds).map(|(rank, kinds)| rank.cost(kinds)).collect();
+        Self::new(kinds, &costs)
+    }
+
+    fn new(kinds: Vec<Vec<UnitSharding>>, costs: &[Cost]) -> Self {
         Self {
             kinds,
             peak_bytes: costs.iter().map(|cost| cost.peak_bytes).collect(),
@@ -50,14 +54,18 @@ struct RankOption {
     cost: Cost,
 }
 
-/// The choices that are tried for the ranks together: none needs more than with everything whole, and none is left out that could
-/// be chosen.
-pub(super) fn of_ranks<R: RankRow>(ranks: &[Rank<'_, R>], memory_bytes: Option<u64>) -> Vec<Choice> {
+/// The choices that are tried for the ranks together: none needs more than with everything whole, for which each rank needs
+/// `whole_bytes`, and none is left out that could be chosen.
+pub(super) fn of_ranks<R: RankRow>(
+    ranks: &[Rank<'_, R>],
+    whole_bytes: &[u64],
+    memory_bytes: Option<u64>,
+) -> Vec<Choice> {
     let tried: Vec<Vec<TriedOption>> = ranks.iter().map(tried).collect();
-    let whole_bytes: Vec<u64> = ranks.iter().map(Rank::whole_peak_bytes).collect();
-    let horizons = horizons(&tried, &whole_bytes, memory_bytes);
-    let by_rank = ranks.iter().zip(tried).zip(horizons);
-    let by_rank: Vec<_> = by_rank.map(|((rank, tried), horizon)| of_rank(rank, tried, horizon)).collect();
+    let horizons = horizons(&tried, whole_bytes, memory_bytes);
+    let by_rank = ranks.iter().zip(tried).zip(whole_bytes.iter().zip(horizons));
+    let by_rank: Vec<_> =
+        by_rank.map(|((rank, tried), (&whole, horizon))| of_rank(rank, tried, whole, horizon)).collect();
     let Some((first, others)) = by_rank.split_first() else { return Vec::new() };
     let mut choices = Vec::new();
     for (tied, of_first) in first {
@@ -71,10 +79,9 @@ pub(super) fn of_ranks<R: RankRow>(ranks: &[Rank<'_, R>], memory_bytes: Option<u
             }
             chosen = with_rank;
         }
-        choices.extend(chosen.into_iter().map(|ranks| Choice {
-            kinds: ranks.iter().map(|rank| rank.kinds.clone()).collect(),
-            peak_bytes: ranks.iter().map(|rank| rank.cost.peak_bytes).collect(),
-            sent_bytes: ranks.iter().map(|rank| rank.cost.sent_bytes).fold(0, u64::saturating_add),
+        choices.extend(chosen.into_iter().map(|ranks| {
+            let costs: Vec<Cost> = ranks.iter().map(|rank| rank.cost).collect();
+            Choice::new(ranks.iter().map(|rank| rank.kinds.clone()).collect(), &costs)
         }));
     }
     choices
@@ -138,16 +145,16 @@ fn lowest(tried: &[TriedOption], whole_bytes: u64) -> BTreeMap<&TiedKinds, Buffe
 fn of_rank<R: RankRow>(
     rank: &Rank<'_, R>,
     tried: Vec<TriedOption>,
+    whole_bytes: u64,
     horizon: u64,
 ) -> BTreeMap<TiedKinds, Vec<RankOption>> {
-    let bound = rank.whole_peak_bytes();
     let mut found: BTreeMap<TiedKinds, Vec<RankOption>> = BTreeMap::new();
     for TriedOption { kinds, tied, bounds } in tried {
-        if bounds.least_bytes > horizon.min(bound) {
+        if bounds.least_bytes > horizon.min(whole_bytes) {
             continue;
         }
         let cost = rank.cost(&kinds);
-        if cost.peak_bytes <= bound {
+        if cost.peak_bytes <= whole_bytes {
             found.entry(tied).or_default().push(RankOption { kinds, cost });
         }
     }

@@ -83,7 +83,7 @@ fn every(ranks: &[RankCosts<Row>]) -> Vec<(Vec<u64>, u64)> {
     let of_rank = |rank: &RankCosts<Row>| {
         let num_weights = rank.weights.len() as u32;
         let all = (0..3usize.pow(num_weights)).map(|number| {
-            let kind = |weight| [Sharded, Persistent, Whole][number / 3usize.pow(weight) % 3];
+            let kind = |weight| UnitSharding::ALL[number / 3usize.pow(weight) % 3];
             (0..num_weights).map(kind).collect::<Vec<UnitSharding>>()
         });
         let tied = |kinds: &[UnitSharding]| {

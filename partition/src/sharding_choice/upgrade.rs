@@ -91,7 +91,7 @@ fn upgraded<R: RankRow>(
     (upgraded.sent_bytes < choice.sent_bytes && upgraded.fits(bounds)).then_some(upgraded)
 }
 
-/// Every other kind that saves bytes and is not held with less.
+/// Every other kind of a weight with which fewer bytes are sent.
 fn upgrades<'a, R: RankRow>(ranks: &[Rank<'_, R>], choice: &Choice, uses: &'a [Uses]) -> Vec<Upgrade<'a>> {
     let gathers: Vec<_> = ranks.iter().zip(&choice.kinds).map(|(rank, kinds)| rank.gathers(kinds)).collect();
     let mut upgrades = Vec::new();

@@ -6,8 +6,8 @@
 //! | kind | count | bytes | when |
 //! |---|---|---|---|
 //! | all-gather | gathers of the unit | `b_p * (d - 1) * S(u)` each | ZeRO-3, before uses |
-//! | | 1 per unit | `b_p * (d - 1) * S(u)` | after the optimizer step: ZeRO-1, 2 and persistent units of ZeRO-3; a weight used twice on one rank once |
-//! | reduce-scatter | `m` or 1 per unit | `4 * (d - 1) * S(u)` each | ZeRO-1, 2, 3; `m` if reduced after every micro-batch |
+//! | | 1 per unit | `b_p * (d - 1) * S(u)` | after the optimizer step: ZeRO-1, 2, and persistent and whole units of ZeRO-3; a weight used twice on one rank once |
+//! | reduce-scatter | `m` or 1 per unit | `4 * (d - 1) * S(u)` each | ZeRO-1, 2, 3; `m` if reduced after every micro-batch, but 1 for whole units of ZeRO-3 |
 //! | all-reduce | `m` or 1 per unit | `4 * 2 * (d - 1) * S(u)` each | ZeRO-0 |
 //! | | 1 | `4 * S` (ZeRO-0: `4 * P`) of the tied weight | the sum of its two gradients, where the other use is on another rank |
 //! | | 1 | `2 * (W - 1) * 8 * ceil(24 / W)` | the gradient norm over all `W` ranks |

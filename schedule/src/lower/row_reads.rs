@@ -9,10 +9,10 @@ use alloc::vec::Vec;
 use super::residency;
 use crate::chain::Chain;
 use crate::dataflow::reads_weights;
-use crate::gather_buffers::{GatherBuffers, gather_buffer_bytes};
+use crate::gather_buffers::{GatherBuffers, allowed_for};
 use crate::id::{PipelineRank, Unit};
 use crate::instruction::Instruction;
-use crate::options::{Residency, Weights};
+use crate::options::Weights;
 use crate::program::Program;
 
 /// The reads of weights along a rank's row.
@@ -20,6 +20,7 @@ use crate::program::Program;
 pub struct RowReads<'a> {
     chain: &'a Chain,
     rank: PipelineRank,
+    weights: &'a Weights,
     /// The rank's units, ascending.
     units: Vec<Unit>,
     reads: Vec<(Unit, Instruction)>,
@@ -35,37 +36,43 @@ pub struct RowGathers {
 }
 
 impl<'a> RowReads<'a> {
-    /// The reads of a row; of units that stay whole in this program there are none.
-    pub fn new(program: &'a Program, rank: PipelineRank) -> Self {
+    /// The reads of a row, if units are gathered as `weights` says; of units that stay whole in this program there are none.
+    pub fn new(program: &'a Program, rank: PipelineRank, weights: &'a Weights) -> Self {
         let chain = &program.chain;
         let read = |&instruction: &Instruction| Some((reads_weights(chain, instruction)?, instruction));
         Self {
             chain,
             rank,
+            weights,
             units: chain.units_on(rank).collect(),
             reads: program.row(rank).iter().filter_map(read).collect(),
         }
     }
 
-    /// What the rank gathers if, of its units in ascending order, those are sharded that `is_sharded` marks, and the others stay
-    /// whole.
+    /// Bytes of the buffers that the rank may have, descending, if of its units in ascending order those are sharded that `is_sharded`
+    /// marks, and the others stay whole. It needs the first in any case, and may need fewer or smaller ones beside it.
+    pub fn allowed_buffer_bytes(&self, is_sharded: &[bool]) -> Vec<u64> {
+        let sharded = self.units.iter().zip(is_sharded).filter(|of| *of.1).map(|of| *of.0);
+        allowed_for(self.chain, self.rank, sharded, self.weights)
+    }
+
+    /// What the rank gathers with the same units sharded.
     ///
     /// # Panics
-    /// If `is_sharded` has not one entry for each unit of the rank; if `residency` lists budgets and has none for the rank.
-    pub fn gathers(&self, is_sharded: &[bool], residency: &Residency, prefetch_units: u32) -> RowGathers {
-        let Self { chain, rank, units, reads } = self;
+    /// If `is_sharded` has not one entry for each unit of the rank; if residency is listed per rank and the list has no number for
+    /// this one.
+    pub fn gathers(&self, is_sharded: &[bool]) -> RowGathers {
+        let Self { chain, weights, units, reads, .. } = self;
         assert_eq!(is_sharded.len(), units.len(), "an entry for each unit of the rank");
-        let place = |unit: Unit| units.binary_search(&unit).expect("a row reads units of its rank");
-        let sharded = |unit: Unit| is_sharded[place(unit)];
-        let gathered = units.iter().filter(|&&unit| sharded(unit) && chain.facts(unit).is_gathered());
-        let unit_bytes: Vec<u64> = gathered.map(|&unit| chain.facts(unit).num_bytes).collect();
-        let weights = Weights::Sharded { residency: residency.clone(), prefetch_units };
-        let max_copies = weights.max_copies(*rank, unit_bytes.len());
-        let allowed = gather_buffer_bytes(unit_bytes, max_copies);
-        let row: Vec<Instruction> =
-            reads.iter().filter(|&&(unit, _)| sharded(unit)).map(|&(_, read)| read).collect();
-        let row = residency::insert(&row, chain, &allowed, residency, prefetch_units as usize);
         let mut num_gathers = vec![0; units.len()];
+        let Weights::Sharded { residency, prefetch_units } = weights else {
+            return RowGathers { buffer_bytes: Vec::new(), num_gathers };
+        };
+        let place = |unit: Unit| units.binary_search(&unit).expect("a row reads units of its rank");
+        let allowed = self.allowed_buffer_bytes(is_sharded);
+        let row: Vec<Instruction> =
+            reads.iter().filter(|&&(unit, _)| is_sharded[place(unit)]).map(|&(_, read)| read).collect();
+        let row = residency::insert(&row, chain, &allowed, residency, *prefetch_units as usize);
         for instruction in &row {
             if let Instruction::Unshard { unit } = instruction {
                 num_gathers[place(*unit)] += 1;
@@ -84,7 +91,7 @@ mod tests {
     use crate::generate::{gpipe, interleaved, one_f_one_b, zb_h1};
     use crate::id::Stage;
     use crate::lower;
-    use crate::options::LowerOptions;
+    use crate::options::{LowerOptions, Residency};
     use crate::unit_facts::{UnitFacts, UnitSharding};
     use core::num::NonZeroU32;
 
@@ -116,16 +123,16 @@ mod tests {
                 (Residency::Units(NonZeroU32::new(2).unwrap()), 1),
                 (Residency::All, 2),
             ] {
-                let options = LowerOptions::zero_3(residency.clone(), prefetch_units);
+                let options = LowerOptions::zero_3(residency, prefetch_units);
                 let all = lower(&order, &units(255), &options).unwrap();
                 for sharded in 0..256 {
                     let program =
                         CheckedProgram::new(lower(&order, &units(sharded), &options).unwrap()).unwrap();
                     for rank in program.ranks() {
-                        let reads = RowReads::new(&all, rank);
+                        let reads = RowReads::new(&all, rank, &options.weights);
                         let is_sharded: Vec<bool> =
                             reads.units.iter().map(|unit| sharded >> unit.0 & 1 == 1).collect();
-                        let found = reads.gathers(&is_sharded, &residency, prefetch_units);
+                        let found = reads.gathers(&is_sharded);
                         assert_eq!(found.buffer_bytes, program.gather_buffers(rank), "{sharded:b}");
                         let gathers = |unit: &Unit| {
                             let is_it = |of: &&Instruction| **of == Instruction::Unshard { unit: *unit };

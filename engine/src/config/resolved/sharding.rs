@@ -27,6 +27,11 @@ impl ShardingConfig {
             Self::Auto => &[],
         }
     }
+
+    /// The list as a run file has it.
+    pub fn rules_as_json(&self) -> String {
+        serde_json::to_string(self.rules()).expect("a list of texts")
+    }
 }
 
 /// As the run file spells it.
@@ -44,9 +49,9 @@ pub struct ShardingRule {
 }
 
 impl ShardingRule {
-    /// The word for what becomes of the layers.
-    pub fn word(&self) -> &'static str {
-        match self.sharding {
+    /// The word for what becomes of layers.
+    pub fn word(sharding: UnitSharding) -> &'static str {
+        match sharding {
             UnitSharding::Sharded => "sharded",
             UnitSharding::Persistent => "persistent",
             UnitSharding::Whole => "whole",
@@ -57,7 +62,7 @@ impl ShardingRule {
 /// As the run file spells it.
 impl fmt::Display for ShardingRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.word(), self.pattern)
+        write!(f, "{}:{}", Self::word(self.sharding), self.pattern)
     }
 }
 

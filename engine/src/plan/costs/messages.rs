@@ -18,7 +18,7 @@ use crate::plan::{Plan, PlannedUnit};
 const GRADIENT_TYPE: ElementType = ElementType::F32;
 
 /// Bytes of an element of a gradient.
-pub(super) const GRADIENT_BYTES: usize = GRADIENT_TYPE.num_bytes();
+pub(in crate::plan) const GRADIENT_BYTES: usize = GRADIENT_TYPE.num_bytes();
 
 /// A message, as all data ranks have it at once.
 #[derive(Clone, Debug, PartialEq, Eq)]

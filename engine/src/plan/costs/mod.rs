@@ -61,6 +61,7 @@ pub use file::{CostsFile, Host, MessageTimes, ModelSizes, PerElement, SizedTimes
 pub use file_error::{CostsFileError, CostsFileRule, KeyFault};
 pub use memory::memory_costs;
 pub use message_kind::MessageKind;
+pub(in crate::plan) use messages::GRADIENT_BYTES;
 pub(crate) use messages::{Message, Messages, counted_elements, owned_elements};
 pub use nanoseconds::Nanoseconds;
 pub(in crate::plan) use predicted::peak_of_rank;

@@ -8,8 +8,8 @@ use crate::config::{CombinationTable, PartitionConfig, Refusal, Run, UnitLayers,
 use crate::plan::{Plan, PlanError};
 
 impl Plan {
-    /// A rank that has all its layers in one unit, unless that is whole, under ZeRO-3. A tied weight and a slice are units of their own: in a pipeline, one layer
-    /// beside it is not alone, but several layers in one unit are.
+    /// Under ZeRO-3, a rank that has all its layers in one unit, unless that is whole. A tied weight and a slice are units of their
+    /// own: in a pipeline, one layer beside it is not alone, but several layers in one unit are.
     pub(in crate::plan) fn lone_unit(&self) -> Option<(PipelineRank, Unit)> {
         if self.run.zero.level != ZeroLevel::Zero3 {
             return None;
