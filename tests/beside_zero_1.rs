@@ -22,6 +22,17 @@ const SHAPES: [(usize, usize, usize); 8] = [
     (96, 12288, 96),
 ];
 
+/// What turns the 124M example into a model of 32 layers with 128,256 tokens.
+const LARGE_VOCABULARY: [&str; 7] = [
+    "model.num_layers=32",
+    "model.hidden_size=4096",
+    "model.num_attention_heads=32",
+    "model.seq_length=2048",
+    "model.vocab_size=128256",
+    "model.tie_embeddings=false",
+    "parallel.pipeline=8",
+];
+
 /// Numbers of a linear congruential generator (Knuth, MMIX).
 struct Draws(u64);
 
@@ -199,23 +210,48 @@ fn states(plan: &Plan) -> Vec<u64> {
     ranks.map(|rank| rank.memory.peak - rank.memory.activations - rank.memory.communication).collect()
 }
 
+/// The table of `docs/zero.md`: what the fullest rank needs at 2 data ranks under ZeRO-1, with everything sharded, and with the list
+/// that needs least.
+#[test]
+fn the_page_on_zero_says_what_two_data_ranks_can_reach() {
+    const MIB: f64 = 1024.0 * 1024.0;
+    const GIB: f64 = 1024.0 * MIB;
+    let two = [
+        "parallel.data=2",
+        "train_batch_size=auto",
+        "zero_optimization.prefetch_units=1",
+        "zero_optimization.resident_units=2",
+    ];
+    let bf16 = ["bf16.enabled=true"];
+    for (file, own, unit, expected) in [
+        ("gpt2-124m.json", vec![], GIB, ["2.32", "2.21", "2.21"]),
+        ("gpt2-124m.json", bf16.to_vec(), GIB, ["1.63", "1.49", "1.49"]),
+        ("gpt2-124m.json", [&bf16[..], &LARGE_VOCABULARY].concat(), GIB, ["38.38", "35.73", "35.73"]),
+        ("seed-48-layers.json", vec![], MIB, ["3.83", "4.13", "3.83"]),
+    ] {
+        let plan = |sharding: &str| {
+            let sharding = format!("zero_optimization.sharding={sharding}");
+            Plan::new(example(file, &[&own[..], &two, &[&sharding]].concat())).expect("a valid run")
+        };
+        let fullest =
+            |peaks: Vec<u64>| format!("{:.2}", peaks.into_iter().max().expect("a rank") as f64 / unit);
+        let (sharded, chosen) = (plan("listed"), plan("auto"));
+        let (sharded, chosen) = (sharded.beside_zero_1(), chosen.beside_zero_1());
+        let found = [
+            fullest(sharded.iter().map(|rank| rank.zero_1_peak_bytes).collect()),
+            fullest(sharded.iter().map(|rank| rank.peak_bytes).collect()),
+            fullest(chosen.iter().filter_map(|rank| rank.least_tried_peak_bytes).collect()),
+        ];
+        assert_eq!(found, expected, "{file} {own:?}");
+    }
+}
+
 /// Models with large vocabularies at data degrees from 4 on: with the fewest resident units every rank's model states are at least 10%
 /// below those under ZeRO-1.
 #[test]
 fn model_states_of_large_vocabularies_are_a_tenth_below_zero_1() {
     let small = ["parallel.data=8", "bf16.enabled=true", "train_batch_size=auto"];
-    let large = [
-        "model.num_layers=32",
-        "model.hidden_size=4096",
-        "model.num_attention_heads=32",
-        "model.seq_length=2048",
-        "model.vocab_size=128256",
-        "model.tie_embeddings=false",
-        "parallel.pipeline=8",
-        "parallel.data=8",
-        "bf16.enabled=true",
-        "train_batch_size=auto",
-    ];
+    let large = [&small[..], &LARGE_VOCABULARY].concat();
     for (file, own) in [
         ("gpt2-124m.json", &small[..]),
         ("gpt2-124m.json", &large),
