@@ -5,7 +5,7 @@
 //! the plan, with `1 + prefetch_units` gathered units, as what stays resident beyond them is decided afterwards.
 
 use pipezero_partition::{
-    Purpose, RankCosts, RankMemory, ReductionPolicy, Traffic, UnitSharding, WeightCosts, choose,
+    Purpose, RankChoice, RankCosts, RankMemory, ReductionPolicy, Traffic, UnitSharding, WeightCosts, choose,
 };
 use pipezero_schedule::lower::RowReads;
 use pipezero_schedule::protocol::unreduced_gradients;
@@ -53,21 +53,24 @@ impl Plan {
     /// As [`Plan::new`], which this run has passed already.
     fn choose_sharding(&self, kinds: &mut [UnitSharding]) -> Result<Vec<u64>, PlanError> {
         let gathered = programs::weights(&self.run)?;
+        let mut groups: Vec<Group<'_>> = self
+            .ranks_chosen_together()
+            .into_iter()
+            .map(|ranks| {
+                let weights: Vec<Vec<Vec<Unit>>> = ranks.iter().map(|&rank| self.weights_of(rank)).collect();
+                let of_ranks = ranks.iter().zip(&weights);
+                let costs: Vec<RankCosts<RankRows<'_>>> =
+                    of_ranks.map(|(&rank, weights)| self.costs_of(rank, weights, &gathered)).collect();
+                let chosen = choose(&costs, self.run.memory_bytes);
+                Group { ranks, weights, costs, chosen }
+            })
+            .collect();
+        let is_zero_2 = self.grid.pipeline_degree > 1 && self.run.zero.reduce == ReductionPolicy::Every;
+        if is_zero_2 && groups.iter().all(Group::all_persist) {
+            shard_or_keep_one(&mut groups, self.run.memory_bytes);
+        }
         let mut least_bytes = vec![0; self.grid.pipeline_degree];
-        let tied = self.tied_pipeline_ranks();
-        for rank in self.training.ranks() {
-            let ranks = match tied {
-                Some((_, other)) if other == rank => continue,
-                Some((first, other)) if first == rank => vec![first, other],
-                _ => vec![rank],
-            };
-            let weights: Vec<Vec<Vec<Unit>>> = ranks.iter().map(|&rank| self.weights_of(rank)).collect();
-            let costs: Vec<RankCosts<RankRows<'_>>> = ranks
-                .iter()
-                .zip(&weights)
-                .map(|(&rank, weights)| self.costs_of(rank, weights, &gathered))
-                .collect();
-            let chosen = choose(&costs, self.run.memory_bytes);
+        for Group { ranks, weights, chosen, .. } in groups {
             for ((rank, weights), chosen) in ranks.iter().zip(&weights).zip(chosen) {
                 least_bytes[rank.index()] = chosen.least_peak_bytes;
                 for (uses, kind) in weights.iter().zip(chosen.kinds) {
@@ -76,6 +79,17 @@ impl Plan {
             }
         }
         Ok(least_bytes)
+    }
+
+    /// All pipeline ranks: the two that share a tied weight together, every other one by itself.
+    fn ranks_chosen_together(&self) -> Vec<Vec<PipelineRank>> {
+        let tied = self.tied_pipeline_ranks();
+        let together = |rank: PipelineRank| match tied {
+            Some((_, other)) if other == rank => None,
+            Some((first, other)) if first == rank => Some(vec![first, other]),
+            _ => Some(vec![rank]),
+        };
+        self.training.ranks().filter_map(together).collect()
     }
 
     /// A rank's weights, each as the units that use it there.
@@ -106,7 +120,7 @@ impl Plan {
             weights: costs,
             fixed_peak_bytes: fixed.peak_bytes,
             fixed_sent_bytes: fixed.sent_bytes,
-            may_all_persist: self.grid.pipeline_degree == 1 || self.run.zero.reduce == ReductionPolicy::Last,
+            may_all_persist: true,
             row: RankRows {
                 training: RowReads::new(self.training.program(), rank, gathered),
                 evaluation: RowReads::new(self.evaluation.program(), rank, gathered),
@@ -178,6 +192,53 @@ impl Plan {
         let pairs = self.training.chain().tied_pairs();
         pairs.iter().position(|&(embedding, head)| embedding == unit || head == unit)
     }
+}
+
+/// Ranks that are chosen for together.
+struct Group<'a> {
+    ranks: Vec<PipelineRank>,
+    /// `[rank][weight]`: the units that use it.
+    weights: Vec<Vec<Vec<Unit>>>,
+    costs: Vec<RankCosts<RankRows<'a>>>,
+    /// `[rank]`
+    chosen: Vec<RankChoice>,
+}
+
+impl Group<'_> {
+    fn all_persist(&self) -> bool {
+        self.chosen.iter().flat_map(|chosen| &chosen.kinds).all(|&kind| kind == UnitSharding::Persistent)
+    }
+}
+
+/// Every weight of the model would be persistent, which is ZeRO-2 and refused in a pipeline: so the rank for which that costs least is
+/// given another choice.
+fn shard_or_keep_one(groups: &mut [Group<'_>], memory_bytes: Option<u64>) {
+    let mut best: Option<((u64, u64), usize, Vec<RankChoice>)> = None;
+    for (index, group) in groups.iter_mut().enumerate() {
+        for rank in 0..group.costs.len() {
+            group.costs[rank].may_all_persist = false;
+            let chosen = choose(&group.costs, memory_bytes);
+            group.costs[rank].may_all_persist = true;
+            let [added_peak, added_sent] = [fullest_bytes, sent_bytes]
+                .map(|of: fn(&[RankChoice]) -> u64| of(&chosen).saturating_sub(of(&group.chosen)));
+            let added =
+                if memory_bytes.is_some() { (added_sent, added_peak) } else { (added_peak, added_sent) };
+            if best.as_ref().is_none_or(|(least, ..)| added < *least) {
+                best = Some((added, index, chosen));
+            }
+        }
+    }
+    if let Some((_, index, chosen)) = best {
+        groups[index].chosen = chosen;
+    }
+}
+
+fn fullest_bytes(chosen: &[RankChoice]) -> u64 {
+    chosen.iter().map(|rank| rank.peak_bytes).max().unwrap_or(0)
+}
+
+fn sent_bytes(chosen: &[RankChoice]) -> u64 {
+    chosen.first().map_or(0, |rank| rank.sent_bytes_of_all)
 }
 
 /// What a rank needs and sends whatever is chosen for it.

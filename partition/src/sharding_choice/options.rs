@@ -54,18 +54,18 @@ struct RankOption {
     cost: Cost,
 }
 
-/// The choices that are tried for the ranks together: none needs more than with everything whole, for which each rank needs
-/// `whole_bytes`, and none is left out that could be chosen.
+/// The choices that are tried for the ranks together: none needs more than `most_bytes` on a rank, and none is left out that could be
+/// chosen.
 pub(super) fn of_ranks<R: RankRow>(
     ranks: &[Rank<'_, R>],
-    whole_bytes: &[u64],
+    most_bytes: &[u64],
     memory_bytes: Option<u64>,
 ) -> Vec<Choice> {
     let tried: Vec<Vec<TriedOption>> = ranks.iter().map(tried).collect();
-    let horizons = horizons(&tried, whole_bytes, memory_bytes);
-    let by_rank = ranks.iter().zip(tried).zip(whole_bytes.iter().zip(horizons));
+    let horizons = horizons(&tried, most_bytes, memory_bytes);
+    let by_rank = ranks.iter().zip(tried).zip(most_bytes.iter().zip(horizons));
     let by_rank: Vec<_> =
-        by_rank.map(|((rank, tried), (&whole, horizon))| of_rank(rank, tried, whole, horizon)).collect();
+        by_rank.map(|((rank, tried), (&most, horizon))| of_rank(rank, tried, most, horizon)).collect();
     let Some((first, others)) = by_rank.split_first() else { return Vec::new() };
     let mut choices = Vec::new();
     for (tied, of_first) in first {
@@ -107,10 +107,10 @@ fn tried<R: RankRow>(rank: &Rank<'_, R>) -> Vec<TriedOption> {
 
 /// For each rank a peak beyond which nothing is chosen: neither the lowest, nor what is a hundredth higher, nor what fits
 /// `memory_bytes`. It follows from the bounds of peaks alone, so that few rows are planned.
-fn horizons(tried: &[Vec<TriedOption>], whole_bytes: &[u64], memory_bytes: Option<u64>) -> Vec<u64> {
+fn horizons(tried: &[Vec<TriedOption>], most_bytes: &[u64], memory_bytes: Option<u64>) -> Vec<u64> {
     // `[rank]`, by the kinds of tied weights: bounds of the lowest peak.
     let lowest: Vec<BTreeMap<&TiedKinds, BufferBounds>> =
-        tried.iter().zip(whole_bytes).map(|(tried, &whole)| lowest(tried, whole)).collect();
+        tried.iter().zip(most_bytes).map(|(tried, &most)| lowest(tried, most)).collect();
     let of_all = |tied: &TiedKinds, of: fn(&BufferBounds) -> u64| {
         let bounds = lowest.iter().map(|lowest| lowest.get(tied).map_or(u64::MAX, of));
         bounds.max().unwrap_or(u64::MAX)
@@ -127,14 +127,14 @@ fn horizons(tried: &[Vec<TriedOption>], whole_bytes: &[u64], memory_bytes: Optio
     lowest.iter().map(horizon).collect()
 }
 
-fn lowest(tried: &[TriedOption], whole_bytes: u64) -> BTreeMap<&TiedKinds, BufferBounds> {
+fn lowest(tried: &[TriedOption], most_bytes: u64) -> BTreeMap<&TiedKinds, BufferBounds> {
     let mut lowest: BTreeMap<&TiedKinds, BufferBounds> = BTreeMap::new();
     for TriedOption { tied, bounds, .. } in tried {
         let known =
             lowest.entry(tied).or_insert(BufferBounds { least_bytes: u64::MAX, most_bytes: u64::MAX });
         known.least_bytes = known.least_bytes.min(bounds.least_bytes);
-        // What surely needs no more than with everything whole.
-        if bounds.most_bytes <= whole_bytes {
+        // What surely needs no more.
+        if bounds.most_bytes <= most_bytes {
             known.most_bytes = known.most_bytes.min(bounds.most_bytes);
         }
     }
@@ -145,16 +145,16 @@ fn lowest(tried: &[TriedOption], whole_bytes: u64) -> BTreeMap<&TiedKinds, Buffe
 fn of_rank<R: RankRow>(
     rank: &Rank<'_, R>,
     tried: Vec<TriedOption>,
-    whole_bytes: u64,
+    most_bytes: u64,
     horizon: u64,
 ) -> BTreeMap<TiedKinds, Vec<RankOption>> {
     let mut found: BTreeMap<TiedKinds, Vec<RankOption>> = BTreeMap::new();
     for TriedOption { kinds, tied, bounds } in tried {
-        if bounds.least_bytes > horizon.min(whole_bytes) {
+        if bounds.least_bytes > horizon.min(most_bytes) {
             continue;
         }
         let cost = rank.cost(&kinds);
-        if cost.peak_bytes <= whole_bytes {
+        if cost.peak_bytes <= most_bytes {
             found.entry(tied).or_default().push(RankOption { kinds, cost });
         }
     }

@@ -5,8 +5,9 @@ use pipezero_schedule::PipelineRank;
 
 use super::BesideZero1;
 use crate::plan::alternatives::smaller_gathers;
+use crate::plan::refusal::as_zero_1;
 use crate::plan::remarks::{Remark, UNIT};
-use crate::plan::{Bytes, Plan};
+use crate::plan::{Bytes, Plan, PlanError};
 
 /// A change after which every rank is at least a twentieth below ZeRO-1.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,16 +36,13 @@ impl Plan {
         if worst.pays() {
             return None;
         }
-        let most = |of: fn(&BesideZero1) -> u64| ranks.iter().map(of).max().unwrap_or(0);
-        let (fullest, fullest_of_zero_1) =
-            (most(|rank| rank.peak_bytes), most(|rank| rank.zero_1_peak_bytes));
-        let zero_1 = if fullest_of_zero_1 <= fullest {
-            "use \"stage\": 1".to_owned()
-        } else {
-            format!(
-                "use \"stage\": 1 if a rank has the {} that its fullest one needs with this split and these logits",
+        let fullest = ranks.iter().map(|rank| rank.peak_bytes).max().unwrap_or(0);
+        let zero_1 = match self.fullest_bytes_as_zero_1() {
+            Some(fullest_of_zero_1) if fullest_of_zero_1 > fullest => format!(
+                "use \"stage\": 1 if a rank has the {} that its fullest one then needs",
                 Bytes(fullest_of_zero_1)
-            )
+            ),
+            _ => "use \"stage\": 1".to_owned(),
         };
         let remedy = self.remedy_beside_zero_1().map_or_else(String::new, |remedy| {
             format!(
@@ -63,6 +61,18 @@ impl Plan {
             Bytes(worst.zero_1_sent_bytes),
         );
         Some(Remark::warning(UNIT, text))
+    }
+
+    /// The peak of the fullest rank of the run with `"stage": 1` written: what it leaves to the plan, such as slices and logits, may come
+    /// out otherwise than here.
+    fn fullest_bytes_as_zero_1(&self) -> Option<u64> {
+        let mut run = self.asked_run();
+        as_zero_1(&mut run);
+        match Self::tried(run, self.model.clone()) {
+            Ok(plan) => Some(plan.needs().rank_bytes),
+            Err(PlanError::RankMemory { needs_bytes, .. }) => Some(needs_bytes),
+            Err(_) => None,
+        }
     }
 
     /// Of some changes to what is gathered at once, the one after which ZeRO-3 pays on every rank and least is sent.
