@@ -8,7 +8,7 @@ use pipezero::config::{
     UnitLayers, VocabularyConfig, ZeroLevel,
 };
 use pipezero::plan::{Plan, PlanError};
-use tests::{Case, Sample, Schedule, example, small_gpt, small_run, zero};
+use tests::{Case, Draws, Sample, Schedule, example, small_gpt, small_run, zero};
 
 /// Layers, width and heads from GPT-2's 124 million parameters to GPT-3's 175 billion.
 const SHAPES: [(usize, usize, usize); 8] = [
@@ -32,16 +32,6 @@ const LARGE_VOCABULARY: [&str; 7] = [
     "model.tie_embeddings=false",
     "parallel.pipeline=8",
 ];
-
-/// Numbers of a linear congruential generator (Knuth, MMIX).
-struct Draws(u64);
-
-impl Draws {
-    fn of<T: Clone>(&mut self, values: &[T]) -> T {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        values[(self.0 >> 33) as usize % values.len()].clone()
-    }
-}
 
 fn random_run(draws: &mut Draws) -> Run {
     let (num_layers, hidden_size, num_attention_heads) = draws.of(&SHAPES);

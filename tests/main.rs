@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
 mod beside_zero_1; // ZeRO-3 on models that people train.
+mod checkpoints; // What one grid has written, any other goes on from.
 mod collectives; // What every communication backend promises.
 mod custom_loss; // A loss that the user wrote.
 mod deferred; // Kernels that run later than asked, in any order that events allow.

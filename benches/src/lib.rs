@@ -112,6 +112,7 @@ pub fn run() -> Run {
         vocabulary: VocabularyConfig::WHOLE,
         memory_bytes: None,
         host_memory_bytes: None,
+        checkpoint: CheckpointConfig::default(),
         comm: CommConfig { backend: BackendName::Threads, timeout: Duration::from_secs(600), links: None },
         threads: 1,
         steps: 1000,

@@ -1,6 +1,7 @@
 //! What integration tests share: small runs, random batches, trained weights as tensors by name, recorded orders.
 
 mod batches;
+mod draws;
 pub mod features;
 mod joined;
 mod outputs;
@@ -13,6 +14,7 @@ mod spread;
 mod trained;
 
 pub use batches::{Mask, RandomBatches};
+pub use draws::Draws;
 pub use joined::{in_two_processes, on_devices};
 pub use outputs::Outputs;
 pub use pairwise::pairwise;

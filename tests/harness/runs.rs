@@ -166,6 +166,7 @@ pub fn small_run(case: Case) -> Run {
         vocabulary: case.vocabulary,
         memory_bytes: None,
         host_memory_bytes: None,
+        checkpoint: CheckpointConfig::default(),
         comm: CommConfig { backend: BackendName::Threads, timeout: Duration::from_secs(60), links: None },
         threads: case.threads,
         steps: 5,

@@ -98,6 +98,7 @@ pub(crate) fn run(pipeline: usize, data: usize, zero: ZeroConfig) -> Run {
         vocabulary: VocabularyConfig::WHOLE,
         memory_bytes: None,
         host_memory_bytes: None,
+        checkpoint: CheckpointConfig::default(),
         comm: CommConfig { backend: BackendName::Threads, timeout: Duration::from_secs(600), links: None },
         threads: 1,
         steps: 1,

@@ -9,6 +9,7 @@ use crate::measure::trace::{TraceError, TracedStepsError};
 use crate::plan::PlanError;
 use crate::plan::costs::{CostsFileError, PredictError};
 use crate::plan::what_if::SimulationError;
+use crate::run::checkpoint::CheckpointError;
 use crate::run::data::DataError;
 use crate::run::engine::{EngineError, WeightsError};
 use crate::train::{RunDirError, TrainingError};
@@ -56,6 +57,7 @@ input_mistakes! {
     RunDirError: |error| match error {
         RunDirError::NoRun { .. } | RunDirError::Unfinished { .. } | RunDirError::Summary { .. } => true,
         RunDirError::Exists { .. }
+        | RunDirError::Busy { .. }
         | RunDirError::NotARun { .. }
         | RunDirError::Unwritable { .. }
         | RunDirError::Io { .. } => false,
@@ -71,8 +73,10 @@ input_mistakes! {
         WeightsError::Damaged { .. } | WeightsError::OtherModel { .. } => true,
         WeightsError::Io { .. } => false,
     };
+    CheckpointError: |error| !matches!(error, CheckpointError::Io { .. });
     EngineError: |error| match error {
         EngineError::Weights(error) => error.is_input_mistake(),
+        EngineError::Checkpoint(error) => error.is_input_mistake(),
         EngineError::PromptToken { .. } | EngineError::PromptLength { .. } => true,
         EngineError::Stopped(_)
         | EngineError::AlreadyStopped

@@ -22,6 +22,7 @@ mod progress;
 mod run_args;
 mod shell;
 mod show;
+mod signals;
 mod simulate;
 mod table;
 mod terminal;

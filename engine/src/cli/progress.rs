@@ -7,6 +7,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::output::note;
 use super::terminal;
+use crate::run::engine::EngineError;
 use crate::train::{EvalLine, Observer, StepLine, Work};
 
 /// Shows the progress of a run.
@@ -101,6 +102,7 @@ impl Observer for Progress {
     fn begins(&mut self, work: Work) {
         let what = match work {
             Work::Saving => "saving the weights".to_owned(),
+            Work::Checkpoint => "writing a checkpoint".to_owned(),
             Work::Evaluation { batch, num_batches } => format!("evaluating: batch {batch} of {num_batches}"),
         };
         match &mut self.form {
@@ -124,6 +126,10 @@ impl Observer for Progress {
             let norm = if is_short { String::new() } else { format!("  grad norm {norm}") };
             figures(line, learns, &norm)
         });
+    }
+
+    fn checkpoint_failed(&mut self, step: u64, error: &EngineError) {
+        self.print_line(format!("warning: no checkpoint after step {step}, and the run goes on: {error}"));
     }
 
     fn evaluation(&mut self, line: &EvalLine) {

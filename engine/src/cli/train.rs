@@ -1,8 +1,6 @@
 //! `pipezero train`.
 
-use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::Args;
@@ -14,13 +12,14 @@ use super::notices::Notices;
 use super::output::{note, print};
 use super::progress::Progress;
 use super::run_args::{RunArgs, fault_of_text};
+use super::signals::end_after_the_step;
 use super::terminal;
 use super::train_report::report;
 use crate::config::Launch;
 use crate::measure::trace::{TracedSteps, TracedStepsError};
 use crate::plan::Plan;
 use crate::run::data::first_words;
-use crate::train::{RunDir, Start, Summary, Training};
+use crate::train::{Resumed, RunDir, Start, Summary, Training};
 
 /// What `--help` ends with.
 pub(super) const EXAMPLES: &str = "\
@@ -29,11 +28,13 @@ Examples:
   pipezero train run.json --out runs/lr-3e-4 --set optimizer.params.lr=3e-4
   pipezero train run.json --set parallel.pipeline=4 --set parallel.data=1 \\
     --overwrite
+  pipezero train run.json --set checkpoint.every=500
+  pipezero train run.json --resume --set parallel.pipeline=8
   pipezero train run.json --trace --out runs/traced   # for `compare`
   pipezero train run.json --set bf16.enabled=true \\
     --set activation_checkpointing.enabled=true
 
-The run directory holds run.json (the run file with its overrides; schedule.csv beside it, if the schedule is a file), metrics.jsonl (a line per step: loss, rate, tokens, exposed communication, loss scale, ...), weights.safetensors and summary.json (measured beside planned); with --trace also trace/, a file per recorded step, and trace.json, one of them for ui.perfetto.dev or chrome://tracing. Ctrl-C ends the run after the current step and saves all of them.";
+The run directory holds run.json (the run file with its overrides; schedule.csv beside it, if the schedule is a file), metrics.jsonl (a line per step: loss, rate, tokens, exposed communication, loss scale, ...), weights.safetensors and summary.json (measured beside planned); with --trace also trace/, a file per recorded step, and trace.json, one of them for ui.perfetto.dev or chrome://tracing. checkpoints/ has the whole state after some steps, from which --resume goes on. Ctrl-C, SIGTERM, SIGHUP and the signal of `checkpoint.signal` end the run after the current step, with a checkpoint and all of them.";
 
 /// Arguments of `train`.
 #[derive(Debug, Args)]
@@ -46,6 +47,9 @@ pub(super) struct TrainArgs {
     /// Replace the run directory if it exists.
     #[arg(long)]
     overwrite: bool,
+    /// Go on from the run directory's newest checkpoint, on whichever grid the run file now says; start if there is none.
+    #[arg(long, conflicts_with_all = ["overwrite", "trace"])]
+    resume: bool,
     /// Record when each instruction ran, for `pipezero compare`.
     #[arg(long)]
     trace: bool,
@@ -60,7 +64,10 @@ pub(super) fn run(args: &TrainArgs) -> Result<(), Failure> {
     let notices = Notices::new(args.run.name(), notices);
     let traced = args.traced(plan.run().steps)?;
     let out = args.out.clone().unwrap_or_else(|| RunDir::default_path(&args.run.run));
-    RunDir::check(&out, args.overwrite)?;
+    RunDir::check(&out, args.overwrite || args.resume)?;
+    if args.resume && is_finished(&out, plan.run().steps)? {
+        return Ok(());
+    }
     note(terminal::wrapped(&headline(&plan), terminal::width()));
     for units in plan.units_that_stay() {
         note(units);
@@ -74,19 +81,25 @@ pub(super) fn run(args: &TrainArgs) -> Result<(), Failure> {
     );
     let prompt = first_words(&plan.run().data.text).unwrap_or_else(|| "The".to_owned());
     let reads_text = !plan.run().data.text.is_empty();
-    let training = Training::starting(plan, &mut |begins| match begins {
+    let begins = &mut |begins| match begins {
         Start::Text if reads_text => note("reading the text"),
         Start::Text => {}
         Start::Ranks => note(format_args!("starting {ranks}")),
-    })?;
+        Start::Checkpoint { step } => note(format_args!("reading the checkpoint of step {step}")),
+    };
+    let training =
+        if args.resume { Training::resuming(plan, &out, begins)? } else { Training::starting(plan, begins)? };
+    if args.resume {
+        say_where_it_goes_on(training.resumed(), &out);
+    }
     let training = match traced.clone() {
         Some(steps) => training.traced(steps),
         None => training,
     };
     // A directory is made or replaced only after everything else worked.
-    let directory = RunDir::create(&out, args.overwrite)?;
+    let directory = if args.resume { RunDir::resume(&out) } else { RunDir::create(&out, args.overwrite) }?;
     directory.record(&file, training.plan())?;
-    let interrupted = stop_after_the_step_on_ctrl_c();
+    let interrupted = end_after_the_step(training.plan().run().checkpoint.signal);
     let num_steps = training.plan().run().steps;
     let learns = training.plan().run().model.learns();
     let mut progress = Progress::new(num_steps, learns);
@@ -94,7 +107,10 @@ pub(super) fn run(args: &TrainArgs) -> Result<(), Failure> {
     let summary = training.run(&directory, &interrupted, &mut progress)?;
     progress.finish();
     if summary.interrupted {
-        note(format_args!("ended after step {} of {num_steps}", summary.steps));
+        note(format_args!(
+            "ended after step {} of {num_steps}; the same command with --resume goes on",
+            summary.steps
+        ));
     }
     print(report(&summary, learns, start.elapsed().as_secs_f64(), terminal::width()))?;
     if let Some(warning) = skipped_too_many(&summary) {
@@ -122,6 +138,34 @@ impl TrainArgs {
     }
 }
 
+/// Whether the run has done all steps; says so.
+fn is_finished(out: &Path, num_steps: u64) -> Result<bool, Failure> {
+    let finished = match RunDir::of_run_file(out) {
+        Ok(directory) => directory.steps_of_finished()?,
+        Err(_) => None,
+    };
+    let is_finished = finished.is_some_and(|steps| steps >= num_steps);
+    if is_finished {
+        note(format_args!("{} has done all {num_steps} steps: nothing is left to resume", out.display()));
+    }
+    Ok(is_finished)
+}
+
+fn say_where_it_goes_on(resumed: Option<&Resumed>, out: &Path) {
+    let Some(Resumed { step, has_other_text, refused }) = resumed else {
+        return note(format_args!("{} has no checkpoint yet: the run starts at step 1", out.display()));
+    };
+    for error in refused {
+        note(terminal::fitted(&format!("warning: not resumed from the newest checkpoint: {error}")));
+    }
+    note(format_args!("the run goes on after step {step}"));
+    if *has_other_text {
+        note(terminal::fitted(
+            "warning: the training text is not the one that the checkpoint's run read: its order of samples is another one from here on",
+        ));
+    }
+}
+
 fn headline(plan: &Plan) -> String {
     let (run, grid) = (plan.run(), plan.grid());
     format!(
@@ -137,22 +181,6 @@ fn headline(plan: &Plan) -> String {
         counted(run.batch.train_batch_size, "sequence"),
         plan.micro_batch_shape().seq_length,
     )
-}
-
-/// The first Ctrl-C ends the run after the step, with everything saved; the second ends the process.
-fn stop_after_the_step_on_ctrl_c() -> Arc<AtomicBool> {
-    let interrupted = Arc::new(AtomicBool::new(false));
-    let flag = Arc::clone(&interrupted);
-    let handler = move || {
-        if flag.swap(true, Ordering::Relaxed) {
-            std::process::exit(130);
-        }
-        note("\nending after this step; press Ctrl-C again to end at once");
-    };
-    if let Err(error) = ctrlc::set_handler(handler) {
-        note(format_args!("warning: Ctrl-C will end the run at once: {error}"));
-    }
-    interrupted
 }
 
 /// The warning that fp16 skipped too many steps: each was reported, but a log is long.

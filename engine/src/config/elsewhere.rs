@@ -144,6 +144,8 @@ const KEYS: &[(&str, &[&str])] = &[
         ],
     ),
     ("data.validation", &["split", "val_split", "validation_split", "valid_data_path", "validation_file"]),
+    ("checkpoint.every", &["save_interval", "save_steps", "checkpoint_interval"]),
+    ("checkpoint.keep", &["save_total_limit", "keep_latest_k"]),
     ("evaluation.every", &["eval_interval", "eval_steps", "eval_freq"]),
     ("evaluation.batches", &["val_max_steps", "eval_iters", "eval_batches", "max_eval_samples"]),
     (
@@ -304,7 +306,6 @@ const KEYS: &[(&str, &[&str])] = &[
 const NO_TENSOR: &str =
     "there is no tensor parallelism; `parallel.pipeline` and ZeRO-3 split the model instead";
 const BYTES: &str = "text is read as bytes, so there is no tokenizer";
-const AT_THE_END: &str = "weights are saved at the end of a run";
 const METRICS: &str = "each step is one line of `metrics.jsonl` in the run's folder";
 
 /// Names of what no key says.
@@ -347,21 +348,13 @@ const NO_KEYS: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        AT_THE_END,
-        &[
-            "save_interval",
-            "save_steps",
-            "save_strategy",
-            "save_total_limit",
-            "checkpoint_interval",
-            "keep_latest_k",
-        ],
-    ),
-    (
         "`--out` names the run's folder",
         &["output_dir", "out_dir", "save", "dump_folder", "save_dir", "checkpoint_dir"],
     ),
-    ("a run cannot be resumed yet", &["load", "resume", "resume_from_checkpoint", "init_from", "load_step"]),
+    (
+        "`train --resume` goes on from the run's last checkpoint",
+        &["load", "resume", "resume_from_checkpoint", "init_from", "load_step", "save_strategy"],
+    ),
     (
         METRICS,
         &[

@@ -5,7 +5,10 @@
 
 use super::byte_size::ByteSize;
 use super::kind::{Auto, Either};
-use super::resolved::{BackendName, PartitionConfig, ReductionPolicy, ShardingRule, UnitLayers, WarmupType};
+use super::resolved::{
+    BackendName, EndSignal, OnCheckpointError, PartitionConfig, ReductionPolicy, ShardingRule, UnitLayers,
+    WarmupType,
+};
 use super::schedule_name::ScheduleName;
 use super::section::section;
 use super::words::{FamilyWord, HeadLogitsWord, OptimizerWord, ResidencyWord, SchedulerWord, ShardingWord};
@@ -337,6 +340,19 @@ section! {
 }
 
 section! {
-    /// What is kept of a run, beside its final weights; not offered yet.
-    RawCheckpoint at "checkpoint" {}
+    /// When the whole state of a run is kept, to go on from it with `train --resume`. A run that a signal ends keeps it in any case.
+    RawCheckpoint at "checkpoint" {
+        /// After every so many steps; 0 is never.
+        every: u64 = "0", "how often is worth the time is the user's choice";
+        /// After the step in which so many minutes have passed since the last one; 0 is never.
+        minutes: f64 = "0", "how often is worth the time is the user's choice";
+        /// How many are kept: the last ones, at least 1.
+        keep: usize = "2", "another one, should the last be damaged";
+        /// What a checkpoint that cannot be written means, on a full disk for example: `"continue"` warns and trains on, `"stop"` ends the
+        /// run.
+        on_error: OnCheckpointError = "\"continue\"", "the earlier ones are whole, and the next may succeed";
+        /// The signal by which a scheduler announces the end: the run ends after its step, with a checkpoint, as it does at Ctrl-C, SIGTERM
+        /// and SIGHUP. `"none"` leaves such signals to the system.
+        signal: EndSignal = "\"SIGUSR1\"", "what Slurm's users ask it to send";
+    }
 }

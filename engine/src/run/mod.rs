@@ -1,5 +1,6 @@
 //! What happens: the ranks' threads, what they hold, what they send each other, and the loop that runs a rank's row.
 
+pub mod checkpoint;
 pub mod comm;
 pub mod data;
 pub mod engine;

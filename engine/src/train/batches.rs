@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use super::error::TrainingError;
 use crate::plan::Plan;
+use crate::run::checkpoint::checksum;
 use crate::run::data::{
-    BatchLayout, BatchSource, Corpus, DataError, NgramCrossEntropy, Zeros, ngram_cross_entropy,
+    BatchLayout, BatchSource, Corpus, DataError, NgramCrossEntropy, Start, Zeros, ngram_cross_entropy,
 };
 
 /// What a run trains and is evaluated on.
@@ -15,18 +16,22 @@ pub(super) struct Batches {
     pub(super) validation: Option<Arc<dyn BatchSource>>,
     /// Losses that need no model; `None` without validation text.
     pub(super) baselines: Option<NgramCrossEntropy>,
+    /// The checksum of the training text; `None` of a model that reads none.
+    pub(super) text_checksum: Option<String>,
 }
 
 impl Batches {
-    /// Reads the text of a plan's run; a model that reads no text trains on zeros.
-    pub(super) fn of(plan: &Plan) -> Result<Self, DataError> {
+    /// Reads the text of a plan's run, which goes on from `start`; a model that reads no text trains on zeros.
+    pub(super) fn of(plan: &Plan, start: Start) -> Result<Self, DataError> {
         let run = plan.run();
         if !run.model.learns() {
-            return Ok(Self { training: Arc::new(Zeros), validation: None, baselines: None });
+            let training = Arc::new(Zeros);
+            return Ok(Self { training, validation: None, baselines: None, text_checksum: None });
         }
         let (corpus, layout) = (corpus(plan)?, batch_layout(plan));
         Ok(Self {
-            training: Arc::new(corpus.training_batches(layout, run.seed)?),
+            training: Arc::new(corpus.training_batches(layout, run.seed)?.starting_at(start)),
+            text_checksum: Some(checksum(&corpus.training)),
             validation: corpus.validation_batches(layout, run.seed)?.map(|batches| Arc::new(batches) as _),
             baselines: ngram_cross_entropy(&corpus.training, &corpus.validation),
         })

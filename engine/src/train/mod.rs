@@ -1,12 +1,15 @@
 //! A training run from the first step to the run directory: steps, evaluations, metrics, weights, summary; and back.
 
 mod batches;
+mod checkpoints;
 mod error;
 mod evaluate;
 mod metrics;
+mod observer;
 mod process_memory;
 mod progress;
 mod run_dir;
+mod run_lock;
 mod summary;
 mod tracer;
 mod trained;
@@ -16,8 +19,9 @@ pub use batches::{batch_layout, training_batches};
 pub use error::TrainingError;
 pub use evaluate::evaluate;
 pub use metrics::{EvalLine, StepLine};
+pub use observer::{Observer, Work};
 pub use process_memory::ProcessMemory;
 pub use run_dir::{Place, RunDir, RunDirError};
 pub use summary::{StepSeconds, Summary};
 pub use trained::{Score, TrainedRun, TrainedRunError};
-pub use training::{Observer, Start, Training, Work};
+pub use training::{Resumed, Start, Training};

@@ -6,6 +6,8 @@ use crate::run::engine::StepReport;
 /// The figures of the steps so far that the summary needs.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
+    /// Steps that were done before.
+    first: u64,
     tokens_per_s: Vec<f64>,
     pub(super) step_s: Vec<f64>,
     pub(super) num_skipped: u64,
@@ -19,6 +21,11 @@ pub(super) struct Progress {
 }
 
 impl Progress {
+    /// Of a run that has done so many steps.
+    pub(super) fn after(first: u64) -> Self {
+        Self { first, ..Self::default() }
+    }
+
     pub(super) fn add(&mut self, line: &StepLine, report: StepReport) {
         self.tokens_per_s.push(line.tokens_per_s);
         self.step_s.push(line.step_s);
@@ -30,7 +37,7 @@ impl Progress {
     }
 
     pub(super) fn num_steps(&self) -> u64 {
-        self.tokens_per_s.len() as u64
+        self.first + self.tokens_per_s.len() as u64
     }
 
     pub(super) fn mean_idle_share(&self) -> f64 {
@@ -42,7 +49,7 @@ impl Progress {
     }
 
     fn mean(&self, sum: f64) -> f64 {
-        sum / self.num_steps().max(1) as f64
+        sum / self.tokens_per_s.len().max(1) as f64
     }
 
     pub(super) fn median_tokens_per_s(&self) -> f64 {

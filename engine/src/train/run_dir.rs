@@ -6,17 +6,21 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
+use super::run_lock::{LockError, RunLock};
 use super::summary;
 use crate::config::{RunFile, ScheduleConfig, ShardingConfig, ZeroLevel};
 use crate::files::input::{named, read_text};
 use crate::files::partial::{Existing, PartialFile};
 use crate::measure::trace::TraceFolder;
 use crate::plan::Plan;
+use crate::run::checkpoint::Checkpoints;
 
 /// A run's folder.
 #[derive(Debug)]
 pub struct RunDir {
     path: PathBuf,
+    /// Held by a run that writes the folder.
+    _lock: Option<RunLock>,
 }
 
 /// Why a run directory cannot be used.
@@ -58,6 +62,14 @@ pub enum RunDirError {
         path: PathBuf,
         /// What shows that it does not belong to a run.
         reason: String,
+    },
+    /// Another run writes it.
+    #[error("{} is being written by another run ({holder}): wait for its end, or name another folder with --out", path.display())]
+    Busy {
+        /// The folder.
+        path: PathBuf,
+        /// The process.
+        holder: String,
     },
     /// The folder cannot be made.
     #[error("cannot make the run directory {}: {source}; name one with --out in a folder that can be written to", path.display())]
@@ -103,6 +115,8 @@ impl RunDir {
     pub const COMPARISON: &str = "compare.json";
     /// Bytes of a summary that is read, at most: it has a few figures of each rank, and the names of its layers.
     const SUMMARY_BYTES_MAX: u64 = 64 << 20;
+    /// Bytes of metrics that are read to go on, at most: a line of a step has some 300.
+    const METRICS_BYTES_MAX: u64 = 8 << 30;
     /// Everything that a run writes.
     const FILES: [&str; 7] = [
         Self::RUN_FILE,
@@ -120,22 +134,57 @@ impl RunDir {
     /// When it exists and is not to be replaced, or was not written by a run, or the system refuses.
     pub fn create(path: &Path, overwrite: bool) -> Result<Self, RunDirError> {
         let io = |source| RunDirError::Io { path: path.to_owned(), source };
-        if Self::check(path, overwrite)? == Place::EarlierRun {
+        Self::check(path, overwrite)?;
+        fs::create_dir_all(path).map_err(io)?;
+        let lock = Self::locked(path)?;
+        // What is here now, with the lock, is what counts.
+        if Self::check_contents(path, overwrite)? == Place::EarlierRun {
             // The folder itself stays: it may be the current folder, or a link to a larger disk.
             for entry in fs::read_dir(path).map_err(io)? {
                 let entry = entry.map_err(io)?.path();
-                // The only folder in it is that of the traced steps, and it holds nothing else.
+                if entry.ends_with(RunLock::FILE) {
+                    continue;
+                }
+                // Folders are those of traced steps and of checkpoints, and they hold nothing else.
                 if entry.is_dir() { fs::remove_dir_all(entry) } else { fs::remove_file(entry) }
                     .map_err(io)?;
             }
         }
-        fs::create_dir_all(path).map_err(io)?;
-        Ok(Self { path: path.to_owned() })
+        Ok(Self { path: path.to_owned(), _lock: Some(lock) })
+    }
+
+    fn locked(path: &Path) -> Result<RunLock, RunDirError> {
+        RunLock::take(path).map_err(|error| match error {
+            LockError::Held(holder) => RunDirError::Busy { path: path.to_owned(), holder },
+            LockError::Io(source) => RunDirError::Io { path: path.join(RunLock::FILE), source },
+        })
+    }
+
+    /// The folder of a run that is to go on; a new one where there is none yet.
+    ///
+    /// # Errors
+    /// When something else than a run is there, or the system refuses.
+    pub fn resume(path: &Path) -> Result<Self, RunDirError> {
+        if Self::check(path, true)? == Place::Free {
+            return Self::create(path, false);
+        }
+        let run = Self { path: path.to_owned(), _lock: Some(Self::locked(path)?) };
+        // What a killed run had begun to write: nobody else writes here now.
+        for name in Self::FILES {
+            let partial = run.file(&format!("{name}{}", PartialFile::ENDING));
+            match fs::remove_file(&partial) {
+                Err(source) if source.kind() != io::ErrorKind::NotFound => {
+                    return Err(RunDirError::Io { path: partial, source });
+                }
+                _ => {}
+            }
+        }
+        Ok(run)
     }
 
     /// The folder of a run whose files another process writes, the one of rank 0.
     pub fn written_elsewhere(path: &Path) -> Self {
-        Self { path: path.to_owned() }
+        Self { path: path.to_owned(), _lock: None }
     }
 
     /// Whether [`RunDir::create`] could make the folder; leaves nothing behind.
@@ -143,7 +192,6 @@ impl RunDir {
     /// # Errors
     /// As [`RunDir::create`].
     pub fn check(path: &Path, overwrite: bool) -> Result<Place, RunDirError> {
-        let io = |source| RunDirError::Io { path: path.to_owned(), source };
         // Not `exists`, which is false for a link whose target is gone.
         match fs::symlink_metadata(path) {
             Ok(_) => {}
@@ -154,22 +202,42 @@ impl RunDir {
             }
             Err(source) => return Err(RunDirError::Unwritable { path: path.to_owned(), source }),
         }
-        if path.is_dir() && fs::read_dir(path).map_err(io)?.next().is_none() {
+        let place = Self::check_contents(path, overwrite)?;
+        match RunLock::is_held(path) {
+            Some(holder) => Err(RunDirError::Busy { path: path.to_owned(), holder }),
+            None => Ok(place),
+        }
+    }
+
+    /// What is in a folder, and whether it may be replaced.
+    fn check_contents(path: &Path, overwrite: bool) -> Result<Place, RunDirError> {
+        let io = |source| RunDirError::Io { path: path.to_owned(), source };
+        let is_lock = |entry: &io::Result<fs::DirEntry>| {
+            entry.as_ref().is_ok_and(|entry| entry.file_name() == *RunLock::FILE)
+        };
+        if path.is_dir() && fs::read_dir(path).map_err(io)?.all(|entry| is_lock(&entry)) {
             return Ok(Place::Free);
         }
         if !overwrite {
             return Err(RunDirError::Exists { path: path.to_owned() });
         }
         let not_a_run = |reason: String| RunDirError::NotARun { path: path.to_owned(), reason };
-        for file in [Self::RUN_FILE, Self::METRICS] {
-            if !path.join(file).is_file() {
-                return Err(not_a_run(format!("it has no {file}, so it may not be a run directory")));
-            }
+        // The first that a run writes; a run file alone may be the user's own.
+        if !path.join(Self::METRICS).is_file() {
+            let file = Self::METRICS;
+            return Err(not_a_run(format!("it has no {file}, so it may not be a run directory")));
         }
         for entry in fs::read_dir(path).map_err(io)? {
             let entry = entry.map_err(io)?;
             let name = entry.file_name();
-            if name == *TraceFolder::NAME {
+            if name == *Checkpoints::NAME {
+                let stranger = Checkpoints::of_run(path).stranger();
+                if let Some(stranger) = stranger.map_err(|error| io(io::Error::other(error)))? {
+                    return Err(not_a_run(format!(
+                        "it holds `{stranger}` among its checkpoints, which no run wrote"
+                    )));
+                }
+            } else if name == *TraceFolder::NAME {
                 if let Some(stranger) = TraceFolder::of_run(path).stranger().map_err(io)? {
                     return Err(not_a_run(format!("it holds `{}`, which no run wrote", stranger.display())));
                 }
@@ -182,7 +250,8 @@ impl RunDir {
 
     /// Whether a run writes a file of this name, whole or while it is being written.
     fn is_written(name: &str) -> bool {
-        Self::FILES.contains(&name.strip_suffix(PartialFile::ENDING).unwrap_or(name))
+        let whole = name.strip_suffix(PartialFile::ENDING).unwrap_or(name);
+        Self::FILES.contains(&whole) || name == RunLock::FILE
     }
 
     /// Opens the folder of a finished run.
@@ -205,7 +274,21 @@ impl RunDir {
         let path = path.to_owned();
         match files.iter().find(|file| !path.join(file).is_file()) {
             Some(file) => Err(RunDirError::NoRun { path, file }),
-            None => Ok(Self { path }),
+            None => Ok(Self { path, _lock: None }),
+        }
+    }
+
+    /// Steps of the run, if it has ended with its last one.
+    ///
+    /// # Errors
+    /// When its summary is damaged.
+    pub fn steps_of_finished(&self) -> Result<Option<u64>, RunDirError> {
+        let path = self.file(Self::SUMMARY);
+        match read_text(&path, Self::SUMMARY_BYTES_MAX) {
+            Ok(text) => summary::steps_of_finished(&text)
+                .map_err(|error| RunDirError::Summary { path, reason: error.to_string() }),
+            Err(error) if error.is_missing() => Ok(None),
+            Err(error) => Err(RunDirError::Summary { path, reason: error.to_string() }),
         }
     }
 
@@ -252,7 +335,8 @@ impl RunDir {
         Path::new("runs").join(run_file.file_stem().unwrap_or(run_file.as_os_str()))
     }
 
-    /// Writes the run that is about to start: its run file, and its schedule if that is a file. What the plan made of a residency that
+    /// Writes the run that is about to start: an empty file of metrics, by which the folder is known as a run's, its run file, and its schedule if
+    /// that is a file. What the plan made of a residency that
     /// was left to it is written too, so that another host plans the run as it ran. Where `memory` bounds the split it is not: the
     /// split is that of the fewest resident units, and with these numbers written it could be another. A list of what is sharded, on which
     /// bits depend, is written in any case.
@@ -261,6 +345,9 @@ impl RunDir {
     /// When the system refuses.
     pub fn record(&self, file: &RunFile, plan: &Plan) -> Result<(), RunDirError> {
         let run = plan.run();
+        let metrics = self.file(Self::METRICS);
+        let io = |source| RunDirError::Io { path: metrics.clone(), source };
+        File::options().create(true).append(true).open(&metrics).map_err(io)?;
         // The schedule comes first, so that a run file never names one that is missing.
         if let ScheduleConfig::File { order, .. } = &run.parallel.schedule {
             self.write(Self::SCHEDULE, &order.to_csv())?;
@@ -281,13 +368,24 @@ impl RunDir {
         self.write(Self::RUN_FILE, &file.effective_json(Self::SCHEDULE))
     }
 
-    /// Creates the metrics file, empty.
+    /// Opens the metrics file to add to it, with the lines of the first `num_steps` steps that it has: what came after them is done again.
     ///
     /// # Errors
     /// When the system refuses.
-    pub fn metrics(&self) -> Result<MetricsFile, RunDirError> {
+    pub fn metrics_until(&self, num_steps: u64) -> Result<MetricsFile, RunDirError> {
         let path = self.file(Self::METRICS);
-        let file = File::create(&path).map_err(|source| RunDirError::Io { path: path.clone(), source })?;
+        let io = |source| RunDirError::Io { path: path.clone(), source };
+        if num_steps == 0 {
+            let file = File::create(&path).map_err(io)?;
+            return Ok(MetricsFile { path, file });
+        }
+        let kept: String = match read_text(&path, Self::METRICS_BYTES_MAX) {
+            Ok(text) => text.split_inclusive('\n').filter(|line| is_until(line, num_steps)).collect(),
+            Err(error) if error.is_missing() => String::new(),
+            Err(error) => return Err(io(io::Error::other(error))),
+        };
+        self.write(Self::METRICS, &kept)?;
+        let file = File::options().append(true).open(&path).map_err(io)?;
         Ok(MetricsFile { path, file })
     }
 }
@@ -310,6 +408,15 @@ impl MetricsFile {
         let written = self.file.write_all(text.as_bytes());
         written.map_err(|source| RunDirError::Io { path: self.path.clone(), source })
     }
+}
+
+/// Whether a line of the metrics is whole, and of a step or an evaluation until a step.
+fn is_until(line: &str, step: u64) -> bool {
+    #[derive(serde::Deserialize)]
+    struct Line {
+        step: u64,
+    }
+    line.ends_with('\n') && serde_json::from_str(line).is_ok_and(|line: Line| line.step <= step)
 }
 
 /// Makes a folder and those that it lies in, and removes what was made.
@@ -344,16 +451,24 @@ mod tests {
     fn a_folder_is_replaced_only_when_asked_and_only_if_a_run_wrote_it() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("run");
-        let run = RunDir::create(&path, false).unwrap();
+        let first = RunDir::create(&path, false).unwrap();
+        let run = RunDir::written_elsewhere(&path);
         run.write(RunDir::RUN_FILE, "{}").unwrap();
         assert!(matches!(RunDir::create(&path, false), Err(RunDirError::Exists { .. })));
+        drop(run.metrics_until(0).unwrap());
+        // The first still writes.
+        for refused in [RunDir::create(&path, true), RunDir::resume(&path)] {
+            assert!(matches!(refused, Err(RunDirError::Busy { .. })), "{refused:?}");
+        }
+        fs::remove_file(run.file(RunDir::METRICS)).unwrap();
+        drop(first);
         // A file of that name may also be somebody else's.
         assert!(matches!(RunDir::create(&path, true), Err(RunDirError::NotARun { .. })));
-        drop(run.metrics().unwrap());
+        drop(run.metrics_until(0).unwrap());
         RunDir::create(&path, true).unwrap();
         assert!(!path.join(RunDir::RUN_FILE).exists());
         run.write(RunDir::RUN_FILE, "{}").unwrap();
-        drop(run.metrics().unwrap());
+        drop(run.metrics_until(0).unwrap());
         fs::write(path.join("thesis.txt"), "years of work").unwrap();
         assert!(matches!(RunDir::create(&path, true), Err(RunDirError::NotARun { .. })));
         for file in ["thesis.txt", RunDir::RUN_FILE, RunDir::METRICS] {

@@ -79,6 +79,17 @@ impl Summary {
     }
 }
 
+/// How far a run came, from the text of a summary: its steps, if it was not ended before.
+pub(super) fn steps_of_finished(text: &str) -> Result<Option<u64>, JsonError> {
+    #[derive(Deserialize)]
+    struct Finished {
+        steps: u64,
+        interrupted: bool,
+    }
+    let found: Finished = Source::file("summary.json", text).read()?;
+    Ok((!found.interrupted).then_some(found.steps))
+}
+
 /// The part of a summary that is read back.
 #[derive(Deserialize)]
 struct Measured {

@@ -1,12 +1,15 @@
 //! The loop over steps.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::batches::Batches;
+use super::checkpoints::CheckpointKeeper;
 use super::error::TrainingError;
 use super::evaluate::evaluate;
 use super::metrics::{EvalLine, StepLine};
+use super::observer::{Observer, Work};
 use super::process_memory::MemoryWatch;
 use super::progress::Progress;
 use super::run_dir::{MetricsFile, RunDir};
@@ -14,32 +17,10 @@ use super::summary::{StepSeconds, Summary};
 use super::tracer::Tracer;
 use crate::measure::trace::TracedSteps;
 use crate::plan::{Plan, Purpose};
+use crate::run::checkpoint::{CheckpointError, CheckpointReader, Checkpoints, Position};
+use crate::run::data::Start as TextStart;
 use crate::run::engine::{Engine, EngineError, StepReport};
 use crate::run::world::{World, world_of};
-
-/// Receives every line of the metrics while the run goes on.
-pub trait Observer {
-    /// The run does something else than a step for a while.
-    fn begins(&mut self, _work: Work) {}
-    /// A step has ended.
-    fn step(&mut self, line: &StepLine);
-    /// An evaluation has ended.
-    fn evaluation(&mut self, line: &EvalLine);
-}
-
-/// What a run does between steps and after the last one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Work {
-    /// The weights are written.
-    Saving,
-    /// The loss of a batch of the validation text is computed.
-    Evaluation {
-        /// Its index, from 1.
-        batch: u64,
-        /// Batches of the evaluation.
-        num_batches: u64,
-    },
-}
 
 /// What a training run does before its first step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +29,22 @@ pub enum Start {
     Text,
     /// Ranks allocate their memory and draw their initial weights.
     Ranks,
+    /// Ranks read their state.
+    Checkpoint {
+        /// The step after which it was written.
+        step: u64,
+    },
+}
+
+/// Where a run went on.
+#[derive(Debug)]
+pub struct Resumed {
+    /// The step after which its checkpoint was written.
+    pub step: u64,
+    /// Whether the training text is not the one that the checkpoint's run read.
+    pub has_other_text: bool,
+    /// Newer checkpoints that are damaged.
+    pub refused: Vec<CheckpointError>,
 }
 
 /// A training run that is ready to start: ranks allocated, text read.
@@ -56,6 +53,7 @@ pub struct Training {
     batches: Batches,
     traced: Option<TracedSteps>,
     memory: MemoryWatch,
+    resumed: Option<Resumed>,
 }
 
 impl Training {
@@ -76,6 +74,59 @@ impl Training {
         Self::with(plan, world, begins)
     }
 
+    /// As [`Training::starting`], and goes on from the newest checkpoint of a run directory that is sound, whichever grid wrote it. Without
+    /// any it starts at the first step.
+    ///
+    /// # Errors
+    /// As [`Training::new`]; when the checkpoint holds another model or optimizer, and when all are damaged.
+    pub fn resuming(
+        plan: Plan,
+        directory: &Path,
+        begins: &mut dyn FnMut(Start),
+    ) -> Result<Self, TrainingError> {
+        let world = || world_of(&plan).map_err(EngineError::from);
+        let mut refused = Vec::new();
+        let checkpoints = Checkpoints::of_run(directory);
+        let mut before = u64::MAX;
+        loop {
+            let found = checkpoints.newest_before(before, &mut refused).map_err(EngineError::from)?;
+            let Some(found) = found else {
+                if let Some(error) = refused.into_iter().next() {
+                    return Err(EngineError::from(error).into());
+                }
+                return Self::with(plan.clone(), world()?, begins);
+            };
+            before = found.manifest().position.step;
+            match Self::from_checkpoint(plan.clone(), world()?, Arc::new(found), begins) {
+                Err(TrainingError::Engine(EngineError::Checkpoint(error))) if error.is_damage() => {
+                    refused.push(error);
+                }
+                Ok(mut training) => {
+                    let resumed = training.resumed.as_mut();
+                    resumed.expect("it was resumed").refused = refused;
+                    return Ok(training);
+                }
+                failed => return failed,
+            }
+        }
+    }
+
+    fn from_checkpoint(
+        plan: Plan,
+        world: Arc<dyn World>,
+        found: Arc<CheckpointReader>,
+        begins: &mut dyn FnMut(Start),
+    ) -> Result<Self, TrainingError> {
+        let Position { step, num_samples, .. } = found.manifest().position;
+        let at = TextStart { num_steps: step, num_sequences: num_samples };
+        let mut training = Self::at(plan, world, at, begins)?;
+        begins(Start::Checkpoint { step });
+        training.engine.resume(&found)?;
+        let has_other_text = found.manifest().text_checksum != training.batches.text_checksum;
+        training.resumed = Some(Resumed { step, has_other_text, refused: Vec::new() });
+        Ok(training)
+    }
+
     /// As [`Training::new`], for the ranks of this process. Every process of the world trains the same plan.
     ///
     /// # Errors
@@ -85,14 +136,28 @@ impl Training {
     }
 
     fn with(plan: Plan, world: Arc<dyn World>, begins: &mut dyn FnMut(Start)) -> Result<Self, TrainingError> {
+        Self::at(plan, world, TextStart::default(), begins)
+    }
+
+    fn at(
+        plan: Plan,
+        world: Arc<dyn World>,
+        start: TextStart,
+        begins: &mut dyn FnMut(Start),
+    ) -> Result<Self, TrainingError> {
         // Before the text is read, which may take minutes.
         Engine::check_host(&plan, Purpose::Training, &*world)?;
         begins(Start::Text);
-        let batches = Batches::of(&plan)?;
+        let batches = Batches::of(&plan, start)?;
         begins(Start::Ranks);
         let memory = MemoryWatch::start(&plan, &*world);
         let engine = Engine::in_world(plan, Arc::clone(&batches.training), Purpose::Training, world)?;
-        Ok(Self { engine, batches, traced: None, memory })
+        Ok(Self { engine, batches, traced: None, memory, resumed: None })
+    }
+
+    /// The checkpoint from which it goes on; `None` if it starts at the first step.
+    pub fn resumed(&self) -> Option<&Resumed> {
+        self.resumed.as_ref()
     }
 
     /// Records these steps and writes them to the run directory.
@@ -123,9 +188,12 @@ impl Training {
         interrupted: &AtomicBool,
         observer: &mut dyn Observer,
     ) -> Result<Summary, TrainingError> {
-        let mut metrics = self.writes().then(|| directory.metrics()).transpose()?;
+        let first = self.resumed.as_ref().map_or(0, |resumed| resumed.step);
+        let mut metrics = self.writes().then(|| directory.metrics_until(first)).transpose()?;
         let (steps, every) = (self.plan().run().steps, self.plan().run().evaluation.every);
-        let mut progress = Progress::default();
+        let mut progress = Progress::after(first);
+        let mut keeper =
+            CheckpointKeeper::new(directory, self.plan().run(), first, self.batches.text_checksum.clone());
         let is_traced = self.writes() && self.traced.is_some();
         let mut tracer = is_traced.then(|| Tracer::new(directory));
         while progress.num_steps() < steps
@@ -151,6 +219,12 @@ impl Training {
             if every > 0 && step.is_multiple_of(every) && step < steps {
                 self.evaluate(step, metrics.as_mut(), observer)?;
             }
+            if keeper.is_due(step, &mut self.engine)? {
+                keeper.write(step, &mut self.engine, observer)?;
+            }
+        }
+        if progress.num_steps() < steps || keeper.is_asked_for() {
+            keeper.write(progress.num_steps(), &mut self.engine, observer)?;
         }
         // First, so that no later error loses the weights.
         observer.begins(Work::Saving);

@@ -8,7 +8,6 @@ mod compare; // `train --trace`, then `compare`.
 mod damaged; // Damaged run directories.
 mod fix; // `check --fix`.
 mod input; // Files that never end, and exit statuses.
-mod interrupt; // Ctrl-C.
 mod memory; // Runs that do not fit.
 mod planning; // `check`, `plan` and `show`.
 mod precision; // fp16 and bf16.
@@ -16,6 +15,7 @@ mod profile; // `profile`.
 mod residency; // Units that stay gathered.
 mod schedules; // Several stages per rank, and schedule files.
 mod shell; // Completions, man pages, stdin.
+mod signals; // Signals, and kills.
 mod simulate; // `simulate --schedule`.
 mod simulate_out; // `simulate --out`.
 mod simulate_run; // `simulate RUN.json`.

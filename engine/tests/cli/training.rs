@@ -37,7 +37,10 @@ fn auto_sharding_is_written_down_as_the_list_that_it_became() {
 #[test]
 fn a_run_leaves_its_file_metrics_weights_and_summary() {
     let home = Home::trained();
-    assert_eq!(home.names_in("out"), ["metrics.jsonl", "run.json", "summary.json", "weights.safetensors"]);
+    assert_eq!(
+        home.names_in("out"),
+        ["metrics.jsonl", "run.json", "run.lock", "summary.json", "weights.safetensors"]
+    );
 
     let metrics = home.read("out/metrics.jsonl");
     let lines: Vec<Value> = metrics.lines().map(json).collect();

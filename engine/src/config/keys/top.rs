@@ -150,15 +150,11 @@ foreign_keys! { ACTIVATION_CHECKPOINTING:
     never "cpu_checkpointing" unless False: "offload of activations";
 }
 
-const RESUME: &str = "a checkpoint to resume from";
-
 foreign_keys! { CHECKPOINT:
-    hint "checkpoint_serialization": "weights are written in one format";
-    hint "load_universal": "saved weights load on every grid";
-    hint "parallel_write": "weights are gathered and written unit by unit";
-    hint "tag_validation": "a run's folder holds one set of weights";
+    hint "checkpoint_serialization": "state is written in one format, safetensors";
+    hint "load_universal": "a checkpoint can be resumed on every grid";
+    hint "parallel_write": "every rank writes what it owns";
+    hint "tag_validation": "a checkpoint's name is its step";
     hint "use_node_local_storage": "files go to the run's folder";
-    hint "writer": "weights are gathered and written unit by unit";
-    later "every": RESUME, "remove it; the final weights are always saved";
-    later "keep": RESUME, "remove it; the final weights are always saved";
+    hint "writer": "every rank writes what it owns";
 }

@@ -4,6 +4,7 @@
 //! means that a value could not be had and that the reason is already among the findings.
 
 mod batch;
+mod checkpoint;
 mod checkpointing;
 mod comm;
 mod counted;
@@ -50,6 +51,7 @@ pub(crate) fn resolve(raw: &RawRun, folder: &Path, launch: Launch) -> Option<Run
     let vocabulary = vocabulary::resolve(raw, model.as_ref(), grid.as_ref().map(|grid| &grid.schedule));
     let steps = rules::steps(raw, batch.as_ref(), model.as_ref());
     let scheduler = scheduler::resolve(&raw.scheduler, optimizer.as_ref(), steps);
+    let checkpoint = checkpoint::resolve(&raw.checkpoint);
     let comm = comm::resolve(&raw.comm, grid.as_ref());
     let gradient_clipping = raw.gradient_clipping.not_negative(raw.gradient_clipping.auto_or(1.0));
     let threads = rules::threads(&raw.threads, grid.as_ref(), launch);
@@ -75,6 +77,7 @@ pub(crate) fn resolve(raw: &RawRun, folder: &Path, launch: Launch) -> Option<Run
         vocabulary: vocabulary?,
         memory_bytes: memory_bytes?,
         host_memory_bytes: launch.memory_bytes,
+        checkpoint: checkpoint?,
         comm: comm?,
         threads: threads?,
         steps: steps?,

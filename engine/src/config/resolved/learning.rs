@@ -42,12 +42,18 @@ impl OptimizerConfig {
         }
     }
 
-    /// Values kept for each parameter: AdamW's two moments, SGD's momentum if it has one.
-    pub fn num_states(&self) -> usize {
+    /// What is kept for each parameter, under PyTorch's names: AdamW's two moments, SGD's momentum if it has one.
+    pub fn state_names(&self) -> &'static [&'static str] {
         match *self {
-            Self::AdamW { .. } => 2,
-            Self::Sgd { momentum, .. } => usize::from(momentum != 0.0),
+            Self::AdamW { .. } => &["exp_avg", "exp_avg_sq"],
+            Self::Sgd { momentum, .. } if momentum != 0.0 => &["momentum_buffer"],
+            Self::Sgd { .. } => &[],
         }
+    }
+
+    /// Values kept for each parameter.
+    pub fn num_states(&self) -> usize {
+        self.state_names().len()
     }
 
     /// Which parameters are not decayed.

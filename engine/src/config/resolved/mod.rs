@@ -1,6 +1,7 @@
 //! A run, resolved: every default filled in, every rule checked. Beside the command line, only `plan/from_file.rs` and the run
 //! directory see the raw file.
 
+mod checkpoint;
 mod comm;
 mod learning;
 mod residency;
@@ -13,6 +14,7 @@ use std::sync::Arc;
 use pipezero_schedule::ComputeOrder;
 use serde::Serialize;
 
+pub use checkpoint::{CheckpointConfig, EndSignal, OnCheckpointError};
 pub use comm::{BackendName, CommConfig, Link, Links};
 pub use learning::{NoDecay, OptimizerConfig, SchedulerConfig, Warmup, WarmupType};
 pub use pipezero_models::facts::PassTimes;
@@ -58,6 +60,8 @@ pub struct Run {
     /// Memory of the host on which all ranks run; `None` = not known, or several hosts. A `level` residency stays within it.
     #[serde(skip)]
     pub host_memory_bytes: Option<u64>,
+    /// When the run's state is kept.
+    pub checkpoint: CheckpointConfig,
     /// How ranks communicate.
     pub comm: CommConfig,
     /// Threads of each rank.

@@ -22,5 +22,5 @@ pub use sampler::Permutation;
 pub use source::{BatchError, BatchSource, NoBatches, Zeros};
 pub use split::{BLOCK_BYTES, SplitError, TextSplit, split_text};
 pub use text::{TextError, TextFile, find_text, first_words, read_text};
-pub use text_batches::{BatchLayout, TextBatches};
+pub use text_batches::{BatchLayout, Start, TextBatches};
 pub use token_batch::{BatchFault, TokenBatch};

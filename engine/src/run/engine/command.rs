@@ -1,9 +1,11 @@
 //! What the engine asks of every rank, and what a rank replies.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use super::save::SaveFile;
 use super::weights_file::WeightsFile;
+use crate::run::checkpoint::{CheckpointError, CheckpointReader, FileRecord};
 use crate::run::data::BatchSource;
 use crate::run::executor::{Probe, RankFailure, RankOutcome, StepInputs};
 
@@ -24,6 +26,10 @@ pub(super) enum Command {
     Save(Option<Arc<SaveFile>>),
     /// Read the weights that this rank holds.
     Load(Arc<WeightsFile>),
+    /// Write what this rank owns of the run's state to a file of its own in this folder.
+    WriteState(Arc<Path>),
+    /// Read what this rank holds of the run's state.
+    ReadState(Arc<CheckpointReader>),
 }
 
 /// What a rank answers.
@@ -33,6 +39,10 @@ pub(super) enum Answer {
     Outcome(Box<RankOutcome>),
     /// Logits, from rank 0.
     Values(Vec<f32>),
+    /// The rank's file of a checkpoint, or why it could not be written.
+    Written(Result<FileRecord, CheckpointError>),
+    /// Whether the rank's part of a checkpoint was read.
+    Read(Result<(), CheckpointError>),
 }
 
 /// A rank's reply to a command, or to being started.

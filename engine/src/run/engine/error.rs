@@ -4,6 +4,7 @@ use std::fmt;
 
 use super::weights_file::WeightsError;
 use crate::plan::{Bytes, Change, Changes};
+use crate::run::checkpoint::CheckpointError;
 use crate::run::comm::CommError;
 use crate::run::executor::{CauseKind, RankFailure};
 
@@ -109,6 +110,9 @@ pub enum EngineError {
     /// Another process failed at what this one did, and says why.
     #[error("another process failed at the same place, and says why")]
     Elsewhere,
+    /// A checkpoint could not be written or read; the ranks go on.
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
     /// Weights could not be written or read.
     #[error(transparent)]
     Weights(#[from] WeightsError),

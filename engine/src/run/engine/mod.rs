@@ -1,6 +1,7 @@
 //! The engine: runs a plan's ranks of this process, one thread for each, and carries out the few commands that users have.
 
 mod check_run;
+mod checkpoint;
 mod command;
 mod error;
 mod host_memory;
@@ -19,6 +20,7 @@ use pipezero_models::Device;
 use pipezero_partition::Purpose;
 
 use check_run::check_run;
+pub use checkpoint::AboutRun;
 use command::Command;
 pub use error::{EngineError, Report};
 use ranks::Ranks;
@@ -52,6 +54,8 @@ pub struct Engine {
     step: u64,
     /// Steps done that did not overflow.
     update: u64,
+    /// Sequences that the steps have read.
+    num_samples: u64,
 }
 
 impl Engine {
@@ -129,7 +133,16 @@ impl Engine {
         let learning_rate = LearningRate::new(&plan.run().optimizer, &plan.run().scheduler);
         let ranks = Ranks::start(&plan, &source, purpose, world)?;
         let loss_scaler = LossScaler::new(plan.run().precision);
-        let mut engine = Self { plan, ranks, records: false, learning_rate, loss_scaler, step: 0, update: 0 };
+        let mut engine = Self {
+            plan,
+            ranks,
+            records: false,
+            learning_rate,
+            loss_scaler,
+            step: 0,
+            update: 0,
+            num_samples: 0,
+        };
         engine.ranks.ask(&Command::Initialise)?;
         Ok(engine)
     }
@@ -198,6 +211,7 @@ impl Engine {
         let processes = self.gather_outcomes(clock, outcomes)?;
         self.step = step;
         self.update += u64::from(!overflowed);
+        self.num_samples += self.plan.run().batch.train_batch_size as u64;
         let mut report = StepReport::new(inputs, loss_scale, &found, processes);
         tracing::debug!(step, loss = report.loss, step_s = report.step_s, "step");
         self.update_loss_scale(step, overflowed)?;

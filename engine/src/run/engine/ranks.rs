@@ -103,7 +103,7 @@ impl Ranks {
     pub(super) fn ask_for_outcomes(&mut self, command: &Command) -> Result<Vec<RankOutcome>, EngineError> {
         let outcome = |answer| match answer {
             Answer::Outcome(outcome) => Some(*outcome),
-            Answer::Done | Answer::Values(_) => None,
+            _ => None,
         };
         Ok(self.ask(command)?.into_iter().filter_map(outcome).collect())
     }
@@ -112,7 +112,7 @@ impl Ranks {
     pub(super) fn ask_for_values(&mut self, command: &Command) -> Result<Vec<f32>, EngineError> {
         let values = |answer| match answer {
             Answer::Values(values) => Some(values),
-            Answer::Done | Answer::Outcome(_) => None,
+            _ => None,
         };
         Ok(self.ask(command)?.into_iter().find_map(values).unwrap_or_default())
     }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use pipezero_models::ModelError;
 use serde::{Deserialize, Serialize};
 
+use crate::run::checkpoint::CheckpointError;
 use crate::run::comm::CommError;
 use crate::run::data::DataError;
 use crate::run::world::Position;
@@ -30,6 +31,9 @@ pub enum Cause {
         /// The system's error.
         source: std::io::Error,
     },
+    /// This rank's part of a checkpoint could not be read.
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
     /// A gradient or the loss is infinite or NaN.
     #[error(
         "the loss or a gradient is not finite; no weight was changed; lower the learning rate or look at the data of this step"

@@ -22,6 +22,7 @@ mod probe;
 mod rank;
 mod recorder;
 mod row;
+mod state;
 mod step;
 mod step_results;
 mod step_sums;

@@ -13,7 +13,7 @@ use crate::run::shard::{UnitStore, Weights};
 
 /// Elements of a parameter that are made or read on the host before they go to the rank's memory: 1 MiB, which is no line of
 /// the plan. Rank 0 has them twice, in its memory and on the host.
-const ELEMENTS_AT_ONCE: usize = 1 << 18;
+pub(super) const ELEMENTS_AT_ONCE: usize = 1 << 18;
 
 impl Rank {
     /// Fills the parameters that this rank holds: `fill` is given each parameter, the first of its elements that lie

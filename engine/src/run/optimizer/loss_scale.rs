@@ -6,12 +6,21 @@
 //! further `window`. Source of the method: Micikevicius et al., "Mixed Precision Training", arXiv:1710.03740, section
 //! 3.2.
 
+use serde::{Deserialize, Serialize};
+
 use crate::config::{LossScaling, Precision};
 
 /// The scale of the coming step and how it came to be.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LossScaler {
     scaling: LossScaling,
+    state: LossScale,
+}
+
+/// What a scaler knows beside its rule: what a checkpoint keeps of it.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LossScale {
     scale: f64,
     /// Overflows until the scale is halved, the one that halves it counted.
     hysteresis_left: u32,
@@ -35,18 +44,30 @@ impl LossScaler {
     /// The scaler of a run; `None` where nothing needs scaling.
     pub fn new(precision: Precision) -> Option<Self> {
         let Precision::Fp16(scaling) = precision else { return None };
-        Some(Self {
-            scaling,
+        let state = LossScale {
             scale: scaling.initial_scale,
             hysteresis_left: scaling.hysteresis,
             step: 0,
             last_overflow: -1,
-        })
+        };
+        Some(Self { scaling, state })
     }
 
     /// The scale of the coming step.
     pub fn scale(&self) -> f64 {
-        self.scale
+        self.state.scale
+    }
+
+    /// What a checkpoint keeps.
+    pub fn state(&self) -> LossScale {
+        self.state
+    }
+
+    /// Goes on where another scaler was. A static scale is that of the run.
+    pub fn resume(&mut self, state: LossScale) {
+        if self.scaling.is_dynamic {
+            self.state = state;
+        }
     }
 
     /// Takes note of a step. A static scale never changes.
@@ -55,34 +76,34 @@ impl LossScaler {
             return ScaleChange::Kept;
         }
         let change = if overflowed { self.overflowed() } else { self.passed() };
-        self.step += 1;
+        self.state.step += 1;
         change
     }
 
     fn overflowed(&mut self) -> ScaleChange {
-        self.last_overflow = self.step;
-        if self.hysteresis_left > 1 {
-            self.hysteresis_left -= 1;
+        self.state.last_overflow = self.state.step;
+        if self.state.hysteresis_left > 1 {
+            self.state.hysteresis_left -= 1;
             return ScaleChange::Kept;
         }
-        if self.scale <= self.scaling.min_scale {
+        if self.state.scale <= self.scaling.min_scale {
             return ScaleChange::Exhausted;
         }
-        self.scale = (self.scale / 2.0).max(self.scaling.min_scale);
-        ScaleChange::To(self.scale)
+        self.state.scale = (self.state.scale / 2.0).max(self.scaling.min_scale);
+        ScaleChange::To(self.state.scale)
     }
 
     fn passed(&mut self) -> ScaleChange {
         // Steps since the last overflow, this one not counted; before the first one, since the start.
-        let num_passed = self.step - self.last_overflow - 1;
+        let num_passed = self.state.step - self.state.last_overflow - 1;
         let window_ends = num_passed > 0 && num_passed.cast_unsigned().is_multiple_of(self.scaling.window);
         if window_ends || self.scaling.consecutive_hysteresis {
-            self.hysteresis_left = self.scaling.hysteresis;
+            self.state.hysteresis_left = self.scaling.hysteresis;
         }
         if !window_ends {
             return ScaleChange::Kept;
         }
-        self.scale *= 2.0;
-        ScaleChange::To(self.scale)
+        self.state.scale *= 2.0;
+        ScaleChange::To(self.state.scale)
     }
 }

@@ -17,5 +17,5 @@ mod tests;
 pub use clip::clip_factor;
 pub use decay::DecayRanges;
 pub use learning_rate::LearningRate;
-pub use loss_scale::{LossScaler, ScaleChange};
+pub use loss_scale::{LossScale, LossScaler, ScaleChange};
 pub use update::Update;

@@ -16,7 +16,7 @@ use std::mem;
 use std::ops::Range;
 
 use pipezero_models::layer::WriteMode;
-use pipezero_models::{ElementType, ModelError, Queue, Unit};
+use pipezero_models::{ElementType, ModelError, Queue, Unit, View, ViewMut};
 use pipezero_partition::{Purpose, ShardLayout, UnitSharding};
 
 use crate::config::{NoDecay, OptimizerConfig, ReductionPolicy, ZeroConfig, ZeroLevel};
@@ -224,6 +224,31 @@ impl UnitStore {
             queue.copy(wide, master.view_mut().range(place..place + wide.len()));
         }
         Ok(())
+    }
+
+    /// Elements of the unit's flat buffer that this rank owns, as exact as they are kept: of the master copy, if there is one.
+    pub(crate) fn exact(&self, range: Range<usize>) -> View<'_> {
+        let (kept, first) = match &self.master {
+            Some(master) => (master, self.owned.start),
+            None => (self.parameters(), self.held().start),
+        };
+        kept.view().range(range.start - first..range.end - first)
+    }
+
+    /// One of the optimizer's states of elements that this rank owns.
+    pub(crate) fn state(&self, index: usize, range: Range<usize>) -> View<'_> {
+        self.states.view().range(self.state_range(index, range))
+    }
+
+    /// As [`UnitStore::state`], to be written.
+    pub(crate) fn state_mut(&mut self, index: usize, range: Range<usize>) -> ViewMut<'_> {
+        let range = self.state_range(index, range);
+        self.states.view_mut().range(range)
+    }
+
+    fn state_range(&self, index: usize, range: Range<usize>) -> Range<usize> {
+        let first = index * self.owned.len();
+        first + range.start - self.owned.start..first + range.end - self.owned.start
     }
 
     /// One optimizer step on the owned elements.

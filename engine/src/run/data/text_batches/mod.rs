@@ -40,12 +40,23 @@ impl BatchLayout {
 ///
 /// Sample `i` is the window of `T + 1` tokens that begins at `i * T`: inputs and targets overlap in all but one token,
 /// and every token is a target once per epoch. Sequence `i` of step `s` is number
-/// `(s - 1) * train_batch_size + i` of the seeded permutations, whatever the grid.
+/// `(s - 1) * train_batch_size + i` of the seeded permutations, whatever the grid. A run that goes on with another batch size goes on
+/// with the sequence after the last that it has read ([`TextBatches::starting_at`]).
 #[derive(Clone, Debug)]
 pub struct TextBatches {
     text: Vec<u8>,
     layout: BatchLayout,
     permutation: Permutation,
+    start: Start,
+}
+
+/// Where a run goes on in its text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Start {
+    /// Steps that have been done.
+    pub num_steps: u64,
+    /// Sequences that they have read, of whatever batch size.
+    pub num_sequences: u64,
 }
 
 impl TextBatches {
@@ -53,7 +64,18 @@ impl TextBatches {
     pub fn new(text: Vec<u8>, layout: BatchLayout, seed: u64) -> Option<Self> {
         let num_samples = text.len().checked_sub(1)?.checked_div(layout.seq_length)?;
         let permutation = Permutation::new(num_samples as u64, seed)?;
-        Some(Self { text, layout, permutation })
+        Some(Self { text, layout, permutation, start: Start::default() })
+    }
+
+    /// The micro-batches of a run that has done some steps.
+    pub fn starting_at(self, start: Start) -> Self {
+        Self { start, ..self }
+    }
+
+    /// Sequences that have been read before a step.
+    fn num_sequences_before(&self, step: u64) -> u64 {
+        let num_steps = step - 1 - self.start.num_steps;
+        self.start.num_sequences + num_steps * self.layout.train_batch_size() as u64
     }
 
     /// Number of samples of an epoch, at least one.
@@ -64,7 +86,7 @@ impl TextBatches {
 
 impl BatchSource for TextBatches {
     /// # Panics
-    /// If `step` is 0 or `batch` is not of the layout's size.
+    /// If `step` is not after the start or `batch` is not of the layout's size.
     fn micro_batch(
         &self,
         step: u64,
@@ -73,7 +95,7 @@ impl BatchSource for TextBatches {
         batch: &mut TokenBatch,
     ) -> Result<(), BatchError> {
         let seq_length = self.layout.seq_length;
-        let first_of_step = (step - 1) * self.layout.train_batch_size() as u64;
+        let first_of_step = self.num_sequences_before(step);
         let rows = batch.inputs.chunks_exact_mut(seq_length).zip(batch.targets.chunks_exact_mut(seq_length));
         let sequences = self.layout.sequences(data_rank, micro_batch);
         assert_eq!(rows.len(), sequences.len(), "a micro-batch has micro_batch_size sequences");
@@ -89,6 +111,6 @@ impl BatchSource for TextBatches {
     }
 
     fn epoch(&self, step: u64) -> f64 {
-        step as f64 * self.layout.train_batch_size() as f64 / self.num_samples() as f64
+        self.num_sequences_before(step + 1) as f64 / self.num_samples() as f64
     }
 }

@@ -1,0 +1,73 @@
+//! Signals that end a run after its step, with a checkpoint.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::iterator::Signals;
+use signal_hook::low_level::signal_name;
+
+use super::output::note;
+use crate::config::EndSignal;
+
+/// A flag that the first of these signals sets: Ctrl-C, SIGTERM, SIGHUP, and the one that a scheduler sends. The second ends the process at
+/// once, with status 128 and its number, as shells report it. A signal that is ignored when the program starts, as `nohup` has it, stays so.
+pub(super) fn end_after_the_step(own: EndSignal) -> Arc<AtomicBool> {
+    let flag = Arc::new(AtomicBool::new(false));
+    let own = match own {
+        EndSignal::Usr1 => Some(SIGUSR1),
+        EndSignal::Usr2 => Some(SIGUSR2),
+        EndSignal::None => None,
+    };
+    let ignored = ignored_signals(&status_of_process());
+    let signals = [SIGINT, SIGTERM, SIGHUP].into_iter().chain(own).filter(|&signal| !is_in(ignored, signal));
+    if let Err(error) = wait_for(signals.collect(), Arc::clone(&flag)) {
+        note(format_args!("warning: a signal will end the run at once: {error}"));
+    }
+    flag
+}
+
+fn wait_for(signals: Vec<i32>, flag: Arc<AtomicBool>) -> io::Result<()> {
+    let mut signals = Signals::new(signals)?;
+    let wait = move || {
+        for signal in signals.forever() {
+            if flag.swap(true, Ordering::Relaxed) {
+                std::process::exit(128 + signal);
+            }
+            let name = signal_name(signal).unwrap_or("a signal");
+            note(format_args!(
+                "\n{name}: the run ends after this step, with a checkpoint; a second signal ends it at once"
+            ));
+        }
+    };
+    thread::Builder::new().name("signals".to_owned()).spawn(wait).map(drop)
+}
+
+/// What Linux says of this process; empty elsewhere.
+fn status_of_process() -> String {
+    std::fs::read_to_string("/proc/self/status").unwrap_or_default()
+}
+
+/// The signals that are ignored, a bit for each from 1 on.
+fn ignored_signals(status: &str) -> u64 {
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
+}
+
+fn is_in(signals: u64, signal: i32) -> bool {
+    signals >> (signal - 1) & 1 == 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ignored_signals_are_read_from_the_mask() {
+        let ignored = ignored_signals("Name:\tpipezero\nSigIgn:\t0000000000001001\nSigCgt:\t0\n");
+        assert!(is_in(ignored, SIGHUP) && is_in(ignored, 13) && !is_in(ignored, SIGINT));
+        assert_eq!(ignored_signals(""), 0);
+    }
+}

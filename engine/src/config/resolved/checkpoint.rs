@@ -1,0 +1,57 @@
+//! When the state of a run is kept.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+/// When checkpoints are written, and how many are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct CheckpointConfig {
+    /// After every so many steps; `None` = never.
+    pub every: Option<u64>,
+    /// After the step in which so much time has passed since the last one; `None` = never.
+    pub interval: Option<Duration>,
+    /// How many are kept, at least 1.
+    pub keep: usize,
+    /// What becomes of the run when one cannot be written.
+    pub on_error: OnCheckpointError,
+    /// The signal that ends the run with a checkpoint, beside those that end every process.
+    pub signal: EndSignal,
+}
+
+/// What becomes of a run when a checkpoint cannot be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnCheckpointError {
+    /// It goes on, with a warning.
+    Continue,
+    /// It ends.
+    Stop,
+}
+
+/// A signal that a scheduler may be told to send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum EndSignal {
+    /// SIGUSR1
+    #[serde(rename = "SIGUSR1")]
+    Usr1,
+    /// SIGUSR2
+    #[serde(rename = "SIGUSR2")]
+    Usr2,
+    /// No other than those that end every process.
+    #[serde(rename = "none")]
+    None,
+}
+
+impl Default for CheckpointConfig {
+    /// None but those of a run that a signal ends.
+    fn default() -> Self {
+        Self {
+            every: None,
+            interval: None,
+            keep: 2,
+            on_error: OnCheckpointError::Continue,
+            signal: EndSignal::Usr1,
+        }
+    }
+}

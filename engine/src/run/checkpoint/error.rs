@@ -1,0 +1,77 @@
+//! Why a checkpoint cannot be written or read.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Why a checkpoint cannot be written or read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CheckpointError {
+    /// The system refused.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A file is not as it was written.
+    #[error("{}: {reason}; the checkpoint is damaged: take an earlier one, or another copy of it", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What shows it.
+        reason: String,
+    },
+    /// Another version wrote it.
+    #[error(
+        "{}: it is of version {found} of the format, and this program reads version {known}: resume with the program that wrote it",
+        path.display()
+    )]
+    Version {
+        /// The manifest.
+        path: PathBuf,
+        /// Its version.
+        found: u64,
+        /// The version that is read.
+        known: u64,
+    },
+    /// It holds another model than the run.
+    #[error("{}: {reason}; the run file describes another model than the checkpoint holds", path.display())]
+    OtherModel {
+        /// The checkpoint's folder.
+        path: PathBuf,
+        /// The first difference.
+        reason: String,
+    },
+    /// Its optimizer keeps another state than that of the run.
+    #[error(
+        "{}: it holds {found} of each parameter, and the run's optimizer keeps {needed}: resume with the optimizer that it was \
+         trained with, or start from its weights alone with --init",
+        path.display()
+    )]
+    OtherOptimizer {
+        /// The checkpoint's folder.
+        path: PathBuf,
+        /// Names of what it holds.
+        found: String,
+        /// Names of what the run keeps.
+        needed: String,
+    },
+}
+
+impl CheckpointError {
+    /// Whether an earlier checkpoint may do.
+    pub(crate) fn is_damage(&self) -> bool {
+        matches!(self, Self::Damaged { .. })
+    }
+
+    pub(super) fn io(path: &Path) -> impl Fn(io::Error) -> Self + use<> {
+        let path = path.to_owned();
+        move |source| Self::Io { path: path.clone(), source }
+    }
+
+    pub(super) fn damaged(path: &Path, reason: impl Into<String>) -> Self {
+        Self::Damaged { path: path.to_owned(), reason: reason.into() }
+    }
+}

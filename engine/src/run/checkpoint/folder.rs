@@ -1,0 +1,169 @@
+//! The folder of a run's checkpoints: how one gets its name, which ones there are, and which are kept.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::error::CheckpointError;
+use super::manifest::Manifest;
+use super::reader::CheckpointReader;
+
+/// The checkpoints of a run directory.
+#[derive(Clone, Debug)]
+pub struct Checkpoints {
+    path: PathBuf,
+}
+
+/// A checkpoint that is being written, under another name than it will have.
+#[derive(Clone, Debug)]
+pub struct NewCheckpoint {
+    checkpoints: Checkpoints,
+    step: u64,
+}
+
+impl Checkpoints {
+    /// The name of the folder in a run directory.
+    pub const NAME: &str = "checkpoints";
+    const PREFIX: &str = "step-";
+    /// The ending of a checkpoint's name while it is being written.
+    const PARTIAL: &str = ".partial";
+    /// The ending of its name while it is being removed.
+    const REMOVED: &str = ".removed";
+
+    /// Those of a run directory; the folder need not be there.
+    pub fn of_run(run_dir: &Path) -> Self {
+        Self { path: run_dir.join(Self::NAME) }
+    }
+
+    /// The folder of the checkpoint after a step.
+    pub fn at(&self, step: u64) -> PathBuf {
+        self.path.join(format!("{}{step:08}", Self::PREFIX))
+    }
+
+    /// Where the files of the checkpoint after a step are written.
+    pub fn partial(&self, step: u64) -> PathBuf {
+        with_ending(&self.at(step), Self::PARTIAL)
+    }
+
+    /// Steps after which there are complete checkpoints, in order.
+    pub fn steps(&self) -> Result<Vec<u64>, CheckpointError> {
+        let mut steps: Vec<u64> = self.names()?.iter().filter_map(|name| step_of(name)).collect();
+        steps.sort_unstable();
+        Ok(steps)
+    }
+
+    fn names(&self) -> Result<Vec<String>, CheckpointError> {
+        let io = CheckpointError::io(&self.path);
+        let entries = match fs::read_dir(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries.map_err(&io)?,
+        };
+        let name = |entry: io::Result<fs::DirEntry>| entry.map(|entry| entry.file_name());
+        let names: Vec<_> = entries.map(name).collect::<Result<_, _>>().map_err(&io)?;
+        Ok(names.into_iter().filter_map(|name| name.into_string().ok()).collect())
+    }
+
+    /// What is in the folder that no run wrote, if anything.
+    pub fn stranger(&self) -> Result<Option<String>, CheckpointError> {
+        let is_ours = |name: &str| {
+            let endings = [Self::PARTIAL, Self::REMOVED];
+            let name = endings.iter().find_map(|ending| name.strip_suffix(ending)).unwrap_or(name);
+            step_of(name).is_some()
+        };
+        Ok(self.names()?.into_iter().find(|name| !is_ours(name)))
+    }
+
+    /// The newest checkpoint before a step whose manifest and headers are sound; why newer ones are not is added to `refused`.
+    pub fn newest_before(
+        &self,
+        step: u64,
+        refused: &mut Vec<CheckpointError>,
+    ) -> Result<Option<CheckpointReader>, CheckpointError> {
+        for step in self.steps()?.into_iter().rev().filter(|&found| found < step) {
+            match CheckpointReader::open(&self.at(step)) {
+                Ok(reader) => return Ok(Some(reader)),
+                Err(error) if error.is_damage() => refused.push(error),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Starts the checkpoint after a step; what earlier runs left unfinished is removed.
+    pub fn start(&self, step: u64) -> Result<NewCheckpoint, CheckpointError> {
+        self.remove_leftovers()?;
+        let new = NewCheckpoint { checkpoints: self.clone(), step };
+        fs::create_dir_all(self.partial(step)).map_err(CheckpointError::io(&self.partial(step)))?;
+        Ok(new)
+    }
+
+    fn remove_leftovers(&self) -> Result<(), CheckpointError> {
+        for name in self.names()? {
+            let ending = [Self::PARTIAL, Self::REMOVED].iter().find_map(|ending| name.strip_suffix(ending));
+            if ending.is_some_and(|name| step_of(name).is_some()) {
+                let path = self.path.join(name);
+                fs::remove_dir_all(&path).map_err(CheckpointError::io(&path))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes all but the last `num_kept` checkpoints.
+    pub fn keep(&self, num_kept: usize) -> Result<(), CheckpointError> {
+        let steps = self.steps()?;
+        for &step in steps.iter().rev().skip(num_kept).rev() {
+            self.remove(step)?;
+        }
+        Ok(())
+    }
+
+    /// Takes the name away first, so that no half of a checkpoint has it.
+    fn remove(&self, step: u64) -> Result<(), CheckpointError> {
+        let path = self.at(step);
+        let removed = with_ending(&path, Self::REMOVED);
+        fs::rename(&path, &removed).map_err(CheckpointError::io(&path))?;
+        fs::remove_dir_all(&removed).map_err(CheckpointError::io(&removed))
+    }
+}
+
+impl NewCheckpoint {
+    /// Removes what has been written, as far as it can be.
+    pub fn abandon(self) {
+        let _ = fs::remove_dir_all(self.checkpoints.partial(self.step));
+    }
+
+    /// Writes the manifest and gives the folder its name, once all of it is on disk.
+    pub fn finish(self, manifest: &Manifest) -> Result<(), CheckpointError> {
+        let folder = self.checkpoints.partial(self.step);
+        let path = folder.join(Manifest::FILE);
+        let written = File::create_new(&path).and_then(|mut file| {
+            io::Write::write_all(&mut file, manifest.text().as_bytes())?;
+            file.sync_all()
+        });
+        written.map_err(CheckpointError::io(&path))?;
+        sync_folder(&folder)?;
+        let place = self.checkpoints.at(self.step);
+        // One of the same step was damaged, or the run would not have come here once more.
+        if place.exists() {
+            self.checkpoints.remove(self.step)?;
+        }
+        fs::rename(&folder, &place).map_err(CheckpointError::io(&place))?;
+        sync_folder(&self.checkpoints.path)
+    }
+}
+
+/// The step in the name of a complete checkpoint.
+fn step_of(name: &str) -> Option<u64> {
+    name.strip_prefix(Checkpoints::PREFIX)?.parse().ok()
+}
+
+fn with_ending(path: &Path, ending: &str) -> PathBuf {
+    let mut path = path.as_os_str().to_owned();
+    path.push(ending);
+    path.into()
+}
+
+/// Names in a folder are on disk only once the folder is.
+fn sync_folder(path: &Path) -> Result<(), CheckpointError> {
+    File::open(path).and_then(|folder| folder.sync_all()).map_err(CheckpointError::io(path))
+}

@@ -1,0 +1,136 @@
+//! A rank's state outside a step: written to its file of a checkpoint, and read from whichever files have it.
+
+use std::ops::Range;
+use std::path::Path;
+
+use pipezero_models::unit::ParameterEntry;
+
+use super::error::Cause;
+use super::parameters::ELEMENTS_AT_ONCE;
+use super::rank::Rank;
+use crate::run::checkpoint::{CheckpointError, CheckpointReader, FileRecord, Piece, ShardWriter};
+use crate::run::comm::Communicator;
+use crate::run::shard::UnitStore;
+
+/// Elements of a unit's flat buffer that belong to one parameter.
+struct Part<'a> {
+    entry: &'a ParameterEntry,
+    range: Range<usize>,
+}
+
+impl Part<'_> {
+    /// Where the elements lie in the whole parameter, of which the entry may be a slice.
+    fn in_parameter(&self) -> Range<usize> {
+        let first = self.entry.spec.first_element();
+        let start = self.entry.range.start;
+        first + self.range.start - start..first + self.range.end - start
+    }
+
+    /// Ranges of the unit's flat buffer that are copied at once.
+    fn at_once(&self) -> impl Iterator<Item = Range<usize>> + use<> {
+        let Range { start, end } = self.range;
+        (start..end).step_by(ELEMENTS_AT_ONCE).map(move |start| start..end.min(start + ELEMENTS_AT_ONCE))
+    }
+}
+
+/// The parameters that have elements in a range of a unit's flat buffer.
+fn parts(entries: &[ParameterEntry], range: Range<usize>) -> impl Iterator<Item = Part<'_>> {
+    entries.iter().filter_map(move |entry| {
+        let (start, end) = (entry.range.start.max(range.start), entry.range.end.min(range.end));
+        (start < end).then_some(Part { entry, range: start..end })
+    })
+}
+
+impl Rank {
+    /// Writes this rank's shard of every unit, whatever more it holds: so the data ranks write each element once. The inner error is that
+    /// of the file, after which the rank goes on.
+    pub(crate) fn write_state(
+        &mut self,
+        folder: &Path,
+    ) -> Result<Result<FileRecord, CheckpointError>, Cause> {
+        self.comm.finish()?;
+        let written = self.write_shards(folder);
+        let error = |source| CheckpointError::Io { path: folder.to_owned(), source };
+        Ok(written.map_err(error))
+    }
+
+    fn write_shards(&self, folder: &Path) -> std::io::Result<FileRecord> {
+        let mut pieces = Vec::new();
+        self.for_each_piece(|kind, part, _| {
+            let name = part.entry.spec.name.clone();
+            pieces.push(Piece { kind: kind.to_owned(), name, range: part.in_parameter() });
+            Ok(())
+        })?;
+        let mut file = ShardWriter::create(folder, self.comm.rank(), pieces)?;
+        let mut values = Vec::new();
+        self.for_each_piece(|kind, part, store| {
+            let index = self.plan.run().optimizer.state_names().iter().position(|&name| name == kind);
+            part.at_once().try_for_each(|range| {
+                values.resize(range.len(), 0.0);
+                let view = match index {
+                    Some(index) => store.state(index, range),
+                    None => store.exact(range),
+                };
+                self.queue.download_floats(view, &mut values);
+                file.write(&values)
+            })
+        })?;
+        file.finish()
+    }
+
+    /// Does something with each piece that this rank writes, in the order of its file.
+    fn for_each_piece(
+        &self,
+        mut visit: impl FnMut(&'static str, &Part<'_>, &UnitStore) -> std::io::Result<()>,
+    ) -> std::io::Result<()> {
+        let states = self.plan.run().optimizer.state_names();
+        // Both ranks of a tied weight hold it; that of its first use writes it.
+        for (id, planned) in self.plan.owned_units() {
+            let Some(store) = self.stores.get(&id) else { continue };
+            let entries = planned.unit.entries();
+            for kind in [Piece::PARAMETER].into_iter().chain(states.iter().copied()) {
+                for part in parts(entries, store.layout.shard(self.data_rank)) {
+                    visit(kind, &part, store)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the parameters that this rank holds and the optimizer state that it owns. The inner error is that of the files; what the
+    /// rank holds afterwards is of no use then, until another checkpoint is read.
+    pub(crate) fn read_state(
+        &mut self,
+        from: &CheckpointReader,
+    ) -> Result<Result<(), CheckpointError>, Cause> {
+        let read = self.fill_parameters(|entry, first, values| {
+            Ok(from.read(Piece::PARAMETER, &entry.spec.name, entry.spec.first_element() + first, values)?)
+        });
+        match read.and_then(|()| self.read_optimizer_state(from)) {
+            Err(Cause::Checkpoint(error)) => Ok(Err(error)),
+            done => done.map(Ok),
+        }
+    }
+
+    fn read_optimizer_state(&mut self, from: &CheckpointReader) -> Result<(), Cause> {
+        let states = self.plan.run().optimizer.state_names();
+        let mut values = Vec::new();
+        for (&id, store) in &mut self.stores {
+            if store.states.is_empty() {
+                continue;
+            }
+            for (index, state) in states.iter().enumerate() {
+                for part in parts(self.plan.unit(id).unit.entries(), store.owned.clone()) {
+                    let mut first = part.in_parameter().start;
+                    for range in part.at_once() {
+                        values.resize(range.len(), 0.0);
+                        from.read(state, &part.entry.spec.name, first, &mut values)?;
+                        first += range.len();
+                        self.queue.upload_floats(&values, store.state_mut(index, range));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,166 @@
+//! Signals end a run after its step, with everything saved, and a killed run goes on as if it had not been.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Child, Command, Output};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::command::{Home, Printed};
+
+/// Ends the process if the test has not said in time that it has ended, so that a lost signal is a failure and not a hang.
+fn guard(child: &Child) -> (Sender<()>, JoinHandle<()>) {
+    let pid = child.id().to_string();
+    let (ended, wait) = channel();
+    let guard = std::thread::spawn(move || {
+        if wait.recv_timeout(Duration::from_secs(60)) == Err(RecvTimeoutError::Timeout) {
+            signal("KILL", &pid);
+        }
+    });
+    (ended, guard)
+}
+
+/// Runs a command to its end, or kills it after a time: `None` if it was killed.
+fn killed_after(mut command: Command, time: Duration) -> Option<Printed> {
+    let mut child = command.spawn().unwrap();
+    let mut stderr = child.stderr.take().unwrap();
+    let (ended, wait) = channel();
+    let reader = std::thread::spawn(move || {
+        let mut text = Vec::new();
+        stderr.read_to_end(&mut text).unwrap();
+        let _ = ended.send(());
+        text
+    });
+    if wait.recv_timeout(time) == Err(RecvTimeoutError::Timeout) {
+        child.kill().unwrap();
+    }
+    let stderr = reader.join().unwrap();
+    let output = Output { stderr, ..child.wait_with_output().unwrap() };
+    output.status.code().map(|_| Printed::new(output, Path::new("nowhere")))
+}
+
+fn signal(name: &str, pid: &str) {
+    let status = Command::new("kill").args([&format!("-{name}"), pid]).status().unwrap();
+    assert!(status.success(), "kill -{name} {pid}");
+}
+
+/// Sends a signal after the first step of a command that has so many, and returns what it printed once it has ended.
+fn signalled(mut command: Command, name: &str, num_steps: u64) -> (Option<i32>, String, String) {
+    let mut child = command.spawn().unwrap();
+    let (ended, guard) = guard(&child);
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.starts_with(&format!("step 1/{num_steps}")) {
+        line.clear();
+        assert_ne!(stderr.read_line(&mut line).unwrap(), 0, "the run ended before its first step");
+    }
+    signal(name, &child.id().to_string());
+    let mut rest = String::new();
+    stderr.read_to_string(&mut rest).unwrap();
+    let output = child.wait_with_output().unwrap();
+    ended.send(()).unwrap();
+    guard.join().unwrap();
+    (output.status.code(), String::from_utf8(output.stdout).unwrap(), rest)
+}
+
+#[test]
+fn a_signal_ends_after_the_step_with_tables_a_model_and_a_checkpoint() {
+    for name in ["INT", "TERM", "HUP", "USR1"] {
+        let home = Home::with(&[("\"steps\": 3", "\"steps\": 1000000"), ("\"every\": 2", "\"every\": 0")]);
+        let (status, stdout, rest) = signalled(home.command("train run.json --out out"), name, 1_000_000);
+        assert_eq!(status, Some(0), "SIG{name}: {rest}");
+        let expected = format!("SIG{name}: the run ends after this step, with a checkpoint");
+        assert!(rest.contains(&expected), "{rest}");
+        assert!(stdout.contains("peak memory"));
+        let summary: Value = serde_json::from_str(&home.read("out/summary.json")).unwrap();
+        let steps = summary["steps"].as_u64().unwrap();
+        assert_eq!(summary["interrupted"], true);
+        assert!(
+            steps < 1_000_000 && rest.contains(&format!("ended after step {steps} of 1000000")),
+            "{rest}"
+        );
+        // Every step that was done is in the metrics, and an evaluation after the last.
+        assert_eq!(home.read("out/metrics.jsonl").lines().count() as u64, steps + 1);
+        assert_eq!(home.names_in("out/checkpoints"), [format!("step-{steps:08}")]);
+        home.run("eval out").success();
+        let more = steps + 2;
+        let resumed = home.run(format!("train run.json --out out --resume --set steps={more}"));
+        assert!(
+            resumed.stderr.contains(&format!("the run goes on after step {steps}\n")),
+            "{}",
+            resumed.stderr
+        );
+        resumed.success();
+        assert_eq!(home.read("out/metrics.jsonl").lines().count() as u64, more + 2);
+    }
+}
+
+#[test]
+fn a_signal_that_is_ignored_at_the_start_stays_ignored() {
+    let home = Home::with(&[("\"steps\": 3", "\"steps\": 30")]);
+    let mut command = Command::new("sh");
+    let direct = home.command("train run.json --out out");
+    command
+        .args(["-c", "trap '' HUP USR1; exec \"$0\" \"$@\""])
+        .arg(direct.get_program())
+        .args(direct.get_args());
+    command
+        .current_dir(home.path(""))
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped());
+    command.env("COLUMNS", "1000");
+    let (status, _, rest) = signalled(command, "HUP", 30);
+    assert_eq!(status, Some(0), "{rest}");
+    let summary: Value = serde_json::from_str(&home.read("out/summary.json")).unwrap();
+    assert_eq!(
+        (&summary["steps"], &summary["interrupted"]),
+        (&Value::from(30), &Value::from(false)),
+        "{rest}"
+    );
+}
+
+/// A run with a checkpoint after every step is killed at random moments of its start, its steps, its writing and its renaming, and started
+/// again until it has ended: its weights are those of a run that was never killed.
+#[test]
+fn a_killed_run_ends_with_the_same_bits() {
+    let num_kills_wanted =
+        if std::env::var("PIPEZERO_TESTS").is_ok_and(|value| value == "full") { 100 } else { 10 };
+    let home = Home::with(&[
+        ("\"steps\": 3", "\"steps\": 12"),
+        ("\"threads\": 1", "\"threads\": 1, \"checkpoint\": { \"every\": 1 }"),
+    ]);
+    let start = Instant::now();
+    home.run("train run.json --out whole").success();
+    let longest = start.elapsed();
+    let expected = std::fs::read(home.path("whole/weights.safetensors")).unwrap();
+    let steps_of = |name: &str| -> Vec<(u64, Value)> {
+        let lines = home.read(&format!("{name}/metrics.jsonl"));
+        let lines = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        lines.map(|line| (line["step"].as_u64().unwrap(), line["loss"].clone())).collect()
+    };
+    let (mut num_kills, mut num_runs, mut random) = (0, 0, 1_u64);
+    while num_kills < num_kills_wanted {
+        let out = format!("killed-{num_runs}");
+        num_runs += 1;
+        for attempt in 0.. {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let moment = longest.mul_f64((random >> 11) as f64 / (1_u64 << 53) as f64);
+            let command = home.command(format!("train run.json --out {out} --resume"));
+            // In time every run gets through.
+            if let Some(printed) = killed_after(command, moment + longest * (attempt / 20)) {
+                printed.success();
+                break;
+            }
+            num_kills += 1;
+        }
+        assert!(
+            std::fs::read(home.path(&format!("{out}/weights.safetensors"))).unwrap() == expected,
+            "{out}"
+        );
+        assert_eq!(steps_of(&out), steps_of("whole"), "{out}");
+    }
+    println!("{num_kills} kills of {num_runs} runs");
+}
