@@ -16,6 +16,7 @@ use pipezero::measure::trace::{TraceFolder, TracedSteps};
 use pipezero::models::Device;
 use pipezero::models::queue::Deferred;
 use pipezero::plan::{Plan, Purpose};
+use pipezero::run::checkpoint::{CheckpointReader, Checkpoints};
 use pipezero::run::data::{BatchSource, TokenBatch, Zeros};
 use pipezero::run::engine::{Engine, EngineError, StepReport};
 use pipezero::run::generation::{Generation, Sampling};
@@ -283,8 +284,13 @@ fn metrics_that_cannot_be_written_end_both_processes_with_weights() {
         ended.expect_err("nothing can be written").to_string()
     });
     assert!(errors[0].contains("metrics.jsonl: No space left on device"), "{errors:?}");
-    assert_eq!(errors[1], EngineError::Elsewhere.to_string());
+    let saved = format!("the state after step 1 is saved in {}", folder.display());
+    assert_eq!(errors[1], format!("{}\n{saved}", EngineError::Elsewhere));
+    assert!(errors[0].ends_with(&saved), "{errors:?}");
     assert!(folder.join(RunDir::WEIGHTS).is_file());
+    let checkpoints = Checkpoints::of_run(&folder);
+    let saved = CheckpointReader::open(&checkpoints.at(1)).expect("a sound checkpoint of both processes");
+    assert_eq!(saved.manifest().files.len(), planned(&file).grid().world_size());
 }
 
 #[test]

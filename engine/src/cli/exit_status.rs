@@ -88,6 +88,7 @@ input_mistakes! {
         | EngineError::Memory { .. }
         | EngineError::Threads { .. }
         | EngineError::LossScale { .. }
+        | EngineError::NotFinite { .. }
         | EngineError::LogitsNotFinite => false,
     };
     TrainingError: |error| match error {
@@ -95,6 +96,7 @@ input_mistakes! {
         TrainingError::Engine(error) => error.is_input_mistake(),
         TrainingError::RunDir(error) => error.is_input_mistake(),
         TrainingError::Trace(error) => error.is_input_mistake(),
+        TrainingError::Saved { error, .. } | TrainingError::NotSaved { error, .. } => error.is_input_mistake(),
     };
     ProfileError: |error| match error {
         ProfileError::NoSteps => true,

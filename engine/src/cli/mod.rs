@@ -1,6 +1,7 @@
 //! The command line: reads arguments, calls the library, prints. Machine output goes to stdout, all else to stderr.
 
 mod check;
+mod checkpoint;
 mod compare;
 mod decimal;
 mod describe;
@@ -75,6 +76,9 @@ enum Command {
     /// Compare a traced run with its prediction: step, ranks, instructions, and where they differ.
     #[command(after_help = compare::EXAMPLES)]
     Compare(compare::CompareArgs),
+    /// Look at the checkpoints of a run, prove them, or write them in another form.
+    #[command(after_help = checkpoint::EXAMPLES)]
+    Checkpoint(checkpoint::CheckpointArgs),
     /// Print what completes commands and arguments in a shell.
     #[command(after_help = shell::COMPLETIONS)]
     Completions(shell::CompletionsArgs),
@@ -100,6 +104,7 @@ pub fn main() -> ExitCode {
         Command::Simulate(args) => simulate::run(&args),
         Command::Profile(args) => profile::run(&args),
         Command::Compare(args) => compare::run(&args),
+        Command::Checkpoint(args) => checkpoint::run(&args),
         Command::Completions(args) => shell::completions(&args, Cli::command()),
         Command::Man(args) => shell::man(&args, Cli::command()),
     };

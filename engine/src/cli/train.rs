@@ -50,6 +50,12 @@ pub(super) struct TrainArgs {
     /// Go on from the run directory's newest checkpoint, on whichever grid the run file now says; start if there is none.
     #[arg(long, conflicts_with_all = ["overwrite", "trace"])]
     resume: bool,
+    /// Start with the weights of another run: its directory, its weights.safetensors, or a checkpoint; the optimizer starts anew.
+    #[arg(long, value_name = "DIR", conflicts_with = "resume")]
+    init: Option<PathBuf>,
+    /// A new folder for the state of the run, should an error end it while the run directory cannot be written.
+    #[arg(long, value_name = "DIR")]
+    rescue: Option<PathBuf>,
     /// Record when each instruction ran, for `pipezero compare`.
     #[arg(long)]
     trace: bool,
@@ -65,6 +71,9 @@ pub(super) fn run(args: &TrainArgs) -> Result<(), Failure> {
     let traced = args.traced(plan.run().steps)?;
     let out = args.out.clone().unwrap_or_else(|| RunDir::default_path(&args.run.run));
     RunDir::check(&out, args.overwrite || args.resume)?;
+    if let Some(rescue) = &args.rescue {
+        RunDir::check(rescue, false)?;
+    }
     if args.resume && is_finished(&out, plan.run().steps)? {
         return Ok(());
     }
@@ -74,28 +83,8 @@ pub(super) fn run(args: &TrainArgs) -> Result<(), Failure> {
     }
     // Before the steps, which may take days.
     drop(notices);
-    let ranks = format!(
-        "{} and {} of memory in all; initial weights are drawn",
-        counted(plan.grid().world_size(), "rank"),
-        bytes(plan.needs().world_bytes)
-    );
     let prompt = first_words(&plan.run().data.text).unwrap_or_else(|| "The".to_owned());
-    let reads_text = !plan.run().data.text.is_empty();
-    let begins = &mut |begins| match begins {
-        Start::Text if reads_text => note("reading the text"),
-        Start::Text => {}
-        Start::Ranks => note(format_args!("starting {ranks}")),
-        Start::Checkpoint { step } => note(format_args!("reading the checkpoint of step {step}")),
-    };
-    let training =
-        if args.resume { Training::resuming(plan, &out, begins)? } else { Training::starting(plan, begins)? };
-    if args.resume {
-        say_where_it_goes_on(training.resumed(), &out);
-    }
-    let training = match traced.clone() {
-        Some(steps) => training.traced(steps),
-        None => training,
-    };
+    let training = args.start(plan, &out, traced.clone())?;
     // A directory is made or replaced only after everything else worked.
     let directory = if args.resume { RunDir::resume(&out) } else { RunDir::create(&out, args.overwrite) }?;
     directory.record(&file, training.plan())?;
@@ -128,6 +117,41 @@ pub(super) fn run(args: &TrainArgs) -> Result<(), Failure> {
 }
 
 impl TrainArgs {
+    /// Starts the ranks, with the state that the run begins with.
+    fn start(&self, plan: Plan, out: &Path, traced: Option<TracedSteps>) -> Result<Training, Failure> {
+        let ranks = format!(
+            "{} and {} of memory in all; initial weights are drawn",
+            counted(plan.grid().world_size(), "rank"),
+            bytes(plan.needs().world_bytes)
+        );
+        let reads_text = !plan.run().data.text.is_empty();
+        let begins = &mut |begins| match begins {
+            Start::Text if reads_text => note("reading the text"),
+            Start::Text => {}
+            Start::Ranks => note(format_args!("starting {ranks}")),
+            Start::Checkpoint { step } => note(format_args!("reading the checkpoint of step {step}")),
+        };
+        let mut training = if self.resume {
+            Training::resuming(plan, out, begins)?
+        } else {
+            Training::starting(plan, begins)?
+        };
+        if self.resume {
+            say_where_it_goes_on(training.resumed(), out);
+        }
+        if let Some(steps) = traced {
+            training = training.traced(steps);
+        }
+        if let Some(path) = &self.init {
+            note(format_args!("reading the weights of {}", path.display()));
+            training = training.initialised_from(path)?;
+        }
+        if let Some(folder) = self.rescue.clone() {
+            training = training.rescued_to(folder);
+        }
+        Ok(training)
+    }
+
     /// The steps to record, if --trace is given.
     fn traced(&self, num_steps: u64) -> Result<Option<TracedSteps>, TracedStepsError> {
         let Some(steps) = &self.trace_steps else {

@@ -261,11 +261,6 @@ impl Plan {
         (loss_scale / self.num_targets_capacity()) as f32
     }
 
-    /// Whether gradients may overflow, so that the step is left out: fp16.
-    pub(crate) fn scales_loss(&self) -> bool {
-        matches!(self.run.precision, Precision::Fp16(_))
-    }
-
     /// The unit that ends with the loss, and, of a head in slices, the last.
     pub(crate) fn head(&self) -> Unit {
         Unit(self.units.len() as u32 - 1)

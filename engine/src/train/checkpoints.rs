@@ -16,6 +16,8 @@ pub(super) struct CheckpointKeeper {
     about: AboutRun,
     /// The step of the newest one; 0 without any.
     newest: u64,
+    /// The step after which one was tried last.
+    tried: u64,
     /// When the last one was written, or tried.
     last: Instant,
 }
@@ -26,7 +28,7 @@ impl CheckpointKeeper {
         let checkpoints = Checkpoints::of_run(directory.path());
         let run_json = serde_json::to_value(run).expect("a run has string keys and finite depth");
         let about = AboutRun { run: run_json, text_checksum };
-        Self { config: run.checkpoint, checkpoints, about, newest: step, last: Instant::now() }
+        Self { config: run.checkpoint, checkpoints, about, newest: step, tried: step, last: Instant::now() }
     }
 
     /// Whether the run file asks for any.
@@ -43,16 +45,26 @@ impl CheckpointKeeper {
         Ok(engine.in_any_process(by_time)? || by_steps)
     }
 
-    /// Writes the state after a step, unless it is there, and removes the oldest.
+    /// Writes the state to a folder, unless the newest checkpoint of the run directory has it.
+    pub(super) fn write_to(&self, directory: &RunDir, engine: &mut Engine) -> Result<(), EngineError> {
+        let to = Checkpoints::of_run(directory.path());
+        if to == self.checkpoints && engine.position().step == self.newest {
+            return Ok(());
+        }
+        engine.write_checkpoint(&to, &self.about)
+    }
+
+    /// Writes the state after a step, unless that was tried already, and removes the oldest.
     pub(super) fn write(
         &mut self,
         step: u64,
         engine: &mut Engine,
         observer: &mut dyn Observer,
     ) -> Result<(), TrainingError> {
-        if step == self.newest {
+        if step == self.tried {
             return Ok(());
         }
+        self.tried = step;
         observer.begins(Work::Checkpoint);
         let written = engine.write_checkpoint(&self.checkpoints, &self.about).and_then(|()| {
             let removed = if engine.has_rank_0() { self.checkpoints.keep(self.config.keep) } else { Ok(()) };

@@ -1,5 +1,7 @@
 //! Why a training run failed.
 
+use std::path::PathBuf;
+
 use super::run_dir::RunDirError;
 use crate::measure::trace::TraceError;
 use crate::run::data::DataError;
@@ -21,4 +23,44 @@ pub enum TrainingError {
     /// A step that was to be traced.
     #[error(transparent)]
     Trace(#[from] TraceError),
+    /// The run ended with an error, and its state was saved.
+    #[error("{error}\nthe state after step {step} is saved in {}", path.display())]
+    Saved {
+        /// The error.
+        error: Box<TrainingError>,
+        /// Steps done.
+        step: u64,
+        /// The run directory, or the one to which it was rescued.
+        path: PathBuf,
+    },
+    /// The run ended with an error, and its state could not be saved.
+    #[error(
+        "{error}\nthe state after step {step} could not be saved: {why}; name another folder for such a case with --rescue"
+    )]
+    NotSaved {
+        /// The error.
+        error: Box<TrainingError>,
+        /// Steps done.
+        step: u64,
+        /// Why it could not be saved in the last place that was tried.
+        why: Box<TrainingError>,
+    },
+}
+
+impl TrainingError {
+    /// Whether the engine still has the weights of a step.
+    pub(super) fn leaves_weights(&self) -> bool {
+        match self {
+            Self::Engine(error) => matches!(
+                error,
+                EngineError::LossScale { .. }
+                    | EngineError::NotFinite { .. }
+                    | EngineError::Checkpoint(_)
+                    | EngineError::Weights(_)
+                    | EngineError::Elsewhere
+            ),
+            Self::RunDir(_) | Self::Trace(_) => true,
+            Self::Data(_) | Self::Saved { .. } | Self::NotSaved { .. } => false,
+        }
+    }
 }

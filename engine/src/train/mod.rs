@@ -8,6 +8,7 @@ mod metrics;
 mod observer;
 mod process_memory;
 mod progress;
+mod rescue;
 mod run_dir;
 mod run_lock;
 mod summary;

@@ -1,6 +1,6 @@
 //! The loop over steps.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -12,6 +12,7 @@ use super::metrics::{EvalLine, StepLine};
 use super::observer::{Observer, Work};
 use super::process_memory::MemoryWatch;
 use super::progress::Progress;
+use super::rescue::save_after;
 use super::run_dir::{MetricsFile, RunDir};
 use super::summary::{StepSeconds, Summary};
 use super::tracer::Tracer;
@@ -54,6 +55,7 @@ pub struct Training {
     traced: Option<TracedSteps>,
     memory: MemoryWatch,
     resumed: Option<Resumed>,
+    rescue: Option<PathBuf>,
 }
 
 impl Training {
@@ -152,7 +154,24 @@ impl Training {
         begins(Start::Ranks);
         let memory = MemoryWatch::start(&plan, &*world);
         let engine = Engine::in_world(plan, Arc::clone(&batches.training), Purpose::Training, world)?;
-        Ok(Self { engine, batches, traced: None, memory, resumed: None })
+        Ok(Self { engine, batches, traced: None, memory, resumed: None, rescue: None })
+    }
+
+    /// Starts with the weights of a file that [`Engine::save`] wrote, of a run directory, or of a checkpoint, on whichever grid; the optimizer
+    /// starts anew.
+    ///
+    /// # Errors
+    /// When there are none, or they are damaged or of another model.
+    pub fn initialised_from(mut self, path: &Path) -> Result<Self, TrainingError> {
+        let weights = if path.is_dir() { path.join(RunDir::WEIGHTS) } else { path.to_owned() };
+        if path.is_dir() && !weights.is_file() {
+            let found = Checkpoints::find(path, None).and_then(|folder| CheckpointReader::open(&folder));
+            let found = self.engine.agree(found.map_err(EngineError::from))?;
+            self.engine.load_parameters(&Arc::new(found))?;
+        } else {
+            self.engine.load(&weights)?;
+        }
+        Ok(self)
     }
 
     /// The checkpoint from which it goes on; `None` if it starts at the first step.
@@ -163,6 +182,11 @@ impl Training {
     /// Records these steps and writes them to the run directory.
     pub fn traced(self, steps: TracedSteps) -> Self {
         Self { traced: Some(steps), ..self }
+    }
+
+    /// Where the state is saved when an error ends the run and it cannot be saved in the run directory; a new folder.
+    pub fn rescued_to(self, folder: PathBuf) -> Self {
+        Self { rescue: Some(folder), ..self }
     }
 
     /// The plan that runs.
@@ -181,7 +205,7 @@ impl Training {
     /// ([`StepReport`]).
     ///
     /// # Errors
-    /// When a rank stops or a file cannot be written.
+    /// When a rank stops or a file cannot be written; [`TrainingError::Saved`] if the state could be saved before the end.
     pub fn run(
         mut self,
         directory: &RunDir,
@@ -189,29 +213,36 @@ impl Training {
         observer: &mut dyn Observer,
     ) -> Result<Summary, TrainingError> {
         let first = self.resumed.as_ref().map_or(0, |resumed| resumed.step);
+        let text_checksum = self.batches.text_checksum.clone();
+        let mut keeper = CheckpointKeeper::new(directory, self.plan().run(), first, text_checksum);
+        match self.run_steps(directory, &mut keeper, interrupted, observer) {
+            Err(error) if error.leaves_weights() => {
+                observer.begins(Work::Saving);
+                let rescue = self.rescue.as_deref();
+                Err(save_after(error, &mut self.engine, &keeper, directory, rescue))
+            }
+            done => done,
+        }
+    }
+
+    fn run_steps(
+        &mut self,
+        directory: &RunDir,
+        keeper: &mut CheckpointKeeper,
+        interrupted: &AtomicBool,
+        observer: &mut dyn Observer,
+    ) -> Result<Summary, TrainingError> {
+        let first = self.resumed.as_ref().map_or(0, |resumed| resumed.step);
         let mut metrics = self.writes().then(|| directory.metrics_until(first)).transpose()?;
         let (steps, every) = (self.plan().run().steps, self.plan().run().evaluation.every);
         let mut progress = Progress::after(first);
-        let mut keeper =
-            CheckpointKeeper::new(directory, self.plan().run(), first, self.batches.text_checksum.clone());
         let is_traced = self.writes() && self.traced.is_some();
         let mut tracer = is_traced.then(|| Tracer::new(directory));
         while progress.num_steps() < steps
             && !self.engine.in_any_process(interrupted.load(Ordering::Relaxed))?
         {
             let next = progress.num_steps() + 1;
-            let (report, line) = match self.step(tracer.as_mut(), metrics.as_mut(), next) {
-                // The engine goes on: it has the weights of this step, or of the one before.
-                Err(
-                    error @ (TrainingError::Engine(EngineError::LossScale { .. } | EngineError::Elsewhere)
-                    | TrainingError::RunDir(_)
-                    | TrainingError::Trace(_)),
-                ) => {
-                    self.engine.save(&directory.file(RunDir::WEIGHTS))?;
-                    return Err(error);
-                }
-                done => done?,
-            };
+            let (report, line) = self.step(tracer.as_mut(), metrics.as_mut(), next)?;
             self.memory.measure();
             observer.step(&line);
             progress.add(&line, report);
@@ -281,7 +312,8 @@ impl Training {
         let begins = |batch| observer.begins(Work::Evaluation { batch, num_batches });
         let line = EvalLine::new(step, &evaluate(&mut self.engine, source, num_batches, begins)?);
         self.memory.measure();
-        metrics.map_or(Ok(()), |metrics| metrics.add(&line))?;
+        let written = metrics.map_or(Ok(()), |metrics| metrics.add(&line));
+        self.engine.agree(written.map_err(TrainingError::from))?;
         observer.evaluation(&line);
         Ok(line.validation_loss)
     }

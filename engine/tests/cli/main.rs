@@ -3,10 +3,13 @@
 #![allow(clippy::unwrap_used, reason = "an unwrap that fails is how a test fails")]
 
 mod bar; // The progress bar on a terminal.
+mod checkpoint; // `checkpoint`, and `train --resume`.
 mod command; // Starts the binary and keeps what it printed.
 mod compare; // `train --trace`, then `compare`.
 mod damaged; // Damaged run directories.
+mod failing_disk; // A disk that fails once, at every write.
 mod fix; // `check --fix`.
+mod full_disk; // A disk without space.
 mod input; // Files that never end, and exit statuses.
 mod memory; // Runs that do not fit.
 mod planning; // `check`, `plan` and `show`.

@@ -27,6 +27,11 @@ fn every_command_has_a_man_page() {
     let commands = [
         "",
         "-check",
+        "-checkpoint",
+        "-checkpoint-export",
+        "-checkpoint-inspect",
+        "-checkpoint-reshape",
+        "-checkpoint-verify",
         "-compare",
         "-completions",
         "-eval",

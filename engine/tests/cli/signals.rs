@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
-use std::process::{Child, Command, Output};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -66,11 +66,21 @@ fn signalled(mut command: Command, name: &str, num_steps: u64) -> (Option<i32>, 
     (output.status.code(), String::from_utf8(output.stdout).unwrap(), rest)
 }
 
+/// A command that starts the binary, in its folder and with its output read.
+fn piped(mut command: Command, home: &Home) -> Command {
+    command.current_dir(home.path("")).stdout(Stdio::piped()).stderr(Stdio::piped()).env("COLUMNS", "1000");
+    command
+}
+
 #[test]
 fn a_signal_ends_after_the_step_with_tables_a_model_and_a_checkpoint() {
     for name in ["INT", "TERM", "HUP", "USR1"] {
         let home = Home::with(&[("\"steps\": 3", "\"steps\": 1000000"), ("\"every\": 2", "\"every\": 0")]);
-        let (status, stdout, rest) = signalled(home.command("train run.json --out out"), name, 1_000_000);
+        // The tests themselves may have been started with signals ignored, by `nohup` for example.
+        let direct = home.command("train run.json --out out");
+        let mut command = Command::new("env");
+        command.arg(format!("--default-signal={name}")).arg(direct.get_program()).args(direct.get_args());
+        let (status, stdout, rest) = signalled(piped(command, &home), name, 1_000_000);
         assert_eq!(status, Some(0), "SIG{name}: {rest}");
         let expected = format!("SIG{name}: the run ends after this step, with a checkpoint");
         assert!(rest.contains(&expected), "{rest}");
@@ -107,12 +117,7 @@ fn a_signal_that_is_ignored_at_the_start_stays_ignored() {
         .args(["-c", "trap '' HUP USR1; exec \"$0\" \"$@\""])
         .arg(direct.get_program())
         .args(direct.get_args());
-    command
-        .current_dir(home.path(""))
-        .stdout(std::process::Stdio::piped())
-        .stderr(std::process::Stdio::piped());
-    command.env("COLUMNS", "1000");
-    let (status, _, rest) = signalled(command, "HUP", 30);
+    let (status, _, rest) = signalled(piped(command, &home), "HUP", 30);
     assert_eq!(status, Some(0), "{rest}");
     let summary: Value = serde_json::from_str(&home.read("out/summary.json")).unwrap();
     assert_eq!(

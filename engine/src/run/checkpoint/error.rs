@@ -23,6 +23,27 @@ pub enum CheckpointError {
         /// What shows it.
         reason: String,
     },
+    /// There is none.
+    #[error("{} has {reason}; name a run directory that has one, or its folder", path.display())]
+    NotFound {
+        /// Where it was looked for.
+        path: PathBuf,
+        /// What is missing, and what is there instead.
+        reason: String,
+    },
+    /// Another system wrote it.
+    #[error(
+        "{} is a checkpoint of {name}, whose optimizer state is not read; turn it into Hugging Face weights, as with {way}",
+        path.display()
+    )]
+    OtherSystem {
+        /// The folder.
+        path: PathBuf,
+        /// The system.
+        name: &'static str,
+        /// What turns its checkpoints into weights.
+        way: &'static str,
+    },
     /// Another version wrote it.
     #[error(
         "{}: it is of version {found} of the format, and this program reads version {known}: resume with the program that wrote it",

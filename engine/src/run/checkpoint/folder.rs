@@ -5,11 +5,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::error::CheckpointError;
+use super::foreign::{System, system_of};
 use super::manifest::Manifest;
 use super::reader::CheckpointReader;
 
 /// The checkpoints of a run directory.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checkpoints {
     path: PathBuf,
 }
@@ -33,6 +34,36 @@ impl Checkpoints {
     /// Those of a run directory; the folder need not be there.
     pub fn of_run(run_dir: &Path) -> Self {
         Self { path: run_dir.join(Self::NAME) }
+    }
+
+    /// The folder of one checkpoint: `path` itself, if it is one, or that of a run directory after a step, or its newest.
+    ///
+    /// # Errors
+    /// When there is none, or it is one of another system.
+    pub fn find(path: &Path, step: Option<u64>) -> Result<PathBuf, CheckpointError> {
+        if step.is_none() && path.join(Manifest::FILE).is_file() {
+            return Ok(path.to_owned());
+        }
+        let checkpoints = Self::of_run(path);
+        let steps = checkpoints.steps()?;
+        let found = steps.iter().rev().find(|&&found| step.is_none_or(|step| step == found));
+        match found {
+            Some(&step) => Ok(checkpoints.at(step)),
+            None => Err(checkpoints.not_found(path, step, &steps)),
+        }
+    }
+
+    fn not_found(&self, path: &Path, step: Option<u64>, steps: &[u64]) -> CheckpointError {
+        let path = path.to_owned();
+        if let Some(System { name, way }) = system_of(&path) {
+            return CheckpointError::OtherSystem { path, name, way };
+        }
+        let known: Vec<String> = steps.iter().map(u64::to_string).collect();
+        let reason = match step.filter(|_| !steps.is_empty()) {
+            Some(step) => format!("no checkpoint of step {step}, but of {}", known.join(", ")),
+            None => "no checkpoint".to_owned(),
+        };
+        CheckpointError::NotFound { path, reason }
     }
 
     /// The folder of the checkpoint after a step.

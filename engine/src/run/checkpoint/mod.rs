@@ -17,8 +17,10 @@
 //! 1 MiB of its data. A reader checks each block that it reads, so it reads what it needs, once, and no damage stays unseen.
 
 mod blocks;
+mod copies;
 mod error;
 mod folder;
+mod foreign;
 mod manifest;
 mod piece;
 mod reader;
@@ -28,6 +30,7 @@ mod shard_writer;
 mod tests;
 
 pub(crate) use blocks::checksum;
+pub(crate) use copies::weights_header;
 pub use error::CheckpointError;
 pub use folder::{Checkpoints, NewCheckpoint};
 pub use manifest::{FileRecord, Manifest, ParameterRecord, Position};

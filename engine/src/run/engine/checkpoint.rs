@@ -95,14 +95,9 @@ impl Engine {
     /// When it belongs to another model or optimizer, before anything is read; when a file is damaged: then another one must be read
     /// before the engine is used.
     pub fn resume(&mut self, from: &Arc<CheckpointReader>) -> Result<(), EngineError> {
-        self.agree(self.check_fits(from).map_err(EngineError::from))?;
-        let answers = self.ranks.ask(&Command::ReadState(Arc::clone(from)))?;
-        let read = answers.into_iter().filter_map(|answer| match answer {
-            Answer::Read(read) => read.err(),
-            _ => None,
-        });
-        let read = read.take(1).map(Err).collect::<Result<Vec<()>, CheckpointError>>();
-        self.agree(read.map_err(EngineError::from))?;
+        let fits = self.check_model(from).and_then(|()| self.check_optimizer(from));
+        self.agree(fits.map_err(EngineError::from))?;
+        self.read(&Command::ReadState(Arc::clone(from)))?;
         let manifest = from.manifest();
         let Position { step, update, num_samples } = manifest.position;
         (self.step, self.update, self.num_samples) = (step, update, num_samples);
@@ -112,8 +107,26 @@ impl Engine {
         Ok(())
     }
 
-    /// Checks that a checkpoint holds the parameters and the optimizer state of the plan.
-    fn check_fits(&self, from: &CheckpointReader) -> Result<(), CheckpointError> {
+    /// Reads the parameters of a checkpoint, whichever grid wrote it, and nothing else: the run is where it was.
+    ///
+    /// # Errors
+    /// As [`Engine::resume`], but for the optimizer.
+    pub fn load_parameters(&mut self, from: &Arc<CheckpointReader>) -> Result<(), EngineError> {
+        self.agree(self.check_model(from).map_err(EngineError::from))?;
+        self.read(&Command::ReadParameters(Arc::clone(from)))
+    }
+
+    fn read(&mut self, command: &Command) -> Result<(), EngineError> {
+        let answers = self.ranks.ask(command)?;
+        let failed = answers.into_iter().find_map(|answer| match answer {
+            Answer::Read(read) => read.err(),
+            _ => None,
+        });
+        self.agree(failed.map_or(Ok(()), |error| Err(EngineError::from(error))))
+    }
+
+    /// Checks that a checkpoint holds the parameters of the plan.
+    fn check_model(&self, from: &CheckpointReader) -> Result<(), CheckpointError> {
         let path: PathBuf = from.folder().to_owned();
         let manifest = from.manifest();
         let other = |reason: String| CheckpointError::OtherModel { path: path.clone(), reason };
@@ -134,6 +147,12 @@ impl Engine {
             let found = manifest.parameters.len();
             return Err(other(format!("it has {found} parameters, the model {num_parameters}")));
         }
+        Ok(())
+    }
+
+    /// Checks that a checkpoint holds the optimizer state of the plan.
+    fn check_optimizer(&self, from: &CheckpointReader) -> Result<(), CheckpointError> {
+        let (path, manifest) = (from.folder().to_owned(), from.manifest());
         let needed = self.kinds();
         if manifest.kinds != needed {
             let (found, needed) = (manifest.kinds.join(", "), needed.join(", "));

@@ -30,6 +30,8 @@ pub(super) enum Command {
     WriteState(Arc<Path>),
     /// Read what this rank holds of the run's state.
     ReadState(Arc<CheckpointReader>),
+    /// Read the parameters that this rank holds, of a checkpoint.
+    ReadParameters(Arc<CheckpointReader>),
 }
 
 /// What a rank answers.

@@ -68,6 +68,14 @@ pub enum EngineError {
         /// Threads that the process may have.
         max: usize,
     },
+    /// The loss or a gradient of a step is infinite or NaN, in another type than fp16; the weights are those before it.
+    #[error(
+        "step {step}: the loss or a gradient is not finite; no weight was changed; lower the learning rate or look at the data of this step"
+    )]
+    NotFinite {
+        /// The step.
+        step: u64,
+    },
     /// fp16 overflowed at the lowest loss scale.
     #[error(
         "step {step} overflowed in fp16 at a loss scale of {scale}, and the scale may not go lower; set a lower \

@@ -40,8 +40,8 @@ use crate::run::world::{ClockOffset, World, world_of, world_on};
 /// Trains, evaluates, saves and loads one model on a grid of ranks.
 ///
 /// Every method commands all ranks of this process and returns when all have replied. After an error the ranks have stopped and a new
-/// engine is needed, except after [`EngineError::LossScale`], whose step was left out, and after errors of weights files: the weights are
-/// those before it.
+/// engine is needed, except after [`EngineError::NotFinite`] and [`EngineError::LossScale`], whose step was left out, and after errors of
+/// files of weights and checkpoints: the weights are those before it.
 #[derive(Debug)]
 pub struct Engine {
     plan: Arc<Plan>,
@@ -181,7 +181,8 @@ impl Engine {
     ///
     /// # Errors
     /// When a rank stops; the report names every rank's instruction. No step is half done on disk, but the weights in
-    /// memory are lost. [`EngineError::LossScale`] where fp16 overflows at the lowest loss scale; weights are kept then.
+    /// memory are lost. [`EngineError::NotFinite`] where the loss or a gradient is not finite, [`EngineError::LossScale`] where fp16
+    /// overflows at the lowest loss scale; weights are kept then.
     pub fn train_batch(&mut self) -> Result<StepReport, EngineError> {
         self.train(self.records)
     }
@@ -209,6 +210,9 @@ impl Engine {
         let found = first(&outcomes).clone();
         let overflowed = found.overflowed;
         let processes = self.gather_outcomes(clock, outcomes)?;
+        if overflowed && self.loss_scaler.is_none() {
+            return Err(EngineError::NotFinite { step });
+        }
         self.step = step;
         self.update += u64::from(!overflowed);
         self.num_samples += self.plan.run().batch.train_batch_size as u64;

@@ -109,6 +109,7 @@ fn serve(rank: &mut Rank, command: Command, source: &dyn BatchSource) -> Result<
         }
         Command::WriteState(folder) => Ok(Answer::Written(rank.write_state(&folder)?)),
         Command::ReadState(from) => Ok(Answer::Read(rank.read_state(&from)?)),
+        Command::ReadParameters(from) => Ok(Answer::Read(rank.read_parameters(&from)?)),
         Command::Load(file) => {
             rank.fill_parameters(|entry, first, values| {
                 file.read(&entry.spec.name, entry.spec.first_element() + first, values)

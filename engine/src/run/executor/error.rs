@@ -34,11 +34,6 @@ pub enum Cause {
     /// This rank's part of a checkpoint could not be read.
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
-    /// A gradient or the loss is infinite or NaN.
-    #[error(
-        "the loss or a gradient is not finite; no weight was changed; lower the learning rate or look at the data of this step"
-    )]
-    NotFinite,
     /// The loss of an evaluation is infinite or NaN.
     #[error(
         "the loss is not finite: the weights hold, or lead to, infinities or NaN; train again at a lower rate"
@@ -97,7 +92,7 @@ impl Cause {
     /// The kind of the cause.
     pub fn kind(&self) -> CauseKind {
         match self {
-            Self::NotFinite | Self::LossNotFinite => CauseKind::NotFinite,
+            Self::LossNotFinite => CauseKind::NotFinite,
             Self::Comm(CommError::Device { .. }) => CauseKind::DeviceFailed,
             Self::Comm(CommError::TooSlow { .. }) => CauseKind::TooSlow,
             Self::Comm(CommError::Timeout { .. } | CommError::Unfinished { .. }) => CauseKind::TimedOut,

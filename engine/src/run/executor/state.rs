@@ -103,13 +103,20 @@ impl Rank {
         &mut self,
         from: &CheckpointReader,
     ) -> Result<Result<(), CheckpointError>, Cause> {
-        let read = self.fill_parameters(|entry, first, values| {
-            Ok(from.read(Piece::PARAMETER, &entry.spec.name, entry.spec.first_element() + first, values)?)
-        });
-        match read.and_then(|()| self.read_optimizer_state(from)) {
-            Err(Cause::Checkpoint(error)) => Ok(Err(error)),
-            done => done.map(Ok),
+        match self.read_parameters(from)? {
+            Ok(()) => inner(self.read_optimizer_state(from)),
+            failed => Ok(failed),
         }
+    }
+
+    /// Reads the parameters that this rank holds, and leaves the optimizer's state as it is. The inner error is that of the files.
+    pub(crate) fn read_parameters(
+        &mut self,
+        from: &CheckpointReader,
+    ) -> Result<Result<(), CheckpointError>, Cause> {
+        inner(self.fill_parameters(|entry, first, values| {
+            Ok(from.read(Piece::PARAMETER, &entry.spec.name, entry.spec.first_element() + first, values)?)
+        }))
     }
 
     fn read_optimizer_state(&mut self, from: &CheckpointReader) -> Result<(), Cause> {
@@ -132,5 +139,13 @@ impl Rank {
             }
         }
         Ok(())
+    }
+}
+
+/// An error of the files apart from those after which a rank cannot go on.
+fn inner(done: Result<(), Cause>) -> Result<Result<(), CheckpointError>, Cause> {
+    match done {
+        Err(Cause::Checkpoint(error)) => Ok(Err(error)),
+        done => done.map(Ok),
     }
 }

@@ -31,7 +31,7 @@ pub(crate) struct RankOutcome {
     pub(crate) record: StepRecord,
     /// Norm of all gradients before clipping; 0 in an evaluation.
     pub(crate) gradient_norm: f64,
-    /// Whether a gradient was beyond the range of fp16, so that the weights were left as they are.
+    /// Whether the loss or a gradient is not finite, so that the weights were left as they are.
     pub(crate) overflowed: bool,
     /// What differs from rank to rank.
     pub(crate) report: RankReport,
@@ -59,7 +59,7 @@ pub(crate) struct Tail {
     pub(crate) record: StepRecord,
     /// Norm of all gradients before clipping.
     pub(crate) gradient_norm: f64,
-    /// Whether a gradient was beyond the range of fp16: then nothing is updated.
+    /// Whether the loss or a gradient is not finite: then nothing is updated.
     pub(crate) overflowed: bool,
     /// What every gradient is multiplied by: the loss's normalisation, divided by its scale, and the clipping.
     pub(super) gradient_scale: f32,

@@ -47,9 +47,6 @@ impl Rank {
         let record = self.results()?;
         let record = self.share(&record)?;
         let overflowed = !record.is_finite();
-        if overflowed && !self.plan.scales_loss() {
-            return Err(Cause::NotFinite);
-        }
         if overflowed {
             self.tail = Tail { record, overflowed, gradient_norm: f64::INFINITY, ..Tail::default() };
             return Ok(());

@@ -1,0 +1,174 @@
+//! `pipezero checkpoint`.
+
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use clap::{Args, Subcommand};
+
+use super::failure::Failure;
+use super::figures::{bytes, count, counted};
+use super::output::{note, print};
+use super::table::Table;
+use super::terminal;
+use crate::run::checkpoint::{CheckpointError, CheckpointReader, Checkpoints, Manifest};
+
+/// What `--help` ends with.
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  pipezero checkpoint inspect runs/quickstart            # all checkpoints of a run, and what the newest holds
+  pipezero checkpoint verify runs/quickstart --step 500  # reads every byte
+  pipezero checkpoint export runs/quickstart --out weights.safetensors
+  pipezero checkpoint reshape runs/quickstart --files 8 --out runs/in-8-files
+
+To go on with a run on another grid nothing has to be reshaped: see `pipezero train --resume`.";
+
+/// Arguments of `checkpoint`.
+#[derive(Debug, Args)]
+pub(super) struct CheckpointArgs {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// What a checkpoint holds: step, grid, parameters, files.
+    Inspect(Which),
+    /// Read every byte of a checkpoint, and compare it with its checksums.
+    Verify(Which),
+    /// Write the weights of a checkpoint, in f32, to one safetensors file.
+    Export {
+        #[command(flatten)]
+        which: Which,
+        /// The new file.
+        #[arg(long, value_name = "FILE")]
+        out: PathBuf,
+    },
+    /// Write the state of a checkpoint to another number of files, in the checkpoints of a new folder.
+    Reshape {
+        #[command(flatten)]
+        which: Which,
+        /// How many files.
+        #[arg(long, value_name = "N")]
+        files: NonZeroUsize,
+        /// The new folder.
+        #[arg(long, value_name = "DIR")]
+        out: PathBuf,
+    },
+}
+
+#[derive(Debug, Args)]
+struct Which {
+    /// A run directory, or the folder of one checkpoint.
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
+    /// The step after which it was written [default: the newest]
+    #[arg(long, value_name = "N")]
+    step: Option<u64>,
+}
+
+pub(super) fn run(args: &CheckpointArgs) -> Result<(), Failure> {
+    match &args.command {
+        Command::Inspect(which) => inspect(which),
+        Command::Verify(which) => verify(which),
+        Command::Export { which, out } => {
+            which.open()?.export(out)?;
+            note(format_args!("wrote {}", out.display()));
+            Ok(())
+        }
+        Command::Reshape { which, files, out } => {
+            let to = Checkpoints::of_run(out);
+            if let Some(step) = to.steps()?.last() {
+                let error = format!(
+                    "{} has the checkpoint of step {step} already: name a new folder with --out",
+                    out.display()
+                );
+                return Err(Failure::Other(error.into()));
+            }
+            let reader = which.open()?;
+            reader.reshape(&to, files.get())?;
+            note(format_args!("wrote {}", to.at(reader.manifest().position.step).display()));
+            Ok(())
+        }
+    }
+}
+
+impl Which {
+    fn open(&self) -> Result<CheckpointReader, CheckpointError> {
+        CheckpointReader::open(&Checkpoints::find(&self.directory, self.step)?)
+    }
+}
+
+fn inspect(which: &Which) -> Result<(), Failure> {
+    let reader = which.open()?;
+    let manifest = reader.manifest();
+    let mut text = others(&which.directory)?;
+    let num_parameters: usize = manifest.parameters.iter().map(|parameter| parameter.num_elements()).sum();
+    let num_bytes = manifest.files.iter().map(|file| file.num_bytes).sum();
+    let [pipeline, data] = manifest.grid;
+    let of = |key: &str| manifest.run.pointer(key).map(|value| value.to_string().replace('"', ""));
+    let rows = [
+        (
+            "step",
+            format!(
+                "{} ({} updates, {} sequences)",
+                manifest.position.step, manifest.position.update, manifest.position.num_samples
+            ),
+        ),
+        ("written by", format!("pipezero {} on pipeline {pipeline} x data {data}", manifest.program)),
+        (
+            "model",
+            format!(
+                "{} parameters in {}",
+                count(num_parameters as u64),
+                counted(manifest.parameters.len(), "tensor")
+            ),
+        ),
+        ("of each", manifest.kinds.join(", ")),
+        ("precision", of("/precision").unwrap_or_else(|| "not said".to_owned())),
+        ("files", format!("{}, {}", counted(manifest.files.len(), "file"), bytes(num_bytes))),
+        ("folder", reader.folder().display().to_string()),
+    ];
+    for (name, value) in rows {
+        text += &format!("{name:<11} {value}\n");
+    }
+    print(text.trim_end())?;
+    Ok(())
+}
+
+/// The checkpoints of a run directory, if it is one.
+fn others(directory: &Path) -> Result<String, Failure> {
+    let checkpoints = Checkpoints::of_run(directory);
+    let steps = checkpoints.steps()?;
+    if steps.is_empty() {
+        return Ok(String::new());
+    }
+    let mut table = Table::new(["checkpoint", "bytes", "state"]);
+    for step in steps {
+        let found = CheckpointReader::open(&checkpoints.at(step));
+        let cells = match &found {
+            Ok(reader) => {
+                let Manifest { files, .. } = reader.manifest();
+                [bytes(files.iter().map(|file| file.num_bytes).sum()), "complete".to_owned()]
+            }
+            Err(error) => [String::new(), error.to_string()],
+        };
+        table.row(step.to_string(), cells);
+    }
+    Ok(format!("{table:width$}\n", width = terminal::width()))
+}
+
+fn verify(which: &Which) -> Result<(), Failure> {
+    let start = Instant::now();
+    let reader = which.open()?;
+    reader.verify()?;
+    let num_bytes = reader.manifest().files.iter().map(|file| file.num_bytes).sum();
+    print(format_args!(
+        "{}: sound, {} in {} read in {:.1} s",
+        reader.folder().display(),
+        bytes(num_bytes),
+        counted(reader.manifest().files.len(), "file"),
+        start.elapsed().as_secs_f64()
+    ))?;
+    Ok(())
+}

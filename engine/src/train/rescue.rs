@@ -1,0 +1,64 @@
+//! What is saved of a run that an error ends, and where.
+
+use std::fs;
+use std::path::Path;
+
+use super::checkpoints::CheckpointKeeper;
+use super::error::TrainingError;
+use super::run_dir::{RunDir, RunDirError};
+use crate::run::engine::Engine;
+
+/// Saves weights and a checkpoint in the run directory, or where that cannot be, in the folder for such a case; the error that ended the
+/// run says where.
+pub(super) fn save_after(
+    error: TrainingError,
+    engine: &mut Engine,
+    keeper: &CheckpointKeeper,
+    directory: &RunDir,
+    rescue: Option<&Path>,
+) -> TrainingError {
+    let (error, step) = (Box::new(error), engine.position().step);
+    let mut saved = save(engine, keeper, directory);
+    let mut path = directory.path();
+    if let (Err(_), Some(folder)) = (&saved, rescue) {
+        path = folder;
+        saved = save_elsewhere(engine, keeper, directory, folder);
+    }
+    match saved {
+        Ok(()) => TrainingError::Saved { error, step, path: path.to_owned() },
+        Err(why) => TrainingError::NotSaved { error, step, why: Box::new(why) },
+    }
+}
+
+fn save(engine: &mut Engine, keeper: &CheckpointKeeper, directory: &RunDir) -> Result<(), TrainingError> {
+    engine.save(&directory.file(RunDir::WEIGHTS))?;
+    if engine.position().step > 0 {
+        keeper.write_to(directory, engine)?;
+    }
+    Ok(())
+}
+
+/// Makes a run directory like the other, with which `--resume` can go on.
+fn save_elsewhere(
+    engine: &mut Engine,
+    keeper: &CheckpointKeeper,
+    directory: &RunDir,
+    folder: &Path,
+) -> Result<(), TrainingError> {
+    let made =
+        if engine.has_rank_0() { copied(directory, folder) } else { Ok(RunDir::written_elsewhere(folder)) };
+    let made = engine.agree(made.map_err(TrainingError::from))?;
+    save(engine, keeper, &made)
+}
+
+fn copied(directory: &RunDir, folder: &Path) -> Result<RunDir, RunDirError> {
+    let made = RunDir::create(folder, false)?;
+    for name in [RunDir::METRICS, RunDir::SCHEDULE, RunDir::RUN_FILE] {
+        let (from, to) = (directory.file(name), made.file(name));
+        // What is lost with the run directory is not needed to go on: the command names the run file.
+        if fs::copy(from, &to).is_err() && name == RunDir::METRICS {
+            made.write(name, "")?;
+        }
+    }
+    Ok(made)
+}
