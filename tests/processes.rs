@@ -362,12 +362,13 @@ fn reports(
 #[test]
 fn a_failure_on_either_side_is_one_report_of_all_ranks_the_cause_first() {
     for (cut, rank) in [(1, 0), (1, 3), (2, 0), (2, 1), (2, 2), (3, 0), (3, 3)] {
-        let [first, second] = reports(cut, rank, Duration::from_secs(60), |_| Err("no such shard".into()));
+        let [first, second] =
+            reports(cut, rank, Duration::from_secs(60), |_| panic!("the tokenizer is gone"));
         assert_eq!(first, second, "cut at {cut}");
         let mut lines = first.lines();
         assert_eq!(lines.next(), Some("all ranks have stopped; the cause comes first"));
         let cause =
-            format!("  rank {rank} at step 2, reading micro-batch 1: the source failed: no such shard");
+            format!("  rank {rank} at step 2, reading micro-batch 1: panicked: the tokenizer is gone");
         assert_eq!(lines.next(), Some(cause.as_str()));
         assert_eq!(lines.count(), 3, "the other ranks: {first}");
     }

@@ -58,6 +58,7 @@ input_mistakes! {
         RunDirError::NoRun { .. } | RunDirError::Unfinished { .. } | RunDirError::Summary { .. } => true,
         RunDirError::Exists { .. }
         | RunDirError::Busy { .. }
+        | RunDirError::NoSpace { .. }
         | RunDirError::NotARun { .. }
         | RunDirError::Unwritable { .. }
         | RunDirError::Io { .. } => false,
@@ -89,6 +90,7 @@ input_mistakes! {
         | EngineError::Threads { .. }
         | EngineError::LossScale { .. }
         | EngineError::NotFinite { .. }
+        | EngineError::Unread { .. }
         | EngineError::LogitsNotFinite => false,
     };
     TrainingError: |error| match error {

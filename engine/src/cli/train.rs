@@ -19,7 +19,7 @@ use crate::config::Launch;
 use crate::measure::trace::{TracedSteps, TracedStepsError};
 use crate::plan::Plan;
 use crate::run::data::first_words;
-use crate::train::{Resumed, RunDir, Start, Summary, Training};
+use crate::train::{Resumed, RunDir, Start, Summary, Training, check_disk_space};
 
 /// What `--help` ends with.
 pub(super) const EXAMPLES: &str = "\
@@ -85,6 +85,9 @@ pub(super) fn run(args: &TrainArgs) -> Result<(), Failure> {
     drop(notices);
     let prompt = first_words(&plan.run().data.text).unwrap_or_else(|| "The".to_owned());
     let training = args.start(plan, &out, traced.clone())?;
+    if let Some(warning) = check_disk_space(training.plan(), &out)? {
+        note(terminal::fitted(&warning));
+    }
     // A directory is made or replaced only after everything else worked.
     let directory = if args.resume { RunDir::resume(&out) } else { RunDir::create(&out, args.overwrite) }?;
     directory.record(&file, training.plan())?;

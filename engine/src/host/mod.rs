@@ -1,5 +1,7 @@
-//! The memory of this host, all of it and what is left, and what of it this process occupies.
+//! The memory of this host, all of it and what is left, and what of it this process occupies; what is left on its disks.
 
+mod disk;
 mod memory;
 
+pub(crate) use disk::free_bytes;
 pub(crate) use memory::{available_bytes, memory_bytes, resident_bytes};

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::run_dir::RunDirError;
+use super::run_dir_error::RunDirError;
 use crate::measure::trace::TraceError;
 use crate::run::data::DataError;
 use crate::run::engine::EngineError;
@@ -55,6 +55,7 @@ impl TrainingError {
                 error,
                 EngineError::LossScale { .. }
                     | EngineError::NotFinite { .. }
+                    | EngineError::Unread { .. }
                     | EngineError::Checkpoint(_)
                     | EngineError::Weights(_)
                     | EngineError::Elsewhere

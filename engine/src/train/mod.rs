@@ -2,14 +2,17 @@
 
 mod batches;
 mod checkpoints;
+mod disk_space;
 mod error;
 mod evaluate;
 mod metrics;
+mod metrics_file;
 mod observer;
 mod process_memory;
 mod progress;
 mod rescue;
 mod run_dir;
+mod run_dir_error;
 mod run_lock;
 mod summary;
 mod tracer;
@@ -17,12 +20,14 @@ mod trained;
 mod training;
 
 pub use batches::{batch_layout, training_batches};
+pub use disk_space::check_disk_space;
 pub use error::TrainingError;
 pub use evaluate::evaluate;
 pub use metrics::{EvalLine, StepLine};
 pub use observer::{Observer, Work};
 pub use process_memory::ProcessMemory;
-pub use run_dir::{Place, RunDir, RunDirError};
+pub use run_dir::{Place, RunDir};
+pub use run_dir_error::RunDirError;
 pub use summary::{StepSeconds, Summary};
 pub use trained::{Score, TrainedRun, TrainedRunError};
 pub use training::{Resumed, Start, Training};

@@ -5,7 +5,8 @@ use std::path::Path;
 
 use super::checkpoints::CheckpointKeeper;
 use super::error::TrainingError;
-use super::run_dir::{RunDir, RunDirError};
+use super::run_dir::RunDir;
+use super::run_dir_error::RunDirError;
 use crate::run::engine::Engine;
 
 /// Saves weights and a checkpoint in the run directory, or where that cannot be, in the folder for such a case; the error that ended the

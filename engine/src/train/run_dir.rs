@@ -1,11 +1,11 @@
 //! The folder that a run writes: its run file and schedule, metrics, weights and summary. Never overwritten unasked.
 
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 
-use serde::Serialize;
-
+use super::metrics_file::MetricsFile;
+use super::run_dir_error::RunDirError;
 use super::run_lock::{LockError, RunLock};
 use super::summary;
 use crate::config::{RunFile, ScheduleConfig, ShardingConfig, ZeroLevel};
@@ -21,72 +21,6 @@ pub struct RunDir {
     path: PathBuf,
     /// Held by a run that writes the folder.
     _lock: Option<RunLock>,
-}
-
-/// Why a run directory cannot be used.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum RunDirError {
-    /// It exists already.
-    #[error("{} already exists: name another folder with --out, or replace it with --overwrite", path.display())]
-    Exists {
-        /// The folder.
-        path: PathBuf,
-    },
-    /// It holds no run.
-    #[error("{} is not a run directory: it has no {file}; name the folder that `pipezero train` wrote", path.display())]
-    NoRun {
-        /// The folder.
-        path: PathBuf,
-        /// What is missing.
-        file: &'static str,
-    },
-    /// Its run has not ended.
-    #[error("{}: the run has not ended: it has no summary.json; wait for its end, or run it again", path.display())]
-    Unfinished {
-        /// The folder.
-        path: PathBuf,
-    },
-    /// Its summary cannot be read.
-    #[error("{}: {reason}; it is damaged: train again", path.display())]
-    Summary {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// A folder to be replaced holds something that no run wrote.
-    #[error("{} is not replaced: {reason}; name another folder with --out, or remove it yourself", path.display())]
-    NotARun {
-        /// The folder.
-        path: PathBuf,
-        /// What shows that it does not belong to a run.
-        reason: String,
-    },
-    /// Another run writes it.
-    #[error("{} is being written by another run ({holder}): wait for its end, or name another folder with --out", path.display())]
-    Busy {
-        /// The folder.
-        path: PathBuf,
-        /// The process.
-        holder: String,
-    },
-    /// The folder cannot be made.
-    #[error("cannot make the run directory {}: {source}; name one with --out in a folder that can be written to", path.display())]
-    Unwritable {
-        /// The folder.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// The system refused.
-    #[error("{}: {source}", path.display())]
-    Io {
-        /// The file or folder.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
 }
 
 /// What is at the path of a new run directory.
@@ -115,8 +49,6 @@ impl RunDir {
     pub const COMPARISON: &str = "compare.json";
     /// Bytes of a summary that is read, at most: it has a few figures of each rank, and the names of its layers.
     const SUMMARY_BYTES_MAX: u64 = 64 << 20;
-    /// Bytes of metrics that are read to go on, at most: a line of a step has some 300.
-    const METRICS_BYTES_MAX: u64 = 8 << 30;
     /// Everything that a run writes.
     const FILES: [&str; 7] = [
         Self::RUN_FILE,
@@ -335,11 +267,10 @@ impl RunDir {
         Path::new("runs").join(run_file.file_stem().unwrap_or(run_file.as_os_str()))
     }
 
-    /// Writes the run that is about to start: an empty file of metrics, by which the folder is known as a run's, its run file, and its schedule if
-    /// that is a file. What the plan made of a residency that
-    /// was left to it is written too, so that another host plans the run as it ran. Where `memory` bounds the split it is not: the
-    /// split is that of the fewest resident units, and with these numbers written it could be another. A list of what is sharded, on which
-    /// bits depend, is written in any case.
+    /// Writes the run that is about to start: an empty file of metrics, by which the folder is known as a run's, its run file, and its schedule
+    /// if that is a file. What the plan made of a residency that was left to it is written too, so that another host plans the run as it
+    /// ran. Where `memory` bounds the split it is not: the split is that of the fewest resident units, and with these numbers written it could
+    /// be another. A list of what is sharded, on which bits depend, is written in any case.
     ///
     /// # Errors
     /// When the system refuses.
@@ -374,49 +305,12 @@ impl RunDir {
     /// When the system refuses.
     pub fn metrics_until(&self, num_steps: u64) -> Result<MetricsFile, RunDirError> {
         let path = self.file(Self::METRICS);
-        let io = |source| RunDirError::Io { path: path.clone(), source };
-        if num_steps == 0 {
-            let file = File::create(&path).map_err(io)?;
-            return Ok(MetricsFile { path, file });
+        if num_steps > 0 {
+            let kept = MetricsFile::lines_until(&path, num_steps)?;
+            self.write(Self::METRICS, &kept)?;
         }
-        let kept: String = match read_text(&path, Self::METRICS_BYTES_MAX) {
-            Ok(text) => text.split_inclusive('\n').filter(|line| is_until(line, num_steps)).collect(),
-            Err(error) if error.is_missing() => String::new(),
-            Err(error) => return Err(io(io::Error::other(error))),
-        };
-        self.write(Self::METRICS, &kept)?;
-        let file = File::options().append(true).open(&path).map_err(io)?;
-        Ok(MetricsFile { path, file })
+        MetricsFile::open(path, num_steps > 0)
     }
-}
-
-/// `metrics.jsonl`, open for writing. Each line reaches the system at once, so that a run can be watched.
-#[derive(Debug)]
-pub struct MetricsFile {
-    path: PathBuf,
-    file: File,
-}
-
-impl MetricsFile {
-    /// Adds a line.
-    ///
-    /// # Errors
-    /// When the system refuses.
-    pub fn add(&mut self, line: &impl Serialize) -> Result<(), RunDirError> {
-        let mut text = serde_json::to_string(line).expect("a metrics line has string keys and finite depth");
-        text.push('\n');
-        let written = self.file.write_all(text.as_bytes());
-        written.map_err(|source| RunDirError::Io { path: self.path.clone(), source })
-    }
-}
-
-/// Whether a line of the metrics is whole, and of a step or an evaluation until a step.
-fn is_until(line: &str, step: u64) -> bool {
-    #[derive(serde::Deserialize)]
-    struct Line {
-        step: u64,
-    }
-    line.ends_with('\n') && serde_json::from_str(line).is_ok_and(|line: Line| line.step <= step)
 }
 
 /// Makes a folder and those that it lies in, and removes what was made.

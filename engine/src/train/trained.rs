@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use super::batches::{batch_layout, corpus};
 use super::evaluate::evaluate;
-use super::run_dir::{RunDir, RunDirError};
+use super::run_dir::RunDir;
+use super::run_dir_error::RunDirError;
 use crate::config::{
     BatchConfig, ConfigErrors, Launch, ReductionPolicy, ResidencyConfig, Run, RunFile, ScheduleConfig,
     ZeroLevel,

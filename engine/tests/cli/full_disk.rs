@@ -1,7 +1,7 @@
 //! A disk that is full: a run goes on, or ends with its state saved elsewhere, and what was whole stays whole.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command};
 
 use crate::command::Home;
 
@@ -65,26 +65,47 @@ fn checkpoints_that_do_not_fit_are_warned_of_and_the_earlier_one_stays() {
     assert!(stderr.contains("No space left on device"), "{stderr}");
 }
 
+/// Whoever removes the directory of a run ends it at its next step.
 #[test]
-fn a_full_disk_ends_a_run_with_its_state_saved_elsewhere() {
+fn a_directory_that_vanishes_ends_a_run_with_its_state_saved_elsewhere() {
     let home = Home::with(&[("\"steps\": 3", "\"steps\": 100000"), ("\"every\": 2", "\"every\": 0")]);
-    let Some(disk) = SmallDisk::new(&home, "disk", 256) else { return };
-    let mut child = home.command("train run.json --out disk/out --rescue rescued").spawn().unwrap();
-    // A line of the metrics says that steps have begun.
-    let metrics = home.path("disk/out/metrics.jsonl");
+    let child = started(&home, "train run.json --out out --rescue rescued", "out/metrics.jsonl");
+    std::fs::rename(home.path("out"), home.path("elsewhere")).unwrap();
+    let step = saved_in_rescued(child, "out/metrics.jsonl: No such file or directory");
+    assert_eq!(home.names_in("rescued/checkpoints"), [format!("step-{step:08}")]);
+}
+
+/// A run that writes its metrics already.
+fn started(home: &Home, command: &str, metrics: &str) -> Child {
+    let mut child = home.command(command).spawn().unwrap();
+    let metrics = home.path(metrics);
     while std::fs::read_to_string(&metrics).unwrap_or_default().is_empty()
         && child.try_wait().unwrap().is_none()
     {
         std::thread::yield_now();
     }
-    disk.fill();
+    child
+}
+
+/// The step after which a run that failed for this reason has saved its state.
+fn saved_in_rescued(child: Child, reason: &str) -> u64 {
     let output = child.wait_with_output().unwrap();
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{stderr}");
-    assert!(stderr.contains("disk/out/metrics.jsonl: No space left on device"), "{stderr}");
+    assert!(stderr.contains(reason), "{stderr}");
     let saved = stderr.lines().last().unwrap();
     let step: u64 = saved.split_whitespace().nth(4).unwrap().parse().unwrap();
     assert_eq!(saved, format!("the state after step {step} is saved in rescued"));
+    step
+}
+
+#[test]
+fn a_full_disk_ends_a_run_with_its_state_saved_elsewhere() {
+    let home = Home::with(&[("\"steps\": 3", "\"steps\": 100000"), ("\"every\": 2", "\"every\": 0")]);
+    let Some(disk) = SmallDisk::new(&home, "disk", 256) else { return };
+    let child = started(&home, "train run.json --out disk/out --rescue rescued", "disk/out/metrics.jsonl");
+    disk.fill();
+    let step = saved_in_rescued(child, "disk/out/metrics.jsonl: No space left on device");
     let resumed = home.run(format!("train run.json --out rescued --resume --set steps={}", step + 1));
     assert!(resumed.stderr.contains(&format!("the run goes on after step {step}\n")), "{}", resumed.stderr);
     resumed.success();

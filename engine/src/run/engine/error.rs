@@ -76,6 +76,14 @@ pub enum EngineError {
         /// The step.
         step: u64,
     },
+    /// Tokens of a step could not be read, or cannot be used; the weights are those before it.
+    #[error("step {step}: {what}; no weight was changed")]
+    Unread {
+        /// The step.
+        step: u64,
+        /// The rank, the micro-batch and the error of the source.
+        what: String,
+    },
     /// fp16 overflowed at the lowest loss scale.
     #[error(
         "step {step} overflowed in fp16 at a loss scale of {scale}, and the scale may not go lower; set a lower \

@@ -40,7 +40,7 @@ use crate::run::world::{ClockOffset, World, world_of, world_on};
 /// Trains, evaluates, saves and loads one model on a grid of ranks.
 ///
 /// Every method commands all ranks of this process and returns when all have replied. After an error the ranks have stopped and a new
-/// engine is needed, except after [`EngineError::NotFinite`] and [`EngineError::LossScale`], whose step was left out, and after errors of
+/// engine is needed, except after [`EngineError::NotFinite`], [`EngineError::Unread`] and [`EngineError::LossScale`], whose step was left out, and after errors of
 /// files of weights and checkpoints: the weights are those before it.
 #[derive(Debug)]
 pub struct Engine {
@@ -181,7 +181,7 @@ impl Engine {
     ///
     /// # Errors
     /// When a rank stops; the report names every rank's instruction. No step is half done on disk, but the weights in
-    /// memory are lost. [`EngineError::NotFinite`] where the loss or a gradient is not finite, [`EngineError::LossScale`] where fp16
+    /// memory are lost. [`EngineError::Unread`] where tokens cannot be read, [`EngineError::NotFinite`] where the loss or a gradient is not finite, [`EngineError::LossScale`] where fp16
     /// overflows at the lowest loss scale; weights are kept then.
     pub fn train_batch(&mut self) -> Result<StepReport, EngineError> {
         self.train(self.records)
@@ -209,9 +209,10 @@ impl Engine {
         let clock = before.and(self.clock_offset(records)?);
         let found = first(&outcomes).clone();
         let overflowed = found.overflowed;
+        let unread = outcomes.iter().find_map(|outcome| outcome.unread.clone());
         let processes = self.gather_outcomes(clock, outcomes)?;
-        if overflowed && self.loss_scaler.is_none() {
-            return Err(EngineError::NotFinite { step });
+        if overflowed {
+            self.check_left_out(step, unread)?;
         }
         self.step = step;
         self.update += u64::from(!overflowed);
@@ -221,6 +222,13 @@ impl Engine {
         self.update_loss_scale(step, overflowed)?;
         report.next_loss_scale = self.loss_scaler.as_ref().map(LossScaler::scale);
         Ok(report)
+    }
+
+    /// A step left the weights as they are: an error, unless a gradient overflowed in fp16.
+    fn check_left_out(&mut self, step: u64, unread: Option<String>) -> Result<(), EngineError> {
+        let read = unread.map_or(Ok(()), |what| Err(EngineError::Unread { step, what }));
+        self.agree(read)?;
+        if self.loss_scaler.is_none() { Err(EngineError::NotFinite { step }) } else { Ok(()) }
     }
 
     /// How far this process's clock is ahead of the first one's, if events are recorded.

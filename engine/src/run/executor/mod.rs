@@ -20,6 +20,7 @@ mod logits;
 mod parameters;
 mod probe;
 mod rank;
+mod read_fault;
 mod recorder;
 mod row;
 mod state;

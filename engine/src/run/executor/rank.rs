@@ -11,6 +11,7 @@ use super::activations::Activations;
 use super::edges::Edges;
 use super::error::Cause;
 use super::in_flight::InFlight;
+use super::read_fault::ReadFault;
 use super::recorder::Recorder;
 use super::step::Tail;
 use super::step_results::StepResults;
@@ -51,6 +52,8 @@ pub(crate) struct Rank {
     /// Operations in flight, by lane in the order of their issue.
     pub(super) in_flight: BTreeMap<Lane, VecDeque<InFlight>>,
     pub(crate) tail: Tail,
+    /// What could not be read of the step's tokens.
+    pub(super) unread: Option<ReadFault>,
     /// Where the head puts the logits of a row, while they are asked for.
     pub(super) row_logits: Option<(usize, TrackedBuffer)>,
     /// Where buffers come from that the plan counts.
@@ -106,6 +109,7 @@ impl Rank {
             results: StepResults::zeros(num_micro_batches, &*queue)?,
             in_flight: BTreeMap::new(),
             tail: Tail::default(),
+            unread: None,
             row_logits: None,
             between: allocator(&ledgers.between),
             memory,

@@ -7,6 +7,7 @@ use pipezero_schedule::{CheckedProgram, Instruction, Lane, MicroBatch};
 use super::compute::Compute;
 use super::error::Cause;
 use super::rank::Rank;
+use super::read_fault::ReadFault;
 use super::recorder::{EventKind, Recorded};
 use super::step::{RankOutcome, RankReport, StepInputs, Tail};
 use crate::run::comm::Communicator;
@@ -24,10 +25,11 @@ impl Rank {
         let program = plan.training();
         self.recorder.begin(inputs.records);
         self.stores.values_mut().for_each(|store| store.begin_step(&*self.queue));
-        self.begin(program, inputs.step, inputs.step, source)?;
+        self.unread = self.begin(program, inputs.step, inputs.step, source)?;
         self.run_row(program, Some(inputs))?;
         let Tail { record, gradient_norm, overflowed, .. } = self.tail.clone();
-        Ok(RankOutcome { record, gradient_norm, overflowed, ..self.outcome()? })
+        let unread = self.unread.take().map(|fault| format!("rank {}, {fault}", self.comm.rank()));
+        Ok(RankOutcome { record, gradient_norm, overflowed, unread, ..self.outcome()? })
     }
 
     /// Losses of one batch, without gradients.
@@ -35,36 +37,44 @@ impl Rank {
         let plan = Arc::clone(&self.plan);
         let program = plan.evaluation();
         self.recorder.begin(false);
-        self.begin(program, 0, batch, source)?;
+        if let Some(ReadFault { error, .. }) = self.begin(program, 0, batch, source)? {
+            return Err(Cause::Data(error));
+        }
         self.run_row(program, None)?;
         let record = self.share_losses()?;
         self.set_position(Position::Idle);
         Ok(RankOutcome { record, ..self.outcome()? })
     }
 
-    /// Fetches the tokens that this rank reads: the first stage its inputs, the last its targets. Traffic of other work
-    /// since the last program, such as saving weights, is dropped: a report is about its own program only.
+    /// Fetches the tokens that this rank reads: the first stage its inputs, the last its targets. A micro-batch that cannot be read has no
+    /// targets; the first is returned. Traffic of other work since the last program, such as saving weights, is dropped: a report is about
+    /// its own program only.
     fn begin(
         &mut self,
         program: &CheckedProgram,
         step: u64,
         batch: u64,
         source: &dyn BatchSource,
-    ) -> Result<(), Cause> {
+    ) -> Result<Option<ReadFault>, Cause> {
         self.comm.take_traffic();
         self.results.clear(&*self.queue);
         if !self.plan.reads_tokens(self.pipeline_rank) {
-            return Ok(());
+            return Ok(None);
         }
+        let mut fault = None;
         let num_tokens = self.plan.micro_batch_shape().num_tokens();
         for micro_batch in 0..program.num_micro_batches() as usize {
             self.set_position(Position::Reading { step, micro_batch });
-            self.tokens.set(MicroBatch(micro_batch as u32), &*self.queue, |tokens| {
+            let read = self.tokens.set(MicroBatch(micro_batch as u32), &*self.queue, |tokens| {
                 source.micro_batch(batch, self.data_rank, micro_batch, tokens).map_err(DataError::Source)?;
                 tokens.check(num_tokens, self.plan.vocab_size()).map_err(DataError::Batch)
-            })?;
+            });
+            if let Err(error) = read {
+                self.tokens.ignore(MicroBatch(micro_batch as u32), &*self.queue);
+                fault = fault.or(Some(ReadFault { micro_batch, error }));
+            }
         }
-        Ok(())
+        Ok(fault)
     }
 
     /// Runs this rank's row of a program; an evaluation has no step.

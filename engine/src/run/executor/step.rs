@@ -33,6 +33,8 @@ pub(crate) struct RankOutcome {
     pub(crate) gradient_norm: f64,
     /// Whether the loss or a gradient is not finite, so that the weights were left as they are.
     pub(crate) overflowed: bool,
+    /// What this rank could not read of the step's tokens: then the weights were left as they are too.
+    pub(crate) unread: Option<String>,
     /// What differs from rank to rank.
     pub(crate) report: RankReport,
 }

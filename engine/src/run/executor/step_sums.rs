@@ -44,6 +44,11 @@ impl StepRecord {
         self.num_targets += loss.num_targets;
     }
 
+    /// Marks the record as broken, without a loss.
+    pub(crate) fn set_broken(&mut self) {
+        self.add_loss(LossSum { sum: f64::NAN, num_targets: 0 });
+    }
+
     /// The record as words to be added over ranks.
     pub(crate) fn words(&self) -> [u64; RECORD_WORDS] {
         let mut words = [0; RECORD_WORDS];

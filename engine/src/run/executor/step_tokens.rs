@@ -1,6 +1,6 @@
 //! The tokens of a step, on the ranks that read them: allocated once and charged to the rank's ledger.
 
-use pipezero_models::layer::{MaskKey, MicroBatchShape, Tokens};
+use pipezero_models::layer::{IGNORED_TARGET, MaskKey, MicroBatchShape, Tokens};
 use pipezero_models::{ElementType, ModelError, Queue};
 use pipezero_schedule::MicroBatch;
 
@@ -35,6 +35,15 @@ impl StepTokens {
         Tokens { inputs: inputs.view(), targets: targets.view(), masks }
     }
 
+    /// Leaves a micro-batch without a target that counts.
+    pub(super) fn ignore(&mut self, micro_batch: MicroBatch, queue: &dyn Queue) {
+        let [inputs, targets] = &mut self.micro_batches[micro_batch.index()];
+        self.read.inputs = vec![0; inputs.len()];
+        self.read.targets = vec![IGNORED_TARGET; inputs.len()];
+        queue.upload(&self.read.inputs, inputs.view_mut());
+        queue.upload(&self.read.targets, targets.view_mut());
+    }
+
     /// Sets the tokens of a micro-batch to those that `read` writes.
     pub(super) fn set<E>(
         &mut self,
@@ -42,6 +51,10 @@ impl StepTokens {
         queue: &dyn Queue,
         read: impl FnOnce(&mut TokenBatch) -> Result<(), E>,
     ) -> Result<(), E> {
+        // Whatever a source that failed has left.
+        let [inputs, _] = &self.micro_batches[micro_batch.index()];
+        self.read.inputs.resize(inputs.len(), 0);
+        self.read.targets.resize(inputs.len(), 0);
         read(&mut self.read)?;
         let [inputs, targets] = &mut self.micro_batches[micro_batch.index()];
         queue.upload(&self.read.inputs, inputs.view_mut());

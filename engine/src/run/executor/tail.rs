@@ -44,7 +44,10 @@ impl Rank {
                 self.results.add_squares(&*self.queue, gradients);
             }
         }
-        let record = self.results()?;
+        let mut record = self.results()?;
+        if self.unread.is_some() {
+            record.set_broken();
+        }
         let record = self.share(&record)?;
         let overflowed = !record.is_finite();
         if overflowed {

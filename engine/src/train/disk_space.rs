@@ -1,0 +1,89 @@
+//! Whether the disk has room for what a run writes, before it starts.
+
+use std::path::Path;
+
+use walkdir::WalkDir;
+
+use super::run_dir_error::RunDirError;
+use crate::host;
+use crate::plan::{Bytes, Plan};
+
+/// What a run writes: its weights, and checkpoints, one more at once than it keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Needs {
+    weights_bytes: u64,
+    checkpoint_bytes: u64,
+    num_checkpoints: u64,
+}
+
+impl Needs {
+    fn of(plan: &Plan) -> Self {
+        let run = plan.run();
+        let weights_bytes = 4 * plan.num_parameters();
+        let is_asked_for = run.checkpoint.every.is_some() || run.checkpoint.interval.is_some();
+        Self {
+            weights_bytes,
+            checkpoint_bytes: weights_bytes * (1 + run.optimizer.num_states() as u64),
+            // Without a key one is written if a signal ends the run.
+            num_checkpoints: if is_asked_for { run.checkpoint.keep as u64 + 1 } else { 1 },
+        }
+    }
+
+    fn all_bytes(self) -> u64 {
+        self.weights_bytes.saturating_add(self.checkpoint_bytes.saturating_mul(self.num_checkpoints))
+    }
+}
+
+/// Refuses a directory whose disk has no room for the weights, and warns where checkpoints may not fit. What is in the directory
+/// counts as room, since it is replaced.
+///
+/// # Errors
+/// [`RunDirError::NoSpace`].
+pub fn check_disk_space(plan: &Plan, directory: &Path) -> Result<Option<String>, RunDirError> {
+    let Some(free_bytes) = host::free_bytes(directory) else { return Ok(None) };
+    let files = WalkDir::new(directory).into_iter().flatten().filter_map(|entry| entry.metadata().ok());
+    let own: u64 = files.filter(std::fs::Metadata::is_file).map(|file| file.len()).sum();
+    check(Needs::of(plan), free_bytes.saturating_add(own), directory)
+}
+
+fn check(needs: Needs, free_bytes: u64, directory: &Path) -> Result<Option<String>, RunDirError> {
+    let Needs { weights_bytes, num_checkpoints, .. } = needs;
+    if free_bytes < weights_bytes {
+        return Err(RunDirError::NoSpace { path: directory.to_owned(), free_bytes, weights_bytes });
+    }
+    Ok((free_bytes < needs.all_bytes()).then(|| {
+        let checkpoints = if num_checkpoints == 1 {
+            "a checkpoint".to_owned()
+        } else {
+            format!("{num_checkpoints} checkpoints")
+        };
+        format!(
+            "warning: {} has {} left on its disk; the weights and {checkpoints} at once take {}",
+            directory.display(),
+            Bytes(free_bytes),
+            Bytes(needs.all_bytes())
+        )
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn weights_that_do_not_fit_are_refused_and_checkpoints_warned_of() {
+        let needs = Needs { weights_bytes: 4 << 20, checkpoint_bytes: 12 << 20, num_checkpoints: 3 };
+        let of = |mib: u64| check(needs, mib << 20, Path::new("out"));
+        assert_eq!(of(40).unwrap(), None);
+        let warning = "warning: out has 39.00 MiB left on its disk; the weights and 3 checkpoints at once take 40.00 MiB";
+        assert_eq!(of(39).unwrap().as_deref(), Some(warning));
+        let error = of(3).unwrap_err().to_string();
+        assert!(
+            error.starts_with(
+                "out has 3.00 MiB left on its disk, and the weights of the run alone take 4.00 MiB"
+            ),
+            "{error}"
+        );
+        assert!(host::free_bytes(Path::new("no/such/folder")).is_some_and(|bytes| bytes > 0));
+    }
+}

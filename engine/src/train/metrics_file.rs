@@ -1,0 +1,62 @@
+//! `metrics.jsonl`: a line for each step and evaluation, cut back where a run goes on from an earlier step.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use super::run_dir_error::RunDirError;
+use crate::files::input::read_text;
+
+/// `metrics.jsonl`, open for writing. Each line reaches the system at once, so that a run can be watched.
+#[derive(Debug)]
+pub struct MetricsFile {
+    path: PathBuf,
+    file: File,
+}
+
+impl MetricsFile {
+    /// Bytes of metrics that are read to go on, at most: a line of a step has some 300.
+    const BYTES_MAX: u64 = 8 << 30;
+
+    /// Opens the file: to add to it, or empty.
+    pub(super) fn open(path: PathBuf, adds: bool) -> Result<Self, RunDirError> {
+        let opened = if adds { File::options().append(true).open(&path) } else { File::create(&path) };
+        match opened {
+            Ok(file) => Ok(Self { path, file }),
+            Err(source) => Err(RunDirError::Io { path, source }),
+        }
+    }
+
+    /// The lines of the first `num_steps` steps.
+    pub(super) fn lines_until(path: &Path, num_steps: u64) -> Result<String, RunDirError> {
+        match read_text(path, Self::BYTES_MAX) {
+            Ok(text) => Ok(text.split_inclusive('\n').filter(|line| is_until(line, num_steps)).collect()),
+            Err(error) if error.is_missing() => Ok(String::new()),
+            Err(error) => Err(RunDirError::Io { path: path.to_owned(), source: io::Error::other(error) }),
+        }
+    }
+
+    /// Adds a line.
+    ///
+    /// # Errors
+    /// When the system refuses, or the file is not there any more.
+    pub fn add(&mut self, line: &impl Serialize) -> Result<(), RunDirError> {
+        let mut text = serde_json::to_string(line).expect("a metrics line has string keys and finite depth");
+        text.push('\n');
+        let written = self.file.write_all(text.as_bytes());
+        // A file that was removed can still be written, and nobody would see it.
+        let written = written.and_then(|()| fs::metadata(&self.path).map(drop));
+        written.map_err(|source| RunDirError::Io { path: self.path.clone(), source })
+    }
+}
+
+/// Whether a line of the metrics is whole, and of a step or an evaluation until a step.
+fn is_until(line: &str, step: u64) -> bool {
+    #[derive(serde::Deserialize)]
+    struct Line {
+        step: u64,
+    }
+    line.ends_with('\n') && serde_json::from_str(line).is_ok_and(|line: Line| line.step <= step)
+}
