@@ -127,6 +127,32 @@ fn a_signal_that_is_ignored_at_the_start_stays_ignored() {
     );
 }
 
+#[test]
+fn a_second_signal_ends_the_run_at_once() {
+    let home = Home::new();
+    // One step takes half a minute.
+    home.write(
+        "slow.json",
+        r#"{
+            "model": { "family": "timed", "num_layers": 2, "seq_length": 8, "parameters_per_layer": 100,
+                "activation_elements": 10, "forward_ms": 5000 },
+            "train_batch_size": 1, "optimizer": { "type": "AdamW", "params": { "lr": 0.1 } }, "steps": 5
+        }"#,
+    );
+    let mut child = home.command("train slow.json --out out").spawn().unwrap();
+    let (ended, guard) = guard(&child);
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    for (line, name) in
+        [("the first of 5 steps begins", "INT"), ("SIGINT: the run ends after this step", "INT")]
+    {
+        while !lines.next().expect("the run goes on").unwrap().starts_with(line) {}
+        signal(name, &child.id().to_string());
+    }
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    ended.send(()).unwrap();
+    guard.join().unwrap();
+}
+
 /// A run with a checkpoint after every step is killed at random moments of its start, its steps, its writing and its renaming, and started
 /// again until it has ended: its weights are those of a run that was never killed.
 #[test]

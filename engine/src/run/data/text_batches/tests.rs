@@ -90,3 +90,27 @@ fn texts_without_a_sequence_make_no_source() {
     let no_tokens = BatchLayout { seq_length: 0, ..layout(1, 1, 1) };
     assert!(TextBatches::new(positions(), no_tokens, 1).is_none());
 }
+
+/// Steps of 12 sequences, then of 4, 6 and 12 again: each goes on where the one before has stopped, over more than one epoch.
+#[test]
+fn another_batch_size_goes_on_with_the_next_sequence() {
+    let source = |size| TextBatches::new(positions(), layout(1, 1, size), 11).expect("long enough");
+    let one_by_one = source(1);
+    let mut start = Start::default();
+    for size in [12, 4, 6, 12] {
+        let resumed = source(size).starting_at(start);
+        for step in start.num_steps + 1..=start.num_steps + 3 {
+            let before = start.num_sequences + (step - start.num_steps - 1) * size as u64;
+            let expected = (1..=size as u64).map(|sequence| step_tokens(&one_by_one, before + sequence).0);
+            assert_eq!(
+                step_tokens(&resumed, step).0,
+                expected.collect::<Vec<_>>().concat(),
+                "{size}, step {step}"
+            );
+            let read = before + size as u64;
+            assert!((resumed.epoch(step) - read as f64 / resumed.num_samples() as f64).abs() < 1e-12);
+        }
+        start =
+            Start { num_steps: start.num_steps + 3, num_sequences: start.num_sequences + 3 * size as u64 };
+    }
+}
