@@ -2,8 +2,8 @@
 
 use std::error::Error;
 
-use pipezero::plan::Plan;
 use pipezero::plan::costs::Step;
+use pipezero::plan::{Plan, RankMemory};
 use pipezero::schedule::simulate::IdleCause;
 
 use crate::case::{DATA_DEGREES, DEVICE_BYTES, PIPELINE, Placed};
@@ -120,7 +120,11 @@ fn memory(grid: &GridRows) -> Table {
     for row in &grid.rows {
         let memory = row.needs.memory;
         let fits = if memory.peak <= DEVICE_BYTES { "yes" } else { "**no**" };
-        let cells = [row.variant.name.to_owned()].into_iter().chain(memory.figures().map(gib));
+        let RankMemory {
+            parameters, gathered, gradients, optimizer, activations, communication, peak, ..
+        } = memory;
+        let figures = [parameters, gathered, gradients, optimizer, activations, communication, peak];
+        let cells = [row.variant.name.to_owned()].into_iter().chain(figures.map(gib));
         table.push(cells.chain([fits.to_owned()]));
     }
     table

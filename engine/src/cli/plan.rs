@@ -10,13 +10,13 @@ use super::figures::{bytes, count, counted, percent};
 use super::in_use::{InUse, too_long};
 use super::output::print;
 use super::run_args::RunArgs;
-use super::table::Table;
+use super::table::{MemoryColumns, Table};
 use super::terminal;
 use super::utilisation;
 use crate::config::{ResidencyConfig, ZeroLevel};
 use crate::plan::costs::{DeviceSpec, Source};
 use crate::plan::what_if::{Simulation, device_remarks};
-use crate::plan::{BesideZero1, Persistent, Plan, RankForecast, RankMemory, ResidencyCost};
+use crate::plan::{BesideZero1, Persistent, Plan, RankForecast, ResidencyCost};
 
 /// What `--help` ends with.
 pub(super) const EXAMPLES: &str = "\
@@ -128,11 +128,12 @@ fn text(plan: &Plan, in_use: Option<&InUse>, width: usize) -> String {
 
 /// What each rank allocates, by category, and how much of it is in use at once.
 fn memory_table(ranks: &[&RankForecast], in_use: Option<&InUse>, width: usize) -> String {
-    let header = ["memory per rank"].into_iter().chain(RankMemory::NAMES);
+    let columns = MemoryColumns::of(ranks.iter().map(|rank| &rank.memory));
+    let header = ["memory per rank"].into_iter().chain(columns.names());
     let mut table = Table::new(header.chain(in_use.map(|_| "in use")));
     for rank in ranks {
         let in_use = in_use.map(|of| of.peak_used_bytes[rank.pipeline_rank]);
-        let figures = rank.memory.figures().into_iter().chain(in_use);
+        let figures = columns.figures(&rank.memory).chain(in_use);
         table.row(format!("pipeline rank {}", rank.pipeline_rank), figures.map(bytes));
     }
     let Some(in_use) = in_use else { return format!("{table:width$}") };

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use pipezero_partition::RankMemory;
+use pipezero_partition::{Category, RankMemory};
 
 use super::figures::bytes;
 use crate::plan::Traffic;
@@ -28,9 +28,11 @@ impl Table {
 
     /// The bytes that ranks hold, by category.
     pub(super) fn of_memory(title: &str, ranks: impl IntoIterator<Item = (String, RankMemory)>) -> Self {
-        let mut table = Self::new([title].into_iter().chain(RankMemory::NAMES));
+        let ranks: Vec<_> = ranks.into_iter().collect();
+        let columns = MemoryColumns::of(ranks.iter().map(|(_, memory)| memory));
+        let mut table = Self::new([title].into_iter().chain(columns.names()));
         for (name, memory) in ranks {
-            table.row(name, memory.figures().map(bytes));
+            table.row(name, columns.figures(&memory).map(bytes));
         }
         table
     }
@@ -43,6 +45,34 @@ impl Table {
             table.row(name, kinds.map(|kind| format!("{} x, {}", kind.count, bytes(kind.bytes))));
         }
         table
+    }
+}
+
+/// The columns of a table of memory: that of checkpoints only where there is a copy.
+pub(super) struct MemoryColumns {
+    has_checkpoint: bool,
+}
+
+impl MemoryColumns {
+    /// The columns of the memory of these ranks.
+    pub(super) fn of<'a>(mut ranks: impl Iterator<Item = &'a RankMemory>) -> Self {
+        Self { has_checkpoint: ranks.any(|memory| memory.checkpoint > 0) }
+    }
+
+    /// What stands above them.
+    pub(super) fn names(&self) -> Vec<&'static str> {
+        self.shown(RankMemory::NAMES).collect()
+    }
+
+    /// What stands in them.
+    pub(super) fn figures(&self, memory: &RankMemory) -> impl Iterator<Item = u64> + use<> {
+        self.shown(memory.figures())
+    }
+
+    fn shown<T>(&self, all: [T; RankMemory::NAMES.len()]) -> impl Iterator<Item = T> + use<T> {
+        let has_checkpoint = self.has_checkpoint;
+        let is_shown = move |name: &str| has_checkpoint || name != Category::Checkpoint.name();
+        all.into_iter().zip(RankMemory::NAMES).filter(move |(_, name)| is_shown(name)).map(|(cell, _)| cell)
     }
 }
 

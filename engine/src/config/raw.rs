@@ -346,6 +346,9 @@ section! {
         every: u64 = "0", "how often is worth the time is the user's choice";
         /// After the step in which so many minutes have passed since the last one; 0 is never.
         minutes: f64 = "0", "how often is worth the time is the user's choice";
+        /// Whether training goes on while one is written, after each rank has copied what it writes. `false` saves the memory of the copy,
+        /// column `checkpoint` of `plan`: training then waits for the disk.
+        background: bool = "true", "the copy takes less time than the disk";
         /// How many are kept: the last ones, at least 1.
         keep: usize = "2", "another one, should the last be damaged";
         /// What a checkpoint that cannot be written means, on a full disk for example: `"continue"` warns and trains on, `"stop"` ends the

@@ -1,7 +1,9 @@
-//! The memory of this host, all of it and what is left, and what of it this process occupies; what is left on its disks.
+//! The name and the memory of this host, all of it and what is left, and what of it this process occupies; what is left on its disks.
 
 mod disk;
 mod memory;
+mod name;
 
 pub(crate) use disk::free_bytes;
 pub(crate) use memory::{available_bytes, memory_bytes, resident_bytes};
+pub(crate) use name::name;

@@ -133,15 +133,21 @@ fn changed_zero_3(run: &Run, description: impl Into<String>, change: impl Fn(&mu
     if run.zero.level == ZeroLevel::Zero3 { changed(run, description, change) } else { None }
 }
 
-/// Changes that save memory, in the order in which they are offered: the schedule, what stays gathered and when gradients are
+/// Changes that save memory, in the order in which they are offered: checkpoints without a copy, the schedule, what stays gathered and when gradients are
 /// reduced, smaller units, ZeRO-3, recomputation, smaller micro-batches.
 fn candidates(run: &Run) -> Vec<Changed> {
     let batch = run.batch;
     let sizes = (1..batch.micro_batch_size).rev().filter(|&size| batch.micro_batch_size.is_multiple_of(size));
     // Without prefetching that is the same as fewer resident units.
     let none_prefetched = none_prefetched(run).filter(|_| run.zero.prefetch_units > 0);
-    let first =
-        [one_f_one_b(run), none_persistent(run), fewer_resident(run), none_prefetched, reduce_every(run)];
+    let first = [
+        no_copy(run),
+        one_f_one_b(run),
+        none_persistent(run),
+        fewer_resident(run),
+        none_prefetched,
+        reduce_every(run),
+    ];
     first
         .into_iter()
         .chain([
@@ -162,6 +168,7 @@ fn candidates(run: &Run) -> Vec<Changed> {
 fn together(run: &Run, model: &Model) -> Vec<Changed> {
     let smallest_micro_batches = |run: &Run| micro_batches_of(run, 1);
     let kinds = [
+        no_copy,
         one_f_one_b,
         zero_3_without_residency,
         none_persistent,
@@ -185,6 +192,16 @@ fn together(run: &Run, model: &Model) -> Vec<Changed> {
         }
     }
     all
+}
+
+/// Checkpoints are written while training waits.
+fn no_copy(run: &Run) -> Option<Changed> {
+    let change = |run: &mut Run| run.checkpoint.background = false;
+    if run.checkpoint.is_copied() {
+        changed(run, "\"checkpoint\": {\"background\": false}", change)
+    } else {
+        None
+    }
 }
 
 /// The schedule that keeps fewest micro-batches in flight. An interleaved one keeps its stages: one written down may have

@@ -147,6 +147,7 @@ impl Plan {
             num_optimizer_states: self.run.optimizer.num_states() as u64,
             gather_buffer_elements: gather_buffers.iter().map(|&len| len as u64).collect(),
             gradient_buffer_elements: gradient_buffers.iter().map(|&len| len as u64).collect(),
+            copies_checkpoints: self.run.checkpoint.is_copied(),
             num_tokens: num_tokens(&self.run, self.tokens_read(rank)),
             stages: self.stages_of(rank).into_iter().map(stage_facts).collect(),
         }

@@ -5,7 +5,7 @@ use pipezero_schedule::{CheckedProgram, Edge, PipelineRank, Stage, Unit, protoco
 
 use super::Plan;
 use super::stages::PlannedStage;
-use pipezero_partition::Purpose;
+use pipezero_partition::{Purpose, Tying};
 
 /// Buffers of one rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +26,8 @@ pub(crate) struct RankSizes {
     /// Elements of each buffer for an unsharded gradient, f32, the largest first; none in inference, and where gradients accumulate
     /// unsharded.
     pub(crate) gradient_buffers: Vec<usize>,
+    /// Elements of the copy out of which checkpoints are written, f32; 0 without one.
+    pub(crate) checkpoint_elements: usize,
     /// Buffers for what is received over an edge, and for gradients sent over one.
     pub(crate) edge_buffers: Vec<EdgeBuffers>,
 }
@@ -59,6 +61,10 @@ impl Plan {
         let widest =
             |f: fn(&super::PlannedUnit) -> usize| units.iter().map(|(_, unit)| f(unit)).max().unwrap_or(0);
         let training = purpose == Purpose::Training;
+        let is_copied = training && self.run.checkpoint.is_copied();
+        // A tied weight is written by the rank of its first use.
+        let written = units.iter().filter(|(_, unit)| is_copied && unit.tying != Tying::Head);
+        let num_written: usize = written.map(|(_, unit)| unit.layout.shard_len()).sum();
         RankSizes {
             stages: self.stage_sizes(rank, purpose),
             tokens: self.tokens_read(rank),
@@ -68,6 +74,7 @@ impl Plan {
             recompute_len: widest(|unit| unit.sizes.recompute),
             gather_buffers: self.gather_buffers(rank, purpose),
             gradient_buffers: self.gradient_buffers(rank, purpose),
+            checkpoint_elements: (1 + self.run.optimizer.num_states()) * num_written,
             edge_buffers: self.edge_buffers(rank, purpose),
         }
     }

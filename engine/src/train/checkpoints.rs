@@ -18,22 +18,27 @@ pub(super) struct CheckpointKeeper {
     newest: u64,
     /// The step after which one was tried last.
     tried: u64,
-    /// When the last one was written, or tried.
+    /// The step after which the one was started that is being written.
+    writing: Option<u64>,
+    /// When the last one was started.
     last: Instant,
 }
 
 impl CheckpointKeeper {
     /// Of a run that has done `step` steps.
     pub(super) fn new(directory: &RunDir, run: &Run, step: u64, text_checksum: Option<String>) -> Self {
-        let checkpoints = Checkpoints::of_run(directory.path());
+        let checkpoints = Checkpoints::of_run(directory.path()).keeping(run.checkpoint.keep);
         let run_json = serde_json::to_value(run).expect("a run has string keys and finite depth");
         let about = AboutRun { run: run_json, text_checksum };
-        Self { config: run.checkpoint, checkpoints, about, newest: step, tried: step, last: Instant::now() }
-    }
-
-    /// Whether the run file asks for any.
-    pub(super) fn is_asked_for(&self) -> bool {
-        self.config.every.is_some() || self.config.interval.is_some()
+        Self {
+            config: run.checkpoint,
+            checkpoints,
+            about,
+            newest: step,
+            tried: step,
+            writing: None,
+            last: Instant::now(),
+        }
     }
 
     /// Whether one is to be written after a step. The clock of the process of rank 0 decides for all.
@@ -46,40 +51,84 @@ impl CheckpointKeeper {
     }
 
     /// Writes the state to a folder, unless the newest checkpoint of the run directory has it.
-    pub(super) fn write_to(&self, directory: &RunDir, engine: &mut Engine) -> Result<(), EngineError> {
-        let to = Checkpoints::of_run(directory.path());
+    pub(super) fn write_to(&mut self, directory: &RunDir, engine: &mut Engine) -> Result<(), EngineError> {
+        if let Some(step) = self.writing.take()
+            && engine.finish_checkpoint().is_ok()
+        {
+            self.newest = step;
+        }
+        let to = Checkpoints::of_run(directory.path()).keeping(self.config.keep);
         if to == self.checkpoints && engine.position().step == self.newest {
             return Ok(());
         }
         engine.write_checkpoint(&to, &self.about)
     }
 
-    /// Writes the state after a step, unless that was tried already, and removes the oldest.
-    pub(super) fn write(
+    /// Writes the state after a step, unless that was tried already: while training goes on, where ranks have a copy of it.
+    pub(super) fn start(
         &mut self,
         step: u64,
         engine: &mut Engine,
         observer: &mut dyn Observer,
     ) -> Result<(), TrainingError> {
+        self.finish(engine, observer)?;
         if step == self.tried {
             return Ok(());
         }
         self.tried = step;
         observer.begins(Work::Checkpoint);
-        let written = engine.write_checkpoint(&self.checkpoints, &self.about).and_then(|()| {
-            let removed = if engine.has_rank_0() { self.checkpoints.keep(self.config.keep) } else { Ok(()) };
-            engine.agree(removed.map_err(EngineError::from))
-        });
         self.last = Instant::now();
-        match written {
-            Ok(()) => self.newest = step,
+        self.writing = Some(step);
+        let started = engine.start_checkpoint(&self.checkpoints, &self.about);
+        self.is_finished(started.map(|()| false), observer).map(drop)
+    }
+
+    /// Asks what has become of the one that is being written.
+    pub(super) fn poll(
+        &mut self,
+        engine: &mut Engine,
+        observer: &mut dyn Observer,
+    ) -> Result<(), TrainingError> {
+        if self.writing.is_none() {
+            return Ok(());
+        }
+        self.is_finished(engine.poll_checkpoint(), observer).map(drop)
+    }
+
+    /// Waits for the one that is being written.
+    pub(super) fn finish(
+        &mut self,
+        engine: &mut Engine,
+        observer: &mut dyn Observer,
+    ) -> Result<(), TrainingError> {
+        if self.writing.is_none() {
+            return Ok(());
+        }
+        observer.begins(Work::Checkpoint);
+        self.is_finished(engine.finish_checkpoint().map(|()| true), observer).map(drop)
+    }
+
+    /// Notes what has become of the one that is being written; an error ends the run only if its rule says so.
+    fn is_finished(
+        &mut self,
+        is_written: Result<bool, EngineError>,
+        observer: &mut dyn Observer,
+    ) -> Result<(), TrainingError> {
+        let Some(step) = self.writing else { return Ok(()) };
+        match is_written {
+            Ok(false) => return Ok(()),
+            Ok(true) => self.newest = step,
             Err(error @ (EngineError::Checkpoint(_) | EngineError::Elsewhere))
                 if self.config.on_error == OnCheckpointError::Continue =>
             {
                 observer.checkpoint_failed(step, &error);
             }
-            Err(error) => return Err(error.into()),
+            Err(error) => {
+                self.writing = None;
+                return Err(error.into());
+            }
         }
+        self.writing = None;
         Ok(())
     }
 }

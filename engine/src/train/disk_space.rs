@@ -20,12 +20,11 @@ impl Needs {
     fn of(plan: &Plan) -> Self {
         let run = plan.run();
         let weights_bytes = 4 * plan.num_parameters();
-        let is_asked_for = run.checkpoint.every.is_some() || run.checkpoint.interval.is_some();
         Self {
             weights_bytes,
             checkpoint_bytes: weights_bytes * (1 + run.optimizer.num_states() as u64),
             // Without a key one is written if a signal ends the run.
-            num_checkpoints: if is_asked_for { run.checkpoint.keep as u64 + 1 } else { 1 },
+            num_checkpoints: if run.checkpoint.is_asked_for() { run.checkpoint.keep as u64 + 1 } else { 1 },
         }
     }
 

@@ -14,7 +14,7 @@ use crate::run::engine::Engine;
 pub(super) fn save_after(
     error: TrainingError,
     engine: &mut Engine,
-    keeper: &CheckpointKeeper,
+    keeper: &mut CheckpointKeeper,
     directory: &RunDir,
     rescue: Option<&Path>,
 ) -> TrainingError {
@@ -31,7 +31,7 @@ pub(super) fn save_after(
     }
 }
 
-fn save(engine: &mut Engine, keeper: &CheckpointKeeper, directory: &RunDir) -> Result<(), TrainingError> {
+fn save(engine: &mut Engine, keeper: &mut CheckpointKeeper, directory: &RunDir) -> Result<(), TrainingError> {
     engine.save(&directory.file(RunDir::WEIGHTS))?;
     if engine.position().step > 0 {
         keeper.write_to(directory, engine)?;
@@ -42,7 +42,7 @@ fn save(engine: &mut Engine, keeper: &CheckpointKeeper, directory: &RunDir) -> R
 /// Makes a run directory like the other, with which `--resume` can go on.
 fn save_elsewhere(
     engine: &mut Engine,
-    keeper: &CheckpointKeeper,
+    keeper: &mut CheckpointKeeper,
     directory: &RunDir,
     folder: &Path,
 ) -> Result<(), TrainingError> {

@@ -220,7 +220,7 @@ impl Training {
             Err(error) if error.leaves_weights() => {
                 observer.begins(Work::Saving);
                 let rescue = self.rescue.as_deref();
-                Err(save_after(error, &mut self.engine, &keeper, directory, rescue))
+                Err(save_after(error, &mut self.engine, &mut keeper, directory, rescue))
             }
             done => done,
         }
@@ -251,18 +251,20 @@ impl Training {
             if every > 0 && step.is_multiple_of(every) && step < steps {
                 self.evaluate(step, metrics.as_mut(), observer)?;
             }
+            keeper.poll(&mut self.engine, observer)?;
             if keeper.is_due(step, &mut self.engine)? {
-                keeper.write(step, &mut self.engine, observer)?;
+                keeper.start(step, &mut self.engine, observer)?;
             }
         }
-        if progress.num_steps() < steps || keeper.is_asked_for() {
-            keeper.write(progress.num_steps(), &mut self.engine, observer)?;
+        if progress.num_steps() < steps || self.plan().run().checkpoint.is_asked_for() {
+            keeper.start(progress.num_steps(), &mut self.engine, observer)?;
         }
         // First, so that no later error loses the weights.
         observer.begins(Work::Saving);
         self.engine.save(&directory.file(RunDir::WEIGHTS))?;
         self.memory.measure();
         let validation_loss = self.evaluate(progress.num_steps(), metrics.as_mut(), observer)?;
+        keeper.finish(&mut self.engine, observer)?;
         let summary = self.summary(&progress, validation_loss);
         let written = if self.writes() { self.write(&summary, directory, tracer) } else { Ok(()) };
         self.engine.agree(written)?;

@@ -86,7 +86,7 @@ fn plan_as_json_has_a_rank_each_with_memory_and_traffic() {
     );
     assert_eq!(
         keys(&ranks[0]["memory"]),
-        "parameters gathered gradients optimizer activations communication peak"
+        "parameters gathered gradients optimizer activations communication checkpoint peak"
     );
     assert_eq!(keys(&ranks[0]["traffic"]), "all_gather reduce_scatter all_reduce send");
     assert_eq!(keys(&ranks[0]["traffic"]["send"]), "count bytes");

@@ -72,15 +72,20 @@ fn piped(mut command: Command, home: &Home) -> Command {
     command
 }
 
+/// A command that obeys a signal although the tests may have been started with it ignored, by `nohup` for example.
+fn obeying(name: &str, home: &Home, args: &str) -> Command {
+    let direct = home.command(args);
+    let mut command = Command::new("env");
+    command.arg(format!("--default-signal={name}")).arg(direct.get_program()).args(direct.get_args());
+    piped(command, home)
+}
+
 #[test]
 fn a_signal_ends_after_the_step_with_tables_a_model_and_a_checkpoint() {
     for name in ["INT", "TERM", "HUP", "USR1"] {
         let home = Home::with(&[("\"steps\": 3", "\"steps\": 1000000"), ("\"every\": 2", "\"every\": 0")]);
-        // The tests themselves may have been started with signals ignored, by `nohup` for example.
-        let direct = home.command("train run.json --out out");
-        let mut command = Command::new("env");
-        command.arg(format!("--default-signal={name}")).arg(direct.get_program()).args(direct.get_args());
-        let (status, stdout, rest) = signalled(piped(command, &home), name, 1_000_000);
+        let command = obeying(name, &home, "train run.json --out out");
+        let (status, stdout, rest) = signalled(command, name, 1_000_000);
         assert_eq!(status, Some(0), "SIG{name}: {rest}");
         let expected = format!("SIG{name}: the run ends after this step, with a checkpoint");
         assert!(rest.contains(&expected), "{rest}");
@@ -139,7 +144,7 @@ fn a_second_signal_ends_the_run_at_once() {
             "train_batch_size": 1, "optimizer": { "type": "AdamW", "params": { "lr": 0.1 } }, "steps": 5
         }"#,
     );
-    let mut child = home.command("train slow.json --out out").spawn().unwrap();
+    let mut child = obeying("INT", &home, "train slow.json --out out").spawn().unwrap();
     let (ended, guard) = guard(&child);
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
     for (line, name) in

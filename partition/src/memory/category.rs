@@ -15,17 +15,20 @@ pub enum Category {
     Activations,
     /// Receive and send buffers.
     Communication,
+    /// The copy out of which a checkpoint is written while training goes on.
+    Checkpoint,
 }
 
 impl Category {
     /// Every category, in the order of reports.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Parameters,
         Self::Gathered,
         Self::Gradients,
         Self::Optimizer,
         Self::Activations,
         Self::Communication,
+        Self::Checkpoint,
     ];
 
     /// The name used in tables and JSON.

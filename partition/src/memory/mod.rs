@@ -21,8 +21,9 @@
 //! | | `+ 8 * micro-batches * B * T` | inputs and targets of a step in 32 bits each, where the rank has the first unit or the last |
 //! | communication | `b_a * sum over stages of (2 * input cut + 2 * output cut)` | two receive buffers for each incoming edge |
 //! | | `+ b_a * sum over stages of g * input cut` | gradient send buffers: g = 2, or as many as wait while the receiving rank is at another of its stages |
+//! | checkpoint | `4 * (1 + states) * sum S` | where checkpoints are written while training goes on: a copy of what the rank writes, of a tied weight on the rank of its first use |
 //!
-//! Inference has no gradients and no optimizer state: both categories are 0, no f32 gradient streams, and only outputs
+//! Inference has no gradients, no optimizer state and no checkpoints: these categories are 0, no f32 gradient streams, and only outputs
 //! are received.
 //!
 //! A tied weight whose two uses are on one rank has its parameters and optimizer state once and its gradients twice,
@@ -124,6 +125,8 @@ pub struct RankFacts {
     pub gather_buffer_elements: Vec<u64>,
     /// Padded elements of each buffer for an unsharded gradient, from the program; not read where gradients accumulate unsharded.
     pub gradient_buffer_elements: Vec<u64>,
+    /// Whether checkpoints are written while training goes on, out of a copy.
+    pub copies_checkpoints: bool,
     /// Tokens of a step's micro-batches that the rank reads, each with its target; 0 where it has neither the first
     /// unit nor the last.
     pub num_tokens: u64,
@@ -146,14 +149,24 @@ pub struct RankMemory {
     pub activations: u64,
     /// Receive and send buffers.
     pub communication: u64,
+    /// The copy out of which a checkpoint is written while training goes on.
+    pub checkpoint: u64,
     /// The most that exists at once: the sum, since everything is allocated before the first step.
     pub peak: u64,
 }
 
 impl RankMemory {
     /// The names of [`RankMemory::figures`], which are those of the fields.
-    pub const NAMES: [&str; 7] =
-        ["parameters", "gathered", "gradients", "optimizer", "activations", "communication", "peak"];
+    pub const NAMES: [&str; 8] = [
+        "parameters",
+        "gathered",
+        "gradients",
+        "optimizer",
+        "activations",
+        "communication",
+        "checkpoint",
+        "peak",
+    ];
 
     /// The bytes of one rank, by the formulas of the module's head.
     pub fn of(rank: &RankFacts) -> Self {
@@ -164,17 +177,27 @@ impl RankMemory {
             rank.optimizer_bytes(),
             rank.activation_bytes(),
             rank.communication_bytes(),
+            rank.checkpoint_bytes(),
         ];
-        let [parameters, gathered, gradients, optimizer, activations, communication] =
+        let [parameters, gathered, gradients, optimizer, activations, communication, checkpoint] =
             categories.map(saturate);
         let peak = saturate(categories.into_iter().fold(0, u128::saturating_add));
-        Self { parameters, gathered, gradients, optimizer, activations, communication, peak }
+        Self { parameters, gathered, gradients, optimizer, activations, communication, checkpoint, peak }
     }
 
     /// The figures in the order of tables: the categories, then the peak.
-    pub fn figures(&self) -> [u64; 7] {
-        let &Self { parameters, gathered, gradients, optimizer, activations, communication, peak } = self;
-        [parameters, gathered, gradients, optimizer, activations, communication, peak]
+    pub fn figures(&self) -> [u64; 8] {
+        let &Self {
+            parameters,
+            gathered,
+            gradients,
+            optimizer,
+            activations,
+            communication,
+            checkpoint,
+            peak,
+        } = self;
+        [parameters, gathered, gradients, optimizer, activations, communication, checkpoint, peak]
     }
 }
 
@@ -253,6 +276,15 @@ impl RankFacts {
             .map(|stage| product(stage.num_gradient_send_buffers, stage.input_cut_elements.into()))
             .fold(0, u128::saturating_add);
         product(self.element_bytes.activation, received.saturating_add(sent))
+    }
+
+    fn checkpoint_bytes(&self) -> u128 {
+        if self.purpose == Purpose::Inference || !self.copies_checkpoints {
+            return 0;
+        }
+        let written = self.units().filter(|unit| unit.tying != Tying::Head);
+        let elements = sum(written.map(|unit| self.held(unit, true)));
+        product(F32_BYTES, product(self.num_optimizer_states.saturating_add(1), elements))
     }
 
     fn units(&self) -> impl Iterator<Item = &UnitFacts> {

@@ -46,6 +46,7 @@ fn middle_rank(level: ZeroLevel, reduce: ReductionPolicy) -> RankFacts {
         num_optimizer_states: 2,
         gather_buffer_elements: vec![160, 160],
         gradient_buffer_elements: vec![160, 160],
+        copies_checkpoints: false,
         num_tokens: 0,
         stages: vec![middle_stage()],
     }
@@ -58,7 +59,38 @@ fn with_stage(rank: RankFacts, stage: StageFacts) -> RankFacts {
 
 /// `[parameters, gathered, gradients, optimizer, activations, communication, peak]` in bytes.
 fn bytes(rank: &RankFacts) -> [u64; 7] {
-    RankMemory::of(rank).figures()
+    let figures = RankMemory::of(rank).figures();
+    let [parameters, gathered, gradients, optimizer, activations, communication, checkpoint, peak] = figures;
+    assert_eq!(checkpoint, 0);
+    [parameters, gathered, gradients, optimizer, activations, communication, peak]
+}
+
+#[test]
+fn a_copy_for_checkpoints_holds_each_shard_with_its_states_once() {
+    use crate::role::Tying;
+    // Shards of 64 and 80 elements, in f32 whatever the precision: 144, or 80 where the first is the second use of a tied weight.
+    let stages =
+        |tying| vec![StageFacts { units: vec![UnitFacts { tying, ..UNTIED }, LARGER], ..middle_stage() }];
+    for (num_optimizer_states, tying, elements) in
+        [(2, Tying::Untied, 144), (2, Tying::Embedding, 144), (2, Tying::Head, 80), (0, Tying::Untied, 144)]
+    {
+        for (level, reduce) in [(Zero0, Last), (Zero1, Last), (Zero2, Every), (Zero3, Every), (Zero3, Last)] {
+            for element_bytes in [ElementBytes::F32, ElementBytes::HALF] {
+                let without = RankFacts {
+                    num_optimizer_states,
+                    element_bytes,
+                    stages: stages(tying),
+                    ..middle_rank(level, reduce)
+                };
+                let [without, with] = [without.clone(), RankFacts { copies_checkpoints: true, ..without }];
+                let memory = RankMemory::of(&with);
+                assert_eq!(memory.checkpoint, 4 * (1 + num_optimizer_states) * elements);
+                assert_eq!(memory.peak, RankMemory::of(&without).peak + memory.checkpoint);
+                let inference = RankFacts { purpose: Purpose::Inference, ..with };
+                assert_eq!(RankMemory::of(&inference).checkpoint, 0);
+            }
+        }
+    }
 }
 
 /// The same in elements of f32.

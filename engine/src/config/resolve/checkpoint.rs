@@ -19,6 +19,7 @@ pub(super) fn resolve(raw: &RawCheckpoint) -> Option<CheckpointConfig> {
         interval: Some(minutes?)
             .filter(|&minutes| minutes > 0.0)
             .map(|minutes| Duration::from_secs_f64(60.0 * minutes)),
+        background: raw.background.or(true)?,
         keep: keep?,
         on_error: raw.on_error.or(OnCheckpointError::Continue)?,
         signal: raw.signal.or(EndSignal::Usr1)?,

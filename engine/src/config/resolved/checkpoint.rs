@@ -11,6 +11,8 @@ pub struct CheckpointConfig {
     pub every: Option<u64>,
     /// After the step in which so much time has passed since the last one; `None` = never.
     pub interval: Option<Duration>,
+    /// Whether training goes on while one is written, out of a copy of the state.
+    pub background: bool,
     /// How many are kept, at least 1.
     pub keep: usize,
     /// What becomes of the run when one cannot be written.
@@ -43,12 +45,25 @@ pub enum EndSignal {
     None,
 }
 
+impl CheckpointConfig {
+    /// Whether the run file asks for any.
+    pub fn is_asked_for(&self) -> bool {
+        self.every.is_some() || self.interval.is_some()
+    }
+
+    /// Whether ranks hold a copy of what they write. The one of a run that a signal ends needs none.
+    pub fn is_copied(&self) -> bool {
+        self.background && self.is_asked_for()
+    }
+}
+
 impl Default for CheckpointConfig {
     /// None but those of a run that a signal ends.
     fn default() -> Self {
         Self {
             every: None,
             interval: None,
+            background: true,
             keep: 2,
             on_error: OnCheckpointError::Continue,
             signal: EndSignal::Usr1,

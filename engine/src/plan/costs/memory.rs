@@ -44,6 +44,7 @@ fn fixed(planned: &RankMemory, sizes: &RankSizes, element_bytes: u64) -> MemoryB
     let mut fixed = MemoryBytes::default();
     fixed[MemoryCategory::Parameters] = planned.parameters;
     fixed[MemoryCategory::Optimizer] = planned.optimizer;
+    fixed[MemoryCategory::Checkpoint] = planned.checkpoint;
     fixed[MemoryCategory::Gradients] = planned.gradients - fresh_gradients;
     fixed[MemoryCategory::Activations] = planned.activations - element_bytes * slots.sum::<u64>();
     fixed

@@ -157,6 +157,7 @@ impl<'a> StageBytes<'a> {
             num_optimizer_states: self.of.run.optimizer.num_states() as u64,
             gather_buffer_elements: protocol::gather_buffer_bytes(gathered, resident_units),
             gradient_buffer_elements: protocol::gradient_buffer_bytes(&gradients.repeat(MICRO_BATCHES)),
+            copies_checkpoints: self.of.run.checkpoint.is_copied(),
             num_tokens: if reads_tokens { num_tokens(self.of.run, self.of.shape) } else { 0 },
             stages: vec![StageFacts {
                 num_activation_slots: 0,

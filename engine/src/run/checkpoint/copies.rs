@@ -75,7 +75,7 @@ impl CheckpointReader {
     /// When a file is damaged, or cannot be read or written.
     pub fn reshape(&self, to: &Checkpoints, num_files: usize) -> Result<(), CheckpointError> {
         let step = self.manifest().position.step;
-        let new = to.start(step)?;
+        let new = to.start(step, None)?;
         let folder = to.partial(step);
         let files = (0..num_files).map(|file| self.write_part(&folder, file, num_files));
         match files.collect::<Result<_, _>>() {

@@ -23,6 +23,19 @@ pub enum CheckpointError {
         /// What shows it.
         reason: String,
     },
+    /// Another host has a file.
+    #[error(
+        "{} has no {needed}: it is in one of {files}; copy them here, or write checkpoints to a folder that all hosts share",
+        folder.display()
+    )]
+    Elsewhere {
+        /// The checkpoint's folder on this host.
+        folder: PathBuf,
+        /// What was to be read.
+        needed: String,
+        /// The files that are not here, with their hosts.
+        files: String,
+    },
     /// There is none.
     #[error("{} has {reason}; name a run directory that has one, or its folder", path.display())]
     NotFound {

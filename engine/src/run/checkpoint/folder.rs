@@ -13,6 +13,8 @@ use super::reader::CheckpointReader;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checkpoints {
     path: PathBuf,
+    /// How many stay when another is complete.
+    num_kept: usize,
 }
 
 /// A checkpoint that is being written, under another name than it will have.
@@ -31,9 +33,17 @@ impl Checkpoints {
     /// The ending of its name while it is being removed.
     const REMOVED: &str = ".removed";
 
+    /// The name of the sign in a folder that is being written.
+    const SIGN: &str = "sign";
+
     /// Those of a run directory; the folder need not be there.
     pub fn of_run(run_dir: &Path) -> Self {
-        Self { path: run_dir.join(Self::NAME) }
+        Self { path: run_dir.join(Self::NAME), num_kept: usize::MAX }
+    }
+
+    /// The same, of which only the last `num_kept` stay when another is complete.
+    pub fn keeping(self, num_kept: usize) -> Self {
+        Self { num_kept, ..self }
     }
 
     /// The folder of one checkpoint: `path` itself, if it is one, or that of a run directory after a step, or its newest.
@@ -120,12 +130,21 @@ impl Checkpoints {
         Ok(None)
     }
 
-    /// Starts the checkpoint after a step; what earlier runs left unfinished is removed.
-    pub fn start(&self, step: u64) -> Result<NewCheckpoint, CheckpointError> {
+    /// Starts the checkpoint after a step; what earlier runs left unfinished is removed. A sign in its folder shows other processes whether
+    /// they see it.
+    pub fn start(&self, step: u64, sign: Option<&str>) -> Result<NewCheckpoint, CheckpointError> {
         self.remove_leftovers()?;
         let new = NewCheckpoint { checkpoints: self.clone(), step };
-        fs::create_dir_all(self.partial(step)).map_err(CheckpointError::io(&self.partial(step)))?;
+        let folder = self.partial(step);
+        let made = fs::create_dir_all(&folder)
+            .and_then(|()| sign.map_or(Ok(()), |sign| fs::write(folder.join(Self::SIGN), sign)));
+        made.map_err(CheckpointError::io(&folder))?;
         Ok(new)
+    }
+
+    /// Whether this process sees the folder of the checkpoint after a step in which this sign is.
+    pub(crate) fn has_sign(&self, step: u64, sign: &str) -> bool {
+        fs::read(self.partial(step).join(Self::SIGN)).is_ok_and(|found| found == sign.as_bytes())
     }
 
     fn remove_leftovers(&self) -> Result<(), CheckpointError> {
@@ -139,10 +158,10 @@ impl Checkpoints {
         Ok(())
     }
 
-    /// Removes all but the last `num_kept` checkpoints.
-    pub fn keep(&self, num_kept: usize) -> Result<(), CheckpointError> {
+    /// Removes the oldest of more than are to stay.
+    fn remove_oldest(&self) -> Result<(), CheckpointError> {
         let steps = self.steps()?;
-        for &step in steps.iter().rev().skip(num_kept).rev() {
+        for &step in steps.iter().rev().skip(self.num_kept).rev() {
             self.remove(step)?;
         }
         Ok(())
@@ -163,9 +182,13 @@ impl NewCheckpoint {
         let _ = fs::remove_dir_all(self.checkpoints.partial(self.step));
     }
 
-    /// Writes the manifest and gives the folder its name, once all of it is on disk.
+    /// Writes the manifest and gives the folder its name, once all of it is on disk; then removes the oldest.
     pub fn finish(self, manifest: &Manifest) -> Result<(), CheckpointError> {
         let folder = self.checkpoints.partial(self.step);
+        let sign = folder.join(Checkpoints::SIGN);
+        if sign.exists() {
+            fs::remove_file(&sign).map_err(CheckpointError::io(&sign))?;
+        }
         let path = folder.join(Manifest::FILE);
         let written = File::create_new(&path).and_then(|mut file| {
             io::Write::write_all(&mut file, manifest.text().as_bytes())?;
@@ -179,7 +202,8 @@ impl NewCheckpoint {
             self.checkpoints.remove(self.step)?;
         }
         fs::rename(&folder, &place).map_err(CheckpointError::io(&place))?;
-        sync_folder(&self.checkpoints.path)
+        sync_folder(&self.checkpoints.path)?;
+        self.checkpoints.remove_oldest()
     }
 }
 

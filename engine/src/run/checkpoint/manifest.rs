@@ -75,6 +75,8 @@ pub struct FileRecord {
     pub num_bytes: u64,
     /// The checksum of its header, its length included.
     pub header_checksum: String,
+    /// The host that has it, where each host has a folder of its own.
+    pub host: Option<String>,
 }
 
 impl Manifest {

@@ -18,6 +18,8 @@ pub struct CheckpointReader {
     folder: PathBuf,
     manifest: Manifest,
     shards: Vec<Shard>,
+    /// Files that other hosts have.
+    elsewhere: Vec<FileRecord>,
     /// By parameter and kind: its parts, in the order of their elements.
     parts: HashMap<(String, String), Vec<Part>>,
 }
@@ -49,8 +51,12 @@ impl CheckpointReader {
     pub fn open(folder: &Path) -> Result<Self, CheckpointError> {
         let manifest = Manifest::read(folder)?;
         let mut parts: HashMap<(String, String), Vec<Part>> = HashMap::new();
-        let mut shards = Vec::new();
+        let (mut shards, mut elsewhere) = (Vec::new(), Vec::new());
         for record in &manifest.files {
+            if record.host.is_some() && !folder.join(&record.name).exists() {
+                elsewhere.push(record.clone());
+                continue;
+            }
             let (shard, header) = Shard::open(folder, record)?;
             for (Piece { kind, name, range }, start) in header.pieces {
                 parts.entry((name, kind)).or_default().push(Part { range, shard: shards.len(), start });
@@ -58,7 +64,7 @@ impl CheckpointReader {
             shards.push(shard);
         }
         parts.values_mut().for_each(|parts| parts.sort_by_key(|part| part.range.start));
-        let reader = Self { folder: folder.to_owned(), manifest, shards, parts };
+        let reader = Self { folder: folder.to_owned(), manifest, shards, elsewhere, parts };
         reader.check_is_whole()?;
         Ok(reader)
     }
@@ -73,8 +79,11 @@ impl CheckpointReader {
         &self.manifest
     }
 
-    /// Checks that each element of each parameter and state is there, once.
+    /// Checks that each element of each parameter and state is there, once. Where other hosts have files, that shows when elements are read.
     fn check_is_whole(&self) -> Result<(), CheckpointError> {
+        if !self.elsewhere.is_empty() {
+            return Ok(());
+        }
         let manifest = self.folder.join(Manifest::FILE);
         for parameter in &self.manifest.parameters {
             for kind in &self.manifest.kinds {
@@ -100,7 +109,7 @@ impl CheckpointReader {
     /// Reads elements of a parameter, from its element `first` on; `kind` is [`Piece::PARAMETER`] or one of the optimizer's states.
     ///
     /// # Errors
-    /// When a file cannot be read, or has other bytes than were written.
+    /// When a file cannot be read, or has other bytes than were written; [`CheckpointError::Elsewhere`] where another host has it.
     ///
     /// # Panics
     /// If the checkpoint has no such elements, which callers have checked.
@@ -111,7 +120,7 @@ impl CheckpointReader {
         first: usize,
         values: &mut [f32],
     ) -> Result<(), CheckpointError> {
-        let parts = &self.parts[&(name.to_owned(), kind.to_owned())];
+        let parts = self.parts.get(&(name.to_owned(), kind.to_owned())).map_or(&[][..], Vec::as_slice);
         let wanted = first..first + values.len();
         let mut filled = 0;
         let begin = parts.partition_point(|part| part.range.end <= wanted.start);
@@ -122,8 +131,21 @@ impl CheckpointReader {
             self.shards[part.shard].read(start, into)?;
             filled += range.len();
         }
+        if filled < values.len() && !self.elsewhere.is_empty() {
+            let needed = Piece { kind: kind.to_owned(), name: name.to_owned(), range: wanted };
+            return Err(self.elsewhere(needed.to_string()));
+        }
         assert_eq!(filled, values.len(), "a checkpoint has all elements of its parameters");
         Ok(())
+    }
+
+    /// The files of other hosts, one of which has what is needed.
+    fn elsewhere(&self, needed: String) -> CheckpointError {
+        let name = |file: &FileRecord| {
+            format!("{} of {}", file.name, file.host.as_deref().unwrap_or("another host"))
+        };
+        let files = self.elsewhere.iter().map(name).collect::<Vec<_>>().join(", ");
+        CheckpointError::Elsewhere { folder: self.folder.clone(), needed, files }
     }
 
     /// Reads every byte, and so every checksum.
@@ -131,6 +153,9 @@ impl CheckpointReader {
     /// # Errors
     /// As [`CheckpointReader::read`].
     pub fn verify(&self) -> Result<(), CheckpointError> {
+        if !self.elsewhere.is_empty() {
+            return Err(self.elsewhere("every element".to_owned()));
+        }
         let mut values = vec![0.0; BLOCK_BYTES / ELEMENT_BYTES as usize];
         for shard in &self.shards {
             let num = (shard.num_data_bytes / ELEMENT_BYTES) as usize;

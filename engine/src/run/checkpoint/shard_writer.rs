@@ -70,6 +70,11 @@ impl ShardWriter {
         self.file.seek(SeekFrom::Start(0))?;
         self.file.write_all(&header)?;
         self.file.sync_all()?;
-        Ok(FileRecord { name: self.name, num_bytes: self.num_bytes, header_checksum: checksum(&header) })
+        Ok(FileRecord {
+            name: self.name,
+            num_bytes: self.num_bytes,
+            header_checksum: checksum(&header),
+            host: None,
+        })
     }
 }

@@ -17,7 +17,7 @@ fn value(kind: &str, name: &str, index: usize) -> f32 {
 
 /// A checkpoint of two parameters, cut into pieces over two files.
 fn write(checkpoints: &Checkpoints, step: u64, num_elements: usize) {
-    let new = checkpoints.start(step).unwrap();
+    let new = checkpoints.start(step, None).unwrap();
     let kinds = [Piece::PARAMETER, "exp_avg"];
     let shapes = [("a", num_elements), ("b.weight", 7)];
     let mut manifest = Manifest {
@@ -94,17 +94,16 @@ fn a_checkpoint_has_its_name_only_when_it_is_complete_and_the_last_are_kept() {
     let (home, checkpoints) = small();
     let folder = home.path().join(Checkpoints::NAME);
     // What a killed run leaves.
-    drop(checkpoints.start(4).unwrap());
+    drop(checkpoints.start(4, None).unwrap());
     assert_eq!(names(&folder), ["step-00000003", "step-00000004.partial"]);
     assert_eq!(checkpoints.steps().unwrap(), [3]);
     assert_eq!(checkpoints.stranger().unwrap(), None);
     write(&checkpoints, 5, 40);
     assert_eq!(names(&folder), ["step-00000003", "step-00000005"]);
-    checkpoints.start(6).unwrap().abandon();
+    checkpoints.start(6, None).unwrap().abandon();
     // One of the same step replaces the other.
     write(&checkpoints, 5, 40);
-    write(&checkpoints, 123_456_789, 40);
-    checkpoints.keep(2).unwrap();
+    write(&checkpoints.clone().keeping(2), 123_456_789, 40);
     assert_eq!(checkpoints.steps().unwrap(), [5, 123_456_789]);
     assert_eq!(names(&folder).len(), 2);
     fs::write(folder.join("thesis"), "").unwrap();

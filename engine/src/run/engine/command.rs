@@ -7,7 +7,7 @@ use super::save::SaveFile;
 use super::weights_file::WeightsFile;
 use crate::run::checkpoint::{CheckpointError, CheckpointReader, FileRecord};
 use crate::run::data::BatchSource;
-use crate::run::executor::{Probe, RankFailure, RankOutcome, StepInputs};
+use crate::run::executor::{FileToWrite, Probe, RankFailure, RankOutcome, StepInputs};
 
 /// What is asked of every rank.
 #[derive(Clone)]
@@ -28,6 +28,8 @@ pub(super) enum Command {
     Load(Arc<WeightsFile>),
     /// Write what this rank owns of the run's state to a file of its own in this folder.
     WriteState(Arc<Path>),
+    /// Copy that, and have a thread write it while training goes on.
+    WriteCopy(FileToWrite),
     /// Read what this rank holds of the run's state.
     ReadState(Arc<CheckpointReader>),
     /// Read the parameters that this rank holds, of a checkpoint.

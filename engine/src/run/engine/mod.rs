@@ -21,6 +21,7 @@ use pipezero_partition::Purpose;
 
 use check_run::check_run;
 pub use checkpoint::AboutRun;
+use checkpoint::Writing;
 use command::Command;
 pub use error::{EngineError, Report};
 use ranks::Ranks;
@@ -56,6 +57,8 @@ pub struct Engine {
     update: u64,
     /// Sequences that the steps have read.
     num_samples: u64,
+    /// A checkpoint that is not complete yet.
+    writing: Option<Writing>,
 }
 
 impl Engine {
@@ -142,6 +145,7 @@ impl Engine {
             step: 0,
             update: 0,
             num_samples: 0,
+            writing: None,
         };
         engine.ranks.ask(&Command::Initialise)?;
         Ok(engine)

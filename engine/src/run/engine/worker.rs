@@ -108,6 +108,10 @@ fn serve(rank: &mut Rank, command: Command, source: &dyn BatchSource) -> Result<
             Ok(Answer::Done)
         }
         Command::WriteState(folder) => Ok(Answer::Written(rank.write_state(&folder)?)),
+        Command::WriteCopy(to) => {
+            rank.write_copy(to)?;
+            Ok(Answer::Done)
+        }
         Command::ReadState(from) => Ok(Answer::Read(rank.read_state(&from)?)),
         Command::ReadParameters(from) => Ok(Answer::Read(rank.read_parameters(&from)?)),
         Command::Load(file) => {

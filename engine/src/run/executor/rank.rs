@@ -13,6 +13,7 @@ use super::error::Cause;
 use super::in_flight::InFlight;
 use super::read_fault::ReadFault;
 use super::recorder::Recorder;
+use super::staging::Staging;
 use super::step::Tail;
 use super::step_results::StepResults;
 use super::step_tokens::StepTokens;
@@ -52,6 +53,8 @@ pub(crate) struct Rank {
     /// Operations in flight, by lane in the order of their issue.
     pub(super) in_flight: BTreeMap<Lane, VecDeque<InFlight>>,
     pub(crate) tail: Tail,
+    /// The copy out of which checkpoints are written, if the plan has one.
+    pub(super) staging: Option<Staging>,
     /// What could not be read of the step's tokens.
     pub(super) unread: Option<ReadFault>,
     /// Where the head puts the logits of a row, while they are asked for.
@@ -109,6 +112,7 @@ impl Rank {
             results: StepResults::zeros(num_micro_batches, &*queue)?,
             in_flight: BTreeMap::new(),
             tail: Tail::default(),
+            staging: None,
             unread: None,
             row_logits: None,
             between: allocator(&ledgers.between),
@@ -117,6 +121,10 @@ impl Rank {
             recorder: Recorder::new(queue),
         };
         built.allocate_stores(purpose)?;
+        if sizes.checkpoint_elements > 0 {
+            let copy = built.memory.host_zeros(sizes.checkpoint_elements, Category::Checkpoint)?;
+            built.staging = Some(Staging::new(copy));
+        }
         Ok(built)
     }
 

@@ -1,5 +1,6 @@
 //! A rank's state outside a step: written to its file of a checkpoint, and read from whichever files have it.
 
+use std::convert::Infallible;
 use std::ops::Range;
 use std::path::Path;
 
@@ -8,6 +9,7 @@ use pipezero_models::unit::ParameterEntry;
 use super::error::Cause;
 use super::parameters::ELEMENTS_AT_ONCE;
 use super::rank::Rank;
+use super::staging::FileToWrite;
 use crate::run::checkpoint::{CheckpointError, CheckpointReader, FileRecord, Piece, ShardWriter};
 use crate::run::comm::Communicator;
 use crate::run::shard::UnitStore;
@@ -55,34 +57,62 @@ impl Rank {
     }
 
     fn write_shards(&self, folder: &Path) -> std::io::Result<FileRecord> {
-        let mut pieces = Vec::new();
-        self.for_each_piece(|kind, part, _| {
-            let name = part.entry.spec.name.clone();
-            pieces.push(Piece { kind: kind.to_owned(), name, range: part.in_parameter() });
-            Ok(())
-        })?;
-        let mut file = ShardWriter::create(folder, self.comm.rank(), pieces)?;
+        let mut file = ShardWriter::create(folder, self.comm.rank(), self.pieces())?;
         let mut values = Vec::new();
         self.for_each_piece(|kind, part, store| {
-            let index = self.plan.run().optimizer.state_names().iter().position(|&name| name == kind);
             part.at_once().try_for_each(|range| {
                 values.resize(range.len(), 0.0);
-                let view = match index {
-                    Some(index) => store.state(index, range),
-                    None => store.exact(range),
-                };
-                self.queue.download_floats(view, &mut values);
+                self.download(kind, store, range, &mut values);
                 file.write(&values)
             })
         })?;
         file.finish()
     }
 
+    /// Copies what [`Rank::write_state`] would write, and has it written by a thread of its own.
+    pub(crate) fn write_copy(&mut self, to: FileToWrite) -> Result<(), Cause> {
+        self.comm.finish()?;
+        let mut staging = self.staging.take().expect("a plan that copies checkpoints has the copy");
+        let (mut values, mut end) = (staging.take(), 0);
+        let copied: Result<(), Infallible> = self.for_each_piece(|kind, part, store| {
+            let start = end;
+            end += part.range.len();
+            self.download(kind, store, part.range.clone(), &mut values.get_mut()[start..end]);
+            Ok(())
+        });
+        let Ok(()) = copied;
+        staging.write(values, self.comm.rank(), self.pieces(), to);
+        self.staging = Some(staging);
+        Ok(())
+    }
+
+    /// What this rank writes, in the order of its file.
+    fn pieces(&self) -> Vec<Piece> {
+        let mut pieces = Vec::new();
+        let visited: Result<(), Infallible> = self.for_each_piece(|kind, part, _| {
+            let name = part.entry.spec.name.clone();
+            pieces.push(Piece { kind: kind.to_owned(), name, range: part.in_parameter() });
+            Ok(())
+        });
+        let Ok(()) = visited;
+        pieces
+    }
+
+    /// Copies elements of a unit's flat buffer, or of one of their states, to the host.
+    fn download(&self, kind: &str, store: &UnitStore, range: Range<usize>, values: &mut [f32]) {
+        let state = self.plan.run().optimizer.state_names().iter().position(|&name| name == kind);
+        let view = match state {
+            Some(index) => store.state(index, range),
+            None => store.exact(range),
+        };
+        self.queue.download_floats(view, values);
+    }
+
     /// Does something with each piece that this rank writes, in the order of its file.
-    fn for_each_piece(
+    fn for_each_piece<E>(
         &self,
-        mut visit: impl FnMut(&'static str, &Part<'_>, &UnitStore) -> std::io::Result<()>,
-    ) -> std::io::Result<()> {
+        mut visit: impl FnMut(&'static str, &Part<'_>, &UnitStore) -> Result<(), E>,
+    ) -> Result<(), E> {
         let states = self.plan.run().optimizer.state_names();
         // Both ranks of a tied weight hold it; that of its first use writes it.
         for (id, planned) in self.plan.owned_units() {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use pipezero_models::{ElementType, ModelError, Queue};
 use pipezero_partition::Category;
 
+use super::host_values::HostValues;
 use super::ledger::Ledger;
 use super::tracked_buffer::TrackedBuffer;
 
@@ -41,6 +42,14 @@ impl Allocator {
     ) -> Result<TrackedBuffer, ModelError> {
         let buffer = self.queue.zeros(len, element_type)?;
         Ok(TrackedBuffer::new(buffer, category, &self.ledger))
+    }
+
+    /// `len` f32 zeros in the host's memory, wherever the queue computes.
+    ///
+    /// # Errors
+    /// When the host has no such memory left.
+    pub fn host_zeros(&self, len: usize, category: Category) -> Result<HostValues, ModelError> {
+        HostValues::zeros(len, category, &self.ledger)
     }
 
     /// What counts its buffers.

@@ -48,6 +48,7 @@ impl Ledger {
             optimizer: self.peak_bytes(Category::Optimizer),
             activations: self.peak_bytes(Category::Activations),
             communication: self.peak_bytes(Category::Communication),
+            checkpoint: self.peak_bytes(Category::Checkpoint),
             peak: self.total_peak_bytes(),
         }
     }
@@ -86,12 +87,12 @@ mod tests {
             ledger.charge(category, num_bytes);
         }
         let memory = ledger.peaks();
-        assert_eq!(memory.figures(), [1, 2, 3, 4, 5, 6, 21]);
+        assert_eq!(memory.figures(), [1, 2, 3, 4, 5, 6, 7, 28]);
         let json = serde_json::to_value(memory).unwrap();
         assert_eq!(json.as_object().unwrap().len(), RankMemory::NAMES.len());
         for (name, figure) in RankMemory::NAMES.into_iter().zip(memory.figures()) {
             assert_eq!(json[name], figure, "{name}");
         }
-        assert_eq!(Category::ALL.map(Category::name), RankMemory::NAMES[..6]);
+        assert_eq!(Category::ALL.map(Category::name), RankMemory::NAMES[..7]);
     }
 }

@@ -3,12 +3,14 @@
 //! What the plan predicts is compared with what the ledger measured, category by category.
 
 mod allocator;
+mod host_values;
 mod ledger;
 mod ledgers;
 mod lendable;
 mod tracked_buffer;
 
 pub use allocator::Allocator;
+pub use host_values::HostValues;
 pub use ledger::Ledger;
 pub(crate) use ledgers::Ledgers;
 pub(crate) use lendable::Lendable;

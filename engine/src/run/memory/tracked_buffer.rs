@@ -19,8 +19,7 @@ impl TrackedBuffer {
     /// Charges a buffer to `category`.
     pub(super) fn new(buffer: Buffer, category: Category, ledger: &Arc<Ledger>) -> Self {
         let num_bytes = buffer.num_bytes();
-        ledger.charge(category, num_bytes);
-        Self { buffer, charge: Charge { ledger: Arc::clone(ledger), category, num_bytes } }
+        Self { buffer, charge: Charge::new(ledger, category, num_bytes) }
     }
 
     /// Swaps the contents of two buffers of equal size without a copy; each charge stays where it was.
@@ -49,10 +48,17 @@ impl DerefMut for TrackedBuffer {
 
 /// An entry in a [`Ledger`], for as long as it lives.
 #[derive(Debug)]
-struct Charge {
+pub(super) struct Charge {
     ledger: Arc<Ledger>,
     category: Category,
     num_bytes: u64,
+}
+
+impl Charge {
+    pub(super) fn new(ledger: &Arc<Ledger>, category: Category, num_bytes: u64) -> Self {
+        ledger.charge(category, num_bytes);
+        Self { ledger: Arc::clone(ledger), category, num_bytes }
+    }
 }
 
 impl Drop for Charge {

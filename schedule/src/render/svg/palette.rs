@@ -31,7 +31,8 @@ text{font-family:sans-serif;font-size:11px;fill:#222}\
 .gradients{fill:#eedd88}\
 .gathered{fill:#44bb99}\
 .activations{fill:#ffaabb}\
-.communication{fill:#aaaaaa}";
+.communication{fill:#aaaaaa}\
+.checkpoint{fill:#99ddff}";
 
 /// The class of a kind of work: its name, or a word of it.
 pub(super) fn class(activity: Activity) -> &'static str {

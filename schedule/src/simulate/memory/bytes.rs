@@ -16,6 +16,8 @@ pub enum MemoryCategory {
     Parameters,
     /// Optimizer state.
     Optimizer,
+    /// The copy out of which a checkpoint is written while training goes on.
+    Checkpoint,
     /// Gradients, at rest and in flight.
     Gradients,
     /// Gathered units.
@@ -28,9 +30,10 @@ pub enum MemoryCategory {
 
 impl MemoryCategory {
     /// All of them; what does not change comes first, so that it is at the bottom of a picture.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Parameters,
         Self::Optimizer,
+        Self::Checkpoint,
         Self::Gradients,
         Self::Gathered,
         Self::Activations,
@@ -42,6 +45,7 @@ impl MemoryCategory {
         match self {
             Self::Parameters => "parameters",
             Self::Optimizer => "optimizer",
+            Self::Checkpoint => "checkpoint",
             Self::Gradients => "gradients",
             Self::Gathered => "gathered",
             Self::Activations => "activations",

@@ -14,6 +14,7 @@ fn planned(bytes: &RankMemory, category: MemoryCategory) -> u64 {
         MemoryCategory::Gathered => bytes.gathered,
         MemoryCategory::Activations => bytes.activations,
         MemoryCategory::Communication => bytes.communication,
+        MemoryCategory::Checkpoint => bytes.checkpoint,
     }
 }
 

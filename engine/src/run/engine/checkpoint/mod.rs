@@ -1,16 +1,18 @@
-//! The state of all ranks: written to a checkpoint by all of them at once, and read from one, on any grid.
+//! The state of all ranks: written to a checkpoint by all of them at once (`write.rs`), and read from one, on any grid.
 
-use std::path::{Path, PathBuf};
+mod place;
+mod write;
+mod writing;
+
+use std::path::PathBuf;
 use std::sync::Arc;
 
+use super::Engine;
 use super::command::{Answer, Command};
 use super::error::EngineError;
 use super::weights_file::parameters;
-use super::{Engine, LossScaler};
-use crate::run::checkpoint::{
-    CheckpointError, CheckpointReader, Checkpoints, FileRecord, Manifest, NewCheckpoint, ParameterRecord,
-    Piece, Position,
-};
+use crate::run::checkpoint::{CheckpointError, CheckpointReader, Piece, Position};
+pub(super) use writing::Writing;
 
 /// What a checkpoint says of its run beside what the engine knows.
 #[derive(Clone, Debug, Default)]
@@ -25,62 +27,6 @@ impl Engine {
     /// How far the run is.
     pub fn position(&self) -> Position {
         Position { step: self.step, update: self.update, num_samples: self.num_samples }
-    }
-
-    /// Writes a checkpoint of the state after the last step, under its name once it is complete. After an error of a file the ranks go on,
-    /// and earlier checkpoints are as they were.
-    ///
-    /// # Errors
-    /// When a file cannot be written, [`EngineError::Elsewhere`] where that is so in another process alone, or a rank stops.
-    pub fn write_checkpoint(&mut self, to: &Checkpoints, about: &AboutRun) -> Result<(), EngineError> {
-        let started = if self.has_rank_0() { to.start(self.step).map(Some) } else { Ok(None) };
-        let new = self.agree(started.map_err(EngineError::from))?;
-        let written = self.write_files(&to.partial(self.step), new.clone(), about);
-        if let (Err(_), Some(new)) = (&written, new) {
-            // A disk that is full should not stay so for what is of no use.
-            new.abandon();
-        }
-        written
-    }
-
-    fn write_files(
-        &mut self,
-        folder: &Path,
-        new: Option<NewCheckpoint>,
-        about: &AboutRun,
-    ) -> Result<(), EngineError> {
-        let answers = self.ranks.ask(&Command::WriteState(folder.into()))?;
-        let files = answers.into_iter().filter_map(|answer| match answer {
-            Answer::Written(file) => Some(file),
-            _ => None,
-        });
-        let files = files.collect::<Result<Vec<FileRecord>, CheckpointError>>();
-        let files = self.agree(files.map_err(EngineError::from))?;
-        let message = serde_json::to_vec(&files).expect("a record has string keys and finite depth");
-        let messages = self.ranks.together(|world| world.gather(message))?;
-        let finished = new.map_or(Ok(()), |new| {
-            let read = |message: &Vec<u8>| serde_json::from_slice::<Vec<FileRecord>>(message);
-            let files = messages.iter().map(read).collect::<Result<Vec<_>, _>>();
-            let files = files.expect("every process runs this program").concat();
-            new.finish(&self.manifest(files, about))
-        });
-        self.agree(finished.map_err(EngineError::from))
-    }
-
-    fn manifest(&self, files: Vec<FileRecord>, about: &AboutRun) -> Manifest {
-        let grid = self.plan.grid();
-        let parameter =
-            |name: &str, shape: &[usize]| ParameterRecord { name: name.to_owned(), shape: shape.to_vec() };
-        Manifest {
-            loss_scale: self.loss_scaler.as_ref().map(LossScaler::state),
-            text_checksum: about.text_checksum.clone(),
-            grid: [grid.pipeline_degree, grid.data_degree],
-            kinds: self.kinds(),
-            parameters: parameters(&self.plan).map(|spec| parameter(&spec.name, &spec.shape)).collect(),
-            files,
-            run: about.run.clone(),
-            ..Manifest::new(self.position())
-        }
     }
 
     /// What is kept of each parameter.
