@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use pipezero::config::{CheckpointConfig, Precision, ResidencyConfig, Run, ZeroLevel};
 use pipezero::plan::Purpose;
-use pipezero::run::checkpoint::{CheckpointError, CheckpointReader, Checkpoints, Piece};
+use pipezero::run::checkpoint::{CheckpointError, CheckpointReader, Checkpoints, Cursor, Piece};
 use pipezero::run::engine::{AboutRun, Engine, EngineError};
 use tests::{Case, Mask, Sample, in_two_processes, plan_and_batches, small_run, spread, started, zero};
 
@@ -142,7 +142,7 @@ fn processes_share_a_folder_or_each_host_has_a_part() {
         together.verify().expect("every byte is sound");
         let parameter = &together.manifest().parameters[0];
         let mut values = vec![0.0; parameter.num_elements()];
-        together.read(Piece::PARAMETER, &parameter.name, 0, &mut values).expect("all elements");
+        Cursor::new(&together).read(Piece::PARAMETER, &parameter.name, 0, &mut values).expect("all elements");
         whole.resume(&Arc::new(together)).expect("every file is here");
         assert_eq!(train(&mut whole), went_on[0]);
     }

@@ -7,7 +7,7 @@ use pipezero::config::{
     Checkpointing, HeadLogits, Precision, ReductionPolicy, ResidencyConfig, Run, ShardingConfig,
     ShardingRule, UnitLayers, UnitSharding, VocabularyConfig, ZeroConfig, ZeroLevel,
 };
-use pipezero::run::checkpoint::{CheckpointReader, Checkpoints};
+use pipezero::run::checkpoint::{CheckpointReader, Checkpoints, Cursor};
 use pipezero::run::engine::{AboutRun, Engine};
 use tests::{Case, Draws, FP16, Mask, Sample, Schedule, small_run, started, zero};
 
@@ -74,11 +74,11 @@ fn save(engine: &mut Engine, to: &Path) -> CheckpointReader {
 /// Every element of every parameter and of its optimizer state, as bits.
 fn state(from: &CheckpointReader) -> Vec<(String, Vec<u32>)> {
     let manifest = from.manifest();
-    let mut found = Vec::new();
+    let (mut found, mut cursor) = (Vec::new(), Cursor::new(from));
     for parameter in &manifest.parameters {
         for kind in &manifest.kinds {
             let mut values = vec![f32::NAN; parameter.num_elements()];
-            from.read(kind, &parameter.name, 0, &mut values).expect("sound elements");
+            cursor.read(kind, &parameter.name, 0, &mut values).expect("sound elements");
             found
                 .push((format!("{kind} {}", parameter.name), values.into_iter().map(f32::to_bits).collect()));
         }

@@ -11,7 +11,12 @@ pub(super) const DIGITS: usize = 16;
 /// XXH3's 64 bits of some bytes, in hexadecimal: chance finds damage equal to the original once in 2^64. It is no protection against
 /// anyone who wants to deceive.
 pub(crate) fn checksum(bytes: &[u8]) -> String {
-    format!("{:016x}", xxh3_64(bytes))
+    digits(xxh3_64(bytes))
+}
+
+/// A checksum as files have it.
+pub(super) fn digits(checksum: u64) -> String {
+    format!("{checksum:016x}")
 }
 
 /// Number of blocks of some bytes.

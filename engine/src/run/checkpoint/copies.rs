@@ -8,6 +8,8 @@ use std::path::Path;
 
 use safetensors::tensor::{Dtype, Metadata, TensorInfo};
 
+use super::cursor::Cursor;
+use super::elements::bytes_of;
 use super::error::CheckpointError;
 use super::folder::Checkpoints;
 use super::manifest::{Manifest, ParameterRecord};
@@ -55,13 +57,12 @@ impl CheckpointReader {
         let parameters = &self.manifest().parameters;
         let header = weights_header(parameters.iter().map(|of| (&*of.name, &*of.shape))).map_err(&io)?;
         file.write_all(&header).map_err(&io)?;
-        let mut values = Vec::new();
+        let (mut cursor, mut values) = (Cursor::new(self), Vec::new());
         for parameter in parameters {
             for range in at_once(0..parameter.num_elements()) {
                 values.resize(range.len(), 0.0);
-                self.read(Piece::PARAMETER, &parameter.name, range.start, &mut values)?;
-                let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
-                file.write_all(&bytes).map_err(&io)?;
+                cursor.read(Piece::PARAMETER, &parameter.name, range.start, &mut values)?;
+                file.write_all(bytes_of(&values)).map_err(&io)?;
             }
         }
         let file: File = file.into_inner().map_err(|error| io(error.into_error()))?;
@@ -109,11 +110,11 @@ impl CheckpointReader {
         });
         let pieces: Vec<Piece> = pieces.filter(|piece| !piece.range.is_empty()).collect();
         let mut writer = ShardWriter::create(folder, file, pieces.clone()).map_err(&io)?;
-        let mut values = Vec::new();
+        let (mut cursor, mut values) = (Cursor::new(self), Vec::new());
         for Piece { kind, name, range } in pieces {
             for range in at_once(range) {
                 values.resize(range.len(), 0.0);
-                self.read(&kind, &name, range.start, &mut values)?;
+                cursor.read(&kind, &name, range.start, &mut values)?;
                 writer.write(&values).map_err(&io)?;
             }
         }

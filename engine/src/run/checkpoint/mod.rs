@@ -18,6 +18,8 @@
 
 mod blocks;
 mod copies;
+mod cursor;
+mod elements;
 mod error;
 mod folder;
 mod foreign;
@@ -31,6 +33,7 @@ mod tests;
 
 pub(crate) use blocks::checksum;
 pub(crate) use copies::weights_header;
+pub use cursor::Cursor;
 pub use error::CheckpointError;
 pub use folder::{Checkpoints, NewCheckpoint};
 pub use manifest::{FileRecord, Manifest, ParameterRecord, Position};

@@ -2,15 +2,16 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
+use std::io::Read;
 use std::ops::Range;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use super::blocks::{BLOCK_BYTES, checksum};
 use super::error::CheckpointError;
 use super::manifest::{FileRecord, Manifest};
 use super::piece::Piece;
-use super::shard_header::{ELEMENT_BYTES, ShardHeader};
+use super::shard_header::ShardHeader;
 
 /// A checkpoint whose manifest and headers are sound, and whose files together have every element.
 #[derive(Debug)]
@@ -26,8 +27,9 @@ pub struct CheckpointReader {
 
 /// A file of elements.
 #[derive(Debug)]
-struct Shard {
+pub(super) struct Shard {
     path: PathBuf,
+    file: File,
     /// Where its data begins.
     start: u64,
     blocks: Vec<String>,
@@ -36,11 +38,11 @@ struct Shard {
 
 /// Consecutive elements of a parameter in one file.
 #[derive(Debug)]
-struct Part {
-    range: Range<usize>,
-    shard: usize,
+pub(super) struct Part {
+    pub(super) range: Range<usize>,
+    pub(super) shard: usize,
     /// The place of the first element's first byte in the file's data.
-    start: u64,
+    pub(super) start: u64,
 }
 
 impl CheckpointReader {
@@ -106,63 +108,36 @@ impl CheckpointReader {
         Ok(())
     }
 
-    /// Reads elements of a parameter, from its element `first` on; `kind` is [`Piece::PARAMETER`] or one of the optimizer's states.
-    ///
-    /// # Errors
-    /// When a file cannot be read, or has other bytes than were written; [`CheckpointError::Elsewhere`] where another host has it.
-    ///
-    /// # Panics
-    /// If the checkpoint has no such elements, which callers have checked.
-    pub fn read(
-        &self,
-        kind: &str,
-        name: &str,
-        first: usize,
-        values: &mut [f32],
-    ) -> Result<(), CheckpointError> {
-        let parts = self.parts.get(&(name.to_owned(), kind.to_owned())).map_or(&[][..], Vec::as_slice);
-        let wanted = first..first + values.len();
-        let mut filled = 0;
-        let begin = parts.partition_point(|part| part.range.end <= wanted.start);
-        for part in parts[begin..].iter().take_while(|part| part.range.start < wanted.end) {
-            let range = part.range.start.max(wanted.start)..part.range.end.min(wanted.end);
-            let start = part.start + ELEMENT_BYTES * (range.start - part.range.start) as u64;
-            let into = &mut values[range.start - first..range.end - first];
-            self.shards[part.shard].read(start, into)?;
-            filled += range.len();
-        }
-        if filled < values.len() && !self.elsewhere.is_empty() {
-            let needed = Piece { kind: kind.to_owned(), name: name.to_owned(), range: wanted };
-            return Err(self.elsewhere(needed.to_string()));
-        }
-        assert_eq!(filled, values.len(), "a checkpoint has all elements of its parameters");
-        Ok(())
+    /// The parts of a parameter or state, in the order of their elements.
+    pub(super) fn parts(&self, kind: &str, name: &str) -> &[Part] {
+        self.parts.get(&(name.to_owned(), kind.to_owned())).map_or(&[], Vec::as_slice)
     }
 
-    /// The files of other hosts, one of which has what is needed.
-    fn elsewhere(&self, needed: String) -> CheckpointError {
+    pub(super) fn shard(&self, index: usize) -> &Shard {
+        &self.shards[index]
+    }
+
+    /// The error that elements are in a file of another host, if there are such files.
+    pub(super) fn elsewhere(&self, needed: impl FnOnce() -> String) -> Option<CheckpointError> {
+        if self.elsewhere.is_empty() {
+            return None;
+        }
         let name = |file: &FileRecord| {
             format!("{} of {}", file.name, file.host.as_deref().unwrap_or("another host"))
         };
         let files = self.elsewhere.iter().map(name).collect::<Vec<_>>().join(", ");
-        CheckpointError::Elsewhere { folder: self.folder.clone(), needed, files }
+        Some(CheckpointError::Elsewhere { folder: self.folder.clone(), needed: needed(), files })
     }
 
     /// Reads every byte, and so every checksum.
     ///
     /// # Errors
-    /// As [`CheckpointReader::read`].
+    /// When a file cannot be read, has other bytes than were written, or is one of another host.
     pub fn verify(&self) -> Result<(), CheckpointError> {
-        if !self.elsewhere.is_empty() {
-            return Err(self.elsewhere("every element".to_owned()));
-        }
-        let mut values = vec![0.0; BLOCK_BYTES / ELEMENT_BYTES as usize];
+        self.elsewhere(|| "every element".to_owned()).map_or(Ok(()), Err)?;
+        let mut block = vec![0; BLOCK_BYTES];
         for shard in &self.shards {
-            let num = (shard.num_data_bytes / ELEMENT_BYTES) as usize;
-            for first in (0..num).step_by(values.len()) {
-                let len = values.len().min(num - first);
-                shard.read(ELEMENT_BYTES * first as u64, &mut values[..len])?;
-            }
+            (0..shard.num_blocks()).try_for_each(|index| shard.read_block(index, &mut block))?;
         }
         Ok(())
     }
@@ -201,34 +176,28 @@ impl Shard {
         }
         let ShardHeader { blocks, num_data_bytes, .. } = &decoded;
         let (blocks, num_data_bytes) = (blocks.clone(), *num_data_bytes);
-        Ok((Self { path, start: header.len() as u64, blocks, num_data_bytes }, decoded))
+        Ok((Self { path, file, start: header.len() as u64, blocks, num_data_bytes }, decoded))
     }
 
-    /// Reads elements from byte `start` of the data on, and checks the blocks in which they lie.
-    fn read(&self, start: u64, values: &mut [f32]) -> Result<(), CheckpointError> {
-        let io = CheckpointError::io(&self.path);
-        let mut file = File::open(&self.path).map_err(&io)?;
-        let end = start + ELEMENT_BYTES * values.len() as u64;
-        let block_bytes = BLOCK_BYTES as u64;
-        for block in start / block_bytes..end.div_ceil(block_bytes) {
-            let block_start = block * block_bytes;
-            let len = block_bytes.min(self.num_data_bytes - block_start);
-            let mut bytes = vec![0; len as usize];
-            file.seek(SeekFrom::Start(self.start + block_start)).map_err(&io)?;
-            file.read_exact(&mut bytes).map_err(&io)?;
-            if checksum(&bytes) != self.blocks[block as usize] {
-                let last = block_start + len - 1;
-                let reason = format!("bytes {block_start} to {last} of its data do not match their checksum");
-                return Err(CheckpointError::damaged(&self.path, reason));
-            }
-            let from = start.max(block_start);
-            let to = end.min(block_start + len);
-            let place = |at: u64, of: u64| ((at - of) / ELEMENT_BYTES) as usize;
-            let into = &mut values[place(from, start)..place(to, start)];
-            let found = &bytes[(from - block_start) as usize..(to - block_start) as usize];
-            for (value, bytes) in into.iter_mut().zip(found.as_chunks::<4>().0) {
-                *value = f32::from_le_bytes(*bytes);
-            }
+    pub(super) fn num_blocks(&self) -> usize {
+        self.blocks.len()
+    }
+
+    /// Where a block lies in the data.
+    pub(super) fn block(&self, index: usize) -> Range<u64> {
+        let start = (index * BLOCK_BYTES) as u64;
+        start..self.num_data_bytes.min(start + BLOCK_BYTES as u64)
+    }
+
+    /// Reads a block to the beginning of `bytes`, and checks it.
+    pub(super) fn read_block(&self, index: usize, bytes: &mut [u8]) -> Result<(), CheckpointError> {
+        let Range { start, end } = self.block(index);
+        let bytes = &mut bytes[..(end - start) as usize];
+        let read = self.file.read_exact_at(bytes, self.start + start);
+        read.map_err(CheckpointError::io(&self.path))?;
+        if checksum(bytes) != self.blocks[index] {
+            let reason = format!("bytes {start} to {} of its data do not match their checksum", end - 1);
+            return Err(CheckpointError::damaged(&self.path, reason));
         }
         Ok(())
     }

@@ -10,7 +10,7 @@ use super::error::Cause;
 use super::parameters::ELEMENTS_AT_ONCE;
 use super::rank::Rank;
 use super::staging::FileToWrite;
-use crate::run::checkpoint::{CheckpointError, CheckpointReader, FileRecord, Piece, ShardWriter};
+use crate::run::checkpoint::{CheckpointError, CheckpointReader, Cursor, FileRecord, Piece, ShardWriter};
 use crate::run::comm::Communicator;
 use crate::run::shard::UnitStore;
 
@@ -144,14 +144,15 @@ impl Rank {
         &mut self,
         from: &CheckpointReader,
     ) -> Result<Result<(), CheckpointError>, Cause> {
+        let mut cursor = Cursor::new(from);
         inner(self.fill_parameters(|entry, first, values| {
-            Ok(from.read(Piece::PARAMETER, &entry.spec.name, entry.spec.first_element() + first, values)?)
+            Ok(cursor.read(Piece::PARAMETER, &entry.spec.name, entry.spec.first_element() + first, values)?)
         }))
     }
 
     fn read_optimizer_state(&mut self, from: &CheckpointReader) -> Result<(), Cause> {
         let states = self.plan.run().optimizer.state_names();
-        let mut values = Vec::new();
+        let (mut cursor, mut values) = (Cursor::new(from), Vec::new());
         for (&id, store) in &mut self.stores {
             if store.states.is_empty() {
                 continue;
@@ -161,7 +162,7 @@ impl Rank {
                     let mut first = part.in_parameter().start;
                     for range in part.at_once() {
                         values.resize(range.len(), 0.0);
-                        from.read(state, &part.entry.spec.name, first, &mut values)?;
+                        cursor.read(state, &part.entry.spec.name, first, &mut values)?;
                         first += range.len();
                         self.queue.upload_floats(&values, store.state_mut(index, range));
                     }
