@@ -17,6 +17,7 @@ mod ignored_targets; // A step without a target.
 mod json_files; // Every file that is JSON is read alike.
 mod level; // What "level" saves.
 mod loss_scaling; // fp16: what overflows is skipped.
+mod low_memory; // What a rank holds while it is built.
 mod memory; // What ranks hold, against the plan and the process.
 mod micro_batch_counts; // Several stages per rank, whatever the number of micro-batches.
 mod mlp; // The small family on grids.

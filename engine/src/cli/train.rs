@@ -78,6 +78,9 @@ pub(super) fn run(args: &TrainArgs) -> Result<(), Failure> {
         return Ok(());
     }
     note(terminal::wrapped(&headline(&plan), terminal::width()));
+    if plan.run().model.learns() {
+        note(terminal::wrapped(&plan.element_types().to_string(), terminal::width()));
+    }
     for units in plan.units_that_stay() {
         note(units);
     }
@@ -123,7 +126,7 @@ impl TrainArgs {
     /// Starts the ranks, with the state that the run begins with.
     fn start(&self, plan: Plan, out: &Path, traced: Option<TracedSteps>) -> Result<Training, Failure> {
         let ranks = format!(
-            "{} and {} of memory in all; initial weights are drawn",
+            "starting {} and {} of memory in all",
             counted(plan.grid().world_size(), "rank"),
             bytes(plan.needs().world_bytes)
         );
@@ -131,23 +134,20 @@ impl TrainArgs {
         let begins = &mut |begins| match begins {
             Start::Text if reads_text => note("reading the text"),
             Start::Text => {}
-            Start::Ranks => note(format_args!("starting {ranks}")),
-            Start::Checkpoint { step } => note(format_args!("reading the checkpoint of step {step}")),
+            Start::Drawn => note(format_args!("{ranks}; initial weights are drawn")),
+            Start::Loaded => note(format_args!("{ranks}; weights are read")),
+            Start::Resumed { step } => note(format_args!("{ranks}; the checkpoint of step {step} is read")),
         };
-        let mut training = if self.resume {
-            Training::resuming(plan, out, begins)?
-        } else {
-            Training::starting(plan, begins)?
+        let mut training = match &self.init {
+            Some(path) => Training::initialised_from(plan, path, begins)?,
+            None if self.resume => Training::resuming(plan, out, begins)?,
+            None => Training::starting(plan, begins)?,
         };
         if self.resume {
             say_where_it_goes_on(training.resumed(), out);
         }
         if let Some(steps) = traced {
             training = training.traced(steps);
-        }
-        if let Some(path) = &self.init {
-            note(format_args!("reading the weights of {}", path.display()));
-            training = training.initialised_from(path)?;
         }
         if let Some(folder) = self.rescue.clone() {
             training = training.rescued_to(folder);

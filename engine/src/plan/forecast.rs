@@ -9,6 +9,7 @@ use pipezero_partition::{
 use pipezero_schedule::{Instruction, PipelineRank, Unit};
 use serde::Serialize;
 
+use super::element_types::ElementTypes;
 use super::stages::PlannedStage;
 use super::{Plan, PlannedUnit};
 use crate::config::{Precision, Run};
@@ -209,8 +210,5 @@ pub(super) fn num_tokens(run: &Run, shape: MicroBatchShape) -> u64 {
 
 /// What the precision decides of memory and traffic.
 pub(super) fn element_bytes(precision: &Precision) -> ElementBytes {
-    match precision {
-        Precision::F32 => ElementBytes::F32,
-        Precision::Bf16 | Precision::Fp16(_) => ElementBytes::HALF,
-    }
+    ElementTypes::of(precision).bytes()
 }

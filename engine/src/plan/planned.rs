@@ -8,9 +8,10 @@ use pipezero_schedule::simulate::{Links, idle_share};
 use pipezero_schedule::{CheckedProgram, ComputeOrder, Edge, PipelineRank, Program, Stage, Unit};
 
 use super::BesideZero1;
+use super::element_types::ElementTypes;
 use super::grid::Grid;
 use super::unit::PlannedUnit;
-use crate::config::{Precision, ResidencyConfig, Run, ScheduleConfig, ShardingConfig};
+use crate::config::{ResidencyConfig, Run, ScheduleConfig, ShardingConfig};
 
 /// What every rank will do.
 #[derive(Clone, Debug)]
@@ -231,7 +232,12 @@ impl Plan {
 
     /// The type of parameters and activations.
     pub(crate) fn element_type(&self) -> ElementType {
-        element_type(&self.run.precision)
+        self.element_types().parameter
+    }
+
+    /// The types of its values.
+    pub fn element_types(&self) -> ElementTypes {
+        ElementTypes::of(&self.run.precision)
     }
 
     /// Which messages occupy the same link, where the run imitates links.
@@ -268,14 +274,5 @@ impl Plan {
 
     fn rank_of(&self, unit: Unit) -> PipelineRank {
         self.pipeline_rank_of(self.unit(unit).stage)
-    }
-}
-
-/// The type of parameters and activations that a precision stands for.
-pub(super) fn element_type(precision: &Precision) -> ElementType {
-    match precision {
-        Precision::F32 => ElementType::F32,
-        Precision::Bf16 => ElementType::Bf16,
-        Precision::Fp16(_) => ElementType::F16,
     }
 }

@@ -13,7 +13,7 @@ use pipezero_schedule::{
 };
 
 use super::PlanError;
-use super::planned::element_type;
+use super::element_types::ElementTypes;
 use super::unit::PlannedUnit;
 use crate::config::{ReductionPolicy, ResidencyConfig, Run, ScheduleConfig, ZeroLevel};
 
@@ -56,7 +56,7 @@ pub(super) fn both(
 
 /// The program of an order.
 fn checked(run: &Run, order: &ComputeOrder, units: &[PlannedUnit]) -> Result<CheckedProgram, PlanError> {
-    let parameter_bytes = element_type(&run.precision).num_bytes() as u64;
+    let parameter_bytes = ElementTypes::of(&run.precision).parameter.num_bytes() as u64;
     let facts: Vec<UnitFacts> = units.iter().map(|unit| facts(unit, parameter_bytes)).collect();
     let program = pipezero_schedule::lower(order, &facts, &options(run)?)?;
     Ok(CheckedProgram::new(program)?)

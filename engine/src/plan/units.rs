@@ -7,7 +7,7 @@ use pipezero_models::{Layer, Unit as ModelUnit};
 use pipezero_partition::{LayerGraph, LayerRole, ShardLayout, Split, Unit, UnitSharding, UnitSplit};
 use pipezero_schedule::Stage;
 
-use super::planned::element_type;
+use super::element_types::ElementTypes;
 use super::run_model::RunModel;
 use super::unit::PlannedUnit;
 use super::{PlanError, sharding};
@@ -26,7 +26,7 @@ pub(super) fn planned_unit(of: RunModel<'_>, unit: &Unit) -> PlannedUnit {
     let layers: Vec<Arc<dyn Layer>> =
         model.layers[unit.layers.clone()].iter().map(|layer| Arc::clone(&layer.layer)).collect();
     let built = ModelUnit::new(layers)
-        .with_precision(element_type(&run.precision))
+        .with_precision(ElementTypes::of(&run.precision).parameter)
         .with_checkpoints(segments(run.checkpointing, graph, unit.layers.clone()));
     let mut sizes = built.sizes(shape);
     if !built.table_slice().is_first() {

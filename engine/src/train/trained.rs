@@ -13,7 +13,7 @@ use crate::config::{
 };
 use crate::plan::{Plan, PlanError, Purpose};
 use crate::run::data::{BatchSource, Corpus, DataError, NoBatches};
-use crate::run::engine::{Engine, EngineError};
+use crate::run::engine::{Engine, EngineError, InitialState};
 use crate::run::world::{World, world_of};
 
 /// The run of a run directory, with the weights that it learned.
@@ -119,8 +119,8 @@ impl TrainedRun {
         };
         let num_batches = num_batches.unwrap_or(plan.run().evaluation.batches);
         let world = world(&plan)?;
-        let mut engine = Engine::in_world(plan, Arc::clone(&source), Purpose::Inference, world)?;
-        engine.load(&self.directory.file(RunDir::WEIGHTS))?;
+        let weights = InitialState::Weights(self.directory.file(RunDir::WEIGHTS));
+        let mut engine = Engine::with_state(plan, Arc::clone(&source), Purpose::Inference, world, &weights)?;
         let report = evaluate(&mut engine, &source, num_batches, |_| {})?;
         let loss = report.loss.expect("every token of a text carries loss, and there is at least one batch");
         Ok(Score { num_tokens: report.num_targets, loss })
@@ -149,9 +149,8 @@ impl TrainedRun {
         let no_batches: Arc<dyn BatchSource> = Arc::new(NoBatches);
         let plan = Plan::new(with_one_sequence(run))?;
         let world = world(&plan)?;
-        let mut engine = Engine::in_world(plan, no_batches, Purpose::Inference, world)?;
-        engine.load(&self.directory.file(RunDir::WEIGHTS))?;
-        Ok(engine)
+        let weights = InitialState::Weights(self.directory.file(RunDir::WEIGHTS));
+        Ok(Engine::with_state(plan, no_batches, Purpose::Inference, world, &weights)?)
     }
 }
 

@@ -21,7 +21,7 @@ use crate::measure::trace::TracedSteps;
 use crate::plan::{Plan, Purpose};
 use crate::run::checkpoint::{CheckpointError, CheckpointReader, Checkpoints, Position};
 use crate::run::data::Start as TextStart;
-use crate::run::engine::{Engine, EngineError, StepReport};
+use crate::run::engine::{Engine, EngineError, InitialState, StepReport};
 use crate::run::world::{World, world_of};
 
 /// What a training run does before its first step.
@@ -30,9 +30,11 @@ pub enum Start {
     /// The text is read.
     Text,
     /// Ranks allocate their memory and draw their initial weights.
-    Ranks,
-    /// Ranks read their state.
-    Checkpoint {
+    Drawn,
+    /// Ranks allocate their memory and read weights.
+    Loaded,
+    /// Ranks allocate their memory and read their state.
+    Resumed {
         /// The step after which it was written.
         step: u64,
     },
@@ -114,6 +116,27 @@ impl Training {
         }
     }
 
+    /// As [`Training::starting`], with the weights of a file that [`Engine::save`] wrote, of a run directory, or of a checkpoint, on whichever
+    /// grid; the optimizer starts anew.
+    ///
+    /// # Errors
+    /// As [`Training::new`]; when there are no weights, or they are damaged or of another model.
+    pub fn initialised_from(
+        plan: Plan,
+        path: &Path,
+        begins: &mut dyn FnMut(Start),
+    ) -> Result<Self, TrainingError> {
+        let world = world_of(&plan).map_err(EngineError::from)?;
+        let weights = if path.is_dir() { path.join(RunDir::WEIGHTS) } else { path.to_owned() };
+        let state = if path.is_dir() && !weights.is_file() {
+            let found = Checkpoints::find(path, None).and_then(|folder| CheckpointReader::open(&folder));
+            InitialState::Parameters(Arc::new(found.map_err(EngineError::from)?))
+        } else {
+            InitialState::Weights(weights)
+        };
+        Self::at(plan, world, TextStart::default(), state, begins)
+    }
+
     fn from_checkpoint(
         plan: Plan,
         world: Arc<dyn World>,
@@ -122,9 +145,7 @@ impl Training {
     ) -> Result<Self, TrainingError> {
         let Position { step, num_samples, .. } = found.manifest().position;
         let at = TextStart { num_steps: step, num_sequences: num_samples };
-        let mut training = Self::at(plan, world, at, begins)?;
-        begins(Start::Checkpoint { step });
-        training.engine.resume(&found)?;
+        let mut training = Self::at(plan, world, at, InitialState::Checkpoint(Arc::clone(&found)), begins)?;
         let has_other_text = found.manifest().text_checksum != training.batches.text_checksum;
         training.resumed = Some(Resumed { step, has_other_text, refused: Vec::new() });
         Ok(training)
@@ -139,40 +160,29 @@ impl Training {
     }
 
     fn with(plan: Plan, world: Arc<dyn World>, begins: &mut dyn FnMut(Start)) -> Result<Self, TrainingError> {
-        Self::at(plan, world, TextStart::default(), begins)
+        Self::at(plan, world, TextStart::default(), InitialState::Drawn, begins)
     }
 
     fn at(
         plan: Plan,
         world: Arc<dyn World>,
         start: TextStart,
+        state: InitialState,
         begins: &mut dyn FnMut(Start),
     ) -> Result<Self, TrainingError> {
         // Before the text is read, which may take minutes.
         Engine::check_host(&plan, Purpose::Training, &*world)?;
         begins(Start::Text);
         let batches = Batches::of(&plan, start)?;
-        begins(Start::Ranks);
+        begins(match &state {
+            InitialState::Checkpoint(from) => Start::Resumed { step: from.manifest().position.step },
+            InitialState::Drawn => Start::Drawn,
+            InitialState::Weights(_) | InitialState::Parameters(_) => Start::Loaded,
+        });
         let memory = MemoryWatch::start(&plan, &*world);
-        let engine = Engine::in_world(plan, Arc::clone(&batches.training), Purpose::Training, world)?;
+        let source = Arc::clone(&batches.training);
+        let engine = Engine::with_state(plan, source, Purpose::Training, world, &state)?;
         Ok(Self { engine, batches, traced: None, memory, resumed: None, rescue: None })
-    }
-
-    /// Starts with the weights of a file that [`Engine::save`] wrote, of a run directory, or of a checkpoint, on whichever grid; the optimizer
-    /// starts anew.
-    ///
-    /// # Errors
-    /// When there are none, or they are damaged or of another model.
-    pub fn initialised_from(mut self, path: &Path) -> Result<Self, TrainingError> {
-        let weights = if path.is_dir() { path.join(RunDir::WEIGHTS) } else { path.to_owned() };
-        if path.is_dir() && !weights.is_file() {
-            let found = Checkpoints::find(path, None).and_then(|folder| CheckpointReader::open(&folder));
-            let found = self.engine.agree(found.map_err(EngineError::from))?;
-            self.engine.load_parameters(&Arc::new(found))?;
-        } else {
-            self.engine.load(&weights)?;
-        }
-        Ok(self)
     }
 
     /// The checkpoint from which it goes on; `None` if it starts at the first step.

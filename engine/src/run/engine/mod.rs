@@ -5,10 +5,12 @@ mod checkpoint;
 mod command;
 mod error;
 mod host_memory;
+mod initial_state;
 mod probe;
 mod ranks;
 mod report;
 mod save;
+mod state_check;
 mod threads;
 mod weights_file;
 mod worker;
@@ -24,6 +26,7 @@ pub use checkpoint::AboutRun;
 use checkpoint::Writing;
 use command::Command;
 pub use error::{EngineError, Report};
+pub use initial_state::InitialState;
 use ranks::Ranks;
 pub(crate) use report::ProcessReport;
 pub use report::{EvalReport, MeasuredRank, StepReport};
@@ -114,17 +117,32 @@ impl Engine {
         host_memory::check(plan, purpose, local, host::available_bytes())
     }
 
-    /// Starts the ranks of this process. Every process of the world has an engine of the same plan and calls the same methods in the
-    /// same order.
+    /// As [`Engine::with_state`], with weights drawn from the seed.
     ///
     /// # Errors
-    /// As [`Engine::new`]; before anything is allocated, [`EngineError::WorldSize`] where the world has another number of ranks than
-    /// the plan, [`EngineError::OtherRun`] where the processes were given different runs, and [`EngineError::Connect`].
+    /// As [`Engine::with_state`].
     pub fn in_world(
         plan: Plan,
         source: Arc<dyn BatchSource>,
         purpose: Purpose,
         world: Arc<dyn World>,
+    ) -> Result<Self, EngineError> {
+        Self::with_state(plan, source, purpose, world, &InitialState::Drawn)
+    }
+
+    /// Starts the ranks of this process with this state. Every process of the world has an engine of the same plan and calls the same
+    /// methods in the same order. A failure leaves nothing behind: no thread, no memory.
+    ///
+    /// # Errors
+    /// As [`Engine::new`]; before anything is allocated, [`EngineError::WorldSize`] where the world has another number of ranks than
+    /// the plan, [`EngineError::OtherRun`] where the processes were given different runs, [`EngineError::Connect`], and those of a
+    /// checkpoint of another model or optimizer; when weights or a checkpoint cannot be read.
+    pub fn with_state(
+        plan: Plan,
+        source: Arc<dyn BatchSource>,
+        purpose: Purpose,
+        world: Arc<dyn World>,
+        state: &InitialState,
     ) -> Result<Self, EngineError> {
         let (needed, found) = (plan.grid().world_size(), world.size());
         if needed != found {
@@ -132,6 +150,7 @@ impl Engine {
         }
         Self::check_host(&plan, purpose, &*world)?;
         check_run(&plan, purpose, &*world)?;
+        state.check(&plan, &*world)?;
         let plan = Arc::new(plan);
         let learning_rate = LearningRate::new(&plan.run().optimizer, &plan.run().scheduler);
         let ranks = Ranks::start(&plan, &source, purpose, world)?;
@@ -147,7 +166,12 @@ impl Engine {
             num_samples: 0,
             writing: None,
         };
-        engine.ranks.ask(&Command::Initialise)?;
+        match state {
+            InitialState::Drawn => engine.ranks.ask(&Command::Initialise).map(drop)?,
+            InitialState::Weights(path) => engine.load(path)?,
+            InitialState::Parameters(from) => engine.load_parameters(from)?,
+            InitialState::Checkpoint(from) => engine.resume(from)?,
+        }
         Ok(engine)
     }
 

@@ -15,6 +15,7 @@ use super::writing::{Place, Stage, Writing};
 use crate::run::checkpoint::{CheckpointError, Checkpoints, FileRecord, Manifest, ParameterRecord};
 use crate::run::engine::command::{Answer, Command};
 use crate::run::engine::error::EngineError;
+use crate::run::engine::state_check::kinds;
 use crate::run::engine::weights_file::parameters;
 use crate::run::engine::{Engine, LossScaler};
 use crate::run::executor::FileToWrite;
@@ -139,7 +140,7 @@ impl Engine {
             loss_scale: self.loss_scaler.as_ref().map(LossScaler::state),
             text_checksum: about.text_checksum.clone(),
             grid: [grid.pipeline_degree, grid.data_degree],
-            kinds: self.kinds(),
+            kinds: kinds(&self.plan),
             parameters: parameters(&self.plan).map(|spec| parameter(&spec.name, &spec.shape)).collect(),
             run: about.run.clone(),
             ..Manifest::new(self.position())

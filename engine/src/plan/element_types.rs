@@ -1,0 +1,58 @@
+//! What a precision makes of each value: the one place that decides it, for memory, loading and training.
+
+use std::fmt;
+
+use pipezero_models::ElementType;
+use pipezero_partition::ElementBytes;
+
+use crate::config::Precision;
+
+/// The types of a run's values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ElementTypes {
+    /// Of parameters at rest, gathered and saved activations.
+    pub parameter: ElementType,
+    /// Of sums inside products, of gradients and of the optimizer's state.
+    pub accumulation: ElementType,
+    /// Of the copy that the optimizer updates; none where it updates the parameters themselves.
+    pub master: Option<ElementType>,
+}
+
+impl ElementTypes {
+    /// What a precision stands for.
+    pub(crate) fn of(precision: &Precision) -> Self {
+        let parameter = match precision {
+            Precision::F32 => ElementType::F32,
+            Precision::Bf16 => ElementType::Bf16,
+            Precision::Fp16(_) => ElementType::F16,
+        };
+        let master = (parameter != ElementType::F32).then_some(ElementType::F32);
+        Self { parameter, accumulation: ElementType::F32, master }
+    }
+
+    /// What they are in bytes.
+    pub(crate) fn bytes(self) -> ElementBytes {
+        if self.master.is_some() { ElementBytes::HALF } else { ElementBytes::F32 }
+    }
+}
+
+/// `parameters and activations bf16, sums, gradients and optimizer f32, master copy f32`.
+impl fmt::Display for ElementTypes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (parameter, accumulation) = (name(self.parameter), name(self.accumulation));
+        write!(f, "parameters and activations {parameter}, sums, gradients and optimizer {accumulation}, ")?;
+        match self.master {
+            Some(master) => write!(f, "master copy {}", name(master)),
+            None => f.write_str("no master copy"),
+        }
+    }
+}
+
+fn name(of: ElementType) -> &'static str {
+    match of {
+        ElementType::F32 => "f32",
+        ElementType::Bf16 => "bf16",
+        ElementType::F16 => "fp16",
+        ElementType::U32 => "u32",
+    }
+}

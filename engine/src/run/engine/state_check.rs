@@ -1,0 +1,45 @@
+//! Whether a checkpoint holds what a plan's ranks will.
+
+use std::collections::HashMap;
+
+use super::weights_file::parameters;
+use crate::plan::Plan;
+use crate::run::checkpoint::{CheckpointError, CheckpointReader, Piece};
+
+/// What is kept of each parameter.
+pub(super) fn kinds(plan: &Plan) -> Vec<String> {
+    let states = plan.run().optimizer.state_names();
+    [Piece::PARAMETER].iter().chain(states).map(|&kind| kind.to_owned()).collect()
+}
+
+/// Checks that a checkpoint holds the parameters of a plan, and no others.
+pub(super) fn check_model(plan: &Plan, from: &CheckpointReader) -> Result<(), CheckpointError> {
+    let other = |reason: String| CheckpointError::OtherModel { path: from.folder().to_owned(), reason };
+    let records = &from.manifest().parameters;
+    let shapes: HashMap<&str, &[usize]> = records.iter().map(|of| (&*of.name, &*of.shape)).collect();
+    let mut num_parameters = 0;
+    for spec in parameters(plan) {
+        num_parameters += 1;
+        let (name, needed) = (&spec.name, &spec.shape);
+        let found = shapes.get(&**name).ok_or_else(|| other(format!("it has no parameter `{name}`")))?;
+        if found != needed {
+            return Err(other(format!("its `{name}` is {found:?}, the model's {needed:?}")));
+        }
+    }
+    if records.len() != num_parameters {
+        let found = records.len();
+        return Err(other(format!("it has {found} parameters, the model {num_parameters}")));
+    }
+    Ok(())
+}
+
+/// Checks that a checkpoint holds the optimizer state of a plan.
+pub(super) fn check_optimizer(plan: &Plan, from: &CheckpointReader) -> Result<(), CheckpointError> {
+    let (path, manifest) = (from.folder().to_owned(), from.manifest());
+    let needed = kinds(plan);
+    if manifest.kinds != needed {
+        let (found, needed) = (manifest.kinds.join(", "), needed.join(", "));
+        return Err(CheckpointError::OtherOptimizer { path, found, needed });
+    }
+    Ok(())
+}
