@@ -13,6 +13,7 @@ mod examples; // Run files in pages load.
 mod failing_devices; // A device that fails ends the run with one report.
 mod failures; // A rank that fails stops all, with one report.
 mod features; // Features, pair by pair, give the same bits.
+mod fuzz; // Input that is nearly valid.
 mod ignored_targets; // A step without a target.
 mod json_files; // Every file that is JSON is read alike.
 mod level; // What "level" saves.

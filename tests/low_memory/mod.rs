@@ -3,6 +3,7 @@
 mod world;
 
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use pipezero::config::{
 use pipezero::plan::{Plan, Purpose};
 use pipezero::run::checkpoint::{CheckpointReader, Checkpoints};
 use pipezero::run::data::Zeros;
-use pipezero::run::engine::{AboutRun, Engine, InitialState};
+use pipezero::run::engine::{AboutRun, Engine, EngineError, InitialState};
 use tests::{Case, small_run, zero};
 use world::FolderWorld;
 
@@ -60,6 +61,10 @@ fn status_bytes(name: &str) -> u64 {
     kib << 10
 }
 
+fn num_threads() -> u64 {
+    fs::read_dir("/proc/self/task").expect("Linux has it").count() as u64
+}
+
 /// One rank: builds, and compares what the system says with what it was to hold.
 fn build_rank(home: &Path, rank: usize, state: &str) {
     let file_bytes = status_bytes("RssFile");
@@ -74,6 +79,7 @@ fn build_rank(home: &Path, rank: usize, state: &str) {
     // Memory that nothing has written to yet is not resident.
     let own_bytes = memory.parameters + if state == "checkpoint" { memory.optimizer } else { 0 };
     let start = Instant::now();
+    let is_damaged = state == "damaged";
     let state = match state {
         "drawn" => InitialState::Drawn,
         "weights" => InitialState::Weights(home.join("weights.safetensors")),
@@ -82,6 +88,21 @@ fn build_rank(home: &Path, rank: usize, state: &str) {
         )),
     };
     let world = Arc::new(FolderWorld::new(&home.join("world"), rank, NUM_RANKS));
+    if is_damaged {
+        let before = [status_bytes("RssAnon"), num_threads()];
+        let built = Engine::with_state(plan, Arc::new(Zeros), Purpose::Training, world, &state);
+        assert!(matches!(built, Err(EngineError::Checkpoint(_) | EngineError::Elsewhere)), "{built:?}");
+        drop((built, state));
+        // The threads of a rank's pool end soon after it, and nobody waits for them.
+        while num_threads() > before[1] && start.elapsed().as_secs() < 60 {
+            std::thread::yield_now();
+        }
+        let after = [status_bytes("RssAnon"), num_threads()];
+        println!("rank {rank}: {before:?} bytes and threads before what fails, {after:?} after it");
+        assert_eq!(after[1], before[1], "threads of rank {rank}");
+        assert!(after[0] <= before[0] + (16 << 20), "rank {rank}: {before:?} bytes before, {after:?} after");
+        return;
+    }
     let engine =
         Engine::with_state(plan, Arc::new(Zeros), Purpose::Training, world, &state).expect("it is built");
     let time_s = start.elapsed().as_secs_f64();
@@ -146,4 +167,10 @@ fn a_rank_is_built_in_its_shard_and_a_unit() {
     for state in ["drawn", "weights", "checkpoint"] {
         in_processes(home.path(), state);
     }
+    // The last bytes of a file, which its rank reads last.
+    let damaged = Checkpoints::of_run(home.path()).at(0).join("rank-00001.safetensors");
+    let file = fs::File::options().write(true).open(&damaged).expect("a file");
+    let len = file.metadata().expect("its length").len();
+    file.write_all_at(&[1, 2, 3, 4], len - 4).expect("it is written to");
+    in_processes(home.path(), "damaged");
 }

@@ -141,7 +141,17 @@ impl Manifest {
         {
             return Err(CheckpointError::Version { path, found, known: Self::VERSION });
         }
-        serde_json::from_value(Value::Object(fields)).map_err(|error| damaged(error.to_string()))
+        let manifest: Self =
+            serde_json::from_value(Value::Object(fields)).map_err(|error| damaged(error.to_string()))?;
+        let is_countable = |of: &&ParameterRecord| {
+            of.shape.iter().try_fold(1_usize, |product, &size| product.checked_mul(size)).is_some()
+        };
+        match manifest.parameters.iter().find(|of| !is_countable(of)) {
+            Some(ParameterRecord { name, shape }) => {
+                Err(damaged(format!("its `{name}` of {shape:?} has more elements than can be counted")))
+            }
+            None => Ok(manifest),
+        }
     }
 }
 

@@ -53,8 +53,10 @@ impl ShardHeader {
             let piece: Piece =
                 name.parse().map_err(|_| format!("`{name}` is no name of elements of a parameter"))?;
             let (start, end) = info.data_offsets;
-            if info.dtype != Dtype::F32 || end - start != ELEMENT_BYTES as usize * piece.range.len() {
-                return Err(format!("`{name}` is {:?} of {} bytes", info.dtype, end - start));
+            let needed = piece.range.len().checked_mul(ELEMENT_BYTES as usize);
+            let found = end.checked_sub(start);
+            if info.dtype != Dtype::F32 || found.is_none() || found != needed {
+                return Err(format!("`{name}` is {:?} in bytes {start} to {end}", info.dtype));
             }
             num_data_bytes = num_data_bytes.max(end as u64);
             pieces.push((piece, start as u64));

@@ -110,6 +110,22 @@ fn a_checkpoint_has_its_name_only_when_it_is_complete_and_the_last_are_kept() {
     assert_eq!(checkpoints.stranger().unwrap().as_deref(), Some("thesis"));
 }
 
+/// Sound checksums of sizes that no machine counts.
+#[test]
+fn sizes_beyond_counting_are_damage() {
+    let (_home, checkpoints) = small();
+    let folder = checkpoints.at(3);
+    let mut manifest = Manifest::read(&folder).unwrap();
+    manifest.parameters[0].shape = vec![1 << 40, 1 << 40];
+    fs::write(folder.join(Manifest::FILE), manifest.text()).unwrap();
+    let error = CheckpointReader::open(&folder).unwrap_err().to_string();
+    assert!(error.contains("its `a` of [1099511627776, 1099511627776] has more elements"), "{error}");
+
+    let header = r#"{"parameter/a/0..4611686018427387904":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}}"#;
+    let error = super::shard_header::ShardHeader::decode(header.as_bytes()).unwrap_err();
+    assert!(error.contains("is F32 in bytes 0 to 0"), "{error}");
+}
+
 #[test]
 fn an_earlier_checkpoint_is_taken_where_the_newest_is_damaged() {
     let (_home, checkpoints) = small();

@@ -1,0 +1,208 @@
+//! Input that is nearly valid: whatever it says, it is read or refused, without a panic and without memory beyond what its size allows.
+//!
+//! Each reader is given changed input for a few seconds, or as many as `PIPEZERO_FUZZ_SECONDS` says, in a process of its own whose address
+//! space is bounded by the system. A panic names the seed of its input, and the input lies in the file that it names.
+
+mod mutate;
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use pipezero::config::{Launch, RunFile};
+use pipezero::run::checkpoint::{CheckpointReader, Checkpoints, Cursor};
+use pipezero::run::engine::{AboutRun, Engine};
+use pipezero_schedule::{CheckedProgram, ComputeOrder, Program};
+use serde_json::{Map, Value};
+use tests::{Case, Draws, Mask, plan_and_batches, small_run, started};
+use xxhash_rust::xxh3::xxh3_64;
+
+use mutate::mutated;
+
+const SECONDS: &str = "PIPEZERO_FUZZ_SECONDS";
+const IN_BOUNDS: &str = "PIPEZERO_FUZZ_IN_BOUNDS";
+
+/// Of address space, in KiB: threads and their allocators reserve far more than they use.
+const LIMIT_KIB: usize = 4 << 20;
+
+/// Runs a test's body in a process with bounded memory, for a time.
+fn bounded(test: &str, mut body: impl FnMut(&mut Draws)) {
+    if std::env::var_os(IN_BOUNDS).is_none() {
+        let program = std::env::current_exe().expect("this program has a path");
+        let script = format!("ulimit -v {LIMIT_KIB}; exec \"$0\" \"$@\"");
+        let mut command = Command::new("sh");
+        command.args(["-c", &script]).arg(program).args(["--exact", test, "--nocapture"]);
+        let output = command.env(IN_BOUNDS, "1").output().expect("a process runs");
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let (out, err) = (text(&output.stdout), text(&output.stderr));
+        assert!(output.status.success(), "{}\n{out}\n{err}", output.status);
+        let line = out.lines().find(|line| line.contains("inputs")).expect("it says what it did");
+        println!("{test}: {line}");
+        return;
+    }
+    let seconds = std::env::var(SECONDS).ok().and_then(|seconds| seconds.parse().ok()).unwrap_or(3);
+    let start = Instant::now();
+    let mut num_inputs = 0;
+    while start.elapsed() < Duration::from_secs(seconds) {
+        num_inputs += 1;
+        body(&mut Draws(num_inputs));
+    }
+    println!("{num_inputs} inputs in {seconds} s");
+}
+
+/// Leaves the input where it is found after a panic.
+fn keep(input: &[u8]) {
+    let path = std::env::temp_dir().join(format!("pipezero-fuzz-{}", std::process::id()));
+    fs::write(path, input).expect("the input is kept");
+}
+
+#[test]
+fn run_files() {
+    let folder = Path::new("../engine/configs");
+    let files = fs::read_dir(folder).expect("examples").map(|file| file.expect("an example").path());
+    let mut files: Vec<_> =
+        files.filter(|path| path.extension().is_some_and(|ending| ending == "json")).collect();
+    files.sort();
+    let seeds: Vec<Vec<u8>> = files.iter().map(|path| fs::read(path).expect("an example")).collect();
+    bounded("fuzz::run_files", |draws| {
+        let seed = draws.of(&seeds);
+        let input = mutated(draws, &seed);
+        keep(&input);
+        let Ok(text) = String::from_utf8(input) else { return };
+        match RunFile::parse("run.json", &text).and_then(|file| file.resolve(Launch::this_host())) {
+            Ok((run, _)) => drop(serde_json::to_string(&run).expect("a run has string keys")),
+            Err(errors) => assert!(!errors.to_string().is_empty()),
+        }
+    });
+}
+
+#[test]
+fn schedule_texts() {
+    let (plan, _) =
+        plan_and_batches(small_run(Case { pipeline: 2, num_micro_batches: 3, ..Case::ONE_RANK }), Mask::None);
+    let program = plan.training().program().to_string();
+    let order = "0F0,0F1,,,0B0,,0B1\n,1F0,1B0,1F1,,1B1,\n";
+    bounded("fuzz::schedule_texts", |draws| {
+        let is_program = draws.of(&[true, false]);
+        let input = mutated(draws, if is_program { program.as_bytes() } else { order.as_bytes() });
+        keep(&input);
+        let Ok(text) = String::from_utf8(input) else { return };
+        if !is_program {
+            let _ = ComputeOrder::from_csv(&text);
+        } else if let Ok(program) = text.parse::<Program>() {
+            let _ = CheckedProgram::new(program);
+        }
+    });
+}
+
+/// A checkpoint of a small run, and an engine that could read it.
+fn checkpoint(home: &Path) -> (Checkpoints, Engine) {
+    let mut engine = started(Engine::new, small_run(Case::ONE_RANK), Mask::None);
+    let checkpoints = Checkpoints::of_run(home);
+    engine.write_checkpoint(&checkpoints, &AboutRun::default()).expect("a checkpoint");
+    (checkpoints, engine)
+}
+
+fn checksum(bytes: &[u8]) -> Value {
+    format!("{:016x}", xxh3_64(bytes)).into()
+}
+
+/// With the checksums that its fields have now, so that what they say is looked at.
+fn with_checksums(manifest: &[u8]) -> Option<Vec<u8>> {
+    let mut fields: Map<String, Value> = serde_json::from_slice(manifest).ok()?;
+    fields.remove("checksums");
+    let of = |value: &Value| checksum(serde_json::to_string(value).expect("a value").as_bytes());
+    let checksums: Map<String, Value> =
+        fields.iter().map(|(name, value)| (name.clone(), of(value))).collect();
+    fields.insert("checksums".to_owned(), checksums.into());
+    serde_json::to_vec(&fields).ok()
+}
+
+/// Reads what can be read.
+fn read(folder: &Path, engine: &mut Engine) {
+    let Ok(reader) = CheckpointReader::open(folder) else { return };
+    let _ = reader.verify();
+    let mut cursor = Cursor::new(&reader);
+    for parameter in &reader.manifest().parameters {
+        let mut values = [0.0; 8];
+        let len = parameter.num_elements().min(values.len());
+        for kind in &reader.manifest().kinds {
+            let _ = cursor.read(kind, &parameter.name, 0, &mut values[..len]);
+        }
+    }
+    let _ = engine.resume(&Arc::new(reader));
+}
+
+#[test]
+fn manifests() {
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let (checkpoints, mut engine) = checkpoint(home.path());
+    let folder = checkpoints.at(0);
+    let manifest = fs::read(folder.join("manifest.json")).expect("a manifest");
+    bounded("fuzz::manifests", |draws| {
+        let input = mutated(draws, &manifest);
+        let input = with_checksums(&input).filter(|_| draws.of(&[true, true, false])).unwrap_or(input);
+        keep(&input);
+        fs::write(folder.join("manifest.json"), &input).expect("it is written");
+        read(&folder, &mut engine);
+    });
+}
+
+#[test]
+fn headers_of_checkpoints() {
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let (checkpoints, mut engine) = checkpoint(home.path());
+    let folder = checkpoints.at(0);
+    let path = folder.join("rank-00000.safetensors");
+    let file = fs::read(&path).expect("a file");
+    let manifest = fs::read(folder.join("manifest.json")).expect("a manifest");
+    let manifest: Value = serde_json::from_slice(&manifest).expect("a manifest");
+    bounded("fuzz::headers_of_checkpoints", |draws| {
+        let (input, header_bytes) = with_header(draws, &file);
+        keep(&input);
+        let mut manifest = manifest.clone();
+        let record = &mut manifest["files"][0];
+        record["num_bytes"] = input.len().into();
+        record["header_checksum"] = checksum(&input[..header_bytes.min(input.len())]);
+        let manifest =
+            with_checksums(&serde_json::to_vec(&manifest).expect("a manifest")).expect("an object");
+        fs::write(folder.join("manifest.json"), manifest).expect("it is written");
+        fs::write(&path, &input).expect("it is written");
+        read(&folder, &mut engine);
+    });
+}
+
+#[test]
+fn headers_of_weights() {
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let path = home.path().join("weights.safetensors");
+    let mut engine = started(Engine::new, small_run(Case::ONE_RANK), Mask::None);
+    engine.save(&path).expect("weights");
+    let file = fs::read(&path).expect("a file");
+    bounded("fuzz::headers_of_weights", |draws| {
+        let (input, _) = with_header(draws, &file);
+        keep(&input);
+        fs::write(&path, &input).expect("it is written");
+        let _ = engine.load(&path);
+    });
+}
+
+/// A safetensors file with a changed header, mostly with the length that it has now, and where its data begins.
+fn with_header(draws: &mut Draws, file: &[u8]) -> (Vec<u8>, usize) {
+    let length = u64::from_le_bytes(file[..8].try_into().expect("8 bytes")) as usize;
+    let header = mutated(draws, &file[8..8 + length]);
+    let claimed = match draws.below(8) {
+        0 => length as u64,
+        1 => draws.of(&[0, 1, u64::MAX, u64::MAX - 7, 1 << 40, 99_999_999]),
+        _ => header.len() as u64,
+    };
+    let mut input = Vec::new();
+    input.write_all(&claimed.to_le_bytes()).expect("memory takes all");
+    input.extend_from_slice(&header);
+    input.extend_from_slice(&file[8 + length..]);
+    let header_bytes = 8_u64.saturating_add(claimed);
+    (input, usize::try_from(header_bytes).unwrap_or(usize::MAX))
+}
