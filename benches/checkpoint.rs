@@ -4,7 +4,7 @@
 //! cargo bench -p benches --bench checkpoint [-- FOLDER]      writes to a new folder in FOLDER, which is the working directory if none is named
 //! ```
 //!
-//! A GPT of 40 million parameters with AdamW on a pipeline of 2 x 2 data ranks under ZeRO-1: 3 x 4 bytes for each parameter. A round is,
+//! A GPT of 48 million parameters with AdamW on a pipeline of 2 x 2 data ranks under ZeRO-1: 3 x 4 bytes for each parameter. A round is,
 //! in turn, the first two the other way round in every second one: four threads that each write a quarter of the bytes from memory to a file of their own and sync it (`plain`), a checkpoint for which
 //! training waits (`waiting`), one that is written while training goes on (`background`), a copy of as many bytes by four threads
 //! (`plain copy`), and a step with nothing beside it. `stall` is what the background checkpoint holds training up for, `step during` a step

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use pipezero::config::{CheckpointConfig, Precision, ResidencyConfig, Run, ZeroLevel};
 use pipezero::plan::Purpose;
 use pipezero::run::checkpoint::{CheckpointError, CheckpointReader, Checkpoints, Cursor, Piece};
-use pipezero::run::engine::{AboutRun, Engine, EngineError};
+use pipezero::run::engine::{AboutRun, Engine, EngineError, InitialState};
 use tests::{Case, Mask, Sample, in_two_processes, plan_and_batches, small_run, spread, started, zero};
 
 fn with_copy(run: Run) -> Run {
@@ -54,7 +54,7 @@ fn files_are_those_of_the_step_although_training_goes_on() {
             assert!(memory.checkpoint > 0, "{}", case.name);
             assert_eq!(memory, planned.memory, "rank {rank} of {}", case.name);
         }
-        // Another one comes out of the same copy; the end of the engine waits for it.
+        // Another one comes out of the same copy.
         engine.start_checkpoint(&background, &about).expect("a copy");
         engine.finish_checkpoint().expect("it is written");
         assert_eq!(background.steps().expect("a folder"), [1, num_steps]);
@@ -146,4 +146,26 @@ fn processes_share_a_folder_or_each_host_has_a_part() {
         whole.resume(&Arc::new(together)).expect("every file is here");
         assert_eq!(train(&mut whole), went_on[0]);
     }
+}
+
+#[test]
+fn processes_that_begin_with_different_states_are_refused() {
+    let run = small_run(Case { pipeline: 2, ..Case::ONE_RANK });
+    let (plan, source) = plan_and_batches(run.clone(), Mask::None);
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let to = Checkpoints::of_run(home.path());
+    let mut engine = started(Engine::new, run, Mask::None);
+    engine.write_checkpoint(&to, &AboutRun::default()).expect("a checkpoint");
+    let found = Arc::new(CheckpointReader::open(&to.at(0)).expect("a checkpoint"));
+    let errors = in_two_processes(&plan, 1, |world, process| {
+        let state =
+            if process == 0 { InitialState::Checkpoint(Arc::clone(&found)) } else { InitialState::Drawn };
+        let source = Arc::clone(&source);
+        let started = Engine::with_state(plan.clone(), source, Purpose::Training, world, &state);
+        started.expect_err("other states").to_string()
+    });
+    let expected = "this process begins with drawn weights, and the process of rank 0 with a checkpoint of step 0 (0 updates, 0 \
+                    sequences): give all of them the same";
+    assert_eq!(errors[1], expected);
+    assert_eq!(errors[0], EngineError::Elsewhere.to_string());
 }

@@ -42,8 +42,17 @@ fn engine(
     fault: impl Fn(&mut TokenBatch) -> Result<(), BatchError> + Send + Sync + 'static,
 ) -> Engine {
     let plan = Plan::even_if_refused(run).unwrap();
-    let source = RandomBatches::for_plan(&plan, Mask::None).with_fault(rank, fault);
-    Engine::new(plan, Arc::new(source)).unwrap()
+    let source = failing(&plan, rank, fault);
+    Engine::new(plan, source).unwrap()
+}
+
+/// A source that has a fault for a rank at micro-batch 1 of its second batch.
+fn failing(
+    plan: &Plan,
+    rank: usize,
+    fault: impl Fn(&mut TokenBatch) -> Result<(), BatchError> + Send + Sync + 'static,
+) -> Arc<dyn BatchSource> {
+    Arc::new(RandomBatches::for_plan(plan, Mask::None).with_fault(rank, fault))
 }
 
 /// The report of a step that stops.
@@ -107,6 +116,13 @@ fn a_micro_batch_that_cannot_be_read_leaves_the_weights_as_they_are() {
             assert!(matches!(error, EngineError::Unread { step: 2, .. }), "{error}");
             assert_same_weights(&weights_of(&mut engine), &before, "the weights before the step");
             assert_eq!(engine.position().step, 1);
+            let error_of_evaluation = {
+                let source = failing(engine.plan(), rank, fault);
+                engine.eval_batch(&source, 2).unwrap_err()
+            };
+            let expected = error.to_string().replace("step 2: ", "evaluation, batch 2: ");
+            assert_eq!(format!("{error_of_evaluation}; no weight was changed"), expected);
+            assert_same_weights(&weights_of(&mut engine), &before, "the weights before the evaluation");
             if precision == Precision::F32 {
                 found += &format!("{error}\n");
             }
@@ -214,11 +230,13 @@ fn a_device_that_runs_behind_the_host_reports_the_same_step() {
 #[test]
 fn an_evaluation_without_a_loss_is_an_error() {
     let (mut engine, source) = diverged();
-    let Err(EngineError::Stopped(report)) = engine.eval_batch(&source, 1) else {
-        panic!("no loss is finite")
-    };
-    expect!["evaluation: the loss is not finite: the weights hold, or lead to, infinities or NaN; train again at a lower rate"]
-        .assert_eq(&report.to_string());
+    let before = weights_of(&mut engine);
+    for _ in 0..2 {
+        let error = engine.eval_batch(&source, 1).unwrap_err();
+        expect!["evaluation: the loss is not finite: the weights hold, or lead to, infinities or NaN; train again at a lower rate"]
+            .assert_eq(&error.to_string());
+    }
+    assert_same_weights(&weights_of(&mut engine), &before, "the ranks go on");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Input that is nearly valid: whatever it says, it is read or refused, without a panic and without memory beyond what its size allows.
 //!
 //! Each reader is given changed input for a few seconds, or as many as `PIPEZERO_FUZZ_SECONDS` says, in a process of its own whose address
-//! space is bounded by the system. A panic names the seed of its input, and the input lies in the file that it names.
+//! space is bounded by the system. The input of a panic lies in a file that the failure names.
 
 mod mutate;
 
@@ -53,10 +53,17 @@ fn bounded(test: &str, mut body: impl FnMut(&mut Draws)) {
     println!("{num_inputs} inputs in {seconds} s");
 }
 
-/// Leaves the input where it is found after a panic.
-fn keep(input: &[u8]) {
-    let path = std::env::temp_dir().join(format!("pipezero-fuzz-{}", std::process::id()));
-    fs::write(path, input).expect("the input is kept");
+/// Writes an input to a file and names it if it makes a reader panic.
+struct Kept<'a>(&'a [u8]);
+
+impl Drop for Kept<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let path = std::env::temp_dir().join(format!("pipezero-fuzz-{}", std::process::id()));
+            fs::write(&path, self.0).expect("the input is kept");
+            println!("the input is in {}", path.display());
+        }
+    }
 }
 
 #[test]
@@ -70,9 +77,9 @@ fn run_files() {
     bounded("fuzz::run_files", |draws| {
         let seed = draws.of(&seeds);
         let input = mutated(draws, &seed);
-        keep(&input);
-        let Ok(text) = String::from_utf8(input) else { return };
-        match RunFile::parse("run.json", &text).and_then(|file| file.resolve(Launch::this_host())) {
+        let _kept = Kept(&input);
+        let Ok(text) = std::str::from_utf8(&input) else { return };
+        match RunFile::parse("run.json", text).and_then(|file| file.resolve(Launch::this_host())) {
             Ok((run, _)) => drop(serde_json::to_string(&run).expect("a run has string keys")),
             Err(errors) => assert!(!errors.to_string().is_empty()),
         }
@@ -88,10 +95,10 @@ fn schedule_texts() {
     bounded("fuzz::schedule_texts", |draws| {
         let is_program = draws.of(&[true, false]);
         let input = mutated(draws, if is_program { program.as_bytes() } else { order.as_bytes() });
-        keep(&input);
-        let Ok(text) = String::from_utf8(input) else { return };
+        let _kept = Kept(&input);
+        let Ok(text) = std::str::from_utf8(&input) else { return };
         if !is_program {
-            let _ = ComputeOrder::from_csv(&text);
+            let _ = ComputeOrder::from_csv(text);
         } else if let Ok(program) = text.parse::<Program>() {
             let _ = CheckedProgram::new(program);
         }
@@ -145,7 +152,7 @@ fn manifests() {
     bounded("fuzz::manifests", |draws| {
         let input = mutated(draws, &manifest);
         let input = with_checksums(&input).filter(|_| draws.of(&[true, true, false])).unwrap_or(input);
-        keep(&input);
+        let _kept = Kept(&input);
         fs::write(folder.join("manifest.json"), &input).expect("it is written");
         read(&folder, &mut engine);
     });
@@ -162,7 +169,7 @@ fn headers_of_checkpoints() {
     let manifest: Value = serde_json::from_slice(&manifest).expect("a manifest");
     bounded("fuzz::headers_of_checkpoints", |draws| {
         let (input, header_bytes) = with_header(draws, &file);
-        keep(&input);
+        let _kept = Kept(&input);
         let mut manifest = manifest.clone();
         let record = &mut manifest["files"][0];
         record["num_bytes"] = input.len().into();
@@ -184,7 +191,7 @@ fn headers_of_weights() {
     let file = fs::read(&path).expect("a file");
     bounded("fuzz::headers_of_weights", |draws| {
         let (input, _) = with_header(draws, &file);
-        keep(&input);
+        let _kept = Kept(&input);
         fs::write(&path, &input).expect("it is written");
         let _ = engine.load(&path);
     });

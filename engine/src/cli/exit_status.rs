@@ -85,12 +85,15 @@ input_mistakes! {
         | EngineError::Start { .. }
         | EngineError::WorldSize { .. }
         | EngineError::OtherRun
+        | EngineError::OtherState { .. }
         | EngineError::Elsewhere
         | EngineError::Memory { .. }
         | EngineError::Threads { .. }
         | EngineError::LossScale { .. }
         | EngineError::NotFinite { .. }
         | EngineError::Unread { .. }
+        | EngineError::EvaluationNotFinite
+        | EngineError::UnreadEvaluation { .. }
         | EngineError::LogitsNotFinite => false,
     };
     TrainingError: |error| match error {

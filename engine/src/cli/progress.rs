@@ -7,6 +7,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::output::note;
 use super::terminal;
+use crate::run::checkpoint::CheckpointError;
 use crate::run::engine::EngineError;
 use crate::train::{EvalLine, Observer, StepLine, Work};
 
@@ -130,6 +131,10 @@ impl Observer for Progress {
 
     fn checkpoint_failed(&mut self, step: u64, error: &EngineError) {
         self.print_line(format!("warning: no checkpoint after step {step}, and the run goes on: {error}"));
+    }
+
+    fn old_checkpoint_stays(&mut self, error: &CheckpointError) {
+        self.print_line(format!("warning: {error}"));
     }
 
     fn evaluation(&mut self, line: &EvalLine) {

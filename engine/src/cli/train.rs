@@ -19,7 +19,7 @@ use crate::config::Launch;
 use crate::measure::trace::{TracedSteps, TracedStepsError};
 use crate::plan::Plan;
 use crate::run::data::first_words;
-use crate::train::{Resumed, RunDir, Start, Summary, Training, check_disk_space};
+use crate::train::{Place, Resumed, RunDir, Start, Summary, Training, check_disk_space};
 
 /// What `--help` ends with.
 pub(super) const EXAMPLES: &str = "\
@@ -70,7 +70,7 @@ pub(super) fn run(args: &TrainArgs) -> Result<(), Failure> {
     let notices = Notices::new(args.run.name(), notices);
     let traced = args.traced(plan.run().steps)?;
     let out = args.out.clone().unwrap_or_else(|| RunDir::default_path(&args.run.run));
-    RunDir::check(&out, args.overwrite || args.resume)?;
+    let place = RunDir::check(&out, args.overwrite || args.resume)?;
     if let Some(rescue) = &args.rescue {
         RunDir::check(rescue, false)?;
     }
@@ -87,12 +87,15 @@ pub(super) fn run(args: &TrainArgs) -> Result<(), Failure> {
     // Before the steps, which may take days.
     drop(notices);
     let prompt = first_words(&plan.run().data.text).unwrap_or_else(|| "The".to_owned());
+    // Locked before its checkpoint is read.
+    let earlier = args.resume && place == Place::EarlierRun;
+    let earlier = earlier.then(|| RunDir::resume(&out)).transpose()?;
     let training = args.start(plan, &out, traced.clone())?;
     if let Some(warning) = check_disk_space(training.plan(), &out)? {
         note(terminal::fitted(&warning));
     }
     // A directory is made or replaced only after everything else worked.
-    let directory = if args.resume { RunDir::resume(&out) } else { RunDir::create(&out, args.overwrite) }?;
+    let directory = earlier.map_or_else(|| RunDir::create(&out, args.overwrite), Ok)?;
     directory.record(&file, training.plan())?;
     let interrupted = end_after_the_step(training.plan().run().checkpoint.signal);
     let num_steps = training.plan().run().steps;

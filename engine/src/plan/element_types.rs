@@ -12,7 +12,7 @@ use crate::config::Precision;
 pub struct ElementTypes {
     /// Of parameters at rest, gathered and saved activations.
     pub parameter: ElementType,
-    /// Of sums inside products, of gradients and of the optimizer's state.
+    /// Of sums inside products, of the gradients of parameters and of the optimizer's state.
     pub accumulation: ElementType,
     /// Of the copy that the optimizer updates; none where it updates the parameters themselves.
     pub master: Option<ElementType>,
@@ -36,11 +36,14 @@ impl ElementTypes {
     }
 }
 
-/// `parameters and activations bf16, sums, gradients and optimizer f32, master copy f32`.
+/// `parameters and activations bf16, sums, parameter gradients and optimizer f32, master copy f32`.
 impl fmt::Display for ElementTypes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (parameter, accumulation) = (name(self.parameter), name(self.accumulation));
-        write!(f, "parameters and activations {parameter}, sums, gradients and optimizer {accumulation}, ")?;
+        write!(
+            f,
+            "parameters and activations {parameter}, sums, parameter gradients and optimizer {accumulation}, "
+        )?;
         match self.master {
             Some(master) => write!(f, "master copy {}", name(master)),
             None => f.write_str("no master copy"),

@@ -6,7 +6,7 @@ use super::error::TrainingError;
 use super::observer::{Observer, Work};
 use super::run_dir::RunDir;
 use crate::config::{CheckpointConfig, OnCheckpointError, Run};
-use crate::run::checkpoint::Checkpoints;
+use crate::run::checkpoint::{CheckpointError, Checkpoints};
 use crate::run::engine::{AboutRun, Engine, EngineError};
 
 /// Writes the checkpoints of a run.
@@ -80,7 +80,7 @@ impl CheckpointKeeper {
         self.last = Instant::now();
         self.writing = Some(step);
         let started = engine.start_checkpoint(&self.checkpoints, &self.about);
-        self.is_finished(started.map(|()| false), observer).map(drop)
+        self.conclude(started.map(|()| false), observer)
     }
 
     /// Asks what has become of the one that is being written.
@@ -92,7 +92,7 @@ impl CheckpointKeeper {
         if self.writing.is_none() {
             return Ok(());
         }
-        self.is_finished(engine.poll_checkpoint(), observer).map(drop)
+        self.conclude(engine.poll_checkpoint(), observer)
     }
 
     /// Waits for the one that is being written.
@@ -105,11 +105,11 @@ impl CheckpointKeeper {
             return Ok(());
         }
         observer.begins(Work::Checkpoint);
-        self.is_finished(engine.finish_checkpoint().map(|()| true), observer).map(drop)
+        self.conclude(engine.finish_checkpoint().map(|()| true), observer)
     }
 
     /// Notes what has become of the one that is being written; an error ends the run only if its rule says so.
-    fn is_finished(
+    fn conclude(
         &mut self,
         is_written: Result<bool, EngineError>,
         observer: &mut dyn Observer,
@@ -118,6 +118,10 @@ impl CheckpointKeeper {
         match is_written {
             Ok(false) => return Ok(()),
             Ok(true) => self.newest = step,
+            Err(EngineError::Checkpoint(error @ CheckpointError::NotRemoved(_))) => {
+                self.newest = step;
+                observer.old_checkpoint_stays(&error);
+            }
             Err(error @ (EngineError::Checkpoint(_) | EngineError::Elsewhere))
                 if self.config.on_error == OnCheckpointError::Continue =>
             {

@@ -56,6 +56,8 @@ impl TrainingError {
                 EngineError::LossScale { .. }
                     | EngineError::NotFinite { .. }
                     | EngineError::Unread { .. }
+                    | EngineError::EvaluationNotFinite
+                    | EngineError::UnreadEvaluation { .. }
                     | EngineError::Checkpoint(_)
                     | EngineError::Weights(_)
                     | EngineError::Elsewhere

@@ -1,6 +1,7 @@
 //! What a run says of itself while it goes on.
 
 use super::metrics::{EvalLine, StepLine};
+use crate::run::checkpoint::CheckpointError;
 use crate::run::engine::EngineError;
 
 /// Receives every line of the metrics while the run goes on.
@@ -13,6 +14,8 @@ pub trait Observer {
     fn evaluation(&mut self, line: &EvalLine);
     /// A checkpoint could not be written, and the run goes on.
     fn checkpoint_failed(&mut self, _step: u64, _error: &EngineError) {}
+    /// A checkpoint is complete, and an earlier one could not be removed.
+    fn old_checkpoint_stays(&mut self, _error: &CheckpointError) {}
 }
 
 /// What a run does between steps and after the last one.

@@ -10,7 +10,7 @@ use crate::plan::Bytes;
 #[non_exhaustive]
 pub enum RunDirError {
     /// It exists already.
-    #[error("{} already exists: name another folder with --out, or replace it with --overwrite", path.display())]
+    #[error("{} already exists: go on with --resume, name another folder with --out, or replace it with --overwrite", path.display())]
     Exists {
         /// The folder.
         path: PathBuf,
@@ -38,7 +38,7 @@ pub enum RunDirError {
         reason: String,
     },
     /// A folder to be replaced holds something that no run wrote.
-    #[error("{} is not replaced: {reason}; name another folder with --out, or remove it yourself", path.display())]
+    #[error("{} is left as it is: {reason}; name another folder with --out, or remove it yourself", path.display())]
     NotARun {
         /// The folder.
         path: PathBuf,

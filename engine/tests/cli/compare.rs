@@ -144,7 +144,7 @@ fn a_folder_of_steps_with_something_else_in_it_is_not_replaced() {
     let home = traced();
     home.write("out/trace/thesis.txt", "years of work");
     let printed = home.run("train run.json --out out --overwrite").failure(1);
-    expect!["error: out is not replaced: it holds `trace/thesis.txt`, which no run wrote; name another folder with --out, or remove it yourself"].assert_eq(printed.lines().last().unwrap());
+    expect!["error: out is left as it is: it holds `trace/thesis.txt`, which no run wrote; name another folder with --out, or remove it yourself"].assert_eq(printed.lines().last().unwrap());
     assert!(home.path("out/trace/thesis.txt").exists() && home.path("out/metrics.jsonl").exists());
     // It does not stand in the way of reading.
     home.run("compare out").success();

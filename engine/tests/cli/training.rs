@@ -97,7 +97,7 @@ fn a_run_is_overwritten_only_when_asked() {
         "train run.json --set seed=4 --out",
         expect![[r#"
         $ out
-        [1] error: out already exists: name another folder with --out, or replace it with --overwrite
+        [1] error: out already exists: go on with --resume, name another folder with --out, or replace it with --overwrite
     "#]],
     );
     assert_eq!(weights(), first);

@@ -80,7 +80,7 @@ impl CheckpointReader {
         let folder = to.partial(step);
         let files = (0..num_files).map(|file| self.write_part(&folder, file, num_files));
         match files.collect::<Result<_, _>>() {
-            Ok(files) => new.finish(&Manifest { files, ..self.manifest().clone() }),
+            Ok(files) => new.finish(&Manifest { files, place: 0, ..self.manifest().clone() }),
             Err(error) => {
                 new.abandon();
                 Err(error)

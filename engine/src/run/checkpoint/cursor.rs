@@ -43,6 +43,9 @@ impl<'a> Cursor<'a> {
         let begin = parts.partition_point(|part| part.range.end <= wanted.start);
         for part in parts[begin..].iter().take_while(|part| part.range.start < wanted.end) {
             let range = part.range.start.max(wanted.start)..part.range.end.min(wanted.end);
+            if range.start != first + filled {
+                break;
+            }
             let start = part.start + ELEMENT_BYTES * (range.start - part.range.start) as u64;
             let into = &mut values[range.start - first..range.end - first];
             self.read_bytes(part.shard, start, bytes_of_mut(into))?;

@@ -36,6 +36,9 @@ pub enum CheckpointError {
         /// The files that are not here, with their hosts.
         files: String,
     },
+    /// An earlier checkpoint cannot be removed; the new one is complete.
+    #[error("{0}; the new checkpoint is complete, and earlier ones stay")]
+    NotRemoved(Box<Self>),
     /// There is none.
     #[error("{} has {reason}; name a run directory that has one, or its folder", path.display())]
     NotFound {

@@ -143,8 +143,13 @@ impl Checkpoints {
     }
 
     /// Whether this process sees the folder of the checkpoint after a step in which this sign is.
-    pub(crate) fn has_sign(&self, step: u64, sign: &str) -> bool {
-        fs::read(self.partial(step).join(Self::SIGN)).is_ok_and(|found| found == sign.as_bytes())
+    pub(crate) fn has_sign(&self, step: u64, sign: &str) -> Result<bool, CheckpointError> {
+        let path = self.partial(step).join(Self::SIGN);
+        match fs::read(&path) {
+            Ok(found) => Ok(found == sign.as_bytes()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(CheckpointError::io(&path)(error)),
+        }
     }
 
     fn remove_leftovers(&self) -> Result<(), CheckpointError> {
@@ -182,8 +187,15 @@ impl NewCheckpoint {
         let _ = fs::remove_dir_all(self.checkpoints.partial(self.step));
     }
 
-    /// Writes the manifest and gives the folder its name, once all of it is on disk; then removes the oldest.
+    /// Completes it and removes the oldest.
     pub fn finish(self, manifest: &Manifest) -> Result<(), CheckpointError> {
+        self.write_manifest(manifest)?;
+        self.give_name()?;
+        self.remove_oldest()
+    }
+
+    /// Writes the manifest, and returns once all of the folder is on disk.
+    pub(crate) fn write_manifest(&self, manifest: &Manifest) -> Result<(), CheckpointError> {
         let folder = self.checkpoints.partial(self.step);
         let sign = folder.join(Checkpoints::SIGN);
         if sign.exists() {
@@ -195,15 +207,29 @@ impl NewCheckpoint {
             file.sync_all()
         });
         written.map_err(CheckpointError::io(&path))?;
-        sync_folder(&folder)?;
-        let place = self.checkpoints.at(self.step);
-        // One of the same step was damaged, or the run would not have come here once more.
+        sync_folder(&folder)
+    }
+
+    /// Gives the folder its name.
+    pub(crate) fn give_name(&self) -> Result<(), CheckpointError> {
+        let (folder, place) = (self.checkpoints.partial(self.step), self.checkpoints.at(self.step));
+        // One of the same step is damaged, or could not be completed everywhere, or the run would not have come here once more.
         if place.exists() {
             self.checkpoints.remove(self.step)?;
         }
         fs::rename(&folder, &place).map_err(CheckpointError::io(&place))?;
-        sync_folder(&self.checkpoints.path)?;
-        self.checkpoints.remove_oldest()
+        sync_folder(&self.checkpoints.path)
+    }
+
+    /// Takes the name away again, and removes the folder, as far as that can be.
+    pub(crate) fn take_name_away(self) {
+        let _ = self.checkpoints.remove(self.step);
+        self.abandon();
+    }
+
+    /// Removes the oldest of more checkpoints than are to stay.
+    pub(crate) fn remove_oldest(&self) -> Result<(), CheckpointError> {
+        self.checkpoints.remove_oldest().map_err(|error| CheckpointError::NotRemoved(Box::new(error)))
     }
 }
 

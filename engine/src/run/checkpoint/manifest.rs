@@ -28,6 +28,8 @@ pub struct Manifest {
     pub grid: [usize; 2],
     /// What is kept of each parameter: itself, and the optimizer's states.
     pub kinds: Vec<String>,
+    /// Which of the folders this is, where not all hosts share one; else 0.
+    pub place: usize,
     /// All parameters of the model.
     pub parameters: Vec<ParameterRecord>,
     /// The files with their elements, by rank.
@@ -75,7 +77,9 @@ pub struct FileRecord {
     pub num_bytes: u64,
     /// The checksum of its header, its length included.
     pub header_checksum: String,
-    /// The host that has it, where each host has a folder of its own.
+    /// Which of the folders has it, where not all hosts share one; else 0.
+    pub place: usize,
+    /// The host of that folder, where not all hosts share one.
     pub host: Option<String>,
 }
 
@@ -99,6 +103,7 @@ impl Manifest {
             text_checksum: None,
             grid: [0, 0],
             kinds: Vec::new(),
+            place: 0,
             parameters: Vec::new(),
             files: Vec::new(),
             run: Value::Null,

@@ -1,7 +1,7 @@
 //! The state of a run on disk: parameters, optimizer state, and how far the run was.
 //!
 //! A checkpoint is a folder. Every rank writes a file of its own with the elements that it owns (`shard_writer.rs`): safetensors, each
-//! tensor a [`Piece`] of a parameter. The process of rank 0 writes the [`Manifest`] last, which names all files, and the folder gets its
+//! tensor a [`Piece`] of a parameter. The process that made the folder writes the [`Manifest`] last, which names all files, and the folder gets its
 //! name only then ([`Checkpoints`]). So a folder of that name is complete, and what is cut off leaves the earlier one.
 //!
 //! Nothing in it depends on the grid: [`CheckpointReader`] finds the elements of a parameter in whichever files have them, so any grid

@@ -13,7 +13,7 @@ use super::manifest::{FileRecord, Manifest};
 use super::piece::Piece;
 use super::shard_header::ShardHeader;
 
-/// A checkpoint whose manifest and headers are sound, and whose files together have every element.
+/// A checkpoint whose manifest and headers are sound, and whose files together have every element, once, unless other hosts have some of them.
 #[derive(Debug)]
 pub struct CheckpointReader {
     folder: PathBuf,
@@ -29,7 +29,6 @@ pub struct CheckpointReader {
 #[derive(Debug)]
 pub(super) struct Shard {
     path: PathBuf,
-    file: File,
     /// Where its data begins.
     start: u64,
     blocks: Vec<String>,
@@ -55,7 +54,7 @@ impl CheckpointReader {
         let mut parts: HashMap<(String, String), Vec<Part>> = HashMap::new();
         let (mut shards, mut elsewhere) = (Vec::new(), Vec::new());
         for record in &manifest.files {
-            if record.host.is_some() && !folder.join(&record.name).exists() {
+            if record.place != manifest.place && !folder.join(&record.name).exists() {
                 elsewhere.push(record.clone());
                 continue;
             }
@@ -81,29 +80,36 @@ impl CheckpointReader {
         &self.manifest
     }
 
-    /// Checks that each element of each parameter and state is there, once. Where other hosts have files, that shows when elements are read.
+    /// Checks that each element of each parameter and state is there, and none twice. Where other hosts have files, whether elements are missing
+    /// shows when they are read.
     fn check_is_whole(&self) -> Result<(), CheckpointError> {
-        if !self.elsewhere.is_empty() {
-            return Ok(());
-        }
-        let manifest = self.folder.join(Manifest::FILE);
+        let damaged = |reason| CheckpointError::damaged(&self.folder.join(Manifest::FILE), reason);
+        let mut num_known = 0;
         for parameter in &self.manifest.parameters {
             for kind in &self.manifest.kinds {
-                let parts = self.parts.get(&(parameter.name.clone(), kind.clone()));
-                let mut end = 0;
-                for part in parts.into_iter().flatten() {
-                    if part.range.start != end {
-                        break;
+                let (name, num) = (&parameter.name, parameter.num_elements());
+                let parts = self.parts(kind, name);
+                num_known += usize::from(!parts.is_empty());
+                let (mut end, mut has_hole) = (0, false);
+                for part in parts {
+                    if part.range.start < end || part.range.end > num {
+                        let Range { start, end } = part.range;
+                        return Err(damaged(format!(
+                            "the files have elements {start}..{end} of {kind} `{name}`, which has {num}, twice or in vain"
+                        )));
                     }
+                    has_hole |= part.range.start != end;
                     end = part.range.end;
                 }
-                if end != parameter.num_elements() {
-                    let (name, num) = (&parameter.name, parameter.num_elements());
+                if self.elsewhere.is_empty() && (has_hole || end != num) {
                     let reason =
-                        format!("the files have elements 0..{end} of {kind} `{name}`, which has {num}");
-                    return Err(CheckpointError::damaged(&manifest, reason));
+                        format!("the files do not have all elements of {kind} `{name}`, which has {num}");
+                    return Err(damaged(reason));
                 }
             }
+        }
+        if num_known != self.parts.len() {
+            return Err(damaged("the files have elements of what it does not list".to_owned()));
         }
         Ok(())
     }
@@ -176,7 +182,7 @@ impl Shard {
         }
         let ShardHeader { blocks, num_data_bytes, .. } = &decoded;
         let (blocks, num_data_bytes) = (blocks.clone(), *num_data_bytes);
-        Ok((Self { path, file, start: header.len() as u64, blocks, num_data_bytes }, decoded))
+        Ok((Self { path, start: header.len() as u64, blocks, num_data_bytes }, decoded))
     }
 
     pub(super) fn num_blocks(&self) -> usize {
@@ -193,7 +199,8 @@ impl Shard {
     pub(super) fn read_block(&self, index: usize, bytes: &mut [u8]) -> Result<(), CheckpointError> {
         let Range { start, end } = self.block(index);
         let bytes = &mut bytes[..(end - start) as usize];
-        let read = self.file.read_exact_at(bytes, self.start + start);
+        // Opened each time: there may be more files than a process may have open.
+        let read = File::open(&self.path).and_then(|file| file.read_exact_at(bytes, self.start + start));
         read.map_err(CheckpointError::io(&self.path))?;
         if checksum(bytes) != self.blocks[index] {
             let reason = format!("bytes {start} to {} of its data do not match their checksum", end - 1);

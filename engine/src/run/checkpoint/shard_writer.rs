@@ -80,6 +80,7 @@ impl ShardWriter {
             name: self.name,
             num_bytes: self.num_bytes,
             header_checksum: checksum(&header),
+            place: 0,
             host: None,
         })
     }

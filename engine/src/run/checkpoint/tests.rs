@@ -127,6 +127,42 @@ fn sizes_beyond_counting_are_damage() {
 }
 
 #[test]
+fn elements_that_come_twice_are_damage() {
+    let (_home, checkpoints) = small();
+    let folder = checkpoints.at(3);
+    let mut manifest = Manifest::read(&folder).unwrap();
+    manifest.files.push(manifest.files[0].clone());
+    fs::write(folder.join(Manifest::FILE), manifest.text()).unwrap();
+    let error = CheckpointReader::open(&folder).unwrap_err().to_string();
+    assert!(
+        error.contains("the files have elements 0..13 of parameter `a`, which has 40, twice or in vain"),
+        "{error}"
+    );
+    // Of a parameter that the manifest does not list.
+    manifest.files.pop();
+    manifest.parameters.pop();
+    fs::write(folder.join(Manifest::FILE), manifest.text()).unwrap();
+    let error = CheckpointReader::open(&folder).unwrap_err().to_string();
+    assert!(error.contains("elements of what it does not list"), "{error}");
+}
+
+#[test]
+fn a_new_checkpoint_is_complete_although_an_earlier_one_cannot_be_removed() {
+    let (home, checkpoints) = small();
+    // A file is no folder, whose removal the system refuses.
+    let old = home.path().join(Checkpoints::NAME).join("step-00000001");
+    fs::write(old, "").unwrap();
+    let manifest = CheckpointReader::open(&checkpoints.at(3)).unwrap().manifest().clone();
+    let new = checkpoints.clone().keeping(2).start(5, None).unwrap();
+    for file in &manifest.files {
+        fs::copy(checkpoints.at(3).join(&file.name), checkpoints.partial(5).join(&file.name)).unwrap();
+    }
+    let error = new.finish(&manifest).unwrap_err();
+    assert!(matches!(error, CheckpointError::NotRemoved(_)), "{error}");
+    CheckpointReader::open(&checkpoints.at(5)).unwrap().verify().unwrap();
+}
+
+#[test]
 fn an_earlier_checkpoint_is_taken_where_the_newest_is_damaged() {
     let (_home, checkpoints) = small();
     write(&checkpoints, 5, 40);

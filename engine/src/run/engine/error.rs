@@ -84,6 +84,19 @@ pub enum EngineError {
         /// The rank, the micro-batch and the error of the source.
         what: String,
     },
+    /// The loss of an evaluation is infinite or NaN; the weights are as they were.
+    #[error(
+        "evaluation: the loss is not finite: the weights hold, or lead to, infinities or NaN; train again at a lower rate"
+    )]
+    EvaluationNotFinite,
+    /// Tokens of an evaluation could not be read, or cannot be used; the weights are as they were.
+    #[error("evaluation, batch {batch}: {what}")]
+    UnreadEvaluation {
+        /// The batch, from 1.
+        batch: u64,
+        /// The rank, the micro-batch and the error of the source.
+        what: String,
+    },
     /// fp16 overflowed at the lowest loss scale.
     #[error(
         "step {step} overflowed in fp16 at a loss scale of {scale}, and the scale may not go lower; set a lower \
@@ -123,6 +136,16 @@ pub enum EngineError {
         "this process was given another run than the process of rank 0: start all of them with the same run file and arguments"
     )]
     OtherRun,
+    /// The processes begin with different states.
+    #[error(
+        "this process begins with {own}, and the process of rank 0 with {first}: give all of them the same"
+    )]
+    OtherState {
+        /// Here.
+        own: String,
+        /// There.
+        first: String,
+    },
     /// Another process failed at what this one did, and says why.
     #[error("another process failed at the same place, and says why")]
     Elsewhere,
@@ -155,13 +178,6 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let [RankFailure { position, cause, .. }, ..] = &self.failures[..]
-            && cause.kind() == CauseKind::NotFinite
-            && let Some(step) = position.step()
-        {
-            // All ranks see the same sums, so one line stands for all.
-            return write!(f, "{step}: {cause}");
-        }
         write!(f, "all ranks have stopped; the cause comes first")?;
         for failure in &self.failures {
             write!(f, "\n  {failure}")?;

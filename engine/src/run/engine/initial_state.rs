@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::error::EngineError;
 use super::state_check::{check_model, check_optimizer};
 use crate::plan::Plan;
-use crate::run::checkpoint::CheckpointReader;
+use crate::run::checkpoint::{CheckpointReader, Position};
 use crate::run::world::World;
 
 /// What a new engine's ranks begin with. Each rank draws or reads the elements that it holds, unit by unit, and no others.
@@ -23,16 +23,39 @@ pub enum InitialState {
 }
 
 impl InitialState {
-    /// Refuses a checkpoint of another model or optimizer in every process, before anything is allocated.
+    /// Refuses a checkpoint of another model or optimizer, and processes that begin with different states, in every process and before
+    /// anything is allocated.
     pub(super) fn check(&self, plan: &Plan, world: &dyn World) -> Result<(), EngineError> {
         let checked = match self {
-            Self::Drawn | Self::Weights(_) => return Ok(()),
+            Self::Drawn | Self::Weights(_) => Ok(()),
             Self::Parameters(from) => check_model(plan, from),
             Self::Checkpoint(from) => check_model(plan, from).and_then(|()| check_optimizer(plan, from)),
         };
-        let mut num_refusals = [u64::from(checked.is_err())];
+        let own = self.name();
+        let first = world.broadcast(own.clone().into_bytes())?;
+        let is_other = first != own.as_bytes();
+        let mut num_refusals = [u64::from(checked.is_err() || is_other)];
         world.add_words(&mut num_refusals)?;
         checked?;
+        if is_other {
+            let first = String::from_utf8_lossy(&first).into_owned();
+            return Err(EngineError::OtherState { own, first });
+        }
         if num_refusals == [0] { Ok(()) } else { Err(EngineError::Elsewhere) }
     }
+
+    /// What it is, in words that are the same in each process that begins with it.
+    fn name(&self) -> String {
+        match self {
+            Self::Drawn => "drawn weights".to_owned(),
+            Self::Weights(_) => "a weights file".to_owned(),
+            Self::Parameters(from) => format!("the weights of {}", of(from)),
+            Self::Checkpoint(from) => of(from),
+        }
+    }
+}
+
+fn of(from: &CheckpointReader) -> String {
+    let Position { step, update, num_samples } = from.manifest().position;
+    format!("a checkpoint of step {step} ({update} updates, {num_samples} sequences)")
 }

@@ -44,7 +44,8 @@ use crate::run::world::{ClockOffset, World, world_of, world_on};
 /// Trains, evaluates, saves and loads one model on a grid of ranks.
 ///
 /// Every method commands all ranks of this process and returns when all have replied. After an error the ranks have stopped and a new
-/// engine is needed, except after [`EngineError::NotFinite`], [`EngineError::Unread`] and [`EngineError::LossScale`], whose step was left out, and after errors of
+/// engine is needed, except after [`EngineError::NotFinite`], [`EngineError::Unread`] and [`EngineError::LossScale`], whose step was left out, after
+/// [`EngineError::EvaluationNotFinite`] and [`EngineError::UnreadEvaluation`], and after errors of
 /// files of weights and checkpoints: the weights are those before it.
 #[derive(Debug)]
 pub struct Engine {
@@ -312,14 +313,21 @@ impl Engine {
     /// The loss of batch `batch` (from 1) of `source`, without gradients; the weights stay as they are.
     ///
     /// # Errors
-    /// As [`Engine::train_batch`].
+    /// When a rank stops; [`EngineError::EvaluationNotFinite`] and [`EngineError::UnreadEvaluation`], after which the ranks go on.
     pub fn eval_batch(
         &mut self,
         source: &Arc<dyn BatchSource>,
         batch: u64,
     ) -> Result<EvalReport, EngineError> {
         let command = Command::Evaluate { source: Arc::clone(source), batch };
-        Ok(EvalReport::new(first(&self.ranks.ask_for_outcomes(&command)?)))
+        let outcomes = self.ranks.ask_for_outcomes(&command)?;
+        if first(&outcomes).overflowed {
+            let unread = outcomes.iter().find_map(|outcome| outcome.unread.clone());
+            let read = unread.map_or(Ok(()), |what| Err(EngineError::UnreadEvaluation { batch, what }));
+            self.agree(read)?;
+            return Err(EngineError::EvaluationNotFinite);
+        }
+        Ok(EvalReport::new(first(&outcomes)))
     }
 
     /// The logits `[V]` that follow `tokens`, through the pipeline.

@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::run::checkpoint::CheckpointError;
 use crate::run::comm::CommError;
-use crate::run::data::DataError;
 use crate::run::world::Position;
 
 /// What stopped a rank.
@@ -20,9 +19,6 @@ pub enum Cause {
     /// A buffer could not be allocated.
     #[error(transparent)]
     Model(#[from] ModelError),
-    /// A micro-batch could not be read.
-    #[error(transparent)]
-    Data(#[from] DataError),
     /// This rank's part of the weights could not be read.
     #[error("{}: {source}", path.display())]
     Weights {
@@ -34,11 +30,6 @@ pub enum Cause {
     /// This rank's part of a checkpoint could not be read.
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
-    /// The loss of an evaluation is infinite or NaN.
-    #[error(
-        "the loss is not finite: the weights hold, or lead to, infinities or NaN; train again at a lower rate"
-    )]
-    LossNotFinite,
     /// The rank's code panicked.
     #[error("panicked{}: {message}", of(layers))]
     Panicked {
@@ -72,8 +63,6 @@ fn of(layers: &[String]) -> String {
 /// Kinds of causes, in the order in which a report lists them: causes before their effects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum CauseKind {
-    /// Something is infinite or NaN; all ranks see it alike.
-    NotFinite,
     /// The rank failed by itself.
     Failed,
     /// Its device failed, perhaps at what another rank asked of it.
@@ -92,7 +81,6 @@ impl Cause {
     /// The kind of the cause.
     pub fn kind(&self) -> CauseKind {
         match self {
-            Self::LossNotFinite => CauseKind::NotFinite,
             Self::Comm(CommError::Device { .. }) => CauseKind::DeviceFailed,
             Self::Comm(CommError::TooSlow { .. }) => CauseKind::TooSlow,
             Self::Comm(CommError::Timeout { .. } | CommError::Unfinished { .. }) => CauseKind::TimedOut,

@@ -28,7 +28,7 @@ impl Rank {
         self.unread = self.begin(program, inputs.step, inputs.step, source)?;
         self.run_row(program, Some(inputs))?;
         let Tail { record, gradient_norm, overflowed, .. } = self.tail.clone();
-        let unread = self.unread.take().map(|fault| format!("rank {}, {fault}", self.comm.rank()));
+        let unread = self.unread.take().map(|fault| self.named(&fault));
         Ok(RankOutcome { record, gradient_norm, overflowed, unread, ..self.outcome()? })
     }
 
@@ -37,13 +37,16 @@ impl Rank {
         let plan = Arc::clone(&self.plan);
         let program = plan.evaluation();
         self.recorder.begin(false);
-        if let Some(ReadFault { error, .. }) = self.begin(program, 0, batch, source)? {
-            return Err(Cause::Data(error));
-        }
+        let unread = self.begin(program, 0, batch, source)?;
         self.run_row(program, None)?;
-        let record = self.share_losses()?;
+        let record = self.share_losses(unread.is_some())?;
         self.set_position(Position::Idle);
-        Ok(RankOutcome { record, ..self.outcome()? })
+        let (overflowed, unread) = (!record.is_finite(), unread.map(|fault| self.named(&fault)));
+        Ok(RankOutcome { record, overflowed, unread, ..self.outcome()? })
+    }
+
+    fn named(&self, fault: &ReadFault) -> String {
+        format!("rank {}, {fault}", self.comm.rank())
     }
 
     /// Fetches the tokens that this rank reads: the first stage its inputs, the last its targets. A micro-batch that cannot be read has no

@@ -64,12 +64,14 @@ impl Rank {
         Ok(())
     }
 
-    /// The sum of the losses of the batch's micro-batches over the whole grid.
-    pub(super) fn share_losses(&mut self) -> Result<StepRecord, Cause> {
+    /// The sum of the losses of the batch's micro-batches over the whole grid; not finite either where a rank could not read its tokens.
+    pub(super) fn share_losses(&mut self, is_broken: bool) -> Result<StepRecord, Cause> {
         self.set_position(Position::AddingLosses);
-        let record = self.results()?;
-        let record = self.share(&record)?;
-        if record.is_finite() { Ok(record) } else { Err(Cause::LossNotFinite) }
+        let mut record = self.results()?;
+        if is_broken {
+            record.set_broken();
+        }
+        self.share(&record)
     }
 
     /// Updates the elements of a unit that this rank owns.

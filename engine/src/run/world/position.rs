@@ -90,15 +90,6 @@ impl Position {
             _ => None,
         }
     }
-
-    /// The step, which is the same for all ranks that fail for the same reason.
-    pub(crate) fn step(self) -> Option<Step> {
-        match self {
-            Self::At { step, .. } => Some(Step(step)),
-            Self::AddingLosses => Some(Step(0)),
-            _ => None,
-        }
-    }
 }
 
 impl fmt::Display for Position {
@@ -128,7 +119,7 @@ impl fmt::Display for Position {
 }
 
 /// A step as reports name it.
-pub(crate) struct Step(u64);
+struct Step(u64);
 
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -24,9 +24,12 @@ impl Engine {
                 new.clone().abandon();
             }
             let new = made?;
-            let sees_it = || sign.as_ref().is_some_and(|sign| to.has_sign(step, sign));
-            if place.is_none() && (new.is_some() || sees_it()) {
-                place = Some(Place { folder: to.partial(step), new, host: None });
+            let sees_it = match &sign {
+                Some(sign) if place.is_none() && new.is_none() => to.has_sign(step, sign),
+                _ => Ok(new.is_some()),
+            };
+            if self.agree(sees_it.map_err(EngineError::from))? && place.is_none() {
+                place = Some(Place { folder: to.partial(step), new, host: None, number: num_folders - 1 });
             }
         }
         let mut place = place.expect("the loop ends when every process has a folder");

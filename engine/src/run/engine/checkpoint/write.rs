@@ -3,7 +3,7 @@
 //! ```text
 //! ranks:               copy | write their files ......... |
 //! the engine:    make folder | training, a question a step | gathers the files' records |
-//! a thread:                                                                              | manifest, name, remove the oldest |
+//! a thread:                                                                              | manifest | name | remove the oldest |
 //! ```
 
 use std::time::Duration;
@@ -11,8 +11,10 @@ use std::time::Duration;
 use crossbeam::channel::{bounded, unbounded};
 
 use super::AboutRun;
-use super::writing::{Place, Stage, Writing};
-use crate::run::checkpoint::{CheckpointError, Checkpoints, FileRecord, Manifest, ParameterRecord};
+use super::writing::{Awaited, Files, Place, Work, Writing};
+use crate::run::checkpoint::{
+    CheckpointError, Checkpoints, FileRecord, Manifest, NewCheckpoint, ParameterRecord,
+};
 use crate::run::engine::command::{Answer, Command};
 use crate::run::engine::error::EngineError;
 use crate::run::engine::state_check::kinds;
@@ -39,13 +41,13 @@ impl Engine {
             _ => None,
         });
         let (_, written) = bounded(0);
-        let stage = Stage::Files { written, num_missing: 0, files: files.collect() };
-        self.writing = Some(Writing { place, manifest: self.manifest(about), stage });
+        let files = Files { written, num_missing: 0, found: files.collect() };
+        self.writing = Some(self.writing_of(place, files, about));
         self.finish_checkpoint()
     }
 
     /// As [`Engine::write_checkpoint`], and returns once every rank has copied what it writes; where the run file has no room for the copy,
-    /// once it is written. [`Engine::poll_checkpoint`] tells of its end.
+    /// once it is written. [`Engine::poll_checkpoint`] tells of its end; one that is not finished when the engine is dropped has no name.
     ///
     /// # Errors
     /// As [`Engine::write_checkpoint`].
@@ -58,9 +60,14 @@ impl Engine {
         let (report, written) = unbounded();
         let file = FileToWrite { folder: place.folder.clone(), written: report };
         self.ranks.ask(&Command::WriteCopy(file))?;
-        let stage = Stage::Files { written, num_missing: self.ranks.local().len(), files: Vec::new() };
-        self.writing = Some(Writing { place, manifest: self.manifest(about), stage });
+        let files = Files { written, num_missing: self.ranks.local().len(), found: Vec::new() };
+        self.writing = Some(self.writing_of(place, files, about));
         Ok(())
+    }
+
+    fn writing_of(&self, place: Place, files: Files, about: &AboutRun) -> Writing {
+        let manifest = Box::new(Manifest { place: place.number, ..self.manifest(about) });
+        Writing { place, awaited: Awaited::Files { files, manifest } }
     }
 
     /// Whether no checkpoint is being written any more. Every process asks at the same time.
@@ -80,34 +87,56 @@ impl Engine {
         Ok(())
     }
 
+    /// Does the next thing, if this process and all others have what they wait for; whether all is done.
     fn advance(&mut self, wait: Duration) -> Result<bool, EngineError> {
-        let Some(mut writing) = self.writing.take() else { return Ok(true) };
-        let is_waiting = writing.stage.is_waiting(wait);
+        let Some(Writing { place, mut awaited }) = self.writing.take() else { return Ok(true) };
+        let is_waiting = awaited.is_waiting(wait);
         if self.in_any_process(is_waiting)? {
-            self.writing = Some(writing);
+            self.writing = Some(Writing { place, awaited });
             return Ok(false);
         }
-        let Writing { place, manifest, stage } = writing;
-        match stage {
-            Stage::Files { files, .. } => {
-                let files: Result<Vec<FileRecord>, CheckpointError> = files.into_iter().collect();
-                match self.agree(files.map_err(EngineError::from)) {
-                    Ok(files) => {
-                        let files = self.gather_files(&place, files)?;
-                        self.writing = Some(named(place, Manifest { files, ..manifest }));
-                        Ok(false)
-                    }
-                    Err(error) => {
-                        // A disk that is full should not stay so for what is of no use.
-                        place.abandon();
-                        Err(error)
-                    }
-                }
+        let awaited = match awaited {
+            Awaited::Files { files, manifest } => self.write_manifest(&place, files, *manifest),
+            Awaited::Manifest(written) => self.give_name(&place, written),
+            // Only the process that could not remove something has this error, and the checkpoint is complete.
+            Awaited::Removal(removed) => return removed.result().map(|()| true).map_err(EngineError::from),
+        };
+        match awaited {
+            Ok(awaited) => {
+                self.writing = Some(Writing { place, awaited });
+                Ok(false)
             }
-            Stage::Name { done, .. } => {
-                self.agree(done.unwrap_or(Ok(())).map_err(EngineError::from)).map(|()| true)
+            Err(error) => {
+                // A disk that is full should not stay so for what is of no use.
+                place.abandon();
+                Err(error)
             }
         }
+    }
+
+    fn write_manifest(
+        &mut self,
+        place: &Place,
+        files: Files,
+        manifest: Manifest,
+    ) -> Result<Awaited, EngineError> {
+        let files: Result<Vec<FileRecord>, CheckpointError> = files.found.into_iter().collect();
+        let files = self.agree(files.map_err(EngineError::from))?;
+        let files = self.gather_files(place, files)?;
+        let manifest = Manifest { files, ..manifest };
+        Ok(Awaited::Manifest(Work::start(place, move |new| new.write_manifest(&manifest))))
+    }
+
+    /// Only where every folder is complete any gets its name, and only where all have it anything is removed.
+    fn give_name(&mut self, place: &Place, written: Work) -> Result<Awaited, EngineError> {
+        self.agree(written.result().map_err(EngineError::from))?;
+        let named = place.new.as_ref().map_or(Ok(()), NewCheckpoint::give_name);
+        let named = self.agree(named.map_err(EngineError::from));
+        if let (Err(_), Some(new)) = (&named, &place.new) {
+            new.clone().take_name_away();
+        }
+        named?;
+        Ok(Awaited::Removal(Work::start(place, |new| new.remove_oldest())))
     }
 
     /// The records of all processes' files, in each of them.
@@ -116,7 +145,9 @@ impl Engine {
         place: &Place,
         mut files: Vec<FileRecord>,
     ) -> Result<Vec<FileRecord>, EngineError> {
-        files.iter_mut().for_each(|file| file.host = place.host.clone());
+        for file in &mut files {
+            (file.place, file.host) = (place.number, place.host.clone());
+        }
         // By rank, whichever was written first.
         files.sort_by(|one, other| one.name.cmp(&other.name));
         if self.ranks.are_all() {
@@ -146,23 +177,4 @@ impl Engine {
             ..Manifest::new(self.position())
         }
     }
-}
-
-/// Writes the manifest and gives the folder its name, in a thread, if this process makes the folder.
-fn named(place: Place, manifest: Manifest) -> Writing {
-    let (report, named) = bounded(1);
-    match place.new.clone() {
-        Some(new) => {
-            let written = manifest.clone();
-            let name = move || {
-                let _ = report.send(new.finish(&written));
-            };
-            let inline = name.clone();
-            if std::thread::Builder::new().name("checkpoint".to_owned()).spawn(name).is_err() {
-                inline();
-            }
-        }
-        None => report.send(Ok(())).expect("there is room for it"),
-    }
-    Writing { place, manifest, stage: Stage::Name { named, done: None } }
 }
