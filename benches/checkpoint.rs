@@ -4,14 +4,18 @@
 //! cargo bench -p benches --bench checkpoint [-- FOLDER]      writes to a new folder in FOLDER, which is the working directory if none is named
 //! ```
 //!
-//! A GPT of 48 million parameters with AdamW on a pipeline of 2 x 2 data ranks under ZeRO-1: 3 x 4 bytes for each parameter. A round is,
-//! in turn, the first two the other way round in every second one: four threads that each write a quarter of the bytes from memory to a file of their own and sync it (`plain`), a checkpoint for which
-//! training waits (`waiting`), one that is written while training goes on (`background`), a copy of as many bytes by four threads
-//! (`plain copy`), and a step with nothing beside it. `stall` is what the background checkpoint holds training up for, `step during` a step
-//! that begins and ends while it is written.
+//! A GPT of 48 million parameters with AdamW on a pipeline of 2 x 2 data ranks under ZeRO-1: 3 x 4 bytes for each parameter. A round
+//! measures, in turn:
 //!
-//! Medians of the rounds, and behind them how far they lie apart. The exit status is 1 if the median of the rounds' rates is below half of what
-//! plain writes reach.
+//! - `plain`: four threads write the bytes of a checkpoint from memory, each to a file of its own, and sync it;
+//! - `waiting`: a checkpoint for which training waits; in every second round it comes before `plain`;
+//! - `background`: a checkpoint that is written while training goes on, until a step has seen its end. `stall` is what it holds
+//!   training up for, `step during` a step that begins and ends while it is written;
+//! - `plain copy`: four threads copy as many bytes in memory;
+//! - `step`: a step with nothing beside it.
+//!
+//! Medians of the rounds, and behind them how far they lie apart. The exit status is 1 if the median of the rounds' rates is below half of
+//! what plain writes reach.
 
 use std::error::Error;
 use std::fs::File;
