@@ -78,8 +78,11 @@ pub struct EvalLine {
 }
 
 impl EvalLine {
+    /// What `kind` is in the lines of evaluations.
+    pub(super) const KIND: &str = "eval";
+
     /// The line of an evaluation.
     pub fn new(step: u64, report: &EvalReport) -> Self {
-        Self { kind: "eval", step, validation_loss: report.loss, tokens: report.num_targets }
+        Self { kind: Self::KIND, step, validation_loss: report.loss, tokens: report.num_targets }
     }
 }

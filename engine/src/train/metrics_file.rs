@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
+use super::metrics::EvalLine;
 use super::run_dir_error::RunDirError;
 use crate::files::input::read_text;
 
@@ -29,10 +30,15 @@ impl MetricsFile {
         }
     }
 
-    /// The lines of the first `num_steps` steps.
-    pub(super) fn lines_until(path: &Path, num_steps: u64) -> Result<String, RunDirError> {
+    /// The lines of the first `num_steps` steps, without the evaluation after the last of them where that is made again.
+    pub(super) fn lines_until(
+        path: &Path,
+        num_steps: u64,
+        evaluates_again: bool,
+    ) -> Result<String, RunDirError> {
+        let is_kept = |line: &&str| is_until(line, num_steps, evaluates_again);
         match read_text(path, Self::BYTES_MAX) {
-            Ok(text) => Ok(text.split_inclusive('\n').filter(|line| is_until(line, num_steps)).collect()),
+            Ok(text) => Ok(text.split_inclusive('\n').filter(is_kept).collect()),
             Err(error) if error.is_missing() => Ok(String::new()),
             Err(error) => Err(RunDirError::Io { path: path.to_owned(), source: io::Error::other(error) }),
         }
@@ -53,10 +59,16 @@ impl MetricsFile {
 }
 
 /// Whether a line of the metrics is whole, and of a step or an evaluation until a step.
-fn is_until(line: &str, step: u64) -> bool {
+fn is_until(line: &str, step: u64, evaluates_again: bool) -> bool {
     #[derive(serde::Deserialize)]
     struct Line {
+        /// The lines of steps have none.
+        kind: Option<String>,
         step: u64,
     }
-    line.ends_with('\n') && serde_json::from_str(line).is_ok_and(|line: Line| line.step <= step)
+    let is_kept = |line: Line| {
+        let is_made_again = evaluates_again && line.kind.as_deref() == Some(EvalLine::KIND);
+        line.step < step || line.step == step && !is_made_again
+    };
+    line.ends_with('\n') && serde_json::from_str(line).is_ok_and(is_kept)
 }

@@ -299,14 +299,15 @@ impl RunDir {
         self.write(Self::RUN_FILE, &file.effective_json(Self::SCHEDULE))
     }
 
-    /// Opens the metrics file to add to it, with the lines of the first `num_steps` steps that it has: what came after them is done again.
+    /// Opens the metrics file to add to it, with the lines of the first `num_steps` steps that it has: what came after them is done again,
+    /// the evaluation after the last of them too if the caller says so.
     ///
     /// # Errors
     /// When the system refuses.
-    pub fn metrics_until(&self, num_steps: u64) -> Result<MetricsFile, RunDirError> {
+    pub fn metrics_until(&self, num_steps: u64, evaluates_again: bool) -> Result<MetricsFile, RunDirError> {
         let path = self.file(Self::METRICS);
         if num_steps > 0 {
-            let kept = MetricsFile::lines_until(&path, num_steps)?;
+            let kept = MetricsFile::lines_until(&path, num_steps, evaluates_again)?;
             self.write(Self::METRICS, &kept)?;
         }
         MetricsFile::open(path, num_steps > 0)
@@ -349,7 +350,7 @@ mod tests {
         let run = RunDir::written_elsewhere(&path);
         run.write(RunDir::RUN_FILE, "{}").unwrap();
         assert!(matches!(RunDir::create(&path, false), Err(RunDirError::Exists { .. })));
-        drop(run.metrics_until(0).unwrap());
+        drop(run.metrics_until(0, false).unwrap());
         // The first still writes.
         for refused in [RunDir::create(&path, true), RunDir::resume(&path)] {
             assert!(matches!(refused, Err(RunDirError::Busy { .. })), "{refused:?}");
@@ -358,11 +359,11 @@ mod tests {
         drop(first);
         // A file of that name may also be somebody else's.
         assert!(matches!(RunDir::create(&path, true), Err(RunDirError::NotARun { .. })));
-        drop(run.metrics_until(0).unwrap());
+        drop(run.metrics_until(0, false).unwrap());
         RunDir::create(&path, true).unwrap();
         assert!(!path.join(RunDir::RUN_FILE).exists());
         run.write(RunDir::RUN_FILE, "{}").unwrap();
-        drop(run.metrics_until(0).unwrap());
+        drop(run.metrics_until(0, false).unwrap());
         fs::write(path.join("thesis.txt"), "years of work").unwrap();
         assert!(matches!(RunDir::create(&path, true), Err(RunDirError::NotARun { .. })));
         for file in ["thesis.txt", RunDir::RUN_FILE, RunDir::METRICS] {

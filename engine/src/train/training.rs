@@ -244,7 +244,10 @@ impl Training {
         observer: &mut dyn Observer,
     ) -> Result<Summary, TrainingError> {
         let first = self.resumed.as_ref().map_or(0, |resumed| resumed.step);
-        let mut metrics = self.writes().then(|| directory.metrics_until(first)).transpose()?;
+        // A run that was killed after its last step evaluates once more.
+        let has_all_steps = first == self.plan().run().steps;
+        let metrics = self.writes().then(|| directory.metrics_until(first, has_all_steps));
+        let mut metrics = metrics.transpose()?;
         let (steps, every) = (self.plan().run().steps, self.plan().run().evaluation.every);
         let mut progress = Progress::after(first);
         let is_traced = self.writes() && self.traced.is_some();

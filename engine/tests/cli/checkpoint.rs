@@ -45,6 +45,21 @@ fn inspect_verify_export_and_reshape() {
     assert!(twice.contains("one has the checkpoint of step 3 already"), "{twice}");
 }
 
+/// Killed between its last evaluation and its summary, a run evaluates again, and its metrics have that once.
+#[test]
+fn a_run_that_lacks_its_summary_alone_ends_as_if_it_had_not_been_killed() {
+    let home = run();
+    let metrics = || -> Vec<(bool, u64)> {
+        let lines = home.read("out/metrics.jsonl");
+        let lines = lines.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+        lines.map(|line| (line["kind"] == "eval", line["step"].as_u64().unwrap())).collect()
+    };
+    let before = metrics();
+    std::fs::remove_file(home.path("out/summary.json")).unwrap();
+    home.run("train run.json --out out --resume").success();
+    assert_eq!(metrics(), before);
+}
+
 #[test]
 fn what_is_no_checkpoint_is_refused() {
     let home = run();
