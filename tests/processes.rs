@@ -284,7 +284,8 @@ fn metrics_that_cannot_be_written_end_both_processes_with_weights() {
         ended.expect_err("nothing can be written").to_string()
     });
     assert!(errors[0].contains("metrics.jsonl: No space left on device"), "{errors:?}");
-    let saved = format!("the state after step 1 is saved in {}", folder.display());
+    let shown = folder.display();
+    let saved = format!("the state after step 1 is saved in {shown}: go on with --resume --out {shown}");
     assert_eq!(errors[1], format!("{}\n{saved}", EngineError::Elsewhere));
     assert!(errors[0].ends_with(&saved), "{errors:?}");
     assert!(folder.join(RunDir::WEIGHTS).is_file());

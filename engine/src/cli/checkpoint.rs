@@ -1,6 +1,5 @@
 //! `pipezero checkpoint`.
 
-use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -12,6 +11,7 @@ use super::output::{note, print};
 use super::table::Table;
 use super::terminal;
 use crate::run::checkpoint::{CheckpointError, CheckpointReader, Checkpoints, Manifest};
+use crate::train::{Claim, RunDir};
 
 /// What `--help` ends with.
 pub(super) const EXAMPLES: &str = "\
@@ -48,9 +48,9 @@ enum Command {
     Reshape {
         #[command(flatten)]
         which: Which,
-        /// How many files.
-        #[arg(long, value_name = "N")]
-        files: NonZeroUsize,
+        /// How many files, 65,536 at most.
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+        files: u32,
         /// The new folder.
         #[arg(long, value_name = "DIR")]
         out: PathBuf,
@@ -77,20 +77,20 @@ pub(super) fn run(args: &CheckpointArgs) -> Result<(), Failure> {
             Ok(())
         }
         Command::Reshape { which, files, out } => {
-            let to = Checkpoints::of_run(out);
-            if let Some(step) = to.steps()?.last() {
-                let error = format!(
-                    "{} has the checkpoint of step {step} already: name a new folder with --out",
-                    out.display()
-                );
-                return Err(Failure::Other(error.into()));
-            }
             let reader = which.open()?;
-            reader.reshape(&to, files.get())?;
+            // Not a folder that has anything: a run may be writing it.
+            RunDir::check(out, Claim::New).map_err(|_| new_folder(out))?;
+            let to = Checkpoints::of_run(out);
+            reader.reshape(&to, *files as usize)?;
             note(format_args!("wrote {}", to.at(reader.manifest().position.step).display()));
             Ok(())
         }
     }
+}
+
+fn new_folder(out: &Path) -> Failure {
+    let error = format!("{} exists, or cannot be made: name a new folder with --out", out.display());
+    Failure::Other(error.into())
 }
 
 impl Which {
@@ -100,9 +100,15 @@ impl Which {
 }
 
 fn inspect(which: &Which) -> Result<(), Failure> {
-    let reader = which.open()?;
-    let manifest = reader.manifest();
     let mut text = others(&which.directory)?;
+    let reader = match which.open() {
+        Ok(reader) => reader,
+        Err(error) => {
+            print(text)?;
+            return Err(error.into());
+        }
+    };
+    let manifest = reader.manifest();
     let num_parameters: usize = manifest.parameters.iter().map(|parameter| parameter.num_elements()).sum();
     let num_bytes = manifest.files.iter().map(|file| file.num_bytes).sum();
     let [pipeline, data] = manifest.grid;
@@ -126,13 +132,14 @@ fn inspect(which: &Which) -> Result<(), Failure> {
         ),
         ("of each", manifest.kinds.join(", ")),
         ("precision", of("/precision").unwrap_or_else(|| "not said".to_owned())),
+        ("loss scale", manifest.loss_scale.map_or("none".to_owned(), |of| of.scale.to_string())),
         ("files", format!("{}, {}", counted(manifest.files.len(), "file"), bytes(num_bytes))),
         ("folder", reader.folder().display().to_string()),
     ];
     for (name, value) in rows {
         text += &format!("{name:<11} {value}\n");
     }
-    print(text.trim_end())?;
+    print(text)?;
     Ok(())
 }
 
@@ -143,19 +150,24 @@ fn others(directory: &Path) -> Result<String, Failure> {
     if steps.is_empty() {
         return Ok(String::new());
     }
-    let mut table = Table::new(["checkpoint", "bytes", "state"]);
+    let mut table = Table::new(["checkpoint", "bytes", "headers"]);
+    let mut faults = String::new();
     for step in steps {
         let found = CheckpointReader::open(&checkpoints.at(step));
         let cells = match &found {
             Ok(reader) => {
                 let Manifest { files, .. } = reader.manifest();
-                [bytes(files.iter().map(|file| file.num_bytes).sum()), "complete".to_owned()]
+                [bytes(files.iter().map(|file| file.num_bytes).sum()), "sound".to_owned()]
             }
-            Err(error) => [String::new(), error.to_string()],
+            Err(error) => {
+                faults += &terminal::fitted(&format!("{error}"));
+                faults.push('\n');
+                [String::new(), "not sound".to_owned()]
+            }
         };
         table.row(step.to_string(), cells);
     }
-    Ok(format!("{table:width$}\n", width = terminal::width()))
+    Ok(format!("{table:width$}{faults}\n", width = terminal::width()))
 }
 
 fn verify(which: &Which) -> Result<(), Failure> {
@@ -164,7 +176,7 @@ fn verify(which: &Which) -> Result<(), Failure> {
     reader.verify()?;
     let num_bytes = reader.manifest().files.iter().map(|file| file.num_bytes).sum();
     print(format_args!(
-        "{}: sound, {} in {} read in {:.1} s",
+        "{}: sound, {} in {} read in {:.1} s\n",
         reader.folder().display(),
         bytes(num_bytes),
         counted(reader.manifest().files.len(), "file"),

@@ -8,12 +8,13 @@ use super::failure::Failure;
 use super::output::print;
 use super::table::Table;
 use super::terminal;
-use crate::train::TrainedRun;
+use super::trained_run::opened;
 
 /// What `--help` ends with.
 pub(super) const EXAMPLES: &str = "\
 Examples:
   pipezero eval runs/quickstart                       # its validation text
+  pipezero eval runs/quickstart --step 500            # a checkpoint's weights
   pipezero eval runs/quickstart --data 'books/*.txt'  # other text";
 
 /// Arguments of `eval`.
@@ -22,6 +23,9 @@ pub(super) struct EvalArgs {
     /// The run directory that `train` wrote.
     #[arg(value_name = "DIR")]
     directory: PathBuf,
+    /// Take the weights of the checkpoint after this step [default: those of the run's end]
+    #[arg(long, value_name = "N")]
+    step: Option<u64>,
     /// Other text: files, folders or globs, instead of the run's validation text. Batches are drawn from all of it.
     #[arg(long, value_name = "TEXT", num_args = 1..)]
     data: Vec<PathBuf>,
@@ -38,7 +42,7 @@ fn at_least_one(text: &str) -> Result<u64, String> {
 }
 
 pub(super) fn run(args: &EvalArgs) -> Result<(), Failure> {
-    let score = TrainedRun::open(&args.directory)?.score(&args.data, args.batches)?;
+    let score = opened(&args.directory, args.step)?.score(&args.data, args.batches)?;
     let mut table = Table::new(["tokens", "loss", "perplexity", "bits per byte"]);
     let cells = [
         format!("{:.4}", score.loss),

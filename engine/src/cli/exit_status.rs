@@ -57,6 +57,9 @@ input_mistakes! {
     RunDirError: |error| match error {
         RunDirError::NoRun { .. } | RunDirError::Unfinished { .. } | RunDirError::Summary { .. } => true,
         RunDirError::Exists { .. }
+        | RunDirError::RescueExists { .. }
+        | RunDirError::WeightsAlone { .. }
+        | RunDirError::Gone { .. }
         | RunDirError::Busy { .. }
         | RunDirError::NoSpace { .. }
         | RunDirError::NotARun { .. }

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::failure::Failure;
+use super::trained_run::opened;
 use crate::run::generation::{Generation, Sampling};
-use crate::train::TrainedRun;
 
 /// What `--help` ends with.
 pub(super) const EXAMPLES: &str = "\
@@ -24,6 +24,9 @@ pub(super) struct GenerateArgs {
     /// The run directory that `train` wrote.
     #[arg(value_name = "DIR")]
     directory: PathBuf,
+    /// Take the weights of the checkpoint after this step [default: those of the run's end]
+    #[arg(long, value_name = "N")]
+    step: Option<u64>,
     /// The text to continue.
     #[arg(long, allow_hyphen_values = true, value_name = "TEXT", value_parser = prompt)]
     prompt: String,
@@ -60,7 +63,7 @@ fn top_k(text: &str) -> Result<usize, String> {
 }
 
 pub(super) fn run(args: &GenerateArgs) -> Result<(), Failure> {
-    let mut engine = TrainedRun::open(&args.directory)?.text_engine()?;
+    let mut engine = opened(&args.directory, args.step)?.text_engine()?;
     let prompt = args.prompt.bytes().map(u32::from).collect();
     let sampling = Sampling { temperature: args.temperature, top_k: args.top_k, seed: args.seed };
     let mut out = stdout().lock();

@@ -29,6 +29,7 @@ mod table;
 mod terminal;
 mod train;
 mod train_report;
+mod trained_run;
 mod utilisation;
 mod whole;
 

@@ -19,7 +19,9 @@ use crate::config::Launch;
 use crate::measure::trace::{TracedSteps, TracedStepsError};
 use crate::plan::Plan;
 use crate::run::data::first_words;
-use crate::train::{Place, Resumed, RunDir, Start, Summary, Training, check_disk_space};
+use crate::train::{
+    ChangedKey, Claim, Place, Resumed, RunDir, RunDirError, Start, Summary, Training, check_disk_space,
+};
 
 /// What `--help` ends with.
 pub(super) const EXAMPLES: &str = "\
@@ -30,6 +32,7 @@ Examples:
     --overwrite
   pipezero train run.json --set checkpoint.every=500
   pipezero train run.json --resume --set parallel.pipeline=8
+  pipezero train run.json --resume --step 1500 --set optimizer.params.lr=1e-4
   pipezero train run.json --trace --out runs/traced   # for `compare`
   pipezero train run.json --set bf16.enabled=true \\
     --set activation_checkpointing.enabled=true
@@ -50,6 +53,9 @@ pub(super) struct TrainArgs {
     /// Go on from the run directory's newest checkpoint, on whichever grid the run file now says; start if there is none.
     #[arg(long, conflicts_with_all = ["overwrite", "trace"])]
     resume: bool,
+    /// Go on from the checkpoint after this step instead of the newest: later ones are removed once the run has written another.
+    #[arg(long, value_name = "N", requires = "resume")]
+    step: Option<u64>,
     /// Start with the weights of another run: its directory, its weights.safetensors, or a checkpoint; the optimizer starts anew.
     #[arg(long, value_name = "DIR", conflicts_with = "resume")]
     init: Option<PathBuf>,
@@ -70,11 +76,10 @@ pub(super) fn run(args: &TrainArgs) -> Result<(), Failure> {
     let notices = Notices::new(args.run.name(), notices);
     let traced = args.traced(plan.run().steps)?;
     let out = args.out.clone().unwrap_or_else(|| RunDir::default_path(&args.run.run));
-    let place = RunDir::check(&out, args.overwrite || args.resume)?;
-    if let Some(rescue) = &args.rescue {
-        RunDir::check(rescue, false)?;
-    }
-    if args.resume && is_finished(&out, plan.run().steps)? {
+    let place = RunDir::check(&out, args.claim())?;
+    args.check_rescue(&out)?;
+    args.check_init()?;
+    if args.resume && args.step.is_none() && is_finished(&out, plan.run().steps)? {
         return Ok(());
     }
     note(terminal::wrapped(&headline(&plan), terminal::width()));
@@ -96,7 +101,10 @@ pub(super) fn run(args: &TrainArgs) -> Result<(), Failure> {
     }
     // A directory is made or replaced only after everything else worked.
     let directory = earlier.map_or_else(|| RunDir::create(&out, args.overwrite), Ok)?;
-    directory.record(&file, training.plan())?;
+    let changed = directory.record(&file, training.plan())?;
+    if training.resumed().is_some() {
+        say_what_changed(&changed);
+    }
     let interrupted = end_after_the_step(training.plan().run().checkpoint.signal);
     let num_steps = training.plan().run().steps;
     let learns = training.plan().run().model.learns();
@@ -143,7 +151,7 @@ impl TrainArgs {
         };
         let mut training = match &self.init {
             Some(path) => Training::initialised_from(plan, path, begins)?,
-            None if self.resume => Training::resuming(plan, out, begins)?,
+            None if self.resume => Training::resuming(plan, out, self.step, begins)?,
             None => Training::starting(plan, begins)?,
         };
         if self.resume {
@@ -156,6 +164,47 @@ impl TrainArgs {
             training = training.rescued_to(folder);
         }
         Ok(training)
+    }
+
+    fn claim(&self) -> Claim {
+        match (self.overwrite, self.resume) {
+            (true, _) => Claim::Replace,
+            (_, true) => Claim::GoOn,
+            _ => Claim::New,
+        }
+    }
+
+    /// Refuses a folder for the state of a failed run that is the run directory or lies in it, or is there already.
+    fn check_rescue(&self, out: &Path) -> Result<(), Failure> {
+        let Some(rescue) = &self.rescue else { return Ok(()) };
+        let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        if absolute(rescue).starts_with(absolute(out)) {
+            let error = format!(
+                "--rescue {} is in the run directory {}: name a folder elsewhere, on another disk if possible",
+                rescue.display(),
+                out.display()
+            );
+            return Err(Failure::Input(error.into()));
+        }
+        RunDir::check(rescue, Claim::New).map_err(|error| match error {
+            RunDirError::Exists { path } => RunDirError::RescueExists { path },
+            error => error,
+        })?;
+        Ok(())
+    }
+
+    /// Refuses a path that is not there, before the ranks start.
+    fn check_init(&self) -> Result<(), Failure> {
+        match &self.init {
+            Some(path) if !path.exists() => {
+                let error = format!(
+                    "--init {}: there is no such file or folder; name a run directory, its weights.safetensors, or a checkpoint's folder",
+                    path.display()
+                );
+                Err(Failure::Input(error.into()))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The steps to record, if --trace is given.
@@ -171,14 +220,17 @@ impl TrainArgs {
 /// Whether the run has done all steps; says so.
 fn is_finished(out: &Path, num_steps: u64) -> Result<bool, Failure> {
     let finished = match RunDir::of_run_file(out) {
-        Ok(directory) => directory.steps_of_finished()?,
+        // A summary that is damaged is written anew.
+        Ok(directory) => directory.steps_of_finished().unwrap_or(None),
         Err(_) => None,
     };
-    let is_finished = finished.is_some_and(|steps| steps >= num_steps);
-    if is_finished {
-        note(format_args!("{} has done all {num_steps} steps: nothing is left to resume", out.display()));
+    match finished.filter(|&steps| steps >= num_steps) {
+        None => Ok(false),
+        Some(steps) => {
+            note(format_args!("{} has done all {steps} steps: nothing is left to resume", out.display()));
+            Ok(true)
+        }
     }
-    Ok(is_finished)
 }
 
 fn say_where_it_goes_on(resumed: Option<&Resumed>, out: &Path) {
@@ -193,6 +245,13 @@ fn say_where_it_goes_on(resumed: Option<&Resumed>, out: &Path) {
         note(terminal::fitted(
             "warning: the training text is not the one that the checkpoint's run read: its order of samples is another one from here on",
         ));
+    }
+}
+
+fn say_what_changed(changed: &[ChangedKey]) {
+    if !changed.is_empty() {
+        let changed: Vec<String> = changed.iter().map(ChangedKey::to_string).collect();
+        note(terminal::fitted(&format!("since the last start of the run: {}", changed.join(", "))));
     }
 }
 

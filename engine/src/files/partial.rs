@@ -66,11 +66,12 @@ impl PartialFile {
         &mut self.file
     }
 
-    /// Renames the complete file.
+    /// Renames the complete file, once it is on disk.
     ///
     /// # Errors
     /// The error of the system.
     pub(crate) fn finish(self) -> io::Result<()> {
+        self.file.sync_all()?;
         fs::rename(&self.partial, &self.path)
     }
 

@@ -26,11 +26,19 @@ pub(super) struct CheckpointKeeper {
 
 impl CheckpointKeeper {
     /// Of a run that has done `step` steps.
-    pub(super) fn new(directory: &RunDir, run: &Run, step: u64, text_checksum: Option<String>) -> Self {
-        let checkpoints = Checkpoints::of_run(directory.path()).keeping(run.checkpoint.keep);
+    ///
+    /// # Errors
+    /// When the folder of its earlier checkpoints cannot be read.
+    pub(super) fn new(
+        directory: &RunDir,
+        run: &Run,
+        step: u64,
+        text_checksum: Option<String>,
+    ) -> Result<Self, EngineError> {
+        let checkpoints = Checkpoints::of_run(directory.path()).keeping(run.checkpoint.keep).after(step)?;
         let run_json = serde_json::to_value(run).expect("a run has string keys and finite depth");
         let about = AboutRun { run: run_json, text_checksum };
-        Self {
+        Ok(Self {
             config: run.checkpoint,
             checkpoints,
             about,
@@ -38,7 +46,7 @@ impl CheckpointKeeper {
             tried: step,
             writing: None,
             last: Instant::now(),
-        }
+        })
     }
 
     /// Whether one is to be written after a step. The clock of the process of rank 0 decides for all.
@@ -50,18 +58,35 @@ impl CheckpointKeeper {
         Ok(engine.in_any_process(by_time)? || by_steps)
     }
 
-    /// Writes the state to a folder, unless the newest checkpoint of the run directory has it.
+    /// Writes the state to a folder, unless the newest checkpoint of the run directory has it. Every other one stays: the state of a run that
+    /// an error ended may be the worst of them.
     pub(super) fn write_to(&mut self, directory: &RunDir, engine: &mut Engine) -> Result<(), EngineError> {
         if let Some(step) = self.writing.take()
             && engine.finish_checkpoint().is_ok()
         {
-            self.newest = step;
+            self.note_newest(step);
         }
-        let to = Checkpoints::of_run(directory.path()).keeping(self.config.keep);
-        if to == self.checkpoints && engine.position().step == self.newest {
+        let to = Checkpoints::of_run(directory.path());
+        let step = engine.position().step;
+        if to.at(step) == self.checkpoints.at(step) && step == self.newest {
             return Ok(());
         }
         engine.write_checkpoint(&to, &self.about)
+    }
+
+    /// Writes the state of a run that ends before its last step: nothing else has it, so an error that keeps it from being written ends the run.
+    pub(super) fn start_of_interrupted(
+        &mut self,
+        step: u64,
+        engine: &mut Engine,
+        observer: &mut dyn Observer,
+    ) -> Result<(), TrainingError> {
+        self.finish(engine, observer)?;
+        self.config.on_error = OnCheckpointError::Stop;
+        if step != self.newest {
+            self.tried = self.newest;
+        }
+        self.start(step, engine, observer)
     }
 
     /// Writes the state after a step, unless that was tried already: while training goes on, where ranks have a copy of it.
@@ -117,9 +142,9 @@ impl CheckpointKeeper {
         let Some(step) = self.writing else { return Ok(()) };
         match is_written {
             Ok(false) => return Ok(()),
-            Ok(true) => self.newest = step,
+            Ok(true) => self.note_newest(step),
             Err(EngineError::Checkpoint(error @ CheckpointError::NotRemoved(_))) => {
-                self.newest = step;
+                self.note_newest(step);
                 observer.old_checkpoint_stays(&error);
             }
             Err(error @ (EngineError::Checkpoint(_) | EngineError::Elsewhere))
@@ -134,5 +159,10 @@ impl CheckpointKeeper {
         }
         self.writing = None;
         Ok(())
+    }
+
+    fn note_newest(&mut self, step: u64) {
+        self.newest = step;
+        self.checkpoints = self.checkpoints.clone().without_superseded();
     }
 }

@@ -24,7 +24,11 @@ impl Needs {
             weights_bytes,
             checkpoint_bytes: weights_bytes * (1 + run.optimizer.num_states() as u64),
             // Without a key one is written if a signal ends the run.
-            num_checkpoints: if run.checkpoint.is_asked_for() { run.checkpoint.keep as u64 + 1 } else { 1 },
+            num_checkpoints: if run.checkpoint.is_asked_for() {
+                (run.checkpoint.keep as u64).saturating_add(1)
+            } else {
+                1
+            },
         }
     }
 

@@ -1,6 +1,6 @@
 //! Why a training run failed.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::run_dir_error::RunDirError;
 use crate::measure::trace::TraceError;
@@ -24,7 +24,7 @@ pub enum TrainingError {
     #[error(transparent)]
     Trace(#[from] TraceError),
     /// The run ended with an error, and its state was saved.
-    #[error("{error}\nthe state after step {step} is saved in {}", path.display())]
+    #[error("{error}\nthe state after step {step} is saved in {}{}", path.display(), way_on(*step, path))]
     Saved {
         /// The error.
         error: Box<TrainingError>,
@@ -65,5 +65,14 @@ impl TrainingError {
             Self::RunDir(_) | Self::Trace(_) => true,
             Self::Data(_) | Self::Saved { .. } | Self::NotSaved { .. } => false,
         }
+    }
+}
+
+/// How to go on with a saved state.
+fn way_on(step: u64, path: &Path) -> String {
+    match step {
+        // Weights alone: there is nothing else before the first step.
+        0 => String::new(),
+        _ => format!(": go on with --resume --out {}", path.display()),
     }
 }

@@ -1,6 +1,7 @@
 //! A training run from the first step to the run directory: steps, evaluations, metrics, weights, summary; and back.
 
 mod batches;
+mod changed_keys;
 mod checkpoints;
 mod disk_space;
 mod error;
@@ -20,13 +21,14 @@ mod trained;
 mod training;
 
 pub use batches::{batch_layout, training_batches};
+pub use changed_keys::ChangedKey;
 pub use disk_space::check_disk_space;
 pub use error::TrainingError;
 pub use evaluate::evaluate;
 pub use metrics::{EvalLine, StepLine};
 pub use observer::{Observer, Work};
 pub use process_memory::ProcessMemory;
-pub use run_dir::{Place, RunDir};
+pub use run_dir::{Claim, Place, RunDir};
 pub use run_dir_error::RunDirError;
 pub use summary::{StepSeconds, Summary};
 pub use trained::{Score, TrainedRun, TrainedRunError};

@@ -32,6 +32,7 @@ pub(super) fn save_after(
 }
 
 fn save(engine: &mut Engine, keeper: &mut CheckpointKeeper, directory: &RunDir) -> Result<(), TrainingError> {
+    engine.agree(directory.check_is_there().map_err(TrainingError::from))?;
     engine.save(&directory.file(RunDir::WEIGHTS))?;
     if engine.position().step > 0 {
         keeper.write_to(directory, engine)?;
@@ -56,9 +57,14 @@ fn copied(directory: &RunDir, folder: &Path) -> Result<RunDir, RunDirError> {
     let made = RunDir::create(folder, false)?;
     for name in [RunDir::METRICS, RunDir::SCHEDULE, RunDir::RUN_FILE] {
         let (from, to) = (directory.file(name), made.file(name));
-        // What is lost with the run directory is not needed to go on: the command names the run file.
-        if fs::copy(from, &to).is_err() && name == RunDir::METRICS {
-            made.write(name, "")?;
+        if fs::copy(from, &to).is_ok() {
+            continue;
+        }
+        match (name, directory.recorded()) {
+            (RunDir::METRICS, _) => made.write(name, "")?,
+            (RunDir::RUN_FILE, Some(text)) => made.write(name, text)?,
+            // A schedule that is lost with the run directory is not needed to go on: the command names the file.
+            _ => {}
         }
     }
     Ok(made)

@@ -3,7 +3,9 @@
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
+use super::changed_keys::ChangedKey;
 use super::metrics_file::MetricsFile;
 use super::run_dir_error::RunDirError;
 use super::run_lock::{LockError, RunLock};
@@ -19,8 +21,10 @@ use crate::run::checkpoint::Checkpoints;
 #[derive(Debug)]
 pub struct RunDir {
     path: PathBuf,
+    /// The run file that was written last.
+    recorded: OnceLock<String>,
     /// Held by a run that writes the folder.
-    _lock: Option<RunLock>,
+    lock: Option<RunLock>,
 }
 
 /// What is at the path of a new run directory.
@@ -30,6 +34,17 @@ pub enum Place {
     Free,
     /// An earlier run, which is to be replaced.
     EarlierRun,
+}
+
+/// What a run is about to do with a folder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Claim {
+    /// To write a new one.
+    New,
+    /// To replace the run that is there, if one is.
+    Replace,
+    /// To go on with the run that is there, if one is; checkpoints alone will do.
+    GoOn,
 }
 
 impl RunDir {
@@ -66,23 +81,26 @@ impl RunDir {
     /// When it exists and is not to be replaced, or was not written by a run, or the system refuses.
     pub fn create(path: &Path, overwrite: bool) -> Result<Self, RunDirError> {
         let io = |source| RunDirError::Io { path: path.to_owned(), source };
-        Self::check(path, overwrite)?;
+        let claim = if overwrite { Claim::Replace } else { Claim::New };
+        Self::check(path, claim)?;
         fs::create_dir_all(path).map_err(io)?;
         let lock = Self::locked(path)?;
         // What is here now, with the lock, is what counts.
-        if Self::check_contents(path, overwrite)? == Place::EarlierRun {
+        if Self::check_contents(path, claim)? == Place::EarlierRun {
             // The folder itself stays: it may be the current folder, or a link to a larger disk.
-            for entry in fs::read_dir(path).map_err(io)? {
-                let entry = entry.map_err(io)?.path();
-                if entry.ends_with(RunLock::FILE) {
-                    continue;
-                }
+            let entries: Result<Vec<_>, _> = fs::read_dir(path).map_err(io)?.collect();
+            let mut entries: Vec<PathBuf> =
+                entries.map_err(io)?.into_iter().map(|entry| entry.path()).collect();
+            entries.retain(|entry| !entry.ends_with(RunLock::FILE));
+            // Last the file by which the folder is known as a run's, for one who is killed here and does it again.
+            entries.sort_by_key(|entry| entry.ends_with(Self::METRICS));
+            for entry in entries {
                 // Folders are those of traced steps and of checkpoints, and they hold nothing else.
                 if entry.is_dir() { fs::remove_dir_all(entry) } else { fs::remove_file(entry) }
                     .map_err(io)?;
             }
         }
-        Ok(Self { path: path.to_owned(), _lock: Some(lock) })
+        Ok(Self::locked_by(path, Some(lock)))
     }
 
     fn locked(path: &Path) -> Result<RunLock, RunDirError> {
@@ -97,10 +115,10 @@ impl RunDir {
     /// # Errors
     /// When something else than a run is there, or the system refuses.
     pub fn resume(path: &Path) -> Result<Self, RunDirError> {
-        if Self::check(path, true)? == Place::Free {
+        if Self::check(path, Claim::GoOn)? == Place::Free {
             return Self::create(path, false);
         }
-        let run = Self { path: path.to_owned(), _lock: Some(Self::locked(path)?) };
+        let run = Self::locked_by(path, Some(Self::locked(path)?));
         // What a killed run had begun to write: nobody else writes here now.
         for name in Self::FILES {
             let partial = run.file(&format!("{name}{}", PartialFile::ENDING));
@@ -116,14 +134,18 @@ impl RunDir {
 
     /// The folder of a run whose files another process writes, the one of rank 0.
     pub fn written_elsewhere(path: &Path) -> Self {
-        Self { path: path.to_owned(), _lock: None }
+        Self::locked_by(path, None)
+    }
+
+    fn locked_by(path: &Path, lock: Option<RunLock>) -> Self {
+        Self { path: path.to_owned(), recorded: OnceLock::new(), lock }
     }
 
     /// Whether [`RunDir::create`] could make the folder; leaves nothing behind.
     ///
     /// # Errors
     /// As [`RunDir::create`].
-    pub fn check(path: &Path, overwrite: bool) -> Result<Place, RunDirError> {
+    pub fn check(path: &Path, claim: Claim) -> Result<Place, RunDirError> {
         // Not `exists`, which is false for a link whose target is gone.
         match fs::symlink_metadata(path) {
             Ok(_) => {}
@@ -134,7 +156,7 @@ impl RunDir {
             }
             Err(source) => return Err(RunDirError::Unwritable { path: path.to_owned(), source }),
         }
-        let place = Self::check_contents(path, overwrite)?;
+        let place = Self::check_contents(path, claim)?;
         match RunLock::is_held(path) {
             Some(holder) => Err(RunDirError::Busy { path: path.to_owned(), holder }),
             None => Ok(place),
@@ -142,7 +164,7 @@ impl RunDir {
     }
 
     /// What is in a folder, and whether it may be replaced.
-    fn check_contents(path: &Path, overwrite: bool) -> Result<Place, RunDirError> {
+    fn check_contents(path: &Path, claim: Claim) -> Result<Place, RunDirError> {
         let io = |source| RunDirError::Io { path: path.to_owned(), source };
         let is_lock = |entry: &io::Result<fs::DirEntry>| {
             entry.as_ref().is_ok_and(|entry| entry.file_name() == *RunLock::FILE)
@@ -150,12 +172,13 @@ impl RunDir {
         if path.is_dir() && fs::read_dir(path).map_err(io)?.all(|entry| is_lock(&entry)) {
             return Ok(Place::Free);
         }
-        if !overwrite {
+        if claim == Claim::New {
             return Err(RunDirError::Exists { path: path.to_owned() });
         }
         let not_a_run = |reason: String| RunDirError::NotARun { path: path.to_owned(), reason };
         // The first that a run writes; a run file alone may be the user's own.
-        if !path.join(Self::METRICS).is_file() {
+        let has_checkpoints = || Checkpoints::of_run(path).steps().is_ok_and(|steps| !steps.is_empty());
+        if !(path.join(Self::METRICS).is_file() || claim == Claim::GoOn && has_checkpoints()) {
             let file = Self::METRICS;
             return Err(not_a_run(format!("it has no {file}, so it may not be a run directory")));
         }
@@ -178,6 +201,18 @@ impl RunDir {
             }
         }
         Ok(Place::EarlierRun)
+    }
+
+    /// Checks that a run which starts at its first step replaces nothing: weights of steps that an earlier one did.
+    ///
+    /// # Errors
+    /// When there are such weights.
+    pub(super) fn check_nothing_is_lost(path: &Path) -> Result<(), RunDirError> {
+        let has_steps = fs::metadata(path.join(Self::METRICS)).is_ok_and(|file| file.len() > 0);
+        match has_steps && path.join(Self::WEIGHTS).exists() {
+            true => Err(RunDirError::WeightsAlone { path: path.to_owned() }),
+            false => Ok(()),
+        }
     }
 
     /// Whether a run writes a file of this name, whole or while it is being written.
@@ -203,10 +238,9 @@ impl RunDir {
     }
 
     fn with_files(path: &Path, files: &[&'static str]) -> Result<Self, RunDirError> {
-        let path = path.to_owned();
         match files.iter().find(|file| !path.join(file).is_file()) {
-            Some(file) => Err(RunDirError::NoRun { path, file }),
-            None => Ok(Self { path, _lock: None }),
+            Some(file) => Err(RunDirError::NoRun { path: path.to_owned(), file }),
+            None => Ok(Self::locked_by(path, None)),
         }
     }
 
@@ -272,9 +306,11 @@ impl RunDir {
     /// ran. Where `memory` bounds the split it is not: the split is that of the fewest resident units, and with these numbers written it could
     /// be another. A list of what is sharded, on which bits depend, is written in any case.
     ///
+    /// Returns what the run file says otherwise than that of an earlier start of the run.
+    ///
     /// # Errors
     /// When the system refuses.
-    pub fn record(&self, file: &RunFile, plan: &Plan) -> Result<(), RunDirError> {
+    pub fn record(&self, file: &RunFile, plan: &Plan) -> Result<Vec<ChangedKey>, RunDirError> {
         let run = plan.run();
         let metrics = self.file(Self::METRICS);
         let io = |source| RunDirError::Io { path: metrics.clone(), source };
@@ -296,7 +332,43 @@ impl RunDir {
             resolved.push("zero_optimization.stage3_param_persistence_threshold=0".to_owned());
         }
         let file = file.clone().set(&resolved).expect("the run file was valid");
-        self.write(Self::RUN_FILE, &file.effective_json(Self::SCHEDULE))
+        let text = file.effective_json(Self::SCHEDULE);
+        let changed = self.changed_keys(&text);
+        self.write(Self::RUN_FILE, &text)?;
+        // A run that goes on has not ended.
+        let summary = self.file(Self::SUMMARY);
+        match fs::remove_file(&summary) {
+            Err(source) if source.kind() != io::ErrorKind::NotFound => {
+                return Err(RunDirError::Io { path: summary, source });
+            }
+            _ => {}
+        }
+        let _ = self.recorded.set(text);
+        Ok(changed)
+    }
+
+    /// What a run file says otherwise than the one that is there; nothing, if there is none that can be read.
+    fn changed_keys(&self, text: &str) -> Vec<ChangedKey> {
+        let parsed = |text: &str| serde_json::from_str::<serde_json::Value>(text).ok();
+        let before = fs::read_to_string(self.file(Self::RUN_FILE)).ok();
+        match (before.as_deref().and_then(parsed), parsed(text)) {
+            (Some(before), Some(now)) => ChangedKey::between(&before, &now),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Checks that the folder is the one that this run holds.
+    ///
+    /// # Errors
+    /// When it was removed, or another has its name.
+    pub(super) fn check_is_there(&self) -> Result<(), RunDirError> {
+        let checked = self.lock.as_ref().map_or(Ok(()), RunLock::check_is_there);
+        checked.map_err(|source| RunDirError::Gone { path: self.path.clone(), source })
+    }
+
+    /// The run file that [`RunDir::record`] wrote, though it may not be there any more.
+    pub(super) fn recorded(&self) -> Option<&str> {
+        self.recorded.get().map(String::as_str)
     }
 
     /// Opens the metrics file to add to it, with the lines of the first `num_steps` steps that it has: what came after them is done again,
@@ -335,10 +407,10 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         fs::write(home.path().join("file"), "a thesis").unwrap();
         for path in ["file/run", &"n".repeat(300), &format!("deep/{}", "n".repeat(300))] {
-            let checked = RunDir::check(&home.path().join(path), false);
+            let checked = RunDir::check(&home.path().join(path), Claim::New);
             assert!(matches!(checked, Err(RunDirError::Unwritable { .. })), "{checked:?}");
         }
-        assert_eq!(RunDir::check(&home.path().join("deep/down"), false).unwrap(), Place::Free);
+        assert_eq!(RunDir::check(&home.path().join("deep/down"), Claim::New).unwrap(), Place::Free);
         assert_eq!(fs::read_dir(home.path()).unwrap().count(), 1);
     }
 

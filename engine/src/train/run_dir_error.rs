@@ -15,6 +15,27 @@ pub enum RunDirError {
         /// The folder.
         path: PathBuf,
     },
+    /// The folder for the state of a run that an error ends exists already.
+    #[error(
+        "{} already exists, and may hold the state of a run that an error ended: go on with it with --resume --out {}, or name a new folder with --rescue",
+        path.display(),
+        path.display()
+    )]
+    RescueExists {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// A run that is to go on has weights and no checkpoint.
+    #[error(
+        "{} has weights, and no checkpoint from which the run could go on: begin another run with its weights with --init {} --out DIR, or replace it \
+         with --overwrite; with `checkpoint.every` in its run file a run can be gone on with",
+        path.display(),
+        path.display()
+    )]
+    WeightsAlone {
+        /// The folder.
+        path: PathBuf,
+    },
     /// It holds no run.
     #[error("{} is not a run directory: it has no {file}; name the folder that `pipezero train` wrote", path.display())]
     NoRun {
@@ -44,6 +65,14 @@ pub enum RunDirError {
         path: PathBuf,
         /// What shows that it does not belong to a run.
         reason: String,
+    },
+    /// It is not there any more.
+    #[error("{} is not the folder any more in which the run began: {source}", path.display())]
+    Gone {
+        /// The folder.
+        path: PathBuf,
+        /// What shows it.
+        source: io::Error,
     },
     /// Another run writes it.
     #[error("{} is being written by another run ({holder}): wait for its end, or name another folder with --out", path.display())]

@@ -1,14 +1,15 @@
 //! One run at a time in a directory: a lock that the system takes back when its holder ends, however it ends.
 
-use std::fs::{File, TryLockError};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
 /// The lock of a run directory, held until it is dropped.
 #[derive(Debug)]
 pub(super) struct RunLock {
-    /// `None` where the file system has no locks.
-    _file: Option<File>,
+    file: File,
+    path: PathBuf,
 }
 
 /// Why there is no lock.
@@ -27,6 +28,10 @@ impl RunLock {
     /// Takes the lock of a directory. A file system without locks, as some network mounts are, is warned of.
     pub(super) fn take(directory: &Path) -> Result<Self, LockError> {
         let path = directory.join(Self::FILE);
+        // A link would have its target overwritten, and to open a pipe would wait for its reader.
+        if fs::symlink_metadata(&path).is_ok_and(|found| !found.is_file()) {
+            return Err(LockError::Io(io::Error::other("it is not a regular file; remove it")));
+        }
         let file = File::options().create(true).read(true).write(true).truncate(false).open(&path);
         let mut file = file.map_err(LockError::Io)?;
         match file.try_lock() {
@@ -34,18 +39,30 @@ impl RunLock {
             Err(TryLockError::WouldBlock) => return Err(LockError::Held(holder(&path))),
             Err(TryLockError::Error(error)) => {
                 tracing::warn!(%error, path = %path.display(), "cannot be locked: another run here would not be noticed");
-                return Ok(Self { _file: None });
+                return Ok(Self { file, path });
             }
         }
         let process = format!("process {}\n", std::process::id());
         let written = file.set_len(0).and_then(|()| file.write_all(process.as_bytes()));
         written.map_err(LockError::Io)?;
-        Ok(Self { _file: Some(file) })
+        Ok(Self { file, path })
+    }
+
+    /// Checks that the directory still has this lock: it may have been removed, or be another that took its name.
+    pub(super) fn check_is_there(&self) -> io::Result<()> {
+        let (own, found) = (self.file.metadata()?, fs::metadata(&self.path)?);
+        match (own.dev(), own.ino()) == (found.dev(), found.ino()) {
+            true => Ok(()),
+            false => Err(io::Error::other("the folder is another one than that in which the run began")),
+        }
     }
 
     /// Whether another run has the lock of a directory.
     pub(super) fn is_held(directory: &Path) -> Option<String> {
         let path = directory.join(Self::FILE);
+        if !fs::symlink_metadata(&path).ok()?.is_file() {
+            return None;
+        }
         let file = File::open(&path).ok()?;
         matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)).then(|| holder(&path))
     }

@@ -1,4 +1,4 @@
-//! A finished run, read back from its directory: to score text, and to continue text.
+//! A run, read back from its directory: to score text, and to continue text.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,6 +12,7 @@ use crate::config::{
     ZeroLevel,
 };
 use crate::plan::{Plan, PlanError, Purpose};
+use crate::run::checkpoint::{CheckpointReader, Checkpoints};
 use crate::run::data::{BatchSource, Corpus, DataError, NoBatches};
 use crate::run::engine::{Engine, EngineError, InitialState};
 use crate::run::world::{World, world_of};
@@ -19,8 +20,8 @@ use crate::run::world::{World, world_of};
 /// The run of a run directory, with the weights that it learned.
 #[derive(Debug)]
 pub struct TrainedRun {
-    directory: RunDir,
     file: RunFile,
+    weights: InitialState,
 }
 
 /// Why a finished run cannot be used.
@@ -81,7 +82,19 @@ impl TrainedRun {
     pub fn open(path: &Path) -> Result<Self, TrainedRunError> {
         let directory = RunDir::open(path)?;
         let file = RunFile::load(&directory.file(RunDir::RUN_FILE))?;
-        Ok(Self { directory, file })
+        Ok(Self { file, weights: InitialState::Weights(directory.file(RunDir::WEIGHTS)) })
+    }
+
+    /// Opens the directory of a run that has a checkpoint after a step, for the weights of that.
+    ///
+    /// # Errors
+    /// As [`TrainedRun::open`]; when there is no such checkpoint, or it is damaged.
+    pub fn open_at(path: &Path, step: u64) -> Result<Self, TrainedRunError> {
+        let directory = RunDir::of_run_file(path)?;
+        let file = RunFile::load(&directory.file(RunDir::RUN_FILE))?;
+        let found = Checkpoints::find(path, Some(step)).and_then(|folder| CheckpointReader::open(&folder));
+        let found = found.map_err(EngineError::from)?;
+        Ok(Self { file, weights: InitialState::Parameters(Arc::new(found)) })
     }
 
     /// Scores batches of the run's validation text or, if `text` names files, of those. The batches are drawn at random, the
@@ -119,8 +132,8 @@ impl TrainedRun {
         };
         let num_batches = num_batches.unwrap_or(plan.run().evaluation.batches);
         let world = world(&plan)?;
-        let weights = InitialState::Weights(self.directory.file(RunDir::WEIGHTS));
-        let mut engine = Engine::with_state(plan, Arc::clone(&source), Purpose::Inference, world, &weights)?;
+        let purpose = Purpose::Inference;
+        let mut engine = Engine::with_state(plan, Arc::clone(&source), purpose, world, &self.weights)?;
         let report = evaluate(&mut engine, &source, num_batches, |_| {})?;
         let loss = report.loss.expect("every token of a text carries loss, and there is at least one batch");
         Ok(Score { num_tokens: report.num_targets, loss })
@@ -149,8 +162,7 @@ impl TrainedRun {
         let no_batches: Arc<dyn BatchSource> = Arc::new(NoBatches);
         let plan = Plan::new(with_one_sequence(run))?;
         let world = world(&plan)?;
-        let weights = InitialState::Weights(self.directory.file(RunDir::WEIGHTS));
-        Ok(Engine::with_state(plan, no_batches, Purpose::Inference, world, &weights)?)
+        Ok(Engine::with_state(plan, no_batches, Purpose::Inference, world, &self.weights)?)
     }
 }
 

@@ -79,26 +79,35 @@ impl Training {
         Self::with(plan, world, begins)
     }
 
-    /// As [`Training::starting`], and goes on from the newest checkpoint of a run directory that is sound, whichever grid wrote it. Without
-    /// any it starts at the first step.
+    /// As [`Training::starting`], and goes on from the checkpoint of a run directory that was written after a step, or from the newest that is
+    /// sound, whichever grid wrote it. Without any it starts at the first step.
     ///
     /// # Errors
-    /// As [`Training::new`]; when the checkpoint holds another model or optimizer, and when all are damaged.
+    /// As [`Training::new`]; when the checkpoint holds another model or optimizer, when that of the step is missing or all are damaged, and
+    /// when there is none of a run that has left weights.
     pub fn resuming(
         plan: Plan,
         directory: &Path,
+        step: Option<u64>,
         begins: &mut dyn FnMut(Start),
     ) -> Result<Self, TrainingError> {
         let world = || world_of(&plan).map_err(EngineError::from);
+        if let Some(step) = step {
+            let found =
+                Checkpoints::find(directory, Some(step)).and_then(|folder| CheckpointReader::open(&folder));
+            let found = Arc::new(found.map_err(EngineError::from)?);
+            return Self::from_checkpoint(plan.clone(), world()?, found, begins);
+        }
         let mut refused = Vec::new();
         let checkpoints = Checkpoints::of_run(directory);
         let mut before = u64::MAX;
         loop {
             let found = checkpoints.newest_before(before, &mut refused).map_err(EngineError::from)?;
             let Some(found) = found else {
-                if let Some(error) = refused.into_iter().next() {
+                if let Some(error) = CheckpointError::of_all(refused) {
                     return Err(EngineError::from(error).into());
                 }
+                RunDir::check_nothing_is_lost(directory)?;
                 return Self::with(plan.clone(), world()?, begins);
             };
             before = found.manifest().position.step;
@@ -144,6 +153,10 @@ impl Training {
         begins: &mut dyn FnMut(Start),
     ) -> Result<Self, TrainingError> {
         let Position { step, num_samples, .. } = found.manifest().position;
+        if step > plan.run().steps {
+            let (path, num_steps) = (found.folder().to_owned(), plan.run().steps);
+            return Err(EngineError::from(CheckpointError::Beyond { path, step, num_steps }).into());
+        }
         let at = TextStart { num_steps: step, num_sequences: num_samples };
         let mut training = Self::at(plan, world, at, InitialState::Checkpoint(Arc::clone(&found)), begins)?;
         let has_other_text = found.manifest().text_checksum != training.batches.text_checksum;
@@ -225,7 +238,8 @@ impl Training {
     ) -> Result<Summary, TrainingError> {
         let first = self.resumed.as_ref().map_or(0, |resumed| resumed.step);
         let text_checksum = self.batches.text_checksum.clone();
-        let mut keeper = CheckpointKeeper::new(directory, self.plan().run(), first, text_checksum);
+        let keeper = CheckpointKeeper::new(directory, self.plan().run(), first, text_checksum);
+        let mut keeper = self.engine.agree(keeper)?;
         match self.run_steps(directory, &mut keeper, interrupted, observer) {
             Err(error) if error.leaves_weights() => {
                 observer.begins(Work::Saving);
@@ -256,7 +270,7 @@ impl Training {
             && !self.engine.in_any_process(interrupted.load(Ordering::Relaxed))?
         {
             let next = progress.num_steps() + 1;
-            let (report, line) = self.step(tracer.as_mut(), metrics.as_mut(), next)?;
+            let (report, line) = self.step(directory, tracer.as_mut(), metrics.as_mut(), next)?;
             self.memory.measure();
             observer.step(&line);
             progress.add(&line, report);
@@ -269,7 +283,9 @@ impl Training {
                 keeper.start(step, &mut self.engine, observer)?;
             }
         }
-        if progress.num_steps() < steps || self.plan().run().checkpoint.is_asked_for() {
+        if progress.num_steps() < steps {
+            keeper.start_of_interrupted(progress.num_steps(), &mut self.engine, observer)?;
+        } else if self.plan().run().checkpoint.is_asked_for() {
             keeper.start(progress.num_steps(), &mut self.engine, observer)?;
         }
         // First, so that no later error loses the weights.
@@ -299,6 +315,7 @@ impl Training {
     /// One step, recorded if it is to be traced, and written by the process that has the files.
     fn step(
         &mut self,
+        directory: &RunDir,
         tracer: Option<&mut Tracer>,
         metrics: Option<&mut MetricsFile>,
         step: u64,
@@ -311,7 +328,9 @@ impl Training {
         let traced = tracer
             .filter(|_| is_traced)
             .map_or(Ok(()), |tracer| tracer.add(self.engine.plan(), &report).map_err(TrainingError::from));
-        let written = metrics.map_or(Ok(()), |metrics| metrics.add(&line));
+        // A folder that was removed or renamed can still be written, and nobody would see it.
+        let written =
+            metrics.map_or(Ok(()), |metrics| directory.check_is_there().and_then(|()| metrics.add(&line)));
         self.engine.agree(traced.and(written.map_err(TrainingError::from)))?;
         Ok((report, line))
     }

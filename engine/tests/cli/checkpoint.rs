@@ -4,8 +4,8 @@ use expect_test::expect;
 
 use crate::command::Home;
 
-/// A finished run of 3 steps with checkpoints after each.
-fn run() -> Home {
+/// A finished run of 3 steps with checkpoints after each, of which two stay.
+pub(crate) fn run() -> Home {
     let home = Home::with(&[("\"threads\": 1", "\"threads\": 1, \"checkpoint\": { \"every\": 1 }")]);
     home.run("train run.json --out out").success();
     home
@@ -15,17 +15,19 @@ fn run() -> Home {
 fn inspect_verify_export_and_reshape() {
     let home = run();
     expect![[r#"
-        checkpoint       bytes     state
-        2           220.97 KiB  complete
-        3           220.97 KiB  complete
+        checkpoint       bytes  headers
+        2           220.97 KiB    sound
+        3           220.97 KiB    sound
 
         step        3 (3 updates, 24 sequences)
         written by  pipezero 0.1.0 on pipeline 2 x data 2
         model       17.5 k parameters in 52 tensors
         of each     parameter, exp_avg, exp_avg_sq
         precision   f32
+        loss scale  none
         files       4 files, 220.97 KiB
-        folder      out/checkpoints/step-00000003"#]]
+        folder      out/checkpoints/step-00000003
+    "#]]
     .assert_eq(&home.run("checkpoint inspect out").success());
     let verified = home.run("checkpoint verify out --step 2").success();
     assert!(verified.starts_with("out/checkpoints/step-00000002: sound, "), "{verified}");
@@ -42,22 +44,16 @@ fn inspect_verify_export_and_reshape() {
     home.run("checkpoint export one --out one.safetensors").success();
     assert!(weights("one.safetensors") == weights("out/weights.safetensors"));
     let twice = home.run("checkpoint reshape out --files 2 --out one").failure(1);
-    assert!(twice.contains("one has the checkpoint of step 3 already"), "{twice}");
-}
-
-/// Killed between its last evaluation and its summary, a run evaluates again, and its metrics have that once.
-#[test]
-fn a_run_that_lacks_its_summary_alone_ends_as_if_it_had_not_been_killed() {
-    let home = run();
-    let metrics = || -> Vec<(bool, u64)> {
-        let lines = home.read("out/metrics.jsonl");
-        let lines = lines.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
-        lines.map(|line| (line["kind"] == "eval", line["step"].as_u64().unwrap())).collect()
-    };
-    let before = metrics();
-    std::fs::remove_file(home.path("out/summary.json")).unwrap();
-    home.run("train run.json --out out --resume").success();
-    assert_eq!(metrics(), before);
+    assert!(twice.contains("one exists, or cannot be made: name a new folder with --out"), "{twice}");
+    // With the optimizer's state, from which the run goes on.
+    let on = home.run("train run.json --out one --resume --set steps=4");
+    assert!(on.stderr.contains("the run goes on after step 3\n"), "{}", on.stderr);
+    on.success();
+    // The weights of an earlier step.
+    let eval = |arguments: &str| home.run(format!("eval {arguments}")).success();
+    assert_eq!(eval("out --step 3"), eval("out"));
+    assert_ne!(eval("out --step 2"), eval("out"));
+    home.run("generate out --step 2 --prompt a --max-tokens 0").success();
 }
 
 #[test]
@@ -84,50 +80,6 @@ fn what_is_no_checkpoint_is_refused() {
         $ inspect dcp
         [2] error: dcp is a checkpoint of PyTorch's distributed checkpoints, whose optimizer state is not read; turn it into Hugging Face weights, as with `python -m torch.distributed.checkpoint.format_utils dcp_to_torch`, and `save_pretrained` of the model
     "#]]);
-}
-
-#[test]
-fn resume_says_what_it_takes_and_what_it_refuses() {
-    let home = run();
-    // Done is done.
-    let done = home.run("train run.json --out out --resume");
-    assert!(done.stderr.contains("out has done all 3 steps: nothing is left to resume\n"), "{}", done.stderr);
-    done.success();
-    // The newest is damaged: the one before it is taken, and the metrics are cut back to it.
-    let path = "out/checkpoints/step-00000003/rank-00001.safetensors";
-    let mut bytes = std::fs::read(home.path(path)).unwrap();
-    let last = bytes.len() - 1;
-    bytes[last] ^= 1;
-    home.write(path, bytes);
-    let resumed = home.run("train run.json --out out --resume --set steps=4");
-    let expected = [
-        "warning: not resumed from the newest checkpoint: out/checkpoints/step-00000003/rank-00001.safetensors: bytes ",
-        "the run goes on after step 2\n",
-    ];
-    expected.iter().for_each(|text| assert!(resumed.stderr.contains(text), "{}", resumed.stderr));
-    resumed.success();
-    let steps = home.read("out/metrics.jsonl").lines().filter(|line| !line.contains("eval")).count();
-    assert_eq!(steps, 4);
-    // Other models and optimizers.
-    home.refuses("train run.json --out out --resume --set steps=9", expect![[r#"
-        $ --set model.hidden_size=32
-        [2] error: out/checkpoints/step-00000004: its `wte.weight` is [256, 16], the model's [256, 32]; the run file describes another model than the checkpoint holds
-        $ --set optimizer.type=SGD --set optimizer.params.momentum=0.9
-        [2] error: out/checkpoints/step-00000004: it holds parameter, exp_avg, exp_avg_sq of each parameter, and the run's optimizer keeps parameter, momentum_buffer: resume with the optimizer that it was trained with, or start from its weights alone with --init
-    "#]]);
-    // Another text.
-    home.write("text.txt", "abc ".repeat(5000));
-    let other = home.run("train run.json --out out --resume --set steps=5");
-    assert!(
-        other.stderr.contains("warning: the training text is not the one that the checkpoint's run read"),
-        "{}",
-        other.stderr
-    );
-    other.success();
-    // Nothing there yet.
-    let new = home.run("train run.json --out new --resume");
-    assert!(new.stderr.contains("new has no checkpoint yet: the run starts at step 1\n"), "{}", new.stderr);
-    new.success();
 }
 
 #[test]

@@ -71,8 +71,18 @@ fn a_directory_that_vanishes_ends_a_run_with_its_state_saved_elsewhere() {
     let home = Home::with(&[("\"steps\": 3", "\"steps\": 100000"), ("\"every\": 2", "\"every\": 0")]);
     let child = started(&home, "train run.json --out out --rescue rescued", "out/metrics.jsonl");
     std::fs::rename(home.path("out"), home.path("elsewhere")).unwrap();
-    let step = saved_in_rescued(child, "out/metrics.jsonl: No such file or directory");
+    let step = saved_in_rescued(child, "out is not the folder any more in which the run began: No such file");
     assert_eq!(home.names_in("rescued/checkpoints"), [format!("step-{step:08}")]);
+    // A run directory like any other.
+    assert!(!home.path("out").exists());
+    home.run("eval rescued").success();
+    // One that took its name is another run's.
+    let child = started(&home, "train run.json --out out --rescue rescued2", "out/metrics.jsonl");
+    std::fs::rename(home.path("out"), home.path("elsewhere2")).unwrap();
+    home.run("train run.json --out out --set steps=1").success();
+    let stderr = String::from_utf8(child.wait_with_output().unwrap().stderr).unwrap();
+    assert!(stderr.contains(" the run began: "), "{stderr}");
+    assert_eq!(home.names_in("out").len(), 5, "{:?}", home.names_in("out"));
 }
 
 /// A run that writes its metrics already.
@@ -95,7 +105,9 @@ fn saved_in_rescued(child: Child, reason: &str) -> u64 {
     assert!(stderr.contains(reason), "{stderr}");
     let saved = stderr.lines().last().unwrap();
     let step: u64 = saved.split_whitespace().nth(4).unwrap().parse().unwrap();
-    assert_eq!(saved, format!("the state after step {step} is saved in rescued"));
+    let expected =
+        format!("the state after step {step} is saved in rescued: go on with --resume --out rescued");
+    assert_eq!(saved, expected);
     step
 }
 

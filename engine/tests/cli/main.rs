@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "an unwrap that fails is how a test fails")]
 
 mod bar; // The progress bar on a terminal.
-mod checkpoint; // `checkpoint`, and `train --resume`.
+mod checkpoint; // `checkpoint`.
 mod command; // Starts the binary and keeps what it printed.
 mod compare; // `train --trace`, then `compare`.
 mod damaged; // Damaged run directories.
@@ -16,6 +16,7 @@ mod planning; // `check`, `plan` and `show`.
 mod precision; // fp16 and bf16.
 mod profile; // `profile`.
 mod residency; // Units that stay gathered.
+mod resume; // `train --resume`.
 mod schedules; // Several stages per rank, and schedule files.
 mod shell; // Completions, man pages, stdin.
 mod signals; // Signals, and kills.

@@ -48,7 +48,17 @@ fn signal(name: &str, pid: &str) {
 }
 
 /// Sends a signal after the first step of a command that has so many, and returns what it printed once it has ended.
-fn signalled(mut command: Command, name: &str, num_steps: u64) -> (Option<i32>, String, String) {
+fn signalled(command: Command, name: &str, num_steps: u64) -> (Option<i32>, String, String) {
+    signalled_after(command, name, num_steps, || {})
+}
+
+/// As [`signalled`], and does something before.
+fn signalled_after(
+    mut command: Command,
+    name: &str,
+    num_steps: u64,
+    first: impl FnOnce(),
+) -> (Option<i32>, String, String) {
     let mut child = command.spawn().unwrap();
     let (ended, guard) = guard(&child);
     let mut stderr = BufReader::new(child.stderr.take().unwrap());
@@ -57,6 +67,7 @@ fn signalled(mut command: Command, name: &str, num_steps: u64) -> (Option<i32>, 
         line.clear();
         assert_ne!(stderr.read_line(&mut line).unwrap(), 0, "the run ended before its first step");
     }
+    first();
     signal(name, &child.id().to_string());
     let mut rest = String::new();
     stderr.read_to_string(&mut rest).unwrap();
@@ -110,6 +121,23 @@ fn a_signal_ends_after_the_step_with_tables_a_model_and_a_checkpoint() {
         );
         resumed.success();
         assert_eq!(home.read("out/metrics.jsonl").lines().count() as u64, more + 2);
+    }
+}
+
+/// A run that a signal ends has its state in the checkpoint alone: if that cannot be written, it is an error, and the state goes elsewhere.
+#[test]
+fn a_signal_ends_a_run_whose_checkpoint_cannot_be_written_with_an_error() {
+    for rescue in ["", " --rescue rescued"] {
+        let home = Home::with(&[("\"steps\": 3", "\"steps\": 1000000"), ("\"every\": 2", "\"every\": 0")]);
+        let command = obeying("TERM", &home, &format!("train run.json --out out{rescue}"));
+        let (status, _, rest) =
+            signalled_after(command, "TERM", 1_000_000, || home.write("out/checkpoints", "in the way"));
+        assert_eq!(status, Some(1), "{rest}");
+        assert!(rest.contains("out/checkpoints: "), "{rest}");
+        match rescue {
+            "" => assert!(rest.contains(" could not be saved: "), "{rest}"),
+            _ => assert_eq!(home.names_in("rescued/checkpoints").len(), 1, "{rest}"),
+        }
     }
 }
 

@@ -23,6 +23,19 @@ pub enum CheckpointError {
         /// What shows it.
         reason: String,
     },
+    /// It is of a later step than the run's last.
+    #[error(
+        "{} is of step {step}, and the run has {num_steps}: raise `steps`, or go on from an earlier checkpoint with --step",
+        path.display()
+    )]
+    Beyond {
+        /// The checkpoint's folder.
+        path: PathBuf,
+        /// Its step.
+        step: u64,
+        /// Steps of the run.
+        num_steps: u64,
+    },
     /// Another host has a file.
     #[error(
         "{} has no {needed}: it is in one of {files}; copy them here, or write checkpoints to a folder that all hosts share",
@@ -35,6 +48,14 @@ pub enum CheckpointError {
         needed: String,
         /// The files that are not here, with their hosts.
         files: String,
+    },
+    /// All checkpoints of a run are damaged.
+    #[error("{newest}; the earlier ones are damaged too: {earlier}")]
+    NoneSound {
+        /// Why the newest cannot be read.
+        newest: Box<Self>,
+        /// What of the others is damaged.
+        earlier: String,
     },
     /// An earlier checkpoint cannot be removed; the new one is complete.
     #[error("{0}; the new checkpoint is complete, and earlier ones stay")]
@@ -98,6 +119,22 @@ pub enum CheckpointError {
 }
 
 impl CheckpointError {
+    /// Why none of a run's checkpoints can be read, the newest first; `None` if there are none.
+    pub(crate) fn of_all(errors: Vec<Self>) -> Option<Self> {
+        let mut errors = errors.into_iter();
+        let newest = errors.next()?;
+        let earlier: Vec<String> = errors
+            .map(|error| match error {
+                Self::Damaged { path, .. } => path.display().to_string(),
+                error => error.to_string(),
+            })
+            .collect();
+        Some(match earlier.is_empty() {
+            true => newest,
+            false => Self::NoneSound { newest: Box::new(newest), earlier: earlier.join(", ") },
+        })
+    }
+
     /// Whether an earlier checkpoint may do.
     pub(crate) fn is_damage(&self) -> bool {
         matches!(self, Self::Damaged { .. })

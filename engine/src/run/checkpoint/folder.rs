@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::error::CheckpointError;
+use super::folder_name::{folder_name, step_of};
 use super::foreign::{System, system_of};
 use super::manifest::Manifest;
 use super::reader::CheckpointReader;
@@ -15,6 +16,8 @@ pub struct Checkpoints {
     path: PathBuf,
     /// How many stay when another is complete.
     num_kept: usize,
+    /// Steps of checkpoints that the run did not go on from, damaged ones for example: they go when another is complete.
+    superseded: Vec<u64>,
 }
 
 /// A checkpoint that is being written, under another name than it will have.
@@ -27,7 +30,6 @@ pub struct NewCheckpoint {
 impl Checkpoints {
     /// The name of the folder in a run directory.
     pub const NAME: &str = "checkpoints";
-    const PREFIX: &str = "step-";
     /// The ending of a checkpoint's name while it is being written.
     const PARTIAL: &str = ".partial";
     /// The ending of its name while it is being removed.
@@ -38,12 +40,26 @@ impl Checkpoints {
 
     /// Those of a run directory; the folder need not be there.
     pub fn of_run(run_dir: &Path) -> Self {
-        Self { path: run_dir.join(Self::NAME), num_kept: usize::MAX }
+        Self { path: run_dir.join(Self::NAME), num_kept: usize::MAX, superseded: Vec::new() }
     }
 
     /// The same, of which only the last `num_kept` stay when another is complete.
     pub fn keeping(self, num_kept: usize) -> Self {
         Self { num_kept, ..self }
+    }
+
+    /// The same for a run that goes on after a step: later checkpoints go when another is complete.
+    ///
+    /// # Errors
+    /// When the folder cannot be read.
+    pub fn after(self, step: u64) -> Result<Self, CheckpointError> {
+        let superseded = self.steps()?.into_iter().filter(|&found| found > step).collect();
+        Ok(Self { superseded, ..self })
+    }
+
+    /// The same once another is complete.
+    pub fn without_superseded(self) -> Self {
+        Self { superseded: Vec::new(), ..self }
     }
 
     /// The folder of one checkpoint: `path` itself, if it is one, or that of a run directory after a step, or its newest.
@@ -54,7 +70,9 @@ impl Checkpoints {
         if step.is_none() && path.join(Manifest::FILE).is_file() {
             return Ok(path.to_owned());
         }
-        let checkpoints = Self::of_run(path);
+        let is_theirs = path.file_name().is_some_and(|name| name == Self::NAME);
+        let run_dir = path.parent().filter(|_| is_theirs).unwrap_or(path);
+        let checkpoints = Self::of_run(run_dir);
         let steps = checkpoints.steps()?;
         let found = steps.iter().rev().find(|&&found| step.is_none_or(|step| step == found));
         match found {
@@ -71,6 +89,7 @@ impl Checkpoints {
         let known: Vec<String> = steps.iter().map(u64::to_string).collect();
         let reason = match step.filter(|_| !steps.is_empty()) {
             Some(step) => format!("no checkpoint of step {step}, but of {}", known.join(", ")),
+            None if !path.exists() => "no checkpoint, and is not there".to_owned(),
             None => "no checkpoint".to_owned(),
         };
         CheckpointError::NotFound { path, reason }
@@ -78,7 +97,7 @@ impl Checkpoints {
 
     /// The folder of the checkpoint after a step.
     pub fn at(&self, step: u64) -> PathBuf {
-        self.path.join(format!("{}{step:08}", Self::PREFIX))
+        self.path.join(folder_name(step))
     }
 
     /// Where the files of the checkpoint after a step are written.
@@ -96,7 +115,9 @@ impl Checkpoints {
     fn names(&self) -> Result<Vec<String>, CheckpointError> {
         let io = CheckpointError::io(&self.path);
         let entries = match fs::read_dir(&self.path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+                return Ok(Vec::new());
+            }
             entries => entries.map_err(&io)?,
         };
         let name = |entry: io::Result<fs::DirEntry>| entry.map(|entry| entry.file_name());
@@ -136,7 +157,8 @@ impl Checkpoints {
         self.remove_leftovers()?;
         let new = NewCheckpoint { checkpoints: self.clone(), step };
         let folder = self.partial(step);
-        let made = fs::create_dir_all(&folder)
+        fs::create_dir_all(&self.path).map_err(CheckpointError::io(&self.path))?;
+        let made = fs::create_dir(&folder)
             .and_then(|()| sign.map_or(Ok(()), |sign| fs::write(folder.join(Self::SIGN), sign)));
         made.map_err(CheckpointError::io(&folder))?;
         Ok(new)
@@ -156,17 +178,18 @@ impl Checkpoints {
         for name in self.names()? {
             let ending = [Self::PARTIAL, Self::REMOVED].iter().find_map(|ending| name.strip_suffix(ending));
             if ending.is_some_and(|name| step_of(name).is_some()) {
-                let path = self.path.join(name);
-                fs::remove_dir_all(&path).map_err(CheckpointError::io(&path))?;
+                // What cannot be removed is in the way of nothing else than the checkpoint of its step.
+                let _ = remove_whatever(&self.path.join(name));
             }
         }
         Ok(())
     }
 
-    /// Removes the oldest of more than are to stay.
-    fn remove_oldest(&self) -> Result<(), CheckpointError> {
-        let steps = self.steps()?;
-        for &step in steps.iter().rev().skip(self.num_kept).rev() {
+    /// Removes those that the new one supersedes, and the oldest of more than are to stay.
+    fn remove_oldest(&self, new: u64) -> Result<(), CheckpointError> {
+        let is_superseded = |&step: &u64| step != new && self.superseded.contains(&step);
+        let (superseded, steps): (Vec<_>, Vec<_>) = self.steps()?.into_iter().partition(is_superseded);
+        for &step in superseded.iter().chain(steps.iter().rev().skip(self.num_kept).rev()) {
             self.remove(step)?;
         }
         Ok(())
@@ -177,7 +200,7 @@ impl Checkpoints {
         let path = self.at(step);
         let removed = with_ending(&path, Self::REMOVED);
         fs::rename(&path, &removed).map_err(CheckpointError::io(&path))?;
-        fs::remove_dir_all(&removed).map_err(CheckpointError::io(&removed))
+        remove_whatever(&removed).map_err(CheckpointError::io(&removed))
     }
 }
 
@@ -214,7 +237,7 @@ impl NewCheckpoint {
     pub(crate) fn give_name(&self) -> Result<(), CheckpointError> {
         let (folder, place) = (self.checkpoints.partial(self.step), self.checkpoints.at(self.step));
         // One of the same step is damaged, or could not be completed everywhere, or the run would not have come here once more.
-        if place.exists() {
+        if fs::symlink_metadata(&place).is_ok() {
             self.checkpoints.remove(self.step)?;
         }
         fs::rename(&folder, &place).map_err(CheckpointError::io(&place))?;
@@ -229,16 +252,18 @@ impl NewCheckpoint {
 
     /// Removes the oldest of more checkpoints than are to stay.
     pub(crate) fn remove_oldest(&self) -> Result<(), CheckpointError> {
-        self.checkpoints.remove_oldest().map_err(|error| CheckpointError::NotRemoved(Box::new(error)))
+        self.checkpoints
+            .remove_oldest(self.step)
+            .map_err(|error| CheckpointError::NotRemoved(Box::new(error)))
     }
 }
 
-/// The step in the name of a complete checkpoint.
-fn step_of(name: &str) -> Option<u64> {
-    name.strip_prefix(Checkpoints::PREFIX)?.parse().ok()
+/// Removes a folder with what is in it, or whatever else has the name.
+fn remove_whatever(path: &Path) -> io::Result<()> {
+    if fs::symlink_metadata(path)?.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) }
 }
 
-fn with_ending(path: &Path, ending: &str) -> PathBuf {
+pub(super) fn with_ending(path: &Path, ending: &str) -> PathBuf {
     let mut path = path.as_os_str().to_owned();
     path.push(ending);
     path.into()

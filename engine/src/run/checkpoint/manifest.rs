@@ -1,5 +1,6 @@
 //! What a checkpoint says of itself: how far the run was, what was kept, and all of its files.
 
+use std::io;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -7,7 +8,9 @@ use serde_json::{Map, Value};
 
 use super::blocks::checksum;
 use super::error::CheckpointError;
-use crate::files::input::read_text;
+use super::folder_name::step_of;
+use super::piece::Piece;
+use crate::files::input::{InputError, read_text};
 use crate::run::optimizer::LossScale;
 
 /// A checkpoint's table of contents.
@@ -83,6 +86,9 @@ pub struct FileRecord {
     pub host: Option<String>,
 }
 
+/// What no count of steps, sequences or elements reaches: 2^53, which every reader of JSON has exactly.
+const COUNT_MAX: u64 = 1 << 53;
+
 impl Manifest {
     /// The name of its file.
     pub const FILE: &str = "manifest.json";
@@ -110,6 +116,31 @@ impl Manifest {
         }
     }
 
+    /// Refuses what no run writes, and what could not be counted.
+    fn check(&self) -> Result<(), String> {
+        let Position { step, update, num_samples } = self.position;
+        if step > COUNT_MAX || update > step || num_samples > COUNT_MAX {
+            return Err(format!("its position is step {step}, {update} updates, {num_samples} sequences"));
+        }
+        let mut num_elements = Some(0_usize);
+        for ParameterRecord { shape, .. } in &self.parameters {
+            let num = shape.iter().try_fold(1_usize, |product, &size| product.checked_mul(size));
+            num_elements = num_elements.zip(num).and_then(|(sum, num)| sum.checked_add(num));
+        }
+        // Bytes of all of them can be counted too, in f32 and with the optimizer's states.
+        if num_elements.is_none_or(|num| num as u64 > COUNT_MAX) {
+            return Err("its parameters have more elements than can be counted".to_owned());
+        }
+        if !self.kinds.iter().any(|kind| kind == Piece::PARAMETER) {
+            return Err(format!("it has no `{}` among its kinds", Piece::PARAMETER));
+        }
+        let is_plain = |name: &str| Path::new(name).file_name().is_some_and(|plain| plain == name);
+        if let Some(file) = self.files.iter().find(|file| !is_plain(&file.name)) {
+            return Err(format!("its file `{}` is not a name", file.name));
+        }
+        Ok(())
+    }
+
     /// Its text, with a checksum of each field.
     pub(super) fn text(&self) -> String {
         let Ok(Value::Object(mut fields)) = serde_json::to_value(self) else {
@@ -125,7 +156,12 @@ impl Manifest {
     pub(super) fn read(folder: &Path) -> Result<Self, CheckpointError> {
         let path = folder.join(Self::FILE);
         let damaged = |reason: String| CheckpointError::damaged(&path, reason);
-        let text = read_text(&path, Self::BYTES_MAX).map_err(|error| damaged(error.to_string()))?;
+        let text = read_text(&path, Self::BYTES_MAX).map_err(|error| match error {
+            InputError::Io(source) if source.kind() != io::ErrorKind::NotFound => {
+                CheckpointError::io(&path)(source)
+            }
+            error => damaged(error.to_string()),
+        })?;
         let mut fields: Map<String, Value> =
             serde_json::from_str(&text).map_err(|error| damaged(error.to_string()))?;
         let Some(Value::Object(checksums)) = fields.remove(Self::CHECKSUMS) else {
@@ -148,12 +184,15 @@ impl Manifest {
         }
         let manifest: Self =
             serde_json::from_value(Value::Object(fields)).map_err(|error| damaged(error.to_string()))?;
-        let is_countable = |of: &&ParameterRecord| {
-            of.shape.iter().try_fold(1_usize, |product, &size| product.checked_mul(size)).is_some()
-        };
-        match manifest.parameters.iter().find(|of| !is_countable(of)) {
-            Some(ParameterRecord { name, shape }) => {
-                Err(damaged(format!("its `{name}` of {shape:?} has more elements than can be counted")))
+        manifest.check().map_err(&damaged)?;
+        // A key that comes twice is seen by nothing else.
+        if manifest.text() != text {
+            return Err(damaged("it is not as it was written".to_owned()));
+        }
+        let (named, step) = (folder.file_name().and_then(|name| name.to_str()), manifest.position.step);
+        match named.and_then(step_of).filter(|&named| named != step) {
+            Some(named) => {
+                Err(damaged(format!("it is of step {step}, and its folder is named after step {named}")))
             }
             None => Ok(manifest),
         }

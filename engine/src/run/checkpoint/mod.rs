@@ -22,6 +22,7 @@ mod cursor;
 mod elements;
 mod error;
 mod folder;
+mod folder_name;
 mod foreign;
 mod manifest;
 mod piece;

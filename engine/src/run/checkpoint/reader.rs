@@ -1,7 +1,7 @@
 //! Reads elements of a checkpoint, in whichever files they lie.
 
 use std::collections::HashMap;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::Read;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
@@ -154,6 +154,10 @@ impl Shard {
         let path = folder.join(&record.name);
         let damaged = |reason: String| CheckpointError::damaged(&path, reason);
         let io = CheckpointError::io(&path);
+        // To open a pipe would wait for its writer.
+        if fs::metadata(&path).is_ok_and(|found| !found.is_file()) {
+            return Err(damaged("it is not a regular file".to_owned()));
+        }
         let mut file = match File::open(&path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 return Err(damaged("it is missing".to_owned()));

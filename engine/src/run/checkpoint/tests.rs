@@ -110,16 +110,32 @@ fn a_checkpoint_has_its_name_only_when_it_is_complete_and_the_last_are_kept() {
     assert_eq!(checkpoints.stranger().unwrap().as_deref(), Some("thesis"));
 }
 
-/// Sound checksums of sizes that no machine counts.
+/// Sound checksums of manifests that somebody else wrote.
 #[test]
-fn sizes_beyond_counting_are_damage() {
+fn what_no_run_writes_is_damage() {
     let (_home, checkpoints) = small();
     let folder = checkpoints.at(3);
-    let mut manifest = Manifest::read(&folder).unwrap();
-    manifest.parameters[0].shape = vec![1 << 40, 1 << 40];
-    fs::write(folder.join(Manifest::FILE), manifest.text()).unwrap();
+    let manifest = Manifest::read(&folder).unwrap();
+    let refused = |expected: &str, change: &dyn Fn(&mut Manifest)| {
+        let mut changed = manifest.clone();
+        change(&mut changed);
+        fs::write(folder.join(Manifest::FILE), changed.text()).unwrap();
+        let error = CheckpointReader::open(&folder).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    };
+    let uncountable = "its parameters have more elements than can be counted";
+    refused(uncountable, &|manifest| manifest.parameters[0].shape = vec![1 << 40, 1 << 40]);
+    refused(uncountable, &|manifest| manifest.parameters[0].shape = vec![1 << 60]);
+    refused("its position is step 3, 4 updates", &|manifest| manifest.position.update = 4);
+    refused("sequences", &|manifest| manifest.position.num_samples = u64::MAX);
+    refused("it has no `parameter` among its kinds", &|manifest| manifest.kinds.clear());
+    refused("its file `../a` is not a name", &|manifest| manifest.files[0].name = "../a".to_owned());
+    refused("named after step 3", &|manifest| manifest.position.step = 9);
+    // The checksum is of the key that counts.
+    let twice = manifest.text().replacen("\"version\"", "\"version\": 7, \"version\"", 1);
+    fs::write(folder.join(Manifest::FILE), twice).unwrap();
     let error = CheckpointReader::open(&folder).unwrap_err().to_string();
-    assert!(error.contains("its `a` of [1099511627776, 1099511627776] has more elements"), "{error}");
+    assert!(error.contains("it is not as it was written"), "{error}");
 
     let header = r#"{"parameter/a/0..4611686018427387904":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}}"#;
     let error = super::shard_header::ShardHeader::decode(header.as_bytes()).unwrap_err();
@@ -148,15 +164,16 @@ fn elements_that_come_twice_are_damage() {
 
 #[test]
 fn a_new_checkpoint_is_complete_although_an_earlier_one_cannot_be_removed() {
-    let (home, checkpoints) = small();
-    // A file is no folder, whose removal the system refuses.
-    let old = home.path().join(Checkpoints::NAME).join("step-00000001");
-    fs::write(old, "").unwrap();
-    let manifest = CheckpointReader::open(&checkpoints.at(3)).unwrap().manifest().clone();
+    let (_home, checkpoints) = small();
+    let mut manifest = CheckpointReader::open(&checkpoints.at(3)).unwrap().manifest().clone();
+    manifest.position.step = 5;
     let new = checkpoints.clone().keeping(2).start(5, None).unwrap();
     for file in &manifest.files {
         fs::copy(checkpoints.at(3).join(&file.name), checkpoints.partial(5).join(&file.name)).unwrap();
     }
+    // Something has the name that an old one gets while it is removed.
+    fs::create_dir(checkpoints.at(1)).unwrap();
+    fs::create_dir_all(super::folder::with_ending(&checkpoints.at(1), ".removed").join("taken")).unwrap();
     let error = new.finish(&manifest).unwrap_err();
     assert!(matches!(error, CheckpointError::NotRemoved(_)), "{error}");
     CheckpointReader::open(&checkpoints.at(5)).unwrap().verify().unwrap();

@@ -243,12 +243,12 @@ impl Engine {
         if overflowed {
             self.check_left_out(step, unread)?;
         }
+        self.update_loss_scale(step, overflowed)?;
         self.step = step;
         self.update += u64::from(!overflowed);
         self.num_samples += self.plan.run().batch.train_batch_size as u64;
         let mut report = StepReport::new(inputs, loss_scale, &found, processes);
         tracing::debug!(step, loss = report.loss, step_s = report.step_s, "step");
-        self.update_loss_scale(step, overflowed)?;
         report.next_loss_scale = self.loss_scaler.as_ref().map(LossScaler::scale);
         Ok(report)
     }

@@ -26,6 +26,14 @@ pub(super) fn check_model(plan: &Plan, from: &CheckpointReader) -> Result<(), Ch
             return Err(other(format!("its `{name}` is {found:?}, the model's {needed:?}")));
         }
     }
+    // What the function depends on and shapes do not show.
+    let model = serde_json::to_value(&plan.run().model).expect("a model has string keys and finite depth");
+    let heads = "/gpt2/num_attention_heads";
+    if let (Some(found), Some(needed)) = (from.manifest().run["model"].pointer(heads), model.pointer(heads))
+        && found != needed
+    {
+        return Err(other(format!("its `model.num_attention_heads` is {found}, the model's {needed}")));
+    }
     if records.len() != num_parameters {
         let found = records.len();
         return Err(other(format!("it has {found} parameters, the model {num_parameters}")));

@@ -1,7 +1,7 @@
 //! A file of weights to read: its header is checked against the plan, then each rank reads the elements that it holds.
 
 use std::collections::HashMap;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
@@ -69,6 +69,10 @@ impl WeightsFile {
     pub(super) fn open(plan: &Plan, path: &Path) -> Result<Self, WeightsError> {
         let io = WeightsError::io(path);
         let damaged = |reason: String| WeightsError::Damaged { path: path.to_owned(), reason };
+        // To open a pipe would wait for its writer.
+        if fs::metadata(path).is_ok_and(|found| !found.is_file()) {
+            return Err(damaged("it is not a regular file".to_owned()));
+        }
         let mut file = File::open(path).map_err(&io)?;
         let file_bytes = file.metadata().map_err(&io)?.len();
         let mut length = [0; 8];

@@ -21,7 +21,8 @@ pub struct LossScaler {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LossScale {
-    scale: f64,
+    /// What the loss is multiplied by.
+    pub scale: f64,
     /// Overflows until the scale is halved, the one that halves it counted.
     hysteresis_left: u32,
     /// Steps done, and the last one that overflowed; -1 before there was one, as the window starts with step 0.
@@ -75,8 +76,14 @@ impl LossScaler {
         if !self.scaling.is_dynamic {
             return ScaleChange::Kept;
         }
+        let before = self.state;
         let change = if overflowed { self.overflowed() } else { self.passed() };
-        self.state.step += 1;
+        // A step that ends the run is not done.
+        if change == ScaleChange::Exhausted {
+            self.state = before;
+        } else {
+            self.state.step += 1;
+        }
         change
     }
 
