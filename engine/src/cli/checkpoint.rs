@@ -80,6 +80,7 @@ pub(super) fn run(args: &CheckpointArgs) -> Result<(), Failure> {
             let reader = which.open()?;
             // Not a folder that has anything: a run may be writing it.
             RunDir::check(out, Claim::New).map_err(|_| new_folder(out))?;
+            std::fs::create_dir_all(out).map_err(|_| new_folder(out))?;
             let to = Checkpoints::of_run(out);
             reader.reshape(&to, *files as usize)?;
             note(format_args!("wrote {}", to.at(reader.manifest().position.step).display()));

@@ -19,6 +19,7 @@ mod summary;
 mod tracer;
 mod trained;
 mod training;
+mod weights_run;
 
 pub use batches::{batch_layout, training_batches};
 pub use changed_keys::ChangedKey;

@@ -33,11 +33,10 @@ pub(super) fn save_after(
 
 fn save(engine: &mut Engine, keeper: &mut CheckpointKeeper, directory: &RunDir) -> Result<(), TrainingError> {
     engine.agree(directory.check_is_there().map_err(TrainingError::from))?;
-    engine.save(&directory.file(RunDir::WEIGHTS))?;
-    if engine.position().step > 0 {
-        keeper.write_to(directory, engine)?;
-    }
-    Ok(())
+    let checkpoint = if engine.position().step > 0 { Some(keeper.write_to(directory, engine)) } else { None };
+    let weights = engine.save(&directory.file(RunDir::WEIGHTS));
+    // The checkpoint has the weights too; before the first step there is none.
+    Ok(checkpoint.unwrap_or(weights)?)
 }
 
 /// Makes a run directory like the other, with which `--resume` can go on.

@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -182,6 +183,10 @@ impl RunDir {
             let file = Self::METRICS;
             return Err(not_a_run(format!("it has no {file}, so it may not be a run directory")));
         }
+        // A run that goes on removes nothing that others wrote.
+        if claim == Claim::GoOn {
+            return Ok(Place::EarlierRun);
+        }
         for entry in fs::read_dir(path).map_err(io)? {
             let entry = entry.map_err(io)?;
             let name = entry.file_name();
@@ -314,6 +319,10 @@ impl RunDir {
         let run = plan.run();
         let metrics = self.file(Self::METRICS);
         let io = |source| RunDirError::Io { path: metrics.clone(), source };
+        // To open a pipe would wait for its reader.
+        if fs::metadata(&metrics).is_ok_and(|found| found.file_type().is_fifo()) {
+            return Err(io(io::Error::other("it is a pipe; remove it")));
+        }
         File::options().create(true).append(true).open(&metrics).map_err(io)?;
         // The schedule comes first, so that a run file never names one that is missing.
         if let ScheduleConfig::File { order, .. } = &run.parallel.schedule {
@@ -350,7 +359,7 @@ impl RunDir {
     /// What a run file says otherwise than the one that is there; nothing, if there is none that can be read.
     fn changed_keys(&self, text: &str) -> Vec<ChangedKey> {
         let parsed = |text: &str| serde_json::from_str::<serde_json::Value>(text).ok();
-        let before = fs::read_to_string(self.file(Self::RUN_FILE)).ok();
+        let before = read_text(&self.file(Self::RUN_FILE), Self::SUMMARY_BYTES_MAX).ok();
         match (before.as_deref().and_then(parsed), parsed(text)) {
             (Some(before), Some(now)) => ChangedKey::between(&before, &now),
             _ => Vec::new(),

@@ -17,6 +17,7 @@ use super::rescue::save_after;
 use super::run_dir::RunDir;
 use super::summary::{StepSeconds, Summary};
 use super::tracer::Tracer;
+use super::weights_run::check_run_of_weights;
 use crate::measure::trace::TracedSteps;
 use crate::plan::{Plan, Purpose};
 use crate::run::checkpoint::{CheckpointError, CheckpointReader, Checkpoints, Position};
@@ -136,6 +137,7 @@ impl Training {
         begins: &mut dyn FnMut(Start),
     ) -> Result<Self, TrainingError> {
         let world = world_of(&plan).map_err(EngineError::from)?;
+        check_run_of_weights(&plan, path)?;
         let weights = if path.is_dir() { path.join(RunDir::WEIGHTS) } else { path.to_owned() };
         let state = if path.is_dir() && !weights.is_file() {
             let found = Checkpoints::find(path, None).and_then(|folder| CheckpointReader::open(&folder));
@@ -288,12 +290,14 @@ impl Training {
         } else if self.plan().run().checkpoint.is_asked_for() {
             keeper.start(progress.num_steps(), &mut self.engine, observer)?;
         }
-        // First, so that no later error loses the weights.
+        // The checkpoint first: weights without one are those of a run that cannot be gone on with. Both before the evaluation, whose errors so
+        // lose nothing.
+        self.engine.agree(directory.check_is_there().map_err(TrainingError::from))?;
+        keeper.finish(&mut self.engine, observer)?;
         observer.begins(Work::Saving);
         self.engine.save(&directory.file(RunDir::WEIGHTS))?;
         self.memory.measure();
         let validation_loss = self.evaluate(progress.num_steps(), metrics.as_mut(), observer)?;
-        keeper.finish(&mut self.engine, observer)?;
         let summary = self.summary(&progress, validation_loss);
         let written = if self.writes() { self.write(&summary, directory, tracer) } else { Ok(()) };
         self.engine.agree(written)?;

@@ -137,6 +137,20 @@ fn a_folder_with_another_name_is_not_taken_for_its_step() {
     assert_eq!(steps_of(&home), ["step-00000003", "step-00000004"]);
 }
 
+/// A file that somebody else put there is in nobody's way.
+#[test]
+fn a_run_goes_on_beside_files_that_are_not_its_own() {
+    let home = run();
+    for name in ["slurm-17.out", "checkpoints/.nfs01", "checkpoints/step-00000099"] {
+        home.write(&format!("out/{name}"), "somebody's");
+    }
+    home.run("train run.json --out out --resume --set steps=4").success();
+    let left = ["slurm-17.out", "checkpoints/.nfs01"].map(|name| home.read(&format!("out/{name}")));
+    assert_eq!(left, ["somebody's", "somebody's"]);
+    let replaced = home.run("train run.json --out out --overwrite").failure(1);
+    assert!(replaced.contains("which no run wrote"), "{replaced}");
+}
+
 /// Weights that no checkpoint has are not replaced by those of a run that starts again.
 #[test]
 fn weights_without_a_checkpoint_are_not_lost() {
@@ -164,6 +178,11 @@ fn places_for_the_state_of_a_failed_run_are_looked_at_before() {
         assert!(refused.contains(expected), "{refused}");
     }
     assert!(!Path::new(&home.path("new")).exists());
+    for weights in ["out", "out/weights.safetensors"] {
+        let heads = format!("train run.json --out new --init {weights} --set model.num_attention_heads=4");
+        let other = home.run(heads).failure(2);
+        assert!(other.contains("its run has `model.num_attention_heads` 2, this one 4"), "{other}");
+    }
     let missing = home.run("train run.json --out new --init nowhere").failure(2);
     assert!(missing.contains("--init nowhere: there is no such file or folder"), "{missing}");
 }

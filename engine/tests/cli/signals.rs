@@ -133,7 +133,7 @@ fn a_signal_ends_a_run_whose_checkpoint_cannot_be_written_with_an_error() {
         let (status, _, rest) =
             signalled_after(command, "TERM", 1_000_000, || home.write("out/checkpoints", "in the way"));
         assert_eq!(status, Some(1), "{rest}");
-        assert!(rest.contains("out/checkpoints: "), "{rest}");
+        assert!(rest.contains("error: out/checkpoints"), "{rest}");
         match rescue {
             "" => assert!(rest.contains(" could not be saved: "), "{rest}"),
             _ => assert_eq!(home.names_in("rescued/checkpoints").len(), 1, "{rest}"),

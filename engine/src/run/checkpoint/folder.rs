@@ -107,7 +107,8 @@ impl Checkpoints {
 
     /// Steps after which there are complete checkpoints, in order.
     pub fn steps(&self) -> Result<Vec<u64>, CheckpointError> {
-        let mut steps: Vec<u64> = self.names()?.iter().filter_map(|name| step_of(name)).collect();
+        let steps = self.names()?.into_iter().filter_map(|name| step_of(&name));
+        let mut steps: Vec<u64> = steps.filter(|&step| self.at(step).is_dir()).collect();
         steps.sort_unstable();
         Ok(steps)
     }
@@ -157,7 +158,15 @@ impl Checkpoints {
         self.remove_leftovers()?;
         let new = NewCheckpoint { checkpoints: self.clone(), step };
         let folder = self.partial(step);
-        fs::create_dir_all(&self.path).map_err(CheckpointError::io(&self.path))?;
+        // Where this process is the only one, the run directory is there: if it has been removed, it is not made again.
+        let made = match sign {
+            Some(_) => fs::create_dir_all(&self.path),
+            None => fs::create_dir(&self.path),
+        };
+        match made {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            made => made.map_err(CheckpointError::io(&self.path))?,
+        }
         let made = fs::create_dir(&folder)
             .and_then(|()| sign.map_or(Ok(()), |sign| fs::write(folder.join(Self::SIGN), sign)));
         made.map_err(CheckpointError::io(&folder))?;
@@ -189,10 +198,10 @@ impl Checkpoints {
     fn remove_oldest(&self, new: u64) -> Result<(), CheckpointError> {
         let is_superseded = |&step: &u64| step != new && self.superseded.contains(&step);
         let (superseded, steps): (Vec<_>, Vec<_>) = self.steps()?.into_iter().partition(is_superseded);
-        for &step in superseded.iter().chain(steps.iter().rev().skip(self.num_kept).rev()) {
-            self.remove(step)?;
-        }
-        Ok(())
+        let old = superseded.iter().chain(steps.iter().rev().skip(self.num_kept).rev());
+        // One that cannot be removed keeps no other.
+        let removed: Vec<_> = old.map(|&step| self.remove(step)).collect();
+        removed.into_iter().collect()
     }
 
     /// Takes the name away first, so that no half of a checkpoint has it.
