@@ -5,6 +5,7 @@ mod background_checkpoints; // A checkpoint that is written while training goes 
 mod beside_zero_1; // ZeRO-3 on models that people train.
 mod checkpoints; // What one grid has written, any other goes on from.
 mod collectives; // What every communication backend promises.
+mod cuda; // A GPU, or the imitation of one.
 mod custom_loss; // A loss that the user wrote.
 mod deferred; // Kernels that run later than asked, in any order that events allow.
 mod dropout; // Masks belong to sequences.

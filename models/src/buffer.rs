@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::element::{Element, ElementType, with_element};
 use crate::error::ModelError;
-use crate::memory::{Memory, View, ViewMut};
+use crate::memory::{DeviceMemory, Memory, View, ViewMut};
 
 /// A flat, owned run of elements, `f32` unless made otherwise.
 #[derive(Debug)]
@@ -35,6 +35,11 @@ impl Buffer {
     /// A buffer that takes over `values` without a copy.
     pub fn from_vec<E: Element>(values: Vec<E>) -> Result<Self, ModelError> {
         Ok(Self { memory: Arc::new(Memory::new(values)?) })
+    }
+
+    /// A buffer that takes over an allocation of a device, of so many elements.
+    pub(crate) fn on_device(memory: Box<dyn DeviceMemory>, len: usize, element_type: ElementType) -> Self {
+        Self { memory: Arc::new(Memory::on_device(memory, len, element_type)) }
     }
 
     /// Number of elements.

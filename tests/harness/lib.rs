@@ -3,6 +3,7 @@
 mod batches;
 mod draws;
 pub mod features;
+mod imitation;
 mod joined;
 mod outputs;
 mod pairwise;
@@ -15,6 +16,7 @@ mod trained;
 
 pub use batches::{Mask, RandomBatches};
 pub use draws::Draws;
+pub use imitation::{imitation, run_on_imitation};
 pub use joined::{in_two_processes, on_devices};
 pub use outputs::Outputs;
 pub use pairwise::pairwise;

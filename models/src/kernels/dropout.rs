@@ -107,6 +107,12 @@ impl Masks {
         }
     }
 
+    /// What a device draws the same masks from: the key, the place, the threshold, the scale, and the tokens of a sequence.
+    pub(crate) fn parts(self) -> (MaskKey, u32, u32, f32, usize) {
+        let Dropout { threshold, scale, place } = self.dropout;
+        (self.key, place, threshold, scale, self.seq_length)
+    }
+
     /// The mask of row `n` of the micro-batch's `N`.
     #[inline(always)]
     fn row_of(self, n: usize) -> RowMask {

@@ -5,6 +5,7 @@
 )]
 
 use std::cell::Cell;
+use std::fmt::Debug;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::sync::OnceLock;
@@ -19,16 +20,33 @@ mod view;
 pub(crate) use view::Retained;
 pub use view::{View, ViewMut};
 
-/// Elements in the host's memory: the storage of a one-dimensional candle tensor.
+/// Elements in one memory.
 #[derive(Debug)]
 pub(crate) struct Memory {
-    /// Owns the elements. Nothing reads or writes through it after `base` was taken.
-    _tensor: Tensor,
-    base: NonNull<u8>,
+    place: Place,
     len: usize,
     element: ElementType,
     /// The number of the device whose kernels, which run later, use it.
     device: OnceLock<u64>,
+}
+
+/// Where elements are.
+#[derive(Debug)]
+enum Place {
+    /// In the host's memory: the storage of a one-dimensional candle tensor.
+    Host {
+        /// Owns the elements. Nothing reads or writes through it after `base` was taken.
+        _tensor: Tensor,
+        base: NonNull<u8>,
+    },
+    /// In memory that the host does not reach.
+    Device(Box<dyn DeviceMemory>),
+}
+
+/// An allocation in a device's memory, which is given back when it is dropped.
+pub(crate) trait DeviceMemory: Debug + Send + Sync {
+    /// Where it begins, as the device counts.
+    fn address(&self) -> u64;
 }
 
 // SAFETY: `base` points into memory that the tensor owns and never moves; who may read and write which elements is what
@@ -45,12 +63,16 @@ impl Memory {
         let base = Base::<E> { pointer: Cell::new(NonNull::dangling()), element: PhantomData };
         tensor.inplace_op1(&base)?;
         Ok(Self {
-            _tensor: tensor,
-            base: base.pointer.get().cast(),
+            place: Place::Host { _tensor: tensor, base: base.pointer.get().cast() },
             len,
             element: E::TYPE,
             device: OnceLock::new(),
         })
+    }
+
+    /// Takes over an allocation of a device that has so many elements.
+    pub(crate) fn on_device(memory: Box<dyn DeviceMemory>, len: usize, element: ElementType) -> Self {
+        Self { place: Place::Device(memory), len, element, device: OnceLock::new() }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -73,9 +95,23 @@ impl Memory {
             return NonNull::dangling().as_ptr();
         }
         assert!(element == E::TYPE, "elements of {element:?} cannot be used as those of {:?}", E::TYPE);
-        let address = self.base.as_ptr().wrapping_add(start_bytes).cast::<E>();
+        let Place::Host { base, .. } = &self.place else {
+            panic!("these elements are in a device's memory; download them")
+        };
+        let address = base.as_ptr().wrapping_add(start_bytes).cast::<E>();
         assert!(address.is_aligned(), "byte {start_bytes} is not where an element of {element:?} may begin");
         address
+    }
+
+    /// Where a byte is in the memory of its device.
+    ///
+    /// # Panics
+    /// If the elements are in the host's memory.
+    fn device_address(&self, start_bytes: usize) -> u64 {
+        match &self.place {
+            Place::Device(memory) => memory.address() + start_bytes as u64,
+            Place::Host { .. } => panic!("a device's kernel is given elements of the host's memory"),
+        }
     }
 }
 

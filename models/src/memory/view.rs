@@ -235,6 +235,16 @@ pub(crate) struct Retained {
 }
 
 impl View<'_> {
+    /// Where the elements begin in the memory of the device of this number.
+    ///
+    /// # Panics
+    /// If they are in another memory.
+    pub(crate) fn address_on(self, device: u64) -> u64 {
+        let owner = *self.memory.device.get_or_init(|| device);
+        assert!(owner == device, "a buffer is used by the queues of one device alone");
+        self.memory.device_address(self.start_bytes)
+    }
+
     /// The elements for a queue of a device, of which there is one of this number.
     ///
     /// # Panics
@@ -252,6 +262,11 @@ impl View<'_> {
 }
 
 impl ViewMut<'_> {
+    /// As [`View::address_on`].
+    pub(crate) fn address_on(&self, device: u64) -> u64 {
+        self.view().address_on(device)
+    }
+
     /// As [`View::retained`].
     pub(crate) fn retained(self, device: u64) -> Retained {
         self.into_view().retained(device)

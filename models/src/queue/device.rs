@@ -2,6 +2,7 @@
 
 use std::fmt::Debug;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Queue;
 use crate::error::ModelError;
@@ -13,4 +14,10 @@ pub trait Device: Debug + Send + Sync {
     /// # Errors
     /// [`ModelError::Device`] when the device has failed.
     fn queue(&self) -> Result<Arc<dyn Queue>, ModelError>;
+}
+
+/// A number that no other device of the process has, of whichever kind: by it buffers know whose they are.
+pub(super) fn next_device_number() -> u64 {
+    static NUM_DEVICES: AtomicU64 = AtomicU64::new(0);
+    NUM_DEVICES.fetch_add(1, Ordering::Relaxed)
 }

@@ -21,6 +21,7 @@ use crate::kernels::matmul::WriteMode;
 use crate::kernels::sgd::SgdStep;
 use crate::memory::{View, ViewMut};
 
+mod cuda;
 mod deferred;
 mod device;
 mod event;
@@ -28,6 +29,7 @@ mod host;
 mod mark;
 mod operands;
 
+pub use cuda::{Cuda, NoCuda};
 pub use deferred::{Deferred, DeferredQueue};
 pub use device::Device;
 pub use event::Event;

@@ -13,12 +13,12 @@ mod queue;
 mod scheduler;
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub use queue::DeferredQueue;
 use scheduler::Scheduler;
 
+use super::device::next_device_number;
 use super::{Device, Queue};
 use crate::error::ModelError;
 
@@ -35,9 +35,7 @@ pub struct Deferred {
 impl Deferred {
     /// A device whose order follows from a seed and from the order in which it is asked.
     pub fn new(seed: u64) -> Self {
-        static NUM_DEVICES: AtomicU64 = AtomicU64::new(0);
-        let id = NUM_DEVICES.fetch_add(1, Ordering::Relaxed);
-        Self { id, scheduler: Arc::new(Mutex::new(Scheduler::new(seed))), ahead_ns: 0 }
+        Self { id: next_device_number(), scheduler: Arc::new(Mutex::new(Scheduler::new(seed))), ahead_ns: 0 }
     }
 
     /// As [`Deferred::new`], and waits for `what` are left out, which is a mistake to be found.

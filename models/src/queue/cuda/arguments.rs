@@ -1,0 +1,182 @@
+//! What kernels are launched with.
+
+use std::ffi::c_void;
+
+use cudarc::driver::{CudaFunction, CudaStream, DriverError, result};
+
+use crate::kernels::adamw::AdamWStep;
+use crate::kernels::dropout::Masks;
+
+/// Threads of a block, where a kernel says nothing else.
+pub(super) const NUM_THREADS: u32 = 256;
+
+/// Columns of a block that adds up rows, as `kernels/common.cuh` has it.
+const NUM_BLOCK_COLUMNS: usize = 8;
+
+/// Blocks of a launch.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Grid {
+    num_blocks: u32,
+    num_threads: u32,
+}
+
+impl Grid {
+    /// A thread for each of so many elements.
+    pub(super) fn elements(len: usize) -> Self {
+        Self::blocks(len.div_ceil(NUM_THREADS as usize))
+    }
+
+    /// A block for every few columns: see `column_total` in `kernels/common.cuh`.
+    pub(super) fn columns(num_columns: usize) -> Self {
+        Self::blocks(num_columns.div_ceil(NUM_BLOCK_COLUMNS))
+    }
+
+    /// So many blocks.
+    ///
+    /// # Panics
+    /// If no launch has so many.
+    pub(super) fn blocks(num_blocks: usize) -> Self {
+        let num_blocks = i32::try_from(num_blocks).expect("a launch of fewer blocks than 2^31");
+        Self { num_blocks: num_blocks.cast_unsigned(), num_threads: NUM_THREADS }
+    }
+
+    /// The same with so many threads in a block.
+    pub(super) fn of_threads(self, num_threads: u32) -> Self {
+        Self { num_threads, ..self }
+    }
+}
+
+/// An argument of a kernel: a value that the device lays out as the host does.
+///
+/// # Safety
+/// It has no padding, and means on the device what it means here.
+pub(super) unsafe trait Argument {
+    /// Where it is.
+    fn pointer(&self) -> *mut c_void {
+        std::ptr::from_ref(self).cast_mut().cast()
+    }
+}
+
+// SAFETY: numbers and addresses are the same on both sides.
+unsafe impl Argument for u64 {}
+// SAFETY: as above.
+unsafe impl Argument for u32 {}
+// SAFETY: as above.
+unsafe impl Argument for i32 {}
+// SAFETY: as above.
+unsafe impl Argument for f32 {}
+// SAFETY: fields without padding, in the order of `AdamWNumbers` in `kernels/adamw.cu`.
+unsafe impl Argument for AdamWNumbers {}
+// SAFETY: as `DropoutMasks` in `kernels/common.cuh`.
+unsafe impl Argument for DropoutMasks {}
+// SAFETY: as `SumTerms` in `kernels/sum.cu`.
+unsafe impl Argument for SumTerms {}
+
+/// The numbers of a step of AdamW, computed in f64 and rounded.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(super) struct AdamWNumbers {
+    gradient_scale: f32,
+    keep: f32,
+    take_first: f32,
+    keep_second: f32,
+    take_second: f32,
+    step_size: f32,
+    root_correction: f32,
+    eps: f32,
+}
+
+impl AdamWNumbers {
+    pub(super) fn of(step: AdamWStep) -> Self {
+        let AdamWStep { gradient_scale, lr, betas: (beta1, beta2), eps, weight_decay, step } = step;
+        let bias_correction = |beta: f64| 1.0 - beta.powf(step as f64);
+        Self {
+            gradient_scale,
+            keep: (1.0 - lr * weight_decay) as f32,
+            take_first: (1.0 - beta1) as f32,
+            keep_second: beta2 as f32,
+            take_second: (1.0 - beta2) as f32,
+            step_size: (lr / bias_correction(beta1)) as f32,
+            root_correction: bias_correction(beta2).sqrt() as f32,
+            eps: eps as f32,
+        }
+    }
+}
+
+/// What is dropped in a micro-batch, at one place of the model.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub(super) struct DropoutMasks {
+    pub(super) seed: u64,
+    pub(super) step: u64,
+    pub(super) first_sequence: u64,
+    pub(super) place: u32,
+    /// 0 drops nothing.
+    pub(super) threshold: u32,
+    pub(super) scale: f32,
+    pub(super) seq_length: u32,
+}
+
+impl DropoutMasks {
+    pub(super) fn of(masks: Masks) -> Self {
+        let (key, place, threshold, scale, seq_length) = masks.parts();
+        Self {
+            seed: key.seed,
+            step: key.step,
+            first_sequence: key.first_sequence,
+            place,
+            threshold,
+            scale,
+            seq_length: seq_length as u32,
+        }
+    }
+}
+
+/// Terms of a sum, in order.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(super) struct SumTerms {
+    terms: [u64; Self::NUM_MAX],
+    num_terms: u64,
+}
+
+impl SumTerms {
+    /// As many as the argument of a kernel may well be large.
+    pub(super) const NUM_MAX: usize = 64;
+
+    /// # Panics
+    /// If there are more than [`SumTerms::NUM_MAX`].
+    pub(super) fn new(addresses: &[u64]) -> Self {
+        let mut terms = [0; Self::NUM_MAX];
+        terms[..addresses.len()].copy_from_slice(addresses);
+        Self { terms, num_terms: addresses.len() as u64 }
+    }
+}
+
+/// Launches a kernel; nothing, where there are no blocks.
+///
+/// # Safety
+/// The arguments are the kernel's in number, order and type, and the memory that they name is there until the stream has come to the
+/// kernel, for nobody else where it writes.
+pub(super) unsafe fn launch(
+    stream: &CudaStream,
+    kernel: &CudaFunction,
+    grid: Grid,
+    arguments: &[&dyn Argument],
+) -> Result<(), DriverError> {
+    if grid.num_blocks == 0 {
+        return Ok(());
+    }
+    let mut pointers: Vec<*mut c_void> = arguments.iter().map(|argument| argument.pointer()).collect();
+    // SAFETY: the arguments are read before the call returns; the rest is the caller's promise.
+    unsafe {
+        result::launch_kernel(
+            kernel.cu_function(),
+            (grid.num_blocks, 1, 1),
+            (grid.num_threads, 1, 1),
+            0,
+            stream.cu_stream(),
+            &mut pointers,
+        )
+    }
+}

@@ -1,0 +1,139 @@
+//! Attention: which kernels it takes, by the size of its heads, and their launches.
+
+use super::arguments::{Argument, DropoutMasks, Grid};
+use super::queue::{CudaQueue, launch};
+use crate::kernels::attention::AttentionShape;
+use crate::kernels::dropout::Masks;
+use crate::memory::{View, ViewMut};
+use crate::queue::Attended;
+
+/// The kernels of an attention with heads of a size.
+struct AttentionKernels {
+    forward: &'static str,
+    backward_queries: &'static str,
+    backward_keys: &'static str,
+    num_threads: u32,
+    /// Rows of queries or keys that a block takes.
+    num_rows: usize,
+}
+
+impl AttentionKernels {
+    /// Those of a shape.
+    ///
+    /// # Panics
+    /// If heads are larger than any kernel takes.
+    fn of(shape: AttentionShape) -> Self {
+        match shape.head_size {
+            0..=64 => Self {
+                forward: "attention_64",
+                backward_queries: "attention_backward_queries_64",
+                backward_keys: "attention_backward_keys_64",
+                num_threads: 256,
+                num_rows: 32,
+            },
+            65..=128 => Self {
+                forward: "attention_128",
+                backward_queries: "attention_backward_queries_128",
+                backward_keys: "attention_backward_keys_128",
+                num_threads: 256,
+                num_rows: 16,
+            },
+            129..=256 => Self {
+                forward: "attention_256",
+                backward_queries: "attention_backward_queries_256",
+                backward_keys: "attention_backward_keys_256",
+                num_threads: 128,
+                num_rows: 4,
+            },
+            size => panic!("heads of {size} elements, and no kernel takes more than 256"),
+        }
+    }
+
+    /// A block for every few rows of each head of each sequence.
+    fn grid(&self, shape: AttentionShape) -> Grid {
+        let num_pairs = shape.num_sequences * shape.num_heads;
+        Grid::blocks(shape.seq_length.div_ceil(self.num_rows) * num_pairs).of_threads(self.num_threads)
+    }
+}
+
+/// As the kernels are given them.
+fn sizes_of(shape: AttentionShape) -> [u32; 3] {
+    [shape.seq_length, shape.num_heads, shape.head_size].map(|size| size as u32)
+}
+
+/// What is dropped; nothing, where there are no masks.
+fn masks_of(masks: Option<Masks>, shape: AttentionShape) -> DropoutMasks {
+    let none = DropoutMasks { seq_length: shape.seq_length as u32, ..DropoutMasks::default() };
+    masks.map_or(none, DropoutMasks::of)
+}
+
+impl CudaQueue {
+    /// As [`Queue::attention`](crate::queue::Queue::attention), without a workspace.
+    pub(super) fn attend(
+        &self,
+        shape: AttentionShape,
+        masks: Option<Masks>,
+        qkv: View<'_>,
+        out: ViewMut<'_>,
+        log_sum_exp: ViewMut<'_>,
+    ) {
+        let kernels = AttentionKernels::of(shape);
+        let (qkv, out, log_sum_exp) = (self.read(qkv), self.write(&out), self.write(&log_sum_exp));
+        let [seq_length, num_heads, head_size] = sizes_of(shape);
+        let (grid, masks) = (kernels.grid(shape), masks_of(masks, shape));
+        launch!(self, kernels.forward, grid, masks, qkv, out, log_sum_exp, seq_length, num_heads, head_size);
+    }
+
+    /// As [`Queue::attention_backward`](crate::queue::Queue::attention_backward): the gradients of queries lie in the workspace until those of keys and
+    /// values have read the queries.
+    pub(super) fn attend_backward(
+        &self,
+        shape: AttentionShape,
+        masks: Option<Masks>,
+        qkv: ViewMut<'_>,
+        attended: Attended<'_>,
+        dout: View<'_>,
+        workspace: ViewMut<'_>,
+    ) {
+        let kernels = AttentionKernels::of(shape);
+        let (out, log_sum_exp) = (self.read(attended.out), self.read(attended.log_sum_exp));
+        let num_elements = dout.len();
+        let width = shape.num_heads * shape.head_size;
+        let [dqueries, row_dots] =
+            workspace.disjoint([0..num_elements, num_elements..num_elements + shape.num_log_sum_exp()]);
+        let (dqueries, row_dots) = (self.write(&dqueries), self.write(&row_dots));
+        let (qkv, dout) = (self.write(&qkv), self.read(dout));
+        let [seq_length, num_heads, head_size] = sizes_of(shape);
+        let (grid, masks) = (kernels.grid(shape), masks_of(masks, shape));
+        launch!(
+            self,
+            kernels.backward_queries,
+            grid,
+            masks,
+            qkv,
+            out,
+            log_sum_exp,
+            dout,
+            dqueries,
+            row_dots,
+            seq_length,
+            num_heads,
+            head_size
+        );
+        launch!(
+            self,
+            kernels.backward_keys,
+            grid,
+            masks,
+            qkv,
+            log_sum_exp,
+            dout,
+            row_dots,
+            seq_length,
+            num_heads,
+            head_size
+        );
+        let (grid, num_elements) = (Grid::elements(num_elements), num_elements as u64);
+        launch!(self, "attention_put_queries", grid, dqueries, qkv, width as u32, num_elements);
+    }
+}

@@ -1,0 +1,225 @@
+#ifndef __CUDACC_RTC__
+#include "common.cuh"
+#include "attention.cuh"
+#endif
+
+// The backward of causal attention: see attention.cuh.
+
+template <u32 SLICES, u32 WARPS, u32 ROWS>
+struct AttentionBackward {
+    typedef Attention<SLICES, WARPS, ROWS> Common;
+
+    // `out . dout` of each of the warp's queries: the mean of the probabilities' gradients, weighted with
+    // these, dropped or not. Kept for the keys.
+    DEVICE void dot_rows(
+        const float* out, const float* dout, float* row_dots, u32 first, const HeadPlace& place, float* dots
+    ) {
+        ATTENTION_UNROLL
+        for (u32 row = 0; row < ROWS; row++) {
+            u32 query = first + row;
+            float sum = 0.0f;
+            if (query < place.seq_length) {
+                u64 start = place.first_out + query * place.out_stride;
+                for (u32 column = lane_index(); column < place.head_size; column += WARP_SIZE) {
+                    sum = fmaf(out[start + column], dout[start + column], sum);
+                }
+            }
+            dots[row] = warp_sum(sum);
+            if (query < place.seq_length && lane_index() == 0) {
+                row_dots[place.first_sum + query] = dots[row];
+            }
+        }
+    }
+
+    DEVICE void backward_queries(
+        const float* qkv, const float* out, const float* log_sum_exp, const float* dout, float* dqueries,
+        float* row_dots, const DropoutMasks& masks, const HeadPlace& place
+    ) {
+        __shared__ typename Common::OwnRows queries[WARPS];
+        __shared__ typename Common::OwnRows douts[WARPS];
+        __shared__ typename Common::Weights weights[WARPS];
+        __shared__ typename Common::Tile tile;
+        u32 warp = warp_index();
+        u32 size = place.head_size;
+        u64 stride = place.qkv_stride;
+        u32 first = place.first_row + warp * ROWS;
+        const float* matrix = qkv + place.first_qkv;
+        Common::load_own(queries[warp], matrix, stride, first, place.seq_length, size);
+        const float* dout_matrix = dout + place.first_out;
+        Common::load_own(douts[warp], dout_matrix, place.out_stride, first, place.seq_length, size);
+        SequenceKey mask_key = sequence_key(masks, place.sequence);
+        float dots[ROWS];
+        dot_rows(out, dout, row_dots, first, place, dots);
+        typename Common::Sums sums;
+        Common::clear(sums);
+        u32 end = place.first_row + Common::BLOCK_ROWS;
+        for (u32 first_key = 0; first_key < end && first_key < place.seq_length; first_key += TILE_ROWS) {
+            u32 key = first_key + lane_index();
+            float dprobabilities[ROWS];
+            float scores[ROWS];
+            Common::load_tile(tile, matrix + 2 * place.out_stride, stride, first_key, place.seq_length, size);
+            Common::dot_products(douts[warp], tile, size, dprobabilities);
+            Common::load_tile(tile, matrix + place.out_stride, stride, first_key, place.seq_length, size);
+            Common::dot_products(queries[warp], tile, size, scores);
+            ATTENTION_UNROLL
+            for (u32 row = 0; row < ROWS; row++) {
+                u32 query = first + row;
+                float dscore = 0.0f;
+                if (key <= query && query < place.seq_length) {
+                    float p = expf(scores[row] * place.scale - log_sum_exp[place.first_sum + query]);
+                    float factor = probability_factor(masks, mask_key, query, place.head, key);
+                    dscore = place.scale * p * (factor * dprobabilities[row] - dots[row]);
+                }
+                weights[warp].tile_rows[lane_index()][row] = dscore;
+            }
+            __syncwarp();
+            Common::add_weighted(weights[warp], tile, sums);
+        }
+        float* to = dqueries + place.first_out;
+        Common::put_rows(sums, to, place.out_stride, first, place.seq_length, size);
+    }
+
+    // Exponentials of the lane's query for the keys of the warp, zero where masked.
+    DEVICE void probabilities_of_keys(
+        float* scores, const float* log_sum_exp, u32 query, u32 first, const HeadPlace& place
+    ) {
+        float log_sum = query < place.seq_length ? log_sum_exp[place.first_sum + query] : 0.0f;
+        ATTENTION_UNROLL
+        for (u32 row = 0; row < ROWS; row++) {
+            bool is_visible = first + row <= query && query < place.seq_length;
+            scores[row] = is_visible ? expf(scores[row] * place.scale - log_sum) : 0.0f;
+        }
+    }
+
+    // Weights of the lane's query, for the gradients of keys and of values.
+    DEVICE void weigh_query(
+        const float* probabilities, const float* dprobabilities, const float* row_dots,
+        const DropoutMasks& masks, SequenceKey mask_key, u32 query, u32 first, const HeadPlace& place,
+        typename Common::Weights& key_weights, typename Common::Weights& value_weights
+    ) {
+        bool is_inside = query < place.seq_length;
+        float dot = is_inside ? row_dots[place.first_sum + query] : 0.0f;
+        ATTENTION_UNROLL
+        for (u32 row = 0; row < ROWS; row++) {
+            float factor = probability_factor(masks, mask_key, query, place.head, first + row);
+            float dscore = place.scale * probabilities[row] * (factor * dprobabilities[row] - dot);
+            bool is_visible = is_inside && first + row <= query;
+            key_weights.tile_rows[lane_index()][row] = is_visible ? dscore : 0.0f;
+            value_weights.tile_rows[lane_index()][row] = factor * probabilities[row];
+        }
+    }
+
+    DEVICE void backward_keys(
+        float* qkv, const float* log_sum_exp, const float* dout, const float* row_dots,
+        const DropoutMasks& masks, const HeadPlace& place
+    ) {
+        __shared__ typename Common::OwnRows keys[WARPS];
+        __shared__ typename Common::OwnRows values[WARPS];
+        __shared__ typename Common::Weights key_weights[WARPS];
+        __shared__ typename Common::Weights value_weights[WARPS];
+        __shared__ typename Common::Tile tile;
+        u32 warp = warp_index();
+        u32 size = place.head_size;
+        u64 stride = place.qkv_stride;
+        u32 first = place.first_row + warp * ROWS;
+        float* matrix = qkv + place.first_qkv;
+        float* key_matrix = matrix + place.out_stride;
+        float* value_matrix = matrix + 2 * place.out_stride;
+        const float* dout_matrix = dout + place.first_out;
+        Common::load_own(keys[warp], key_matrix, stride, first, place.seq_length, size);
+        Common::load_own(values[warp], value_matrix, stride, first, place.seq_length, size);
+        SequenceKey mask_key = sequence_key(masks, place.sequence);
+        typename Common::Sums dkeys;
+        typename Common::Sums dvalues;
+        Common::clear(dkeys);
+        Common::clear(dvalues);
+        u32 first_query = place.first_row / TILE_ROWS * TILE_ROWS;
+        for (; first_query < place.seq_length; first_query += TILE_ROWS) {
+            u32 query = first_query + lane_index();
+            float probabilities[ROWS];
+            float dprobabilities[ROWS];
+            Common::load_tile(tile, matrix, stride, first_query, place.seq_length, size);
+            Common::dot_products(keys[warp], tile, size, probabilities);
+            probabilities_of_keys(probabilities, log_sum_exp, query, first, place);
+            Common::load_tile(tile, dout_matrix, place.out_stride, first_query, place.seq_length, size);
+            Common::dot_products(values[warp], tile, size, dprobabilities);
+            weigh_query(
+                probabilities, dprobabilities, row_dots, masks, mask_key, query, first, place,
+                key_weights[warp], value_weights[warp]
+            );
+            __syncwarp();
+            Common::add_weighted(value_weights[warp], tile, dvalues);
+            // Once more, since two tiles at once would not fit for large heads.
+            Common::load_tile(tile, matrix, stride, first_query, place.seq_length, size);
+            Common::add_weighted(key_weights[warp], tile, dkeys);
+        }
+        Common::put_rows(dkeys, key_matrix, stride, first, place.seq_length, size);
+        Common::put_rows(dvalues, value_matrix, stride, first, place.seq_length, size);
+    }
+};
+
+typedef AttentionBackward<2, 8, 4> AttentionBackward64;
+typedef AttentionBackward<4, 8, 2> AttentionBackward128;
+typedef AttentionBackward<8, 4, 1> AttentionBackward256;
+
+extern "C" __global__ void __launch_bounds__(256) attention_backward_queries_64(
+    DropoutMasks masks, const float* __restrict__ qkv, const float* __restrict__ out,
+    const float* __restrict__ log_sum_exp, const float* __restrict__ dout, float* __restrict__ dqueries,
+    float* __restrict__ row_dots, u32 seq_length, u32 num_heads, u32 head_size
+) {
+    HeadPlace place = head_place(seq_length, num_heads, head_size, AttentionBackward64::Common::BLOCK_ROWS);
+    AttentionBackward64::backward_queries(qkv, out, log_sum_exp, dout, dqueries, row_dots, masks, place);
+}
+
+extern "C" __global__ void __launch_bounds__(256) attention_backward_keys_64(
+    DropoutMasks masks, float* qkv, const float* __restrict__ log_sum_exp, const float* __restrict__ dout,
+    const float* __restrict__ row_dots, u32 seq_length, u32 num_heads, u32 head_size
+) {
+    HeadPlace place = head_place(seq_length, num_heads, head_size, AttentionBackward64::Common::BLOCK_ROWS);
+    AttentionBackward64::backward_keys(qkv, log_sum_exp, dout, row_dots, masks, place);
+}
+
+extern "C" __global__ void __launch_bounds__(256) attention_backward_queries_128(
+    DropoutMasks masks, const float* __restrict__ qkv, const float* __restrict__ out,
+    const float* __restrict__ log_sum_exp, const float* __restrict__ dout, float* __restrict__ dqueries,
+    float* __restrict__ row_dots, u32 seq_length, u32 num_heads, u32 head_size
+) {
+    HeadPlace place = head_place(seq_length, num_heads, head_size, AttentionBackward128::Common::BLOCK_ROWS);
+    AttentionBackward128::backward_queries(qkv, out, log_sum_exp, dout, dqueries, row_dots, masks, place);
+}
+
+extern "C" __global__ void __launch_bounds__(256) attention_backward_keys_128(
+    DropoutMasks masks, float* qkv, const float* __restrict__ log_sum_exp, const float* __restrict__ dout,
+    const float* __restrict__ row_dots, u32 seq_length, u32 num_heads, u32 head_size
+) {
+    HeadPlace place = head_place(seq_length, num_heads, head_size, AttentionBackward128::Common::BLOCK_ROWS);
+    AttentionBackward128::backward_keys(qkv, log_sum_exp, dout, row_dots, masks, place);
+}
+
+extern "C" __global__ void __launch_bounds__(128) attention_backward_queries_256(
+    DropoutMasks masks, const float* __restrict__ qkv, const float* __restrict__ out,
+    const float* __restrict__ log_sum_exp, const float* __restrict__ dout, float* __restrict__ dqueries,
+    float* __restrict__ row_dots, u32 seq_length, u32 num_heads, u32 head_size
+) {
+    HeadPlace place = head_place(seq_length, num_heads, head_size, AttentionBackward256::Common::BLOCK_ROWS);
+    AttentionBackward256::backward_queries(qkv, out, log_sum_exp, dout, dqueries, row_dots, masks, place);
+}
+
+extern "C" __global__ void __launch_bounds__(128) attention_backward_keys_256(
+    DropoutMasks masks, float* qkv, const float* __restrict__ log_sum_exp, const float* __restrict__ dout,
+    const float* __restrict__ row_dots, u32 seq_length, u32 num_heads, u32 head_size
+) {
+    HeadPlace place = head_place(seq_length, num_heads, head_size, AttentionBackward256::Common::BLOCK_ROWS);
+    AttentionBackward256::backward_keys(qkv, log_sum_exp, dout, row_dots, masks, place);
+}
+
+// The gradients of queries take their place in `qkv`, with a thread per element of `dqueries: [N, width]`.
+extern "C" __global__ void __launch_bounds__(256)
+attention_put_queries(
+    const float* __restrict__ dqueries, float* __restrict__ qkv, u32 width, u64 num_elements
+) {
+    u64 index = element_index();
+    if (index < num_elements) {
+        qkv[index / width * (3 * (u64)width) + index % width] = dqueries[index];
+    }
+}

@@ -1,0 +1,61 @@
+//! Whether the libraries are there that a GPU needs: they are looked for at run time, so that one binary serves every host.
+
+use cudarc::{cublaslt, driver, nvrtc};
+
+/// Why there is no GPU to compute on.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NoCuda {
+    /// A library is not installed, or not where the loader looks.
+    #[error(
+        "no library `{name}` ({what}), for which the loader looked in LD_LIBRARY_PATH and the system's folders; {repair}"
+    )]
+    Library {
+        /// The name of its file.
+        name: &'static str,
+        /// What it is.
+        what: &'static str,
+        /// How to get it.
+        repair: &'static str,
+    },
+    /// The driver knows of fewer devices.
+    #[error("the driver has {num_devices} devices, and number {ordinal} was asked for, counted from 0")]
+    Device {
+        /// The device that was asked for.
+        ordinal: usize,
+        /// How many there are.
+        num_devices: usize,
+    },
+    /// The driver or a library refused.
+    #[error("{call}: {reason}")]
+    Refused {
+        /// What was asked of it.
+        call: &'static str,
+        /// What it said.
+        reason: String,
+    },
+}
+
+/// Checks that the libraries can be loaded; they are loaded once and stay.
+///
+/// # Errors
+/// [`NoCuda::Library`], the driver's first.
+pub(super) fn check_libraries() -> Result<(), NoCuda> {
+    // SAFETY: these load a library and ask it for nothing. Its initialisers run, which is what the caller wants.
+    let present = unsafe {
+        [driver::sys::is_culib_present(), nvrtc::sys::is_culib_present(), cublaslt::sys::is_culib_present()]
+    };
+    let toolkit = "install NVIDIA's CUDA toolkit 13, or its packages for Python, and name their folders in LD_LIBRARY_PATH";
+    let libraries = [
+        ("libcuda.so", "the GPU driver's", "install NVIDIA's driver on a host that has a GPU"),
+        ("libnvrtc.so", "which compiles kernels", toolkit),
+        ("libcublasLt.so", "which multiplies matrices", toolkit),
+    ];
+    match present.iter().position(|&is_present| !is_present) {
+        None => Ok(()),
+        Some(missing) => {
+            let (name, what, repair) = libraries[missing];
+            Err(NoCuda::Library { name, what, repair })
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! Memory of a GPU.
+
+use std::sync::Arc;
+
+use cudarc::driver::{CudaContext, DriverError, result, sys};
+
+use crate::memory::DeviceMemory;
+
+/// An allocation, freed once all that the device was asked for has been done.
+#[derive(Debug)]
+pub(super) struct Allocation {
+    context: Arc<CudaContext>,
+    address: sys::CUdeviceptr,
+}
+
+impl Allocation {
+    /// Allocates so many bytes, at least one, all zero.
+    pub(super) fn zeros(context: &Arc<CudaContext>, num_bytes: usize) -> Result<Self, DriverError> {
+        context.bind_to_thread()?;
+        let num_bytes = num_bytes.max(1);
+        // SAFETY: the context is bound. The bytes are set before anybody has their address.
+        let address = unsafe { result::malloc_sync(num_bytes)? };
+        let allocation = Self { context: Arc::clone(context), address };
+        // SAFETY: the allocation has these bytes. A device's own memory may be set after the call returns, on the default stream, with which
+        // queues are not in order: so it is waited for.
+        unsafe { result::memset_d8_sync(address, 0, num_bytes)? };
+        result::ctx::synchronize()?;
+        Ok(allocation)
+    }
+}
+
+impl DeviceMemory for Allocation {
+    fn address(&self) -> u64 {
+        self.address
+    }
+}
+
+impl Drop for Allocation {
+    fn drop(&mut self) {
+        // Kernels may still use it. A device that has failed frees its memory when the process ends.
+        let is_settled = self.context.bind_to_thread().and_then(|()| result::ctx::synchronize());
+        if is_settled.is_ok() {
+            // SAFETY: it was allocated by `malloc_sync`, is freed once, and the device has nothing left to do.
+            let _ = unsafe { result::free_sync(self.address) };
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! GPUs, through NVIDIA's driver: queues are streams, and kernels are CUDA C++ that is compiled when a device is opened.
+//!
+//! The driver and its libraries are looked for at run time. Buffers lie in the device's memory; nothing but uploads, downloads and
+//! kernels that run on the host crosses its edge. A failure of the device is kept, and what is asked of its queues afterwards does nothing:
+//! [`Queue::has_reached`] says what failed.
+//!
+//! Kernels compute in f32. Sums are added in orders that depend on sizes alone, so equal work gives equal bits on one kind of device.
+#![allow(unsafe_code, reason = "a device's memory, streams and libraries are the driver's")]
+
+mod arguments;
+mod attention;
+mod clock;
+mod edge;
+mod libraries;
+mod memory;
+mod operations;
+mod points;
+mod products;
+mod program;
+mod queue;
+mod transfers;
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use cudarc::driver::CudaContext;
+
+use super::device::next_device_number;
+use super::{Device, Queue};
+use crate::error::ModelError;
+use clock::Clock;
+pub use libraries::NoCuda;
+use libraries::check_libraries;
+use products::Products;
+use program::Program;
+use queue::CudaQueue;
+
+/// A GPU.
+#[derive(Clone)]
+pub struct Cuda {
+    shared: Arc<Shared>,
+}
+
+/// What the queues of a device share.
+struct Shared {
+    /// Its number among the devices of the process, in the order in which they were opened.
+    number: u64,
+    context: Arc<CudaContext>,
+    program: Program,
+    products: Products,
+    clock: Clock,
+    has_failed: AtomicBool,
+    failure: Mutex<Option<String>>,
+}
+
+impl Cuda {
+    /// How many devices the driver has.
+    ///
+    /// # Errors
+    /// When there is no driver, or it refuses.
+    pub fn num_devices() -> Result<usize, NoCuda> {
+        check_libraries()?;
+        cudarc::driver::result::init().map_err(|error| refused("cuInit", &error))?;
+        let num_devices = CudaContext::device_count().map_err(|error| refused("cuDeviceGetCount", &error))?;
+        Ok(usize::try_from(num_devices).unwrap_or(0))
+    }
+
+    /// Opens the device of this number, counted from 0, and compiles the kernels for it.
+    ///
+    /// # Errors
+    /// When a library is missing, there is no such device, or the driver refuses.
+    pub fn open(ordinal: usize) -> Result<Self, NoCuda> {
+        let num_devices = Self::num_devices()?;
+        if ordinal >= num_devices {
+            return Err(NoCuda::Device { ordinal, num_devices });
+        }
+        let context = CudaContext::new(ordinal).map_err(|error| refused("opening the device", &error))?;
+        // SAFETY: queues put their own events where they are needed; the library's own are for its slices, which are not used.
+        unsafe { context.disable_event_tracking() };
+        let capability = context
+            .compute_capability()
+            .map_err(|error| refused("asking for the compute capability", &error))?;
+        let program = Program::compile(&context, capability)?;
+        let products = Products::new().map_err(|error| refused("cublasLtCreate", &error))?;
+        let clock = Clock::start(&context).map_err(|error| refused("starting the clock", &error))?;
+        Ok(Self {
+            shared: Arc::new(Shared {
+                number: next_device_number(),
+                context,
+                program,
+                products,
+                clock,
+                has_failed: AtomicBool::new(false),
+                failure: Mutex::default(),
+            }),
+        })
+    }
+
+    /// What the driver calls it.
+    ///
+    /// # Errors
+    /// When the driver refuses.
+    pub fn name(&self) -> Result<String, NoCuda> {
+        self.shared.context.name().map_err(|error| refused("cuDeviceGetName", &error))
+    }
+
+    /// Bytes of its memory that are free, and all of them.
+    ///
+    /// # Errors
+    /// When the driver refuses.
+    pub fn memory_bytes(&self) -> Result<(u64, u64), NoCuda> {
+        let context = &self.shared.context;
+        let found = context.bind_to_thread().and_then(|()| context.mem_get_info());
+        found
+            .map(|(free, total)| (free as u64, total as u64))
+            .map_err(|error| refused("cuMemGetInfo", &error))
+    }
+}
+
+impl Shared {
+    /// Keeps the first failure.
+    fn fail(&self, reason: String) {
+        let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        failure.get_or_insert(reason);
+        self.has_failed.store(true, Ordering::Release);
+    }
+
+    /// # Errors
+    /// [`ModelError::Device`] once the device has failed.
+    fn check(&self) -> Result<(), ModelError> {
+        if !self.has_failed.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        Err(ModelError::Device { reason: failure.clone().unwrap_or_default() })
+    }
+}
+
+impl Device for Cuda {
+    fn queue(&self) -> Result<Arc<dyn Queue>, ModelError> {
+        self.shared.check()?;
+        Ok(Arc::new(CudaQueue::new(Arc::clone(&self.shared))?))
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").field("number", &self.number).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Cuda {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cuda").field("ordinal", &self.shared.context.ordinal()).finish_non_exhaustive()
+    }
+}
+
+fn refused(call: &'static str, error: &impl ToString) -> NoCuda {
+    NoCuda::Refused { call, reason: error.to_string() }
+}

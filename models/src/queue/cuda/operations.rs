@@ -1,0 +1,466 @@
+//! What is asked of a queue, as launches of kernels, products and copies. The kernels' sources say what their arguments are.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::thread;
+use std::time::Duration;
+
+use super::arguments::{AdamWNumbers, Argument, DropoutMasks, Grid, SumTerms};
+use super::memory::Allocation;
+use super::products::{Operands, Product};
+use super::queue::{CudaQueue, launch};
+use super::transfers;
+use crate::buffer::Buffer;
+use crate::element::ElementType;
+use crate::error::ModelError;
+use crate::kernels::adamw::AdamWStep;
+use crate::kernels::attention::AttentionShape;
+use crate::kernels::dropout::Masks;
+use crate::kernels::linear::LinearShape;
+use crate::kernels::matmul::WriteMode;
+use crate::kernels::sgd::SgdStep;
+use crate::memory::{View, ViewMut};
+use crate::queue::{Affine, Attended, Event, HostKernel, Mark, Onto, Queue};
+
+impl Queue for CudaQueue {
+    fn zeros(&self, len: usize, element: ElementType) -> Result<Buffer, ModelError> {
+        let num_bytes = len.checked_mul(element.num_bytes()).filter(|&bytes| isize::try_from(bytes).is_ok());
+        let num_bytes = num_bytes.ok_or(ModelError::TooLarge { len, element_type: element })?;
+        self.device.check()?;
+        match Allocation::zeros(&self.device.context, num_bytes) {
+            Ok(memory) => Ok(Buffer::on_device(Box::new(memory), len, element)),
+            Err(error) => {
+                Err(ModelError::Device { reason: format!("allocating {num_bytes} bytes: {error}") })
+            }
+        }
+    }
+
+    fn record(&self) -> Event {
+        self.point()
+    }
+
+    fn wait(&self, event: &Event, _: &'static str) {
+        self.wait_for(event);
+    }
+
+    fn has_reached(&self, event: &Event) -> Result<bool, ModelError> {
+        self.has_come_to(event)
+    }
+
+    fn mark(&self) -> Mark {
+        self.timed_point()
+    }
+
+    fn time_ns(&self, mark: Mark) -> u64 {
+        self.time_of(mark)
+    }
+
+    fn forget_marks(&self) {
+        self.forget_times();
+    }
+
+    fn set_word(&self, word: &Arc<AtomicU64>, value: u64) {
+        self.ask("cuLaunchHostFunc", |stream| transfers::store_word(stream, word, value));
+    }
+
+    fn discard(&self, _: ViewMut<'_>) {}
+
+    fn computes_in(&self, element: ElementType) -> bool {
+        element == ElementType::F32
+    }
+
+    fn copy(&self, from: View<'_>, to: ViewMut<'_>) {
+        assert_eq!(from.len(), to.len(), "elements of a copy");
+        let kernel = match (from.element_type(), to.element_type()) {
+            (from_type, to_type) if from_type == to_type => {
+                let num_bytes = from.len() * from_type.num_bytes();
+                // SAFETY: both views have these bytes, and are apart.
+                self.ask("cuMemcpyDtoDAsync", |stream| unsafe {
+                    transfers::copy(stream, self.read(from), self.write(&to), num_bytes)
+                });
+                return;
+            }
+            (ElementType::Bf16, ElementType::F32) => "bf16_to_f32",
+            (ElementType::F16, ElementType::F32) => "f16_to_f32",
+            (ElementType::F32, ElementType::Bf16) => "f32_to_bf16",
+            (ElementType::F32, ElementType::F16) => "f32_to_f16",
+            (ElementType::Bf16, ElementType::F16) => "bf16_to_f16",
+            (ElementType::F16, ElementType::Bf16) => "f16_to_bf16",
+            (from, to) => panic!("no kernel converts {from:?} to {to:?}"),
+        };
+        let grid = Grid::elements(from.len());
+        launch!(self, kernel, grid, self.read(from), self.write(&to), from.len() as u64);
+    }
+
+    fn clear(&self, x: ViewMut<'_>) {
+        let num_bytes = x.len() * x.element_type().num_bytes();
+        // SAFETY: the view has these bytes, and zero bits are zero in every type.
+        self.ask("cuMemsetD8Async", |stream| unsafe { transfers::clear(stream, self.write(&x), num_bytes) });
+    }
+
+    fn upload(&self, words: &[u32], to: ViewMut<'_>) {
+        self.upload_elements(words, &to);
+    }
+
+    fn download(&self, from: View<'_>, words: &mut [u32]) {
+        self.download_elements(from, words);
+    }
+
+    fn upload_floats(&self, values: &[f32], to: ViewMut<'_>) {
+        self.upload_elements(values, &to);
+    }
+
+    fn download_floats(&self, from: View<'_>, values: &mut [f32]) {
+        self.download_elements(from, values);
+    }
+
+    fn round(&self, x: ViewMut<'_>, to: ElementType) {
+        let kernel = match to {
+            ElementType::F32 => return,
+            ElementType::Bf16 => "round_to_bf16",
+            ElementType::F16 => "round_to_f16",
+            ElementType::U32 => panic!("u32 is no floating-point type"),
+        };
+        launch!(self, kernel, Grid::elements(x.len()), self.write(&x), x.len() as u64);
+    }
+
+    fn linear(&self, shape: LinearShape, x: View<'_>, weight: View<'_>, onto: Onto<'_>, y: ViewMut<'_>) {
+        let (bias, onto) = match onto {
+            Onto::Nothing => (None, None),
+            Onto::Bias(bias) => (Some(self.read(bias)), None),
+            Onto::BiasAndResidual { bias, residual } => (Some(self.read(bias)), Some(self.read(residual))),
+        };
+        let (left, right, out) = (self.read(weight), self.read(x), self.write(&y));
+        let product = Product::forward(shape, bias.is_some());
+        self.multiply(product, Operands { left, right, onto, bias, out });
+    }
+
+    fn linear_backward_input(
+        &self,
+        shape: LinearShape,
+        dy: View<'_>,
+        weight: View<'_>,
+        dx: ViewMut<'_>,
+        mode: WriteMode,
+    ) {
+        let (left, right, out) = (self.read(weight), self.read(dy), self.write(&dx));
+        let onto = (mode == WriteMode::Add).then_some(out);
+        let product = Product::backward_input(shape);
+        self.multiply(product, Operands { left, right, onto, bias: None, out });
+    }
+
+    fn linear_backward_weight(
+        &self,
+        shape: LinearShape,
+        dy: View<'_>,
+        x: View<'_>,
+        dweight: ViewMut<'_>,
+        mode: WriteMode,
+    ) {
+        let (left, right, out) = (self.read(x), self.read(dy), self.write(&dweight));
+        let onto = (mode == WriteMode::Add).then_some(out);
+        let product = Product::backward_weight(shape);
+        self.multiply(product, Operands { left, right, onto, bias: None, out });
+    }
+
+    fn bias_backward(&self, dy: View<'_>, dbias: ViewMut<'_>, mode: WriteMode) {
+        let width = dbias.len();
+        let num_rows = rows_of(dy.len(), width) as u64;
+        let (dy, dbias) = (self.read(dy), self.write(&dbias));
+        launch!(self, "bias_backward", Grid::columns(width), dy, dbias, num_rows, width as u32, adds(mode));
+    }
+
+    fn gelu(&self, x: View<'_>, y: ViewMut<'_>) {
+        let grid = Grid::elements(x.len());
+        launch!(self, "gelu", grid, self.read(x), self.write(&y), x.len() as u64);
+    }
+
+    fn gelu_backward(&self, x: ViewMut<'_>, dy: ViewMut<'_>) {
+        let grid = Grid::elements(x.len());
+        launch!(self, "gelu_backward", grid, self.write(&x), self.write(&dy), x.len() as u64);
+    }
+
+    fn layer_norm(&self, x: View<'_>, affine: Affine<'_>, y: ViewMut<'_>, statistics: ViewMut<'_>) {
+        let width = affine.weight.len();
+        let grid = Grid::blocks(rows_of(x.len(), width));
+        let (weight, bias) = (self.read(affine.weight), self.read(affine.bias));
+        let (x, y, statistics) = (self.read(x), self.write(&y), self.write(&statistics));
+        launch!(self, "layer_norm", grid, x, weight, bias, y, statistics, width as u32);
+    }
+
+    fn layer_norm_statistics(&self, x: View<'_>, width: usize, statistics: ViewMut<'_>) {
+        let grid = Grid::blocks(rows_of(x.len(), width));
+        let (x, statistics) = (self.read(x), self.write(&statistics));
+        launch!(self, "layer_norm_statistics", grid, x, statistics, width as u32);
+    }
+
+    fn layer_norm_again(&self, x: View<'_>, affine: Affine<'_>, statistics: View<'_>, y: ViewMut<'_>) {
+        let width = affine.weight.len();
+        let grid = Grid::blocks(rows_of(x.len(), width));
+        let (weight, bias) = (self.read(affine.weight), self.read(affine.bias));
+        let (x, statistics, y) = (self.read(x), self.read(statistics), self.write(&y));
+        launch!(self, "layer_norm_again", grid, x, weight, bias, statistics, y, width as u32);
+    }
+
+    fn layer_norm_backward_input(
+        &self,
+        x: View<'_>,
+        weight: View<'_>,
+        statistics: View<'_>,
+        dy: View<'_>,
+        dx: ViewMut<'_>,
+        mode: WriteMode,
+    ) {
+        let width = weight.len();
+        let grid = Grid::blocks(rows_of(x.len(), width));
+        let (x, weight, statistics) = (self.read(x), self.read(weight), self.read(statistics));
+        let (dy, dx) = (self.read(dy), self.write(&dx));
+        let (width, add) = (width as u32, adds(mode));
+        launch!(self, "layer_norm_backward_input", grid, x, weight, statistics, dy, dx, width, add);
+    }
+
+    fn layer_norm_backward_weight(
+        &self,
+        x: View<'_>,
+        statistics: View<'_>,
+        dy: View<'_>,
+        dweight: ViewMut<'_>,
+        dbias: ViewMut<'_>,
+        mode: WriteMode,
+    ) {
+        let width = dweight.len();
+        let (grid, num_rows) = (Grid::columns(width), rows_of(x.len(), width) as u64);
+        let (x, statistics, dy) = (self.read(x), self.read(statistics), self.read(dy));
+        let (dweight, dbias) = (self.write(&dweight), self.write(&dbias));
+        let (width, add) = (width as u32, adds(mode));
+        launch!(
+            self,
+            "layer_norm_backward_weight",
+            grid,
+            x,
+            statistics,
+            dy,
+            dweight,
+            dbias,
+            num_rows,
+            width,
+            add
+        );
+    }
+
+    fn attention(
+        &self,
+        shape: AttentionShape,
+        masks: Option<Masks>,
+        qkv: View<'_>,
+        out: ViewMut<'_>,
+        log_sum_exp: ViewMut<'_>,
+        _: ViewMut<'_>,
+    ) {
+        self.attend(shape, masks, qkv, out, log_sum_exp);
+    }
+
+    fn attention_backward(
+        &self,
+        shape: AttentionShape,
+        masks: Option<Masks>,
+        qkv: ViewMut<'_>,
+        attended: Attended<'_>,
+        dout: View<'_>,
+        workspace: ViewMut<'_>,
+    ) {
+        self.attend_backward(shape, masks, qkv, attended, dout, workspace);
+    }
+
+    fn dropout(&self, masks: Masks, x: ViewMut<'_>, width: usize) {
+        let grid = Grid::blocks(rows_of(x.len(), width));
+        launch!(self, "dropout", grid, DropoutMasks::of(masks), self.write(&x), width as u32);
+    }
+
+    fn dropout_add_residual(&self, masks: Masks, x: View<'_>, y: ViewMut<'_>, width: usize) {
+        let grid = Grid::blocks(rows_of(x.len(), width));
+        let (x, y) = (self.read(x), self.write(&y));
+        launch!(self, "dropout_add_residual", grid, DropoutMasks::of(masks), x, y, width as u32);
+    }
+
+    fn embedding(&self, tokens: View<'_>, first_token: u32, token_table: View<'_>, y: ViewMut<'_>) {
+        let width = rows_of(y.len(), tokens.len());
+        let (grid, num_table_rows) = (Grid::blocks(tokens.len()), rows_of(token_table.len(), width) as u32);
+        let (tokens, token_table, y) = (self.read(tokens), self.read(token_table), self.write(&y));
+        launch!(self, "embedding", grid, tokens, token_table, y, first_token, num_table_rows, width as u32);
+    }
+
+    fn embedding_backward(
+        &self,
+        tokens: View<'_>,
+        first_token: u32,
+        dy: View<'_>,
+        mut dtoken_table: ViewMut<'_>,
+        mode: WriteMode,
+    ) {
+        if mode == WriteMode::Overwrite {
+            self.clear(dtoken_table.reborrow());
+        }
+        let (num_tokens, width) = (tokens.len() as u32, rows_of(dy.len(), tokens.len()));
+        let (grid, num_table_rows) = (Grid::blocks(tokens.len()), rows_of(dtoken_table.len(), width) as u32);
+        let (tokens, dy, table) = (self.read(tokens), self.read(dy), self.write(&dtoken_table));
+        let width = width as u32;
+        launch!(
+            self,
+            "embedding_backward",
+            grid,
+            tokens,
+            dy,
+            table,
+            first_token,
+            num_table_rows,
+            num_tokens,
+            width
+        );
+    }
+
+    fn add_positions(&self, seq_length: usize, position_table: View<'_>, y: ViewMut<'_>, width: usize) {
+        let (grid, sequence) = (Grid::elements(y.len()), (seq_length * width) as u64);
+        launch!(
+            self,
+            "add_positions",
+            grid,
+            self.read(position_table),
+            self.write(&y),
+            sequence,
+            y.len() as u64
+        );
+    }
+
+    fn positions_backward(
+        &self,
+        seq_length: usize,
+        dy: View<'_>,
+        dposition_table: ViewMut<'_>,
+        width: usize,
+        mode: WriteMode,
+    ) {
+        let (sequence, num_table) = (seq_length * width, dposition_table.len());
+        let num_sequences = rows_of(dy.len(), sequence) as u64;
+        let (dy, table) = (self.read(dy), self.write(&dposition_table));
+        let (grid, sequence, num_table) = (Grid::elements(num_table), sequence as u64, num_table as u64);
+        launch!(self, "positions_backward", grid, dy, table, sequence, num_sequences, num_table, adds(mode));
+    }
+
+    fn cross_entropy(&self, first_token: u32, logits: View<'_>, targets: View<'_>, statistics: ViewMut<'_>) {
+        let (grid, num_columns) = (Grid::blocks(targets.len()), rows_of(logits.len(), targets.len()) as u32);
+        let (logits, targets) = (self.read(logits), self.read(targets));
+        let statistics = self.write(&statistics);
+        launch!(self, "cross_entropy", grid, logits, targets, statistics, first_token, num_columns);
+    }
+
+    fn cross_entropy_loss(&self, targets: View<'_>, statistics: ViewMut<'_>, loss: ViewMut<'_>) {
+        let num_rows = targets.len();
+        let (targets, statistics) = (self.read(targets), self.write(&statistics));
+        launch!(self, "cross_entropy_log_sums", Grid::elements(num_rows), statistics, num_rows as u64);
+        if !loss.is_empty() {
+            let (grid, loss) = (Grid::blocks(1), self.write(&loss));
+            launch!(self, "cross_entropy_loss", grid, targets, statistics, loss, num_rows as u64);
+        }
+    }
+
+    fn cross_entropy_backward(
+        &self,
+        first_token: u32,
+        logits: ViewMut<'_>,
+        targets: View<'_>,
+        statistics: View<'_>,
+        seed: f32,
+    ) {
+        let (grid, num_columns) = (Grid::blocks(targets.len()), rows_of(logits.len(), targets.len()) as u32);
+        let (logits, targets) = (self.write(&logits), self.read(targets));
+        let statistics = self.read(statistics);
+        let kernel = "cross_entropy_backward";
+        launch!(self, kernel, grid, logits, targets, statistics, first_token, num_columns, seed);
+    }
+
+    fn count_targets(&self, targets: View<'_>, loss: ViewMut<'_>) {
+        if !loss.is_empty() {
+            let num_rows = targets.len() as u64;
+            launch!(self, "count_targets", Grid::blocks(1), self.read(targets), self.write(&loss), num_rows);
+        }
+    }
+
+    fn add(&self, term: View<'_>, sum: ViewMut<'_>) {
+        let grid = Grid::elements(sum.len());
+        launch!(self, "add", grid, self.read(term), self.write(&sum), sum.len() as u64);
+    }
+
+    fn sum_in_order(&self, before: &[View<'_>], own: ViewMut<'_>, after: &[View<'_>]) {
+        let address = self.write(&own);
+        let before = before.iter().map(|&term| self.read(term));
+        let after = after.iter().map(|&term| self.read(term));
+        let terms: Vec<u64> = before.chain([address]).chain(after).collect();
+        let grid = Grid::elements(own.len());
+        launch!(self, "sum_in_order", grid, SumTerms::new(&terms), address, own.len() as u64);
+    }
+
+    fn add_squares(&self, x: View<'_>, squares: ViewMut<'_>) {
+        let grid = Grid::blocks(x.len().div_ceil(NUM_SQUARES_PER_BLOCK));
+        launch!(self, "add_squares", grid, self.read(x), self.write(&squares), x.len() as u64);
+    }
+
+    fn adamw(
+        &self,
+        step: AdamWStep,
+        parameters: ViewMut<'_>,
+        gradients: View<'_>,
+        moments: [ViewMut<'_>; 2],
+    ) {
+        let (grid, num_elements) = (Grid::elements(parameters.len()), parameters.len() as u64);
+        let [first, second] = moments.map(|moment| self.write(&moment));
+        let (parameters, gradients) = (self.write(&parameters), self.read(gradients));
+        let numbers = AdamWNumbers::of(step);
+        launch!(self, "adamw", grid, numbers, parameters, gradients, first, second, num_elements);
+    }
+
+    fn sgd(&self, step: SgdStep, parameters: ViewMut<'_>, gradients: View<'_>) {
+        let (grid, num_elements) = (Grid::elements(parameters.len()), parameters.len() as u64);
+        let (lr, decay) = (step.lr as f32, step.weight_decay as f32);
+        let (parameters, gradients) = (self.write(&parameters), self.read(gradients));
+        launch!(self, "sgd", grid, step.gradient_scale, lr, decay, parameters, gradients, num_elements);
+    }
+
+    fn sgd_with_momentum(
+        &self,
+        step: SgdStep,
+        momentum: f64,
+        parameters: ViewMut<'_>,
+        gradients: View<'_>,
+        state: ViewMut<'_>,
+    ) {
+        let (grid, num_elements) = (Grid::elements(parameters.len()), parameters.len() as u64);
+        let (lr, decay, momentum) = (step.lr as f32, step.weight_decay as f32, momentum as f32);
+        let (scale, state) = (step.gradient_scale, self.write(&state));
+        let (parameters, gradients) = (self.write(&parameters), self.read(gradients));
+        let kernel = "sgd_with_momentum";
+        launch!(self, kernel, grid, scale, lr, decay, momentum, parameters, gradients, state, num_elements);
+    }
+
+    fn sleep(&self, duration: Duration) {
+        self.ask("cuStreamSynchronize", |stream| stream.synchronize());
+        thread::sleep(duration);
+    }
+
+    fn on_host(&self, reads: &[View<'_>], writes: Vec<ViewMut<'_>>, kernel: HostKernel) {
+        self.run_on_host(reads, &writes, kernel);
+    }
+}
+
+/// Elements of a block of `add_squares`, as its source has it.
+const NUM_SQUARES_PER_BLOCK: usize = 1 << 15;
+
+/// How many rows of `width` so many elements are; none where rows have no elements.
+fn rows_of(num_elements: usize, width: usize) -> usize {
+    num_elements.checked_div(width).unwrap_or(0)
+}
+
+/// What a kernel's source has for a mode.
+fn adds(mode: WriteMode) -> i32 {
+    i32::from(mode == WriteMode::Add)
+}

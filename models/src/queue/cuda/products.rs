@@ -1,0 +1,292 @@
+//! Products of matrices, by cuBLASLt.
+//!
+//! Its matrices are stored column by column: a matrix `[R, C]` of ours, stored row by row, is its `C x R`. So `y = x Wᵀ` is asked for as `yᵀ = W xᵀ`.
+//!
+//! One algorithm computes a product of given sizes on every rank, so that equal work gives equal bits: the first that the library
+//! proposes among those that add in one pass, without splitting the inner dimension between blocks.
+
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::ptr::from_ref;
+use std::sync::{Mutex, PoisonError};
+
+use cudarc::cublaslt::{result, sys};
+use cudarc::driver::sys::CUstream;
+
+use crate::kernels::linear::LinearShape;
+
+/// A product as the library is asked for it: `out: rows x columns = op(left) op(right)`, column by column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Product {
+    rows: usize,
+    columns: usize,
+    inner: usize,
+    left_is_transposed: bool,
+    right_is_transposed: bool,
+    has_bias: bool,
+}
+
+impl Product {
+    /// `yᵀ = W xᵀ`
+    pub(super) fn forward(shape: LinearShape, has_bias: bool) -> Self {
+        let LinearShape { num_rows, num_inputs, num_outputs } = shape;
+        Self {
+            rows: num_outputs,
+            columns: num_rows,
+            inner: num_inputs,
+            left_is_transposed: true,
+            right_is_transposed: false,
+            has_bias,
+        }
+    }
+
+    /// `dxᵀ = Wᵀ dyᵀ`
+    pub(super) fn backward_input(shape: LinearShape) -> Self {
+        let LinearShape { num_rows, num_inputs, num_outputs } = shape;
+        Self {
+            rows: num_inputs,
+            columns: num_rows,
+            inner: num_outputs,
+            left_is_transposed: false,
+            right_is_transposed: false,
+            has_bias: false,
+        }
+    }
+
+    /// `dWᵀ = xᵀ dy`
+    pub(super) fn backward_weight(shape: LinearShape) -> Self {
+        let LinearShape { num_rows, num_inputs, num_outputs } = shape;
+        Self {
+            rows: num_inputs,
+            columns: num_outputs,
+            inner: num_rows,
+            left_is_transposed: false,
+            right_is_transposed: true,
+            has_bias: false,
+        }
+    }
+}
+
+/// Where the operands of a product lie in the device's memory.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Operands {
+    pub(super) left: u64,
+    pub(super) right: u64,
+    /// What is added to the product: the output itself, or another matrix like it.
+    pub(super) onto: Option<u64>,
+    /// `[rows]`, added to every column.
+    pub(super) bias: Option<u64>,
+    pub(super) out: u64,
+}
+
+/// The library, and the algorithms that it has chosen.
+pub(super) struct Products {
+    handle: Handle,
+    algorithms: Mutex<HashMap<Product, sys::cublasLtMatmulAlgo_t>>,
+}
+
+impl std::fmt::Debug for Products {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Products").finish_non_exhaustive()
+    }
+}
+
+impl Products {
+    /// Of the context that is bound to this thread.
+    pub(super) fn new() -> Result<Self, result::CublasError> {
+        Ok(Self { handle: Handle(result::create_handle()?), algorithms: Mutex::default() })
+    }
+
+    /// Asks for a product in f32, computed and added up in f32.
+    pub(super) fn multiply(
+        &self,
+        product: Product,
+        operands: Operands,
+        stream: CUstream,
+    ) -> Result<(), result::CublasError> {
+        let asked = Asked::new(product, operands.bias)?;
+        let algorithm = self.algorithm(product, &asked)?;
+        let (alpha, beta) = (1.0_f32, if operands.onto.is_some() { 1.0_f32 } else { 0.0 });
+        let pointer = |address: u64| address as *const c_void;
+        // SAFETY: the caller's views have these matrices and outlive the product on this stream; layouts and description are alive, and the
+        // factors are read before the call returns.
+        unsafe {
+            result::matmul(
+                self.handle.0,
+                asked.description.0,
+                from_ref(&alpha).cast(),
+                from_ref(&beta).cast(),
+                pointer(operands.left),
+                asked.left.0,
+                pointer(operands.right),
+                asked.right.0,
+                pointer(operands.onto.unwrap_or(operands.out)),
+                asked.out.0,
+                operands.out as *mut c_void,
+                asked.out.0,
+                from_ref(&algorithm),
+                std::ptr::null_mut(),
+                0,
+                stream.cast(),
+            )
+        }
+    }
+
+    fn algorithm(
+        &self,
+        product: Product,
+        asked: &Asked,
+    ) -> Result<sys::cublasLtMatmulAlgo_t, result::CublasError> {
+        let mut known = self.algorithms.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(algorithm) = known.get(&product) {
+            return Ok(*algorithm);
+        }
+        let preference = Preference::new()?;
+        // SAFETY: everything that is passed is alive.
+        let found = unsafe {
+            result::get_matmul_algo_heuristic(
+                self.handle.0,
+                asked.description.0,
+                asked.left.0,
+                asked.right.0,
+                asked.out.0,
+                asked.out.0,
+                preference.0,
+            )?
+        };
+        Ok(*known.entry(product).or_insert(found.algo))
+    }
+}
+
+/// A product's description for the library.
+struct Asked {
+    description: Description,
+    left: Layout,
+    right: Layout,
+    out: Layout,
+}
+
+impl Asked {
+    fn new(product: Product, bias: Option<u64>) -> Result<Self, result::CublasError> {
+        use sys::cublasLtMatmulDescAttributes_t as Attribute;
+        let Product { rows, columns, inner, left_is_transposed, right_is_transposed, .. } = product;
+        let description = result::create_matmul_desc(
+            sys::cublasComputeType_t::CUBLAS_COMPUTE_32F,
+            sys::cudaDataType_t::CUDA_R_32F,
+        )?;
+        let description = Description(description);
+        // `cublasOperation_t`: CUBLAS_OP_N is 0, CUBLAS_OP_T is 1.
+        let operation = |is_transposed: bool| i32::from(is_transposed);
+        description.set(Attribute::CUBLASLT_MATMUL_DESC_TRANSA, &operation(left_is_transposed))?;
+        description.set(Attribute::CUBLASLT_MATMUL_DESC_TRANSB, &operation(right_is_transposed))?;
+        if let Some(bias) = bias {
+            let epilogue = sys::cublasLtEpilogue_t::CUBLASLT_EPILOGUE_BIAS;
+            description.set(Attribute::CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue)?;
+            description.set(Attribute::CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias)?;
+        }
+        let stored = |rows: usize, columns: usize, is_transposed: bool| match is_transposed {
+            true => Layout::new(columns, rows),
+            false => Layout::new(rows, columns),
+        };
+        Ok(Self {
+            description,
+            left: stored(rows, inner, left_is_transposed)?,
+            right: stored(inner, columns, right_is_transposed)?,
+            out: Layout::new(rows, columns)?,
+        })
+    }
+}
+
+struct Handle(sys::cublasLtHandle_t);
+
+// SAFETY: the library's handle may be used by several threads at once (cuBLAS documentation, section "Thread safety").
+unsafe impl Send for Handle {}
+// SAFETY: as above.
+unsafe impl Sync for Handle {}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // SAFETY: it was created once and is destroyed once.
+        let _ = unsafe { result::destroy_handle(self.0) };
+    }
+}
+
+struct Description(sys::cublasLtMatmulDesc_t);
+
+impl Description {
+    fn set<T>(
+        &self,
+        attribute: sys::cublasLtMatmulDescAttributes_t,
+        value: &T,
+    ) -> Result<(), result::CublasError> {
+        // SAFETY: the library copies the value, whose size is given.
+        unsafe {
+            result::set_matmul_desc_attribute(self.0, attribute, from_ref(value).cast(), size_of::<T>())
+        }
+    }
+}
+
+impl Drop for Description {
+    fn drop(&mut self) {
+        // SAFETY: it was created once and is destroyed once.
+        let _ = unsafe { result::destroy_matmul_desc(self.0) };
+    }
+}
+
+struct Layout(sys::cublasLtMatrixLayout_t);
+
+impl Layout {
+    /// `rows x columns` without gaps, column by column.
+    fn new(rows: usize, columns: usize) -> Result<Self, result::CublasError> {
+        let (rows, columns) = (rows as u64, columns as u64);
+        let leading = i64::try_from(rows).expect("a matrix that fits into memory");
+        result::create_matrix_layout(sys::cudaDataType_t::CUDA_R_32F, rows, columns, leading).map(Self)
+    }
+}
+
+impl Drop for Layout {
+    fn drop(&mut self) {
+        // SAFETY: it was created once and is destroyed once.
+        let _ = unsafe { result::destroy_matrix_layout(self.0) };
+    }
+}
+
+struct Preference(sys::cublasLtMatmulPreference_t);
+
+impl Preference {
+    /// Algorithms without workspace, that add in one pass, and take matrices that begin at any element.
+    fn new() -> Result<Self, result::CublasError> {
+        use sys::cublasLtMatmulPreferenceAttributes_t as Attribute;
+        let preference = Self(result::create_matmul_pref()?);
+        preference.set(Attribute::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &0_usize)?;
+        let no_second_pass = sys::cublasLtReductionScheme_t::CUBLASLT_REDUCTION_SCHEME_NONE as u32;
+        preference.set(Attribute::CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &no_second_pass)?;
+        for operand in [
+            Attribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
+            Attribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+            Attribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
+            Attribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES,
+        ] {
+            preference.set(operand, &(size_of::<f32>() as u32))?;
+        }
+        Ok(preference)
+    }
+
+    fn set<T>(
+        &self,
+        attribute: sys::cublasLtMatmulPreferenceAttributes_t,
+        value: &T,
+    ) -> Result<(), result::CublasError> {
+        // SAFETY: the library copies the value, whose size is given.
+        unsafe {
+            result::set_matmul_pref_attribute(self.0, attribute, from_ref(value).cast(), size_of::<T>())
+        }
+    }
+}
+
+impl Drop for Preference {
+    fn drop(&mut self) {
+        // SAFETY: it was created once and is destroyed once.
+        let _ = unsafe { result::destroy_matmul_pref(self.0) };
+    }
+}

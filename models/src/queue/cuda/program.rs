@@ -1,0 +1,123 @@
+//! The kernels, compiled for the device that is there.
+
+use std::collections::HashMap;
+use std::ffi::{CStr, CString};
+use std::sync::Arc;
+
+use cudarc::driver::{CudaContext, CudaFunction};
+use cudarc::nvrtc::{self, Ptx};
+
+use super::libraries::NoCuda;
+
+/// The sources, one file for each operation, below what they share. They are one program: NVRTC reads no files.
+const SOURCES: [&str; 16] = [
+    include_str!("kernels/common.cuh"),
+    include_str!("kernels/convert.cu"),
+    include_str!("kernels/gelu.cu"),
+    include_str!("kernels/layer_norm.cu"),
+    include_str!("kernels/bias.cu"),
+    include_str!("kernels/attention.cuh"),
+    include_str!("kernels/attention.cu"),
+    include_str!("kernels/attention_backward.cu"),
+    include_str!("kernels/dropout.cu"),
+    include_str!("kernels/embedding.cu"),
+    include_str!("kernels/positions.cu"),
+    include_str!("kernels/cross_entropy.cu"),
+    include_str!("kernels/sum.cu"),
+    include_str!("kernels/square_sum.cu"),
+    include_str!("kernels/adamw.cu"),
+    include_str!("kernels/sgd.cu"),
+];
+
+/// The kernels by their names.
+#[derive(Debug)]
+pub(super) struct Program {
+    functions: HashMap<&'static str, CudaFunction>,
+}
+
+impl Program {
+    /// Compiles all kernels for a device of this compute capability, such as (9, 0).
+    pub(super) fn compile(context: &Arc<CudaContext>, capability: (i32, i32)) -> Result<Self, NoCuda> {
+        let refused = |call: &'static str, reason: String| NoCuda::Refused { call, reason };
+        let source = SOURCES.join("\n");
+        let ptx = compiled(&source, capability)?;
+        let module = context
+            .load_module(ptx)
+            .map_err(|error| refused("loading the compiled kernels", error.to_string()))?;
+        let mut functions = HashMap::new();
+        for name in kernel_names() {
+            let function = module
+                .load_function(name)
+                .map_err(|error| refused("looking for a compiled kernel", format!("{name}: {error}")))?;
+            functions.insert(name, function);
+        }
+        Ok(Self { functions })
+    }
+
+    /// A kernel.
+    ///
+    /// # Panics
+    /// If there is none of this name.
+    pub(super) fn kernel(&self, name: &str) -> &CudaFunction {
+        self.functions.get(name).unwrap_or_else(|| panic!("there is no kernel `{name}`"))
+    }
+}
+
+/// The kernels that the sources define.
+fn kernel_names() -> impl Iterator<Item = &'static str> {
+    let after_mark = SOURCES.iter().flat_map(|source| source.split("__global__ void").skip(1));
+    after_mark.filter_map(|text| {
+        let text = text.trim_start();
+        let text = text
+            .strip_prefix("__launch_bounds__")
+            .map_or(text, |text| text.split_once(')').map_or(text, |(_, rest)| rest).trim_start());
+        text.split('(').next().map(str::trim).filter(|name| !name.is_empty())
+    })
+}
+
+fn compiled(source: &str, (major, minor): (i32, i32)) -> Result<Ptx, NoCuda> {
+    let refused = |call: &'static str, reason: String| NoCuda::Refused { call, reason };
+    let source = CString::new(source).expect("the sources have no zero byte");
+    let program = nvrtc::result::create_program(&source, Some(c"pipezero.cu"))
+        .map_err(|error| refused("nvrtcCreateProgram", error.to_string()))?;
+    let options = [
+        format!("--gpu-architecture=compute_{major}{minor}"),
+        "--std=c++17".to_owned(),
+        "--fmad=false".to_owned(),
+    ];
+    // SAFETY: the program was created above, and is destroyed below.
+    let ptx = unsafe {
+        let ptx = match nvrtc::result::compile_program(program, &options) {
+            Ok(()) => nvrtc::result::get_ptx(program)
+                .map(|ptx| ptx.iter().map(|&byte| byte.cast_unsigned()).collect::<Vec<u8>>())
+                .map_err(|error| refused("nvrtcGetPTX", error.to_string())),
+            Err(error) => {
+                let log = nvrtc::result::get_program_log(program).unwrap_or_default();
+                let log: Vec<u8> = log.iter().map(|&byte| byte.cast_unsigned()).collect();
+                let log = String::from_utf8_lossy(&log).trim_end_matches('\0').to_owned();
+                Err(refused("compiling the kernels", format!("{error}: {log}")))
+            }
+        };
+        let _ = nvrtc::result::destroy_program(program);
+        ptx
+    }?;
+    let text = CStr::from_bytes_until_nul(&ptx).map_or_else(
+        |_| String::from_utf8_lossy(&ptx).into_owned(),
+        |text| text.to_string_lossy().into_owned(),
+    );
+    Ok(Ptx::from_src(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kernel_of_the_sources_is_found_by_its_name_once() {
+        let mut names: Vec<_> = kernel_names().collect();
+        let is_name = |name: &&str| name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        assert!(names.len() > 20 && names.iter().all(is_name), "{names:?}");
+        names.sort_unstable();
+        assert!(names.windows(2).all(|pair| pair[0] != pair[1]), "{names:?}");
+    }
+}

@@ -1,0 +1,89 @@
+//! What crosses the edge of a device's memory, and what is moved within it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use cudarc::driver::{CudaStream, DriverError, result};
+
+use crate::element::Element;
+
+/// Copies from the host to the device's address. The values may be changed once this returns: they are pageable memory, which the driver copies
+/// first (CUDA driver API, "API synchronization behavior").
+///
+/// # Safety
+/// The address has so many bytes, which nobody else uses until the stream has come to the copy.
+pub(super) unsafe fn upload<T: Element>(
+    stream: &CudaStream,
+    values: &[T],
+    to: u64,
+) -> Result<(), DriverError> {
+    if values.is_empty() {
+        return Ok(());
+    }
+    // SAFETY: the caller's promise.
+    unsafe { result::memcpy_htod_async(to, values, stream.cu_stream()) }
+}
+
+/// Copies from the device's address to the host, and waits for it.
+///
+/// # Safety
+/// The address has so many bytes, which nobody writes until the stream has come to the copy.
+pub(super) unsafe fn download<T: Element>(
+    stream: &CudaStream,
+    from: u64,
+    values: &mut [T],
+) -> Result<(), DriverError> {
+    if !values.is_empty() {
+        // SAFETY: the caller's promise; the values are borrowed until the stream has been waited for.
+        unsafe { result::memcpy_dtoh_async(values, from, stream.cu_stream())? };
+    }
+    stream.synchronize()
+}
+
+/// Copies within the device.
+///
+/// # Safety
+/// Both addresses have so many bytes, which do not overlap, and of which nobody writes the first or uses the second until the stream has come
+/// to the copy.
+pub(super) unsafe fn copy(
+    stream: &CudaStream,
+    from: u64,
+    to: u64,
+    num_bytes: usize,
+) -> Result<(), DriverError> {
+    if num_bytes == 0 {
+        return Ok(());
+    }
+    // SAFETY: the caller's promise.
+    unsafe { result::memcpy_dtod_async(to, from, num_bytes, stream.cu_stream()) }
+}
+
+/// Sets bytes to zero.
+///
+/// # Safety
+/// The address has so many bytes, which nobody else uses until the stream has come to it.
+pub(super) unsafe fn clear(stream: &CudaStream, to: u64, num_bytes: usize) -> Result<(), DriverError> {
+    if num_bytes == 0 {
+        return Ok(());
+    }
+    // SAFETY: the caller's promise.
+    unsafe { result::memset_d8_async(to, 0, num_bytes, stream.cu_stream()) }
+}
+
+/// Stores a word of the host once the stream has come to it.
+pub(super) fn store_word(stream: &CudaStream, word: &Arc<AtomicU64>, value: u64) -> Result<(), DriverError> {
+    let order = Box::into_raw(Box::new((Arc::clone(word), value)));
+    // SAFETY: the function is called once, with this pointer, or never if the call fails.
+    let asked = unsafe { result::stream::launch_host_function(stream.cu_stream(), store, order.cast()) };
+    if asked.is_err() {
+        // SAFETY: nobody else has the pointer.
+        drop(unsafe { Box::from_raw(order) });
+    }
+    asked
+}
+
+unsafe extern "C" fn store(order: *mut std::ffi::c_void) {
+    // SAFETY: `store_word` made this pointer of a box, and gave it away.
+    let order = unsafe { Box::from_raw(order.cast::<(Arc<AtomicU64>, u64)>()) };
+    order.0.store(order.1, Ordering::Release);
+}

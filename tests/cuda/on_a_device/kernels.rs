@@ -1,0 +1,322 @@
+//! Each kernel beside the host's, whose own tests hold it to f64, autograd and closed forms.
+
+use std::sync::Arc;
+
+use pipezero::models::element::ElementType;
+use pipezero::models::kernels::adamw::AdamWStep;
+use pipezero::models::kernels::attention::AttentionShape;
+use pipezero::models::kernels::dropout::{Dropout, Masks, Place};
+use pipezero::models::kernels::linear::LinearShape;
+use pipezero::models::kernels::matmul::WriteMode;
+use pipezero::models::kernels::sgd::SgdStep;
+use pipezero::models::layer::{MaskKey, MicroBatchShape};
+use pipezero::models::queue::{Affine, Attended, Host, Onto, Queue};
+use pipezero::models::{Buffer, Device};
+
+use super::device;
+
+/// Numbers between -1 and 1 that a counter gives.
+struct Numbers(u64);
+
+impl Numbers {
+    fn next(&mut self) -> f32 {
+        // The mixture of SplitMix64.
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((mixed >> 40) as f32 / (1 << 23) as f32) - 1.0
+    }
+}
+
+/// A queue, and buffers that are filled alike on every device.
+struct On {
+    queue: Arc<dyn Queue>,
+    numbers: Numbers,
+}
+
+impl On {
+    fn floats(&mut self, len: usize) -> Buffer {
+        let values: Vec<f32> = (0..len).map(|_| self.numbers.next()).collect();
+        let mut buffer = self.queue.zeros(len, ElementType::F32).unwrap();
+        self.queue.upload_floats(&values, buffer.view_mut());
+        buffer
+    }
+
+    fn words(&mut self, words: &[u32]) -> Buffer {
+        let mut buffer = self.queue.zeros(words.len(), ElementType::U32).unwrap();
+        self.queue.upload(words, buffer.view_mut());
+        buffer
+    }
+
+    fn values(&self, of: &Buffer) -> Vec<f32> {
+        let mut values = vec![0.0; of.len()];
+        self.queue.download_floats(of.view(), &mut values);
+        values
+    }
+
+    /// Words as the floats whose bits they are.
+    fn bits(&self, of: &Buffer) -> Vec<f32> {
+        let mut words = vec![0; of.len()];
+        self.queue.download(of.view(), &mut words);
+        words.into_iter().map(f32::from_bits).collect()
+    }
+}
+
+/// Does the same on the host and on the device: what is returned agrees within `tolerance` of the largest element, or to the bit for 0.
+fn same(what: &str, tolerance: f32, run: impl Fn(&mut On) -> Vec<Vec<f32>>) {
+    let on = |queue: Arc<dyn Queue>| On { queue, numbers: Numbers(7) };
+    let expected = run(&mut on(Arc::new(Host)));
+    let found = run(&mut on(device().queue().unwrap()));
+    for (index, (found, expected)) in found.iter().zip(&expected).enumerate() {
+        assert_eq!(found.len(), expected.len());
+        let largest = expected.iter().fold(f32::MIN_POSITIVE, |max, value| max.max(value.abs()));
+        for (place, (a, b)) in found.iter().zip(expected).enumerate() {
+            let is_close = a.to_bits() == b.to_bits() || (a - b).abs() <= tolerance * largest;
+            assert!(is_close, "{what}, result {index}, element {place}: {a} on the device, {b} on the host");
+        }
+    }
+}
+
+const MODES: [WriteMode; 2] = [WriteMode::Overwrite, WriteMode::Add];
+/// Rows and columns: single ones, odd ones, and more than a block has threads.
+const SHAPES: [(usize, usize); 5] = [(1, 1), (3, 7), (33, 12), (5, 257), (70, 1030)];
+
+#[test]
+#[ignore = "needs a GPU, or the imitation of one"]
+fn products() {
+    for (n, i, o) in [(1, 1, 1), (6, 12, 36), (17, 33, 9), (64, 48, 100)] {
+        let shape = LinearShape { num_rows: n, num_inputs: i, num_outputs: o };
+        same(&format!("{shape:?}"), 1e-5, |on| {
+            let (x, weight, bias) = (on.floats(n * i), on.floats(o * i), on.floats(o));
+            let (residual, dy) = (on.floats(n * o), on.floats(n * o));
+            let mut results = Vec::new();
+            let both = Onto::BiasAndResidual { bias: bias.view(), residual: residual.view() };
+            for onto in [Onto::Nothing, Onto::Bias(bias.view()), both] {
+                let mut y = on.floats(n * o);
+                on.queue.linear(shape, x.view(), weight.view(), onto, y.view_mut());
+                results.push(on.values(&y));
+            }
+            for mode in MODES {
+                let (mut dx, mut dweight, mut dbias) = (on.floats(n * i), on.floats(o * i), on.floats(o));
+                on.queue.linear_backward_input(shape, dy.view(), weight.view(), dx.view_mut(), mode);
+                on.queue.linear_backward_weight(shape, dy.view(), x.view(), dweight.view_mut(), mode);
+                on.queue.bias_backward(dy.view(), dbias.view_mut(), mode);
+                results.extend([on.values(&dx), on.values(&dweight), on.values(&dbias)]);
+            }
+            results
+        });
+    }
+}
+
+#[test]
+#[ignore = "needs a GPU, or the imitation of one"]
+fn conversions_are_the_hosts_to_the_bit() {
+    for half in [ElementType::Bf16, ElementType::F16] {
+        same(&format!("{half:?}"), 0.0, |on| {
+            let mut special =
+                vec![0.0, -0.0, f32::INFINITY, 1e-7, 65520.0, -65519.0, 1e38, 6e-8, 3e-8, 1e-40];
+            special.extend((0..300).map(|_| on.numbers.next()));
+            let len = special.len();
+            let mut x = on.queue.zeros(len, ElementType::F32).unwrap();
+            on.queue.upload_floats(&special, x.view_mut());
+            let mut narrow = on.queue.zeros(len, half).unwrap();
+            on.queue.copy(x.view(), narrow.view_mut());
+            let mut wide = on.queue.zeros(len, ElementType::F32).unwrap();
+            on.queue.copy(narrow.view(), wide.view_mut());
+            on.queue.round(x.view_mut().range(5..len), half);
+            vec![on.values(&wide), on.values(&x)]
+        });
+    }
+}
+
+#[test]
+#[ignore = "needs a GPU, or the imitation of one"]
+fn elementwise() {
+    for len in [1, 255, 256, 257, 1000] {
+        same(&format!("gelu of {len}"), 1e-6, |on| {
+            let (mut x, mut y, mut dy) = (on.floats(len), on.floats(len), on.floats(len));
+            on.queue.gelu(x.view(), y.view_mut());
+            on.queue.gelu_backward(x.view_mut(), dy.view_mut());
+            vec![on.values(&y), on.values(&x), on.values(&dy)]
+        });
+        same(&format!("sums of {len}"), 0.0, |on| {
+            let (a, b, c, mut own) = (on.floats(len), on.floats(len), on.floats(len), on.floats(len));
+            on.queue.sum_in_order(&[a.view(), b.view()], own.view_mut(), &[c.view()]);
+            let mut sum = on.floats(len);
+            on.queue.add(own.view(), sum.view_mut());
+            let mut squares = on.words(&[0; 20]);
+            on.queue.add_squares(own.view(), squares.view_mut());
+            on.queue.add_squares(sum.view(), squares.view_mut());
+            on.queue.clear(own.view_mut().range(0..len / 2));
+            vec![on.values(&own), on.values(&sum), on.bits(&squares)]
+        });
+        same(&format!("updates of {len}"), 0.0, |on| {
+            let (mut p, g) = (on.floats(len), on.floats(len));
+            let (mut m, mut v) = (on.floats(len), on.floats(len));
+            let (mut square, lr, weight_decay) = (on.floats(len), 1e-2, 0.1);
+            // A second moment is no negative number.
+            on.queue.clear(v.view_mut());
+            let step =
+                AdamWStep { gradient_scale: 0.5, lr, betas: (0.9, 0.95), eps: 1e-8, weight_decay, step: 3 };
+            on.queue.adamw(step, p.view_mut(), g.view(), [m.view_mut(), v.view_mut()]);
+            let step = SgdStep { gradient_scale: 0.5, lr, weight_decay };
+            on.queue.sgd(step, square.view_mut(), g.view());
+            on.queue.sgd_with_momentum(step, 0.9, square.view_mut(), g.view(), m.view_mut());
+            vec![on.values(&p), on.values(&m), on.values(&v), on.values(&square)]
+        });
+    }
+}
+
+#[test]
+#[ignore = "needs a GPU, or the imitation of one"]
+fn layer_norms() {
+    for (rows, width) in SHAPES {
+        same(&format!("layer norm of {rows} x {width}"), 1e-5, |on| {
+            let (x, weight, bias, dy) =
+                (on.floats(rows * width), on.floats(width), on.floats(width), on.floats(rows * width));
+            let affine = Affine { weight: weight.view(), bias: bias.view() };
+            let (mut y, mut statistics) = (on.floats(rows * width), on.floats(2 * rows));
+            on.queue.layer_norm(x.view(), affine, y.view_mut(), statistics.view_mut());
+            let mut results = vec![on.values(&y)];
+            on.queue.layer_norm_statistics(x.view(), width, statistics.view_mut());
+            on.queue.layer_norm_again(x.view(), affine, statistics.view(), y.view_mut());
+            results.push(on.values(&y));
+            for mode in MODES {
+                let (mut dx, mut dweight, mut dbias) =
+                    (on.floats(rows * width), on.floats(width), on.floats(width));
+                let kept = statistics.view();
+                on.queue.layer_norm_backward_input(
+                    x.view(),
+                    weight.view(),
+                    kept,
+                    dy.view(),
+                    dx.view_mut(),
+                    mode,
+                );
+                let (dw, db) = (dweight.view_mut(), dbias.view_mut());
+                on.queue.layer_norm_backward_weight(x.view(), kept, dy.view(), dw, db, mode);
+                // A row of one element has no deviation: its gradient is what rounding leaves.
+                if width > 1 {
+                    results.push(on.values(&dx));
+                }
+                results.extend([on.values(&dweight), on.values(&dbias)]);
+            }
+            results
+        });
+    }
+}
+
+fn masks(probability: f64, place: Place, sequences: usize, seq_length: usize) -> Option<Masks> {
+    let key = MaskKey { seed: 11, step: 5, first_sequence: 3 };
+    let shape = MicroBatchShape { num_sequences: sequences, seq_length };
+    Some(Dropout::new(probability, place)?.masks(key, shape))
+}
+
+#[test]
+#[ignore = "needs a GPU, or the imitation of one"]
+fn attentions() {
+    for (b, t, h, d) in [(1, 1, 1, 1), (2, 6, 3, 4), (1, 33, 2, 64), (2, 40, 1, 96), (1, 20, 1, 130)] {
+        let shape = AttentionShape { num_sequences: b, seq_length: t, num_heads: h, head_size: d };
+        for probability in [0.0, 0.3] {
+            let masks = masks(probability, Place::AttentionWeights(2), b, t);
+            same(&format!("{shape:?}, dropout {probability}"), 2e-5, |on| {
+                let (n, c) = (b * t, h * d);
+                let (mut qkv, mut out, dout) = (on.floats(3 * n * c), on.floats(n * c), on.floats(n * c));
+                let mut log_sum_exp = on.floats(shape.num_log_sum_exp());
+                let mut workspace = on.floats(shape.forward_workspace().max(shape.backward_workspace()));
+                let (y, sums) = (out.view_mut(), log_sum_exp.view_mut());
+                on.queue.attention(shape, masks, qkv.view(), y, sums, workspace.view_mut());
+                let forward = [on.values(&out), on.values(&log_sum_exp)];
+                let attended = Attended { out: out.view(), log_sum_exp: log_sum_exp.view() };
+                on.queue.attention_backward(
+                    shape,
+                    masks,
+                    qkv.view_mut(),
+                    attended,
+                    dout.view(),
+                    workspace.view_mut(),
+                );
+                let gradient = on.values(&qkv);
+                let mut results = Vec::from(forward);
+                // A single key has no gradient: what is left is rounding.
+                if t > 1 {
+                    results.push(gradient);
+                }
+                results
+            });
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs a GPU, or the imitation of one"]
+fn masks_and_lookups_are_the_hosts_to_the_bit() {
+    for (sequences, t, width) in [(1, 1, 1), (2, 6, 12), (3, 5, 130), (1, 33, 257)] {
+        let rows = sequences * t;
+        same(&format!("dropout of {rows} x {width}"), 0.0, |on| {
+            let masks = masks(0.3, Place::MlpBranch(1), sequences, t).unwrap();
+            let (mut x, mut y) = (on.floats(rows * width), on.floats(rows * width));
+            on.queue.dropout(masks, x.view_mut(), width);
+            on.queue.dropout_add_residual(masks, x.view(), y.view_mut(), width);
+            vec![on.values(&x), on.values(&y)]
+        });
+        same(&format!("lookups of {rows} x {width}"), 0.0, |on| {
+            let tokens: Vec<u32> = (0..rows as u32).map(|n| (n * 7) % 11).collect();
+            let tokens = on.words(&tokens);
+            let mut results = Vec::new();
+            // A whole table, and a slice of one.
+            for (first_token, num_rows) in [(0, 11), (4, 5)] {
+                let (table, mut y) = (on.floats(num_rows * width), on.floats(rows * width));
+                on.queue.embedding(tokens.view(), first_token, table.view(), y.view_mut());
+                results.push(on.values(&y));
+                for mode in MODES {
+                    let mut dtable = on.floats(num_rows * width);
+                    on.queue.embedding_backward(
+                        tokens.view(),
+                        first_token,
+                        y.view(),
+                        dtable.view_mut(),
+                        mode,
+                    );
+                    results.push(on.values(&dtable));
+                }
+            }
+            let (positions, mut y) = (on.floats((t + 2) * width), on.floats(rows * width));
+            on.queue.add_positions(t, positions.view(), y.view_mut(), width);
+            results.push(on.values(&y));
+            for mode in MODES {
+                let mut dpositions = on.floats((t + 2) * width);
+                on.queue.positions_backward(t, y.view(), dpositions.view_mut(), width, mode);
+                results.push(on.values(&dpositions));
+            }
+            results
+        });
+    }
+}
+
+#[test]
+#[ignore = "needs a GPU, or the imitation of one"]
+fn cross_entropies() {
+    for (rows, vocabulary) in [(1, 1), (6, 17), (5, 1024), (33, 2500)] {
+        same(&format!("cross-entropy of {rows} x {vocabulary}"), 1e-5, |on| {
+            let ignored = u32::MAX;
+            let targets: Vec<u32> = (0..rows as u32)
+                .map(|row| if row % 4 == 3 { ignored } else { (row * 313) % vocabulary as u32 })
+                .collect();
+            let targets = on.words(&targets);
+            let mut logits = on.floats(rows * vocabulary);
+            let mut statistics = on.floats(3 * rows);
+            let (mut loss, mut count) = (on.words(&[0; 4]), on.words(&[0; 4]));
+            on.queue.cross_entropy(0, logits.view(), targets.view(), statistics.view_mut());
+            on.queue.cross_entropy_loss(targets.view(), statistics.view_mut(), loss.view_mut());
+            on.queue.count_targets(targets.view(), count.view_mut());
+            on.queue.cross_entropy_backward(0, logits.view_mut(), targets.view(), statistics.view(), 0.25);
+            let mut words = [0; 4];
+            on.queue.download(loss.view(), &mut words);
+            let sum = f64::from_bits(u64::from(words[0]) | u64::from(words[1]) << 32) as f32;
+            let kept: Vec<f32> = on.values(&statistics);
+            vec![vec![sum], on.values(&logits), on.bits(&count), kept.chunks(3).map(|row| row[0]).collect()]
+        });
+    }
+}

@@ -1,0 +1,50 @@
+//! Runs tests for a GPU on an imitation of one: CUDA's libraries in the host's memory, in processes of their own.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// The folder of the imitation's libraries, built on the first call; `None` where there is no compiler for them.
+pub fn imitation() -> Option<&'static Path> {
+    static FOLDER: OnceLock<Option<PathBuf>> = OnceLock::new();
+    FOLDER.get_or_init(built).as_deref()
+}
+
+fn built() -> Option<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    if Command::new("g++").arg("--version").output().is_err() {
+        assert!(
+            env::var_os("PIPEZERO_SKIP_NOTHING").is_none(),
+            "there is no g++, which builds the imitation of a GPU"
+        );
+        println!("skipped: there is no g++, which builds the imitation of a GPU");
+        return None;
+    }
+    let folder = root.join("../target/imitation");
+    let kernels = root.join("../models/src/queue/cuda/kernels");
+    let output = Command::new("sh")
+        .arg(root.join("imitation/build.sh"))
+        .args([&folder, &kernels])
+        .output()
+        .expect("a shell runs the script");
+    assert!(output.status.success(), "build.sh: {}", String::from_utf8_lossy(&output.stderr));
+    Some(folder)
+}
+
+/// Runs the ignored tests of this binary whose names begin so, on the imitation, its streams in the order of a seed.
+///
+/// # Panics
+/// If one fails, or there is none.
+pub fn run_on_imitation(folder: &Path, tests: &str, seed: u64) {
+    let output = Command::new(env::current_exe().expect("a test is a program"))
+        .args([tests, "--ignored", "--test-threads=1"])
+        .env("LD_LIBRARY_PATH", folder)
+        .env("IMITATION_SEED", seed.to_string())
+        .output()
+        .expect("the test's own program starts");
+    let (printed, errors) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{tests} on seed {seed}: {}\n{printed}\n{errors}", output.status);
+    assert!(!printed.contains("running 0 tests"), "there is no test {tests}");
+}

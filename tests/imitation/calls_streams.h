@@ -1,0 +1,234 @@
+// The driver's calls about streams and events.
+#pragma once
+
+static const unsigned WITHOUT_TIME = 2; // CU_EVENT_DISABLE_TIMING
+
+EXPORTED Result cuStreamCreate(void** stream, unsigned) {
+    if (Result error = begin(Needs::Context)) {
+        return error;
+    }
+    Lock lock = lock_world();
+    *stream = create_stream(current_context->device);
+    return SUCCESS;
+}
+
+EXPORTED Result cuStreamCreateWithPriority(void** stream, unsigned flags, int) {
+    return cuStreamCreate(stream, flags);
+}
+
+// Begins a call about a stream: locks, and finds the stream.
+struct StreamCall {
+    Result error;
+    Lock lock;
+    Stream* stream = nullptr;
+
+    explicit StreamCall(void* handle) : error(begin(Needs::Context)) {
+        if (error == SUCCESS) {
+            lock = lock_world();
+            stream = find_stream(handle);
+            error = stream ? SUCCESS : INVALID_HANDLE;
+        }
+    }
+};
+
+// What it was asked for is still done.
+EXPORTED Result cuStreamDestroy_v2(void* stream) {
+    StreamCall call(stream);
+    if (call.error) {
+        return call.error;
+    }
+    call.stream->is_destroyed = true;
+    forget_destroyed();
+    return SUCCESS;
+}
+
+EXPORTED Result cuStreamSynchronize(void* stream) {
+    StreamCall call(stream);
+    return call.error ? call.error : wait_for_stream(call.lock, call.stream);
+}
+
+EXPORTED Result cuStreamQuery(void* stream) {
+    StreamCall call(stream);
+    if (call.error) {
+        return call.error;
+    }
+    run_some(call.lock);
+    // Another thread may have destroyed it while a function of the host ran.
+    Stream* found = find_stream(stream);
+    return !found || found->queue.empty() ? SUCCESS : NOT_READY;
+}
+
+EXPORTED Result cuStreamGetCtx(void* stream, void** context) {
+    StreamCall call(stream);
+    if (call.error) {
+        return call.error;
+    }
+    *context = context_of(call.stream->device);
+    return SUCCESS;
+}
+
+EXPORTED Result cuStreamIsCapturing(void* stream, int* status) {
+    *status = 0;
+    return StreamCall(stream).error;
+}
+
+EXPORTED Result cuCtxSynchronize() {
+    if (Result error = begin(Needs::Context)) {
+        return error;
+    }
+    Lock lock = lock_world();
+    std::map<unsigned, uint64_t> num_put;
+    for (auto& stream : streams().all) {
+        if (stream->device == current_context->device) {
+            num_put[stream->number] = stream->num_put;
+        }
+    }
+    return wait_until(lock, [&] {
+        for (auto& stream : streams().all) {
+            auto found = num_put.find(stream->number);
+            if (found != num_put.end() && stream->num_done < found->second) {
+                return false;
+            }
+        }
+        return true;
+    });
+}
+
+EXPORTED Result cuLaunchHostFunc(void* stream, void (*function)(void*), void* argument) {
+    StreamCall call(stream);
+    if (call.error) {
+        return call.error;
+    }
+    put(call.stream, {"a function of the host", [=] { function(argument); }, nullptr, true});
+    return SUCCESS;
+}
+
+template <class T>
+static Result put_value(void* stream, void* address, T value, unsigned flags) {
+    StreamCall call(stream);
+    if (call.error) {
+        return call.error;
+    }
+    const unsigned NO_MEMORY_BARRIER = 1;
+    if ((uintptr_t)address % sizeof(T) != 0 || flags > NO_MEMORY_BARRIER) {
+        return INVALID_VALUE;
+    }
+    put(call.stream, {"a value's write", [=] {
+        require_live(address, sizeof value, "cuStreamWriteValue");
+        __atomic_store_n((T*)address, value, __ATOMIC_RELEASE);
+    }});
+    return SUCCESS;
+}
+
+EXPORTED Result cuStreamWriteValue32_v2(void* stream, void* address, uint32_t value, unsigned flags) {
+    return put_value(stream, address, value, flags);
+}
+
+EXPORTED Result cuStreamWriteValue64_v2(void* stream, void* address, uint64_t value, unsigned flags) {
+    return put_value(stream, address, value, flags);
+}
+
+EXPORTED Result cuEventCreate(void** event, unsigned flags) {
+    if (Result error = begin(Needs::Context)) {
+        return error;
+    }
+    Lock lock = lock_world();
+    auto* created = new Event{current_context->device, (flags & WITHOUT_TIME) == 0, nullptr};
+    streams().events.insert(created);
+    *event = created;
+    return SUCCESS;
+}
+
+// Begins a call about an event: locks, and finds the event.
+struct EventCall {
+    Result error;
+    Lock lock;
+    Event* event = nullptr;
+
+    explicit EventCall(void* handle) : error(begin(Needs::Context)) {
+        if (error == SUCCESS) {
+            lock = lock_world();
+            event = find_event(handle);
+            error = event ? SUCCESS : INVALID_HANDLE;
+        }
+    }
+};
+
+EXPORTED Result cuEventDestroy_v2(void* event) {
+    EventCall call(event);
+    if (call.error) {
+        return call.error;
+    }
+    streams().events.erase(call.event);
+    delete call.event;
+    return SUCCESS;
+}
+
+EXPORTED Result cuEventRecord(void* event, void* stream) {
+    EventCall call(event);
+    if (call.error) {
+        return call.error;
+    }
+    Stream* found = find_stream(stream);
+    if (!found || found->device != call.event->device) {
+        return INVALID_HANDLE;
+    }
+    put_record(found, call.event);
+    return SUCCESS;
+}
+
+EXPORTED Result cuEventRecordWithFlags(void* event, void* stream, unsigned) {
+    return cuEventRecord(event, stream);
+}
+
+EXPORTED Result cuStreamWaitEvent(void* stream, void* event, unsigned) {
+    EventCall call(event);
+    if (call.error) {
+        return call.error;
+    }
+    Stream* found = find_stream(stream);
+    if (!found) {
+        return INVALID_HANDLE;
+    }
+    put_wait(found, call.event);
+    return SUCCESS;
+}
+
+EXPORTED Result cuEventSynchronize(void* event) {
+    EventCall call(event);
+    if (call.error) {
+        return call.error;
+    }
+    auto record = call.event->latest;
+    return record ? wait_until(call.lock, [=] { return record->is_reached; }) : SUCCESS;
+}
+
+EXPORTED Result cuEventQuery(void* event) {
+    EventCall call(event);
+    if (call.error) {
+        return call.error;
+    }
+    auto record = call.event->latest;
+    run_some(call.lock);
+    return !record || record->is_reached ? SUCCESS : NOT_READY;
+}
+
+EXPORTED Result cuEventElapsedTime_v2(float* milliseconds, void* start, void* end) {
+    EventCall call(start);
+    if (call.error) {
+        return call.error;
+    }
+    Event* last = find_event(end);
+    if (!last || !call.event->has_time || !last->has_time || !call.event->latest || !last->latest) {
+        return INVALID_HANDLE;
+    }
+    if (!call.event->latest->is_reached || !last->latest->is_reached) {
+        return NOT_READY;
+    }
+    *milliseconds = float(double(int64_t(last->latest->ns - call.event->latest->ns)) / 1e6);
+    return SUCCESS;
+}
+
+EXPORTED Result cuEventElapsedTime(float* milliseconds, void* start, void* end) {
+    return cuEventElapsedTime_v2(milliseconds, start, end);
+}

@@ -1,0 +1,34 @@
+// What the imitation's libraries ask of its libcuda beyond what NVIDIA's driver has, and what tests may ask.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+extern "C" {
+
+// Puts a function on a stream, to be called once with `argument` when the stream comes to it. While it runs,
+// no other operation does. It may call `imitation_require` and nothing else of this library. Returns a
+// CUresult.
+int imitation_push(void* stream, const char* what, void (*run)(void*), void* argument);
+
+// Ends the process with an explanation unless these bytes lie in one live allocation of a device, or in
+// page-locked memory of the host.
+void imitation_require(const void* address, size_t num_bytes, const char* what);
+
+// Whether the library was built with a kernel of this name.
+int imitation_has_kernel(const char* name);
+
+// Counts a call that can fail: 1 if this is the one that IMITATION_FAIL_AT says.
+int imitation_fails(void);
+
+// How many calls that can fail have been made.
+uint64_t imitation_num_calls(void);
+
+// From now on as with IMITATION_FAIL_AT: counts calls anew and fails the one of this number, counted from 1;
+// 0 for none.
+void imitation_fail_at(uint64_t number);
+
+// From now on as with IMITATION_SEED.
+void imitation_set_seed(uint64_t seed);
+
+}

@@ -1,0 +1,52 @@
+// An imitation of the CUDA driver in host memory: it proves the logic of a program against what NVIDIA's
+// documents say. README.md says what it models.
+
+#include "imitation.h"
+
+#include "memory.h"
+#include "modules.h"
+#include "streams.h"
+#include "world.h"
+
+using namespace imitation;
+
+// Each file has the calls of one part of the driver, with the signatures of cuda.h (CUDA 13). Handles are
+// `void*`, and device addresses are `void*` too, which are passed as `CUdeviceptr` is.
+#include "calls_devices.h"
+#include "calls_memory.h"
+#include "calls_modules.h"
+#include "calls_streams.h"
+#include "calls_transfers.h"
+
+EXPORTED int imitation_push(void* stream, const char* what, void (*run)(void*), void* argument) {
+    if (Result error = begin(Needs::Context)) {
+        return error;
+    }
+    Lock lock = lock_world();
+    Stream* found = find_stream(stream);
+    if (!found) {
+        return INVALID_HANDLE;
+    }
+    put(found, {what, [=] { run(argument); }});
+    return SUCCESS;
+}
+
+EXPORTED void imitation_require(const void* address, size_t num_bytes, const char* what) {
+    require_live(address, num_bytes, what);
+}
+
+EXPORTED int imitation_has_kernel(const char* name) { return find_kernel(name) != nullptr; }
+
+EXPORTED int imitation_fails(void) { return is_chosen_to_fail(); }
+
+EXPORTED uint64_t imitation_num_calls(void) { return world().num_calls; }
+
+EXPORTED void imitation_fail_at(uint64_t number) {
+    world().fail_at = number;
+    world().num_calls = 0;
+}
+
+EXPORTED void imitation_set_seed(uint64_t seed) {
+    Lock lock = lock_world();
+    world().random.set_seed(seed);
+}

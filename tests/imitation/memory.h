@@ -1,0 +1,159 @@
+// Memory of devices and page-locked memory of the host. All of it lies in the host's memory.
+//
+// An allocation is poisoned with 0xFF, a NaN in every type, and with 0xFE once it is freed. Freed memory is
+// kept for a while, and memory has margins: whoever wrote there is told when both are looked at again.
+#pragma once
+
+#include <cstring>
+#include <deque>
+#include <iterator>
+#include <map>
+
+#include "world.h"
+
+namespace imitation {
+
+inline const size_t ALIGNMENT = 256;
+inline const size_t MARGIN_BYTES = 256;
+inline const size_t KEPT_BYTES_MAX = size_t(32) << 20;
+inline const unsigned char UNWRITTEN = 0xff, FREED = 0xfe, MARGIN = 0xfd;
+
+struct Allocation {
+    size_t num_bytes;
+    int device;
+    // Also the host's copies reach it.
+    bool is_pinned;
+    // The host's own memory, that it has registered.
+    bool is_foreign;
+};
+
+struct Memory {
+    // By where they begin.
+    std::map<uintptr_t, Allocation> live;
+    struct Kept {
+        uintptr_t address;
+        size_t num_bytes;
+    };
+    // Freed, oldest first.
+    std::deque<Kept> kept;
+    size_t kept_bytes = 0;
+    std::map<int, uint64_t> used_bytes;
+};
+
+inline Memory& memory() {
+    static Memory* memory = new Memory;
+    return *memory;
+}
+
+inline size_t room_for(size_t num_bytes) { return (num_bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; }
+
+// The live allocation that these bytes lie in, or null.
+inline const Allocation* find_live(const void* address, size_t num_bytes) {
+    auto first = (uintptr_t)address;
+    auto after = memory().live.upper_bound(first);
+    if (after == memory().live.begin()) {
+        return nullptr;
+    }
+    auto& [begin, found] = *std::prev(after);
+    size_t offset = first - begin;
+    return offset <= found.num_bytes && num_bytes <= found.num_bytes - offset ? &found : nullptr;
+}
+
+inline bool is_pinned(const void* address, size_t num_bytes) {
+    const Allocation* found = find_live(address, num_bytes);
+    return found && found->is_pinned;
+}
+
+// Stops the process unless the bytes lie in one live allocation.
+inline void require_live(const void* address, size_t num_bytes, const char* what) {
+    if (num_bytes == 0 || find_live(address, num_bytes)) {
+        return;
+    }
+    for (const auto& kept : memory().kept) {
+        if ((uintptr_t)address >= kept.address && (uintptr_t)address < kept.address + kept.num_bytes) {
+            stop("%s: %zu bytes at %p, which are freed", what, num_bytes, address);
+        }
+    }
+    stop("%s: %zu bytes at %p, which are not in one live allocation", what, num_bytes, address);
+}
+
+inline void check_margins(uintptr_t address, size_t num_bytes) {
+    auto* bytes = (unsigned char*)address;
+    size_t end = room_for(num_bytes) + MARGIN_BYTES;
+    for (size_t index = 1; index <= MARGIN_BYTES; index++) {
+        if (bytes[-(ptrdiff_t)index] != MARGIN) {
+            stop("something wrote %zu bytes before an allocation of %zu bytes", index, num_bytes);
+        }
+    }
+    for (size_t index = num_bytes; index < end; index++) {
+        if (bytes[index] != MARGIN) {
+            size_t distance = index - num_bytes;
+            stop("something wrote %zu bytes after an allocation of %zu bytes", distance, num_bytes);
+        }
+    }
+}
+
+// Gives memory that was freed back to the host, the oldest first, until no more than a limit is kept.
+inline void forget_freed() {
+    Memory& all = memory();
+    while (all.kept_bytes > KEPT_BYTES_MAX) {
+        auto [address, num_bytes] = all.kept.front();
+        auto* bytes = (unsigned char*)address;
+        for (size_t index = 0; index < num_bytes; index++) {
+            if (bytes[index] != FREED) {
+                stop("something wrote into an allocation of %zu bytes after it was freed", num_bytes);
+            }
+        }
+        all.kept.pop_front();
+        all.kept_bytes -= num_bytes;
+        free(bytes - MARGIN_BYTES);
+    }
+}
+
+// The lock is held.
+inline Result allocate(void** address, size_t num_bytes, int device, bool is_pinned) {
+    if (!address || num_bytes == 0) {
+        return INVALID_VALUE;
+    }
+    uint64_t& used = memory().used_bytes[device];
+    bool is_too_much = num_bytes > world().memory_bytes || used + room_for(num_bytes) > world().memory_bytes;
+    if (!is_pinned && is_too_much) {
+        return OUT_OF_MEMORY;
+    }
+    size_t room = room_for(num_bytes);
+    auto* bytes = (unsigned char*)aligned_alloc(ALIGNMENT, room + 2 * MARGIN_BYTES);
+    if (!bytes) {
+        return OUT_OF_MEMORY;
+    }
+    memset(bytes, MARGIN, room + 2 * MARGIN_BYTES);
+    bytes += MARGIN_BYTES;
+    memset(bytes, UNWRITTEN, num_bytes);
+    used += is_pinned ? 0 : room;
+    memory().live[(uintptr_t)bytes] = {num_bytes, device, is_pinned, false};
+    *address = bytes;
+    return SUCCESS;
+}
+
+// Frees at once, whatever streams still have to do with it. The lock is held.
+inline Result release(void* address, bool is_pinned) {
+    if (!address) {
+        return SUCCESS;
+    }
+    auto found = memory().live.find((uintptr_t)address);
+    if (found == memory().live.end() || found->second.is_pinned != is_pinned || found->second.is_foreign) {
+        return INVALID_VALUE;
+    }
+    size_t num_bytes = found->second.num_bytes;
+    check_margins(found->first, num_bytes);
+    memset(address, FREED, num_bytes);
+    if (!is_pinned) {
+        memory().used_bytes[found->second.device] -= room_for(num_bytes);
+    }
+    memory().live.erase(found);
+    memory().kept.push_back({(uintptr_t)address, num_bytes});
+    memory().kept_bytes += num_bytes;
+    forget_freed();
+    return SUCCESS;
+}
+
+}

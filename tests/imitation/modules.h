@@ -1,0 +1,137 @@
+// The kernels that this library was built with, and what a launch of one does.
+#pragma once
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "device.h"
+#include "memory.h"
+#include "streams.h"
+
+// The linker puts these around all shared variables of all kernels.
+extern "C" __attribute__((weak, visibility("hidden"))) char __start_imitation_shared[];
+extern "C" __attribute__((weak, visibility("hidden"))) char __stop_imitation_shared[];
+
+namespace imitation {
+
+struct Kernel {
+    const char* name;
+    // As `__launch_bounds__` says.
+    unsigned num_threads_max;
+    std::vector<size_t> sizes;
+    std::vector<bool> is_pointer;
+    // Of one thread.
+    void (*body)(void** arguments);
+};
+
+template <auto kernel>
+struct Described;
+
+template <class... A, void (*kernel)(A...)>
+struct Described<kernel> {
+    template <size_t... index>
+    static void call(void** arguments, std::index_sequence<index...>) {
+        kernel(*(A*)arguments[index]...);
+    }
+
+    static Kernel describe(const char* name, unsigned num_threads_max) {
+        auto body = [](void** arguments) { call(arguments, std::index_sequence_for<A...>()); };
+        return {name, num_threads_max, {sizeof(A)...}, {std::is_pointer_v<A>...}, body};
+    }
+};
+
+#define KERNEL(name, num_threads_max) imitation::Described<name>::describe(#name, num_threads_max)
+
+}
+
+// Names of kernels and of what they call stay inside this library.
+namespace program {
+namespace {
+#include "kernels.inc"
+}
+}
+
+namespace imitation {
+
+inline const Kernel* find_kernel(const char* name) {
+    for (const Kernel& kernel : program::all_kernels) {
+        if (strcmp(kernel.name, name) == 0) {
+            return &kernel;
+        }
+    }
+    return nullptr;
+}
+
+// A loaded program: the names of its kernels, which libnvrtc has written down.
+struct Module {
+    Context* context;
+    std::set<std::string> names;
+};
+
+struct Function {
+    const Kernel* kernel;
+    Context* context;
+};
+
+struct Launch {
+    Index3 grid, size;
+    std::vector<std::vector<char>> arguments;
+};
+
+inline void check_pointers(const Kernel& kernel, const Launch& launch) {
+    for (size_t index = 0; index < kernel.sizes.size(); index++) {
+        void* address = nullptr;
+        if (kernel.is_pointer[index]) {
+            memcpy(&address, launch.arguments[index].data(), sizeof address);
+        }
+        // One past the end is a view without elements.
+        if (address && !find_live(address, 0)) {
+            stop("kernel `%s`, argument %zu: %p is not in live memory", kernel.name, index, address);
+        }
+    }
+}
+
+inline void poison_shared() {
+    memset(__start_imitation_shared, UNWRITTEN, size_t(__stop_imitation_shared - __start_imitation_shared));
+}
+
+// Runs all blocks, in a random order. The lock is held.
+inline void run_kernel(const Kernel& kernel, const Launch& launch) {
+    struct Body {
+        void (*run)(void**);
+        void** arguments;
+    };
+    check_pointers(kernel, launch);
+    std::vector<void*> arguments;
+    for (auto& argument : launch.arguments) {
+        arguments.push_back((void*)argument.data());
+    }
+    Body body{kernel.body, arguments.data()};
+    block.kernel = kernel.name;
+    block.grid = launch.grid;
+    block.size = launch.size;
+    block.num_threads = unsigned(launch.size.count());
+    block.random.set_seed(world().random.next());
+    block.arguments = &body;
+    block.body = [](void* body) { ((Body*)body)->run(((Body*)body)->arguments); };
+    std::vector<size_t> order(launch.grid.count());
+    for (size_t index = 0; index < order.size(); index++) {
+        order[index] = index;
+    }
+    for (size_t left = order.size(); left > 1; left--) {
+        std::swap(order[left - 1], order[block.random.below(left)]);
+    }
+    bool is_first = true;
+    for (size_t number : order) {
+        // Before every eighth block: it takes as long as some blocks do.
+        if (std::exchange(is_first, false) || block.random.below(8) == 0) {
+            poison_shared();
+        }
+        block.index = {unsigned(number % launch.grid.x), unsigned(number / launch.grid.x % launch.grid.y),
+                       unsigned(number / launch.grid.x / launch.grid.y)};
+        run_block();
+    }
+}
+
+}

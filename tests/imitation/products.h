@@ -1,0 +1,155 @@
+// A product of matrices, column by column: D = alpha op(A) op(B) + beta C, and a bias along the rows.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "imitation.h"
+
+namespace imitation {
+
+enum ElementType : int { F32 = 0, F16 = 2, BF16 = 14 };
+
+struct Matrix {
+    ElementType type = F32;
+    uint64_t rows = 0, columns = 0;
+    int64_t leading = 0;
+
+    bool operator==(const Matrix&) const = default;
+
+    size_t element_bytes() const { return type == F32 ? 4 : 2; }
+
+    // From the first element to behind the last.
+    size_t num_bytes() const {
+        return rows == 0 || columns == 0 ? 0 : (size_t(leading) * (columns - 1) + rows) * element_bytes();
+    }
+};
+
+struct Product {
+    Matrix a, b, c, d;
+    bool a_is_transposed = false, b_is_transposed = false, has_bias = false;
+
+    bool operator==(const Product&) const = default;
+
+    uint64_t inner() const { return a_is_transposed ? a.rows : a.columns; }
+
+    bool sizes_match() const {
+        uint64_t rows = a_is_transposed ? a.columns : a.rows, columns = b_is_transposed ? b.rows : b.columns;
+        uint64_t inner_of_b = b_is_transposed ? b.columns : b.rows;
+        bool is_result = d.rows == rows && d.columns == columns && c.rows == rows && c.columns == columns;
+        return is_result && inner() == inner_of_b;
+    }
+
+    // How many terms are added up before their sum is added to the others'. It depends on sizes, types and
+    // transposes alone, so equal products give equal bits; products of other sizes add in another order, as
+    // on a GPU.
+    uint64_t run_length() const {
+        uint64_t mixed = 0x9e3779b97f4a7c15u;
+        for (uint64_t part : {d.rows, d.columns, inner(), uint64_t(a.type), uint64_t(d.type),
+                              uint64_t(a_is_transposed), uint64_t(b_is_transposed)}) {
+            mixed = (mixed ^ part) * 0xff51afd7ed558ccdu;
+            mixed ^= mixed >> 32;
+        }
+        return 5 + mixed % 43;
+    }
+};
+
+struct Operands {
+    const void *a, *b, *c;
+    void* d;
+    const void* bias;
+    float alpha, beta;
+};
+
+inline float float_of(uint32_t bits) {
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+inline float load_element(const void* matrix, ElementType type, size_t index) {
+    if (type == F32) {
+        return ((const float*)matrix)[index];
+    }
+    uint32_t bits = ((const uint16_t*)matrix)[index];
+    if (type == BF16) {
+        return float_of(bits << 16);
+    }
+    _Float16 value;
+    memcpy(&value, &((const uint16_t*)matrix)[index], sizeof value);
+    return float(value);
+}
+
+// To nearest even.
+inline void store_element(void* matrix, ElementType type, size_t index, float value) {
+    if (type == F32) {
+        ((float*)matrix)[index] = value;
+    } else if (type == BF16) {
+        uint32_t bits;
+        memcpy(&bits, &value, sizeof bits);
+        uint32_t rounded = value != value ? bits | 0x400000 : bits + 0x7fff + (bits >> 16 & 1);
+        ((uint16_t*)matrix)[index] = uint16_t(rounded >> 16);
+    } else {
+        _Float16 narrow = _Float16(value);
+        memcpy(&((uint16_t*)matrix)[index], &narrow, sizeof narrow);
+    }
+}
+
+// A matrix in f32 without gaps, transposed if asked for.
+inline std::vector<float> widened(const void* values, const Matrix& matrix, bool is_transposed) {
+    std::vector<float> found(matrix.rows * matrix.columns);
+    for (size_t column = 0; column < matrix.columns; column++) {
+        for (size_t row = 0; row < matrix.rows; row++) {
+            float value = load_element(values, matrix.type, column * size_t(matrix.leading) + row);
+            found[is_transposed ? row * matrix.columns + column : column * matrix.rows + row] = value;
+        }
+    }
+    return found;
+}
+
+inline void require_operands(const Product& product, const Operands& operands) {
+    imitation_require(operands.a, product.a.num_bytes(), "cublasLtMatmul, A");
+    imitation_require(operands.b, product.b.num_bytes(), "cublasLtMatmul, B");
+    imitation_require(operands.d, product.d.num_bytes(), "cublasLtMatmul, D");
+    if (operands.beta != 0) {
+        imitation_require(operands.c, product.c.num_bytes(), "cublasLtMatmul, C");
+    }
+    if (product.has_bias) {
+        imitation_require(operands.bias, product.d.rows * product.d.element_bytes(), "cublasLtMatmul, bias");
+    }
+}
+
+inline void multiply(const Product& product, const Operands& operands) {
+    require_operands(product, operands);
+    auto a = widened(operands.a, product.a, product.a_is_transposed);
+    auto b = widened(operands.b, product.b, product.b_is_transposed);
+    size_t rows = product.d.rows, inner = product.inner(), run_length = product.run_length();
+    std::vector<float> sums(rows), run(rows);
+    for (size_t column = 0; column < product.d.columns; column++) {
+        std::fill(sums.begin(), sums.end(), 0.0f);
+        for (size_t first = 0; first < inner; first += run_length) {
+            std::fill(run.begin(), run.end(), 0.0f);
+            for (size_t k = first; k < inner && k < first + run_length; k++) {
+                const float *of_a = &a[k * rows], of_b = b[column * inner + k];
+                for (size_t row = 0; row < rows; row++) {
+                    run[row] += of_a[row] * of_b;
+                }
+            }
+            for (size_t row = 0; row < rows; row++) {
+                sums[row] += run[row];
+            }
+        }
+        for (size_t row = 0; row < rows; row++) {
+            float value = operands.alpha * sums[row];
+            if (operands.beta != 0) {
+                size_t index = column * size_t(product.c.leading) + row;
+                value += operands.beta * load_element(operands.c, product.c.type, index);
+            }
+            value += product.has_bias ? load_element(operands.bias, product.d.type, row) : 0.0f;
+            store_element(operands.d, product.d.type, column * size_t(product.d.leading) + row, value);
+        }
+    }
+}
+
+}

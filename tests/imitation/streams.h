@@ -1,0 +1,237 @@
+// Streams as queues that nobody hurries: an operation runs when somebody waits, in an order that a seed draws
+// among all that streams and events allow. Streams have random priorities, drawn anew now and then, so that
+// one runs as far ahead of the others as events let it, and another as late.
+#pragma once
+
+#include <chrono>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <vector>
+
+#include "world.h"
+
+namespace imitation {
+
+inline const std::chrono::seconds PATIENCE(3);
+
+// One use of an event: what a wait waits for, even if the event is recorded again.
+struct Record {
+    bool is_reached = false;
+    uint64_t ns = 0;
+};
+
+struct Event {
+    int device;
+    bool has_time;
+    // None before the first record, which nobody waits for.
+    std::shared_ptr<Record> latest;
+};
+
+struct Operation {
+    const char* what;
+    std::function<void()> run;
+    // If there is one: whether it may run.
+    std::function<bool()> can_run = nullptr;
+    // Runs without the lock.
+    bool is_host_function = false;
+};
+
+struct Stream {
+    int device;
+    unsigned number;
+    std::deque<Operation> queue;
+    uint64_t num_put = 0, num_done = 0;
+    bool is_running = false, is_destroyed = false;
+};
+
+struct Streams {
+    // In the order of their priorities.
+    std::vector<std::unique_ptr<Stream>> all;
+    std::map<int, Stream*> defaults;
+    std::set<Event*> events;
+    unsigned num_created = 0;
+    // Operations that were put or have run.
+    uint64_t num_changes = 0;
+    uint64_t latest_ns = 0;
+};
+
+inline Streams& streams() {
+    static Streams* streams = new Streams;
+    return *streams;
+}
+
+inline Stream* create_stream(int device) {
+    auto& all = streams().all;
+    all.push_back(std::unique_ptr<Stream>(new Stream{device, streams().num_created++, {}}));
+    Stream* stream = all.back().get();
+    std::swap(all[world().random.below(all.size())], all.back());
+    return stream;
+}
+
+// A handle's stream, or null if there is none. 0, 1 and 2 are the default streams of the current context: one
+// here, which has no order with the others.
+inline Stream* find_stream(void* handle) {
+    if ((uintptr_t)handle <= 2) {
+        if (!current_context) {
+            return nullptr;
+        }
+        Stream*& stream = streams().defaults[current_context->device];
+        return stream ? stream : stream = create_stream(current_context->device);
+    }
+    for (auto& stream : streams().all) {
+        if (stream.get() == handle && !stream->is_destroyed) {
+            return stream.get();
+        }
+    }
+    return nullptr;
+}
+
+inline Event* find_event(void* handle) {
+    auto found = streams().events.find((Event*)handle);
+    return found == streams().events.end() ? nullptr : *found;
+}
+
+inline void note_change() {
+    streams().num_changes++;
+    world().changed.notify_all();
+}
+
+inline void put(Stream* stream, Operation operation) {
+    stream->queue.push_back(std::move(operation));
+    stream->num_put++;
+    note_change();
+}
+
+// Nanoseconds of a clock that never shows the same twice.
+inline uint64_t now_ns() {
+    auto now = std::chrono::steady_clock::now().time_since_epoch();
+    auto ns = uint64_t(std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
+    return streams().latest_ns = std::max(streams().latest_ns + 1, ns);
+}
+
+inline void put_record(Stream* stream, Event* event) {
+    auto record = std::make_shared<Record>();
+    event->latest = record;
+    put(stream, {"an event", [record] {
+        record->ns = now_ns();
+        record->is_reached = true;
+    }});
+}
+
+// Later operations of the stream wait for the event's record before this call.
+inline void put_wait(Stream* stream, const Event* event) {
+    if (auto record = event->latest) {
+        put(stream, {"a wait for an event", [] {}, [record] { return record->is_reached; }});
+    }
+}
+
+inline void forget_destroyed() {
+    std::erase_if(streams().all, [](auto& stream) { return stream->is_destroyed && stream->queue.empty(); });
+}
+
+// Runs the first operation of a stream, which stays in the queue meanwhile.
+inline void run_first(Stream* stream, Lock& lock) {
+    Operation& operation = stream->queue.front();
+    stream->is_running = true;
+    if (operation.is_host_function) {
+        lock.unlock();
+        is_in_host_function = true;
+        operation.run();
+        is_in_host_function = false;
+        lock.lock();
+    } else {
+        operation.run();
+    }
+    stream->is_running = false;
+    stream->queue.pop_front();
+    stream->num_done++;
+    forget_destroyed();
+    note_change();
+}
+
+// Draws the streams' priorities.
+inline void shuffle_streams() {
+    auto& all = streams().all;
+    for (size_t left = all.size(); left > 1; left--) {
+        std::swap(all[left - 1], all[world().random.below(left)]);
+    }
+}
+
+// Runs one operation that may run, if there is one.
+inline bool run_one(Lock& lock) {
+    if (world().random.below(16) == 0) {
+        shuffle_streams();
+    }
+    for (auto& stream : streams().all) {
+        if (stream->is_running || stream->queue.empty()) {
+            continue;
+        }
+        const Operation& first = stream->queue.front();
+        if (!first.can_run || first.can_run()) {
+            run_first(stream.get(), lock);
+            return true;
+        }
+    }
+    return false;
+}
+
+// Runs a few operations: what a GPU does between two questions.
+inline void run_some(Lock& lock) {
+    shuffle_streams();
+    for (size_t left = 1 + world().random.below(3); left > 0 && run_one(lock); left--) {
+    }
+}
+
+inline void tell_what_waits() {
+    fprintf(stderr, "imitation: nothing can go on;");
+    for (auto& stream : streams().all) {
+        if (!stream->queue.empty()) {
+            const char* verb = stream->is_running ? "runs" : "is at";
+            fprintf(stderr, " stream %u %s %s,", stream->number, verb, stream->queue.front().what);
+        }
+    }
+    fprintf(stderr, " the others are empty\n");
+}
+
+// Runs operations until `is_done`. Operations that other threads put may help, for which it has some
+// patience.
+inline Result wait_until(Lock& lock, const std::function<bool()>& is_done) {
+    using Clock = std::chrono::steady_clock;
+    shuffle_streams();
+    auto end = Clock::now() + PATIENCE;
+    uint64_t num_changes = streams().num_changes;
+    while (!is_done()) {
+        if (run_one(lock)) {
+            continue;
+        }
+        if (num_changes != streams().num_changes) {
+            num_changes = streams().num_changes;
+            end = Clock::now() + PATIENCE;
+        } else if (Clock::now() > end) {
+            tell_what_waits();
+            return LAUNCH_TIMEOUT;
+        }
+        // In slices: a value that a stream waits for may be written by the host, which tells nobody.
+        world().changed.wait_for(lock, std::chrono::milliseconds(2));
+    }
+    return SUCCESS;
+}
+
+// Waits for what the stream has been asked for so far. A stream that is gone has done all of it.
+inline Result wait_for_stream(Lock& lock, Stream* stream) {
+    unsigned number = stream->number;
+    uint64_t num_put = stream->num_put;
+    return wait_until(lock, [=] {
+        for (auto& other : streams().all) {
+            if (other->number == number) {
+                return other->num_done >= num_put;
+            }
+        }
+        return true;
+    });
+}
+
+}
