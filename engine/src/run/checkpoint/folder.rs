@@ -18,6 +18,8 @@ pub struct Checkpoints {
     num_kept: usize,
     /// Steps of checkpoints that the run did not go on from, damaged ones for example: they go when another is complete.
     superseded: Vec<u64>,
+    /// Whether the run directory was there: if it has been removed, it is not made again.
+    run_dir_is_there: bool,
 }
 
 /// A checkpoint that is being written, under another name than it will have.
@@ -40,7 +42,12 @@ impl Checkpoints {
 
     /// Those of a run directory; the folder need not be there.
     pub fn of_run(run_dir: &Path) -> Self {
-        Self { path: run_dir.join(Self::NAME), num_kept: usize::MAX, superseded: Vec::new() }
+        Self {
+            path: run_dir.join(Self::NAME),
+            num_kept: usize::MAX,
+            superseded: Vec::new(),
+            run_dir_is_there: false,
+        }
     }
 
     /// The same, of which only the last `num_kept` stay when another is complete.
@@ -48,13 +55,13 @@ impl Checkpoints {
         Self { num_kept, ..self }
     }
 
-    /// The same for a run that goes on after a step: later checkpoints go when another is complete.
+    /// The same for a run whose directory is there, and that goes on after a step: later checkpoints go when another is complete.
     ///
     /// # Errors
     /// When the folder cannot be read.
     pub fn after(self, step: u64) -> Result<Self, CheckpointError> {
         let superseded = self.steps()?.into_iter().filter(|&found| found > step).collect();
-        Ok(Self { superseded, ..self })
+        Ok(Self { superseded, run_dir_is_there: true, ..self })
     }
 
     /// The same once another is complete.
@@ -158,10 +165,10 @@ impl Checkpoints {
         self.remove_leftovers()?;
         let new = NewCheckpoint { checkpoints: self.clone(), step };
         let folder = self.partial(step);
-        // Where this process is the only one, the run directory is there: if it has been removed, it is not made again.
-        let made = match sign {
-            Some(_) => fs::create_dir_all(&self.path),
-            None => fs::create_dir(&self.path),
+        let made = match self.run_dir_is_there {
+            true if sign.is_none() => fs::create_dir(&self.path),
+            // Or this process has no such directory yet, and another has.
+            _ => fs::create_dir_all(&self.path),
         };
         match made {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
