@@ -113,6 +113,7 @@ pub fn run() -> Run {
         memory_bytes: None,
         host_memory_bytes: None,
         checkpoint: CheckpointConfig::default(),
+        device: DeviceName::Cpu,
         comm: CommConfig { backend: BackendName::Threads, timeout: Duration::from_secs(600), links: None },
         threads: 1,
         steps: 1000,

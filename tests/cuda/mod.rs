@@ -26,6 +26,12 @@ fn grids_train_to_the_same_bits_on_the_imitation() {
     (0..seeds()).for_each(|seed| run_on_imitation(folder, "cuda::on_a_device::training", seed));
 }
 
+#[test]
+fn state_goes_between_host_and_device_on_the_imitation() {
+    let Some(folder) = imitation() else { return };
+    (0..seeds()).for_each(|seed| run_on_imitation(folder, "cuda::on_a_device::state", seed));
+}
+
 /// On a host with the libraries there is a device, or an error about that.
 #[test]
 fn what_is_missing_for_a_gpu_is_named_with_its_repair() {

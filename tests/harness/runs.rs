@@ -167,6 +167,7 @@ pub fn small_run(case: Case) -> Run {
         memory_bytes: None,
         host_memory_bytes: None,
         checkpoint: CheckpointConfig::default(),
+        device: DeviceName::Cpu,
         comm: CommConfig { backend: BackendName::Threads, timeout: Duration::from_secs(60), links: None },
         threads: case.threads,
         steps: 5,

@@ -99,6 +99,7 @@ pub(crate) fn run(pipeline: usize, data: usize, zero: ZeroConfig) -> Run {
         memory_bytes: None,
         host_memory_bytes: None,
         checkpoint: CheckpointConfig::default(),
+        device: DeviceName::Cpu,
         comm: CommConfig { backend: BackendName::Threads, timeout: Duration::from_secs(600), links: None },
         threads: 1,
         steps: 1,

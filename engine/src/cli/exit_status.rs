@@ -85,6 +85,7 @@ input_mistakes! {
         EngineError::Stopped(_)
         | EngineError::AlreadyStopped
         | EngineError::Connect(_)
+        | EngineError::World(_)
         | EngineError::Start { .. }
         | EngineError::WorldSize { .. }
         | EngineError::OtherRun

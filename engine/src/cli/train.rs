@@ -15,7 +15,7 @@ use super::run_args::{RunArgs, fault_of_text};
 use super::signals::end_after_the_step;
 use super::terminal;
 use super::train_report::report;
-use crate::config::Launch;
+use crate::config::{DeviceName, Launch};
 use crate::measure::trace::{TracedSteps, TracedStepsError};
 use crate::plan::Plan;
 use crate::run::data::first_words;
@@ -96,6 +96,9 @@ pub(super) fn run(args: &TrainArgs) -> Result<(), Failure> {
     let earlier = args.resume && place == Place::EarlierRun;
     let earlier = earlier.then(|| RunDir::resume(&out)).transpose()?;
     let training = args.start(plan, &out, traced.clone())?;
+    if training.plan().run().device != DeviceName::Cpu {
+        note(terminal::fitted(&format!("computing on: {}", training.device_name())));
+    }
     if let Some(warning) = check_disk_space(training.plan(), &out)? {
         note(terminal::fitted(&warning));
     }

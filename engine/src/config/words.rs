@@ -6,7 +6,7 @@ use schemars::{Schema, json_schema};
 use super::error::Problem;
 use super::kind::Kind;
 use super::place::Place;
-use super::resolved::{BackendName, EndSignal, OnCheckpointError, WarmupType};
+use super::resolved::{BackendName, DeviceName, EndSignal, OnCheckpointError, WarmupType};
 use crate::files::json::{Node, Value, nearest, shorten};
 
 /// Declares the words of a key as an enum, or with `impl` the words for the variants of an enum that exists. After them may
@@ -116,6 +116,8 @@ words! {
 }
 
 words! { impl OnCheckpointError { Continue = "continue", Stop = "stop", } }
+
+words! { impl DeviceName { Cpu = "cpu", Cuda = "cuda", Auto = "auto", } }
 
 words! { impl EndSignal { Usr1 = "SIGUSR1", Usr2 = "SIGUSR2", None = "none", } }
 

@@ -215,6 +215,11 @@ impl Training {
         Self { rescue: Some(folder), ..self }
     }
 
+    /// What people call the device that computes.
+    pub fn device_name(&self) -> &str {
+        self.engine.device_name()
+    }
+
     /// The plan that runs.
     pub fn plan(&self) -> &Plan {
         self.engine.plan()

@@ -189,3 +189,18 @@ fn a_run_that_diverges_ends_with_its_step_and_the_state_before_it() {
     assert!(home.path("out/weights.safetensors").exists() && !home.path("out/summary.json").exists());
     assert_eq!(home.names_in("out/checkpoints"), ["step-00000001"]);
 }
+
+/// On a host without a GPU, `auto` says so and trains, and `cuda` is one error.
+#[test]
+fn a_gpu_that_is_missing_is_named() {
+    let home = Home::new();
+    let automatic = home.run("train run.json --out auto --set device=auto");
+    let on = automatic.stderr.lines().find(|line| line.starts_with("computing on: ")).unwrap().to_owned();
+    automatic.success();
+    if on.contains("CPU, since there is no GPU to use: ") {
+        assert!(on.contains("libcuda.so") || on.contains("libnvrtc.so") || on.contains("devices"), "{on}");
+        let refused = home.run("train run.json --out cuda --set device=cuda").failure(1);
+        assert!(refused.contains("error: `device`: ") && refused.contains("or use \"cpu\""), "{refused}");
+        assert!(!home.path("cuda").exists());
+    }
+}

@@ -14,6 +14,14 @@ pub trait Device: Debug + Send + Sync {
     /// # Errors
     /// [`ModelError::Device`] when the device has failed.
     fn queue(&self) -> Result<Arc<dyn Queue>, ModelError>;
+
+    /// Bytes that are free in its own memory; `None` where its buffers are in the host's.
+    ///
+    /// # Errors
+    /// [`ModelError::Device`] when the device has failed.
+    fn free_bytes(&self) -> Result<Option<u64>, ModelError> {
+        Ok(None)
+    }
 }
 
 /// A number that no other device of the process has, of whichever kind: by it buffers know whose they are.

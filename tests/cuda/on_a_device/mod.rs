@@ -1,6 +1,7 @@
 //! What is asked of the first GPU of this host.
 
 mod kernels;
+mod state;
 mod training;
 
 use std::sync::Arc;

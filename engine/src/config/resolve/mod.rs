@@ -32,7 +32,7 @@ pub(crate) use optimizer::is_of_unknown_type;
 
 use super::launch::Launch;
 use super::raw::RawRun;
-use super::resolved::Run;
+use super::resolved::{DeviceName, Run};
 
 /// Resolves a whole file.
 pub(crate) fn resolve(raw: &RawRun, folder: &Path, launch: Launch) -> Option<Run> {
@@ -78,6 +78,7 @@ pub(crate) fn resolve(raw: &RawRun, folder: &Path, launch: Launch) -> Option<Run
         memory_bytes: memory_bytes?,
         host_memory_bytes: launch.memory_bytes,
         checkpoint: checkpoint?,
+        device: raw.device.or(DeviceName::Cpu)?,
         comm: comm?,
         threads: threads?,
         steps: steps?,

@@ -70,6 +70,18 @@ pub enum BackendName {
     Threads,
 }
 
+/// What computes, by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DeviceName {
+    /// The host's cores.
+    Cpu,
+    /// The first GPU of the host, which all its ranks share.
+    Cuda,
+    /// A GPU where there is one, with the libraries that it needs; else the host's cores.
+    Auto,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

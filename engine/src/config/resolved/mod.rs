@@ -15,7 +15,7 @@ use pipezero_schedule::ComputeOrder;
 use serde::Serialize;
 
 pub use checkpoint::{CheckpointConfig, EndSignal, OnCheckpointError};
-pub use comm::{BackendName, CommConfig, Link, Links};
+pub use comm::{BackendName, CommConfig, DeviceName, Link, Links};
 pub use learning::{NoDecay, OptimizerConfig, SchedulerConfig, Warmup, WarmupType};
 pub use pipezero_models::facts::PassTimes;
 pub use pipezero_models::{Ablation, GptConfig, HeadLogits, ModelConfig, TimedConfig, VocabularyOptions};
@@ -62,6 +62,8 @@ pub struct Run {
     pub host_memory_bytes: Option<u64>,
     /// When the run's state is kept.
     pub checkpoint: CheckpointConfig,
+    /// What computes.
+    pub device: DeviceName,
     /// How ranks communicate.
     pub comm: CommConfig,
     /// Threads of each rank.

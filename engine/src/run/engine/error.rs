@@ -7,6 +7,7 @@ use crate::plan::{Bytes, Change, Changes};
 use crate::run::checkpoint::CheckpointError;
 use crate::run::comm::CommError;
 use crate::run::executor::{CauseKind, RankFailure};
+use crate::run::world::WorldError;
 
 /// An error of the engine.
 #[derive(Debug, thiserror::Error)]
@@ -29,6 +30,9 @@ pub enum EngineError {
     /// This process cannot be connected with the others.
     #[error("the ranks cannot be connected: {0}")]
     Connect(#[from] CommError),
+    /// There is no world for the plan.
+    #[error(transparent)]
+    World(#[from] WorldError),
     /// A rank's thread or thread pool could not be started.
     #[error("rank {rank} cannot be started: {reason}")]
     Start {
@@ -37,9 +41,9 @@ pub enum EngineError {
         /// The system's error.
         reason: String,
     },
-    /// The ranks of this host together need more memory than there is.
+    /// The ranks of this host together need more memory than there is on it, or on the device that they share.
     #[error(
-        "the run needs {} of memory (ranks: {num_ranks}), but {} is available on this host or to its control group{}",
+        "the run needs {} of memory (ranks: {num_ranks}), but {} is available {place}{}",
         Bytes(*needed_bytes).distinct(Bytes(*available_bytes))[0],
         Bytes(*available_bytes).distinct(Bytes(*needed_bytes))[0],
         Changes(changes)
@@ -51,6 +55,8 @@ pub enum EngineError {
         needed_bytes: u64,
         /// What the system can give.
         available_bytes: u64,
+        /// Where.
+        place: &'static str,
         /// Changes with which the run fits, the mildest first.
         changes: Vec<Change>,
     },

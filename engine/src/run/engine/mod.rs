@@ -108,6 +108,11 @@ impl Engine {
         Ok(engine)
     }
 
+    /// What people call the device that computes.
+    pub fn device_name(&self) -> &str {
+        self.ranks.device_name()
+    }
+
     /// Checks that this host has the memory and the threads that the plan's ranks need here.
     ///
     /// # Errors
@@ -115,7 +120,10 @@ impl Engine {
     pub(crate) fn check_host(plan: &Plan, purpose: Purpose, world: &dyn World) -> Result<(), EngineError> {
         let local = world.local_ranks();
         threads::check(plan, local.len(), threads::max_threads())?;
-        host_memory::check(plan, purpose, local, host::available_bytes())
+        match world.free_device_bytes()? {
+            None => host_memory::check(plan, purpose, local, host::available_bytes(), host_memory::ON_HOST),
+            free_bytes => host_memory::check(plan, purpose, local, free_bytes, host_memory::ON_DEVICE),
+        }
     }
 
     /// As [`Engine::with_state`], with weights drawn from the seed.

@@ -138,6 +138,11 @@ impl Ranks {
         self.world.local_ranks()
     }
 
+    /// What people call the device that computes.
+    pub(super) fn device_name(&self) -> &str {
+        self.world.device_name()
+    }
+
     /// Whether all ranks are local.
     pub(super) fn are_all(&self) -> bool {
         self.local().len() == self.world.size()

@@ -6,6 +6,7 @@
 
 mod backend;
 mod clock;
+mod device;
 pub(crate) mod instruction_text;
 mod position;
 mod threads;
@@ -15,7 +16,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use backend::{world_of, world_on};
+pub use backend::{WorldError, world_of, world_on};
 pub use clock::ClockOffset;
 pub use position::{Position, Positions};
 pub use threads::ThreadWorld;
@@ -34,6 +35,19 @@ pub trait World: Debug + Send + Sync {
 
     /// The world ranks of this process, at least one. They are consecutive, and so are those of the processes.
     fn local_ranks(&self) -> Range<usize>;
+
+    /// What people call the device of the local ranks.
+    fn device_name(&self) -> &str {
+        "CPU"
+    }
+
+    /// Bytes that are free in the memory of the device that the local ranks share; `None` where that is the host's.
+    ///
+    /// # Errors
+    /// When the device has failed.
+    fn free_device_bytes(&self) -> Result<Option<u64>, CommError> {
+        Ok(None)
+    }
 
     /// The communicator of a local rank, which asks for it once, in its own thread.
     ///

@@ -13,6 +13,8 @@ use crate::run::comm::{CommError, Communicator, Threads};
 /// A world of one process, which has all ranks and so has nothing to say to any other.
 #[derive(Debug)]
 pub struct ThreadWorld {
+    device: Arc<dyn Device>,
+    device_name: String,
     threads: Threads,
     positions: Arc<Positions>,
 }
@@ -25,8 +27,13 @@ impl ThreadWorld {
 
     /// As [`ThreadWorld::new`], on a device that all ranks share.
     pub fn on(device: Arc<dyn Device>, size: usize, timeout: Duration, links: Option<Links>) -> Self {
-        let threads = Threads::on(vec![device; size], timeout, links);
-        Self { threads, positions: Arc::new(Positions::new(size)) }
+        let threads = Threads::on(vec![Arc::clone(&device); size], timeout, links);
+        Self { device, device_name: "CPU".to_owned(), threads, positions: Arc::new(Positions::new(size)) }
+    }
+
+    /// The same, with what people call its device.
+    pub fn named(self, device_name: String) -> Self {
+        Self { device_name, ..self }
     }
 }
 
@@ -37,6 +44,14 @@ impl World for ThreadWorld {
 
     fn local_ranks(&self) -> Range<usize> {
         0..self.size()
+    }
+
+    fn device_name(&self) -> &str {
+        &self.device_name
+    }
+
+    fn free_device_bytes(&self) -> Result<Option<u64>, CommError> {
+        Ok(self.device.free_bytes()?)
     }
 
     fn communicator(&self, rank: usize) -> Result<Box<dyn Communicator>, CommError> {

@@ -142,6 +142,12 @@ impl Device for Cuda {
         self.shared.check()?;
         Ok(Arc::new(CudaQueue::new(Arc::clone(&self.shared))?))
     }
+
+    fn free_bytes(&self) -> Result<Option<u64>, ModelError> {
+        let (free, _) =
+            self.memory_bytes().map_err(|error| ModelError::Device { reason: error.to_string() })?;
+        Ok(Some(free))
+    }
 }
 
 impl fmt::Debug for Shared {

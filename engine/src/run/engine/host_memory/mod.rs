@@ -1,4 +1,4 @@
-//! Whether the memory of this host is enough for a plan, before anything is allocated.
+//! Whether the memory of this host, or of its device, is enough for a plan, before anything is allocated.
 //!
 //! The system grants memory that does not exist and ends the process that then uses it, so an allocation that succeeds
 //! proves nothing.
@@ -8,6 +8,12 @@ use std::ops::Range;
 use pipezero_partition::Purpose;
 
 use super::error::EngineError;
+
+/// The host's memory, in an error.
+pub(super) const ON_HOST: &str = "on this host or to its control group";
+/// A device's memory, in an error.
+pub(super) const ON_DEVICE: &str = "on the device that they share";
+
 use crate::plan::Plan;
 
 /// Refuses a plan of which these ranks, all of this host, need more memory than it has.
@@ -19,6 +25,7 @@ pub(super) fn check(
     purpose: Purpose,
     ranks: Range<usize>,
     available_bytes: Option<u64>,
+    place: &'static str,
 ) -> Result<(), EngineError> {
     let needed_bytes = plan.needed_bytes(purpose, ranks.clone());
     match available_bytes {
@@ -31,7 +38,7 @@ pub(super) fn check(
                 let bytes = if is_whole { needs.world_bytes } else { fullest_bytes };
                 bytes <= available_bytes
             });
-            Err(EngineError::Memory { num_ranks, needed_bytes, available_bytes, changes })
+            Err(EngineError::Memory { num_ranks, needed_bytes, available_bytes, place, changes })
         }
         _ => Ok(()),
     }

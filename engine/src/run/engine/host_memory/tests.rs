@@ -15,7 +15,7 @@ fn planned(sections: &str) -> Plan {
 
 /// All ranks on this host.
 fn check_all(plan: &Plan, purpose: Purpose, available_bytes: Option<u64>) -> Result<(), EngineError> {
-    check(plan, purpose, 0..plan.grid().world_size(), available_bytes)
+    check(plan, purpose, 0..plan.grid().world_size(), available_bytes, ON_HOST)
 }
 
 /// Tokens are held too: 2^53 of them, each with a target, are 64 PiB on each of the two ranks that read them.
@@ -72,7 +72,7 @@ fn what_the_host_cannot_hold_is_refused_with_the_changes_that_fit() {
         assert!(check_all(&plan, purpose, Some(needed)).is_ok());
         assert!(check_all(&plan, purpose, None).is_ok());
         let error = check_all(&plan, purpose, Some(needed - 1)).unwrap_err();
-        let EngineError::Memory { num_ranks: 4, needed_bytes, available_bytes, changes } = error else {
+        let EngineError::Memory { num_ranks: 4, needed_bytes, available_bytes, changes, .. } = error else {
             panic!("{error}")
         };
         assert_eq!((needed_bytes, available_bytes), (needed, needed - 1));
