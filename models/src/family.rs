@@ -39,6 +39,14 @@ impl ModelConfig {
         }
     }
 
+    /// Attention heads, which decide what weights compute and show in no shape; `None` for a family without attention.
+    pub fn num_attention_heads(&self) -> Option<usize> {
+        match self {
+            Self::Gpt2(sizes) => Some(sizes.num_attention_heads),
+            Self::Mlp(_) | Self::Timed(_) => None,
+        }
+    }
+
     /// What is known of the model before it is built.
     pub fn facts(&self) -> Facts {
         match self {

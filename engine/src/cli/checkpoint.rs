@@ -96,7 +96,7 @@ fn new_folder(out: &Path) -> Failure {
 
 impl Which {
     fn open(&self) -> Result<CheckpointReader, CheckpointError> {
-        CheckpointReader::open(&Checkpoints::find(&self.directory, self.step)?)
+        Checkpoints::open(&self.directory, self.step)
     }
 }
 

@@ -44,6 +44,11 @@ impl InputError {
     }
 }
 
+/// Whether something else than a regular file has the name, or than a link to one: to open a pipe would wait for whoever writes it.
+pub(crate) fn is_not_regular(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|found| !found.is_file())
+}
+
 /// Reads the text of a regular file of at most `max_bytes`.
 pub(crate) fn read_text(path: &Path, max_bytes: u64) -> Result<String, InputError> {
     let found = fs::metadata(path)?;

@@ -65,6 +65,8 @@ impl RunDir {
     pub const COMPARISON: &str = "compare.json";
     /// Bytes of a summary that is read, at most: it has a few figures of each rank, and the names of its layers.
     const SUMMARY_BYTES_MAX: u64 = 64 << 20;
+    /// Bytes of a run file that is read back, at most.
+    pub(super) const RUN_FILE_BYTES_MAX: u64 = 64 << 20;
     /// Everything that a run writes.
     const FILES: [&str; 7] = [
         Self::RUN_FILE,
@@ -359,7 +361,7 @@ impl RunDir {
     /// What a run file says otherwise than the one that is there; nothing, if there is none that can be read.
     fn changed_keys(&self, text: &str) -> Vec<ChangedKey> {
         let parsed = |text: &str| serde_json::from_str::<serde_json::Value>(text).ok();
-        let before = read_text(&self.file(Self::RUN_FILE), Self::SUMMARY_BYTES_MAX).ok();
+        let before = read_text(&self.file(Self::RUN_FILE), Self::RUN_FILE_BYTES_MAX).ok();
         match (before.as_deref().and_then(parsed), parsed(text)) {
             (Some(before), Some(now)) => ChangedKey::between(&before, &now),
             _ => Vec::new(),

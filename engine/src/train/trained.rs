@@ -12,7 +12,7 @@ use crate::config::{
     ZeroLevel,
 };
 use crate::plan::{Plan, PlanError, Purpose};
-use crate::run::checkpoint::{CheckpointReader, Checkpoints};
+use crate::run::checkpoint::Checkpoints;
 use crate::run::data::{BatchSource, Corpus, DataError, NoBatches};
 use crate::run::engine::{Engine, EngineError, InitialState};
 use crate::run::world::{World, world_of};
@@ -92,8 +92,7 @@ impl TrainedRun {
     pub fn open_at(path: &Path, step: u64) -> Result<Self, TrainedRunError> {
         let directory = RunDir::of_run_file(path)?;
         let file = RunFile::load(&directory.file(RunDir::RUN_FILE))?;
-        let found = Checkpoints::find(path, Some(step)).and_then(|folder| CheckpointReader::open(&folder));
-        let found = found.map_err(EngineError::from)?;
+        let found = Checkpoints::open(path, Some(step)).map_err(EngineError::from)?;
         Ok(Self { file, weights: InitialState::Parameters(Arc::new(found)) })
     }
 

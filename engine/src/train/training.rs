@@ -94,9 +94,7 @@ impl Training {
     ) -> Result<Self, TrainingError> {
         let world = || world_of(&plan).map_err(EngineError::from);
         if let Some(step) = step {
-            let found =
-                Checkpoints::find(directory, Some(step)).and_then(|folder| CheckpointReader::open(&folder));
-            let found = Arc::new(found.map_err(EngineError::from)?);
+            let found = Arc::new(Checkpoints::open(directory, Some(step)).map_err(EngineError::from)?);
             return Self::from_checkpoint(plan.clone(), world()?, found, begins);
         }
         let mut refused = Vec::new();
@@ -140,7 +138,7 @@ impl Training {
         check_run_of_weights(&plan, path)?;
         let weights = if path.is_dir() { path.join(RunDir::WEIGHTS) } else { path.to_owned() };
         let state = if path.is_dir() && !weights.is_file() {
-            let found = Checkpoints::find(path, None).and_then(|folder| CheckpointReader::open(&folder));
+            let found = Checkpoints::open(path, None);
             InitialState::Parameters(Arc::new(found.map_err(EngineError::from)?))
         } else {
             InitialState::Weights(weights)

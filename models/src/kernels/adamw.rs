@@ -19,18 +19,53 @@ pub struct AdamWStep {
     pub step: u64,
 }
 
+/// The numbers of a step as kernels take them: computed in f64 and rounded once, so that every device has the same.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct AdamWNumbers {
+    gradient_scale: f32,
+    keep: f32,
+    take_first: f32,
+    keep_second: f32,
+    take_second: f32,
+    step_size: f32,
+    root_correction: f32,
+    eps: f32,
+}
+
+impl AdamWNumbers {
+    /// Those of a step.
+    pub(crate) fn of(step: AdamWStep) -> Self {
+        let AdamWStep { gradient_scale, lr, betas: (beta1, beta2), eps, weight_decay, step } = step;
+        let bias_correction = |beta: f64| 1.0 - beta.powf(step as f64);
+        Self {
+            gradient_scale,
+            keep: (1.0 - lr * weight_decay) as f32,
+            take_first: (1.0 - beta1) as f32,
+            keep_second: beta2 as f32,
+            take_second: (1.0 - beta2) as f32,
+            step_size: (lr / bias_correction(beta1)) as f32,
+            root_correction: bias_correction(beta2).sqrt() as f32,
+            eps: eps as f32,
+        }
+    }
+}
+
 /// Updates parameters and both moments. All slices have one length.
 ///
 /// `m += (1 - b1) (g - m)`, `v = b2 v + (1 - b2) g²`,
 /// `p = (1 - lr wd) p - lr / (1 - b1^t) m / (sqrt(v) / sqrt(1 - b2^t) + eps)`.
 pub fn update(step: AdamWStep, parameters: &mut [f32], gradients: &[f32], m: &mut [f32], v: &mut [f32]) {
-    let AdamWStep { gradient_scale, lr, betas: (beta1, beta2), eps, weight_decay, step } = step;
-    let bias_correction = |beta: f64| 1.0 - beta.powf(step as f64);
-    let keep = (1.0 - lr * weight_decay) as f32;
-    let (take1, keep2, take2) = ((1.0 - beta1) as f32, beta2 as f32, (1.0 - beta2) as f32);
-    let step_size = (lr / bias_correction(beta1)) as f32;
-    let root_correction = bias_correction(beta2).sqrt() as f32;
-    let eps = eps as f32;
+    let AdamWNumbers {
+        gradient_scale,
+        keep,
+        take_first,
+        keep_second,
+        take_second,
+        step_size,
+        root_correction,
+        eps,
+    } = AdamWNumbers::of(step);
     for_blocks(
         (write(parameters, 1), read(gradients, 1), write(m, 1), write(v, 1)),
         #[inline(always)]
@@ -38,8 +73,8 @@ pub fn update(step: AdamWStep, parameters: &mut [f32], gradients: &[f32], m: &mu
             let moments = m.elements.iter_mut().zip(v.elements);
             for ((p, g), (m, v)) in p.elements.iter_mut().zip(g.elements).zip(moments) {
                 let g = g * gradient_scale;
-                *m += take1 * (g - *m);
-                *v = *v * keep2 + take2 * g * g;
+                *m += take_first * (g - *m);
+                *v = *v * keep_second + take_second * g * g;
                 *p = *p * keep - step_size * *m / (v.sqrt() / root_correction + eps);
             }
         },

@@ -88,6 +88,14 @@ impl Checkpoints {
         }
     }
 
+    /// Opens the checkpoint that [`Checkpoints::find`] finds.
+    ///
+    /// # Errors
+    /// When there is none, or it is damaged.
+    pub fn open(path: &Path, step: Option<u64>) -> Result<CheckpointReader, CheckpointError> {
+        CheckpointReader::open(&Self::find(path, step)?)
+    }
+
     fn not_found(&self, path: &Path, step: Option<u64>, steps: &[u64]) -> CheckpointError {
         let path = path.to_owned();
         if let Some(System { name, way }) = system_of(&path) {

@@ -1,7 +1,7 @@
 //! Reads elements of a checkpoint, in whichever files they lie.
 
 use std::collections::HashMap;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::Read;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
@@ -12,6 +12,7 @@ use super::error::CheckpointError;
 use super::manifest::{FileRecord, Manifest};
 use super::piece::Piece;
 use super::shard_header::ShardHeader;
+use crate::files::input::is_not_regular;
 
 /// A checkpoint whose manifest and headers are sound, and whose files together have every element, once, unless other hosts have some of them.
 #[derive(Debug)]
@@ -154,8 +155,7 @@ impl Shard {
         let path = folder.join(&record.name);
         let damaged = |reason: String| CheckpointError::damaged(&path, reason);
         let io = CheckpointError::io(&path);
-        // To open a pipe would wait for its writer.
-        if fs::metadata(&path).is_ok_and(|found| !found.is_file()) {
+        if is_not_regular(&path) {
             return Err(damaged("it is not a regular file".to_owned()));
         }
         let mut file = match File::open(&path) {

@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use serde_json::Value;
+
 use super::weights_file::parameters;
 use crate::plan::Plan;
 use crate::run::checkpoint::{CheckpointError, CheckpointReader, Piece};
@@ -26,10 +28,10 @@ pub(super) fn check_model(plan: &Plan, from: &CheckpointReader) -> Result<(), Ch
             return Err(other(format!("its `{name}` is {found:?}, the model's {needed:?}")));
         }
     }
-    // What the function depends on and shapes do not show.
-    let model = serde_json::to_value(&plan.run().model).expect("a model has string keys and finite depth");
-    let heads = "/gpt2/num_attention_heads";
-    if let (Some(found), Some(needed)) = (from.manifest().run["model"].pointer(heads), model.pointer(heads))
+    // What weights compute depends on it, and no shape shows it.
+    let found = from.manifest().run.pointer("/model/gpt2/num_attention_heads").and_then(Value::as_u64);
+    let needed = plan.run().model.num_attention_heads().map(|num| num as u64);
+    if let (Some(found), Some(needed)) = (found, needed)
         && found != needed
     {
         return Err(other(format!("its `model.num_attention_heads` is {found}, the model's {needed}")));

@@ -1,13 +1,14 @@
 //! A file of weights to read: its header is checked against the plan, then each rank reads the elements that it holds.
 
 use std::collections::HashMap;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use pipezero_models::parameter::ParameterSpec;
 use safetensors::tensor::{Dtype, Metadata, TensorInfo};
 
+use crate::files::input::is_not_regular;
 use crate::plan::Plan;
 use crate::run::executor::Cause;
 
@@ -69,8 +70,7 @@ impl WeightsFile {
     pub(super) fn open(plan: &Plan, path: &Path) -> Result<Self, WeightsError> {
         let io = WeightsError::io(path);
         let damaged = |reason: String| WeightsError::Damaged { path: path.to_owned(), reason };
-        // To open a pipe would wait for its writer.
-        if fs::metadata(path).is_ok_and(|found| !found.is_file()) {
+        if is_not_regular(path) {
             return Err(damaged("it is not a regular file".to_owned()));
         }
         let mut file = File::open(path).map_err(&io)?;

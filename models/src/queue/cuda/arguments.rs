@@ -4,7 +4,7 @@ use std::ffi::c_void;
 
 use cudarc::driver::{CudaFunction, CudaStream, DriverError, result};
 
-use crate::kernels::adamw::AdamWStep;
+use crate::kernels::adamw::AdamWNumbers;
 use crate::kernels::dropout::Masks;
 
 /// Threads of a block, where a kernel says nothing else.
@@ -71,37 +71,6 @@ unsafe impl Argument for AdamWNumbers {}
 unsafe impl Argument for DropoutMasks {}
 // SAFETY: as `SumTerms` in `kernels/sum.cu`.
 unsafe impl Argument for SumTerms {}
-
-/// The numbers of a step of AdamW, computed in f64 and rounded.
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-pub(super) struct AdamWNumbers {
-    gradient_scale: f32,
-    keep: f32,
-    take_first: f32,
-    keep_second: f32,
-    take_second: f32,
-    step_size: f32,
-    root_correction: f32,
-    eps: f32,
-}
-
-impl AdamWNumbers {
-    pub(super) fn of(step: AdamWStep) -> Self {
-        let AdamWStep { gradient_scale, lr, betas: (beta1, beta2), eps, weight_decay, step } = step;
-        let bias_correction = |beta: f64| 1.0 - beta.powf(step as f64);
-        Self {
-            gradient_scale,
-            keep: (1.0 - lr * weight_decay) as f32,
-            take_first: (1.0 - beta1) as f32,
-            keep_second: beta2 as f32,
-            take_second: (1.0 - beta2) as f32,
-            step_size: (lr / bias_correction(beta1)) as f32,
-            root_correction: bias_correction(beta2).sqrt() as f32,
-            eps: eps as f32,
-        }
-    }
-}
 
 /// What is dropped in a micro-batch, at one place of the model.
 #[derive(Clone, Copy, Debug, Default)]

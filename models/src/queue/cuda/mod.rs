@@ -104,18 +104,6 @@ impl Cuda {
     pub fn name(&self) -> Result<String, NoCuda> {
         self.shared.context.name().map_err(|error| refused("cuDeviceGetName", &error))
     }
-
-    /// Bytes of its memory that are free, and all of them.
-    ///
-    /// # Errors
-    /// When the driver refuses.
-    pub fn memory_bytes(&self) -> Result<(u64, u64), NoCuda> {
-        let context = &self.shared.context;
-        let found = context.bind_to_thread().and_then(|()| context.mem_get_info());
-        found
-            .map(|(free, total)| (free as u64, total as u64))
-            .map_err(|error| refused("cuMemGetInfo", &error))
-    }
 }
 
 impl Shared {
@@ -144,9 +132,11 @@ impl Device for Cuda {
     }
 
     fn free_bytes(&self) -> Result<Option<u64>, ModelError> {
-        let (free, _) =
-            self.memory_bytes().map_err(|error| ModelError::Device { reason: error.to_string() })?;
-        Ok(Some(free))
+        let context = &self.shared.context;
+        match context.bind_to_thread().and_then(|()| context.mem_get_info()) {
+            Ok((free, _)) => Ok(Some(free as u64)),
+            Err(error) => Err(ModelError::Device { reason: format!("cuMemGetInfo: {error}") }),
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicU64;
 use std::thread;
 use std::time::Duration;
 
-use super::arguments::{AdamWNumbers, Argument, DropoutMasks, Grid, SumTerms};
+use super::arguments::{Argument, DropoutMasks, Grid, SumTerms};
 use super::memory::Allocation;
 use super::products::{Operands, Product};
 use super::queue::{CudaQueue, launch};
@@ -13,7 +13,7 @@ use super::transfers;
 use crate::buffer::Buffer;
 use crate::element::ElementType;
 use crate::error::ModelError;
-use crate::kernels::adamw::AdamWStep;
+use crate::kernels::adamw::{AdamWNumbers, AdamWStep};
 use crate::kernels::attention::AttentionShape;
 use crate::kernels::dropout::Masks;
 use crate::kernels::linear::LinearShape;
@@ -143,10 +143,7 @@ impl Queue for CudaQueue {
         dx: ViewMut<'_>,
         mode: WriteMode,
     ) {
-        let (left, right, out) = (self.read(weight), self.read(dy), self.write(&dx));
-        let onto = (mode == WriteMode::Add).then_some(out);
-        let product = Product::backward_input(shape);
-        self.multiply(product, Operands { left, right, onto, bias: None, out });
+        self.multiply_into(Product::backward_input(shape), [weight, dy], &dx, mode);
     }
 
     fn linear_backward_weight(
@@ -157,10 +154,7 @@ impl Queue for CudaQueue {
         dweight: ViewMut<'_>,
         mode: WriteMode,
     ) {
-        let (left, right, out) = (self.read(x), self.read(dy), self.write(&dweight));
-        let onto = (mode == WriteMode::Add).then_some(out);
-        let product = Product::backward_weight(shape);
-        self.multiply(product, Operands { left, right, onto, bias: None, out });
+        self.multiply_into(Product::backward_weight(shape), [x, dy], &dweight, mode);
     }
 
     fn bias_backward(&self, dy: View<'_>, dbias: ViewMut<'_>, mode: WriteMode) {

@@ -10,6 +10,7 @@ use super::Shared;
 use super::arguments::{self, Argument, Grid};
 use super::products::{Operands, Product};
 use crate::error::ModelError;
+use crate::kernels::matmul::WriteMode;
 use crate::memory::{View, ViewMut};
 
 /// A queue of [`Cuda`](super::Cuda).
@@ -69,14 +70,31 @@ impl CudaQueue {
         self.ask(kernel, |stream| unsafe { arguments::launch(stream, function, grid, arguments) });
     }
 
+    /// Where elements begin that a kernel reads.
     pub(super) fn read(&self, view: View<'_>) -> u64 {
         view.address_on(self.device.number)
     }
 
+    /// Where elements begin that a kernel writes.
     pub(super) fn write(&self, view: &ViewMut<'_>) -> u64 {
         view.address_on(self.device.number)
     }
 
+    /// A product that overwrites a gradient, or is added to it.
+    pub(super) fn multiply_into(
+        &self,
+        product: Product,
+        factors: [View<'_>; 2],
+        gradient: &ViewMut<'_>,
+        mode: WriteMode,
+    ) {
+        let [left, right] = factors.map(|factor| self.read(factor));
+        let out = self.write(gradient);
+        let onto = (mode == WriteMode::Add).then_some(out);
+        self.multiply(product, Operands { left, right, onto, bias: None, out });
+    }
+
+    /// Asks for a product.
     pub(super) fn multiply(&self, product: Product, operands: Operands) {
         self.ask("cublasLtMatmul", |stream| {
             self.device.products.multiply(product, operands, stream.cu_stream())
@@ -84,12 +102,11 @@ impl CudaQueue {
     }
 }
 
-/// Launches a kernel with arguments of its source. What is given for an element's address is a view.
-///
-/// Safety: the arguments are those of the kernel's source, in number, order and type; the views that they name were borrowed for it.
+/// Launches a kernel with the arguments that its source lists, in number, order and type: whoever writes a launch answers for that. Addresses
+/// are those that [`CudaQueue::read`] and [`CudaQueue::write`] give of views.
 macro_rules! launch {
     ($queue:expr, $kernel:expr, $grid:expr, $($argument:expr),+ $(,)?) => {
-        // SAFETY: as the macro says; each use stands beside the name of its kernel.
+        // SAFETY: as the macro asks; the views were borrowed for the kernel.
         unsafe { $queue.launch($kernel, $grid, &[$(&$argument as &dyn Argument),+]) }
     };
 }

@@ -8,13 +8,12 @@ use std::ops::Range;
 use pipezero_partition::Purpose;
 
 use super::error::EngineError;
+use crate::plan::Plan;
 
 /// The host's memory, in an error.
 pub(super) const ON_HOST: &str = "on this host or to its control group";
 /// A device's memory, in an error.
 pub(super) const ON_DEVICE: &str = "on the device that they share";
-
-use crate::plan::Plan;
 
 /// Refuses a plan of which these ranks, all of this host, need more memory than it has.
 ///
