@@ -42,6 +42,11 @@ impl Buffer {
         Self { memory: Arc::new(Memory::on_device(memory, len, element_type)) }
     }
 
+    /// Whether it lies in the same device's memory as another, or both in the host's.
+    pub fn is_beside(&self, other: &Self) -> bool {
+        self.memory.is_beside(&other.memory)
+    }
+
     /// Number of elements.
     pub fn len(&self) -> usize {
         self.memory.len()

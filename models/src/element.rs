@@ -36,6 +36,11 @@ impl ElementType {
     pub(crate) const fn num_packed(self) -> usize {
         ElementType::F32.num_bytes() / self.num_bytes()
     }
+
+    /// How many f32 have room for so many elements of this type.
+    pub(crate) const fn f32s_for(self, len: usize) -> usize {
+        len.div_ceil(self.num_packed())
+    }
 }
 
 /// `f32`, `bf16`, `fp16`, `u32`

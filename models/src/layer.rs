@@ -40,7 +40,8 @@ impl Tokens<'_> {
     }
 }
 
-/// How many elements a layer needs for one micro-batch.
+/// How many elements a layer needs for one micro-batch: of the type that the device computes in, those called exact of f32, whatever
+/// the precision.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LayerSizes {
     /// Elements of the input activation; 0 for a layer that reads tokens.
@@ -49,14 +50,20 @@ pub struct LayerSizes {
     pub output: usize,
     /// Elements kept from forward to backward, beside the input.
     pub saved: usize,
-    /// Elements kept beside them in f32, whatever the precision: statistics, and what a loss is computed from.
+    /// The same in f32: statistics, and what a loss is computed from.
     pub exact: usize,
     /// Elements handed from the input gradient to the weight gradient.
     pub weight_inputs: usize,
+    /// The same in f32: gradients of parameters.
+    pub exact_weight_inputs: usize,
     /// Scratch elements of the forward; contents are not kept between calls.
     pub forward_workspace: usize,
+    /// The same in f32.
+    pub exact_forward_workspace: usize,
     /// Scratch elements of either half of the backward. A full backward needs the weight-gradient inputs beside it.
     pub backward_workspace: usize,
+    /// The same in f32.
+    pub exact_backward_workspace: usize,
 }
 
 /// What a forward works on.
@@ -76,10 +83,35 @@ pub struct ForwardArgs<'a> {
     pub exact: ViewMut<'a>,
     /// `[forward_workspace]`, contents undefined.
     pub workspace: ViewMut<'a>,
+    /// `[exact_forward_workspace]`, contents undefined.
+    pub exact_workspace: ViewMut<'a>,
     /// `[LossSum::NUM_WORDS]` of `u32`, overwritten by a layer that computes the loss; empty where it is not asked for.
     pub loss: ViewMut<'a>,
     /// Where a head puts the logits of one row, if they are asked for.
     pub row_logits: Option<RowLogits<'a>>,
+}
+
+impl<'a> ForwardArgs<'a> {
+    /// What a recomputation works on, which does the first part of the forward.
+    pub fn recomputed(&mut self) -> RecomputeArgs<'_> {
+        RecomputeArgs {
+            tokens: self.tokens,
+            parameters: self.parameters,
+            input: self.input,
+            saved: self.saved.reborrow(),
+            exact: self.exact.reborrow(),
+            workspace: self.workspace.reborrow(),
+            exact_workspace: self.exact_workspace.reborrow(),
+        }
+    }
+
+    /// The same for a head, and what it may be asked for beside it: [`ForwardArgs::loss`], [`ForwardArgs::row_logits`].
+    pub fn into_recomputed(self) -> (RecomputeArgs<'a>, ViewMut<'a>, Option<RowLogits<'a>>) {
+        let Self { tokens, parameters, input, saved, exact, workspace, exact_workspace, .. } = self;
+        let recomputed =
+            RecomputeArgs { tokens, parameters, input, saved, exact, workspace, exact_workspace };
+        (recomputed, self.loss, self.row_logits)
+    }
 }
 
 /// The logits of one row, as generation reads them.
@@ -113,6 +145,8 @@ pub struct RecomputeArgs<'a> {
     pub exact: ViewMut<'a>,
     /// `[forward_workspace]`, contents undefined.
     pub workspace: ViewMut<'a>,
+    /// `[exact_forward_workspace]`, contents undefined.
+    pub exact_workspace: ViewMut<'a>,
 }
 
 /// What an input gradient works on.
@@ -128,13 +162,17 @@ pub struct BackwardInputArgs<'a> {
     pub saved: ViewMut<'a>,
     /// `[exact]` of the forward; the same is true of it.
     pub exact: ViewMut<'a>,
-    /// `[max(input, output)]`: the output's gradient on entry (first `output` elements), the input's gradient on
+    /// `[max(input, output)]` of f32: the output's gradient on entry (first `output` elements), the input's gradient on
     /// return (first `input` elements).
     pub gradient: ViewMut<'a>,
     /// `[weight_inputs]`, overwritten.
     pub weight_inputs: ViewMut<'a>,
+    /// `[exact_weight_inputs]`, overwritten.
+    pub exact_weight_inputs: ViewMut<'a>,
     /// `[backward_workspace]`, contents undefined.
     pub workspace: ViewMut<'a>,
+    /// `[exact_backward_workspace]`, contents undefined.
+    pub exact_workspace: ViewMut<'a>,
     /// What the loss's gradient is seeded with: 1 / targets of the whole step, were none ignored.
     pub loss_seed: f32,
 }
@@ -152,12 +190,12 @@ pub struct BackwardWeightArgs<'a> {
     pub exact: View<'a>,
     /// `[weight_inputs]` as the input gradient left it.
     pub weight_inputs: View<'a>,
+    /// `[exact_weight_inputs]` as the input gradient left it.
+    pub exact_weight_inputs: View<'a>,
     /// The layer's parameter gradients, overwritten or added to; same layout as the parameters.
     pub parameter_gradients: ViewMut<'a>,
     /// What happens to what `parameter_gradients` holds. With [`WriteMode::Overwrite`] that is anything, NaN included.
     pub mode: WriteMode,
-    /// `[backward_workspace]`, contents undefined.
-    pub workspace: ViewMut<'a>,
 }
 
 /// What a backward works on that has no halves.
@@ -181,6 +219,8 @@ pub struct BackwardArgs<'a> {
     pub mode: WriteMode,
     /// `[backward_workspace]`, contents undefined.
     pub workspace: ViewMut<'a>,
+    /// `[exact_backward_workspace]`, contents undefined.
+    pub exact_workspace: ViewMut<'a>,
     /// See [`BackwardInputArgs::loss_seed`].
     pub loss_seed: f32,
 }

@@ -1,4 +1,4 @@
-"""What the CUDA kernels need of a GPU: registers, spills and shared memory, for sm_80 and sm_90, without a GPU.
+"""What the CUDA kernels need of a GPU: registers, spills and shared memory, for sm_80 and sm_90 and for each type of elements, without a GPU.
 
     python3 scripts/gpu/resources.py            compiles the kernels and compares with scripts/gpu/resources.csv
     python3 scripts/gpu/resources.py --write    writes that file
@@ -20,6 +20,7 @@ CUDA = os.path.join(ROOT, "models", "src", "queue", "cuda")
 TABLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "resources.csv")
 COMPILER = "nvidia-cuda-nvrtc==13.0.88"
 ARCHITECTURES = ("sm_80", "sm_90")
+ELEMENTS = ("F32", "BF16", "F16")
 OPTIONS = ("--std=c++17", "--fmad=false", "--ptxas-options=-v")
 KERNEL = re.compile(
     r"Function properties for (\w+)\n.*?(\d+) bytes spill stores, (\d+) bytes spill loads\n"
@@ -27,14 +28,15 @@ KERNEL = re.compile(
 )
 
 
-def program():
-    """The sources as one program."""
+def program(element):
+    """The sources for elements of a type as one program: the lists that `fn sources` of program.rs puts together."""
     with open(os.path.join(CUDA, "program.rs"), encoding="utf-8") as file:
-        names = re.findall(r'include_str!\("([^"]+)"\)', file.read())
+        lists = dict(re.findall(r"const (OF_\w+): \[&str; \d+\] = \[(.*?)\];", file.read(), re.DOTALL))
     texts = []
-    for name in names:
-        with open(os.path.join(CUDA, name), encoding="utf-8") as file:
-            texts.append(file.read())
+    for name in ("OF_ELEMENTS", "OF_F32" if element == "F32" else "OF_HALVES"):
+        for source in re.findall(r'include_str!\("([^"]+)"\)', lists.get(name, "")):
+            with open(os.path.join(CUDA, source), encoding="utf-8") as file:
+                texts.append(file.read())
     return "\n".join(texts).encode()
 
 
@@ -47,31 +49,34 @@ def compiler(folder):
     return ctypes.CDLL(glob.glob(f"{folder}/nvidia/*/lib/libnvrtc.so.*")[0])
 
 
-def compiled(nvrtc, source, architecture):
+def compiled(nvrtc, element, architecture):
     """The compiler's log."""
+    source = program(element)
     handle = ctypes.c_void_p()
     nvrtc.nvrtcCreateProgram(ctypes.byref(handle), source, b"pipezero.cu", 0, None, None)
-    options = [option.encode() for option in (f"--gpu-architecture={architecture}", *OPTIONS)]
+    own = (f"--gpu-architecture={architecture}", f"--define-macro=ELEMENT_{element}")
+    options = [option.encode() for option in (*own, *OPTIONS)]
     status = nvrtc.nvrtcCompileProgram(handle, len(options), (ctypes.c_char_p * len(options))(*options))
     size = ctypes.c_size_t()
     nvrtc.nvrtcGetProgramLogSize(handle, ctypes.byref(size))
     log = ctypes.create_string_buffer(size.value)
     nvrtc.nvrtcGetProgramLog(handle, log)
     if status != 0:
-        sys.exit(f"{architecture}: the kernels do not compile:\n{log.value.decode()}")
+        sys.exit(f"{architecture}, {element}: the kernels do not compile:\n{log.value.decode()}")
     return log.value.decode()
 
 
 def measured():
     """The lines of the table."""
-    lines = ["architecture,kernel,registers,shared_bytes,spilled_bytes"]
-    source = program()
+    lines = ["architecture,elements,kernel,registers,shared_bytes,spilled_bytes"]
     with tempfile.TemporaryDirectory() as folder:
         nvrtc = compiler(folder)
         for architecture in ARCHITECTURES:
-            kernels = KERNEL.findall(compiled(nvrtc, source, architecture))
-            for name, stores, loads, registers, shared in sorted(kernels):
-                lines.append(f"{architecture},{name},{registers},{shared or 0},{int(stores) + int(loads)}")
+            for element in ELEMENTS:
+                kernels = KERNEL.findall(compiled(nvrtc, element, architecture))
+                for name, stores, loads, registers, shared in sorted(kernels):
+                    spilled = int(stores) + int(loads)
+                    lines.append(f"{architecture},{element},{name},{registers},{shared or 0},{spilled}")
     return lines
 
 

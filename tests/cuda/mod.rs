@@ -17,19 +17,22 @@ fn seeds() -> u64 {
 #[test]
 fn kernels_give_what_the_host_gives_on_the_imitation() {
     let Some(folder) = imitation() else { return };
-    (0..seeds()).for_each(|seed| run_on_imitation(folder, "cuda::on_a_device::kernels", seed));
+    (0..seeds()).for_each(|seed| run_on_imitation(folder, "cuda::on_a_device::kernels", 1, seed));
 }
 
 #[test]
 fn grids_train_to_the_same_bits_on_the_imitation() {
     let Some(folder) = imitation() else { return };
-    (0..seeds()).for_each(|seed| run_on_imitation(folder, "cuda::on_a_device::training", seed));
+    for num_devices in [1, 3] {
+        (0..seeds())
+            .for_each(|seed| run_on_imitation(folder, "cuda::on_a_device::training", num_devices, seed));
+    }
 }
 
 #[test]
 fn state_goes_between_host_and_device_on_the_imitation() {
     let Some(folder) = imitation() else { return };
-    (0..seeds()).for_each(|seed| run_on_imitation(folder, "cuda::on_a_device::state", seed));
+    (0..seeds()).for_each(|seed| run_on_imitation(folder, "cuda::on_a_device::state", 2, seed));
 }
 
 /// On a host with the libraries there is a device, or an error about that.

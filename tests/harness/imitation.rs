@@ -32,19 +32,24 @@ fn built() -> Option<PathBuf> {
     Some(folder)
 }
 
-/// Runs the ignored tests of this binary whose names begin so, on the imitation, its streams in the order of a seed.
+/// Runs the ignored tests of this binary whose names begin so, on the imitation of so many devices, its streams in the order of a seed.
 ///
 /// # Panics
 /// If one fails, or there is none.
-pub fn run_on_imitation(folder: &Path, tests: &str, seed: u64) {
+pub fn run_on_imitation(folder: &Path, tests: &str, num_devices: usize, seed: u64) {
     let output = Command::new(env::current_exe().expect("a test is a program"))
         .args([tests, "--ignored", "--test-threads=1"])
         .env("LD_LIBRARY_PATH", folder)
         .env("IMITATION_SEED", seed.to_string())
+        .env("IMITATION_DEVICES", num_devices.to_string())
         .output()
         .expect("the test's own program starts");
     let (printed, errors) =
         (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{tests} on seed {seed}: {}\n{printed}\n{errors}", output.status);
+    assert!(
+        output.status.success(),
+        "{tests} on {num_devices} devices, seed {seed}: {}\n{printed}\n{errors}",
+        output.status
+    );
     assert!(!printed.contains("running 0 tests"), "there is no test {tests}");
 }

@@ -75,9 +75,17 @@ pub fn train_with(
 /// # Errors
 /// Where a step fails.
 pub fn train_on(device: Arc<dyn Device>, run: Run, mask: Mask) -> Result<Trained, EngineError> {
+    train_on_devices(&[device], run, mask)
+}
+
+/// The same with ranks on these devices in turn.
+///
+/// # Errors
+/// Where a step fails.
+pub fn train_on_devices(devices: &[Arc<dyn Device>], run: Run, mask: Mask) -> Result<Trained, EngineError> {
     let (plan, source) = plan_and_batches(run, mask);
     let steps = plan.run().steps;
-    let mut engine = Engine::on_device(plan, source, device)?;
+    let mut engine = Engine::on_devices(plan, source, devices)?;
     let reports = (0..steps).map(|_| engine.train_batch()).collect::<Result<_, _>>()?;
     Ok(trained(reports, engine))
 }

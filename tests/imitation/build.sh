@@ -7,6 +7,12 @@ kernels=$(cd "$2" && pwd)
 here=$(cd "$(dirname "$0")" && pwd)
 mkdir -p "$out"
 
+# What is built is kept as long as nothing that it is made of has changed.
+made_of=$(cat "$here"/* "$kernels"/* | cksum)
+if [ -f "$out/made-of" ] && [ "$(cat "$out/made-of")" = "$made_of" ]; then
+    exit 0
+fi
+
 # A line `name bound` for each kernel of the standard input; the bound is that of `__launch_bounds__`, or
 # 1024.
 list_kernels() {
@@ -17,18 +23,33 @@ list_kernels() {
         sed -E 's/void +//'
 }
 
+# Kernels are compiled once for each type of elements, in a namespace of its own, where what they define is
+# defined anew. Their names, which are those of C functions, get the type's. Files that ask by `#if` whether it
+# is f32 are for 16 bits alone.
 {
-    echo "// Written by build.sh: all kernels of $kernels."
-    for file in "$kernels"/*.cu; do
-        echo "#include \"$file\""
+    echo "// Written by build.sh: all kernels of $kernels, for each type of elements."
+    for element in F32 BF16 F16; do
+        files=$(ls "$kernels"/*.cu)
+        if [ $element = F32 ]; then
+            # Its status says different things in different versions.
+            files=$(grep -L 'ELEMENT_F32' "$kernels"/*.cu || true)
+        fi
+        names=$(for file in $files; do list_kernels <"$file" || true; done)
+        echo "namespace of_$element {"
+        echo "#define ELEMENT_$element"
+        echo "$names" | sed -E "s/^(.*) .*/#define \1 \1_$element/"
+        for file in $files; do
+            echo "#include \"$file\""
+        done
+        echo "static const imitation::Kernel all_kernels[] = {"
+        echo "$names" | sed -E 's/^(.*) (.*)/    KERNEL(\1, \2),/'
+        echo "};"
+        echo "$names" | sed -E 's/^(.*) .*/#undef \1/'
+        echo "#undef ELEMENT_$element"
+        grep -hoE '^ *# *define +[A-Za-z_0-9]+' "$kernels"/*.cu "$kernels"/*.cuh |
+            sed 's/define/undef/' | sort -u
+        echo "}"
     done
-    echo "static const imitation::Kernel all_kernels[] = {"
-    for file in "$kernels"/*.cu; do
-        list_kernels <"$file" || true
-    done | while read -r name bound; do
-        echo "    KERNEL($name, $bound),"
-    done
-    echo "};"
 } >"$out/kernels.inc"
 
 if ! grep -q 'KERNEL(' "$out/kernels.inc"; then
@@ -52,3 +73,4 @@ compile() {
 compile libcuda.so -O1 -I "$kernels" -I "$out" "$here/libcuda.cpp" -lpthread
 compile libnvrtc.so -O1 "$here/libnvrtc.cpp" $link
 compile libcublasLt.so -O3 "$here/libcublasLt.cpp" $link
+echo "$made_of" >"$out/made-of"

@@ -30,6 +30,7 @@ EXPORTED Result cuGetErrorName(Result error, const char** text) {
         case NOT_FOUND: *text = "CUDA_ERROR_NOT_FOUND"; break;
         case NOT_READY: *text = "CUDA_ERROR_NOT_READY"; break;
         case LAUNCH_OUT_OF_RESOURCES: *text = "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"; break;
+        case PEER_ACCESS_ALREADY_ENABLED: *text = "CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED"; break;
         case LAUNCH_TIMEOUT: *text = "CUDA_ERROR_LAUNCH_TIMEOUT"; break;
         case HOST_MEMORY_ALREADY_REGISTERED: *text = "CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED"; break;
         case HOST_MEMORY_NOT_REGISTERED: *text = "CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED"; break;
@@ -118,7 +119,18 @@ EXPORTED Result cuDeviceCanAccessPeer(int* can_access, int device, int peer) {
     return SUCCESS;
 }
 
-EXPORTED Result cuCtxEnablePeerAccess(void*, unsigned) { return begin(Needs::Context); }
+EXPORTED Result cuCtxEnablePeerAccess(void* peer, unsigned) {
+    if (Result error = begin(Needs::Context)) {
+        return error;
+    }
+    int reached = ((Context*)peer)->device;
+    if (reached == current_context->device) {
+        return INVALID_DEVICE;
+    }
+    Lock lock = lock_world();
+    bool is_new = memory().reached.insert({current_context->device, reached}).second;
+    return is_new ? SUCCESS : PEER_ACCESS_ALREADY_ENABLED;
+}
 
 EXPORTED Result cuDevicePrimaryCtxRetain(void** context, int device) {
     if (Result error = begin_with_device(device)) {

@@ -1,8 +1,9 @@
 // The driver's calls about programs and kernels.
 #pragma once
 
-// What libnvrtc's programs begin with; a line for each kernel follows.
+// What libnvrtc's programs begin with; a line with the type of elements and one for each kernel follow.
 static const char PROGRAM_MARK[] = "// a program for the imitation of a GPU\n";
+static const char ELEMENT_MARK[] = "// elements ";
 static const char KERNEL_MARK[] = "// kernel ";
 
 EXPORTED Result cuModuleLoadData(void** module, const void* image) {
@@ -13,7 +14,11 @@ EXPORTED Result cuModuleLoadData(void** module, const void* image) {
     if (strncmp(text, PROGRAM_MARK, strlen(PROGRAM_MARK)) != 0) {
         return INVALID_IMAGE;
     }
-    auto* loaded = new Module{current_context, {}};
+    auto* loaded = new Module{current_context, {}, {}};
+    if (const char* element = strstr(text, ELEMENT_MARK)) {
+        element += strlen(ELEMENT_MARK);
+        loaded->element = std::string(element, strcspn(element, "\n"));
+    }
     for (text = strstr(text, KERNEL_MARK); text; text = strstr(text, KERNEL_MARK)) {
         text += strlen(KERNEL_MARK);
         loaded->names.insert(std::string(text, strcspn(text, "\n")));
@@ -40,7 +45,7 @@ EXPORTED Result cuModuleGetFunction(void** function, void* module, const char* n
         return error;
     }
     auto* loaded = (Module*)module;
-    const Kernel* kernel = find_kernel(name);
+    const Kernel* kernel = find_kernel(loaded->element, name);
     if (!kernel || !loaded->names.contains(name)) {
         return NOT_FOUND;
     }
@@ -92,7 +97,9 @@ EXPORTED Result cuLaunchKernel(
     }
     auto* launched = (Function*)function;
     const Kernel& kernel = *launched->kernel;
-    auto launch = std::make_shared<Launch>(Launch{{grid_x, grid_y, grid_z}, {size_x, size_y, size_z}, {}});
+    int device = launched->context->device;
+    auto launch =
+        std::make_shared<Launch>(Launch{{grid_x, grid_y, grid_z}, {size_x, size_y, size_z}, device, {}});
     if (Result error = check_launch(kernel, launch->grid, launch->size, shared_bytes)) {
         return error;
     }

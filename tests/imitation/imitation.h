@@ -15,8 +15,8 @@ int imitation_push(void* stream, const char* what, void (*run)(void*), void* arg
 // page-locked memory of the host.
 void imitation_require(const void* address, size_t num_bytes, const char* what);
 
-// Whether the library was built with a kernel of this name.
-int imitation_has_kernel(const char* name);
+// Whether the library was built with a kernel of this name for elements of a type: `F32`, `BF16` or `F16`.
+int imitation_has_kernel(const char* element, const char* name);
 
 // Counts a call that can fail: 1 if this is the one that IMITATION_FAIL_AT says.
 int imitation_fails(void);

@@ -35,7 +35,9 @@ EXPORTED void imitation_require(const void* address, size_t num_bytes, const cha
     require_live(address, num_bytes, what);
 }
 
-EXPORTED int imitation_has_kernel(const char* name) { return find_kernel(name) != nullptr; }
+EXPORTED int imitation_has_kernel(const char* element, const char* name) {
+    return find_kernel(element, name) != nullptr;
+}
 
 EXPORTED int imitation_fails(void) { return is_chosen_to_fail(); }
 

@@ -96,12 +96,25 @@ EXPORTED Result nvrtcDestroyProgram(Program** program) {
     return SUCCESS;
 }
 
-// Options are not looked at.
-EXPORTED Result nvrtcCompileProgram(Program* program, int, const char* const*) {
+// The type of elements that the options define, as in `--define-macro=ELEMENT_F32`; no other option is looked
+// at.
+static std::string element_of(int num_options, const char* const* options) {
+    const std::string mark = "--define-macro=ELEMENT_";
+    for (int index = 0; index < num_options; index++) {
+        std::string option = options[index];
+        if (option.compare(0, mark.size(), mark) == 0) {
+            return option.substr(mark.size());
+        }
+    }
+    return "";
+}
+
+EXPORTED Result nvrtcCompileProgram(Program* program, int num_options, const char* const* options) {
     if (!program) {
         return INVALID_PROGRAM;
     }
-    program->text = "// a program for the imitation of a GPU\n";
+    const std::string element = element_of(num_options, options);
+    program->text = "// a program for the imitation of a GPU\n// elements " + element + "\n";
     program->log.clear();
     if (imitation_fails()) {
         program->log = "the failure that IMITATION_FAIL_AT asks for\n";
@@ -112,8 +125,9 @@ EXPORTED Result nvrtcCompileProgram(Program* program, int, const char* const*) {
         at += mark.size();
         std::string name = kernel_name(source, at);
         program->text += "// kernel " + name + "\n";
-        if (!imitation_has_kernel(name.c_str())) {
-            program->log += "error: the imitation was built without kernel `" + name + "`; build it again\n";
+        if (!imitation_has_kernel(element.c_str(), name.c_str())) {
+            program->log += "error: the imitation was built without kernel `" + name + "` for elements of `" +
+                            element + "`; build it again\n";
         }
     }
     return program->log.empty() ? SUCCESS : COMPILATION;

@@ -8,6 +8,7 @@
 #include <deque>
 #include <iterator>
 #include <map>
+#include <set>
 
 #include "world.h"
 
@@ -38,6 +39,8 @@ struct Memory {
     std::deque<Kept> kept;
     size_t kept_bytes = 0;
     std::map<int, uint64_t> used_bytes;
+    // Which device may use the memory of which other.
+    std::set<std::pair<int, int>> reached;
 };
 
 inline Memory& memory() {

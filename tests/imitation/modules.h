@@ -54,8 +54,9 @@ namespace {
 
 namespace imitation {
 
-inline const Kernel* find_kernel(const char* name) {
-    for (const Kernel& kernel : program::all_kernels) {
+template <size_t count>
+const Kernel* find_kernel(const Kernel (&kernels)[count], const char* name) {
+    for (const Kernel& kernel : kernels) {
         if (strcmp(kernel.name, name) == 0) {
             return &kernel;
         }
@@ -63,9 +64,19 @@ inline const Kernel* find_kernel(const char* name) {
     return nullptr;
 }
 
-// A loaded program: the names of its kernels, which libnvrtc has written down.
+// The kernel of this name for elements of a type: `F32`, `BF16` or `F16`.
+inline const Kernel* find_kernel(const std::string& element, const char* name) {
+    using namespace program;
+    return element == "F32"    ? find_kernel(of_F32::all_kernels, name)
+           : element == "BF16" ? find_kernel(of_BF16::all_kernels, name)
+           : element == "F16"  ? find_kernel(of_F16::all_kernels, name)
+                               : nullptr;
+}
+
+// A loaded program: its elements and the names of its kernels, which libnvrtc has written down.
 struct Module {
     Context* context;
+    std::string element;
     std::set<std::string> names;
 };
 
@@ -76,6 +87,7 @@ struct Function {
 
 struct Launch {
     Index3 grid, size;
+    int device;
     std::vector<std::vector<char>> arguments;
 };
 
@@ -86,8 +98,17 @@ inline void check_pointers(const Kernel& kernel, const Launch& launch) {
             memcpy(&address, launch.arguments[index].data(), sizeof address);
         }
         // One past the end is a view without elements.
-        if (address && !find_live(address, 0)) {
+        if (!address) {
+            continue;
+        }
+        const Allocation* found = find_live(address, 0);
+        if (!found) {
             stop("kernel `%s`, argument %zu: %p is not in live memory", kernel.name, index, address);
+        }
+        bool is_of_device = !found->is_pinned && !found->is_foreign && found->device != launch.device;
+        if (is_of_device && !memory().reached.contains({launch.device, found->device})) {
+            stop("kernel `%s`, argument %zu: device %d may not use the memory of device %d", kernel.name,
+                 index, launch.device, found->device);
         }
     }
 }

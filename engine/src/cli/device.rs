@@ -2,6 +2,7 @@
 
 use super::exit_status::InputMistake;
 use super::figures::{bytes, counted};
+use crate::config::DeviceName;
 use crate::host::available_bytes;
 use crate::plan::Plan;
 use crate::plan::costs::DeviceSpec;
@@ -45,6 +46,10 @@ impl InputMistake for DeviceError {
 pub(super) fn device(name: Option<&str>, plan: &Plan) -> Result<DeviceSpec, DeviceError> {
     match name {
         Some(name) => DeviceSpec::by_name(name).ok_or_else(|| DeviceError::Unknown { name: name.to_owned() }),
+        None if plan.run().device == DeviceName::Cuda => {
+            let what = "compute on a GPU, whose rates are not known".to_owned();
+            Err(DeviceError::NotThisHost { num_ranks: plan.grid().world_size(), what })
+        }
         None => {
             let device = DeviceSpec::this_cpu();
             match what_is_missing(plan, device.cores.unwrap_or(1), available_bytes()) {

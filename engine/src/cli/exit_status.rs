@@ -87,6 +87,7 @@ input_mistakes! {
         | EngineError::Connect(_)
         | EngineError::World(_)
         | EngineError::Start { .. }
+        | EngineError::Device { .. }
         | EngineError::WorldSize { .. }
         | EngineError::OtherRun
         | EngineError::OtherState { .. }

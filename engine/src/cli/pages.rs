@@ -22,7 +22,8 @@ pub(super) fn example(command: &str) -> (Plan, String) {
     let set: Vec<String> = command.split(" --set ").skip(1).map(str::to_owned).collect();
     let file = RunFile::load(&root.join(path)).and_then(|file| file.set(&set));
     let file = file.expect("the example is well-formed");
-    let (run, _) =
-        file.resolve(Launch { cores: 2, memory_bytes: None, ranks: None }).expect("the example is valid");
+    let (run, _) = file
+        .resolve(Launch { cores: 2, memory_bytes: None, has_gpu: false, ranks: None })
+        .expect("the example is valid");
     (Plan::new(run).expect("the example can be planned"), excerpt.to_owned())
 }

@@ -43,7 +43,7 @@ pub(super) struct PlanArgs {
 }
 
 pub(super) fn run(args: &PlanArgs) -> Result<(), Failure> {
-    let (plan, mut notices) = args.run.plan()?;
+    let (plan, mut notices) = args.run.plan_for(args.device.as_deref())?;
     let device = args.device.as_deref().map(|name| device(Some(name), &plan)).transpose()?;
     let simulation = match &device {
         Some(device) => {

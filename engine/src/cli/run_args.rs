@@ -10,6 +10,7 @@ use crate::config::{Launch, RunFile};
 use crate::files::input::named;
 use crate::files::printable::printable;
 use crate::plan::Plan;
+use crate::plan::costs::DeviceSpec;
 use crate::run::data::find_text;
 
 /// A run file and its overrides.
@@ -34,9 +35,20 @@ impl RunArgs {
         Ok(RunFile::load(&self.run)?.set(&self.set)?)
     }
 
-    /// The plan, and the notices on the file and the plan.
+    /// The plan for this host, and the notices on the file and the plan.
     pub(super) fn plan(&self) -> Result<(Plan, Notices), Failure> {
-        let (plan, notices) = Plan::from_file(&self.load()?, Launch::this_host())?;
+        self.plan_on(Launch::this_host())
+    }
+
+    /// The same for a device, if one is named: `"device": "auto"` is what that is.
+    pub(super) fn plan_for(&self, device: Option<&str>) -> Result<(Plan, Notices), Failure> {
+        let launch = Launch::this_host();
+        let named = device.and_then(DeviceSpec::by_name);
+        self.plan_on(Launch { has_gpu: named.map_or(launch.has_gpu, |device| device.is_gpu()), ..launch })
+    }
+
+    fn plan_on(&self, launch: Launch) -> Result<(Plan, Notices), Failure> {
+        let (plan, notices) = Plan::from_file(&self.load()?, launch)?;
         Ok((plan, Notices::new(self.name(), notices)))
     }
 

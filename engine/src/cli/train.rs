@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::Args;
+use pipezero_models::queue::Cuda;
 
 use super::describe;
 use super::failure::Failure;
@@ -15,7 +16,7 @@ use super::run_args::{RunArgs, fault_of_text};
 use super::signals::end_after_the_step;
 use super::terminal;
 use super::train_report::report;
-use crate::config::{DeviceName, Launch};
+use crate::config::{Launch, RunFile};
 use crate::measure::trace::{TracedSteps, TracedStepsError};
 use crate::plan::Plan;
 use crate::run::data::first_words;
@@ -96,9 +97,7 @@ pub(super) fn run(args: &TrainArgs) -> Result<(), Failure> {
     let earlier = args.resume && place == Place::EarlierRun;
     let earlier = earlier.then(|| RunDir::resume(&out)).transpose()?;
     let training = args.start(plan, &out, traced.clone())?;
-    if training.plan().run().device != DeviceName::Cpu {
-        note(terminal::fitted(&format!("computing on: {}", training.device_name())));
-    }
+    note(terminal::fitted(&format!("computing on: {}", device_of(&training, &file))));
     if let Some(warning) = check_disk_space(training.plan(), &out)? {
         note(terminal::fitted(&warning));
     }
@@ -285,6 +284,15 @@ fn skipped_too_many(summary: &Summary) -> Option<String> {
         "\nwarning: fp16 skipped {skipped} of {steps} steps{trailing}; the loss scale ended at {scale}: lower \
          `fp16.initial_scale_power`, or `fp16.loss_scale` if that is set, or use bf16"
     ))
+}
+
+/// What computes, and why it is no GPU where the file leaves that to the host.
+fn device_of(training: &Training, file: &RunFile) -> String {
+    let name = training.device_name();
+    match Cuda::num_devices() {
+        Err(error) if file.leaves_device_open() => format!("{name}; no GPU: {}", error.in_short()),
+        _ => name,
+    }
 }
 
 #[cfg(test)]

@@ -1,4 +1,6 @@
-//! The host's cores and memory, and the ranks that a launcher has started.
+//! The host's cores, memory and GPUs, and the ranks that a launcher has started.
+
+use pipezero_models::queue::Cuda;
 
 use crate::host;
 
@@ -9,6 +11,8 @@ pub struct Launch {
     pub cores: usize,
     /// Memory of this host, which all ranks share; `None` where it is not known, or ranks run on several hosts.
     pub memory_bytes: Option<u64>,
+    /// Whether the host has a GPU, which `"device": "auto"` then means.
+    pub has_gpu: bool,
     /// Ranks that a launcher started, at least 1. `None` where the engine starts its own, as the threads backend does: then
     /// the file alone says how many, and a data degree of `"auto"` is 1.
     pub ranks: Option<usize>,
@@ -18,6 +22,11 @@ impl Launch {
     /// This host, without a launcher.
     pub fn this_host() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
-        Self { cores, memory_bytes: host::memory_bytes(), ranks: None }
+        Self { cores, memory_bytes: host::memory_bytes(), has_gpu: has_gpu(), ranks: None }
     }
+}
+
+/// Whether the driver and its libraries are there, and know of a GPU.
+fn has_gpu() -> bool {
+    Cuda::num_devices().is_ok_and(|num_devices| num_devices > 0)
 }

@@ -31,9 +31,9 @@ section! {
         seed: u64 = "0", "the same file gives the same run";
         /// Threads of each rank. `"auto"` is max(1, cores / ranks).
         threads: Auto<usize> = "\"auto\"", "every core has one thread";
-        /// What computes: `"cpu"`, `"cuda"` (the first GPU, which all ranks of the host share) or `"auto"` (a GPU where there is one, else the
-        /// CPU, and it is said which). GPUs have been proved on an imitation alone: see docs/backends.md.
-        device: DeviceName = "\"cpu\"", "GPUs have not been proved on hardware yet";
+        /// What computes: `"cpu"`, `"cuda"` (the first GPU, which all ranks of the host share) or `"auto"` (a GPU where the driver knows of one,
+        /// else the CPU; `train` says which). GPUs have been proved on an imitation alone: see docs/backends.md.
+        device: Auto<DeviceName> = "\"auto\"", "one file serves hosts with and without GPUs";
         /// Bytes that each rank may hold: a number, or a string with a unit of powers of 1024 (`"80GiB"`) or of 1000
         /// (`"24GB"`). `"balanced"` splits within it, `"resident_units": "auto"` fills it, and a plan beyond it is refused.
         memory: ByteSize = "no bound for a rank", "`train` holds the ranks of its host together against what is free there in any case";

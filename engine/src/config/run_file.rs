@@ -124,6 +124,13 @@ impl RunFile {
         }
     }
 
+    /// Whether it leaves to the host what computes.
+    pub(crate) fn leaves_device_open(&self) -> bool {
+        self.root
+            .find("device")
+            .is_none_or(|node| matches!(&node.value, Value::String(name) if name == "auto"))
+    }
+
     /// Whether it names a model, as every run file does.
     pub(crate) fn has_model(&self) -> bool {
         self.root.find("model").is_some()

@@ -117,7 +117,7 @@ words! {
 
 words! { impl OnCheckpointError { Continue = "continue", Stop = "stop", } }
 
-words! { impl DeviceName { Cpu = "cpu", Cuda = "cuda", Auto = "auto", } }
+words! { impl DeviceName { Cpu = "cpu", Cuda = "cuda", } }
 
 words! { impl EndSignal { Usr1 = "SIGUSR1", Usr2 = "SIGUSR2", None = "none", } }
 

@@ -3,7 +3,6 @@
 //! Each change is planned like a run of its own, program and all, so what is said to fit does.
 
 use std::fmt;
-use std::ops::Range;
 
 use pipezero_models::Model;
 use pipezero_schedule::PipelineRank;
@@ -70,8 +69,9 @@ impl Plan {
     }
 
     /// Peak memory of some world ranks together, which are started for `purpose`; `u64::MAX` where that is more.
-    pub(crate) fn needed_bytes(&self, purpose: Purpose, ranks: Range<usize>) -> u64 {
-        sum(&self.allocated_bytes(purpose)[ranks])
+    pub(crate) fn needed_bytes(&self, purpose: Purpose, ranks: impl IntoIterator<Item = usize>) -> u64 {
+        let of_all = self.allocated_bytes(purpose);
+        ranks.into_iter().fold(0, |sum: u64, rank| sum.saturating_add(of_all[rank]))
     }
 
     /// As [`changes_that_fit`], for the run of this plan.

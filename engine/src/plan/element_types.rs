@@ -5,7 +5,7 @@ use std::fmt;
 use pipezero_models::ElementType;
 use pipezero_partition::ElementBytes;
 
-use crate::config::Precision;
+use crate::config::{DeviceName, Precision, Run};
 
 /// The types of a run's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +28,14 @@ impl ElementTypes {
         };
         let master = (parameter != ElementType::F32).then_some(ElementType::F32);
         Self { parameter, accumulation: ElementType::F32, master }
+    }
+
+    /// What layers compute in on a run's device: CPUs widen 16 bits to f32, GPUs compute in them.
+    pub(crate) fn computed_in(run: &Run) -> ElementType {
+        match run.device {
+            DeviceName::Cpu => ElementType::F32,
+            DeviceName::Cuda => Self::of(&run.precision).parameter,
+        }
     }
 
     /// What they are in bytes.

@@ -27,6 +27,7 @@ pub(super) fn planned_unit(of: RunModel<'_>, unit: &Unit) -> PlannedUnit {
         model.layers[unit.layers.clone()].iter().map(|layer| Arc::clone(&layer.layer)).collect();
     let built = ModelUnit::new(layers)
         .with_precision(ElementTypes::of(&run.precision).parameter)
+        .computing_in(ElementTypes::computed_in(run))
         .with_checkpoints(segments(run.checkpointing, graph, unit.layers.clone()));
     let mut sizes = built.sizes(shape);
     if !built.table_slice().is_first() {

@@ -214,7 +214,7 @@ impl Training {
     }
 
     /// What people call the device that computes.
-    pub fn device_name(&self) -> &str {
+    pub fn device_name(&self) -> String {
         self.engine.device_name()
     }
 

@@ -62,21 +62,9 @@ impl Attention {
         [self.attention(shape).num_log_sum_exp(), 2 * shape.num_tokens()]
     }
 
-    /// Elements of the weight-gradient inputs: the branch's gradient, the norm's output, the gradients of the norm's parameters.
-    fn weight_input_lens(&self, shape: MicroBatchShape) -> [usize; 4] {
-        let activation = shape.num_tokens() * self.width;
-        [activation, activation, self.width, self.width]
-    }
-
-    /// Elements of the forward's workspace: the norm's output, attention's scores.
-    fn forward_workspace_lens(&self, shape: MicroBatchShape) -> [usize; 2] {
-        [shape.num_tokens() * self.width, self.attention(shape).forward_workspace()]
-    }
-
-    /// Elements of the backward's workspace: the gradient of attention's output and then of the norm's output, and
-    /// what attention needs.
-    fn backward_workspace_lens(&self, shape: MicroBatchShape) -> [usize; 2] {
-        [shape.num_tokens() * self.width, self.attention(shape).backward_workspace()]
+    /// Elements of the weight-gradient inputs: the branch's gradient, the norm's output.
+    fn weight_input_lens(&self, shape: MicroBatchShape) -> [usize; 2] {
+        [shape.num_tokens() * self.width; 2]
     }
 
     fn attention(&self, shape: MicroBatchShape) -> AttentionShape {
@@ -122,8 +110,13 @@ impl Layer for Attention {
             saved: layout::extent(self.saved_lens(shape)),
             exact: layout::extent(self.exact_lens(shape)),
             weight_inputs: layout::extent(self.weight_input_lens(shape)),
-            forward_workspace: layout::extent(self.forward_workspace_lens(shape)),
-            backward_workspace: layout::extent(self.backward_workspace_lens(shape)),
+            // The gradients of the norm's parameters.
+            exact_weight_inputs: layout::extent([self.width; 2]),
+            // The norm's output, in the backward the gradient of attention's output and then of the norm's.
+            forward_workspace: activation,
+            backward_workspace: activation,
+            exact_forward_workspace: self.attention(shape).forward_workspace(),
+            exact_backward_workspace: self.attention(shape).backward_workspace(),
         }
     }
 
@@ -132,10 +125,9 @@ impl Layer for Attention {
         products.saturating_add(self.attention(shape).forward_flops())
     }
 
-    fn forward(&self, queue: &dyn Queue, shape: MicroBatchShape, args: ForwardArgs<'_>) {
-        let ForwardArgs { tokens, parameters, input, mut output, mut saved, exact, workspace, .. } = args;
-        let kept = RecomputeArgs { tokens, parameters, input, saved: saved.reborrow(), exact, workspace };
-        self.recompute(queue, shape, kept);
+    fn forward(&self, queue: &dyn Queue, shape: MicroBatchShape, mut args: ForwardArgs<'_>) {
+        self.recompute(queue, shape, args.recomputed());
+        let ForwardArgs { tokens, parameters, input, mut output, saved, .. } = args;
         let [.., proj_weight, proj_bias] = layout::split(parameters, self.parameter_lens());
         let [_, attended] = layout::split(saved.view(), self.saved_lens(shape));
 
@@ -154,12 +146,19 @@ impl Layer for Attention {
     }
 
     fn recompute(&self, queue: &dyn Queue, shape: MicroBatchShape, args: RecomputeArgs<'_>) {
-        let RecomputeArgs { tokens, parameters, input, saved, exact, workspace } = args;
+        let RecomputeArgs {
+            tokens,
+            parameters,
+            input,
+            saved,
+            exact,
+            workspace: mut normed,
+            exact_workspace: scratch,
+        } = args;
         let [norm_weight, norm_bias, qkv_weight, qkv_bias, ..] =
             layout::split(parameters, self.parameter_lens());
         let [mut qkv, mut attended] = layout::split_mut(saved, self.saved_lens(shape));
         let [log_sum_exp, statistics] = layout::split_mut(exact, self.exact_lens(shape));
-        let [mut normed, scratch] = layout::split_mut(workspace, self.forward_workspace_lens(shape));
 
         let norm = Affine { weight: norm_weight, bias: norm_bias };
         queue.layer_norm(input, norm, normed.reborrow(), statistics);
@@ -181,7 +180,9 @@ impl Layer for Attention {
             exact,
             mut gradient,
             weight_inputs,
-            workspace,
+            exact_weight_inputs,
+            workspace: mut dactivation,
+            exact_workspace: scratch,
             ..
         } = args;
         let [norm_weight, norm_bias, qkv_weight, _, proj_weight, _] =
@@ -189,9 +190,8 @@ impl Layer for Attention {
         let [mut qkv, attended] = layout::split_mut(saved, self.saved_lens(shape));
         let exact = exact.into_view();
         let [log_sum_exp, statistics] = layout::split(exact, self.exact_lens(shape));
-        let [mut doutput, normed, dnorm_weight, dnorm_bias] =
-            layout::split_mut(weight_inputs, self.weight_input_lens(shape));
-        let [mut dactivation, scratch] = layout::split_mut(workspace, self.backward_workspace_lens(shape));
+        let [mut doutput, normed] = layout::split_mut(weight_inputs, self.weight_input_lens(shape));
+        let [dnorm_weight, dnorm_bias] = layout::split_mut(exact_weight_inputs, [self.width; 2]);
 
         queue.copy(gradient.view(), doutput.reborrow());
         if let Some(masks) = tokens.masks_of(self.branch_dropout, shape) {
@@ -224,10 +224,12 @@ impl Layer for Attention {
     }
 
     fn backward_weight(&self, queue: &dyn Queue, shape: MicroBatchShape, args: BackwardWeightArgs<'_>) {
-        let BackwardWeightArgs { saved, weight_inputs, parameter_gradients, mode, .. } = args;
+        let BackwardWeightArgs {
+            saved, weight_inputs, exact_weight_inputs, parameter_gradients, mode, ..
+        } = args;
         let [dqkv, attended] = layout::split(saved, self.saved_lens(shape));
-        let [doutput, normed, dnorm_weight, dnorm_bias] =
-            layout::split(weight_inputs, self.weight_input_lens(shape));
+        let [doutput, normed] = layout::split(weight_inputs, self.weight_input_lens(shape));
+        let [dnorm_weight, dnorm_bias] = layout::split(exact_weight_inputs, [self.width; 2]);
         let [norm_weight_sum, norm_bias_sum, qkv_weight_sum, qkv_bias_sum, proj_weight_sum, proj_bias_sum] =
             layout::split_mut(parameter_gradients, self.parameter_lens());
 

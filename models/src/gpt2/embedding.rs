@@ -37,11 +37,6 @@ impl Embedding {
     fn parameter_lens(&self) -> [usize; 2] {
         [self.vocab_size * self.width, self.seq_length * self.width]
     }
-
-    /// Elements of the weight-gradient inputs: the output's gradient, its sum over the sequences.
-    fn weight_input_lens(&self, shape: MicroBatchShape) -> [usize; 2] {
-        [shape.num_tokens() * self.width, shape.seq_length * self.width]
-    }
 }
 
 impl Layer for Embedding {
@@ -60,7 +55,9 @@ impl Layer for Embedding {
         let output = shape.num_tokens() * self.width;
         LayerSizes {
             output,
-            weight_inputs: layout::extent(self.weight_input_lens(shape)),
+            // The output's gradient, and its sum over the sequences.
+            weight_inputs: output,
+            exact_weight_inputs: shape.seq_length * self.width,
             ..LayerSizes::default()
         }
     }
@@ -83,7 +80,7 @@ impl Layer for Embedding {
     fn recompute(&self, _: &dyn Queue, _: MicroBatchShape, _: RecomputeArgs<'_>) {}
 
     fn backward_input(&self, queue: &dyn Queue, shape: MicroBatchShape, args: BackwardInputArgs<'_>) {
-        let [mut doutput, dpositions] = layout::split_mut(args.weight_inputs, self.weight_input_lens(shape));
+        let (mut doutput, dpositions) = (args.weight_inputs, args.exact_weight_inputs);
         queue.copy(args.gradient.view(), doutput.reborrow());
         if let Some(masks) = args.tokens.masks_of(self.dropout, shape) {
             queue.dropout(masks, doutput.reborrow(), self.width);
@@ -93,8 +90,7 @@ impl Layer for Embedding {
     }
 
     fn backward_weight(&self, queue: &dyn Queue, shape: MicroBatchShape, args: BackwardWeightArgs<'_>) {
-        let BackwardWeightArgs { weight_inputs, mode, .. } = args;
-        let [doutput, dpositions] = layout::split(weight_inputs, self.weight_input_lens(shape));
+        let BackwardWeightArgs { weight_inputs: doutput, exact_weight_inputs: dpositions, mode, .. } = args;
         let [tokens, positions] = layout::split_mut(args.parameter_gradients, self.parameter_lens());
         queue.embedding_backward(args.tokens.inputs, 0, doutput, tokens, mode);
         queue.positions_backward(shape.seq_length, dpositions, positions, self.width, mode);

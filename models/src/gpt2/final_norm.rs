@@ -38,11 +38,11 @@ impl Layer for FinalNorm {
         LayerSizes {
             input: activation,
             output: activation,
-            saved: 0,
             exact: 2 * shape.num_tokens(),
-            weight_inputs: layout::extent([self.width; 2]),
-            forward_workspace: 0,
+            // The gradients of the parameters.
+            exact_weight_inputs: layout::extent([self.width; 2]),
             backward_workspace: activation,
+            ..LayerSizes::default()
         }
     }
 
@@ -61,13 +61,12 @@ impl Layer for FinalNorm {
             input,
             exact: statistics,
             mut gradient,
-            weight_inputs,
-            workspace,
+            exact_weight_inputs,
+            workspace: mut doutput,
             ..
         } = args;
         let [weight, _] = layout::split(parameters, [self.width; 2]);
-        let [dweight, dbias] = layout::split_mut(weight_inputs, [self.width; 2]);
-        let mut doutput = workspace;
+        let [dweight, dbias] = layout::split_mut(exact_weight_inputs, [self.width; 2]);
         queue.copy(gradient.view(), doutput.reborrow());
         let (statistics, doutput) = (statistics.view(), doutput.view());
         let dinput = gradient.reborrow();
@@ -76,7 +75,7 @@ impl Layer for FinalNorm {
     }
 
     fn backward_weight(&self, queue: &dyn Queue, _: MicroBatchShape, args: BackwardWeightArgs<'_>) {
-        let [dweight, dbias] = layout::split(args.weight_inputs, [self.width; 2]);
+        let [dweight, dbias] = layout::split(args.exact_weight_inputs, [self.width; 2]);
         let [weight_sum, bias_sum] = layout::split_mut(args.parameter_gradients, [self.width; 2]);
         queue.bias_backward(dweight, weight_sum, args.mode);
         queue.bias_backward(dbias, bias_sum, args.mode);

@@ -44,11 +44,10 @@ impl Mlp {
         [width, width, 4 * width * width, 4 * width, 4 * width * width, width]
     }
 
-    /// Elements of the weight-gradient inputs: the gradients of the branch and of what GELU was given, the norm's output, the
-    /// gradients of the norm's parameters.
-    fn weight_input_lens(&self, shape: MicroBatchShape) -> [usize; 5] {
+    /// Elements of the weight-gradient inputs: the gradients of the branch and of what GELU was given, the norm's output.
+    fn weight_input_lens(&self, shape: MicroBatchShape) -> [usize; 3] {
         let activation = shape.num_tokens() * self.width;
-        [activation, 4 * activation, activation, self.width, self.width]
+        [activation, 4 * activation, activation]
     }
 
     /// Elements of the forward's workspace: the norm's output, GELU's output. The backward's is the gradient of the
@@ -92,8 +91,11 @@ impl Layer for Mlp {
             saved: 4 * activation,
             exact: 2 * shape.num_tokens(),
             weight_inputs: layout::extent(self.weight_input_lens(shape)),
+            // The gradients of the norm's parameters.
+            exact_weight_inputs: layout::extent([self.width; 2]),
             forward_workspace: layout::extent(self.forward_workspace_lens(shape)),
             backward_workspace: activation,
+            ..LayerSizes::default()
         }
     }
 
@@ -101,20 +103,9 @@ impl Layer for Mlp {
         self.up(shape).flops().saturating_add(self.down(shape).flops())
     }
 
-    fn forward(&self, queue: &dyn Queue, shape: MicroBatchShape, args: ForwardArgs<'_>) {
-        let ForwardArgs {
-            tokens,
-            parameters,
-            input,
-            mut output,
-            saved: mut hidden,
-            exact,
-            mut workspace,
-            ..
-        } = args;
-        let (kept, scratch) = (hidden.reborrow(), workspace.reborrow());
-        let kept = RecomputeArgs { tokens, parameters, input, saved: kept, exact, workspace: scratch };
-        self.recompute(queue, shape, kept);
+    fn forward(&self, queue: &dyn Queue, shape: MicroBatchShape, mut args: ForwardArgs<'_>) {
+        self.recompute(queue, shape, args.recomputed());
+        let ForwardArgs { tokens, parameters, input, mut output, saved: hidden, workspace, .. } = args;
         let [.., down_weight, down_bias] = layout::split(parameters, self.parameter_lens());
         let [_, mut active] = layout::split_mut(workspace, self.forward_workspace_lens(shape));
 
@@ -157,15 +148,16 @@ impl Layer for Mlp {
             exact: statistics,
             mut gradient,
             weight_inputs,
-            workspace,
+            exact_weight_inputs,
+            workspace: mut dnormed,
             ..
         } = args;
         let [norm_weight, norm_bias, up_weight, _, down_weight, _] =
             layout::split(parameters, self.parameter_lens());
         let statistics = statistics.into_view();
-        let [mut doutput, mut dhidden, normed, dnorm_weight, dnorm_bias] =
+        let [mut doutput, mut dhidden, normed] =
             layout::split_mut(weight_inputs, self.weight_input_lens(shape));
-        let mut dnormed = workspace;
+        let [dnorm_weight, dnorm_bias] = layout::split_mut(exact_weight_inputs, [self.width; 2]);
 
         queue.copy(gradient.view(), doutput.reborrow());
         if let Some(masks) = tokens.masks_of(self.dropout, shape) {
@@ -183,9 +175,16 @@ impl Layer for Mlp {
     }
 
     fn backward_weight(&self, queue: &dyn Queue, shape: MicroBatchShape, args: BackwardWeightArgs<'_>) {
-        let BackwardWeightArgs { saved: active, weight_inputs, parameter_gradients, mode, .. } = args;
-        let [doutput, dhidden, normed, dnorm_weight, dnorm_bias] =
-            layout::split(weight_inputs, self.weight_input_lens(shape));
+        let BackwardWeightArgs {
+            saved: active,
+            weight_inputs,
+            exact_weight_inputs,
+            parameter_gradients,
+            mode,
+            ..
+        } = args;
+        let [doutput, dhidden, normed] = layout::split(weight_inputs, self.weight_input_lens(shape));
+        let [dnorm_weight, dnorm_bias] = layout::split(exact_weight_inputs, [self.width; 2]);
         let [norm_weight_sum, norm_bias_sum, up_weight_sum, up_bias_sum, down_weight_sum, down_bias_sum] =
             layout::split_mut(parameter_gradients, self.parameter_lens());
 

@@ -43,7 +43,7 @@ impl Layer for PositionEmbedding {
         LayerSizes {
             input: activation,
             output: activation,
-            weight_inputs: shape.seq_length * self.width,
+            exact_weight_inputs: shape.seq_length * self.width,
             ..LayerSizes::default()
         }
     }
@@ -67,7 +67,7 @@ impl Layer for PositionEmbedding {
     /// The gradient passes through as it is, but for what was dropped. What each position gets is summed here already: the
     /// weight-gradient input is then as small as one sequence.
     fn backward_input(&self, queue: &dyn Queue, shape: MicroBatchShape, args: BackwardInputArgs<'_>) {
-        let (mut gradient, dpositions) = (args.gradient, args.weight_inputs);
+        let (mut gradient, dpositions) = (args.gradient, args.exact_weight_inputs);
         if let Some(masks) = args.tokens.masks_of(self.dropout, shape) {
             queue.dropout(masks, gradient.reborrow(), self.width);
         }
@@ -76,7 +76,7 @@ impl Layer for PositionEmbedding {
     }
 
     fn backward_weight(&self, queue: &dyn Queue, shape: MicroBatchShape, args: BackwardWeightArgs<'_>) {
-        let (dpositions, sum) = (args.weight_inputs, args.parameter_gradients);
+        let (dpositions, sum) = (args.exact_weight_inputs, args.parameter_gradients);
         queue.positions_backward(shape.seq_length, dpositions, sum, self.width, args.mode);
     }
 }

@@ -30,6 +30,18 @@ pub fn round<E: Float>(x: &mut [f32]) {
     );
 }
 
+/// Each row of `width` becomes elements of 16 bits, two in the place of one, at its beginning; an odd one is followed by what was there.
+pub fn narrow_rows(x: &mut [f32], width: usize, narrow: impl Fn(f32) -> u16) {
+    for row in x.chunks_exact_mut(width) {
+        for index in 0..width {
+            let bits = u32::from(narrow(row[index]));
+            let pair = &mut row[index / 2];
+            let (kept, shift) = if index % 2 == 0 { (0xffff_0000, 0) } else { (0x0000_ffff, 16) };
+            *pair = f32::from_bits(pair.to_bits() & kept | bits << shift);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use half::{bf16, f16};

@@ -47,6 +47,9 @@ enum Place {
 pub(crate) trait DeviceMemory: Debug + Send + Sync {
     /// Where it begins, as the device counts.
     fn address(&self) -> u64;
+
+    /// Which of the devices that reach each other's memory it is on.
+    fn ordinal(&self) -> usize;
 }
 
 // SAFETY: `base` points into memory that the tensor owns and never moves; who may read and write which elements is what
@@ -73,6 +76,14 @@ impl Memory {
     /// Takes over an allocation of a device that has so many elements.
     pub(crate) fn on_device(memory: Box<dyn DeviceMemory>, len: usize, element: ElementType) -> Self {
         Self { place: Place::Device(memory), len, element, device: OnceLock::new() }
+    }
+
+    pub(crate) fn is_beside(&self, other: &Self) -> bool {
+        match (&self.place, &other.place) {
+            (Place::Host { .. }, Place::Host { .. }) => true,
+            (Place::Device(one), Place::Device(other)) => one.ordinal() == other.ordinal(),
+            _ => false,
+        }
     }
 
     pub(crate) fn len(&self) -> usize {

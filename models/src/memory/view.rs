@@ -70,13 +70,12 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The same bytes as `f32`: two elements of a 16-bit type hold one.
+    /// The same bytes as elements of another type: two of 16 bits have those of one `f32`.
     ///
     /// # Panics
-    /// If the elements are not floats, or an odd number of 16-bit ones.
-    pub fn as_f32(self) -> Self {
-        let len = f32s(self.len, self.element);
-        Self { len, element: ElementType::F32, ..self }
+    /// If they are no whole number of these.
+    pub fn cast(self, element: ElementType) -> Self {
+        Self { len: len_as(element, self.len, self.element), element, ..self }
     }
 
     /// The elements as a slice, for kernels of the host.
@@ -164,13 +163,12 @@ impl<'a> ViewMut<'a> {
         }
     }
 
-    /// The same bytes as `f32`: two elements of a 16-bit type hold one.
+    /// The same bytes as elements of another type: two of 16 bits have those of one `f32`.
     ///
     /// # Panics
-    /// If the elements are not floats, or an odd number of 16-bit ones.
-    pub fn as_f32(self) -> Self {
-        let len = f32s(self.len, self.element);
-        Self { len, element: ElementType::F32, ..self }
+    /// If they are no whole number of these.
+    pub fn cast(self, element: ElementType) -> Self {
+        Self { len: len_as(element, self.len, self.element), element, ..self }
     }
 
     /// The first `count` elements, and the others.
@@ -262,11 +260,6 @@ impl View<'_> {
 }
 
 impl ViewMut<'_> {
-    /// As [`View::address_on`].
-    pub(crate) fn address_on(&self, device: u64) -> u64 {
-        self.view().address_on(device)
-    }
-
     /// As [`View::retained`].
     pub(crate) fn retained(self, device: u64) -> Retained {
         self.into_view().retained(device)
@@ -309,11 +302,14 @@ impl Retained {
     }
 }
 
-/// How many `f32` have the bytes of so many elements.
-fn f32s(len: usize, element: ElementType) -> usize {
-    let num_packed = element.num_packed();
-    assert!(len.is_multiple_of(num_packed), "{len} elements of {element:?} are no whole number of f32");
-    len / num_packed
+/// How many elements of type `to` have the bytes of so many others.
+fn len_as(to: ElementType, len: usize, from: ElementType) -> usize {
+    let num_bytes = len * from.num_bytes();
+    assert!(
+        num_bytes.is_multiple_of(to.num_bytes()),
+        "{len} elements of {from:?} are no whole number of {to:?}"
+    );
+    num_bytes / to.num_bytes()
 }
 
 fn checked(range: &Range<usize>, len: usize) {

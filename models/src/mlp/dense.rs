@@ -61,11 +61,9 @@ impl Layer for Dense {
         self.linear(shape).flops()
     }
 
-    fn forward(&self, queue: &dyn Queue, shape: MicroBatchShape, args: ForwardArgs<'_>) {
-        let ForwardArgs { tokens, parameters, input, output, saved: mut hidden, exact, workspace, .. } = args;
-        let kept = RecomputeArgs { tokens, parameters, input, saved: hidden.reborrow(), exact, workspace };
-        self.recompute(queue, shape, kept);
-        queue.gelu(hidden.view(), output);
+    fn forward(&self, queue: &dyn Queue, shape: MicroBatchShape, mut args: ForwardArgs<'_>) {
+        self.recompute(queue, shape, args.recomputed());
+        queue.gelu(args.saved.view(), args.output);
     }
 
     fn recompute(&self, queue: &dyn Queue, shape: MicroBatchShape, args: RecomputeArgs<'_>) {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Queue;
+use crate::element::ElementType;
 use crate::error::ModelError;
 
 /// What computes, and in whose memory buffers lie ([`Queue::zeros`]).
@@ -14,6 +15,11 @@ pub trait Device: Debug + Send + Sync {
     /// # Errors
     /// [`ModelError::Device`] when the device has failed.
     fn queue(&self) -> Result<Arc<dyn Queue>, ModelError>;
+
+    /// Whether its kernels take elements of this type. Units [convert](crate::Unit::with_precision) others from and to `f32`.
+    fn computes_in(&self, element: ElementType) -> bool {
+        element == ElementType::F32
+    }
 
     /// Bytes that are free in its own memory; `None` where its buffers are in the host's.
     ///

@@ -37,7 +37,11 @@ pub use host::Host;
 pub use mark::Mark;
 pub use operands::{Affine, Attended, HostKernel, Onto};
 
-/// A queue of kernels on one device. Where nothing else is said, elements are `f32`, and what is written is overwritten.
+/// A queue of kernels on one device. Where nothing else is said, what is written is overwritten.
+///
+/// Parameters, activations and, within a layer, gradients of activations are of one type that the device
+/// [computes in](Device::computes_in). `f32`, whatever that is, are statistics, logits, log-sum-exps, workspaces, gradients of parameters,
+/// optimizer state, and the gradient that runs through a unit.
 ///
 /// # Panics
 /// If sizes or types do not fit, a bug of the caller.
@@ -82,9 +86,6 @@ pub trait Queue: Debug + Send + Sync {
     /// Nobody will read what `x` holds now.
     fn discard(&self, x: ViewMut<'_>);
 
-    /// Whether kernels compute on elements of this type. Units widen others to `f32` and round the results.
-    fn computes_in(&self, element: ElementType) -> bool;
-
     /// `to = from`: bit for bit where the types are equal, otherwise converted, exactly to a wider type and to nearest even to
     /// a narrower one.
     fn copy(&self, from: View<'_>, to: ViewMut<'_>);
@@ -107,10 +108,15 @@ pub trait Queue: Debug + Send + Sync {
     /// Every element of `x` is converted to this type and back.
     fn round(&self, x: ViewMut<'_>, to: ElementType);
 
+    /// Each row of `x: [N, width]` becomes elements of a 16-bit type at the beginning of the row's own bytes: the rest of them is used
+    /// for nothing.
+    fn narrow_rows(&self, x: ViewMut<'_>, width: usize, to: ElementType);
+
     /// `y = x Wᵀ` onto something, with `x: [N, I]`, `weight: [O, I]`, `y: [N, O]`.
     fn linear(&self, shape: LinearShape, x: View<'_>, weight: View<'_>, onto: Onto<'_>, y: ViewMut<'_>);
 
-    /// `dy W`, which overwrites `dx` or is added to it.
+    /// `dy W`, which overwrites `dx` or is added to it. In 16 bits, rows of `dy` may lie apart, as [`Queue::narrow_rows`] leaves them: its
+    /// length says how far.
     fn linear_backward_input(
         &self,
         shape: LinearShape,
@@ -120,7 +126,7 @@ pub trait Queue: Debug + Send + Sync {
         mode: WriteMode,
     );
 
-    /// `dyᵀ x`, which overwrites `dweight` or is added to it.
+    /// `dyᵀ x`, which overwrites `dweight` or is added to it. Rows of `dy` may lie apart as there.
     fn linear_backward_weight(
         &self,
         shape: LinearShape,

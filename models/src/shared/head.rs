@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::vocabulary::{blocks_of, name_of, tokens_of};
 use super::{GptConfig, HeadLogits};
+use crate::element::ElementType;
 use crate::kernels::cross_entropy::NUM_STATISTICS;
 use crate::kernels::linear::LinearShape;
 use crate::layer::*;
@@ -113,7 +114,8 @@ impl Head {
         loss: ViewMut<'_>,
         mut row_logits: Option<RowLogits<'_>>,
     ) {
-        let RecomputeArgs { tokens: read, parameters, input, exact, mut workspace, .. } = args;
+        let RecomputeArgs { tokens: read, parameters, input, exact, exact_workspace: mut workspace, .. } =
+            args;
         let [mut statistics, mut kept] = layout::split_mut(exact, self.exact_lens(shape));
         for tokens in self.blocks() {
             let mut logits = self.block(shape, &tokens, &mut kept, &mut workspace);
@@ -132,6 +134,19 @@ impl Head {
     }
 }
 
+/// The gradient of logits as elements of what products are given: each row at the beginning of the memory of its f32 elements.
+pub(super) fn narrowed<'a>(
+    queue: &dyn Queue,
+    mut dlogits: ViewMut<'a>,
+    width: usize,
+    to: ElementType,
+) -> View<'a> {
+    if to != ElementType::F32 {
+        queue.narrow_rows(dlogits.reborrow(), width, to);
+    }
+    dlogits.into_view().cast(to)
+}
+
 impl Layer for Head {
     fn name(&self) -> &str {
         &self.name
@@ -146,8 +161,8 @@ impl Layer for Head {
         LayerSizes {
             input: shape.num_tokens() * self.width,
             exact: layout::extent(self.exact_lens(shape)),
-            forward_workspace: self.workspace_len(shape),
-            backward_workspace: self.workspace_len(shape),
+            exact_forward_workspace: self.workspace_len(shape),
+            exact_backward_workspace: self.workspace_len(shape),
             ..LayerSizes::default()
         }
     }
@@ -170,21 +185,19 @@ impl Layer for Head {
     }
 
     fn forward(&self, queue: &dyn Queue, shape: MicroBatchShape, args: ForwardArgs<'_>) {
-        let ForwardArgs { tokens, parameters, input, saved, exact, workspace, loss, row_logits, .. } = args;
-        let kept = RecomputeArgs { tokens, parameters, input, saved, exact, workspace };
-        self.logits_and_loss(queue, shape, kept, loss, row_logits);
+        let (recomputed, loss, row_logits) = args.into_recomputed();
+        self.logits_and_loss(queue, shape, recomputed, loss, row_logits);
     }
 
     fn recompute(&self, queue: &dyn Queue, shape: MicroBatchShape, args: RecomputeArgs<'_>) {
-        let RecomputeArgs { tokens, parameters, input, saved, exact, workspace } = args;
-        let (not_asked_for, saved) = saved.split_at(0);
-        let kept = RecomputeArgs { tokens, parameters, input, saved, exact, workspace };
-        self.logits_and_loss(queue, shape, kept, not_asked_for, None);
+        let (not_asked_for, saved) = args.saved.split_at(0);
+        let args = RecomputeArgs { saved, ..args };
+        self.logits_and_loss(queue, shape, args, not_asked_for, None);
     }
 
     fn backward_input(&self, queue: &dyn Queue, shape: MicroBatchShape, args: BackwardInputArgs<'_>) {
-        let BackwardInputArgs { tokens: read, parameters, exact, gradient, mut workspace, loss_seed, .. } =
-            args;
+        let BackwardInputArgs { tokens: read, parameters, input, exact, gradient, loss_seed, .. } = args;
+        let mut workspace = args.exact_workspace;
         let [statistics, mut kept] = layout::split_mut(exact, self.exact_lens(shape));
         let mut dinput = gradient;
         for tokens in self.blocks().rev() {
@@ -192,8 +205,14 @@ impl Layer for Head {
             let (first_token, statistics) = (tokens.start as u32, statistics.view());
             queue.cross_entropy_backward(first_token, logits.reborrow(), read.targets, statistics, loss_seed);
             let (weight, mode) = (parameters.range(self.rows(&tokens)), self.mode(&tokens));
-            let (linear, dlogits) = (self.linear(shape, &tokens), logits.view());
-            queue.linear_backward_input(linear, dlogits, weight, dinput.reborrow(), mode);
+            let dlogits = narrowed(queue, logits, tokens.len(), input.element_type());
+            queue.linear_backward_input(
+                self.linear(shape, &tokens),
+                dlogits,
+                weight,
+                dinput.reborrow(),
+                mode,
+            );
         }
     }
 
@@ -202,7 +221,8 @@ impl Layer for Head {
         let [_, kept] = layout::split(exact, self.exact_lens(shape));
         let num_rows = shape.num_tokens();
         for tokens in self.blocks().rev() {
-            let dlogits: View<'_> = kept.range(num_rows * tokens.start..num_rows * tokens.end);
+            let dlogits = kept.range(num_rows * tokens.start..num_rows * tokens.end);
+            let dlogits = dlogits.cast(input.element_type());
             let sum = sums.reborrow().range(self.rows(&tokens));
             queue.linear_backward_weight(self.linear(shape, &tokens), dlogits, input, sum, mode);
         }
@@ -218,7 +238,7 @@ impl Layer for Head {
             gradient: mut dinput,
             parameter_gradients: mut sums,
             mode,
-            mut workspace,
+            exact_workspace: mut workspace,
             loss_seed,
             ..
         } = args;
@@ -230,7 +250,7 @@ impl Layer for Head {
             queue.linear(linear, input, weight, Onto::Nothing, logits.reborrow());
             let (first_token, statistics) = (tokens.start as u32, statistics.view());
             queue.cross_entropy_backward(first_token, logits.reborrow(), read.targets, statistics, loss_seed);
-            let dlogits = logits.view();
+            let dlogits = narrowed(queue, logits, tokens.len(), input.element_type());
             queue.linear_backward_input(linear, dlogits, weight, dinput.reborrow(), self.mode(&tokens));
             queue.linear_backward_weight(linear, dlogits, input, sums.reborrow().range(rows), mode);
         }

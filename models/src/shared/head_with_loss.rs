@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::GptConfig;
+use super::head::narrowed;
 use crate::kernels::linear::LinearShape;
 use crate::layer::*;
 use crate::layout;
@@ -93,29 +94,28 @@ impl Layer for HeadWithLoss {
     }
 
     fn forward(&self, queue: &dyn Queue, shape: MicroBatchShape, args: ForwardArgs<'_>) {
-        let ForwardArgs { tokens, parameters, input, saved, exact, workspace, loss, row_logits, .. } = args;
-        let kept = RecomputeArgs { tokens, parameters, input, saved, exact, workspace };
-        self.logits_and_loss(queue, shape, kept, loss, row_logits);
+        let (recomputed, loss, row_logits) = args.into_recomputed();
+        self.logits_and_loss(queue, shape, recomputed, loss, row_logits);
     }
 
     fn recompute(&self, queue: &dyn Queue, shape: MicroBatchShape, args: RecomputeArgs<'_>) {
-        let RecomputeArgs { tokens, parameters, input, saved, exact, workspace } = args;
-        let (not_asked_for, saved) = saved.split_at(0);
-        let kept = RecomputeArgs { tokens, parameters, input, saved, exact, workspace };
-        self.logits_and_loss(queue, shape, kept, not_asked_for, None);
+        let (not_asked_for, saved) = args.saved.split_at(0);
+        let args = RecomputeArgs { saved, ..args };
+        self.logits_and_loss(queue, shape, args, not_asked_for, None);
     }
 
     fn backward_input(&self, queue: &dyn Queue, shape: MicroBatchShape, args: BackwardInputArgs<'_>) {
         let [mut logits, per_row] = layout::split_mut(args.exact, self.exact_lens(shape));
         let targets = args.tokens.targets;
         self.loss.backward(queue, logits.reborrow(), targets, per_row.view(), args.loss_seed);
-        let (dlogits, mode) = (logits.view(), WriteMode::Overwrite);
+        let dlogits = narrowed(queue, logits, self.vocab_size, args.input.element_type());
+        let mode = WriteMode::Overwrite;
         queue.linear_backward_input(self.linear(shape), dlogits, args.parameters, args.gradient, mode);
     }
 
     fn backward_weight(&self, queue: &dyn Queue, shape: MicroBatchShape, args: BackwardWeightArgs<'_>) {
         let [dlogits, _] = layout::split(args.exact, self.exact_lens(shape));
-        let sum = args.parameter_gradients;
+        let (dlogits, sum) = (dlogits.cast(args.input.element_type()), args.parameter_gradients);
         queue.linear_backward_weight(self.linear(shape), dlogits, args.input, sum, args.mode);
     }
 }

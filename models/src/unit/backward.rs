@@ -4,9 +4,9 @@ use std::iter;
 
 use super::forward::Forward;
 use super::places::{Arenas, Share};
-use super::{Unit, UnitBackward, conversion};
+use super::{Unit, UnitBackward};
+use crate::element::ElementType;
 use crate::layer::{BackwardArgs, BackwardInputArgs, BackwardWeightArgs, MicroBatchShape, Tokens, WriteMode};
-use crate::layout;
 use crate::memory::{View, ViewMut};
 use crate::queue::Queue;
 
@@ -91,18 +91,16 @@ impl Backward<'_> {
         mode: WriteMode,
     ) {
         let Self { queue, shape, tokens, parameters, mut gradient, workspace, loss_seed } = self;
-        let sizes = share.sizes;
         let [input, saved, exact] = arenas.lend([&share.input, &share.saved, &share.exact]);
-        let (mut exact, element) = (exact.as_f32(), saved.element_type());
-        let [parameter_copy, input_copy, saved_copy, mut workspace, mut weight_inputs] =
-            layout::split_mut(workspace, share.backward_workspace_lens());
-        let input = conversion::widened(queue, input.into_view(), input_copy);
-        let mut saved = conversion::widened_mut(queue, saved, saved_copy);
+        let (types, mut exact) = (share.types, exact.cast(ElementType::F32));
+        let mut pieces = share.backward_workspace(workspace);
+        let input = types.widened(queue, input.into_view(), pieces.input);
+        let mut saved = types.widened_mut(queue, saved, pieces.saved);
         // What the layer does not read need not be there: it may be resharded, and of any type.
         let parameters = share.parameters_for_backward(parameters);
-        let dinput = gradient.reborrow().range(0..sizes.input.max(sizes.output));
+        let parameters = types.widened(queue, parameters, pieces.parameters);
+        let dinput = gradient.reborrow().range(0..share.sizes.input.max(share.sizes.output));
         if !share.layer.has_halves() {
-            let parameters = conversion::widened(queue, parameters, parameter_copy);
             let args = BackwardArgs {
                 tokens,
                 parameters,
@@ -112,7 +110,8 @@ impl Backward<'_> {
                 gradient: dinput,
                 parameter_gradients,
                 mode,
-                workspace,
+                workspace: pieces.scratch,
+                exact_workspace: pieces.exact_scratch,
                 loss_seed,
             };
             share.layer.backward(queue, shape, args);
@@ -124,32 +123,33 @@ impl Backward<'_> {
             shape,
             BackwardInputArgs {
                 tokens,
-                parameters: conversion::widened(queue, parameters, parameter_copy),
+                parameters,
                 input,
                 saved: saved.reborrow(),
                 exact: exact.reborrow(),
                 gradient: dinput,
-                weight_inputs: weight_inputs.reborrow(),
-                workspace: workspace.reborrow(),
+                weight_inputs: pieces.weight_inputs.reborrow(),
+                exact_weight_inputs: pieces.exact_weight_inputs.reborrow(),
+                workspace: pieces.scratch,
+                exact_workspace: pieces.exact_scratch,
                 loss_seed,
             },
         );
         share.round_gradient(queue, gradient);
-        conversion::round(queue, saved.reborrow(), element);
-        conversion::round(queue, weight_inputs.reborrow(), element);
-        let (saved, exact, weight_inputs) = (saved.view(), exact.view(), weight_inputs.view());
+        types.round(queue, saved.reborrow());
+        types.round(queue, pieces.weight_inputs.reborrow());
         share.layer.backward_weight(
             queue,
             shape,
             BackwardWeightArgs {
                 tokens,
                 input,
-                saved,
-                exact,
-                weight_inputs,
+                saved: saved.view(),
+                exact: exact.view(),
+                weight_inputs: pieces.weight_inputs.view(),
+                exact_weight_inputs: pieces.exact_weight_inputs.view(),
                 parameter_gradients,
                 mode,
-                workspace,
             },
         );
     }

@@ -1,9 +1,9 @@
 //! The forward of a unit, and the recomputation of what it did not keep.
 
 use super::places::{Arenas, Share};
-use super::{Unit, UnitForward, UnitRecompute, conversion};
+use super::{Unit, UnitForward, UnitRecompute};
+use crate::element::ElementType;
 use crate::layer::{ForwardArgs, MicroBatchShape, RecomputeArgs, RowLogits, Tokens};
-use crate::layout;
 use crate::memory::{View, ViewMut};
 use crate::queue::Queue;
 
@@ -71,22 +71,22 @@ impl Forward<'_> {
             self.layer(share, arenas, (None, None));
         }
         let [input, mut saved, exact] = arenas.lend([&last.input, &last.saved, &last.exact]);
-        let [parameter_copy, input_copy, mut saved_copy, _, workspace] =
-            layout::split_mut(self.workspace.reborrow(), last.forward_workspace_lens());
+        let (types, mut pieces) = (last.types, last.forward_workspace(self.workspace.reborrow()));
         let parameters = self.parameters.range(last.parameters.clone());
         last.layer.recompute(
             queue,
             self.shape,
             RecomputeArgs {
                 tokens: self.tokens,
-                parameters: conversion::widened(queue, parameters, parameter_copy),
-                input: conversion::widened(queue, input.into_view(), input_copy),
-                saved: conversion::unwritten(queue, saved.reborrow(), saved_copy.reborrow()),
-                exact: exact.as_f32(),
-                workspace,
+                parameters: types.widened(queue, parameters, pieces.parameters),
+                input: types.widened(queue, input.into_view(), pieces.input),
+                saved: types.unwritten(saved.reborrow(), pieces.saved.reborrow()),
+                exact: exact.cast(ElementType::F32),
+                workspace: pieces.scratch,
+                exact_workspace: pieces.exact_scratch,
             },
         );
-        conversion::narrow(queue, saved_copy.view(), saved);
+        types.narrow(queue, pieces.saved.view(), saved);
     }
 
     /// What may be asked for is what [`ForwardArgs::loss`] and [`ForwardArgs::row_logits`] say.
@@ -99,32 +99,32 @@ impl Forward<'_> {
         let queue = self.queue;
         let [input, mut saved, exact, mut output] =
             arenas.lend([&share.input, &share.saved, &share.exact, &share.output]);
-        let [parameter_copy, input_copy, mut saved_copy, mut output_copy, workspace] =
-            layout::split_mut(self.workspace.reborrow(), share.forward_workspace_lens());
-        let (not_asked_for, workspace) = workspace.split_at(0);
+        let (types, mut pieces) = (share.types, share.forward_workspace(self.workspace.reborrow()));
+        let (not_asked_for, exact_workspace) = pieces.exact_scratch.split_at(0);
         let parameters = self.parameters.range(share.parameters.clone());
-        let (stored, copy) = (output.reborrow(), output_copy.reborrow());
+        let (stored, copy) = (output.reborrow(), pieces.output.reborrow());
         // A slice adds to the output of those before it.
         let output_here = match share.layer.table_slice().is_first() {
-            true => conversion::unwritten(queue, stored, copy),
-            false => conversion::widened_mut(queue, stored, copy),
+            true => types.unwritten(stored, copy),
+            false => types.widened_mut(queue, stored, copy),
         };
         share.layer.forward(
             queue,
             self.shape,
             ForwardArgs {
                 tokens: self.tokens,
-                parameters: conversion::widened(queue, parameters, parameter_copy),
-                input: conversion::widened(queue, input.into_view(), input_copy),
+                parameters: types.widened(queue, parameters, pieces.parameters),
+                input: types.widened(queue, input.into_view(), pieces.input),
                 output: output_here,
-                saved: conversion::unwritten(queue, saved.reborrow(), saved_copy.reborrow()),
-                exact: exact.as_f32(),
-                workspace,
+                saved: types.unwritten(saved.reborrow(), pieces.saved.reborrow()),
+                exact: exact.cast(ElementType::F32),
+                workspace: pieces.scratch,
+                exact_workspace,
                 loss: loss.unwrap_or(not_asked_for),
                 row_logits,
             },
         );
-        conversion::narrow(queue, saved_copy.view(), saved);
-        conversion::narrow(queue, output_copy.view(), output);
+        types.narrow(queue, pieces.saved.view(), saved);
+        types.narrow(queue, pieces.output.view(), output);
     }
 }

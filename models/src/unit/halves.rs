@@ -1,9 +1,9 @@
 //! The two halves of a unit's backward, for schedules that run them apart.
 
 use super::places::Arenas;
-use super::{Unit, UnitBackwardInput, UnitBackwardWeight, conversion};
+use super::{Unit, UnitBackwardInput, UnitBackwardWeight};
+use crate::element::ElementType;
 use crate::layer::{BackwardInputArgs, BackwardWeightArgs, MicroBatchShape};
-use crate::layout;
 use crate::queue::Queue;
 
 impl Unit {
@@ -22,30 +22,32 @@ impl Unit {
         for share in self.shares(shape).iter().rev() {
             let sizes = share.sizes;
             let [input, mut saved, exact] = arenas.lend([&share.input, &share.saved, &share.exact]);
-            let mut weight_inputs = weight_inputs.reborrow().range(share.weight_inputs.clone());
-            let [parameter_copy, input_copy, mut saved_copy, workspace, mut weight_input_copy] =
-                layout::split_mut(workspace.reborrow(), share.backward_workspace_lens());
+            let [mut weight_inputs, exact_weight_inputs] =
+                share.split_weight_inputs(weight_inputs.reborrow());
+            let (types, mut pieces) = (share.types, share.backward_workspace(workspace.reborrow()));
             let parameters = share.parameters_for_backward(parameters.view());
-            let (stored, copy) = (saved.reborrow(), saved_copy.reborrow());
-            let (stored_inputs, inputs_copy) = (weight_inputs.reborrow(), weight_input_copy.reborrow());
+            let (stored, copy) = (saved.reborrow(), pieces.saved.reborrow());
+            let (stored_inputs, inputs_copy) = (weight_inputs.reborrow(), pieces.weight_inputs.reborrow());
             share.layer.backward_input(
                 queue,
                 shape,
                 BackwardInputArgs {
                     tokens,
-                    parameters: conversion::widened(queue, parameters, parameter_copy),
-                    input: conversion::widened(queue, input.into_view(), input_copy),
-                    saved: conversion::widened_mut(queue, stored, copy),
-                    exact: exact.as_f32(),
+                    parameters: types.widened(queue, parameters, pieces.parameters),
+                    input: types.widened(queue, input.into_view(), pieces.input),
+                    saved: types.widened_mut(queue, stored, copy),
+                    exact: exact.cast(ElementType::F32),
                     gradient: gradient.reborrow().range(0..sizes.input.max(sizes.output)),
-                    weight_inputs: conversion::unwritten(queue, stored_inputs, inputs_copy),
-                    workspace,
+                    weight_inputs: types.unwritten(stored_inputs, inputs_copy),
+                    exact_weight_inputs,
+                    workspace: pieces.scratch,
+                    exact_workspace: pieces.exact_scratch,
                     loss_seed,
                 },
             );
             share.round_gradient(queue, gradient.reborrow());
-            conversion::narrow(queue, saved_copy.view(), saved);
-            conversion::narrow(queue, weight_input_copy.view(), weight_inputs);
+            types.narrow(queue, pieces.saved.view(), saved);
+            types.narrow(queue, pieces.weight_inputs.view(), weight_inputs);
         }
     }
 
@@ -60,23 +62,23 @@ impl Unit {
         let (mut sums, mut workspace) = (parameter_gradients, workspace.view_mut());
         self.clear_between_parameters(queue, sums.reborrow(), mode);
         for share in self.shares(shape).iter().rev() {
-            let [_, input_copy, saved_copy, workspace, weight_input_copy] =
-                layout::split_mut(workspace.reborrow(), share.backward_workspace_lens());
+            let (types, pieces) = (share.types, share.backward_workspace(workspace.reborrow()));
             let (input, saved) = (share.input.read(kept), share.saved.read(kept));
-            let exact = share.exact.read(kept).as_f32();
+            let exact = share.exact.read(kept).cast(ElementType::F32);
+            let exact_inputs = weight_inputs.range(share.exact_weight_inputs.clone());
             let weight_inputs = weight_inputs.range(share.weight_inputs.clone());
             share.layer.backward_weight(
                 queue,
                 shape,
                 BackwardWeightArgs {
                     tokens,
-                    input: conversion::widened(queue, input, input_copy),
-                    saved: conversion::widened(queue, saved, saved_copy),
+                    input: types.widened(queue, input, pieces.input),
+                    saved: types.widened(queue, saved, pieces.saved),
                     exact,
-                    weight_inputs: conversion::widened(queue, weight_inputs, weight_input_copy),
+                    weight_inputs: types.widened(queue, weight_inputs, pieces.weight_inputs),
+                    exact_weight_inputs: exact_inputs.cast(ElementType::F32),
                     parameter_gradients: sums.reborrow().range(share.parameters.clone()),
                     mode,
-                    workspace,
                 },
             );
         }

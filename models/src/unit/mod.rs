@@ -20,6 +20,8 @@ pub use args::{UnitBackward, UnitBackwardInput, UnitBackwardWeight, UnitForward,
 use std::ops::Range;
 use std::sync::Arc;
 
+use conversion::UnitTypes;
+
 use crate::element::ElementType;
 use crate::layer::{Layer, MicroBatchShape, Slice};
 use crate::layout::aligned;
@@ -47,8 +49,8 @@ pub struct UnitSizes {
     pub recompute: usize,
     /// Weight-gradient inputs: elements kept from input gradient to weight gradient when the two are apart: the sum over the layers.
     pub weight_inputs: usize,
-    /// Scratch of all passes in `f32`; holds one layer's weight-gradient inputs for the full backward, and where the unit's type is
-    /// another, one layer's parameters and activations.
+    /// Scratch of all passes in `f32`; holds one layer's weight-gradient inputs for the full backward, and where layers compute in another
+    /// type than the unit's, one layer's parameters and activations.
     pub workspace: usize,
     /// Elements of the gradient that runs through the unit, in `f32`: the widest activation.
     pub gradient: usize,
@@ -64,7 +66,7 @@ pub struct Unit {
     num_elements: usize,
     /// Layers whose saved values are not kept, as indices of `layers`, ascending.
     segments: Vec<Range<usize>>,
-    element: ElementType,
+    types: UnitTypes,
 }
 
 impl Unit {
@@ -88,22 +90,33 @@ impl Unit {
             let start = entries.get(num_before).map_or(end, |first| first.range.start);
             ranges.push(start..end);
         }
-        let (segments, element) = (Vec::new(), ElementType::F32);
-        Self { layers, ranges, entries, num_elements: end, segments, element }
+        Self { layers, ranges, entries, num_elements: end, segments: Vec::new(), types: UnitTypes::default() }
     }
 
-    /// The same unit with parameters, activations and what it keeps in `element`, and f32 for workspaces, the gradient
+    /// The same unit with parameters, activations and what it keeps in `stored`, and f32 for the gradient
     /// that runs through it and the gradients of parameters.
     ///
     /// Layers compute in f32. What a layer hands on or keeps is rounded, as is the gradient that it hands back and,
     /// between the two halves of its backward, what the second reads. Statistics and logits stay f32.
-    pub fn with_precision(self, element: ElementType) -> Self {
-        Self { element, ..self }
+    pub fn with_precision(self, stored: ElementType) -> Self {
+        Self { types: UnitTypes { stored, computed: ElementType::F32 }, ..self }
+    }
+
+    /// The same unit for a device that [computes in](crate::Device::computes_in) this type. Where it is what the unit stores, layers read and write
+    /// that without copies, and what they compute on the way is of that type too.
+    ///
+    /// # Panics
+    /// If it is neither f32 nor what the unit stores.
+    pub fn computing_in(self, computed: ElementType) -> Self {
+        let stored = self.types.stored;
+        let is_known = computed == ElementType::F32 || computed == stored;
+        assert!(is_known, "a unit of {stored} cannot compute in {computed}");
+        Self { types: UnitTypes { stored, computed }, ..self }
     }
 
     /// The type of parameters, activations and what is kept.
     pub fn element_type(&self) -> ElementType {
-        self.element
+        self.types.stored
     }
 
     /// The same unit, keeping of each segment of layers only the input: what they save goes to a buffer of

@@ -8,7 +8,8 @@
 use std::array;
 use std::ops::Range;
 
-use super::{Unit, UnitSizes, conversion};
+use super::conversion::{BackwardWorkspace, ForwardWorkspace, UnitTypes};
+use super::{Unit, UnitSizes};
 use crate::element::ElementType;
 use crate::layer::{Layer, LayerSizes, MicroBatchShape};
 use crate::layout::{self, aligned};
@@ -34,8 +35,7 @@ pub(super) struct Place {
 #[derive(Debug)]
 pub(super) struct Share<'a> {
     pub(super) layer: &'a dyn Layer,
-    /// What the unit stores.
-    element: ElementType,
+    pub(super) types: UnitTypes,
     pub(super) sizes: LayerSizes,
     pub(super) parameters: Range<usize>,
     pub(super) input: Place,
@@ -44,6 +44,8 @@ pub(super) struct Share<'a> {
     pub(super) exact: Place,
     pub(super) output: Place,
     pub(super) weight_inputs: Range<usize>,
+    /// As `exact`.
+    pub(super) exact_weight_inputs: Range<usize>,
     /// Number of the segment that the layer belongs to, if any.
     pub(super) segment: Option<usize>,
 }
@@ -66,24 +68,37 @@ impl Share<'_> {
         parameters.range(if is_read { self.parameters.clone() } else { 0..0 })
     }
 
-    /// Elements of the pieces of the workspace that a forward works in.
-    pub(super) fn forward_workspace_lens(&self) -> [usize; 5] {
-        conversion::forward_workspace_lens(self.element, self.parameters.len(), self.sizes)
+    /// What a forward works in.
+    pub(super) fn forward_workspace<'w>(&self, workspace: ViewMut<'w>) -> ForwardWorkspace<'w> {
+        self.types.split_forward(workspace, self.parameters.len(), self.sizes)
     }
 
-    /// Elements of the pieces of the workspace that a backward works in.
-    pub(super) fn backward_workspace_lens(&self) -> [usize; 5] {
-        let reads_weights = self.layer.backward_reads_weights();
-        let num_parameters = if reads_weights { self.parameters.len() } else { 0 };
-        conversion::backward_workspace_lens(self.element, num_parameters, self.sizes)
+    /// What a backward works in.
+    pub(super) fn backward_workspace<'w>(&self, workspace: ViewMut<'w>) -> BackwardWorkspace<'w> {
+        self.types.split_backward(workspace, self.num_parameters_for_backward(), self.sizes)
     }
-}
 
-impl Share<'_> {
+    /// The pieces of a buffer of weight-gradient inputs: those of the unit's type, and those of f32.
+    pub(super) fn split_weight_inputs<'w>(&self, all: ViewMut<'w>) -> [ViewMut<'w>; 2] {
+        let [typed, exact] = all.disjoint([self.weight_inputs.clone(), self.exact_weight_inputs.clone()]);
+        [typed, exact.cast(ElementType::F32)]
+    }
+
+    /// Elements of the workspace in `f32`.
+    fn workspace_len(&self) -> usize {
+        let forward = layout::extent(self.types.forward_lens(self.parameters.len(), self.sizes));
+        let num_parameters = self.num_parameters_for_backward();
+        forward.max(layout::extent(self.types.backward_lens(num_parameters, self.sizes)))
+    }
+
+    fn num_parameters_for_backward(&self) -> usize {
+        if self.layer.backward_reads_weights() { self.parameters.len() } else { 0 }
+    }
+
     /// Rounds the gradient that the layer hands to the one before, once all slices have added to it.
     pub(super) fn round_gradient(&self, queue: &dyn Queue, gradient: ViewMut<'_>) {
         if self.layer.table_slice().is_first() {
-            conversion::round(queue, gradient.range(0..self.sizes.input), self.element);
+            self.types.round_gradient(queue, gradient.range(0..self.sizes.input));
         }
     }
 }
@@ -106,10 +121,8 @@ impl Unit {
                     Arena::Output => unreachable!("an input lies in one of the unit's own buffers"),
                 }
             }
-            total.weight_inputs = aligned(share.weight_inputs.end);
-            let workspaces =
-                [share.forward_workspace_lens(), share.backward_workspace_lens()].map(layout::extent);
-            total.workspace = total.workspace.max(workspaces[0]).max(workspaces[1]);
+            total.weight_inputs = aligned(share.exact_weight_inputs.end);
+            total.workspace = total.workspace.max(share.workspace_len());
             total.gradient = total.gradient.max(sizes.input).max(sizes.output);
         }
         total
@@ -132,13 +145,14 @@ impl Unit {
             };
             let input = place(segment.is_none() || begins_segment, sizes.input);
             let saved = place(segment.is_none(), sizes.saved);
-            let exact = place(segment.is_none(), self.element.num_packed() * sizes.exact);
+            let num_packed = self.types.stored.num_packed();
+            let exact = place(segment.is_none(), num_packed * sizes.exact);
             if let Some(before) = shares.last_mut() {
                 before.output = Place { arena: input.arena, range: input.range.clone() };
             }
             shares.push(Share {
                 layer: layer.as_ref(),
-                element: self.element,
+                types: self.types,
                 sizes,
                 parameters: parameters.clone(),
                 input,
@@ -146,6 +160,7 @@ impl Unit {
                 exact,
                 output: Place { arena: Arena::Output, range: 0..sizes.output },
                 weight_inputs: weight_inputs.take(sizes.weight_inputs),
+                exact_weight_inputs: weight_inputs.take(num_packed * sizes.exact_weight_inputs),
                 segment,
             });
         }

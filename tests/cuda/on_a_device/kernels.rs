@@ -33,6 +33,17 @@ impl Numbers {
 struct On {
     queue: Arc<dyn Queue>,
     numbers: Numbers,
+    /// What elements are rounded to.
+    rounded_to: ElementType,
+    /// What they are stored in: the same, or f32 on the host, which computes in nothing else.
+    stored: ElementType,
+}
+
+/// What a kernel has written.
+struct Values {
+    values: Vec<f32>,
+    /// What they were rounded to when they were written.
+    rounded_to: ElementType,
 }
 
 impl On {
@@ -43,41 +54,85 @@ impl On {
         buffer
     }
 
+    /// As [`On::floats`], of the elements' type.
+    fn elements(&mut self, len: usize) -> Buffer {
+        let mut floats = self.floats(len);
+        self.round(&mut floats);
+        self.converted(&floats, self.stored)
+    }
+
+    /// What is stored in f32 in the place of elements is as exact as they are.
+    fn round(&self, buffer: &mut Buffer) {
+        if buffer.element_type() != self.rounded_to {
+            self.queue.round(buffer.view_mut(), self.rounded_to);
+        }
+    }
+
+    fn converted(&self, buffer: &Buffer, to: ElementType) -> Buffer {
+        let mut converted = self.queue.zeros(buffer.len(), to).unwrap();
+        self.queue.copy(buffer.view(), converted.view_mut());
+        converted
+    }
+
     fn words(&mut self, words: &[u32]) -> Buffer {
         let mut buffer = self.queue.zeros(words.len(), ElementType::U32).unwrap();
         self.queue.upload(words, buffer.view_mut());
         buffer
     }
 
-    fn values(&self, of: &Buffer) -> Vec<f32> {
+    fn values(&self, of: &Buffer) -> Values {
+        let floats = self.converted(of, ElementType::F32);
         let mut values = vec![0.0; of.len()];
-        self.queue.download_floats(of.view(), &mut values);
-        values
+        self.queue.download_floats(floats.view(), &mut values);
+        Values { values, rounded_to: of.element_type() }
     }
 
     /// Words as the floats whose bits they are.
-    fn bits(&self, of: &Buffer) -> Vec<f32> {
+    fn bits(&self, of: &Buffer) -> Values {
         let mut words = vec![0; of.len()];
         self.queue.download(of.view(), &mut words);
-        words.into_iter().map(f32::from_bits).collect()
+        Values { values: words.into_iter().map(f32::from_bits).collect(), rounded_to: ElementType::F32 }
     }
 }
 
-/// Does the same on the host and on the device: what is returned agrees within `tolerance` of the largest element, or to the bit for 0.
-fn same(what: &str, tolerance: f32, run: impl Fn(&mut On) -> Vec<Vec<f32>>) {
-    let on = |queue: Arc<dyn Queue>| On { queue, numbers: Numbers(7) };
-    let expected = run(&mut on(Arc::new(Host)));
-    let found = run(&mut on(device().queue().unwrap()));
+/// How far two numbers may be apart that are rounded to this type, as a share of them, where they were nearly the same before: a unit in the
+/// last place.
+fn unit_in_the_last_place(element: ElementType) -> f32 {
+    match element {
+        ElementType::Bf16 => 1.0 / 128.0,
+        ElementType::F16 => 1.0 / 1024.0,
+        _ => 0.0,
+    }
+}
+
+/// Does the same on the host and on the device: what is returned agrees within `tolerance` of the largest element and the rounding of what is
+/// stored, or to the bit for 0.
+fn same_in(element: ElementType, what: &str, tolerance: f32, run: impl Fn(&mut On) -> Vec<Values>) {
+    let on = |queue: Arc<dyn Queue>, stored| On { queue, numbers: Numbers(7), rounded_to: element, stored };
+    let expected = run(&mut on(Arc::new(Host), ElementType::F32));
+    let found = run(&mut on(device().queue().unwrap(), element));
     for (index, (found, expected)) in found.iter().zip(&expected).enumerate() {
-        assert_eq!(found.len(), expected.len());
+        let expected = &expected.values;
+        let last_place = unit_in_the_last_place(found.rounded_to);
+        assert_eq!(found.values.len(), expected.len());
         let largest = expected.iter().fold(f32::MIN_POSITIVE, |max, value| max.max(value.abs()));
-        for (place, (a, b)) in found.iter().zip(expected).enumerate() {
-            let is_close = a.to_bits() == b.to_bits() || (a - b).abs() <= tolerance * largest;
-            assert!(is_close, "{what}, result {index}, element {place}: {a} on the device, {b} on the host");
+        for (place, (a, b)) in found.values.iter().zip(expected).enumerate() {
+            let limit = tolerance * largest + last_place * b.abs();
+            let is_close = a.to_bits() == b.to_bits() || (tolerance > 0.0 && (a - b).abs() <= limit);
+            assert!(
+                is_close,
+                "{what} in {element}, result {index}, element {place}: {a} on the device, {b} on the host"
+            );
         }
     }
 }
 
+/// The same in f32.
+fn same(what: &str, tolerance: f32, run: impl Fn(&mut On) -> Vec<Values>) {
+    same_in(ElementType::F32, what, tolerance, run);
+}
+
+const ELEMENTS: [ElementType; 3] = [ElementType::F32, ElementType::Bf16, ElementType::F16];
 const MODES: [WriteMode; 2] = [WriteMode::Overwrite, WriteMode::Add];
 /// Rows and columns: single ones, odd ones, and more than a block has threads.
 const SHAPES: [(usize, usize); 5] = [(1, 1), (3, 7), (33, 12), (5, 257), (70, 1030)];
@@ -87,25 +142,65 @@ const SHAPES: [(usize, usize); 5] = [(1, 1), (3, 7), (33, 12), (5, 257), (70, 10
 fn products() {
     for (n, i, o) in [(1, 1, 1), (6, 12, 36), (17, 33, 9), (64, 48, 100)] {
         let shape = LinearShape { num_rows: n, num_inputs: i, num_outputs: o };
-        same(&format!("{shape:?}"), 1e-5, |on| {
-            let (x, weight, bias) = (on.floats(n * i), on.floats(o * i), on.floats(o));
-            let (residual, dy) = (on.floats(n * o), on.floats(n * o));
-            let mut results = Vec::new();
-            let both = Onto::BiasAndResidual { bias: bias.view(), residual: residual.view() };
-            for onto in [Onto::Nothing, Onto::Bias(bias.view()), both] {
-                let mut y = on.floats(n * o);
-                on.queue.linear(shape, x.view(), weight.view(), onto, y.view_mut());
-                results.push(on.values(&y));
-            }
-            for mode in MODES {
-                let (mut dx, mut dweight, mut dbias) = (on.floats(n * i), on.floats(o * i), on.floats(o));
-                on.queue.linear_backward_input(shape, dy.view(), weight.view(), dx.view_mut(), mode);
-                on.queue.linear_backward_weight(shape, dy.view(), x.view(), dweight.view_mut(), mode);
-                on.queue.bias_backward(dy.view(), dbias.view_mut(), mode);
-                results.extend([on.values(&dx), on.values(&dweight), on.values(&dbias)]);
-            }
-            results
-        });
+        for element in ELEMENTS {
+            same_in(element, &format!("{shape:?}"), 1e-5, |on| {
+                let (x, weight, bias) = (on.elements(n * i), on.elements(o * i), on.elements(o));
+                let (residual, dy) = (on.elements(n * o), on.elements(n * o));
+                let mut results = Vec::new();
+                let both = Onto::BiasAndResidual { bias: bias.view(), residual: residual.view() };
+                for onto in [Onto::Nothing, Onto::Bias(bias.view()), both] {
+                    let mut y = on.elements(n * o);
+                    on.queue.linear(shape, x.view(), weight.view(), onto, y.view_mut());
+                    results.push(on.values(&y));
+                }
+                let mut logits = on.floats(n * o);
+                on.queue.linear(shape, x.view(), weight.view(), Onto::Nothing, logits.view_mut());
+                results.push(on.values(&logits));
+                let mut dx = on.elements(n * i);
+                on.queue.linear_backward_input(
+                    shape,
+                    dy.view(),
+                    weight.view(),
+                    dx.view_mut(),
+                    WriteMode::Overwrite,
+                );
+                results.push(on.values(&dx));
+                for mode in MODES {
+                    let (mut dx, mut dweight, mut dbias) = (on.floats(n * i), on.floats(o * i), on.floats(o));
+                    on.queue.linear_backward_input(shape, dy.view(), weight.view(), dx.view_mut(), mode);
+                    on.queue.linear_backward_weight(shape, dy.view(), x.view(), dweight.view_mut(), mode);
+                    on.queue.bias_backward(dy.view(), dbias.view_mut(), mode);
+                    results.extend([on.values(&dx), on.values(&dweight), on.values(&dbias)]);
+                }
+                results
+            });
+        }
+    }
+}
+
+/// What a loss leaves of logits goes into products where it lies.
+#[test]
+#[ignore = "needs a GPU, or the imitation of one"]
+fn narrowed_rows_are_factors() {
+    for (n, i, o) in [(1, 3, 1), (6, 12, 37), (9, 16, 600)] {
+        let shape = LinearShape { num_rows: n, num_inputs: i, num_outputs: o };
+        for element in [ElementType::Bf16, ElementType::F16] {
+            same_in(element, &format!("{shape:?}"), 1e-5, |on| {
+                let (x, weight) = (on.elements(n * i), on.elements(o * i));
+                let (mut dy, mut dx, mut dweight) = (on.floats(n * o), on.floats(n * i), on.floats(o * i));
+                if on.stored == element {
+                    on.queue.narrow_rows(dy.view_mut(), o, element);
+                } else {
+                    on.round(&mut dy);
+                }
+                let dy = dy.view().cast(on.stored);
+                for mode in MODES {
+                    on.queue.linear_backward_input(shape, dy, weight.view(), dx.view_mut(), mode);
+                    on.queue.linear_backward_weight(shape, dy, x.view(), dweight.view_mut(), mode);
+                }
+                vec![on.values(&dx), on.values(&dweight)]
+            });
+        }
     }
 }
 
@@ -125,7 +220,17 @@ fn conversions_are_the_hosts_to_the_bit() {
             let mut wide = on.queue.zeros(len, ElementType::F32).unwrap();
             on.queue.copy(narrow.view(), wide.view_mut());
             on.queue.round(x.view_mut().range(5..len), half);
-            vec![on.values(&wide), on.values(&x)]
+            // On the host too, whose own rows of 16 bits no kernel reads.
+            let mut rows = on.floats(6 * 300);
+            on.queue.narrow_rows(rows.view_mut(), 300, half);
+            let mut firsts = Vec::new();
+            for row in 0..6 {
+                let mut first = on.queue.zeros(300, ElementType::F32).unwrap();
+                on.queue.copy(rows.view().cast(half).range(600 * row..600 * row + 300), first.view_mut());
+                firsts.push(on.values(&first));
+            }
+            firsts.extend([on.values(&wide), on.values(&x)]);
+            firsts
         });
     }
 }
@@ -134,12 +239,14 @@ fn conversions_are_the_hosts_to_the_bit() {
 #[ignore = "needs a GPU, or the imitation of one"]
 fn elementwise() {
     for len in [1, 255, 256, 257, 1000] {
-        same(&format!("gelu of {len}"), 1e-6, |on| {
-            let (mut x, mut y, mut dy) = (on.floats(len), on.floats(len), on.floats(len));
-            on.queue.gelu(x.view(), y.view_mut());
-            on.queue.gelu_backward(x.view_mut(), dy.view_mut());
-            vec![on.values(&y), on.values(&x), on.values(&dy)]
-        });
+        for element in ELEMENTS {
+            same_in(element, &format!("gelu of {len}"), 1e-6, |on| {
+                let (mut x, mut y, mut dy) = (on.elements(len), on.elements(len), on.elements(len));
+                on.queue.gelu(x.view(), y.view_mut());
+                on.queue.gelu_backward(x.view_mut(), dy.view_mut());
+                vec![on.values(&y), on.values(&x), on.values(&dy)]
+            });
+        }
         same(&format!("sums of {len}"), 0.0, |on| {
             let (a, b, c, mut own) = (on.floats(len), on.floats(len), on.floats(len), on.floats(len));
             on.queue.sum_in_order(&[a.view(), b.view()], own.view_mut(), &[c.view()]);
@@ -171,12 +278,13 @@ fn elementwise() {
 #[test]
 #[ignore = "needs a GPU, or the imitation of one"]
 fn layer_norms() {
-    for (rows, width) in SHAPES {
-        same(&format!("layer norm of {rows} x {width}"), 1e-5, |on| {
-            let (x, weight, bias, dy) =
-                (on.floats(rows * width), on.floats(width), on.floats(width), on.floats(rows * width));
+    let cases = SHAPES.iter().flat_map(|shape| ELEMENTS.map(|element| (*shape, element)));
+    for ((rows, width), element) in cases {
+        same_in(element, &format!("layer norm of {rows} x {width}"), 1e-5, |on| {
+            let (x, dy) = (on.elements(rows * width), on.elements(rows * width));
+            let (weight, bias) = (on.elements(width), on.elements(width));
             let affine = Affine { weight: weight.view(), bias: bias.view() };
-            let (mut y, mut statistics) = (on.floats(rows * width), on.floats(2 * rows));
+            let (mut y, mut statistics) = (on.elements(rows * width), on.floats(2 * rows));
             on.queue.layer_norm(x.view(), affine, y.view_mut(), statistics.view_mut());
             let mut results = vec![on.values(&y)];
             on.queue.layer_norm_statistics(x.view(), width, statistics.view_mut());
@@ -218,15 +326,17 @@ fn masks(probability: f64, place: Place, sequences: usize, seq_length: usize) ->
 fn attentions() {
     for (b, t, h, d) in [(1, 1, 1, 1), (2, 6, 3, 4), (1, 33, 2, 64), (2, 40, 1, 96), (1, 20, 1, 130)] {
         let shape = AttentionShape { num_sequences: b, seq_length: t, num_heads: h, head_size: d };
-        for probability in [0.0, 0.3] {
+        for (probability, element) in [0.0, 0.3].iter().flat_map(|&p| ELEMENTS.map(|element| (p, element))) {
             let masks = masks(probability, Place::AttentionWeights(2), b, t);
-            same(&format!("{shape:?}, dropout {probability}"), 2e-5, |on| {
+            same_in(element, &format!("{shape:?}, dropout {probability}"), 2e-5, |on| {
                 let (n, c) = (b * t, h * d);
-                let (mut qkv, mut out, dout) = (on.floats(3 * n * c), on.floats(n * c), on.floats(n * c));
+                let (mut qkv, mut out) = (on.elements(3 * n * c), on.elements(n * c));
+                let dout = on.elements(n * c);
                 let mut log_sum_exp = on.floats(shape.num_log_sum_exp());
                 let mut workspace = on.floats(shape.forward_workspace().max(shape.backward_workspace()));
                 let (y, sums) = (out.view_mut(), log_sum_exp.view_mut());
                 on.queue.attention(shape, masks, qkv.view(), y, sums, workspace.view_mut());
+                on.round(&mut out);
                 let forward = [on.values(&out), on.values(&log_sum_exp)];
                 let attended = Attended { out: out.view(), log_sum_exp: log_sum_exp.view() };
                 on.queue.attention_backward(
@@ -254,44 +364,49 @@ fn attentions() {
 fn masks_and_lookups_are_the_hosts_to_the_bit() {
     for (sequences, t, width) in [(1, 1, 1), (2, 6, 12), (3, 5, 130), (1, 33, 257)] {
         let rows = sequences * t;
-        same(&format!("dropout of {rows} x {width}"), 0.0, |on| {
-            let masks = masks(0.3, Place::MlpBranch(1), sequences, t).unwrap();
-            let (mut x, mut y) = (on.floats(rows * width), on.floats(rows * width));
-            on.queue.dropout(masks, x.view_mut(), width);
-            on.queue.dropout_add_residual(masks, x.view(), y.view_mut(), width);
-            vec![on.values(&x), on.values(&y)]
-        });
-        same(&format!("lookups of {rows} x {width}"), 0.0, |on| {
-            let tokens: Vec<u32> = (0..rows as u32).map(|n| (n * 7) % 11).collect();
-            let tokens = on.words(&tokens);
-            let mut results = Vec::new();
-            // A whole table, and a slice of one.
-            for (first_token, num_rows) in [(0, 11), (4, 5)] {
-                let (table, mut y) = (on.floats(num_rows * width), on.floats(rows * width));
-                on.queue.embedding(tokens.view(), first_token, table.view(), y.view_mut());
+        for element in ELEMENTS {
+            same_in(element, &format!("dropout of {rows} x {width}"), 0.0, |on| {
+                let masks = masks(0.3, Place::MlpBranch(1), sequences, t).unwrap();
+                let (mut x, mut y) = (on.elements(rows * width), on.elements(rows * width));
+                on.queue.dropout(masks, x.view_mut(), width);
+                on.round(&mut x);
+                on.queue.dropout_add_residual(masks, x.view(), y.view_mut(), width);
+                on.round(&mut y);
+                vec![on.values(&x), on.values(&y)]
+            });
+            same_in(element, &format!("lookups of {rows} x {width}"), 0.0, |on| {
+                let tokens: Vec<u32> = (0..rows as u32).map(|n| (n * 7) % 11).collect();
+                let tokens = on.words(&tokens);
+                let mut results = Vec::new();
+                // A whole table, and a slice of one.
+                for (first_token, num_rows) in [(0, 11), (4, 5)] {
+                    let (table, mut y) = (on.elements(num_rows * width), on.elements(rows * width));
+                    on.queue.embedding(tokens.view(), first_token, table.view(), y.view_mut());
+                    results.push(on.values(&y));
+                    for mode in MODES {
+                        let mut dtable = on.floats(num_rows * width);
+                        on.queue.embedding_backward(
+                            tokens.view(),
+                            first_token,
+                            y.view(),
+                            dtable.view_mut(),
+                            mode,
+                        );
+                        results.push(on.values(&dtable));
+                    }
+                }
+                let (positions, mut y) = (on.elements((t + 2) * width), on.elements(rows * width));
+                on.queue.add_positions(t, positions.view(), y.view_mut(), width);
+                on.round(&mut y);
                 results.push(on.values(&y));
                 for mode in MODES {
-                    let mut dtable = on.floats(num_rows * width);
-                    on.queue.embedding_backward(
-                        tokens.view(),
-                        first_token,
-                        y.view(),
-                        dtable.view_mut(),
-                        mode,
-                    );
-                    results.push(on.values(&dtable));
+                    let mut dpositions = on.floats((t + 2) * width);
+                    on.queue.positions_backward(t, y.view(), dpositions.view_mut(), width, mode);
+                    results.push(on.values(&dpositions));
                 }
-            }
-            let (positions, mut y) = (on.floats((t + 2) * width), on.floats(rows * width));
-            on.queue.add_positions(t, positions.view(), y.view_mut(), width);
-            results.push(on.values(&y));
-            for mode in MODES {
-                let mut dpositions = on.floats((t + 2) * width);
-                on.queue.positions_backward(t, y.view(), dpositions.view_mut(), width, mode);
-                results.push(on.values(&dpositions));
-            }
-            results
-        });
+                results
+            });
+        }
     }
 }
 
@@ -315,8 +430,9 @@ fn cross_entropies() {
             let mut words = [0; 4];
             on.queue.download(loss.view(), &mut words);
             let sum = f64::from_bits(u64::from(words[0]) | u64::from(words[1]) << 32) as f32;
-            let kept: Vec<f32> = on.values(&statistics);
-            vec![vec![sum], on.values(&logits), on.bits(&count), kept.chunks(3).map(|row| row[0]).collect()]
+            let kept = on.values(&statistics).values.chunks(3).map(|row| row[0]).collect();
+            let [sum, kept] = [vec![sum], kept].map(|values| Values { values, rounded_to: ElementType::F32 });
+            vec![sum, on.values(&logits), on.bits(&count), kept]
         });
     }
 }

@@ -1,4 +1,4 @@
-//! What is asked of the first GPU of this host.
+//! What is asked of the GPUs of this host.
 
 mod kernels;
 mod state;
@@ -6,8 +6,15 @@ mod training;
 
 use std::sync::Arc;
 
+use pipezero::models::Device;
 use pipezero::models::queue::Cuda;
 
 fn device() -> Arc<Cuda> {
     Arc::new(Cuda::open(0).expect("a GPU, or the imitation of one"))
+}
+
+/// All of this host.
+fn devices() -> Vec<Arc<dyn Device>> {
+    let all = Cuda::open_all().expect("a GPU, or the imitation of one");
+    all.into_iter().map(|device| Arc::new(device) as Arc<dyn Device>).collect()
 }

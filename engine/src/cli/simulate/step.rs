@@ -42,7 +42,7 @@ pub(super) struct StepRequest<'a> {
 /// Simulates a step of the run, and prints the result into a text; the notices are for its end.
 pub(super) fn run(request: &StepRequest<'_>) -> Result<(String, Notices), Failure> {
     let file = request.costs.map(CostsFile::load).transpose()?;
-    let (plan, mut notices) = request.run.plan()?;
+    let (plan, mut notices) = request.run.plan_for(request.device)?;
     let device = request.device_of(&plan)?;
     let source = match (&file, &device) {
         (Some(file), _) => Source::Measured(file),

@@ -37,7 +37,8 @@ use super::resolved::{DeviceName, Run};
 /// Resolves a whole file.
 pub(crate) fn resolve(raw: &RawRun, folder: &Path, launch: Launch) -> Option<Run> {
     foreign::check(raw);
-    let precision = precision::resolve(&raw.bf16, &raw.fp16);
+    let device = raw.device.auto_or(if launch.has_gpu { DeviceName::Cuda } else { DeviceName::Cpu });
+    let precision = precision::resolve(&raw.bf16, &raw.fp16, device);
     let memory_bytes = rules::memory(&raw.memory);
     let model = model::resolve(&raw.model);
     let reads_text = model::may_read_text(&raw.model);
@@ -78,7 +79,7 @@ pub(crate) fn resolve(raw: &RawRun, folder: &Path, launch: Launch) -> Option<Run
         memory_bytes: memory_bytes?,
         host_memory_bytes: launch.memory_bytes,
         checkpoint: checkpoint?,
-        device: raw.device.or(DeviceName::Cpu)?,
+        device: device?,
         comm: comm?,
         threads: threads?,
         steps: steps?,

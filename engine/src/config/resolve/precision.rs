@@ -2,7 +2,7 @@
 
 use crate::config::kind::Auto;
 use crate::config::raw::{RawBf16, RawFp16};
-use crate::config::resolved::{LossScaling, Precision};
+use crate::config::resolved::{DeviceName, LossScaling, Precision};
 use crate::config::section::Field;
 
 use super::foreign::written_keys;
@@ -34,8 +34,10 @@ fn compute_type(bf16: Auto<bool>, fp16: Auto<bool>, native_bf16: bool) -> Option
     }
 }
 
-/// CPUs multiply in f32; bf16 would be converted back and forth.
-const CPU_NATIVE_BF16: bool = false;
+/// Whether a device multiplies in bf16. CPUs multiply in f32; bf16 would be converted back and forth.
+fn has_native_bf16(device: DeviceName) -> bool {
+    device == DeviceName::Cuda
+}
 
 /// DeepSpeed's first scale is 2 to this power.
 const INITIAL_SCALE_POWER: u64 = 16;
@@ -43,12 +45,13 @@ const INITIAL_SCALE_POWER: u64 = 16;
 /// The largest power of two that f32 holds.
 const MAX_SCALE_POWER: u64 = 127;
 
-/// The type that a run computes in.
-pub(super) fn resolve(bf16: &RawBf16, fp16: &RawFp16) -> Option<Precision> {
+/// The type that a run computes in, on a device; `None` where that is not known.
+pub(super) fn resolve(bf16: &RawBf16, fp16: &RawFp16, device: Option<DeviceName>) -> Option<Precision> {
     // A key of the wrong type is reported already.
     let written = |enabled: &Field<Auto<bool>>| enabled.given().unwrap_or(Auto::Value(false));
     let scaling = loss_scaling(fp16);
-    let computes_in = compute_type(written(&bf16.enabled), written(&fp16.enabled), CPU_NATIVE_BF16);
+    let computes_in =
+        compute_type(written(&bf16.enabled), written(&fp16.enabled), device.is_some_and(has_native_bf16));
     if let Some(found) = computes_in {
         bf16.enabled.became(found == ComputeType::Bf16);
         fp16.enabled.became(found == ComputeType::Fp16);

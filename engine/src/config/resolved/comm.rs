@@ -78,8 +78,6 @@ pub enum DeviceName {
     Cpu,
     /// The first GPU of the host, which all its ranks share.
     Cuda,
-    /// A GPU where there is one, with the libraries that it needs; else the host's cores.
-    Auto,
 }
 
 #[cfg(test)]

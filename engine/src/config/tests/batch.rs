@@ -189,7 +189,7 @@ fn the_launchers_ranks_fix_the_data_degree() {
             ("train_batch_size", ""),
             ("train_micro_batch_size_per_gpu", "1"),
         ]);
-        let launch = Launch { cores: 8, memory_bytes: None, ranks };
+        let launch = Launch { cores: 8, memory_bytes: None, has_gpu: false, ranks };
         let resolved = RunFile::parse("run.json", &text).unwrap().resolve(launch);
         resolved.map(|(run, _)| (run.parallel.data, run.batch.train_batch_size, run.threads))
     };

@@ -31,7 +31,7 @@ fn every_example_loads() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
         let file = RunFile::load(&path).unwrap_or_else(|errors| panic!("{errors}"));
-        let launch = Launch { cores: 2, memory_bytes: None, ranks: None };
+        let launch = Launch { cores: 2, memory_bytes: None, has_gpu: false, ranks: None };
         let (run, notices) = file.resolve(launch).unwrap_or_else(|errors| panic!("{errors}"));
         assert!(run.data.text.iter().all(|path| path.is_absolute()), "{name}");
         let warnings = notices.iter().filter(|notice| notice.kind() == NoticeKind::Warning).count();

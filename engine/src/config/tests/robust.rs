@@ -125,7 +125,7 @@ fn nearly_valid() -> impl Strategy<Value = Value> {
 fn exercise(text: &str, ranks: Option<usize>) {
     let handler = miette::GraphicalReportHandler::new_themed(miette::GraphicalTheme::ascii());
     match RunFile::parse("run.json", text)
-        .and_then(|file| file.resolve(Launch { cores: 0, memory_bytes: None, ranks }))
+        .and_then(|file| file.resolve(Launch { cores: 0, memory_bytes: None, has_gpu: false, ranks }))
     {
         Ok((run, notices)) => {
             let (batch, grid) = (run.batch, &run.parallel);

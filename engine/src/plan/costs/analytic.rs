@@ -75,15 +75,16 @@ impl Analytic<'_> {
         let flops = layer.forward_flops(shape) as f64;
         let element_bytes = self.plan.element_type().num_bytes() as f64;
         let parameters: f64 = layer.parameters().iter().map(|spec| spec.num_elements() as f64).sum();
-        let [input, output, weight_inputs] =
-            [sizes.input, sizes.output, sizes.weight_inputs].map(|len| len as f64);
+        let [input, output] = [sizes.input, sizes.output].map(|len| len as f64);
+        let weight_inputs =
+            element_bytes * sizes.weight_inputs as f64 + F32_BYTES * sizes.exact_weight_inputs as f64;
         // Of what slices keep together, each reads and writes its own part.
         let num_slices = layer.table_slice().num_slices as f64;
         let saved = (element_bytes * sizes.saved as f64 + F32_BYTES * sizes.exact as f64) / num_slices;
         let forward = saved + element_bytes * (parameters + input + output);
         let backward_input =
-            saved + element_bytes * (parameters + weight_inputs) + F32_BYTES * (output + input);
-        let backward_weight = saved + element_bytes * (input + weight_inputs) + 2.0 * F32_BYTES * parameters;
+            saved + element_bytes * parameters + weight_inputs + F32_BYTES * (output + input);
+        let backward_weight = saved + element_bytes * input + weight_inputs + 2.0 * F32_BYTES * parameters;
         let time = |flops, bytes| self.time(Work { flops, bytes });
         LayerTimes {
             forward: time(flops, forward),

@@ -147,6 +147,11 @@ const CPU_COPY: f64 = CPU_MEMORY / 2.0;
 const CPU_WAKE_NS: f64 = 30_000.0;
 
 impl DeviceSpec {
+    /// Whether it is a GPU, as `"device": "cuda"` asks for.
+    pub fn is_gpu(&self) -> bool {
+        self.cores.is_none()
+    }
+
     /// The names that [`DeviceSpec::by_name`] knows.
     pub const NAMES: [&str; 4] = [H100.key, H200.key, A100.key, "cpu"];
 

@@ -42,12 +42,16 @@ pub(super) fn exchange(
             reduce_scatter(lane, payloads, range);
             all_gather(lane, payloads, range);
         }
-        // The ends hand over their memory, with the events.
+        // On one device the ends hand over their memory, with the events.
         Operation::Transfer { .. } => {
             let [Payload::Elements(source), Payload::Elements(destination)] = payloads else {
                 unreachable!("a transfer has two members with elements")
             };
-            destination.swap_contents(source);
+            if destination.is_beside(source) {
+                destination.swap_contents(source);
+            } else {
+                lane.copy(source.view(), destination.view_mut());
+            }
         }
         Operation::AddWords { .. } => unreachable!("words were added above"),
     }

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use pipezero_models::ElementType;
+
 use super::weights_file::WeightsError;
 use crate::plan::{Bytes, Change, Changes};
 use crate::run::checkpoint::CheckpointError;
@@ -26,6 +28,16 @@ pub enum EngineError {
         needed: usize,
         /// Ranks of the world.
         found: usize,
+    },
+    /// The plan is for a device that computes in another type than the world's.
+    #[error(
+        "the run computes in {computed} on a GPU, and {device} does not: set `device` to the device of the ranks"
+    )]
+    Device {
+        /// What layers compute in.
+        computed: ElementType,
+        /// What people call the device that is there.
+        device: String,
     },
     /// This process cannot be connected with the others.
     #[error("the ranks cannot be connected: {0}")]

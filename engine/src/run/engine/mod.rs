@@ -34,12 +34,13 @@ use save::SaveFile;
 pub use weights_file::WeightsError;
 
 use crate::host;
-use crate::plan::Plan;
+use crate::plan::{ElementTypes, Plan};
+use crate::run::comm::CommError;
 use crate::run::data::BatchSource;
 use crate::run::executor::{RankOutcome, StepInputs};
 use crate::run::memory::Ledger;
 use crate::run::optimizer::{LearningRate, LossScaler, ScaleChange};
-use crate::run::world::{ClockOffset, World, world_of, world_on};
+use crate::run::world::{ClockOffset, RanksOnDevice, World, world_of, world_on};
 
 /// Trains, evaluates, saves and loads one model on a grid of ranks.
 ///
@@ -94,7 +95,19 @@ impl Engine {
         source: Arc<dyn BatchSource>,
         device: Arc<dyn Device>,
     ) -> Result<Self, EngineError> {
-        let world = world_on(&plan, device)?;
+        Self::on_devices(plan, source, &[device])
+    }
+
+    /// As [`Engine::new`], with ranks on these devices in turn. They reach each other's memory.
+    ///
+    /// # Errors
+    /// As [`Engine::new`].
+    pub fn on_devices(
+        plan: Plan,
+        source: Arc<dyn BatchSource>,
+        devices: &[Arc<dyn Device>],
+    ) -> Result<Self, EngineError> {
+        let world = world_on(&plan, devices)?;
         Self::in_world(plan, source, Purpose::Training, world)
     }
 
@@ -108,22 +121,29 @@ impl Engine {
         Ok(engine)
     }
 
-    /// What people call the device that computes.
-    pub fn device_name(&self) -> &str {
+    /// What people call the devices that compute.
+    pub fn device_name(&self) -> String {
         self.ranks.device_name()
     }
 
-    /// Checks that this host has the memory and the threads that the plan's ranks need here.
+    /// Checks that this host has the device, the memory and the threads that the plan's ranks need here.
     ///
     /// # Errors
-    /// [`EngineError::Memory`] and [`EngineError::Threads`].
+    /// [`EngineError::Device`], [`EngineError::Memory`] and [`EngineError::Threads`].
     pub(crate) fn check_host(plan: &Plan, purpose: Purpose, world: &dyn World) -> Result<(), EngineError> {
-        let local = world.local_ranks();
-        threads::check(plan, local.len(), threads::max_threads())?;
-        match world.free_device_bytes()? {
-            None => host_memory::check(plan, purpose, local, host::available_bytes(), host_memory::ON_HOST),
-            free_bytes => host_memory::check(plan, purpose, local, free_bytes, host_memory::ON_DEVICE),
+        let computed = ElementTypes::computed_in(plan.run());
+        threads::check(plan, world.local_ranks().len(), threads::max_threads())?;
+        for RanksOnDevice { on, ranks } in world.devices() {
+            if !on.device.computes_in(computed) {
+                return Err(EngineError::Device { computed, device: on.name });
+            }
+            let (free_bytes, place) = match on.device.free_bytes().map_err(CommError::from)? {
+                None => (host::available_bytes(), host_memory::ON_HOST),
+                free_bytes => (free_bytes, host_memory::ON_DEVICE),
+            };
+            host_memory::check(plan, purpose, &ranks, free_bytes, place)?;
         }
+        Ok(())
     }
 
     /// As [`Engine::with_state`], with weights drawn from the seed.

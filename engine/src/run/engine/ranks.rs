@@ -15,7 +15,7 @@ use crate::run::comm::CommError;
 use crate::run::data::BatchSource;
 use crate::run::executor::{Cause, RankFailure, RankOutcome, ReportedFailure};
 use crate::run::memory::Ledgers;
-use crate::run::world::World;
+use crate::run::world::{Names, World};
 use pipezero_partition::Purpose;
 
 /// One thread per local rank.
@@ -139,8 +139,8 @@ impl Ranks {
     }
 
     /// What people call the device that computes.
-    pub(super) fn device_name(&self) -> &str {
-        self.world.device_name()
+    pub(super) fn device_name(&self) -> String {
+        Names(&self.world.devices()).to_string()
     }
 
     /// Whether all ranks are local.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use pipezero_models::Device;
 use pipezero_models::queue::NoCuda;
 
-use super::device::{Chosen, device_of};
+use super::device::{NamedDevice, devices_of};
 use super::{ThreadWorld, World};
 use crate::config::BackendName;
 use crate::plan::Plan;
@@ -27,25 +27,26 @@ pub enum WorldError {
 /// # Errors
 /// When this process cannot be connected with the others, or does not have the device.
 pub fn world_of(plan: &Plan) -> Result<Arc<dyn World>, WorldError> {
-    let Chosen { device, name } = device_of(plan.run().device)?;
-    Ok(connected(plan, device, name)?)
+    let devices = devices_of(plan.run().device)?;
+    Ok(connected(plan, &devices)?)
 }
 
-/// As [`world_of`], with the ranks on a device.
+/// As [`world_of`], with ranks on these devices in turn, at least one.
 ///
 /// # Errors
 /// When this process cannot be connected with the others.
-pub fn world_on(plan: &Plan, device: Arc<dyn Device>) -> Result<Arc<dyn World>, CommError> {
-    let name = format!("{device:?}");
-    connected(plan, device, name)
+pub fn world_on(plan: &Plan, devices: &[Arc<dyn Device>]) -> Result<Arc<dyn World>, CommError> {
+    let named = |device: &Arc<dyn Device>| {
+        let name = format!("{device:?}");
+        NamedDevice { device: Arc::clone(device), name }
+    };
+    let devices: Vec<NamedDevice> = devices.iter().map(named).collect();
+    connected(plan, &devices)
 }
 
-fn connected(plan: &Plan, device: Arc<dyn Device>, name: String) -> Result<Arc<dyn World>, CommError> {
+fn connected(plan: &Plan, devices: &[NamedDevice]) -> Result<Arc<dyn World>, CommError> {
     let (num_ranks, comm) = (plan.grid().world_size(), &plan.run().comm);
     match comm.backend {
-        BackendName::Threads => {
-            let world = ThreadWorld::on(device, num_ranks, comm.timeout, comm.links);
-            Ok(Arc::new(world.named(name)))
-        }
+        BackendName::Threads => Ok(Arc::new(ThreadWorld::on(devices, num_ranks, comm.timeout, comm.links))),
     }
 }

@@ -1,5 +1,6 @@
-//! The device that a run file names.
+//! What computes for ranks.
 
+use std::fmt;
 use std::sync::Arc;
 
 use pipezero_models::queue::{Cuda, NoCuda};
@@ -7,28 +8,81 @@ use pipezero_models::{Device, Host};
 
 use crate::config::DeviceName;
 
-/// What computes.
+/// A device, and what people call it.
 #[derive(Clone, Debug)]
-pub(super) struct Chosen {
+pub struct NamedDevice {
     /// What computes.
-    pub(super) device: Arc<dyn Device>,
-    /// What people call it, and why it is no GPU if the run file leaves that to the host.
-    pub(super) name: String,
+    pub device: Arc<dyn Device>,
+    /// What people call it.
+    pub name: String,
 }
 
-/// Opens the device of this name.
+/// A device with the ranks of this process that compute on it.
+#[derive(Clone, Debug)]
+pub struct RanksOnDevice {
+    /// What computes.
+    pub on: NamedDevice,
+    /// Their world ranks.
+    pub ranks: Vec<usize>,
+}
+
+impl NamedDevice {
+    /// The host's cores.
+    pub fn cpu() -> Self {
+        Self { device: Arc::new(Host), name: "CPU".to_owned() }
+    }
+}
+
+/// Opens the devices of this name: of GPUs all that the host has.
 ///
 /// # Errors
 /// When a GPU is asked for, and it or a library that it needs is missing.
-pub(super) fn device_of(name: DeviceName) -> Result<Chosen, NoCuda> {
-    let on_host = |name: String| Chosen { device: Arc::new(Host), name };
-    let opened = match name {
-        DeviceName::Cpu => return Ok(on_host("CPU".to_owned())),
-        DeviceName::Cuda | DeviceName::Auto => Cuda::open(0).and_then(|cuda| Ok((cuda.name()?, cuda))),
-    };
-    match (opened, name) {
-        (Ok((called, cuda)), _) => Ok(Chosen { device: Arc::new(cuda), name: called }),
-        (Err(error), DeviceName::Auto) => Ok(on_host(format!("CPU, since there is no GPU to use: {error}"))),
-        (Err(error), _) => Err(error),
+pub(super) fn devices_of(name: DeviceName) -> Result<Vec<NamedDevice>, NoCuda> {
+    let named = |cuda: Cuda| Ok(NamedDevice { name: cuda.name()?, device: Arc::new(cuda) });
+    match name {
+        DeviceName::Cpu => Ok(vec![NamedDevice::cpu()]),
+        DeviceName::Cuda => Cuda::open_all()?.into_iter().map(named).collect(),
+    }
+}
+
+/// Gives each rank the device of its place modulo their number.
+pub(super) fn dealt(devices: &[NamedDevice], num_ranks: usize) -> Vec<RanksOnDevice> {
+    let num_devices = devices.len();
+    let ranks = |index: usize| (index..num_ranks).step_by(num_devices).collect();
+    let dealt =
+        devices.iter().enumerate().map(|(index, on)| RanksOnDevice { on: on.clone(), ranks: ranks(index) });
+    dealt.filter(|device| !device.ranks.is_empty()).collect()
+}
+
+/// The devices that are used, each name once: `2 x NVIDIA H100`.
+pub(crate) struct Names<'a>(pub(crate) &'a [RanksOnDevice]);
+
+impl fmt::Display for Names<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, same) in self.0.chunk_by(|one, other| one.on.name == other.on.name).enumerate() {
+            let separator = if index == 0 { "" } else { ", " };
+            match same {
+                [one] => write!(f, "{separator}{}", one.on.name)?,
+                several => write!(f, "{separator}{} x {}", several.len(), several[0].on.name)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_are_dealt_to_devices_in_turn() {
+        let devices: Vec<_> =
+            ["a", "b", "b"].map(|name| NamedDevice { name: name.to_owned(), ..NamedDevice::cpu() }).into();
+        let ranks =
+            |num_ranks| dealt(&devices, num_ranks).into_iter().map(|device| device.ranks).collect::<Vec<_>>();
+        assert_eq!(ranks(7), [vec![0, 3, 6], vec![1, 4], vec![2, 5]]);
+        assert_eq!(ranks(2), [[0], [1]]);
+        assert_eq!(Names(&dealt(&devices, 7)).to_string(), "a, 2 x b");
+        assert_eq!(Names(&dealt(&devices, 1)).to_string(), "a");
     }
 }

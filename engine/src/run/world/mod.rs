@@ -18,6 +18,8 @@ use std::time::Duration;
 
 pub use backend::{WorldError, world_of, world_on};
 pub use clock::ClockOffset;
+pub(crate) use device::Names;
+pub use device::{NamedDevice, RanksOnDevice};
 pub use position::{Position, Positions};
 pub use threads::ThreadWorld;
 
@@ -36,17 +38,9 @@ pub trait World: Debug + Send + Sync {
     /// The world ranks of this process, at least one. They are consecutive, and so are those of the processes.
     fn local_ranks(&self) -> Range<usize>;
 
-    /// What people call the device of the local ranks.
-    fn device_name(&self) -> &str {
-        "CPU"
-    }
-
-    /// Bytes that are free in the memory of the device that the local ranks share; `None` where that is the host's.
-    ///
-    /// # Errors
-    /// When the device has failed.
-    fn free_device_bytes(&self) -> Result<Option<u64>, CommError> {
-        Ok(None)
+    /// What the local ranks compute on: the host's cores, if nothing else is said.
+    fn devices(&self) -> Vec<RanksOnDevice> {
+        vec![RanksOnDevice { on: NamedDevice::cpu(), ranks: self.local_ranks().collect() }]
     }
 
     /// The communicator of a local rank, which asks for it once, in its own thread.

@@ -4,8 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pipezero_models::{Device, Host};
-
+use super::device::{NamedDevice, RanksOnDevice, dealt};
 use super::{ClockOffset, Positions, World};
 use crate::config::Links;
 use crate::run::comm::{CommError, Communicator, Threads};
@@ -13,8 +12,7 @@ use crate::run::comm::{CommError, Communicator, Threads};
 /// A world of one process, which has all ranks and so has nothing to say to any other.
 #[derive(Debug)]
 pub struct ThreadWorld {
-    device: Arc<dyn Device>,
-    device_name: String,
+    devices: Vec<RanksOnDevice>,
     threads: Threads,
     positions: Arc<Positions>,
 }
@@ -22,18 +20,14 @@ pub struct ThreadWorld {
 impl ThreadWorld {
     /// A world of `size` ranks on the host in which no wait lasts longer than `timeout`, with imitated links if any are given.
     pub fn new(size: usize, timeout: Duration, links: Option<Links>) -> Self {
-        Self::on(Arc::new(Host), size, timeout, links)
+        Self::on(&[NamedDevice::cpu()], size, timeout, links)
     }
 
-    /// As [`ThreadWorld::new`], on a device that all ranks share.
-    pub fn on(device: Arc<dyn Device>, size: usize, timeout: Duration, links: Option<Links>) -> Self {
-        let threads = Threads::on(vec![Arc::clone(&device); size], timeout, links);
-        Self { device, device_name: "CPU".to_owned(), threads, positions: Arc::new(Positions::new(size)) }
-    }
-
-    /// The same, with what people call its device.
-    pub fn named(self, device_name: String) -> Self {
-        Self { device_name, ..self }
+    /// As [`ThreadWorld::new`], on these devices in turn, at least one. They reach each other's memory.
+    pub fn on(devices: &[NamedDevice], size: usize, timeout: Duration, links: Option<Links>) -> Self {
+        let of_ranks = devices.iter().cycle().take(size).map(|on| Arc::clone(&on.device)).collect();
+        let threads = Threads::on(of_ranks, timeout, links);
+        Self { devices: dealt(devices, size), threads, positions: Arc::new(Positions::new(size)) }
     }
 }
 
@@ -46,12 +40,8 @@ impl World for ThreadWorld {
         0..self.size()
     }
 
-    fn device_name(&self) -> &str {
-        &self.device_name
-    }
-
-    fn free_device_bytes(&self) -> Result<Option<u64>, CommError> {
-        Ok(self.device.free_bytes()?)
+    fn devices(&self) -> Vec<RanksOnDevice> {
+        self.devices.clone()
     }
 
     fn communicator(&self, rank: usize) -> Result<Box<dyn Communicator>, CommError> {

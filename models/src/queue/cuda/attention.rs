@@ -78,10 +78,24 @@ impl CudaQueue {
         log_sum_exp: ViewMut<'_>,
     ) {
         let kernels = AttentionKernels::of(shape);
-        let (qkv, out, log_sum_exp) = (self.read(qkv), self.write(&out), self.write(&log_sum_exp));
+        let of = qkv.element_type();
+        let (qkv, out) = (self.read_of(of, qkv), self.write_of(of, &out));
+        let log_sum_exp = self.write(&log_sum_exp);
         let [seq_length, num_heads, head_size] = sizes_of(shape);
         let (grid, masks) = (kernels.grid(shape), masks_of(masks, shape));
-        launch!(self, kernels.forward, grid, masks, qkv, out, log_sum_exp, seq_length, num_heads, head_size);
+        launch!(
+            self,
+            of,
+            kernels.forward,
+            grid,
+            masks,
+            qkv,
+            out,
+            log_sum_exp,
+            seq_length,
+            num_heads,
+            head_size
+        );
     }
 
     /// As [`Queue::attention_backward`](crate::queue::Queue::attention_backward): the gradients of queries lie in the workspace until those of keys and
@@ -96,17 +110,20 @@ impl CudaQueue {
         workspace: ViewMut<'_>,
     ) {
         let kernels = AttentionKernels::of(shape);
-        let (out, log_sum_exp) = (self.read(attended.out), self.read(attended.log_sum_exp));
+        let of = qkv.element_type();
+        let (out, log_sum_exp) = (self.read_of(of, attended.out), self.read(attended.log_sum_exp));
         let num_elements = dout.len();
         let width = shape.num_heads * shape.head_size;
         let [dqueries, row_dots] =
             workspace.disjoint([0..num_elements, num_elements..num_elements + shape.num_log_sum_exp()]);
+        // In the first bytes of its place, where elements are narrower.
         let (dqueries, row_dots) = (self.write(&dqueries), self.write(&row_dots));
-        let (qkv, dout) = (self.write(&qkv), self.read(dout));
+        let (qkv, dout) = (self.write_of(of, &qkv), self.read_of(of, dout));
         let [seq_length, num_heads, head_size] = sizes_of(shape);
         let (grid, masks) = (kernels.grid(shape), masks_of(masks, shape));
         launch!(
             self,
+            of,
             kernels.backward_queries,
             grid,
             masks,
@@ -122,6 +139,7 @@ impl CudaQueue {
         );
         launch!(
             self,
+            of,
             kernels.backward_keys,
             grid,
             masks,
@@ -134,6 +152,6 @@ impl CudaQueue {
             head_size
         );
         let (grid, num_elements) = (Grid::elements(num_elements), num_elements as u64);
-        launch!(self, "attention_put_queries", grid, dqueries, qkv, width as u32, num_elements);
+        launch!(self, of, "attention_put_queries", grid, dqueries, qkv, width as u32, num_elements);
     }
 }

@@ -1,8 +1,13 @@
 //! The one clock of a device's queues: times of events after a first one, which is moved along.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::time::Instant;
 
 use cudarc::driver::{CudaContext, CudaEvent, DriverError, sys};
+
+/// What the clocks of all devices are counted from, as the host sees it: they agree as nearly as the host sees at once when an event was
+/// passed.
+static EPOCH: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 /// What times are counted from.
 pub(super) struct Clock {
@@ -23,8 +28,11 @@ impl Clock {
         let stream = context.new_stream()?;
         let event = timed_event(&stream)?;
         event.synchronize()?;
+        let ns = u64::try_from(EPOCH.elapsed().as_nanos()).unwrap_or(u64::MAX);
         // Not 0: marks may have been passed a little before it.
-        Ok(Self { origin: Mutex::new(Origin { event: Arc::new(event), ns: 1_000_000_000 }) })
+        Ok(Self {
+            origin: Mutex::new(Origin { event: Arc::new(event), ns: ns.saturating_add(1_000_000_000) }),
+        })
     }
 
     /// When an event was passed, which has been waited for.

@@ -12,7 +12,9 @@ impl CudaQueue {
     pub(super) fn upload_elements<E: Element>(&self, values: &[E], to: &ViewMut<'_>) {
         assert_eq!((values.len(), E::TYPE), (to.len(), to.element_type()), "elements of an upload");
         // SAFETY: the view has these elements.
-        self.ask("cuMemcpyHtoDAsync", |stream| unsafe { transfers::upload(stream, values, self.write(to)) });
+        self.ask("cuMemcpyHtoDAsync", |stream| unsafe {
+            transfers::upload(stream, values, self.address(to.view()))
+        });
     }
 
     /// Copies elements to the host, and waits for them.
@@ -20,7 +22,7 @@ impl CudaQueue {
         assert_eq!((values.len(), E::TYPE), (from.len(), from.element_type()), "elements of a download");
         // SAFETY: the view has these elements.
         self.ask("cuMemcpyDtoHAsync", |stream| unsafe {
-            transfers::download(stream, self.read(from), values)
+            transfers::download(stream, self.address(from), values)
         });
     }
 

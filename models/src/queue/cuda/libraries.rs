@@ -26,6 +26,16 @@ pub enum NoCuda {
         /// How many there are.
         num_devices: usize,
     },
+    /// Devices of the host are not connected so that each reaches the other's memory.
+    #[error(
+        "GPU {one} cannot reach the memory of GPU {other}; show the program devices that can, for example with CUDA_VISIBLE_DEVICES={one}"
+    )]
+    Apart {
+        /// A device.
+        one: usize,
+        /// Another.
+        other: usize,
+    },
     /// The driver or a library refused.
     #[error("{call}: {reason}")]
     Refused {
@@ -34,6 +44,16 @@ pub enum NoCuda {
         /// What it said.
         reason: String,
     },
+}
+
+impl NoCuda {
+    /// What is missing, without a repair: for who did not ask for a GPU.
+    pub fn in_short(&self) -> String {
+        match self {
+            Self::Library { name, what, .. } => format!("no library `{name}` ({what})"),
+            other => other.to_string(),
+        }
+    }
 }
 
 /// Checks that the libraries can be loaded; they are loaded once and stay.

@@ -4,23 +4,29 @@ use std::sync::Arc;
 
 use cudarc::driver::{CudaContext, DriverError, result, sys};
 
+use super::peers::Peers;
 use crate::memory::DeviceMemory;
 
-/// An allocation, freed once all that the device was asked for has been done.
+/// An allocation, freed once all has been done that the devices were asked for that reach it.
 #[derive(Debug)]
 pub(super) struct Allocation {
+    peers: Arc<Peers>,
     context: Arc<CudaContext>,
     address: sys::CUdeviceptr,
 }
 
 impl Allocation {
     /// Allocates so many bytes, at least one, all zero.
-    pub(super) fn zeros(context: &Arc<CudaContext>, num_bytes: usize) -> Result<Self, DriverError> {
+    pub(super) fn zeros(
+        peers: &Arc<Peers>,
+        context: &Arc<CudaContext>,
+        num_bytes: usize,
+    ) -> Result<Self, DriverError> {
         context.bind_to_thread()?;
         let num_bytes = num_bytes.max(1);
         // SAFETY: the context is bound. The bytes are set before anybody has their address.
         let address = unsafe { result::malloc_sync(num_bytes)? };
-        let allocation = Self { context: Arc::clone(context), address };
+        let allocation = Self { peers: Arc::clone(peers), context: Arc::clone(context), address };
         // SAFETY: the allocation has these bytes. A device's own memory may be set after the call returns, on the default stream, with which
         // queues are not in order: so it is waited for.
         unsafe { result::memset_d8_sync(address, 0, num_bytes)? };
@@ -33,14 +39,18 @@ impl DeviceMemory for Allocation {
     fn address(&self) -> u64 {
         self.address
     }
+
+    fn ordinal(&self) -> usize {
+        self.context.ordinal()
+    }
 }
 
 impl Drop for Allocation {
     fn drop(&mut self) {
         // Kernels may still use it. A device that has failed frees its memory when the process ends.
-        let is_settled = self.context.bind_to_thread().and_then(|()| result::ctx::synchronize());
+        let is_settled = self.peers.synchronize().and_then(|()| self.context.bind_to_thread());
         if is_settled.is_ok() {
-            // SAFETY: it was allocated by `malloc_sync`, is freed once, and the device has nothing left to do.
+            // SAFETY: it was allocated by `malloc_sync`, is freed once, and no device that reaches it has anything left to do.
             let _ = unsafe { result::free_sync(self.address) };
         }
     }

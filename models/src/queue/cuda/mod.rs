@@ -4,19 +4,23 @@
 //! kernels that run on the host crosses its edge. A failure of the device is kept, and what is asked of its queues afterwards does nothing:
 //! [`Queue::has_reached`] says what failed.
 //!
-//! Kernels compute in f32. Sums are added in orders that depend on sizes alone, so equal work gives equal bits on one kind of device.
+//! Kernels compute in f32, and read and write elements of the type that a run stores. Sums are added in orders that depend on sizes alone, so equal work gives equal bits on one kind of device.
 #![allow(unsafe_code, reason = "a device's memory, streams and libraries are the driver's")]
 
 mod arguments;
 mod attention;
 mod clock;
 mod edge;
+mod layer_norm;
 mod libraries;
+mod lookups;
 mod memory;
 mod operations;
+mod peers;
 mod points;
 mod products;
 mod program;
+mod programs;
 mod queue;
 mod transfers;
 
@@ -26,14 +30,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use cudarc::driver::CudaContext;
 
-use super::device::next_device_number;
 use super::{Device, Queue};
+use crate::element::ElementType;
 use crate::error::ModelError;
 use clock::Clock;
 pub use libraries::NoCuda;
 use libraries::check_libraries;
+use peers::Peers;
 use products::Products;
-use program::Program;
+use programs::Programs;
 use queue::CudaQueue;
 
 /// A GPU.
@@ -44,10 +49,9 @@ pub struct Cuda {
 
 /// What the queues of a device share.
 struct Shared {
-    /// Its number among the devices of the process, in the order in which they were opened.
-    number: u64,
+    peers: Arc<Peers>,
     context: Arc<CudaContext>,
-    program: Program,
+    programs: Programs,
     products: Products,
     clock: Clock,
     has_failed: AtomicBool,
@@ -75,20 +79,36 @@ impl Cuda {
         if ordinal >= num_devices {
             return Err(NoCuda::Device { ordinal, num_devices });
         }
-        let context = CudaContext::new(ordinal).map_err(|error| refused("opening the device", &error))?;
-        // SAFETY: queues put their own events where they are needed; the library's own are for its slices, which are not used.
-        unsafe { context.disable_event_tracking() };
+        let peers = Arc::new(Peers::open(ordinal..ordinal + 1)?);
+        Self::on(&peers, &peers.contexts()[0])
+    }
+
+    /// Opens all devices of the host, at least one: their queues use each other's buffers.
+    ///
+    /// # Errors
+    /// As [`Cuda::open`], and when a device cannot reach the memory of another.
+    pub fn open_all() -> Result<Vec<Self>, NoCuda> {
+        let num_devices = Self::num_devices()?;
+        if num_devices == 0 {
+            return Err(NoCuda::Device { ordinal: 0, num_devices });
+        }
+        let peers = Arc::new(Peers::open(0..num_devices)?);
+        peers.contexts().iter().map(|context| Self::on(&peers, context)).collect()
+    }
+
+    fn on(peers: &Arc<Peers>, context: &Arc<CudaContext>) -> Result<Self, NoCuda> {
         let capability = context
             .compute_capability()
             .map_err(|error| refused("asking for the compute capability", &error))?;
-        let program = Program::compile(&context, capability)?;
+        let programs = Programs::new(context, capability)?;
+        context.bind_to_thread().map_err(|error| refused("cuCtxSetCurrent", &error))?;
         let products = Products::new().map_err(|error| refused("cublasLtCreate", &error))?;
-        let clock = Clock::start(&context).map_err(|error| refused("starting the clock", &error))?;
+        let clock = Clock::start(context).map_err(|error| refused("starting the clock", &error))?;
         Ok(Self {
             shared: Arc::new(Shared {
-                number: next_device_number(),
-                context,
-                program,
+                peers: Arc::clone(peers),
+                context: Arc::clone(context),
+                programs,
                 products,
                 clock,
                 has_failed: AtomicBool::new(false),
@@ -131,6 +151,10 @@ impl Device for Cuda {
         Ok(Arc::new(CudaQueue::new(Arc::clone(&self.shared))?))
     }
 
+    fn computes_in(&self, element: ElementType) -> bool {
+        element != ElementType::U32
+    }
+
     fn free_bytes(&self) -> Result<Option<u64>, ModelError> {
         let context = &self.shared.context;
         match context.bind_to_thread().and_then(|()| context.mem_get_info()) {
@@ -142,7 +166,7 @@ impl Device for Cuda {
 
 impl fmt::Debug for Shared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shared").field("number", &self.number).finish_non_exhaustive()
+        f.debug_struct("Shared").field("ordinal", &self.context.ordinal()).finish_non_exhaustive()
     }
 }
 

@@ -27,7 +27,7 @@ impl Queue for CudaQueue {
         let num_bytes = len.checked_mul(element.num_bytes()).filter(|&bytes| isize::try_from(bytes).is_ok());
         let num_bytes = num_bytes.ok_or(ModelError::TooLarge { len, element_type: element })?;
         self.device.check()?;
-        match Allocation::zeros(&self.device.context, num_bytes) {
+        match Allocation::zeros(&self.device.peers, &self.device.context, num_bytes) {
             Ok(memory) => Ok(Buffer::on_device(Box::new(memory), len, element)),
             Err(error) => {
                 Err(ModelError::Device { reason: format!("allocating {num_bytes} bytes: {error}") })
@@ -65,37 +65,33 @@ impl Queue for CudaQueue {
 
     fn discard(&self, _: ViewMut<'_>) {}
 
-    fn computes_in(&self, element: ElementType) -> bool {
-        element == ElementType::F32
-    }
-
     fn copy(&self, from: View<'_>, to: ViewMut<'_>) {
         assert_eq!(from.len(), to.len(), "elements of a copy");
-        let kernel = match (from.element_type(), to.element_type()) {
+        let (element, kernel) = match (from.element_type(), to.element_type()) {
             (from_type, to_type) if from_type == to_type => {
                 let num_bytes = from.len() * from_type.num_bytes();
                 // SAFETY: both views have these bytes, and are apart.
                 self.ask("cuMemcpyDtoDAsync", |stream| unsafe {
-                    transfers::copy(stream, self.read(from), self.write(&to), num_bytes)
+                    transfers::copy(stream, self.address(from), self.address(to.view()), num_bytes)
                 });
                 return;
             }
-            (ElementType::Bf16, ElementType::F32) => "bf16_to_f32",
-            (ElementType::F16, ElementType::F32) => "f16_to_f32",
-            (ElementType::F32, ElementType::Bf16) => "f32_to_bf16",
-            (ElementType::F32, ElementType::F16) => "f32_to_f16",
-            (ElementType::Bf16, ElementType::F16) => "bf16_to_f16",
-            (ElementType::F16, ElementType::Bf16) => "f16_to_bf16",
+            (half, ElementType::F32) => (half, "to_f32"),
+            (ElementType::F32, half) => (half, "from_f32"),
+            (ElementType::Bf16, ElementType::F16) => (ElementType::F16, "bf16_to_f16"),
+            (ElementType::F16, ElementType::Bf16) => (ElementType::Bf16, "f16_to_bf16"),
             (from, to) => panic!("no kernel converts {from:?} to {to:?}"),
         };
         let grid = Grid::elements(from.len());
-        launch!(self, kernel, grid, self.read(from), self.write(&to), from.len() as u64);
+        launch!(self, element, kernel, grid, self.address(from), self.address(to.view()), from.len() as u64);
     }
 
     fn clear(&self, x: ViewMut<'_>) {
         let num_bytes = x.len() * x.element_type().num_bytes();
         // SAFETY: the view has these bytes, and zero bits are zero in every type.
-        self.ask("cuMemsetD8Async", |stream| unsafe { transfers::clear(stream, self.write(&x), num_bytes) });
+        self.ask("cuMemsetD8Async", |stream| unsafe {
+            transfers::clear(stream, self.address(x.view()), num_bytes)
+        });
     }
 
     fn upload(&self, words: &[u32], to: ViewMut<'_>) {
@@ -115,23 +111,28 @@ impl Queue for CudaQueue {
     }
 
     fn round(&self, x: ViewMut<'_>, to: ElementType) {
-        let kernel = match to {
-            ElementType::F32 => return,
-            ElementType::Bf16 => "round_to_bf16",
-            ElementType::F16 => "round_to_f16",
-            ElementType::U32 => panic!("u32 is no floating-point type"),
-        };
-        launch!(self, kernel, Grid::elements(x.len()), self.write(&x), x.len() as u64);
+        let grid = Grid::elements(x.len());
+        launch!(self, to, "round_to_element", grid, self.write(&x), x.len() as u64);
+    }
+
+    fn narrow_rows(&self, x: ViewMut<'_>, width: usize, to: ElementType) {
+        let grid = Grid::blocks(rows_of(x.len(), width));
+        launch!(self, to, "narrow_rows", grid, self.write(&x), width as u32);
     }
 
     fn linear(&self, shape: LinearShape, x: View<'_>, weight: View<'_>, onto: Onto<'_>, y: ViewMut<'_>) {
+        let types @ [factor, out] = [x.element_type(), y.element_type()];
         let (bias, onto) = match onto {
             Onto::Nothing => (None, None),
-            Onto::Bias(bias) => (Some(self.read(bias)), None),
-            Onto::BiasAndResidual { bias, residual } => (Some(self.read(bias)), Some(self.read(residual))),
+            Onto::Bias(bias) => (Some(bias), None),
+            Onto::BiasAndResidual { bias, residual } => (Some(bias), Some(residual)),
         };
-        let (left, right, out) = (self.read(weight), self.read(x), self.write(&y));
-        let product = Product::forward(shape, bias.is_some());
+        // The library takes a bias of the output's type.
+        let bias = bias.map(|bias| self.read_of(out, bias));
+        let onto = onto.map(|residual| self.read_of(out, residual));
+        let (left, right, out) =
+            (self.read_of(factor, weight), self.read_of(factor, x), self.write_of(out, &y));
+        let product = Product::forward(shape, bias.is_some(), types);
         self.multiply(product, Operands { left, right, onto, bias, out });
     }
 
@@ -143,7 +144,9 @@ impl Queue for CudaQueue {
         dx: ViewMut<'_>,
         mode: WriteMode,
     ) {
-        self.multiply_into(Product::backward_input(shape), [weight, dy], &dx, mode);
+        let stride = rows_of(dy.len(), shape.num_rows);
+        let product = |types| Product::backward_input(shape, stride, types);
+        self.multiply_into(product, [weight, dy], &dx, mode);
     }
 
     fn linear_backward_weight(
@@ -154,46 +157,40 @@ impl Queue for CudaQueue {
         dweight: ViewMut<'_>,
         mode: WriteMode,
     ) {
-        self.multiply_into(Product::backward_weight(shape), [x, dy], &dweight, mode);
+        let stride = rows_of(dy.len(), shape.num_rows);
+        let product = |types| Product::backward_weight(shape, stride, types);
+        self.multiply_into(product, [x, dy], &dweight, mode);
     }
 
     fn bias_backward(&self, dy: View<'_>, dbias: ViewMut<'_>, mode: WriteMode) {
         let width = dbias.len();
         let num_rows = rows_of(dy.len(), width) as u64;
-        let (dy, dbias) = (self.read(dy), self.write(&dbias));
-        launch!(self, "bias_backward", Grid::columns(width), dy, dbias, num_rows, width as u32, adds(mode));
+        let (of, grid) = (dy.element_type(), Grid::columns(width));
+        let (dy, dbias) = (self.read_of(of, dy), self.write(&dbias));
+        launch!(self, of, "bias_backward", grid, dy, dbias, num_rows, width as u32, adds(mode));
     }
 
     fn gelu(&self, x: View<'_>, y: ViewMut<'_>) {
-        let grid = Grid::elements(x.len());
-        launch!(self, "gelu", grid, self.read(x), self.write(&y), x.len() as u64);
+        let (of, grid, num_elements) = (x.element_type(), Grid::elements(x.len()), x.len() as u64);
+        launch!(self, of, "gelu", grid, self.read_of(of, x), self.write_of(of, &y), num_elements);
     }
 
     fn gelu_backward(&self, x: ViewMut<'_>, dy: ViewMut<'_>) {
-        let grid = Grid::elements(x.len());
-        launch!(self, "gelu_backward", grid, self.write(&x), self.write(&dy), x.len() as u64);
+        let (of, grid, num_elements) = (x.element_type(), Grid::elements(x.len()), x.len() as u64);
+        let (x, dy) = (self.write_of(of, &x), self.write_of(of, &dy));
+        launch!(self, of, "gelu_backward", grid, x, dy, num_elements);
     }
 
     fn layer_norm(&self, x: View<'_>, affine: Affine<'_>, y: ViewMut<'_>, statistics: ViewMut<'_>) {
-        let width = affine.weight.len();
-        let grid = Grid::blocks(rows_of(x.len(), width));
-        let (weight, bias) = (self.read(affine.weight), self.read(affine.bias));
-        let (x, y, statistics) = (self.read(x), self.write(&y), self.write(&statistics));
-        launch!(self, "layer_norm", grid, x, weight, bias, y, statistics, width as u32);
+        self.launch_layer_norm(x, affine, y, statistics);
     }
 
     fn layer_norm_statistics(&self, x: View<'_>, width: usize, statistics: ViewMut<'_>) {
-        let grid = Grid::blocks(rows_of(x.len(), width));
-        let (x, statistics) = (self.read(x), self.write(&statistics));
-        launch!(self, "layer_norm_statistics", grid, x, statistics, width as u32);
+        self.launch_layer_norm_statistics(x, width, statistics);
     }
 
     fn layer_norm_again(&self, x: View<'_>, affine: Affine<'_>, statistics: View<'_>, y: ViewMut<'_>) {
-        let width = affine.weight.len();
-        let grid = Grid::blocks(rows_of(x.len(), width));
-        let (weight, bias) = (self.read(affine.weight), self.read(affine.bias));
-        let (x, statistics, y) = (self.read(x), self.read(statistics), self.write(&y));
-        launch!(self, "layer_norm_again", grid, x, weight, bias, statistics, y, width as u32);
+        self.launch_layer_norm_again(x, affine, statistics, y);
     }
 
     fn layer_norm_backward_input(
@@ -205,12 +202,7 @@ impl Queue for CudaQueue {
         dx: ViewMut<'_>,
         mode: WriteMode,
     ) {
-        let width = weight.len();
-        let grid = Grid::blocks(rows_of(x.len(), width));
-        let (x, weight, statistics) = (self.read(x), self.read(weight), self.read(statistics));
-        let (dy, dx) = (self.read(dy), self.write(&dx));
-        let (width, add) = (width as u32, adds(mode));
-        launch!(self, "layer_norm_backward_input", grid, x, weight, statistics, dy, dx, width, add);
+        self.launch_layer_norm_backward_input(x, weight, statistics, dy, dx, mode);
     }
 
     fn layer_norm_backward_weight(
@@ -222,24 +214,7 @@ impl Queue for CudaQueue {
         dbias: ViewMut<'_>,
         mode: WriteMode,
     ) {
-        let width = dweight.len();
-        let (grid, num_rows) = (Grid::columns(width), rows_of(x.len(), width) as u64);
-        let (x, statistics, dy) = (self.read(x), self.read(statistics), self.read(dy));
-        let (dweight, dbias) = (self.write(&dweight), self.write(&dbias));
-        let (width, add) = (width as u32, adds(mode));
-        launch!(
-            self,
-            "layer_norm_backward_weight",
-            grid,
-            x,
-            statistics,
-            dy,
-            dweight,
-            dbias,
-            num_rows,
-            width,
-            add
-        );
+        self.launch_layer_norm_backward_weight(x, statistics, dy, dweight, dbias, mode);
     }
 
     fn attention(
@@ -267,21 +242,19 @@ impl Queue for CudaQueue {
     }
 
     fn dropout(&self, masks: Masks, x: ViewMut<'_>, width: usize) {
-        let grid = Grid::blocks(rows_of(x.len(), width));
-        launch!(self, "dropout", grid, DropoutMasks::of(masks), self.write(&x), width as u32);
+        let (of, grid) = (x.element_type(), Grid::blocks(rows_of(x.len(), width)));
+        launch!(self, of, "dropout", grid, DropoutMasks::of(masks), self.write_of(of, &x), width as u32);
     }
 
     fn dropout_add_residual(&self, masks: Masks, x: View<'_>, y: ViewMut<'_>, width: usize) {
-        let grid = Grid::blocks(rows_of(x.len(), width));
-        let (x, y) = (self.read(x), self.write(&y));
-        launch!(self, "dropout_add_residual", grid, DropoutMasks::of(masks), x, y, width as u32);
+        let (of, grid, masks) =
+            (x.element_type(), Grid::blocks(rows_of(x.len(), width)), DropoutMasks::of(masks));
+        let (x, y) = (self.read_of(of, x), self.write_of(of, &y));
+        launch!(self, of, "dropout_add_residual", grid, masks, x, y, width as u32);
     }
 
     fn embedding(&self, tokens: View<'_>, first_token: u32, token_table: View<'_>, y: ViewMut<'_>) {
-        let width = rows_of(y.len(), tokens.len());
-        let (grid, num_table_rows) = (Grid::blocks(tokens.len()), rows_of(token_table.len(), width) as u32);
-        let (tokens, token_table, y) = (self.read(tokens), self.read(token_table), self.write(&y));
-        launch!(self, "embedding", grid, tokens, token_table, y, first_token, num_table_rows, width as u32);
+        self.launch_embedding(tokens, first_token, token_table, y);
     }
 
     fn embedding_backward(
@@ -289,41 +262,14 @@ impl Queue for CudaQueue {
         tokens: View<'_>,
         first_token: u32,
         dy: View<'_>,
-        mut dtoken_table: ViewMut<'_>,
+        dtoken_table: ViewMut<'_>,
         mode: WriteMode,
     ) {
-        if mode == WriteMode::Overwrite {
-            self.clear(dtoken_table.reborrow());
-        }
-        let (num_tokens, width) = (tokens.len() as u32, rows_of(dy.len(), tokens.len()));
-        let (grid, num_table_rows) = (Grid::blocks(tokens.len()), rows_of(dtoken_table.len(), width) as u32);
-        let (tokens, dy, table) = (self.read(tokens), self.read(dy), self.write(&dtoken_table));
-        let width = width as u32;
-        launch!(
-            self,
-            "embedding_backward",
-            grid,
-            tokens,
-            dy,
-            table,
-            first_token,
-            num_table_rows,
-            num_tokens,
-            width
-        );
+        self.launch_embedding_backward(tokens, first_token, dy, dtoken_table, mode);
     }
 
     fn add_positions(&self, seq_length: usize, position_table: View<'_>, y: ViewMut<'_>, width: usize) {
-        let (grid, sequence) = (Grid::elements(y.len()), (seq_length * width) as u64);
-        launch!(
-            self,
-            "add_positions",
-            grid,
-            self.read(position_table),
-            self.write(&y),
-            sequence,
-            y.len() as u64
-        );
+        self.launch_add_positions(seq_length, position_table, y, width);
     }
 
     fn positions_backward(
@@ -334,27 +280,49 @@ impl Queue for CudaQueue {
         width: usize,
         mode: WriteMode,
     ) {
-        let (sequence, num_table) = (seq_length * width, dposition_table.len());
-        let num_sequences = rows_of(dy.len(), sequence) as u64;
-        let (dy, table) = (self.read(dy), self.write(&dposition_table));
-        let (grid, sequence, num_table) = (Grid::elements(num_table), sequence as u64, num_table as u64);
-        launch!(self, "positions_backward", grid, dy, table, sequence, num_sequences, num_table, adds(mode));
+        self.launch_positions_backward(seq_length, dy, dposition_table, width, mode);
     }
 
     fn cross_entropy(&self, first_token: u32, logits: View<'_>, targets: View<'_>, statistics: ViewMut<'_>) {
         let (grid, num_columns) = (Grid::blocks(targets.len()), rows_of(logits.len(), targets.len()) as u32);
-        let (logits, targets) = (self.read(logits), self.read(targets));
+        let (logits, targets) = (self.read(logits), self.read_words(targets));
         let statistics = self.write(&statistics);
-        launch!(self, "cross_entropy", grid, logits, targets, statistics, first_token, num_columns);
+        launch!(
+            self,
+            ElementType::F32,
+            "cross_entropy",
+            grid,
+            logits,
+            targets,
+            statistics,
+            first_token,
+            num_columns
+        );
     }
 
     fn cross_entropy_loss(&self, targets: View<'_>, statistics: ViewMut<'_>, loss: ViewMut<'_>) {
         let num_rows = targets.len();
-        let (targets, statistics) = (self.read(targets), self.write(&statistics));
-        launch!(self, "cross_entropy_log_sums", Grid::elements(num_rows), statistics, num_rows as u64);
+        let (targets, statistics) = (self.read_words(targets), self.write(&statistics));
+        launch!(
+            self,
+            ElementType::F32,
+            "cross_entropy_log_sums",
+            Grid::elements(num_rows),
+            statistics,
+            num_rows as u64
+        );
         if !loss.is_empty() {
-            let (grid, loss) = (Grid::blocks(1), self.write(&loss));
-            launch!(self, "cross_entropy_loss", grid, targets, statistics, loss, num_rows as u64);
+            let (grid, loss) = (Grid::blocks(1), self.write_words(&loss));
+            launch!(
+                self,
+                ElementType::F32,
+                "cross_entropy_loss",
+                grid,
+                targets,
+                statistics,
+                loss,
+                num_rows as u64
+            );
         }
     }
 
@@ -367,22 +335,41 @@ impl Queue for CudaQueue {
         seed: f32,
     ) {
         let (grid, num_columns) = (Grid::blocks(targets.len()), rows_of(logits.len(), targets.len()) as u32);
-        let (logits, targets) = (self.write(&logits), self.read(targets));
+        let (logits, targets) = (self.write(&logits), self.read_words(targets));
         let statistics = self.read(statistics);
         let kernel = "cross_entropy_backward";
-        launch!(self, kernel, grid, logits, targets, statistics, first_token, num_columns, seed);
+        launch!(
+            self,
+            ElementType::F32,
+            kernel,
+            grid,
+            logits,
+            targets,
+            statistics,
+            first_token,
+            num_columns,
+            seed
+        );
     }
 
     fn count_targets(&self, targets: View<'_>, loss: ViewMut<'_>) {
         if !loss.is_empty() {
             let num_rows = targets.len() as u64;
-            launch!(self, "count_targets", Grid::blocks(1), self.read(targets), self.write(&loss), num_rows);
+            launch!(
+                self,
+                ElementType::F32,
+                "count_targets",
+                Grid::blocks(1),
+                self.read_words(targets),
+                self.write_words(&loss),
+                num_rows
+            );
         }
     }
 
     fn add(&self, term: View<'_>, sum: ViewMut<'_>) {
         let grid = Grid::elements(sum.len());
-        launch!(self, "add", grid, self.read(term), self.write(&sum), sum.len() as u64);
+        launch!(self, ElementType::F32, "add", grid, self.read(term), self.write(&sum), sum.len() as u64);
     }
 
     fn sum_in_order(&self, before: &[View<'_>], own: ViewMut<'_>, after: &[View<'_>]) {
@@ -391,12 +378,28 @@ impl Queue for CudaQueue {
         let after = after.iter().map(|&term| self.read(term));
         let terms: Vec<u64> = before.chain([address]).chain(after).collect();
         let grid = Grid::elements(own.len());
-        launch!(self, "sum_in_order", grid, SumTerms::new(&terms), address, own.len() as u64);
+        launch!(
+            self,
+            ElementType::F32,
+            "sum_in_order",
+            grid,
+            SumTerms::new(&terms),
+            address,
+            own.len() as u64
+        );
     }
 
     fn add_squares(&self, x: View<'_>, squares: ViewMut<'_>) {
         let grid = Grid::blocks(x.len().div_ceil(NUM_SQUARES_PER_BLOCK));
-        launch!(self, "add_squares", grid, self.read(x), self.write(&squares), x.len() as u64);
+        launch!(
+            self,
+            ElementType::F32,
+            "add_squares",
+            grid,
+            self.read(x),
+            self.write_words(&squares),
+            x.len() as u64
+        );
     }
 
     fn adamw(
@@ -410,14 +413,36 @@ impl Queue for CudaQueue {
         let [first, second] = moments.map(|moment| self.write(&moment));
         let (parameters, gradients) = (self.write(&parameters), self.read(gradients));
         let numbers = AdamWNumbers::of(step);
-        launch!(self, "adamw", grid, numbers, parameters, gradients, first, second, num_elements);
+        launch!(
+            self,
+            ElementType::F32,
+            "adamw",
+            grid,
+            numbers,
+            parameters,
+            gradients,
+            first,
+            second,
+            num_elements
+        );
     }
 
     fn sgd(&self, step: SgdStep, parameters: ViewMut<'_>, gradients: View<'_>) {
         let (grid, num_elements) = (Grid::elements(parameters.len()), parameters.len() as u64);
         let (lr, decay) = (step.lr as f32, step.weight_decay as f32);
         let (parameters, gradients) = (self.write(&parameters), self.read(gradients));
-        launch!(self, "sgd", grid, step.gradient_scale, lr, decay, parameters, gradients, num_elements);
+        launch!(
+            self,
+            ElementType::F32,
+            "sgd",
+            grid,
+            step.gradient_scale,
+            lr,
+            decay,
+            parameters,
+            gradients,
+            num_elements
+        );
     }
 
     fn sgd_with_momentum(
@@ -433,7 +458,20 @@ impl Queue for CudaQueue {
         let (scale, state) = (step.gradient_scale, self.write(&state));
         let (parameters, gradients) = (self.write(&parameters), self.read(gradients));
         let kernel = "sgd_with_momentum";
-        launch!(self, kernel, grid, scale, lr, decay, momentum, parameters, gradients, state, num_elements);
+        launch!(
+            self,
+            ElementType::F32,
+            kernel,
+            grid,
+            scale,
+            lr,
+            decay,
+            momentum,
+            parameters,
+            gradients,
+            state,
+            num_elements
+        );
     }
 
     fn sleep(&self, duration: Duration) {
@@ -450,11 +488,11 @@ impl Queue for CudaQueue {
 const NUM_SQUARES_PER_BLOCK: usize = 1 << 15;
 
 /// How many rows of `width` so many elements are; none where rows have no elements.
-fn rows_of(num_elements: usize, width: usize) -> usize {
+pub(super) fn rows_of(num_elements: usize, width: usize) -> usize {
     num_elements.checked_div(width).unwrap_or(0)
 }
 
 /// What a kernel's source has for a mode.
-fn adds(mode: WriteMode) -> i32 {
+pub(super) fn adds(mode: WriteMode) -> i32 {
     i32::from(mode == WriteMode::Add)
 }

@@ -13,6 +13,7 @@ use std::sync::{Mutex, PoisonError};
 use cudarc::cublaslt::{result, sys};
 use cudarc::driver::sys::CUstream;
 
+use crate::element::ElementType;
 use crate::kernels::linear::LinearShape;
 
 /// A product as the library is asked for it: `out: rows x columns = op(left) op(right)`, column by column.
@@ -23,12 +24,18 @@ pub(super) struct Product {
     inner: usize,
     left_is_transposed: bool,
     right_is_transposed: bool,
+    /// Elements from one stored column of the right factor to the next.
+    right_leading: usize,
     has_bias: bool,
+    /// Of both factors, and of the bias.
+    factors: ElementType,
+    /// Of the output, and of what the product is added to.
+    out: ElementType,
 }
 
 impl Product {
     /// `yᵀ = W xᵀ`
-    pub(super) fn forward(shape: LinearShape, has_bias: bool) -> Self {
+    pub(super) fn forward(shape: LinearShape, has_bias: bool, [factors, out]: [ElementType; 2]) -> Self {
         let LinearShape { num_rows, num_inputs, num_outputs } = shape;
         Self {
             rows: num_outputs,
@@ -36,12 +43,19 @@ impl Product {
             inner: num_inputs,
             left_is_transposed: true,
             right_is_transposed: false,
+            right_leading: num_inputs,
             has_bias,
+            factors,
+            out,
         }
     }
 
-    /// `dxᵀ = Wᵀ dyᵀ`
-    pub(super) fn backward_input(shape: LinearShape) -> Self {
+    /// `dxᵀ = Wᵀ dyᵀ`, rows of `dy` lying `stride` elements apart.
+    pub(super) fn backward_input(
+        shape: LinearShape,
+        stride: usize,
+        [factors, out]: [ElementType; 2],
+    ) -> Self {
         let LinearShape { num_rows, num_inputs, num_outputs } = shape;
         Self {
             rows: num_inputs,
@@ -49,12 +63,19 @@ impl Product {
             inner: num_outputs,
             left_is_transposed: false,
             right_is_transposed: false,
+            right_leading: stride,
             has_bias: false,
+            factors,
+            out,
         }
     }
 
-    /// `dWᵀ = xᵀ dy`
-    pub(super) fn backward_weight(shape: LinearShape) -> Self {
+    /// `dWᵀ = xᵀ dy`, rows of `dy` lying `stride` elements apart.
+    pub(super) fn backward_weight(
+        shape: LinearShape,
+        stride: usize,
+        [factors, out]: [ElementType; 2],
+    ) -> Self {
         let LinearShape { num_rows, num_inputs, num_outputs } = shape;
         Self {
             rows: num_inputs,
@@ -62,10 +83,33 @@ impl Product {
             inner: num_rows,
             left_is_transposed: false,
             right_is_transposed: true,
+            right_leading: stride,
             has_bias: false,
+            factors,
+            out,
         }
     }
+
+    /// Elements from one stored column of the left factor to the next.
+    fn left_leading(self) -> usize {
+        if self.left_is_transposed { self.inner } else { self.rows }
+    }
+
+    /// Bytes of which all addresses of stored columns are multiples: the fastest algorithms read 16 at once. Where matrices begin is
+    /// the same on every grid, since [`layout`](crate::layout) says it.
+    fn alignment(self, operands: Operands) -> u64 {
+        let Operands { left, right, onto, out, .. } = operands;
+        let addresses = left | right | out | onto.unwrap_or(out);
+        let factors = self.factors.num_bytes();
+        let bytes =
+            [self.left_leading() * factors, self.right_leading * factors, self.rows * self.out.num_bytes()];
+        let leading = bytes.into_iter().fold(0, |all, bytes| all | bytes as u64);
+        if (addresses | leading).is_multiple_of(WIDE_BYTES) { WIDE_BYTES } else { factors as u64 }
+    }
 }
+
+/// The widest reads of a thread.
+const WIDE_BYTES: u64 = 16;
 
 /// Where the operands of a product lie in the device's memory.
 #[derive(Clone, Copy, Debug)]
@@ -82,7 +126,8 @@ pub(super) struct Operands {
 /// The library, and the algorithms that it has chosen.
 pub(super) struct Products {
     handle: Handle,
-    algorithms: Mutex<HashMap<Product, sys::cublasLtMatmulAlgo_t>>,
+    /// By product and alignment.
+    algorithms: Mutex<HashMap<(Product, u64), sys::cublasLtMatmulAlgo_t>>,
 }
 
 impl std::fmt::Debug for Products {
@@ -97,7 +142,7 @@ impl Products {
         Ok(Self { handle: Handle(result::create_handle()?), algorithms: Mutex::default() })
     }
 
-    /// Asks for a product in f32, computed and added up in f32.
+    /// Asks for a product, added up in f32.
     pub(super) fn multiply(
         &self,
         product: Product,
@@ -105,7 +150,7 @@ impl Products {
         stream: CUstream,
     ) -> Result<(), result::CublasError> {
         let asked = Asked::new(product, operands.bias)?;
-        let algorithm = self.algorithm(product, &asked)?;
+        let algorithm = self.algorithm(product, product.alignment(operands), &asked)?;
         let (alpha, beta) = (1.0_f32, if operands.onto.is_some() { 1.0_f32 } else { 0.0 });
         let pointer = |address: u64| address as *const c_void;
         // SAFETY: the caller's views have these matrices and outlive the product on this stream; layouts and description are alive, and the
@@ -135,13 +180,14 @@ impl Products {
     fn algorithm(
         &self,
         product: Product,
+        alignment: u64,
         asked: &Asked,
     ) -> Result<sys::cublasLtMatmulAlgo_t, result::CublasError> {
         let mut known = self.algorithms.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(algorithm) = known.get(&product) {
+        if let Some(algorithm) = known.get(&(product, alignment)) {
             return Ok(*algorithm);
         }
-        let preference = Preference::new()?;
+        let preference = Preference::new(alignment)?;
         // SAFETY: everything that is passed is alive.
         let found = unsafe {
             result::get_matmul_algo_heuristic(
@@ -154,7 +200,7 @@ impl Products {
                 preference.0,
             )?
         };
-        Ok(*known.entry(product).or_insert(found.algo))
+        Ok(*known.entry((product, alignment)).or_insert(found.algo))
     }
 }
 
@@ -169,7 +215,8 @@ struct Asked {
 impl Asked {
     fn new(product: Product, bias: Option<u64>) -> Result<Self, result::CublasError> {
         use sys::cublasLtMatmulDescAttributes_t as Attribute;
-        let Product { rows, columns, inner, left_is_transposed, right_is_transposed, .. } = product;
+        let Product { rows, columns, inner, left_is_transposed, right_is_transposed, factors, out, .. } =
+            product;
         let description = result::create_matmul_desc(
             sys::cublasComputeType_t::CUBLAS_COMPUTE_32F,
             sys::cudaDataType_t::CUDA_R_32F,
@@ -184,15 +231,15 @@ impl Asked {
             description.set(Attribute::CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue)?;
             description.set(Attribute::CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias)?;
         }
-        let stored = |rows: usize, columns: usize, is_transposed: bool| match is_transposed {
-            true => Layout::new(columns, rows),
-            false => Layout::new(rows, columns),
+        let stored = |[rows, columns]: [usize; 2], is_transposed: bool, leading: usize| match is_transposed {
+            true => Layout::new(factors, columns, rows, leading),
+            false => Layout::new(factors, rows, columns, leading),
         };
         Ok(Self {
             description,
-            left: stored(rows, inner, left_is_transposed)?,
-            right: stored(inner, columns, right_is_transposed)?,
-            out: Layout::new(rows, columns)?,
+            left: stored([rows, inner], left_is_transposed, product.left_leading())?,
+            right: stored([inner, columns], right_is_transposed, product.right_leading)?,
+            out: Layout::new(out, rows, columns, rows)?,
         })
     }
 }
@@ -236,11 +283,21 @@ impl Drop for Description {
 struct Layout(sys::cublasLtMatrixLayout_t);
 
 impl Layout {
-    /// `rows x columns` without gaps, column by column.
-    fn new(rows: usize, columns: usize) -> Result<Self, result::CublasError> {
-        let (rows, columns) = (rows as u64, columns as u64);
-        let leading = i64::try_from(rows).expect("a matrix that fits into memory");
-        result::create_matrix_layout(sys::cudaDataType_t::CUDA_R_32F, rows, columns, leading).map(Self)
+    /// `rows x columns`, column by column, which lie `leading` elements apart.
+    fn new(
+        element: ElementType,
+        rows: usize,
+        columns: usize,
+        leading: usize,
+    ) -> Result<Self, result::CublasError> {
+        let element = match element {
+            ElementType::F32 => sys::cudaDataType_t::CUDA_R_32F,
+            ElementType::Bf16 => sys::cudaDataType_t::CUDA_R_16BF,
+            ElementType::F16 => sys::cudaDataType_t::CUDA_R_16F,
+            ElementType::U32 => panic!("products are of floats"),
+        };
+        let leading = i64::try_from(leading).expect("a matrix that fits into memory");
+        result::create_matrix_layout(element, rows as u64, columns as u64, leading).map(Self)
     }
 }
 
@@ -254,8 +311,8 @@ impl Drop for Layout {
 struct Preference(sys::cublasLtMatmulPreference_t);
 
 impl Preference {
-    /// Algorithms without workspace, that add in one pass, and take matrices that begin at any element.
-    fn new() -> Result<Self, result::CublasError> {
+    /// Algorithms without workspace, that add in one pass, and take matrices whose addresses are such multiples.
+    fn new(alignment: u64) -> Result<Self, result::CublasError> {
         use sys::cublasLtMatmulPreferenceAttributes_t as Attribute;
         let preference = Self(result::create_matmul_pref()?);
         preference.set(Attribute::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &0_usize)?;
@@ -267,7 +324,7 @@ impl Preference {
             Attribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
             Attribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES,
         ] {
-            preference.set(operand, &(size_of::<f32>() as u32))?;
+            preference.set(operand, &(alignment as u32))?;
         }
         Ok(preference)
     }

@@ -8,10 +8,13 @@ use cudarc::driver::{CudaContext, CudaFunction};
 use cudarc::nvrtc::{self, Ptx};
 
 use super::libraries::NoCuda;
+use crate::element::ElementType;
 
-/// The sources, one file for each operation, below what they share. They are one program: NVRTC reads no files.
-const SOURCES: [&str; 16] = [
+/// The sources of the kernels that read or write elements, one file for each operation, below what they share. They are one program: NVRTC
+/// reads no files.
+const OF_ELEMENTS: [&str; 12] = [
     include_str!("kernels/common.cuh"),
+    include_str!("kernels/element.cuh"),
     include_str!("kernels/convert.cu"),
     include_str!("kernels/gelu.cu"),
     include_str!("kernels/layer_norm.cu"),
@@ -22,6 +25,10 @@ const SOURCES: [&str; 16] = [
     include_str!("kernels/dropout.cu"),
     include_str!("kernels/embedding.cu"),
     include_str!("kernels/positions.cu"),
+];
+
+/// Those of the kernels that have f32 alone.
+const OF_F32: [&str; 5] = [
     include_str!("kernels/cross_entropy.cu"),
     include_str!("kernels/sum.cu"),
     include_str!("kernels/square_sum.cu"),
@@ -29,23 +36,26 @@ const SOURCES: [&str; 16] = [
     include_str!("kernels/sgd.cu"),
 ];
 
-/// The kernels by their names.
+/// The kernels for elements of one type, by their names.
 #[derive(Debug)]
 pub(super) struct Program {
     functions: HashMap<&'static str, CudaFunction>,
 }
 
 impl Program {
-    /// Compiles all kernels for a device of this compute capability, such as (9, 0).
-    pub(super) fn compile(context: &Arc<CudaContext>, capability: (i32, i32)) -> Result<Self, NoCuda> {
+    /// Compiles the kernels for elements of a type, and for a device of this compute capability, such as (9, 0).
+    pub(super) fn compile(
+        context: &Arc<CudaContext>,
+        capability: (i32, i32),
+        element: ElementType,
+    ) -> Result<Self, NoCuda> {
         let refused = |call: &'static str, reason: String| NoCuda::Refused { call, reason };
-        let source = SOURCES.join("\n");
-        let ptx = compiled(&source, capability)?;
+        let ptx = compiled(&sources(element).collect::<Vec<_>>().join("\n"), capability, element)?;
         let module = context
             .load_module(ptx)
             .map_err(|error| refused("loading the compiled kernels", error.to_string()))?;
         let mut functions = HashMap::new();
-        for name in kernel_names() {
+        for name in kernel_names(element) {
             let function = module
                 .load_function(name)
                 .map_err(|error| refused("looking for a compiled kernel", format!("{name}: {error}")))?;
@@ -63,9 +73,15 @@ impl Program {
     }
 }
 
-/// The kernels that the sources define.
-fn kernel_names() -> impl Iterator<Item = &'static str> {
-    let after_mark = SOURCES.iter().flat_map(|source| source.split("__global__ void").skip(1));
+/// The sources of the program for elements of a type.
+fn sources(element: ElementType) -> impl Iterator<Item = &'static str> {
+    let others = if element == ElementType::F32 { OF_F32.as_slice() } else { &[] };
+    OF_ELEMENTS.iter().chain(others).copied()
+}
+
+/// The kernels that they define.
+fn kernel_names(element: ElementType) -> impl Iterator<Item = &'static str> {
+    let after_mark = sources(element).flat_map(|source| source.split("__global__ void").skip(1));
     after_mark.filter_map(|text| {
         let text = text.trim_start();
         let text = text
@@ -75,7 +91,7 @@ fn kernel_names() -> impl Iterator<Item = &'static str> {
     })
 }
 
-fn compiled(source: &str, (major, minor): (i32, i32)) -> Result<Ptx, NoCuda> {
+fn compiled(source: &str, (major, minor): (i32, i32), element: ElementType) -> Result<Ptx, NoCuda> {
     let refused = |call: &'static str, reason: String| NoCuda::Refused { call, reason };
     let source = CString::new(source).expect("the sources have no zero byte");
     let program = nvrtc::result::create_program(&source, Some(c"pipezero.cu"))
@@ -84,6 +100,7 @@ fn compiled(source: &str, (major, minor): (i32, i32)) -> Result<Ptx, NoCuda> {
         format!("--gpu-architecture=compute_{major}{minor}"),
         "--std=c++17".to_owned(),
         "--fmad=false".to_owned(),
+        format!("--define-macro=ELEMENT_{}", name_of(element)),
     ];
     // SAFETY: the program was created above, and is destroyed below.
     let ptx = unsafe {
@@ -108,16 +125,28 @@ fn compiled(source: &str, (major, minor): (i32, i32)) -> Result<Ptx, NoCuda> {
     Ok(Ptx::from_src(text))
 }
 
+/// As `kernels/element.cuh` has it.
+fn name_of(element: ElementType) -> &'static str {
+    match element {
+        ElementType::F32 => "F32",
+        ElementType::Bf16 => "BF16",
+        ElementType::F16 => "F16",
+        ElementType::U32 => panic!("no kernel computes in u32"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn every_kernel_of_the_sources_is_found_by_its_name_once() {
-        let mut names: Vec<_> = kernel_names().collect();
-        let is_name = |name: &&str| name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-        assert!(names.len() > 20 && names.iter().all(is_name), "{names:?}");
-        names.sort_unstable();
-        assert!(names.windows(2).all(|pair| pair[0] != pair[1]), "{names:?}");
+        for element in [ElementType::F32, ElementType::Bf16, ElementType::F16] {
+            let mut names: Vec<_> = kernel_names(element).collect();
+            let is_name = |name: &&str| name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+            assert!(names.len() > 20 && names.iter().all(is_name), "{names:?}");
+            names.sort_unstable();
+            assert!(names.windows(2).all(|pair| pair[0] != pair[1]), "{names:?}");
+        }
     }
 }

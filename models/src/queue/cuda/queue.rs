@@ -9,6 +9,7 @@ use cudarc::driver::{CudaEvent, CudaStream};
 use super::Shared;
 use super::arguments::{self, Argument, Grid};
 use super::products::{Operands, Product};
+use crate::element::ElementType;
 use crate::error::ModelError;
 use crate::kernels::matmul::WriteMode;
 use crate::memory::{View, ViewMut};
@@ -60,38 +61,79 @@ impl CudaQueue {
         }
     }
 
-    /// Launches a kernel of the program.
+    /// Launches a kernel of the program for elements of a type.
     ///
     /// # Safety
     /// As [`arguments::launch`]: the arguments are what the kernel's source asks for.
-    pub(super) unsafe fn launch(&self, kernel: &str, grid: Grid, arguments: &[&dyn Argument]) {
-        let function = self.device.program.kernel(kernel);
+    pub(super) unsafe fn launch(
+        &self,
+        element: ElementType,
+        kernel: &str,
+        grid: Grid,
+        arguments: &[&dyn Argument],
+    ) {
+        let Some(program) = self.ask(kernel, |_| self.device.programs.of(element)) else { return };
+        let function = program.kernel(kernel);
         // SAFETY: the caller's promise. The views are borrowed from buffers whose memory is freed only when the device has nothing left to do.
         self.ask(kernel, |stream| unsafe { arguments::launch(stream, function, grid, arguments) });
     }
 
-    /// Where elements begin that a kernel reads.
-    pub(super) fn read(&self, view: View<'_>) -> u64 {
-        view.address_on(self.device.number)
+    /// Where a view's bytes begin.
+    pub(super) fn address(&self, view: View<'_>) -> u64 {
+        view.address_on(self.device.peers.number)
     }
 
-    /// Where elements begin that a kernel writes.
+    /// Where elements of this type begin that a kernel reads.
+    ///
+    /// # Panics
+    /// If they are of another.
+    pub(super) fn read_of(&self, element: ElementType, view: View<'_>) -> u64 {
+        assert!(
+            view.element_type() == element,
+            "{:?} for a kernel that reads {element:?}",
+            view.element_type()
+        );
+        self.address(view)
+    }
+
+    /// The same of those that it writes.
+    pub(super) fn write_of(&self, element: ElementType, view: &ViewMut<'_>) -> u64 {
+        self.read_of(element, view.view())
+    }
+
+    /// Where f32 begin that a kernel reads.
+    pub(super) fn read(&self, view: View<'_>) -> u64 {
+        self.read_of(ElementType::F32, view)
+    }
+
+    /// Where f32 begin that a kernel writes.
     pub(super) fn write(&self, view: &ViewMut<'_>) -> u64 {
-        view.address_on(self.device.number)
+        self.write_of(ElementType::F32, view)
+    }
+
+    /// Where u32 begin that a kernel reads.
+    pub(super) fn read_words(&self, view: View<'_>) -> u64 {
+        self.read_of(ElementType::U32, view)
+    }
+
+    /// Where u32 begin that a kernel writes.
+    pub(super) fn write_words(&self, view: &ViewMut<'_>) -> u64 {
+        self.write_of(ElementType::U32, view)
     }
 
     /// A product that overwrites a gradient, or is added to it.
     pub(super) fn multiply_into(
         &self,
-        product: Product,
+        product: impl FnOnce([ElementType; 2]) -> Product,
         factors: [View<'_>; 2],
         gradient: &ViewMut<'_>,
         mode: WriteMode,
     ) {
-        let [left, right] = factors.map(|factor| self.read(factor));
-        let out = self.write(gradient);
+        let types = [factors[0].element_type(), gradient.element_type()];
+        let [left, right] = factors.map(|factor| self.read_of(types[0], factor));
+        let out = self.write_of(types[1], gradient);
         let onto = (mode == WriteMode::Add).then_some(out);
-        self.multiply(product, Operands { left, right, onto, bias: None, out });
+        self.multiply(product(types), Operands { left, right, onto, bias: None, out });
     }
 
     /// Asks for a product.
@@ -102,12 +144,12 @@ impl CudaQueue {
     }
 }
 
-/// Launches a kernel with the arguments that its source lists, in number, order and type: whoever writes a launch answers for that. Addresses
-/// are those that [`CudaQueue::read`] and [`CudaQueue::write`] give of views.
+/// Launches a kernel for elements of a type with the arguments that its source lists, in number, order and type: whoever writes a launch answers
+/// for that. Addresses are those that [`CudaQueue::read`] and [`CudaQueue::write`] give of views.
 macro_rules! launch {
-    ($queue:expr, $kernel:expr, $grid:expr, $($argument:expr),+ $(,)?) => {
+    ($queue:expr, $element:expr, $kernel:expr, $grid:expr, $($argument:expr),+ $(,)?) => {
         // SAFETY: as the macro asks; the views were borrowed for the kernel.
-        unsafe { $queue.launch($kernel, $grid, &[$(&$argument as &dyn Argument),+]) }
+        unsafe { $queue.launch($element, $kernel, $grid, &[$(&$argument as &dyn Argument),+]) }
     };
 }
 

@@ -65,10 +65,6 @@ impl Queue for DeferredQueue {
         });
     }
 
-    fn computes_in(&self, element: ElementType) -> bool {
-        Host.computes_in(element)
-    }
-
     fn copy(&self, from: View<'_>, to: ViewMut<'_>) {
         self.ask([from], [to], |[from], [to]| Host.copy(from, to));
     }
@@ -97,6 +93,10 @@ impl Queue for DeferredQueue {
 
     fn round(&self, x: ViewMut<'_>, to: ElementType) {
         self.ask([], [x], move |[], [x]| Host.round(x, to));
+    }
+
+    fn narrow_rows(&self, x: ViewMut<'_>, width: usize, to: ElementType) {
+        self.ask([], [x], move |[], [x]| Host.narrow_rows(x, width, to));
     }
 
     fn linear(&self, shape: LinearShape, x: View<'_>, weight: View<'_>, onto: Onto<'_>, y: ViewMut<'_>) {

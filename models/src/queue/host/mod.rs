@@ -90,10 +90,6 @@ impl Queue for Host {
 
     fn discard(&self, _: ViewMut<'_>) {}
 
-    fn computes_in(&self, element: ElementType) -> bool {
-        element == ElementType::F32
-    }
-
     fn copy(&self, from: View<'_>, to: ViewMut<'_>) {
         if from.element_type() != to.element_type() {
             return with_float!(from.element_type(), From => converted::<From>(from, to));
@@ -115,6 +111,16 @@ impl Queue for Host {
 
     fn round(&self, x: ViewMut<'_>, to: ElementType) {
         with_float!(to, To => convert::round::<To>(x.slice()));
+    }
+
+    fn narrow_rows(&self, x: ViewMut<'_>, width: usize, to: ElementType) {
+        match to {
+            ElementType::Bf16 => {
+                convert::narrow_rows(x.slice(), width, |value| bf16::narrow(value).to_bits())
+            }
+            ElementType::F16 => convert::narrow_rows(x.slice(), width, |value| f16::narrow(value).to_bits()),
+            other => panic!("{other:?} is no type of 16 bits"),
+        }
     }
 
     fn upload_floats(&self, values: &[f32], to: ViewMut<'_>) {

@@ -84,7 +84,8 @@ fn by_hand(model: &Model, element: ElementType, batch: &Batch, loss_seed: f32) -
             UnitBackwardInput { tokens, parameters, gradient, saved, weight_inputs, workspace, loss_seed },
         );
         rounded(element, &mut gradient.host_mut()[..sizes.input]);
-        rounded(element, weight_inputs.host_mut());
+        // Gradients of parameters, which stay f32, are behind the rest.
+        rounded(element, &mut weight_inputs.host_mut()[..unit.layers()[0].sizes(shape).weight_inputs]);
         round_saved(unit, shape, element, saved);
         let mut parameter_gradients = buffer(unit.num_elements());
         unit.backward_weight(

@@ -18,7 +18,7 @@ use crate::plan::costs::{MessageKind, MessageTimes, SizedTimes};
 pub(crate) fn plan(file: &str, changes: &str) -> Plan {
     let arguments: Vec<String> = changes.split_whitespace().map(str::to_owned).collect();
     let file = RunFile::parse("run.json", file).unwrap().set(&arguments).unwrap();
-    let resolved = file.resolve(Launch { cores: 2, memory_bytes: None, ranks: None });
+    let resolved = file.resolve(Launch { cores: 2, memory_bytes: None, has_gpu: false, ranks: None });
     Plan::new(resolved.unwrap_or_else(|errors| panic!("{changes}: {errors}")).0).unwrap()
 }
 

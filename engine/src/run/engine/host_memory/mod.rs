@@ -3,8 +3,6 @@
 //! The system grants memory that does not exist and ends the process that then uses it, so an allocation that succeeds
 //! proves nothing.
 
-use std::ops::Range;
-
 use pipezero_partition::Purpose;
 
 use super::error::EngineError;
@@ -15,18 +13,18 @@ pub(super) const ON_HOST: &str = "on this host or to its control group";
 /// A device's memory, in an error.
 pub(super) const ON_DEVICE: &str = "on the device that they share";
 
-/// Refuses a plan of which these ranks, all of this host, need more memory than it has.
+/// Refuses a plan of which these ranks, all that use a memory, need more than it has.
 ///
 /// # Errors
 /// [`EngineError::Memory`], with the changes that make the run fit.
 pub(super) fn check(
     plan: &Plan,
     purpose: Purpose,
-    ranks: Range<usize>,
+    ranks: &[usize],
     available_bytes: Option<u64>,
     place: &'static str,
 ) -> Result<(), EngineError> {
-    let needed_bytes = plan.needed_bytes(purpose, ranks.clone());
+    let needed_bytes = plan.needed_bytes(purpose, ranks.iter().copied());
     match available_bytes {
         Some(available_bytes) if needed_bytes > available_bytes => {
             let num_ranks = ranks.len();

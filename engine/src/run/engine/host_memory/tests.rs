@@ -15,7 +15,7 @@ fn planned(sections: &str) -> Plan {
 
 /// All ranks on this host.
 fn check_all(plan: &Plan, purpose: Purpose, available_bytes: Option<u64>) -> Result<(), EngineError> {
-    check(plan, purpose, 0..plan.grid().world_size(), available_bytes, ON_HOST)
+    check(plan, purpose, &(0..plan.grid().world_size()).collect::<Vec<_>>(), available_bytes, ON_HOST)
 }
 
 /// Tokens are held too: 2^53 of them, each with a target, are 64 PiB on each of the two ranks that read them.

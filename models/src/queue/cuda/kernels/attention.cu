@@ -1,5 +1,6 @@
 #ifndef __CUDACC_RTC__
 #include "common.cuh"
+#include "element.cuh"
 #include "attention.cuh"
 #endif
 
@@ -39,7 +40,8 @@ struct AttentionForward {
     }
 
     DEVICE void forward(
-        const float* qkv, float* out, float* log_sum_exp, const DropoutMasks& masks, const HeadPlace& place
+        const element* qkv, element* out, float* log_sum_exp, const DropoutMasks& masks,
+        const HeadPlace& place
     ) {
         __shared__ typename Common::OwnRows queries[WARPS];
         __shared__ typename Common::Weights weights[WARPS];
@@ -48,7 +50,7 @@ struct AttentionForward {
         u32 size = place.head_size;
         u64 stride = place.qkv_stride;
         u32 first = place.first_row + warp * ROWS;
-        const float* matrix = qkv + place.first_qkv;
+        const element* matrix = qkv + place.first_qkv;
         Common::load_own(queries[warp], matrix, stride, first, place.seq_length, size);
         SequenceKey mask_key = sequence_key(masks, place.sequence);
         typename Common::Sums sums;
@@ -79,15 +81,15 @@ struct AttentionForward {
 
     // Writes the outputs and the logarithms of the sums.
     DEVICE void finish(
-        const Softmax& softmax, const typename Common::Sums& sums, float* out, float* log_sum_exp, u32 first,
-        const HeadPlace& place
+        const Softmax& softmax, const typename Common::Sums& sums, element* out, float* log_sum_exp,
+        u32 first, const HeadPlace& place
     ) {
         ATTENTION_UNROLL
         for (u32 row = 0; row < ROWS; row++) {
             float total = warp_sum(softmax.sum[row]);
             u32 query = first + row;
             if (query < place.seq_length) {
-                float* to = out + place.first_out + query * place.out_stride;
+                element* to = out + place.first_out + query * place.out_stride;
                 Common::put_row(sums.values[row], 1.0f / total, to, place.head_size);
                 if (lane_index() == 0) {
                     log_sum_exp[place.first_sum + query] = softmax.max[row] * place.scale + logf(total);
@@ -102,7 +104,7 @@ typedef AttentionForward<4, 8, 2> AttentionForward128;
 typedef AttentionForward<8, 4, 1> AttentionForward256;
 
 extern "C" __global__ void __launch_bounds__(256) attention_64(
-    DropoutMasks masks, const float* __restrict__ qkv, float* __restrict__ out,
+    DropoutMasks masks, const element* __restrict__ qkv, element* __restrict__ out,
     float* __restrict__ log_sum_exp, u32 seq_length, u32 num_heads, u32 head_size
 ) {
     HeadPlace place = head_place(seq_length, num_heads, head_size, AttentionForward64::Common::BLOCK_ROWS);
@@ -110,7 +112,7 @@ extern "C" __global__ void __launch_bounds__(256) attention_64(
 }
 
 extern "C" __global__ void __launch_bounds__(256) attention_128(
-    DropoutMasks masks, const float* __restrict__ qkv, float* __restrict__ out,
+    DropoutMasks masks, const element* __restrict__ qkv, element* __restrict__ out,
     float* __restrict__ log_sum_exp, u32 seq_length, u32 num_heads, u32 head_size
 ) {
     HeadPlace place = head_place(seq_length, num_heads, head_size, AttentionForward128::Common::BLOCK_ROWS);
@@ -118,7 +120,7 @@ extern "C" __global__ void __launch_bounds__(256) attention_128(
 }
 
 extern "C" __global__ void __launch_bounds__(128) attention_256(
-    DropoutMasks masks, const float* __restrict__ qkv, float* __restrict__ out,
+    DropoutMasks masks, const element* __restrict__ qkv, element* __restrict__ out,
     float* __restrict__ log_sum_exp, u32 seq_length, u32 num_heads, u32 head_size
 ) {
     HeadPlace place = head_place(seq_length, num_heads, head_size, AttentionForward256::Common::BLOCK_ROWS);

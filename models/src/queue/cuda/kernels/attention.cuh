@@ -1,4 +1,4 @@
-// Causal attention in f32, without keeping the probabilities (FlashAttention, arXiv:2205.14135).
+// Causal attention, computed in f32, without keeping the probabilities (FlashAttention, arXiv:2205.14135).
 //
 // What its kernels have in common. Legend: B sequences, T tokens each, N = B T, H heads of size D, C = H D.
 // `qkv: [N, 3 C]` holds every token's queries, keys and values, each `[H, D]`; `out, dout: [N, C]`;
@@ -124,26 +124,27 @@ struct Attention {
     // The rows from `first` on of a matrix that has `num_rows`, by all threads of the block; what is beyond
     // is zero. The tile has been read before and may be read after it.
     DEVICE void load_tile(
-        Tile& tile, const float* matrix, u64 stride, u32 first, u32 num_rows, u32 head_size
+        Tile& tile, const element* matrix, u64 stride, u32 first, u32 num_rows, u32 head_size
     ) {
         __syncthreads();
         for (u32 index = threadIdx.x; index < TILE_ROWS * COLUMNS; index += WARPS * WARP_SIZE) {
             u32 row = index / COLUMNS;
             u32 column = index % COLUMNS;
             bool is_inside = first + row < num_rows && column < head_size;
-            tile.rows[row][column] = is_inside ? matrix[(first + row) * stride + column] : 0.0f;
+            tile.rows[row][column] = is_inside ? widened(matrix[(first + row) * stride + column]) : 0.0f;
         }
         __syncthreads();
     }
 
     // The same for the rows of a warp, by its lanes. They are read after the next barrier.
     DEVICE void load_own(
-        OwnRows& own, const float* matrix, u64 stride, u32 first, u32 num_rows, u32 head_size
+        OwnRows& own, const element* matrix, u64 stride, u32 first, u32 num_rows, u32 head_size
     ) {
         for (u32 row = 0; row < ROWS; row++) {
             for (u32 column = lane_index(); column < COLUMNS; column += WARP_SIZE) {
                 bool is_inside = first + row < num_rows && column < head_size;
-                own.columns[column][row] = is_inside ? matrix[(first + row) * stride + column] : 0.0f;
+                u64 index = (first + row) * stride + column;
+                own.columns[column][row] = is_inside ? widened(matrix[index]) : 0.0f;
             }
         }
     }
@@ -179,19 +180,19 @@ struct Attention {
     }
 
     // Writes the lane's columns of one of the warp's rows.
-    DEVICE void put_row(const float* values, float factor, float* to, u32 head_size) {
+    DEVICE void put_row(const float* values, float factor, element* to, u32 head_size) {
         ATTENTION_UNROLL
         for (u32 slice = 0; slice < SLICES; slice++) {
             u32 column = slice * WARP_SIZE + lane_index();
             if (column < head_size) {
-                to[column] = values[slice] * factor;
+                to[column] = narrowed(values[slice] * factor);
             }
         }
     }
 
     // The same for all of them, into a matrix that has `num_rows`.
     DEVICE void put_rows(
-        const Sums& sums, float* matrix, u64 stride, u32 first, u32 num_rows, u32 head_size
+        const Sums& sums, element* matrix, u64 stride, u32 first, u32 num_rows, u32 head_size
     ) {
         ATTENTION_UNROLL
         for (u32 row = 0; row < ROWS; row++) {

@@ -1,5 +1,6 @@
 #ifndef __CUDACC_RTC__
 #include "common.cuh"
+#include "element.cuh"
 #include "attention.cuh"
 #endif
 
@@ -12,7 +13,8 @@ struct AttentionBackward {
     // `out . dout` of each of the warp's queries: the mean of the probabilities' gradients, weighted with
     // these, dropped or not. Kept for the keys.
     DEVICE void dot_rows(
-        const float* out, const float* dout, float* row_dots, u32 first, const HeadPlace& place, float* dots
+        const element* out, const element* dout, float* row_dots, u32 first, const HeadPlace& place,
+        float* dots
     ) {
         ATTENTION_UNROLL
         for (u32 row = 0; row < ROWS; row++) {
@@ -21,7 +23,7 @@ struct AttentionBackward {
             if (query < place.seq_length) {
                 u64 start = place.first_out + query * place.out_stride;
                 for (u32 column = lane_index(); column < place.head_size; column += WARP_SIZE) {
-                    sum = fmaf(out[start + column], dout[start + column], sum);
+                    sum = fmaf(widened(out[start + column]), widened(dout[start + column]), sum);
                 }
             }
             dots[row] = warp_sum(sum);
@@ -32,8 +34,8 @@ struct AttentionBackward {
     }
 
     DEVICE void backward_queries(
-        const float* qkv, const float* out, const float* log_sum_exp, const float* dout, float* dqueries,
-        float* row_dots, const DropoutMasks& masks, const HeadPlace& place
+        const element* qkv, const element* out, const float* log_sum_exp, const element* dout,
+        element* dqueries, float* row_dots, const DropoutMasks& masks, const HeadPlace& place
     ) {
         __shared__ typename Common::OwnRows queries[WARPS];
         __shared__ typename Common::OwnRows douts[WARPS];
@@ -43,9 +45,9 @@ struct AttentionBackward {
         u32 size = place.head_size;
         u64 stride = place.qkv_stride;
         u32 first = place.first_row + warp * ROWS;
-        const float* matrix = qkv + place.first_qkv;
+        const element* matrix = qkv + place.first_qkv;
         Common::load_own(queries[warp], matrix, stride, first, place.seq_length, size);
-        const float* dout_matrix = dout + place.first_out;
+        const element* dout_matrix = dout + place.first_out;
         Common::load_own(douts[warp], dout_matrix, place.out_stride, first, place.seq_length, size);
         SequenceKey mask_key = sequence_key(masks, place.sequence);
         float dots[ROWS];
@@ -75,7 +77,7 @@ struct AttentionBackward {
             __syncwarp();
             Common::add_weighted(weights[warp], tile, sums);
         }
-        float* to = dqueries + place.first_out;
+        element* to = dqueries + place.first_out;
         Common::put_rows(sums, to, place.out_stride, first, place.seq_length, size);
     }
 
@@ -110,7 +112,7 @@ struct AttentionBackward {
     }
 
     DEVICE void backward_keys(
-        float* qkv, const float* log_sum_exp, const float* dout, const float* row_dots,
+        element* qkv, const float* log_sum_exp, const element* dout, const float* row_dots,
         const DropoutMasks& masks, const HeadPlace& place
     ) {
         __shared__ typename Common::OwnRows keys[WARPS];
@@ -122,10 +124,10 @@ struct AttentionBackward {
         u32 size = place.head_size;
         u64 stride = place.qkv_stride;
         u32 first = place.first_row + warp * ROWS;
-        float* matrix = qkv + place.first_qkv;
-        float* key_matrix = matrix + place.out_stride;
-        float* value_matrix = matrix + 2 * place.out_stride;
-        const float* dout_matrix = dout + place.first_out;
+        element* matrix = qkv + place.first_qkv;
+        element* key_matrix = matrix + place.out_stride;
+        element* value_matrix = matrix + 2 * place.out_stride;
+        const element* dout_matrix = dout + place.first_out;
         Common::load_own(keys[warp], key_matrix, stride, first, place.seq_length, size);
         Common::load_own(values[warp], value_matrix, stride, first, place.seq_length, size);
         SequenceKey mask_key = sequence_key(masks, place.sequence);
@@ -163,8 +165,8 @@ typedef AttentionBackward<4, 8, 2> AttentionBackward128;
 typedef AttentionBackward<8, 4, 1> AttentionBackward256;
 
 extern "C" __global__ void __launch_bounds__(256) attention_backward_queries_64(
-    DropoutMasks masks, const float* __restrict__ qkv, const float* __restrict__ out,
-    const float* __restrict__ log_sum_exp, const float* __restrict__ dout, float* __restrict__ dqueries,
+    DropoutMasks masks, const element* __restrict__ qkv, const element* __restrict__ out,
+    const float* __restrict__ log_sum_exp, const element* __restrict__ dout, element* __restrict__ dqueries,
     float* __restrict__ row_dots, u32 seq_length, u32 num_heads, u32 head_size
 ) {
     HeadPlace place = head_place(seq_length, num_heads, head_size, AttentionBackward64::Common::BLOCK_ROWS);
@@ -172,7 +174,7 @@ extern "C" __global__ void __launch_bounds__(256) attention_backward_queries_64(
 }
 
 extern "C" __global__ void __launch_bounds__(256) attention_backward_keys_64(
-    DropoutMasks masks, float* qkv, const float* __restrict__ log_sum_exp, const float* __restrict__ dout,
+    DropoutMasks masks, element* qkv, const float* __restrict__ log_sum_exp, const element* __restrict__ dout,
     const float* __restrict__ row_dots, u32 seq_length, u32 num_heads, u32 head_size
 ) {
     HeadPlace place = head_place(seq_length, num_heads, head_size, AttentionBackward64::Common::BLOCK_ROWS);
@@ -180,8 +182,8 @@ extern "C" __global__ void __launch_bounds__(256) attention_backward_keys_64(
 }
 
 extern "C" __global__ void __launch_bounds__(256) attention_backward_queries_128(
-    DropoutMasks masks, const float* __restrict__ qkv, const float* __restrict__ out,
-    const float* __restrict__ log_sum_exp, const float* __restrict__ dout, float* __restrict__ dqueries,
+    DropoutMasks masks, const element* __restrict__ qkv, const element* __restrict__ out,
+    const float* __restrict__ log_sum_exp, const element* __restrict__ dout, element* __restrict__ dqueries,
     float* __restrict__ row_dots, u32 seq_length, u32 num_heads, u32 head_size
 ) {
     HeadPlace place = head_place(seq_length, num_heads, head_size, AttentionBackward128::Common::BLOCK_ROWS);
@@ -189,7 +191,7 @@ extern "C" __global__ void __launch_bounds__(256) attention_backward_queries_128
 }
 
 extern "C" __global__ void __launch_bounds__(256) attention_backward_keys_128(
-    DropoutMasks masks, float* qkv, const float* __restrict__ log_sum_exp, const float* __restrict__ dout,
+    DropoutMasks masks, element* qkv, const float* __restrict__ log_sum_exp, const element* __restrict__ dout,
     const float* __restrict__ row_dots, u32 seq_length, u32 num_heads, u32 head_size
 ) {
     HeadPlace place = head_place(seq_length, num_heads, head_size, AttentionBackward128::Common::BLOCK_ROWS);
@@ -197,8 +199,8 @@ extern "C" __global__ void __launch_bounds__(256) attention_backward_keys_128(
 }
 
 extern "C" __global__ void __launch_bounds__(128) attention_backward_queries_256(
-    DropoutMasks masks, const float* __restrict__ qkv, const float* __restrict__ out,
-    const float* __restrict__ log_sum_exp, const float* __restrict__ dout, float* __restrict__ dqueries,
+    DropoutMasks masks, const element* __restrict__ qkv, const element* __restrict__ out,
+    const float* __restrict__ log_sum_exp, const element* __restrict__ dout, element* __restrict__ dqueries,
     float* __restrict__ row_dots, u32 seq_length, u32 num_heads, u32 head_size
 ) {
     HeadPlace place = head_place(seq_length, num_heads, head_size, AttentionBackward256::Common::BLOCK_ROWS);
@@ -206,7 +208,7 @@ extern "C" __global__ void __launch_bounds__(128) attention_backward_queries_256
 }
 
 extern "C" __global__ void __launch_bounds__(128) attention_backward_keys_256(
-    DropoutMasks masks, float* qkv, const float* __restrict__ log_sum_exp, const float* __restrict__ dout,
+    DropoutMasks masks, element* qkv, const float* __restrict__ log_sum_exp, const element* __restrict__ dout,
     const float* __restrict__ row_dots, u32 seq_length, u32 num_heads, u32 head_size
 ) {
     HeadPlace place = head_place(seq_length, num_heads, head_size, AttentionBackward256::Common::BLOCK_ROWS);
@@ -216,7 +218,7 @@ extern "C" __global__ void __launch_bounds__(128) attention_backward_keys_256(
 // The gradients of queries take their place in `qkv`, with a thread per element of `dqueries: [N, width]`.
 extern "C" __global__ void __launch_bounds__(256)
 attention_put_queries(
-    const float* __restrict__ dqueries, float* __restrict__ qkv, u32 width, u64 num_elements
+    const element* __restrict__ dqueries, element* __restrict__ qkv, u32 width, u64 num_elements
 ) {
     u64 index = element_index();
     if (index < num_elements) {

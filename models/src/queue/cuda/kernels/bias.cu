@@ -1,5 +1,6 @@
 #ifndef __CUDACC_RTC__
 #include "common.cuh"
+#include "element.cuh"
 #endif
 
 // The gradient of a bias, the sum over rows.
@@ -8,7 +9,7 @@
 
 // The sum of the rows of `dy`: see `column_total`.
 extern "C" __global__ void __launch_bounds__(256) bias_backward(
-    const float* __restrict__ dy,
+    const element* __restrict__ dy,
     float* __restrict__ dbias,
     u64 num_rows,
     u32 width,
@@ -19,7 +20,7 @@ extern "C" __global__ void __launch_bounds__(256) bias_backward(
     if (column < width) {
 #pragma unroll 8
         for (u64 row = row_group_of_thread(); row < num_rows; row += NUM_ROW_GROUPS) {
-            sum += dy[row * width + column];
+            sum += widened(dy[row * width + column]);
         }
     }
     sum = column_total(sum);

@@ -1,5 +1,6 @@
 #ifndef __CUDACC_RTC__
 #include "common.cuh"
+#include "element.cuh"
 #endif
 
 // Dropout: elements become 0 where the mask says so, the others are multiplied by its scale. A block per row.
@@ -30,16 +31,19 @@ DEVICE void for_masked_columns(const DropoutMasks& masks, u32 width, F f) {
 
 // `x *= mask`
 extern "C" __global__ void __launch_bounds__(256)
-dropout(DropoutMasks masks, float* __restrict__ x, u32 width) {
-    float* row = x + (u64)blockIdx.x * width;
-    for_masked_columns(masks, width, [&](u32 column, float factor) { row[column] *= factor; });
+dropout(DropoutMasks masks, element* __restrict__ x, u32 width) {
+    element* row = x + (u64)blockIdx.x * width;
+    for_masked_columns(masks, width, [&](u32 column, float factor) {
+        row[column] = narrowed(widened(row[column]) * factor);
+    });
 }
 
 // `y = x + mask * y`
 extern "C" __global__ void __launch_bounds__(256)
-dropout_add_residual(DropoutMasks masks, const float* __restrict__ x, float* __restrict__ y, u32 width) {
+dropout_add_residual(DropoutMasks masks, const element* __restrict__ x, element* __restrict__ y, u32 width) {
     u64 start = (u64)blockIdx.x * width;
     for_masked_columns(masks, width, [&](u32 column, float factor) {
-        y[start + column] = y[start + column] * factor + x[start + column];
+        u64 place = start + column;
+        y[place] = narrowed(widened(y[place]) * factor + widened(x[place]));
     });
 }

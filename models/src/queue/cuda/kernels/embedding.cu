@@ -1,5 +1,6 @@
 #ifndef __CUDACC_RTC__
 #include "common.cuh"
+#include "element.cuh"
 #endif
 
 // Looking up rows of a table by token.
@@ -10,8 +11,8 @@
 // `y[n] = token_table[tokens[n] - first_token]`, a block per row of `y`.
 extern "C" __global__ void __launch_bounds__(256) embedding(
     const u32* __restrict__ tokens,
-    const float* __restrict__ token_table,
-    float* __restrict__ y,
+    const element* __restrict__ token_table,
+    element* __restrict__ y,
     u32 first_token,
     u32 num_table_rows,
     u32 width
@@ -65,9 +66,9 @@ DEVICE void find_in_tile(const u32* __restrict__ tokens, u32 num_tokens, u32 fir
 }
 
 // `sum += term` over a row.
-DEVICE void add_row(float* __restrict__ sum, const float* __restrict__ term, u32 width) {
+DEVICE void add_row(float* __restrict__ sum, const element* __restrict__ term, u32 width) {
     for (u32 column = threadIdx.x; column < width; column += BLOCK_SIZE) {
-        sum[column] += term[column];
+        sum[column] += widened(term[column]);
     }
 }
 
@@ -76,7 +77,7 @@ DEVICE void add_row(float* __restrict__ sum, const float* __restrict__ term, u32
 // addition decides an order, and nothing need be sorted. The caller clears a table that is to be overwritten.
 extern "C" __global__ void __launch_bounds__(256) embedding_backward(
     const u32* __restrict__ tokens,
-    const float* __restrict__ dy,
+    const element* __restrict__ dy,
     float* __restrict__ dtoken_table,
     u32 first_token,
     u32 num_table_rows,

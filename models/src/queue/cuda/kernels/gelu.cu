@@ -1,5 +1,6 @@
 #ifndef __CUDACC_RTC__
 #include "common.cuh"
+#include "element.cuh"
 #endif
 
 // GELU in its tanh form: `x (1 + tanh u) / 2 = x sigmoid(2u)` with `u = sqrt(2/pi) (x + 0.044715 x^3)`, one
@@ -23,22 +24,24 @@ DEVICE GeluGate gelu_gate(float x) {
 
 // `y = gelu(x)`
 extern "C" __global__ void __launch_bounds__(256)
-gelu(const float* __restrict__ x, float* __restrict__ y, u64 num_elements) {
+gelu(const element* __restrict__ x, element* __restrict__ y, u64 num_elements) {
     u64 index = element_index();
     if (index < num_elements) {
-        y[index] = x[index] * gelu_gate(x[index]).gate;
+        float value = widened(x[index]);
+        y[index] = narrowed(value * gelu_gate(value).gate);
     }
 }
 
 // `dy` becomes the gradient of `x`, and `x` becomes `gelu(x)`.
 extern "C" __global__ void __launch_bounds__(256)
-gelu_backward(float* __restrict__ x, float* __restrict__ dy, u64 num_elements) {
+gelu_backward(element* __restrict__ x, element* __restrict__ dy, u64 num_elements) {
     u64 index = element_index();
     if (index < num_elements) {
-        float value = x[index];
+        float value = widened(x[index]);
         GeluGate at = gelu_gate(value);
         float slope = GELU_SCALE * (1.0f + 3.0f * GELU_CUBE * value * value);
-        dy[index] *= at.gate + value * at.gate * at.complement * slope;
-        x[index] = value * at.gate;
+        float derivative = at.gate + value * at.gate * at.complement * slope;
+        dy[index] = narrowed(widened(dy[index]) * derivative);
+        x[index] = narrowed(value * at.gate);
     }
 }

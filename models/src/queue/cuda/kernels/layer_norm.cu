@@ -1,5 +1,6 @@
 #ifndef __CUDACC_RTC__
 #include "common.cuh"
+#include "element.cuh"
 #endif
 
 // Layer normalisation over each row, a block per row.
@@ -16,15 +17,15 @@ struct RowStatistics {
 
 // All threads of a block get the statistics of its row. In two passes, since a sum of squares less the square
 // of the mean would cancel.
-DEVICE RowStatistics row_statistics(const float* __restrict__ x, u32 width) {
+DEVICE RowStatistics row_statistics(const element* __restrict__ x, u32 width) {
     float sum = 0.0f;
     for (u32 column = threadIdx.x; column < width; column += BLOCK_SIZE) {
-        sum += x[column];
+        sum += widened(x[column]);
     }
     float mean = block_sum(sum) / (float)width;
     float squares = 0.0f;
     for (u32 column = threadIdx.x; column < width; column += BLOCK_SIZE) {
-        float distance = x[column] - mean;
+        float distance = widened(x[column]) - mean;
         squares += distance * distance;
     }
     float variance = block_sum(squares) / (float)width;
@@ -43,24 +44,25 @@ DEVICE RowStatistics kept_statistics(const float* __restrict__ statistics, u64 r
 }
 
 DEVICE void normalise_row(
-    const float* __restrict__ x,
-    const float* __restrict__ weight,
-    const float* __restrict__ bias,
+    const element* __restrict__ x,
+    const element* __restrict__ weight,
+    const element* __restrict__ bias,
     RowStatistics row,
-    float* __restrict__ y,
+    element* __restrict__ y,
     u32 width
 ) {
     for (u32 column = threadIdx.x; column < width; column += BLOCK_SIZE) {
-        y[column] = (x[column] - row.mean) * row.scale * weight[column] + bias[column];
+        float n = (widened(x[column]) - row.mean) * row.scale;
+        y[column] = narrowed(n * widened(weight[column]) + widened(bias[column]));
     }
 }
 
 // `y = (x - mean) / sqrt(variance + epsilon) * weight + bias`; keeps the statistics.
 extern "C" __global__ void __launch_bounds__(256) layer_norm(
-    const float* __restrict__ x,
-    const float* __restrict__ weight,
-    const float* __restrict__ bias,
-    float* __restrict__ y,
+    const element* __restrict__ x,
+    const element* __restrict__ weight,
+    const element* __restrict__ bias,
+    element* __restrict__ y,
     float* __restrict__ statistics,
     u32 width
 ) {
@@ -72,17 +74,17 @@ extern "C" __global__ void __launch_bounds__(256) layer_norm(
 
 // The statistics alone, the same bits as `layer_norm` keeps.
 extern "C" __global__ void __launch_bounds__(256)
-layer_norm_statistics(const float* __restrict__ x, float* __restrict__ statistics, u32 width) {
+layer_norm_statistics(const element* __restrict__ x, float* __restrict__ statistics, u32 width) {
     keep_statistics(row_statistics(x + (u64)blockIdx.x * width, width), statistics);
 }
 
 // `y` once more, from the statistics that were kept: the same bits.
 extern "C" __global__ void __launch_bounds__(256) layer_norm_again(
-    const float* __restrict__ x,
-    const float* __restrict__ weight,
-    const float* __restrict__ bias,
+    const element* __restrict__ x,
+    const element* __restrict__ weight,
+    const element* __restrict__ bias,
     const float* __restrict__ statistics,
-    float* __restrict__ y,
+    element* __restrict__ y,
     u32 width
 ) {
     u64 start = (u64)blockIdx.x * width;
@@ -91,10 +93,10 @@ extern "C" __global__ void __launch_bounds__(256) layer_norm_again(
 
 // `dx = scale * (g - mean(g) - n * mean(g * n))` with `g = dy * weight` and `n` the normalised row.
 extern "C" __global__ void __launch_bounds__(256) layer_norm_backward_input(
-    const float* __restrict__ x,
-    const float* __restrict__ weight,
+    const element* __restrict__ x,
+    const element* __restrict__ weight,
     const float* __restrict__ statistics,
-    const float* __restrict__ dy,
+    const element* __restrict__ dy,
     float* __restrict__ dx,
     u32 width,
     int add
@@ -104,24 +106,25 @@ extern "C" __global__ void __launch_bounds__(256) layer_norm_backward_input(
     float sum_g = 0.0f;
     float sum_gn = 0.0f;
     for (u32 column = threadIdx.x; column < width; column += BLOCK_SIZE) {
-        float g = dy[start + column] * weight[column];
+        float g = widened(dy[start + column]) * widened(weight[column]);
         sum_g += g;
-        sum_gn += g * (x[start + column] - row.mean);
+        sum_gn += g * (widened(x[start + column]) - row.mean);
     }
     float mean_g = block_sum(sum_g) / (float)width;
     float mean_gn = block_sum(sum_gn) * row.scale / (float)width;
     for (u32 column = threadIdx.x; column < width; column += BLOCK_SIZE) {
-        float n = (x[start + column] - row.mean) * row.scale;
-        float value = row.scale * (dy[start + column] * weight[column] - mean_g - n * mean_gn);
+        float g = widened(dy[start + column]) * widened(weight[column]);
+        float n = (widened(x[start + column]) - row.mean) * row.scale;
+        float value = row.scale * (g - mean_g - n * mean_gn);
         dx[start + column] = written(dx[start + column], value, add);
     }
 }
 
 // The sum over rows of `dy * n` for `dweight`, and that of `dy` for `dbias`: see `column_total`.
 extern "C" __global__ void __launch_bounds__(256) layer_norm_backward_weight(
-    const float* __restrict__ x,
+    const element* __restrict__ x,
     const float* __restrict__ statistics,
-    const float* __restrict__ dy,
+    const element* __restrict__ dy,
     float* __restrict__ dweight,
     float* __restrict__ dbias,
     u64 num_rows,
@@ -135,8 +138,9 @@ extern "C" __global__ void __launch_bounds__(256) layer_norm_backward_weight(
 #pragma unroll 4
         for (u64 row = row_group_of_thread(); row < num_rows; row += NUM_ROW_GROUPS) {
             RowStatistics of_row = kept_statistics(statistics, row);
-            float gradient = dy[row * width + column];
-            weight_sum += gradient * ((x[row * width + column] - of_row.mean) * of_row.scale);
+            float gradient = widened(dy[row * width + column]);
+            float n = (widened(x[row * width + column]) - of_row.mean) * of_row.scale;
+            weight_sum += gradient * n;
             bias_sum += gradient;
         }
     }

@@ -246,7 +246,9 @@ fn a_file_that_is_not_there_is_named() {
 
 fn workload(text: &str) -> Workload {
     let file = RunFile::parse("run.json", text).unwrap();
-    Workload::of(&file.resolve(Launch { cores: 2, memory_bytes: None, ranks: None }).unwrap().0)
+    Workload::of(
+        &file.resolve(Launch { cores: 2, memory_bytes: None, has_gpu: false, ranks: None }).unwrap().0,
+    )
 }
 
 #[test]

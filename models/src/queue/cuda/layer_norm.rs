@@ -1,0 +1,101 @@
+//! Launches of layer norms.
+
+use super::arguments::{Argument, Grid};
+use super::operations::{adds, rows_of};
+use super::queue::{CudaQueue, launch};
+use crate::kernels::matmul::WriteMode;
+use crate::memory::{View, ViewMut};
+use crate::queue::Affine;
+
+impl CudaQueue {
+    /// As [`Queue::layer_norm`](crate::queue::Queue::layer_norm).
+    pub(super) fn launch_layer_norm(
+        &self,
+        x: View<'_>,
+        affine: Affine<'_>,
+        y: ViewMut<'_>,
+        statistics: ViewMut<'_>,
+    ) {
+        let width = affine.weight.len();
+        let grid = Grid::blocks(rows_of(x.len(), width));
+        let of = x.element_type();
+        let (weight, bias) = (self.read_of(of, affine.weight), self.read_of(of, affine.bias));
+        let (x, y, statistics) = (self.read_of(of, x), self.write_of(of, &y), self.write(&statistics));
+        launch!(self, of, "layer_norm", grid, x, weight, bias, y, statistics, width as u32);
+    }
+
+    /// As [`Queue::layer_norm_statistics`](crate::queue::Queue::layer_norm_statistics).
+    pub(super) fn launch_layer_norm_statistics(&self, x: View<'_>, width: usize, statistics: ViewMut<'_>) {
+        let grid = Grid::blocks(rows_of(x.len(), width));
+        let of = x.element_type();
+        let (x, statistics) = (self.read_of(of, x), self.write(&statistics));
+        launch!(self, of, "layer_norm_statistics", grid, x, statistics, width as u32);
+    }
+
+    /// As [`Queue::layer_norm_again`](crate::queue::Queue::layer_norm_again).
+    pub(super) fn launch_layer_norm_again(
+        &self,
+        x: View<'_>,
+        affine: Affine<'_>,
+        statistics: View<'_>,
+        y: ViewMut<'_>,
+    ) {
+        let width = affine.weight.len();
+        let grid = Grid::blocks(rows_of(x.len(), width));
+        let of = x.element_type();
+        let (weight, bias) = (self.read_of(of, affine.weight), self.read_of(of, affine.bias));
+        let (x, statistics, y) = (self.read_of(of, x), self.read(statistics), self.write_of(of, &y));
+        launch!(self, of, "layer_norm_again", grid, x, weight, bias, statistics, y, width as u32);
+    }
+
+    /// As [`Queue::layer_norm_backward_input`](crate::queue::Queue::layer_norm_backward_input).
+    pub(super) fn launch_layer_norm_backward_input(
+        &self,
+        x: View<'_>,
+        weight: View<'_>,
+        statistics: View<'_>,
+        dy: View<'_>,
+        dx: ViewMut<'_>,
+        mode: WriteMode,
+    ) {
+        let width = weight.len();
+        let grid = Grid::blocks(rows_of(x.len(), width));
+        let of = x.element_type();
+        let (x, weight) = (self.read_of(of, x), self.read_of(of, weight));
+        let (statistics, dy, dx) = (self.read(statistics), self.read_of(of, dy), self.write(&dx));
+        let (width, add) = (width as u32, adds(mode));
+        launch!(self, of, "layer_norm_backward_input", grid, x, weight, statistics, dy, dx, width, add);
+    }
+
+    /// As [`Queue::layer_norm_backward_weight`](crate::queue::Queue::layer_norm_backward_weight).
+    pub(super) fn launch_layer_norm_backward_weight(
+        &self,
+        x: View<'_>,
+        statistics: View<'_>,
+        dy: View<'_>,
+        dweight: ViewMut<'_>,
+        dbias: ViewMut<'_>,
+        mode: WriteMode,
+    ) {
+        let width = dweight.len();
+        let (grid, num_rows) = (Grid::columns(width), rows_of(x.len(), width) as u64);
+        let of = x.element_type();
+        let (x, statistics, dy) = (self.read_of(of, x), self.read(statistics), self.read_of(of, dy));
+        let (dweight, dbias) = (self.write(&dweight), self.write(&dbias));
+        let (width, add) = (width as u32, adds(mode));
+        launch!(
+            self,
+            of,
+            "layer_norm_backward_weight",
+            grid,
+            x,
+            statistics,
+            dy,
+            dweight,
+            dbias,
+            num_rows,
+            width,
+            add
+        );
+    }
+}

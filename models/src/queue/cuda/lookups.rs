@@ -1,0 +1,88 @@
+//! Launches that look up rows of tables by tokens and by positions, and of their backward passes.
+
+use super::arguments::{Argument, Grid};
+use super::operations::{adds, rows_of};
+use super::queue::{CudaQueue, launch};
+use crate::kernels::matmul::WriteMode;
+use crate::memory::{View, ViewMut};
+use crate::queue::Queue;
+
+impl CudaQueue {
+    /// As [`Queue::embedding`](crate::queue::Queue::embedding).
+    pub(super) fn launch_embedding(
+        &self,
+        tokens: View<'_>,
+        first_token: u32,
+        token_table: View<'_>,
+        y: ViewMut<'_>,
+    ) {
+        let width = rows_of(y.len(), tokens.len());
+        let (grid, num_table_rows) = (Grid::blocks(tokens.len()), rows_of(token_table.len(), width) as u32);
+        let (of, width) = (y.element_type(), width as u32);
+        let (tokens, table) = (self.read_words(tokens), self.read_of(of, token_table));
+        let y = self.write_of(of, &y);
+        launch!(self, of, "embedding", grid, tokens, table, y, first_token, num_table_rows, width);
+    }
+
+    /// As [`Queue::embedding_backward`](crate::queue::Queue::embedding_backward).
+    pub(super) fn launch_embedding_backward(
+        &self,
+        tokens: View<'_>,
+        first_token: u32,
+        dy: View<'_>,
+        mut dtoken_table: ViewMut<'_>,
+        mode: WriteMode,
+    ) {
+        if mode == WriteMode::Overwrite {
+            self.clear(dtoken_table.reborrow());
+        }
+        let (num_tokens, width) = (tokens.len() as u32, rows_of(dy.len(), tokens.len()));
+        let (grid, num_table_rows) = (Grid::blocks(tokens.len()), rows_of(dtoken_table.len(), width) as u32);
+        let (of, width) = (dy.element_type(), width as u32);
+        let (tokens, dy, table) = (self.read_words(tokens), self.read_of(of, dy), self.write(&dtoken_table));
+        launch!(
+            self,
+            of,
+            "embedding_backward",
+            grid,
+            tokens,
+            dy,
+            table,
+            first_token,
+            num_table_rows,
+            num_tokens,
+            width
+        );
+    }
+
+    /// As [`Queue::add_positions`](crate::queue::Queue::add_positions).
+    pub(super) fn launch_add_positions(
+        &self,
+        seq_length: usize,
+        position_table: View<'_>,
+        y: ViewMut<'_>,
+        width: usize,
+    ) {
+        let (grid, sequence) = (Grid::elements(y.len()), (seq_length * width) as u64);
+        let (of, num_elements) = (y.element_type(), y.len() as u64);
+        let (table, y) = (self.read_of(of, position_table), self.write_of(of, &y));
+        launch!(self, of, "add_positions", grid, table, y, sequence, num_elements);
+    }
+
+    /// As [`Queue::positions_backward`](crate::queue::Queue::positions_backward).
+    pub(super) fn launch_positions_backward(
+        &self,
+        seq_length: usize,
+        dy: View<'_>,
+        dposition_table: ViewMut<'_>,
+        width: usize,
+        mode: WriteMode,
+    ) {
+        let (sequence, num_table) = (seq_length * width, dposition_table.len());
+        let num_sequences = rows_of(dy.len(), sequence) as u64;
+        let of = dy.element_type();
+        let (dy, table, add) = (self.read_of(of, dy), self.write(&dposition_table), adds(mode));
+        let (grid, sequence, num_table) = (Grid::elements(num_table), sequence as u64, num_table as u64);
+        launch!(self, of, "positions_backward", grid, dy, table, sequence, num_sequences, num_table, add);
+    }
+}
