@@ -1,12 +1,17 @@
-"""What the CUDA kernels need of a GPU: registers, spills and shared memory, for sm_80 and sm_90 and for each type of elements, without a GPU.
+"""What the CUDA kernels need of a GPU, found without one: registers, spills, shared memory, and the instructions
+that make them fast, for sm_80 and sm_90 and for each type of elements.
 
     python3 scripts/gpu/resources.py            compiles the kernels and compares with scripts/gpu/resources.csv
     python3 scripts/gpu/resources.py --write    writes that file
 
-NVIDIA's compiler comes from PyPI into a temporary folder (`pip install nvidia-cuda-nvrtc`). It compiles the sources that
-`models/src/queue/cuda/program.rs` names, in its order and with its options. A kernel that spills registers to memory is an error.
+NVIDIA's compiler and disassembler come from PyPI into a temporary folder. The compiler is given the sources that
+`models/src/queue/cuda/program.rs` names, in its order and with its options. The table counts products on tensor
+cores (HMMA), copies to shared memory that go on while threads work (LDGSTS), loads of matrices (LDSM), and reads
+of 16 bytes of global memory at once (LDG.128). A kernel that spills registers to memory is an error, as is one
+for tensor cores that lacks their instructions.
 """
 
+import csv
 import ctypes
 import glob
 import os
@@ -19,6 +24,11 @@ ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 CUDA = os.path.join(ROOT, "models", "src", "queue", "cuda")
 TABLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "resources.csv")
 COMPILER = "nvidia-cuda-nvrtc==13.0.88"
+DISASSEMBLER = "nvidia-cuda-nvdisasm==13.2.86"
+INSTRUCTIONS = {"hmma": r"\bHMMA", "ldgsts": r"\bLDGSTS", "ldsm": r"\bLDSM", "ldg128": r"\bLDG\.\S*128"}
+# Names of kernels for tensor cores, and what each must have.
+ON_TENSOR_CORES = re.compile("attention_mma_")
+NEEDED = ("hmma", "ldgsts", "ldsm")
 ARCHITECTURES = ("sm_80", "sm_90")
 ELEMENTS = ("F32", "BF16", "F16")
 OPTIONS = ("--std=c++17", "--fmad=false", "--ptxas-options=-v")
@@ -42,7 +52,7 @@ def program(element):
 
 def compiler(folder):
     """NVIDIA's compiler, installed into a folder."""
-    install = [sys.executable, "-m", "pip", "install", "--quiet", "--target", folder, COMPILER]
+    install = [sys.executable, "-m", "pip", "install", "--quiet", "--target", folder, COMPILER, DISASSEMBLER]
     subprocess.run(install, check=True)
     builtins = glob.glob(f"{folder}/nvidia/*/lib/libnvrtc-builtins.so.*")
     ctypes.CDLL(builtins[0], mode=ctypes.RTLD_GLOBAL)
@@ -50,7 +60,7 @@ def compiler(folder):
 
 
 def compiled(nvrtc, element, architecture):
-    """The compiler's log."""
+    """The compiler's log, and the program."""
     source = program(element)
     handle = ctypes.c_void_p()
     nvrtc.nvrtcCreateProgram(ctypes.byref(handle), source, b"pipezero.cu", 0, None, None)
@@ -63,28 +73,52 @@ def compiled(nvrtc, element, architecture):
     nvrtc.nvrtcGetProgramLog(handle, log)
     if status != 0:
         sys.exit(f"{architecture}, {element}: the kernels do not compile:\n{log.value.decode()}")
-    return log.value.decode()
+    nvrtc.nvrtcGetCUBINSize(handle, ctypes.byref(size))
+    cubin = ctypes.create_string_buffer(size.value)
+    nvrtc.nvrtcGetCUBIN(handle, cubin)
+    return log.value.decode(), cubin.raw
+
+
+def counted(folder, cubin):
+    """How often each kernel has each of the instructions."""
+    path = os.path.join(folder, "kernels.cubin")
+    with open(path, "wb") as file:
+        file.write(cubin)
+    tool = glob.glob(f"{folder}/nvidia/*/bin/nvdisasm")[0]
+    os.chmod(tool, 0o755)
+    text = subprocess.run([tool, "-c", path], check=True, capture_output=True, text=True).stdout
+    sections = re.split(r"\.section\s+\.text\.(\w+)", text)[1:]
+    kernels = zip(sections[::2], sections[1::2])
+    return {
+        name: [len(re.findall(pattern, body)) for pattern in INSTRUCTIONS.values()] for name, body in kernels
+    }
 
 
 def measured():
     """The lines of the table."""
-    lines = ["architecture,elements,kernel,registers,shared_bytes,spilled_bytes"]
+    lines = ["architecture,elements,kernel,registers,shared_bytes,spilled_bytes," + ",".join(INSTRUCTIONS)]
     with tempfile.TemporaryDirectory() as folder:
         nvrtc = compiler(folder)
         for architecture in ARCHITECTURES:
             for element in ELEMENTS:
-                kernels = KERNEL.findall(compiled(nvrtc, element, architecture))
-                for name, stores, loads, registers, shared in sorted(kernels):
-                    spilled = int(stores) + int(loads)
-                    lines.append(f"{architecture},{element},{name},{registers},{shared or 0},{spilled}")
+                log, cubin = compiled(nvrtc, element, architecture)
+                instructions = counted(folder, cubin)
+                for name, stores, loads, registers, shared in sorted(KERNEL.findall(log)):
+                    figures = [registers, shared or 0, int(stores) + int(loads), *instructions[name]]
+                    lines.append(",".join(map(str, (architecture, element, name, *figures))))
     return lines
 
 
 def main():
     lines = measured()
-    spilling = [line for line in lines[1:] if not line.endswith(",0")]
+    rows = list(csv.DictReader(lines))
+    spilling = [row["kernel"] for row in rows if row["spilled_bytes"] != "0"]
     if spilling:
-        sys.exit("kernels that spill registers to memory:\n" + "\n".join(spilling))
+        sys.exit(f"kernels that spill registers to memory: {spilling}")
+    on_tensor_cores = [row for row in rows if ON_TENSOR_CORES.match(row["kernel"])]
+    lacking = [row["kernel"] for row in on_tensor_cores if "0" in [row[name] for name in NEEDED]]
+    if lacking or not on_tensor_cores:
+        sys.exit(f"kernels for tensor cores without {', '.join(NEEDED)}: {lacking}")
     text = "\n".join(lines) + "\n"
     if "--write" in sys.argv[1:]:
         with open(TABLE, "w", encoding="utf-8") as file:

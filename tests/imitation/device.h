@@ -11,6 +11,7 @@
 #include <type_traits>
 
 #include "fibers.h"
+#include "warp_functions.h"
 
 #define __global__
 #define __device__

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -38,6 +39,22 @@ struct Site {
     int line = 0;
 };
 
+// A copy to shared memory that goes on while its thread does.
+struct Copy {
+    void* to;
+    const void* from;
+    size_t num_bytes;
+    // What is copied; the rest is filled with zeros.
+    size_t num_copied;
+};
+
+// The copies of a thread that have not arrived.
+struct Copies {
+    // Those of no group yet, and the groups, oldest first.
+    std::vector<Copy> open;
+    std::deque<std::vector<Copy>> groups;
+};
+
 enum class FiberState { Ready, AtBlockBarrier, AtWarpBarrier, Ended };
 
 struct Fiber {
@@ -50,6 +67,7 @@ struct Fiber {
     Site site;
     // For which lanes it waits at a warp's barrier.
     unsigned mask = 0;
+    Copies copies;
 };
 
 struct Warp {
@@ -118,6 +136,8 @@ inline void start_fiber(unsigned number) {
     fiber.thread = {number % block.size.x, number / block.size.x % block.size.y,
                     number / (block.size.x * block.size.y)};
     fiber.state = FiberState::Ready;
+    fiber.copies.open.clear();
+    fiber.copies.groups.clear();
     auto end = (uintptr_t)(fiber.stack + STACK_BYTES) & ~uintptr_t(15);
     // As a call leaves it: no return address, then what the switch returns to, and six registers.
     void** top = (void**)end;
@@ -225,6 +245,18 @@ inline void check_stack(const Fiber& fiber) {
     }
 }
 
+// CUDA lets a thread end so, but nobody can have read what it copied.
+inline void check_copies(const Fiber& fiber) {
+    if (!fiber.copies.open.empty()) {
+        stop_kernel("a thread ended without waiting for copies, which are of no group", fiber.site);
+    }
+    for (const auto& group : fiber.copies.groups) {
+        if (!group.empty()) {
+            stop_kernel("a thread ended without waiting for copies", fiber.site);
+        }
+    }
+}
+
 // A turn of one thread of the warp.
 inline void run_lane(unsigned warp_index) {
     Warp& warp = block.warps[warp_index];
@@ -245,6 +277,7 @@ inline void run_lane(unsigned warp_index) {
             break;
         case FiberState::Ended:
             check_stack(fiber);
+            check_copies(fiber);
             block.num_ended++;
             warp.live &= ~lane;
             // Others may wait for this lane.

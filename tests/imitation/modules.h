@@ -9,10 +9,6 @@
 #include "memory.h"
 #include "streams.h"
 
-// The linker puts these around all shared variables of all kernels.
-extern "C" __attribute__((weak, visibility("hidden"))) char __start_imitation_shared[];
-extern "C" __attribute__((weak, visibility("hidden"))) char __stop_imitation_shared[];
-
 namespace imitation {
 
 struct Kernel {

@@ -31,7 +31,7 @@ section! {
         seed: u64 = "0", "the same file gives the same run";
         /// Threads of each rank. `"auto"` is max(1, cores / ranks).
         threads: Auto<usize> = "\"auto\"", "every core has one thread";
-        /// What computes: `"cpu"`, `"cuda"` (the first GPU, which all ranks of the host share) or `"auto"` (a GPU where the driver knows of one,
+        /// What computes: `"cpu"`, `"cuda"` (the GPUs of the host, which its ranks use in turn) or `"auto"` (a GPU where the driver knows of one,
         /// else the CPU; `train` says which). GPUs have been proved on an imitation alone: see docs/backends.md.
         device: Auto<DeviceName> = "\"auto\"", "one file serves hosts with and without GPUs";
         /// Bytes that each rank may hold: a number, or a string with a unit of powers of 1024 (`"80GiB"`) or of 1000

@@ -76,7 +76,7 @@ pub enum BackendName {
 pub enum DeviceName {
     /// The host's cores.
     Cpu,
-    /// The first GPU of the host, which all its ranks share.
+    /// The GPUs of the host, which its ranks use in turn.
     Cuda,
 }
 

@@ -2,6 +2,7 @@
 
 use super::arguments::{Argument, DropoutMasks, Grid};
 use super::queue::{CudaQueue, launch};
+use crate::element::ElementType;
 use crate::kernels::attention::AttentionShape;
 use crate::kernels::dropout::Masks;
 use crate::memory::{View, ViewMut};
@@ -18,12 +19,27 @@ struct AttentionKernels {
 }
 
 impl AttentionKernels {
-    /// Those of a shape.
+    /// Those of a shape, for elements of a type.
     ///
     /// # Panics
     /// If heads are larger than any kernel takes.
-    fn of(shape: AttentionShape) -> Self {
+    fn of(shape: AttentionShape, element: ElementType) -> Self {
+        let on_tensor_cores = element != ElementType::F32 && shape.head_size.is_multiple_of(16);
         match shape.head_size {
+            1..=64 if on_tensor_cores => Self {
+                forward: "attention_mma_64",
+                backward_queries: "attention_mma_backward_queries_64",
+                backward_keys: "attention_mma_backward_keys_64",
+                num_threads: 128,
+                num_rows: 64,
+            },
+            65..=128 if on_tensor_cores => Self {
+                forward: "attention_mma_128",
+                backward_queries: "attention_mma_backward_queries_128",
+                backward_keys: "attention_mma_backward_keys_128",
+                num_threads: 128,
+                num_rows: 64,
+            },
             0..=64 => Self {
                 forward: "attention_64",
                 backward_queries: "attention_backward_queries_64",
@@ -77,8 +93,8 @@ impl CudaQueue {
         out: ViewMut<'_>,
         log_sum_exp: ViewMut<'_>,
     ) {
-        let kernels = AttentionKernels::of(shape);
         let of = qkv.element_type();
+        let kernels = AttentionKernels::of(shape, of);
         let (qkv, out) = (self.read_of(of, qkv), self.write_of(of, &out));
         let log_sum_exp = self.write(&log_sum_exp);
         let [seq_length, num_heads, head_size] = sizes_of(shape);
@@ -109,8 +125,8 @@ impl CudaQueue {
         dout: View<'_>,
         workspace: ViewMut<'_>,
     ) {
-        let kernels = AttentionKernels::of(shape);
         let of = qkv.element_type();
+        let kernels = AttentionKernels::of(shape, of);
         let (out, log_sum_exp) = (self.read_of(of, attended.out), self.read(attended.log_sum_exp));
         let num_elements = dout.len();
         let width = shape.num_heads * shape.head_size;

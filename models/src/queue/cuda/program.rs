@@ -36,6 +36,16 @@ const OF_F32: [&str; 5] = [
     include_str!("kernels/sgd.cu"),
 ];
 
+/// Those of the kernels that have 16 bits alone.
+const OF_HALVES: [&str; 6] = [
+    include_str!("kernels/warp.cuh"),
+    include_str!("kernels/attention_mma.cuh"),
+    include_str!("kernels/attention_mma_tiles.cuh"),
+    include_str!("kernels/attention_mma.cu"),
+    include_str!("kernels/attention_mma_backward_queries.cu"),
+    include_str!("kernels/attention_mma_backward_keys.cu"),
+];
+
 /// The kernels for elements of one type, by their names.
 #[derive(Debug)]
 pub(super) struct Program {
@@ -75,7 +85,7 @@ impl Program {
 
 /// The sources of the program for elements of a type.
 fn sources(element: ElementType) -> impl Iterator<Item = &'static str> {
-    let others = if element == ElementType::F32 { OF_F32.as_slice() } else { &[] };
+    let others: &[_] = if element == ElementType::F32 { &OF_F32 } else { &OF_HALVES };
     OF_ELEMENTS.iter().chain(others).copied()
 }
 

@@ -18,6 +18,14 @@ struct AttentionForward {
         float sum[ROWS];
     };
 
+    // What a block shares. Kernels declare it: the imitation poisons what they share, and not what
+    // templates do.
+    struct Shared {
+        typename Common::OwnRows queries[WARPS];
+        typename Common::Weights weights[WARPS];
+        typename Common::Tile tile;
+    };
+
     // Goes on with the softmax by the lane's key: scores become exponentials, and what was summed before is
     // multiplied by what the new largest score makes of it (Milakov and Gimelshein, arXiv:1805.02867).
     DEVICE void go_on(
@@ -40,18 +48,15 @@ struct AttentionForward {
     }
 
     DEVICE void forward(
-        const element* qkv, element* out, float* log_sum_exp, const DropoutMasks& masks,
+        Shared& shared, const element* qkv, element* out, float* log_sum_exp, const DropoutMasks& masks,
         const HeadPlace& place
     ) {
-        __shared__ typename Common::OwnRows queries[WARPS];
-        __shared__ typename Common::Weights weights[WARPS];
-        __shared__ typename Common::Tile tile;
         u32 warp = warp_index();
         u32 size = place.head_size;
         u64 stride = place.qkv_stride;
         u32 first = place.first_row + warp * ROWS;
         const element* matrix = qkv + place.first_qkv;
-        Common::load_own(queries[warp], matrix, stride, first, place.seq_length, size);
+        Common::load_own(shared.queries[warp], matrix, stride, first, place.seq_length, size);
         SequenceKey mask_key = sequence_key(masks, place.sequence);
         typename Common::Sums sums;
         Common::clear(sums);
@@ -65,16 +70,20 @@ struct AttentionForward {
         for (u32 first_key = 0; first_key < end && first_key < place.seq_length; first_key += TILE_ROWS) {
             u32 key = first_key + lane_index();
             float scores[ROWS];
-            Common::load_tile(tile, matrix + place.out_stride, stride, first_key, place.seq_length, size);
-            Common::dot_products(queries[warp], tile, size, scores);
+            Common::load_tile(
+                shared.tile, matrix + place.out_stride, stride, first_key, place.seq_length, size
+            );
+            Common::dot_products(shared.queries[warp], shared.tile, size, scores);
             go_on(softmax, sums, scores, first, key, place.scale);
             ATTENTION_UNROLL
             for (u32 row = 0; row < ROWS; row++) {
                 float factor = probability_factor(masks, mask_key, first + row, place.head, key);
-                weights[warp].tile_rows[lane_index()][row] = scores[row] * factor;
+                shared.weights[warp].tile_rows[lane_index()][row] = scores[row] * factor;
             }
-            Common::load_tile(tile, matrix + 2 * place.out_stride, stride, first_key, place.seq_length, size);
-            Common::add_weighted(weights[warp], tile, sums);
+            Common::load_tile(
+                shared.tile, matrix + 2 * place.out_stride, stride, first_key, place.seq_length, size
+            );
+            Common::add_weighted(shared.weights[warp], shared.tile, sums);
         }
         finish(softmax, sums, out, log_sum_exp, first, place);
     }
@@ -108,7 +117,8 @@ extern "C" __global__ void __launch_bounds__(256) attention_64(
     float* __restrict__ log_sum_exp, u32 seq_length, u32 num_heads, u32 head_size
 ) {
     HeadPlace place = head_place(seq_length, num_heads, head_size, AttentionForward64::Common::BLOCK_ROWS);
-    AttentionForward64::forward(qkv, out, log_sum_exp, masks, place);
+    __shared__ AttentionForward64::Shared shared;
+    AttentionForward64::forward(shared, qkv, out, log_sum_exp, masks, place);
 }
 
 extern "C" __global__ void __launch_bounds__(256) attention_128(
@@ -116,7 +126,8 @@ extern "C" __global__ void __launch_bounds__(256) attention_128(
     float* __restrict__ log_sum_exp, u32 seq_length, u32 num_heads, u32 head_size
 ) {
     HeadPlace place = head_place(seq_length, num_heads, head_size, AttentionForward128::Common::BLOCK_ROWS);
-    AttentionForward128::forward(qkv, out, log_sum_exp, masks, place);
+    __shared__ AttentionForward128::Shared shared;
+    AttentionForward128::forward(shared, qkv, out, log_sum_exp, masks, place);
 }
 
 extern "C" __global__ void __launch_bounds__(128) attention_256(
@@ -124,5 +135,6 @@ extern "C" __global__ void __launch_bounds__(128) attention_256(
     float* __restrict__ log_sum_exp, u32 seq_length, u32 num_heads, u32 head_size
 ) {
     HeadPlace place = head_place(seq_length, num_heads, head_size, AttentionForward256::Common::BLOCK_ROWS);
-    AttentionForward256::forward(qkv, out, log_sum_exp, masks, place);
+    __shared__ AttentionForward256::Shared shared;
+    AttentionForward256::forward(shared, qkv, out, log_sum_exp, masks, place);
 }

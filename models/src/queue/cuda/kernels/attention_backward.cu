@@ -10,6 +10,22 @@ template <u32 SLICES, u32 WARPS, u32 ROWS>
 struct AttentionBackward {
     typedef Attention<SLICES, WARPS, ROWS> Common;
 
+    // What a block of the queries' kernel shares, and of the keys'. Kernels declare it, as in the forward.
+    struct SharedByQueries {
+        typename Common::OwnRows queries[WARPS];
+        typename Common::OwnRows douts[WARPS];
+        typename Common::Weights weights[WARPS];
+        typename Common::Tile tile;
+    };
+
+    struct SharedByKeys {
+        typename Common::OwnRows keys[WARPS];
+        typename Common::OwnRows values[WARPS];
+        typename Common::Weights key_weights[WARPS];
+        typename Common::Weights value_weights[WARPS];
+        typename Common::Tile tile;
+    };
+
     // `out . dout` of each of the warp's queries: the mean of the probabilities' gradients, weighted with
     // these, dropped or not. Kept for the keys.
     DEVICE void dot_rows(
@@ -34,21 +50,18 @@ struct AttentionBackward {
     }
 
     DEVICE void backward_queries(
-        const element* qkv, const element* out, const float* log_sum_exp, const element* dout,
+        SharedByQueries& shared, const element* qkv, const element* out, const float* log_sum_exp,
+        const element* dout,
         element* dqueries, float* row_dots, const DropoutMasks& masks, const HeadPlace& place
     ) {
-        __shared__ typename Common::OwnRows queries[WARPS];
-        __shared__ typename Common::OwnRows douts[WARPS];
-        __shared__ typename Common::Weights weights[WARPS];
-        __shared__ typename Common::Tile tile;
         u32 warp = warp_index();
         u32 size = place.head_size;
         u64 stride = place.qkv_stride;
         u32 first = place.first_row + warp * ROWS;
         const element* matrix = qkv + place.first_qkv;
-        Common::load_own(queries[warp], matrix, stride, first, place.seq_length, size);
+        Common::load_own(shared.queries[warp], matrix, stride, first, place.seq_length, size);
         const element* dout_matrix = dout + place.first_out;
-        Common::load_own(douts[warp], dout_matrix, place.out_stride, first, place.seq_length, size);
+        Common::load_own(shared.douts[warp], dout_matrix, place.out_stride, first, place.seq_length, size);
         SequenceKey mask_key = sequence_key(masks, place.sequence);
         float dots[ROWS];
         dot_rows(out, dout, row_dots, first, place, dots);
@@ -59,10 +72,14 @@ struct AttentionBackward {
             u32 key = first_key + lane_index();
             float dprobabilities[ROWS];
             float scores[ROWS];
-            Common::load_tile(tile, matrix + 2 * place.out_stride, stride, first_key, place.seq_length, size);
-            Common::dot_products(douts[warp], tile, size, dprobabilities);
-            Common::load_tile(tile, matrix + place.out_stride, stride, first_key, place.seq_length, size);
-            Common::dot_products(queries[warp], tile, size, scores);
+            Common::load_tile(
+                shared.tile, matrix + 2 * place.out_stride, stride, first_key, place.seq_length, size
+            );
+            Common::dot_products(shared.douts[warp], shared.tile, size, dprobabilities);
+            Common::load_tile(
+                shared.tile, matrix + place.out_stride, stride, first_key, place.seq_length, size
+            );
+            Common::dot_products(shared.queries[warp], shared.tile, size, scores);
             ATTENTION_UNROLL
             for (u32 row = 0; row < ROWS; row++) {
                 u32 query = first + row;
@@ -72,10 +89,10 @@ struct AttentionBackward {
                     float factor = probability_factor(masks, mask_key, query, place.head, key);
                     dscore = place.scale * p * (factor * dprobabilities[row] - dots[row]);
                 }
-                weights[warp].tile_rows[lane_index()][row] = dscore;
+                shared.weights[warp].tile_rows[lane_index()][row] = dscore;
             }
             __syncwarp();
-            Common::add_weighted(weights[warp], tile, sums);
+            Common::add_weighted(shared.weights[warp], shared.tile, sums);
         }
         element* to = dqueries + place.first_out;
         Common::put_rows(sums, to, place.out_stride, first, place.seq_length, size);
@@ -112,14 +129,10 @@ struct AttentionBackward {
     }
 
     DEVICE void backward_keys(
-        element* qkv, const float* log_sum_exp, const element* dout, const float* row_dots,
+        SharedByKeys& shared, element* qkv, const float* log_sum_exp, const element* dout,
+        const float* row_dots,
         const DropoutMasks& masks, const HeadPlace& place
     ) {
-        __shared__ typename Common::OwnRows keys[WARPS];
-        __shared__ typename Common::OwnRows values[WARPS];
-        __shared__ typename Common::Weights key_weights[WARPS];
-        __shared__ typename Common::Weights value_weights[WARPS];
-        __shared__ typename Common::Tile tile;
         u32 warp = warp_index();
         u32 size = place.head_size;
         u64 stride = place.qkv_stride;
@@ -128,8 +141,8 @@ struct AttentionBackward {
         element* key_matrix = matrix + place.out_stride;
         element* value_matrix = matrix + 2 * place.out_stride;
         const element* dout_matrix = dout + place.first_out;
-        Common::load_own(keys[warp], key_matrix, stride, first, place.seq_length, size);
-        Common::load_own(values[warp], value_matrix, stride, first, place.seq_length, size);
+        Common::load_own(shared.keys[warp], key_matrix, stride, first, place.seq_length, size);
+        Common::load_own(shared.values[warp], value_matrix, stride, first, place.seq_length, size);
         SequenceKey mask_key = sequence_key(masks, place.sequence);
         typename Common::Sums dkeys;
         typename Common::Sums dvalues;
@@ -140,20 +153,22 @@ struct AttentionBackward {
             u32 query = first_query + lane_index();
             float probabilities[ROWS];
             float dprobabilities[ROWS];
-            Common::load_tile(tile, matrix, stride, first_query, place.seq_length, size);
-            Common::dot_products(keys[warp], tile, size, probabilities);
+            Common::load_tile(shared.tile, matrix, stride, first_query, place.seq_length, size);
+            Common::dot_products(shared.keys[warp], shared.tile, size, probabilities);
             probabilities_of_keys(probabilities, log_sum_exp, query, first, place);
-            Common::load_tile(tile, dout_matrix, place.out_stride, first_query, place.seq_length, size);
-            Common::dot_products(values[warp], tile, size, dprobabilities);
+            Common::load_tile(
+                shared.tile, dout_matrix, place.out_stride, first_query, place.seq_length, size
+            );
+            Common::dot_products(shared.values[warp], shared.tile, size, dprobabilities);
             weigh_query(
                 probabilities, dprobabilities, row_dots, masks, mask_key, query, first, place,
-                key_weights[warp], value_weights[warp]
+                shared.key_weights[warp], shared.value_weights[warp]
             );
             __syncwarp();
-            Common::add_weighted(value_weights[warp], tile, dvalues);
+            Common::add_weighted(shared.value_weights[warp], shared.tile, dvalues);
             // Once more, since two tiles at once would not fit for large heads.
-            Common::load_tile(tile, matrix, stride, first_query, place.seq_length, size);
-            Common::add_weighted(key_weights[warp], tile, dkeys);
+            Common::load_tile(shared.tile, matrix, stride, first_query, place.seq_length, size);
+            Common::add_weighted(shared.key_weights[warp], shared.tile, dkeys);
         }
         Common::put_rows(dkeys, key_matrix, stride, first, place.seq_length, size);
         Common::put_rows(dvalues, value_matrix, stride, first, place.seq_length, size);
@@ -170,7 +185,10 @@ extern "C" __global__ void __launch_bounds__(256) attention_backward_queries_64(
     float* __restrict__ row_dots, u32 seq_length, u32 num_heads, u32 head_size
 ) {
     HeadPlace place = head_place(seq_length, num_heads, head_size, AttentionBackward64::Common::BLOCK_ROWS);
-    AttentionBackward64::backward_queries(qkv, out, log_sum_exp, dout, dqueries, row_dots, masks, place);
+    __shared__ AttentionBackward64::SharedByQueries shared;
+    AttentionBackward64::backward_queries(
+        shared, qkv, out, log_sum_exp, dout, dqueries, row_dots, masks, place
+    );
 }
 
 extern "C" __global__ void __launch_bounds__(256) attention_backward_keys_64(
@@ -178,7 +196,8 @@ extern "C" __global__ void __launch_bounds__(256) attention_backward_keys_64(
     const float* __restrict__ row_dots, u32 seq_length, u32 num_heads, u32 head_size
 ) {
     HeadPlace place = head_place(seq_length, num_heads, head_size, AttentionBackward64::Common::BLOCK_ROWS);
-    AttentionBackward64::backward_keys(qkv, log_sum_exp, dout, row_dots, masks, place);
+    __shared__ AttentionBackward64::SharedByKeys shared;
+    AttentionBackward64::backward_keys(shared, qkv, log_sum_exp, dout, row_dots, masks, place);
 }
 
 extern "C" __global__ void __launch_bounds__(256) attention_backward_queries_128(
@@ -187,15 +206,19 @@ extern "C" __global__ void __launch_bounds__(256) attention_backward_queries_128
     float* __restrict__ row_dots, u32 seq_length, u32 num_heads, u32 head_size
 ) {
     HeadPlace place = head_place(seq_length, num_heads, head_size, AttentionBackward128::Common::BLOCK_ROWS);
-    AttentionBackward128::backward_queries(qkv, out, log_sum_exp, dout, dqueries, row_dots, masks, place);
+    __shared__ AttentionBackward128::SharedByQueries shared;
+    AttentionBackward128::backward_queries(
+        shared, qkv, out, log_sum_exp, dout, dqueries, row_dots, masks, place
+    );
 }
 
-extern "C" __global__ void __launch_bounds__(256) attention_backward_keys_128(
+extern "C" __global__ void __launch_bounds__(256, 2) attention_backward_keys_128(
     DropoutMasks masks, element* qkv, const float* __restrict__ log_sum_exp, const element* __restrict__ dout,
     const float* __restrict__ row_dots, u32 seq_length, u32 num_heads, u32 head_size
 ) {
     HeadPlace place = head_place(seq_length, num_heads, head_size, AttentionBackward128::Common::BLOCK_ROWS);
-    AttentionBackward128::backward_keys(qkv, log_sum_exp, dout, row_dots, masks, place);
+    __shared__ AttentionBackward128::SharedByKeys shared;
+    AttentionBackward128::backward_keys(shared, qkv, log_sum_exp, dout, row_dots, masks, place);
 }
 
 extern "C" __global__ void __launch_bounds__(128) attention_backward_queries_256(
@@ -204,7 +227,10 @@ extern "C" __global__ void __launch_bounds__(128) attention_backward_queries_256
     float* __restrict__ row_dots, u32 seq_length, u32 num_heads, u32 head_size
 ) {
     HeadPlace place = head_place(seq_length, num_heads, head_size, AttentionBackward256::Common::BLOCK_ROWS);
-    AttentionBackward256::backward_queries(qkv, out, log_sum_exp, dout, dqueries, row_dots, masks, place);
+    __shared__ AttentionBackward256::SharedByQueries shared;
+    AttentionBackward256::backward_queries(
+        shared, qkv, out, log_sum_exp, dout, dqueries, row_dots, masks, place
+    );
 }
 
 extern "C" __global__ void __launch_bounds__(128) attention_backward_keys_256(
@@ -212,7 +238,8 @@ extern "C" __global__ void __launch_bounds__(128) attention_backward_keys_256(
     const float* __restrict__ row_dots, u32 seq_length, u32 num_heads, u32 head_size
 ) {
     HeadPlace place = head_place(seq_length, num_heads, head_size, AttentionBackward256::Common::BLOCK_ROWS);
-    AttentionBackward256::backward_keys(qkv, log_sum_exp, dout, row_dots, masks, place);
+    __shared__ AttentionBackward256::SharedByKeys shared;
+    AttentionBackward256::backward_keys(shared, qkv, log_sum_exp, dout, row_dots, masks, place);
 }
 
 // The gradients of queries take their place in `qkv`, with a thread per element of `dqueries: [N, width]`.
