@@ -31,7 +31,7 @@ ON_TENSOR_CORES = re.compile("attention_mma_")
 NEEDED = ("hmma", "ldgsts", "ldsm")
 ARCHITECTURES = ("sm_80", "sm_90")
 ELEMENTS = ("F32", "BF16", "F16")
-OPTIONS = ("--std=c++17", "--fmad=false", "--ptxas-options=-v")
+OPTIONS = ("--std=c++17", "--fmad=false", "--generate-line-info", "--ptxas-options=-v")
 KERNEL = re.compile(
     r"Function properties for (\w+)\n.*?(\d+) bytes spill stores, (\d+) bytes spill loads\n"
     r".*?Used (\d+) registers(?:[^\n]*?(\d+) bytes smem)?"

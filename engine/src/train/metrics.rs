@@ -25,7 +25,7 @@ pub struct StepLine {
     pub step_s: f64,
     /// 10^12 floating-point operations per second over the whole grid, by the model's formula.
     pub tflops: f64,
-    /// Share of the device's peak; null on a CPU, whose peak is not known.
+    /// Share of the devices' peak in the type of the run; null where that is not known, as on a CPU.
     pub mfu: Option<f64>,
     /// Mean seconds that a rank waited for gathers and reductions of the step.
     pub exposed_comm_s: f64,
@@ -43,7 +43,9 @@ pub struct StepLine {
 
 impl StepLine {
     /// The line of a step.
-    pub fn new(report: &StepReport, epoch: f64, step_flops: u64) -> Self {
+    ///
+    /// `peak_flops_per_s` is that of all devices together, where it is known.
+    pub fn new(report: &StepReport, epoch: f64, step_flops: u64, peak_flops_per_s: Option<f64>) -> Self {
         Self {
             step: report.step,
             epoch,
@@ -54,7 +56,7 @@ impl StepLine {
             tokens_per_s: report.num_targets as f64 / report.step_s,
             step_s: report.step_s,
             tflops: step_flops as f64 / report.step_s / 1e12,
-            mfu: None,
+            mfu: peak_flops_per_s.map(|peak| step_flops as f64 / report.step_s / peak),
             exposed_comm_s: report.exposed_comm_s,
             idle_s: report.idle_s,
             loss_scale: report.loss_scale,

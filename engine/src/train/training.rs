@@ -331,7 +331,7 @@ impl Training {
         let report =
             if is_traced { self.engine.train_batch_recorded()? } else { self.engine.train_batch()? };
         let epoch = self.batches.training.epoch(report.step);
-        let line = StepLine::new(&report, epoch, self.plan().step_flops());
+        let line = StepLine::new(&report, epoch, self.plan().step_flops(), self.engine.peak_flops_per_s());
         let traced = tracer
             .filter(|_| is_traced)
             .map_or(Ok(()), |tracer| tracer.add(self.engine.plan(), &report).map_err(TrainingError::from));

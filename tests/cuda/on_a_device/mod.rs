@@ -4,13 +4,15 @@ mod kernels;
 mod state;
 mod training;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use pipezero::models::Device;
 use pipezero::models::queue::Cuda;
 
+/// The first, which is opened once.
 fn device() -> Arc<Cuda> {
-    Arc::new(Cuda::open(0).expect("a GPU, or the imitation of one"))
+    static DEVICE: OnceLock<Arc<Cuda>> = OnceLock::new();
+    Arc::clone(DEVICE.get_or_init(|| Arc::new(Cuda::open(0).expect("a GPU, or the imitation of one"))))
 }
 
 /// All of this host.

@@ -183,6 +183,19 @@ impl DeviceSpec {
         }
     }
 
+    /// The GPU that the driver calls so, such as `NVIDIA H100 80GB HBM3`. Variants on cards (PCIe, NVL) have other rates.
+    pub fn by_driver_name(name: &str) -> Option<Self> {
+        let words: Vec<String> = name.to_ascii_lowercase().split([' ', '-']).map(str::to_owned).collect();
+        let has = |word: &str| words.iter().any(|found| found == word);
+        let gpu = [H100, H200, A100].into_iter().find(|gpu| has(gpu.key))?;
+        (!has("pcie") && !has("nvl")).then(|| gpu.device())
+    }
+
+    /// What data sheets say: [`DeviceSpec::flops_per_s`] is a share of it.
+    pub fn peak_flops_per_s(&self, element: ElementType) -> f64 {
+        self.flops_per_s(element) / self.compute_share
+    }
+
     /// Floating-point operations a second of matrix products of such elements.
     pub fn flops_per_s(&self, element: ElementType) -> f64 {
         match element {
@@ -238,6 +251,27 @@ fn vectors() -> (&'static str, f64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn gpus_are_known_by_what_the_driver_calls_them() {
+        let peak =
+            |name| DeviceSpec::by_driver_name(name).map(|gpu| gpu.peak_flops_per_s(ElementType::Bf16) / 1e12);
+        for (name, tflops) in [
+            ("NVIDIA H100 80GB HBM3", Some(989.4)),
+            ("NVIDIA H200", Some(989.4)),
+            ("NVIDIA A100-SXM4-80GB", Some(312.0)),
+            ("NVIDIA H100 PCIe", None),
+            ("NVIDIA H100 NVL", None),
+            ("NVIDIA GeForce RTX 4090", None),
+            ("CPU", None),
+        ] {
+            assert_eq!(
+                peak(name).map(|tflops| (tflops * 10.0_f64).round()),
+                tflops.map(|tflops| tflops * 10.0),
+                "{name}"
+            );
+        }
+    }
 
     #[test]
     fn every_name_is_of_a_device_in_any_case() {

@@ -34,13 +34,14 @@ use save::SaveFile;
 pub use weights_file::WeightsError;
 
 use crate::host;
+use crate::plan::costs::DeviceSpec;
 use crate::plan::{ElementTypes, Plan};
 use crate::run::comm::CommError;
 use crate::run::data::BatchSource;
 use crate::run::executor::{RankOutcome, StepInputs};
 use crate::run::memory::Ledger;
 use crate::run::optimizer::{LearningRate, LossScaler, ScaleChange};
-use crate::run::world::{ClockOffset, RanksOnDevice, World, world_of, world_on};
+use crate::run::world::{ClockOffset, Names, RanksOnDevice, World, world_of, world_on};
 
 /// Trains, evaluates, saves and loads one model on a grid of ranks.
 ///
@@ -123,7 +124,15 @@ impl Engine {
 
     /// What people call the devices that compute.
     pub fn device_name(&self) -> String {
-        self.ranks.device_name()
+        Names(&self.ranks.devices()).to_string()
+    }
+
+    /// What the devices of this process could compute together in the type of the run, by their data sheets; `None` where one is not known, as a
+    /// CPU never is.
+    pub fn peak_flops_per_s(&self) -> Option<f64> {
+        let computed = ElementTypes::computed_in(self.plan.run());
+        let peak = |name: &str| Some(DeviceSpec::by_driver_name(name)?.peak_flops_per_s(computed));
+        self.ranks.devices().iter().map(|device| peak(&device.on.name)).sum()
     }
 
     /// Checks that this host has the device, the memory and the threads that the plan's ranks need here.

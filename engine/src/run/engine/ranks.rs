@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::thread::JoinHandle;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, unbounded};
@@ -15,8 +15,11 @@ use crate::run::comm::CommError;
 use crate::run::data::BatchSource;
 use crate::run::executor::{Cause, RankFailure, RankOutcome, ReportedFailure};
 use crate::run::memory::Ledgers;
-use crate::run::world::{Names, World};
+use crate::run::world::{RanksOnDevice, World};
 use pipezero_partition::Purpose;
+
+/// How long threads of a run that failed are waited for.
+const LONGEST_FAREWELL: Duration = Duration::from_secs(1);
 
 /// One thread per local rank.
 #[derive(Debug)]
@@ -139,8 +142,8 @@ impl Ranks {
     }
 
     /// What people call the device that computes.
-    pub(super) fn device_name(&self) -> String {
-        Names(&self.world.devices()).to_string()
+    pub(super) fn devices(&self) -> Vec<RanksOnDevice> {
+        self.world.devices()
     }
 
     /// Whether all ranks are local.
@@ -227,11 +230,16 @@ impl Ranks {
 }
 
 impl Drop for Ranks {
-    /// Ends the threads. After a failure it does not wait for them, since one of them may never end.
+    /// Ends the threads. After a failure it does not wait for them for long, since one of them may never end; but for a while, since a process that
+    /// ends while they free a device's memory takes the driver away from them.
     fn drop(&mut self) {
         self.commands.clear();
-        if !self.stopped {
-            for thread in self.threads.drain(..) {
+        let start = Instant::now();
+        for thread in self.threads.drain(..) {
+            while self.stopped && !thread.is_finished() && start.elapsed() < LONGEST_FAREWELL {
+                thread::sleep(Duration::from_millis(1));
+            }
+            if !self.stopped || thread.is_finished() {
                 let _ = thread.join();
             }
         }

@@ -1,8 +1,8 @@
 //! The kernels, compiled for the device that is there.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::{CStr, CString};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use cudarc::driver::{CudaContext, CudaFunction};
 use cudarc::nvrtc::{self, Ptx};
@@ -60,7 +60,7 @@ impl Program {
         element: ElementType,
     ) -> Result<Self, NoCuda> {
         let refused = |call: &'static str, reason: String| NoCuda::Refused { call, reason };
-        let ptx = compiled(&sources(element).collect::<Vec<_>>().join("\n"), capability, element)?;
+        let ptx = compiled_once(capability, element)?;
         let module = context
             .load_module(ptx)
             .map_err(|error| refused("loading the compiled kernels", error.to_string()))?;
@@ -101,6 +101,23 @@ fn kernel_names(element: ElementType) -> impl Iterator<Item = &'static str> {
     })
 }
 
+/// The compiled programs of this process: devices of one kind, opened together or one after the other, share them.
+static COMPILED: Mutex<BTreeMap<CompiledFor, Ptx>> = Mutex::new(BTreeMap::new());
+
+/// A compute capability, and a type of elements.
+type CompiledFor = ((i32, i32), &'static str);
+
+fn compiled_once(capability: (i32, i32), element: ElementType) -> Result<Ptx, NoCuda> {
+    let mut compiled_before = COMPILED.lock().unwrap_or_else(PoisonError::into_inner);
+    let key = (capability, name_of(element));
+    if let Some(ptx) = compiled_before.get(&key) {
+        return Ok(ptx.clone());
+    }
+    let ptx = compiled(&sources(element).collect::<Vec<_>>().join("\n"), capability, element)?;
+    compiled_before.insert(key, ptx.clone());
+    Ok(ptx)
+}
+
 fn compiled(source: &str, (major, minor): (i32, i32), element: ElementType) -> Result<Ptx, NoCuda> {
     let refused = |call: &'static str, reason: String| NoCuda::Refused { call, reason };
     let source = CString::new(source).expect("the sources have no zero byte");
@@ -110,6 +127,8 @@ fn compiled(source: &str, (major, minor): (i32, i32), element: ElementType) -> R
         format!("--gpu-architecture=compute_{major}{minor}"),
         "--std=c++17".to_owned(),
         "--fmad=false".to_owned(),
+        // For NVIDIA's tools, which then name the line of a kernel.
+        "--generate-line-info".to_owned(),
         format!("--define-macro=ELEMENT_{}", name_of(element)),
     ];
     // SAFETY: the program was created above, and is destroyed below.

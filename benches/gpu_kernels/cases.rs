@@ -1,0 +1,354 @@
+//! The kernels of a step, each with what it has to move and to compute.
+
+use std::error::Error;
+
+use pipezero::models::element::ElementType;
+use pipezero::models::kernels::adamw::AdamWStep;
+use pipezero::models::kernels::attention::AttentionShape;
+use pipezero::models::kernels::linear::LinearShape;
+use pipezero::models::kernels::matmul::WriteMode;
+use pipezero::models::queue::{Affine, Attended, Onto, Queue};
+use pipezero::models::{Buffer, ModelError};
+
+use super::model::ModelShape;
+
+/// A kernel with its operands.
+pub(crate) struct Case {
+    pub(crate) kernel: &'static str,
+    pub(crate) shape: String,
+    /// Bytes that it has to read and write.
+    pub(crate) bytes: f64,
+    /// Operations of its products.
+    pub(crate) flops: f64,
+    pub(crate) is_attention: bool,
+    pub(crate) call: Call,
+}
+
+/// Asks a queue for the kernel.
+pub(crate) type Call = Box<dyn FnMut(&dyn Queue)>;
+
+/// Makes a case: its operands are allocated then.
+type Make = fn(&dyn Queue, &ModelShape) -> Result<Case, Box<dyn Error>>;
+
+/// In the order of a step.
+pub(crate) const ALL: [Make; 25] = [
+    embedding,
+    add_positions,
+    layer_norm,
+    |queue, model| linear(queue, model, 1, 3),
+    attention,
+    |queue, model| linear(queue, model, 1, 1),
+    |queue, model| linear(queue, model, 1, 4),
+    gelu,
+    |queue, model| linear(queue, model, 4, 1),
+    logits,
+    cross_entropy,
+    cross_entropy_backward,
+    narrow_rows,
+    copy_of_gradient,
+    |queue, model| backward_input(queue, model, 4, 1),
+    |queue, model| backward_weight(queue, model, 4, 1),
+    gelu_backward,
+    |queue, model| backward_input(queue, model, 1, 4),
+    |queue, model| backward_weight(queue, model, 1, 4),
+    bias_backward,
+    layer_norm_backward_input,
+    layer_norm_backward_weight,
+    attention_backward,
+    add_squares,
+    adamw,
+];
+
+/// Tokens of a block of logits.
+const NUM_LOGITS: usize = 1024;
+const HALF: ElementType = ElementType::Bf16;
+const HALF_BYTES: usize = 2;
+const F32_BYTES: usize = 4;
+
+fn half(queue: &dyn Queue, len: usize) -> Result<Buffer, ModelError> {
+    queue.zeros(len, HALF)
+}
+
+fn floats(queue: &dyn Queue, len: usize) -> Result<Buffer, ModelError> {
+    queue.zeros(len, ElementType::F32)
+}
+
+fn words(queue: &dyn Queue, len: usize, below: usize) -> Result<Buffer, ModelError> {
+    let mut buffer = queue.zeros(len, ElementType::U32)?;
+    let values: Vec<u32> = (0..len).map(|place| (place * 7919 % below) as u32).collect();
+    queue.upload(&values, buffer.view_mut());
+    Ok(buffer)
+}
+
+/// A kernel that is bound by what it moves.
+fn moving(
+    kernel: &'static str,
+    model: &ModelShape,
+    bytes: usize,
+    call: impl FnMut(&dyn Queue) + 'static,
+) -> Result<Case, Box<dyn Error>> {
+    let shape = format!("{} x {}", model.num_rows(), model.width);
+    Ok(Case { kernel, shape, bytes: bytes as f64, flops: 0.0, is_attention: false, call: Box::new(call) })
+}
+
+/// A product of factors in 16 bits.
+fn product(
+    kernel: &'static str,
+    shape: LinearShape,
+    out_bytes: usize,
+    call: impl FnMut(&dyn Queue) + 'static,
+) -> Result<Case, Box<dyn Error>> {
+    let LinearShape { num_rows, num_inputs, num_outputs } = shape;
+    let factors = match kernel {
+        "linear_backward_weight" => num_rows * (num_inputs + num_outputs),
+        "linear_backward_input" => num_outputs * (num_rows + num_inputs),
+        _ => num_inputs * (num_rows + num_outputs),
+    };
+    Ok(Case {
+        kernel,
+        shape: format!("{num_rows} x {num_inputs} x {num_outputs}"),
+        bytes: (HALF_BYTES * factors + out_bytes) as f64,
+        flops: shape.flops() as f64,
+        is_attention: false,
+        call: Box::new(call),
+    })
+}
+
+fn shape_of(model: &ModelShape, inputs: usize, outputs: usize) -> LinearShape {
+    LinearShape {
+        num_rows: model.num_rows(),
+        num_inputs: inputs * model.width,
+        num_outputs: outputs * model.width,
+    }
+}
+
+fn embedding(queue: &dyn Queue, model: &ModelShape) -> Result<Case, Box<dyn Error>> {
+    let tokens = words(queue, model.num_rows(), model.vocab_size)?;
+    let (table, mut y) = (half(queue, model.vocab_size * model.width)?, half(queue, model.activation())?);
+    moving("embedding", model, 2 * HALF_BYTES * model.activation(), move |queue| {
+        queue.embedding(tokens.view(), 0, table.view(), y.view_mut());
+    })
+}
+
+fn add_positions(queue: &dyn Queue, model: &ModelShape) -> Result<Case, Box<dyn Error>> {
+    let ModelShape { seq_length, width, .. } = *model;
+    let (table, mut y) = (half(queue, seq_length * width)?, half(queue, model.activation())?);
+    let bytes = HALF_BYTES * (2 * model.activation() + seq_length * width);
+    moving("add_positions", model, bytes, move |queue| {
+        queue.add_positions(seq_length, table.view(), y.view_mut(), width);
+    })
+}
+
+fn layer_norm(queue: &dyn Queue, model: &ModelShape) -> Result<Case, Box<dyn Error>> {
+    let (x, weight, bias) =
+        (half(queue, model.activation())?, half(queue, model.width)?, half(queue, model.width)?);
+    let (mut y, mut statistics) = (half(queue, model.activation())?, floats(queue, 2 * model.num_rows())?);
+    moving("layer_norm", model, 2 * HALF_BYTES * model.activation(), move |queue| {
+        let affine = Affine { weight: weight.view(), bias: bias.view() };
+        queue.layer_norm(x.view(), affine, y.view_mut(), statistics.view_mut());
+    })
+}
+
+fn linear(
+    queue: &dyn Queue,
+    model: &ModelShape,
+    inputs: usize,
+    outputs: usize,
+) -> Result<Case, Box<dyn Error>> {
+    let shape = shape_of(model, inputs, outputs);
+    let LinearShape { num_rows, num_inputs, num_outputs } = shape;
+    let (x, weight) = (half(queue, num_rows * num_inputs)?, half(queue, num_inputs * num_outputs)?);
+    let (bias, mut y) = (half(queue, num_outputs)?, half(queue, num_rows * num_outputs)?);
+    product("linear", shape, HALF_BYTES * num_rows * num_outputs, move |queue| {
+        queue.linear(shape, x.view(), weight.view(), Onto::Bias(bias.view()), y.view_mut());
+    })
+}
+
+fn backward_input(
+    queue: &dyn Queue,
+    model: &ModelShape,
+    inputs: usize,
+    outputs: usize,
+) -> Result<Case, Box<dyn Error>> {
+    let shape = shape_of(model, inputs, outputs);
+    let LinearShape { num_rows, num_inputs, num_outputs } = shape;
+    let (dy, weight) = (half(queue, num_rows * num_outputs)?, half(queue, num_inputs * num_outputs)?);
+    let mut dx = half(queue, num_rows * num_inputs)?;
+    product("linear_backward_input", shape, HALF_BYTES * num_rows * num_inputs, move |queue| {
+        queue.linear_backward_input(shape, dy.view(), weight.view(), dx.view_mut(), WriteMode::Overwrite);
+    })
+}
+
+fn backward_weight(
+    queue: &dyn Queue,
+    model: &ModelShape,
+    inputs: usize,
+    outputs: usize,
+) -> Result<Case, Box<dyn Error>> {
+    let shape = shape_of(model, inputs, outputs);
+    let LinearShape { num_rows, num_inputs, num_outputs } = shape;
+    let (dy, x) = (half(queue, num_rows * num_outputs)?, half(queue, num_rows * num_inputs)?);
+    let mut dweight = floats(queue, num_inputs * num_outputs)?;
+    product("linear_backward_weight", shape, 2 * F32_BYTES * num_inputs * num_outputs, move |queue| {
+        queue.linear_backward_weight(shape, dy.view(), x.view(), dweight.view_mut(), WriteMode::Add);
+    })
+}
+
+fn attention_shape(model: &ModelShape) -> AttentionShape {
+    AttentionShape {
+        num_sequences: model.num_sequences,
+        seq_length: model.seq_length,
+        num_heads: model.num_heads,
+        head_size: model.width / model.num_heads,
+    }
+}
+
+fn attention(queue: &dyn Queue, model: &ModelShape) -> Result<Case, Box<dyn Error>> {
+    let shape = attention_shape(model);
+    let (qkv, mut out) = (half(queue, 3 * model.activation())?, half(queue, model.activation())?);
+    let mut log_sum_exp = floats(queue, shape.num_log_sum_exp())?;
+    let mut workspace = floats(queue, shape.forward_workspace())?;
+    let call = move |queue: &dyn Queue| {
+        let (y, sums) = (out.view_mut(), log_sum_exp.view_mut());
+        queue.attention(shape, None, qkv.view(), y, sums, workspace.view_mut());
+    };
+    let case = moving("attention", model, 4 * HALF_BYTES * model.activation(), call)?;
+    Ok(Case { flops: shape.forward_flops() as f64, is_attention: true, ..case })
+}
+
+fn attention_backward(queue: &dyn Queue, model: &ModelShape) -> Result<Case, Box<dyn Error>> {
+    let shape = attention_shape(model);
+    let (mut qkv, out, dout) = (
+        half(queue, 3 * model.activation())?,
+        half(queue, model.activation())?,
+        half(queue, model.activation())?,
+    );
+    let log_sum_exp = floats(queue, shape.num_log_sum_exp())?;
+    let mut workspace = floats(queue, shape.backward_workspace())?;
+    let call = move |queue: &dyn Queue| {
+        let attended = Attended { out: out.view(), log_sum_exp: log_sum_exp.view() };
+        queue.attention_backward(shape, None, qkv.view_mut(), attended, dout.view(), workspace.view_mut());
+    };
+    let case = moving("attention_backward", model, 8 * HALF_BYTES * model.activation(), call)?;
+    // Five products where the forward has two.
+    Ok(Case { flops: 2.5 * shape.forward_flops() as f64, is_attention: true, ..case })
+}
+
+fn gelu(queue: &dyn Queue, model: &ModelShape) -> Result<Case, Box<dyn Error>> {
+    let (x, mut y) = (half(queue, 4 * model.activation())?, half(queue, 4 * model.activation())?);
+    moving("gelu", model, 8 * HALF_BYTES * model.activation(), move |queue| {
+        queue.gelu(x.view(), y.view_mut())
+    })
+}
+
+fn gelu_backward(queue: &dyn Queue, model: &ModelShape) -> Result<Case, Box<dyn Error>> {
+    let (mut x, mut dy) = (half(queue, 4 * model.activation())?, half(queue, 4 * model.activation())?);
+    moving("gelu_backward", model, 16 * HALF_BYTES * model.activation(), move |queue| {
+        queue.gelu_backward(x.view_mut(), dy.view_mut());
+    })
+}
+
+fn logits(queue: &dyn Queue, model: &ModelShape) -> Result<Case, Box<dyn Error>> {
+    let num_outputs = NUM_LOGITS.min(model.vocab_size);
+    let shape = LinearShape { num_rows: model.num_rows(), num_inputs: model.width, num_outputs };
+    let (x, weight) = (half(queue, model.activation())?, half(queue, model.width * num_outputs)?);
+    let mut logits = floats(queue, shape.num_rows * num_outputs)?;
+    product("linear", shape, F32_BYTES * shape.num_rows * num_outputs, move |queue| {
+        queue.linear(shape, x.view(), weight.view(), Onto::Nothing, logits.view_mut());
+    })
+}
+
+fn cross_entropy(queue: &dyn Queue, model: &ModelShape) -> Result<Case, Box<dyn Error>> {
+    let num_logits = model.num_rows() * NUM_LOGITS.min(model.vocab_size);
+    let (logits, targets) = (floats(queue, num_logits)?, words(queue, model.num_rows(), model.vocab_size)?);
+    let mut statistics = floats(queue, 3 * model.num_rows())?;
+    moving("cross_entropy", model, F32_BYTES * num_logits, move |queue| {
+        queue.cross_entropy(0, logits.view(), targets.view(), statistics.view_mut());
+    })
+}
+
+fn cross_entropy_backward(queue: &dyn Queue, model: &ModelShape) -> Result<Case, Box<dyn Error>> {
+    let num_logits = model.num_rows() * NUM_LOGITS.min(model.vocab_size);
+    let (mut logits, targets) =
+        (floats(queue, num_logits)?, words(queue, model.num_rows(), model.vocab_size)?);
+    let statistics = floats(queue, 3 * model.num_rows())?;
+    moving("cross_entropy_backward", model, 2 * F32_BYTES * num_logits, move |queue| {
+        queue.cross_entropy_backward(0, logits.view_mut(), targets.view(), statistics.view(), 1e-6);
+    })
+}
+
+fn narrow_rows(queue: &dyn Queue, model: &ModelShape) -> Result<Case, Box<dyn Error>> {
+    let num_columns = NUM_LOGITS.min(model.vocab_size);
+    let num_logits = model.num_rows() * num_columns;
+    let mut logits = floats(queue, num_logits)?;
+    moving("narrow_rows", model, (F32_BYTES + HALF_BYTES) * num_logits, move |queue| {
+        queue.narrow_rows(logits.view_mut(), num_columns, HALF);
+    })
+}
+
+fn copy_of_gradient(queue: &dyn Queue, model: &ModelShape) -> Result<Case, Box<dyn Error>> {
+    let (gradient, mut doutput) = (floats(queue, model.activation())?, half(queue, model.activation())?);
+    moving("copy", model, (F32_BYTES + HALF_BYTES) * model.activation(), move |queue| {
+        queue.copy(gradient.view(), doutput.view_mut());
+    })
+}
+
+fn bias_backward(queue: &dyn Queue, model: &ModelShape) -> Result<Case, Box<dyn Error>> {
+    let (dy, mut dbias) = (half(queue, 4 * model.activation())?, floats(queue, 4 * model.width)?);
+    moving("bias_backward", model, 4 * HALF_BYTES * model.activation(), move |queue| {
+        queue.bias_backward(dy.view(), dbias.view_mut(), WriteMode::Add);
+    })
+}
+
+fn layer_norm_backward_input(queue: &dyn Queue, model: &ModelShape) -> Result<Case, Box<dyn Error>> {
+    let (x, weight, dy) =
+        (half(queue, model.activation())?, half(queue, model.width)?, half(queue, model.activation())?);
+    let (statistics, mut dx) = (floats(queue, 2 * model.num_rows())?, floats(queue, model.activation())?);
+    let bytes = 2 * (HALF_BYTES + F32_BYTES) * model.activation();
+    moving("layer_norm_backward_input", model, bytes, move |queue| {
+        let (statistics, mode) = (statistics.view(), WriteMode::Add);
+        queue.layer_norm_backward_input(x.view(), weight.view(), statistics, dy.view(), dx.view_mut(), mode);
+    })
+}
+
+fn layer_norm_backward_weight(queue: &dyn Queue, model: &ModelShape) -> Result<Case, Box<dyn Error>> {
+    let (x, dy) = (half(queue, model.activation())?, half(queue, model.activation())?);
+    let statistics = floats(queue, 2 * model.num_rows())?;
+    let (mut dweight, mut dbias) = (floats(queue, model.width)?, floats(queue, model.width)?);
+    moving("layer_norm_backward_weight", model, 2 * HALF_BYTES * model.activation(), move |queue| {
+        let (dweight, dbias) = (dweight.view_mut(), dbias.view_mut());
+        let (statistics, mode) = (statistics.view(), WriteMode::Overwrite);
+        queue.layer_norm_backward_weight(x.view(), statistics, dy.view(), dweight, dbias, mode);
+    })
+}
+
+/// Parameters of a block, as an optimizer's shard of one rank has them.
+fn num_parameters(model: &ModelShape) -> usize {
+    12 * model.width * model.width
+}
+
+fn add_squares(queue: &dyn Queue, model: &ModelShape) -> Result<Case, Box<dyn Error>> {
+    let len = num_parameters(model);
+    let (gradients, mut squares) = (floats(queue, len)?, queue.zeros(20, ElementType::U32)?);
+    moving("add_squares", model, F32_BYTES * len, move |queue| {
+        queue.add_squares(gradients.view(), squares.view_mut());
+    })
+}
+
+fn adamw(queue: &dyn Queue, model: &ModelShape) -> Result<Case, Box<dyn Error>> {
+    let len = num_parameters(model);
+    let (mut parameters, gradients) = (floats(queue, len)?, floats(queue, len)?);
+    let (mut first, mut second) = (floats(queue, len)?, floats(queue, len)?);
+    moving("adamw", model, 7 * F32_BYTES * len, move |queue| {
+        let step = AdamWStep {
+            gradient_scale: 1.0,
+            lr: 1e-4,
+            betas: (0.9, 0.95),
+            eps: 1e-8,
+            weight_decay: 0.1,
+            step: 3,
+        };
+        let moments = [first.view_mut(), second.view_mut()];
+        queue.adamw(step, parameters.view_mut(), gradients.view(), moments);
+    })
+}
