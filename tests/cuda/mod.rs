@@ -6,33 +6,48 @@
 
 mod on_a_device;
 
-use pipezero::models::queue::{Cuda, NoCuda};
-use tests::{imitation, in_full, run_on_imitation};
+use std::path::Path;
 
-/// Orders of the imitation's streams.
-fn seeds() -> u64 {
-    if in_full() { 20 } else { 2 }
+use pipezero::models::queue::{Cuda, NoCuda};
+use tests::{Imitated, imitation, in_full, run_on_imitation};
+
+/// Runs tests in several orders of the imitation's streams.
+fn in_several_orders(folder: &Path, tests: &str, num_devices: usize) {
+    let num_orders = if in_full() { 20 } else { 2 };
+    for seed in 0..num_orders {
+        run_on_imitation(folder, tests, Imitated { num_devices, seed, fail_at: None });
+    }
 }
 
 #[test]
 fn kernels_give_what_the_host_gives_on_the_imitation() {
     let Some(folder) = imitation() else { return };
-    (0..seeds()).for_each(|seed| run_on_imitation(folder, "cuda::on_a_device::kernels", 1, seed));
+    in_several_orders(folder, "cuda::on_a_device::kernels", 1);
 }
 
 #[test]
 fn grids_train_to_the_same_bits_on_the_imitation() {
     let Some(folder) = imitation() else { return };
     for num_devices in [1, 3] {
-        (0..seeds())
-            .for_each(|seed| run_on_imitation(folder, "cuda::on_a_device::training", num_devices, seed));
+        in_several_orders(folder, "cuda::on_a_device::training", num_devices);
     }
 }
 
 #[test]
 fn state_goes_between_host_and_device_on_the_imitation() {
     let Some(folder) = imitation() else { return };
-    (0..seeds()).for_each(|seed| run_on_imitation(folder, "cuda::on_a_device::state", 2, seed));
+    in_several_orders(folder, "cuda::on_a_device::state", 2);
+}
+
+/// The calls of a run are some thousands; the first few hundred open the devices.
+#[test]
+fn a_call_that_fails_ends_a_run_with_an_error_on_the_imitation() {
+    let Some(folder) = imitation() else { return };
+    let calls = if in_full() { (1..3000).step_by(7).collect() } else { vec![1, 4, 30, 90, 250, 700, 1300] };
+    for number in calls {
+        let imitated = Imitated { num_devices: 2, seed: number, fail_at: Some(number) };
+        run_on_imitation(folder, "cuda::on_a_device::failing", imitated);
+    }
 }
 
 /// On a host with the libraries there is a device, or an error about that.

@@ -32,24 +32,34 @@ fn built() -> Option<PathBuf> {
     Some(folder)
 }
 
-/// Runs the ignored tests of this binary whose names begin so, on the imitation of so many devices, its streams in the order of a seed.
+/// What the imitation is told.
+#[derive(Clone, Copy, Debug)]
+pub struct Imitated {
+    /// Devices.
+    pub num_devices: usize,
+    /// From which the orders of streams are drawn.
+    pub seed: u64,
+    /// The call that fails, counted from 1.
+    pub fail_at: Option<u64>,
+}
+
+/// Runs the ignored tests of this binary whose names begin so, on the imitation.
 ///
 /// # Panics
 /// If one fails, or there is none.
-pub fn run_on_imitation(folder: &Path, tests: &str, num_devices: usize, seed: u64) {
-    let output = Command::new(env::current_exe().expect("a test is a program"))
+pub fn run_on_imitation(folder: &Path, tests: &str, imitated: Imitated) {
+    let mut command = Command::new(env::current_exe().expect("a test is a program"));
+    command
         .args([tests, "--ignored", "--test-threads=1"])
         .env("LD_LIBRARY_PATH", folder)
-        .env("IMITATION_SEED", seed.to_string())
-        .env("IMITATION_DEVICES", num_devices.to_string())
-        .output()
-        .expect("the test's own program starts");
+        .env("IMITATION_SEED", imitated.seed.to_string())
+        .env("IMITATION_DEVICES", imitated.num_devices.to_string());
+    if let Some(number) = imitated.fail_at {
+        command.env("IMITATION_FAIL_AT", number.to_string());
+    }
+    let output = command.output().expect("the test's own program starts");
     let (printed, errors) =
         (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(
-        output.status.success(),
-        "{tests} on {num_devices} devices, seed {seed}: {}\n{printed}\n{errors}",
-        output.status
-    );
+    assert!(output.status.success(), "{tests}, {imitated:?}: {}\n{printed}\n{errors}", output.status);
     assert!(!printed.contains("running 0 tests"), "there is no test {tests}");
 }

@@ -83,9 +83,10 @@ mod tests {
 
     #[test]
     fn the_host_stores_a_word_at_once() {
-        let word = Arc::new(AtomicU64::new(3));
+        let word = Arc::new(Host.word());
+        assert_eq!(word.load(), 0);
         Host.set_word(&word, 5);
-        assert_eq!(word.load(Ordering::Acquire), 5);
+        assert_eq!(word.load(), 5);
     }
 
     /// The kernel before the word finds the old one, the kernel behind it the new one; until then, whatever another queue runs, the
@@ -95,18 +96,20 @@ mod tests {
         let mut num_early = 0;
         for seed in 0..SEEDS {
             let [queue, other] = two_queues(Deferred::new(seed));
-            let [word, before, behind] = [(); 3].map(|()| Arc::new(AtomicU64::new(0)));
+            let [before, behind] = [(); 2].map(|()| Arc::new(AtomicU64::new(0)));
+            let word = Arc::new(queue.word());
             let note = |found: &Arc<AtomicU64>| {
                 let (word, found) = (Arc::clone(&word), Arc::clone(found));
                 let kernel: HostKernel = Box::new(move |_, _| {
-                    found.store(1 + word.load(Ordering::Acquire), Ordering::Release);
+                    found.store(1 + word.load(), Ordering::Release);
                 });
                 queue.on_host(&[], Vec::new(), kernel);
             };
             note(&before);
             queue.set_word(&word, 7);
             note(&behind);
-            let found = || [&before, &word, &behind].map(|of| of.load(Ordering::Acquire));
+            let note_of = |found: &AtomicU64| found.load(Ordering::Acquire);
+            let found = || [note_of(&before), word.load(), note_of(&behind)];
             assert_eq!(found(), [0, 0, 0]);
             for _ in 0..2 {
                 other.time_ns(other.mark());

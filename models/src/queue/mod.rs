@@ -7,7 +7,6 @@
 
 use std::fmt::Debug;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use crate::buffer::Buffer;
@@ -28,6 +27,7 @@ mod event;
 mod host;
 mod mark;
 mod operands;
+mod word;
 
 pub use cuda::{Cuda, NoCuda};
 pub use deferred::{Deferred, DeferredQueue};
@@ -36,6 +36,7 @@ pub use event::Event;
 pub use host::Host;
 pub use mark::Mark;
 pub use operands::{Affine, Attended, HostKernel, Onto};
+pub use word::Word;
 
 /// A queue of kernels on one device. Where nothing else is said, what is written is overwritten.
 ///
@@ -80,8 +81,11 @@ pub trait Queue: Debug + Send + Sync {
     /// Drops the times of all marks that were set so far, which the queue has kept until now.
     fn forget_marks(&self);
 
+    /// A word that this queue may store.
+    fn word(&self) -> Word;
+
     /// `word = value`, once everything asked for before has been computed. The host may read the word at any time.
-    fn set_word(&self, word: &Arc<AtomicU64>, value: u64);
+    fn set_word(&self, word: &Arc<Word>, value: u64);
 
     /// Nobody will read what `x` holds now.
     fn discard(&self, x: ViewMut<'_>);

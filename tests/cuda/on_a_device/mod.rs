@@ -1,5 +1,6 @@
 //! What is asked of the GPUs of this host.
 
+mod failing;
 mod kernels;
 mod state;
 mod training;

@@ -2,10 +2,10 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use pipezero_models::Queue;
+use pipezero_models::queue::Word;
 use pipezero_schedule::Instruction;
 use serde::{Deserialize, Serialize};
 
@@ -137,8 +137,8 @@ pub struct Positions(Vec<RankPositions>);
 /// Where a rank is and will be. Positions are numbered; as the rank's queue comes to one, it stores the number.
 #[derive(Debug)]
 struct RankPositions {
-    /// The number of the position that the queue has come to.
-    reached: Arc<AtomicU64>,
+    /// The number of the position that the queue has come to; 0 before there is one.
+    reached: OnceLock<Arc<Word>>,
     ahead: Mutex<Ahead>,
 }
 
@@ -155,7 +155,7 @@ impl Positions {
     /// Of so many ranks, all idle.
     pub fn new(num_ranks: usize) -> Self {
         let idle = || RankPositions {
-            reached: Arc::default(),
+            reached: OnceLock::new(),
             ahead: Mutex::new(Ahead { first: 0, positions: VecDeque::from([Position::Idle]) }),
         };
         Self(std::iter::repeat_with(idle).take(num_ranks).collect())
@@ -164,9 +164,10 @@ impl Positions {
     /// The rank is there once its queue has computed what it was asked before.
     pub fn set(&self, rank: usize, queue: &dyn Queue, position: Position) {
         let RankPositions { reached, ahead } = &self.0[rank];
+        let reached = reached.get_or_init(|| Arc::new(queue.word()));
         let number = {
             let mut ahead = ahead.lock().unwrap_or_else(PoisonError::into_inner);
-            ahead.pass(reached.load(Ordering::Acquire));
+            ahead.pass(reached.load());
             ahead.positions.push_back(position);
             ahead.first + ahead.positions.len() as u64 - 1
         };
@@ -183,7 +184,7 @@ impl Positions {
     pub fn get(&self, rank: usize) -> Position {
         let RankPositions { reached, ahead } = &self.0[rank];
         let mut ahead = ahead.lock().unwrap_or_else(PoisonError::into_inner);
-        ahead.pass(reached.load(Ordering::Acquire));
+        ahead.pass(reached.get().map_or(0, |reached| reached.load()));
         let [here, newest] = [ahead.positions.front(), ahead.positions.back()];
         let host = newest.copied().filter(|newest| newest.is_of_host());
         host.or(here.copied()).expect("the position that the queue has come to is kept")

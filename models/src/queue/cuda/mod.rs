@@ -23,6 +23,7 @@ mod program;
 mod programs;
 mod queue;
 mod transfers;
+mod words;
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,7 +1,6 @@
 //! What is asked of a queue, as launches of kernels, products and copies. The kernels' sources say what their arguments are.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::thread;
 use std::time::Duration;
 
@@ -20,7 +19,7 @@ use crate::kernels::linear::LinearShape;
 use crate::kernels::matmul::WriteMode;
 use crate::kernels::sgd::SgdStep;
 use crate::memory::{View, ViewMut};
-use crate::queue::{Affine, Attended, Event, HostKernel, Mark, Onto, Queue};
+use crate::queue::{Affine, Attended, Event, HostKernel, Mark, Onto, Queue, Word};
 
 impl Queue for CudaQueue {
     fn zeros(&self, len: usize, element: ElementType) -> Result<Buffer, ModelError> {
@@ -59,8 +58,12 @@ impl Queue for CudaQueue {
         self.forget_times();
     }
 
-    fn set_word(&self, word: &Arc<AtomicU64>, value: u64) {
-        self.ask("cuLaunchHostFunc", |stream| transfers::store_word(stream, word, value));
+    fn word(&self) -> Word {
+        self.new_word()
+    }
+
+    fn set_word(&self, word: &Arc<Word>, value: u64) {
+        self.store_word(word, value);
     }
 
     fn discard(&self, _: ViewMut<'_>) {}
@@ -354,16 +357,9 @@ impl Queue for CudaQueue {
 
     fn count_targets(&self, targets: View<'_>, loss: ViewMut<'_>) {
         if !loss.is_empty() {
-            let num_rows = targets.len() as u64;
-            launch!(
-                self,
-                ElementType::F32,
-                "count_targets",
-                Grid::blocks(1),
-                self.read_words(targets),
-                self.write_words(&loss),
-                num_rows
-            );
+            let (grid, num_rows) = (Grid::blocks(1), targets.len() as u64);
+            let (targets, loss) = (self.read_words(targets), self.write_words(&loss));
+            launch!(self, ElementType::F32, "count_targets", grid, targets, loss, num_rows);
         }
     }
 

@@ -1,8 +1,5 @@
 //! What crosses the edge of a device's memory, and what is moved within it.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use cudarc::driver::{CudaStream, DriverError, result};
 
 use crate::element::Element;
@@ -68,22 +65,4 @@ pub(super) unsafe fn clear(stream: &CudaStream, to: u64, num_bytes: usize) -> Re
     }
     // SAFETY: the caller's promise.
     unsafe { result::memset_d8_async(to, 0, num_bytes, stream.cu_stream()) }
-}
-
-/// Stores a word of the host once the stream has come to it.
-pub(super) fn store_word(stream: &CudaStream, word: &Arc<AtomicU64>, value: u64) -> Result<(), DriverError> {
-    let order = Box::into_raw(Box::new((Arc::clone(word), value)));
-    // SAFETY: the function is called once, with this pointer, or never if the call fails.
-    let asked = unsafe { result::stream::launch_host_function(stream.cu_stream(), store, order.cast()) };
-    if asked.is_err() {
-        // SAFETY: nobody else has the pointer.
-        drop(unsafe { Box::from_raw(order) });
-    }
-    asked
-}
-
-unsafe extern "C" fn store(order: *mut std::ffi::c_void) {
-    // SAFETY: `store_word` made this pointer of a box, and gave it away.
-    let order = unsafe { Box::from_raw(order.cast::<(Arc<AtomicU64>, u64)>()) };
-    order.0.store(order.1, Ordering::Release);
 }

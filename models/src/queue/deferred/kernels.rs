@@ -1,7 +1,6 @@
 //! Every kernel, asked for now and run later by the host's.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use half::{bf16, f16};
@@ -17,7 +16,7 @@ use crate::kernels::linear::LinearShape;
 use crate::kernels::matmul::WriteMode;
 use crate::kernels::sgd::SgdStep;
 use crate::memory::{View, ViewMut};
-use crate::queue::{Affine, Attended, Event, Host, HostKernel, Mark, Onto, Queue};
+use crate::queue::{Affine, Attended, Event, Host, HostKernel, Mark, Onto, Queue, Word};
 
 impl Queue for DeferredQueue {
     fn zeros(&self, len: usize, element: ElementType) -> Result<Buffer, ModelError> {
@@ -51,7 +50,11 @@ impl Queue for DeferredQueue {
         self.device.lock().forget_marks(self.number);
     }
 
-    fn set_word(&self, word: &Arc<AtomicU64>, value: u64) {
+    fn word(&self) -> Word {
+        Host.word()
+    }
+
+    fn set_word(&self, word: &Arc<Word>, value: u64) {
         let word = Arc::clone(word);
         self.ask([], [], move |[], []| Host.set_word(&word, value));
     }

@@ -3,14 +3,13 @@
 #[cfg(test)]
 mod tests;
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use half::{bf16, f16};
 
-use super::{Affine, Attended, Device, Event, HostKernel, Mark, Onto, Queue};
+use super::{Affine, Attended, Device, Event, HostKernel, Mark, Onto, Queue, Word};
 use crate::buffer::Buffer;
 use crate::element::{ElementType, Float, with_element};
 use crate::error::ModelError;
@@ -84,8 +83,12 @@ impl Queue for Host {
 
     fn forget_marks(&self) {}
 
-    fn set_word(&self, word: &Arc<AtomicU64>, value: u64) {
-        word.store(value, Ordering::Release);
+    fn word(&self) -> Word {
+        Word::of_host()
+    }
+
+    fn set_word(&self, word: &Arc<Word>, value: u64) {
+        word.store(value);
     }
 
     fn discard(&self, _: ViewMut<'_>) {}

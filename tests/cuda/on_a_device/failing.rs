@@ -1,0 +1,34 @@
+//! A device that fails: the run ends with an error that says what failed, and nobody waits for ever.
+
+use std::env;
+use std::sync::Arc;
+
+use pipezero::config::{DeviceName, Run};
+use pipezero::models::Device;
+use pipezero::models::queue::{Cuda, NoCuda};
+use tests::{Case, Mask, train_on_devices, two_steps};
+
+/// What the imitation's libraries answer where they were told to fail.
+const ANSWERS: [&str; 3] = ["CUDA_ERROR_UNKNOWN", "CUBLAS_STATUS_INTERNAL_ERROR", "IMITATION_FAIL_AT"];
+
+fn assert_says_what_failed(message: &str) {
+    assert!(ANSWERS.iter().any(|answer| message.contains(answer)), "{message}");
+}
+
+/// Where no call is told to fail, or one that the run does not make, it trains.
+#[test]
+#[ignore = "needs a GPU, or the imitation of one"]
+fn a_run_trains_or_ends_with_an_error_that_says_what_failed() {
+    let devices = match Cuda::open_all() {
+        Ok(devices) => devices,
+        Err(error @ NoCuda::Refused { .. }) => return assert_says_what_failed(&error.to_string()),
+        // The driver itself does not begin, or its devices do not reach each other.
+        Err(error) => return assert!(env::var_os("IMITATION_FAIL_AT").is_some(), "{error}"),
+    };
+    let devices: Vec<Arc<dyn Device>> = devices.into_iter().map(|device| Arc::new(device) as _).collect();
+    let case = Case { pipeline: 2, data: 2, ..Case::ONE_RANK };
+    let run = Run { device: DeviceName::Cuda, ..two_steps(case) };
+    if let Err(error) = train_on_devices(&devices, run, Mask::None) {
+        assert_says_what_failed(&error.to_string());
+    }
+}
