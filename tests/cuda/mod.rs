@@ -9,7 +9,7 @@ mod on_a_device;
 use std::path::Path;
 
 use pipezero::models::queue::{Cuda, NoCuda};
-use tests::{Imitated, imitation, in_full, run_on_imitation};
+use tests::{Imitated, checked_imitation, imitation, in_full, run_on_imitation};
 
 /// Runs tests in several orders of the imitation's streams.
 fn in_several_orders(folder: &Path, tests: &str, num_devices: usize) {
@@ -23,6 +23,13 @@ fn in_several_orders(folder: &Path, tests: &str, num_devices: usize) {
 fn kernels_give_what_the_host_gives_on_the_imitation() {
     let Some(folder) = imitation() else { return };
     in_several_orders(folder, "cuda::on_a_device::kernels", 1);
+}
+
+#[test]
+fn kernels_read_and_write_nothing_but_their_buffers() {
+    let Some(folder) = checked_imitation() else { return };
+    let imitated = Imitated { num_devices: 1, seed: 7, fail_at: None };
+    run_on_imitation(folder, "cuda::on_a_device::kernels", imitated);
 }
 
 #[test]

@@ -8,10 +8,16 @@ use std::sync::OnceLock;
 /// The folder of the imitation's libraries, built on the first call; `None` where there is no compiler for them.
 pub fn imitation() -> Option<&'static Path> {
     static FOLDER: OnceLock<Option<PathBuf>> = OnceLock::new();
-    FOLDER.get_or_init(built).as_deref()
+    FOLDER.get_or_init(|| built("imitation", None)).as_deref()
 }
 
-fn built() -> Option<PathBuf> {
+/// The same, with every read and write of a kernel checked, which takes three times as long.
+pub fn checked_imitation() -> Option<&'static Path> {
+    static FOLDER: OnceLock<Option<PathBuf>> = OnceLock::new();
+    FOLDER.get_or_init(|| built("checked-imitation", Some("checked"))).as_deref()
+}
+
+fn built(name: &str, checked: Option<&str>) -> Option<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     if Command::new("g++").arg("--version").output().is_err() {
         assert!(
@@ -21,11 +27,12 @@ fn built() -> Option<PathBuf> {
         println!("skipped: there is no g++, which builds the imitation of a GPU");
         return None;
     }
-    let folder = root.join("../target/imitation");
+    let folder = root.join("../target").join(name);
     let kernels = root.join("../models/src/queue/cuda/kernels");
     let output = Command::new("sh")
         .arg(root.join("imitation/build.sh"))
         .args([&folder, &kernels])
+        .args(checked)
         .output()
         .expect("a shell runs the script");
     assert!(output.status.success(), "build.sh: {}", String::from_utf8_lossy(&output.stderr));

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds the imitation of CUDA's libraries with the kernels of a folder: build.sh OUT_DIR KERNELS_DIR
+# Builds the imitation of CUDA's libraries with kernels of a folder: build.sh OUT_DIR KERNELS_DIR [checked]
 set -eu
 
 out=$1
@@ -8,7 +8,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 mkdir -p "$out"
 
 # What is built is kept as long as nothing that it is made of has changed.
-made_of=$(cat "$here"/* "$kernels"/* | cksum)
+made_of="$(cat "$here"/* "$kernels"/* | cksum) ${3-}"
 if [ -f "$out/made-of" ] && [ "$(cat "$out/made-of")" = "$made_of" ]; then
     exit 0
 fi
@@ -70,7 +70,16 @@ compile() {
     mv "$out/$name.$$" "$out/$name"
 }
 
-compile libcuda.so -O1 -I "$kernels" -I "$out" "$here/libcuda.cpp" -lpthread
+# Where it is asked for, each read and write of a kernel calls a function of `accesses.h`, and an index
+# outside a local array is a trap. Kernels take three times as long then.
+checks=
+if [ "${3-}" = checked ]; then
+    checks="-fsanitize=kernel-address --param asan-instrumentation-with-call-threshold=0"
+    checks="$checks --param asan-stack=0 --param asan-globals=0"
+    checks="$checks -fsanitize=bounds -fsanitize-undefined-trap-on-error"
+fi
+shared="-fdata-sections -Wl,-T,$here/shared.ld"
+compile libcuda.so -O1 $checks $shared -I "$kernels" -I "$out" "$here/libcuda.cpp" -lpthread
 compile libnvrtc.so -O1 "$here/libnvrtc.cpp" $link
 compile libcublasLt.so -O3 "$here/libcublasLt.cpp" $link
 echo "$made_of" >"$out/made-of"

@@ -26,6 +26,10 @@ EXPORTED Result cuMemcpyHtoDAsync_v2(void* to, const void* from, size_t num_byte
         put(call.stream, {what, [=] { copy_bytes(to, from, num_bytes, what); }});
         return SUCCESS;
     }
+    if (has_fault_here("upload")) {
+        put(call.stream, {what, [=] { memcpy(to, from, num_bytes); }});
+        return SUCCESS;
+    }
     auto values = std::make_shared<std::vector<char>>((const char*)from, (const char*)from + num_bytes);
     put(call.stream, {what, [=] {
         require_live(to, num_bytes, what);
@@ -42,6 +46,10 @@ EXPORTED Result cuMemcpyDtoHAsync_v2(void* to, const void* from, size_t num_byte
     }
     if (is_pinned(to, num_bytes)) {
         put(call.stream, {what, [=] { copy_bytes(to, from, num_bytes, what); }});
+        return SUCCESS;
+    }
+    if (has_fault_here("download")) {
+        put(call.stream, {what, [=] { memcpy(to, from, num_bytes); }});
         return SUCCESS;
     }
     // A call that gives up takes its target back: the caller may free it.

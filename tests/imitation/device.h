@@ -1,7 +1,7 @@
 // The words of CUDA C++ that kernels use, for a host's compiler.
 //
 // Kernels are compiled as they are; what only NVRTC knows is defined here. Shared variables are static, since
-// one block runs at a time, and lie in a section of their own that is poisoned between blocks.
+// one block runs at a time, and lie in a section of their own (`shared.ld`) that is poisoned between blocks.
 #pragma once
 
 #include <math.h>
@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "faults.h"
 #include "fibers.h"
 #include "warp_functions.h"
 
@@ -21,7 +22,7 @@
 #define __noinline__ __attribute__((noinline))
 #define __launch_bounds__(...)
 #define __align__(bytes) alignas(bytes)
-#define __shared__ static __attribute__((section("imitation_shared")))
+#define __shared__ static
 
 #define threadIdx (imitation::block.current->thread)
 #define blockIdx (imitation::block.index)

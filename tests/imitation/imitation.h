@@ -21,6 +21,9 @@ int imitation_has_kernel(const char* element, const char* name);
 // Counts a call that can fail: 1 if this is the one that IMITATION_FAIL_AT says.
 int imitation_fails(void);
 
+// Whether the run has this fault: see `faults.h`.
+int imitation_has_fault(const char* kind, const char* place);
+
 // How many calls that can fail have been made.
 uint64_t imitation_num_calls(void);
 

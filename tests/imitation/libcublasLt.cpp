@@ -4,6 +4,7 @@
 #include <new>
 
 #include "imitation.h"
+#include "product_faults.h"
 #include "products.h"
 
 #define EXPORTED extern "C" __attribute__((visibility("default")))
@@ -250,8 +251,9 @@ EXPORTED Status cublasLtMatmulAlgoGetHeuristic(
     *num_proposals = 1;
     // Wider loads than 16 bytes no algorithm has.
     Alignments alignments = preference->alignments;
+    bool promises_too_much = alignments.bytes[0] < 16 && has_fault("alignment", product, 0);
     for (uint32_t& bytes : alignments.bytes) {
-        bytes = std::clamp(bytes, 1u, 16u);
+        bytes = promises_too_much ? 16 : std::clamp(bytes, 1u, 16u);
     }
     proposals[0] = {{mark_of(product), alignments, {}}, 0, SUCCESS, 1.0f, {}};
     return SUCCESS;
@@ -259,7 +261,7 @@ EXPORTED Status cublasLtMatmulAlgoGetHeuristic(
 
 EXPORTED Status cublasLtMatmul(
     void*, const Description* asked, const float* alpha, const void* a, const Layout* a_layout, const void* b,
-    const Layout* b_layout, const float* beta, const void* c, const Layout* c_layout, void* d,
+    const Layout* b_layout, const float* beta_asked, const void* c, const Layout* c_layout, void* d,
     const Layout* d_layout, const Algorithm* algorithm, void*, size_t, void* stream
 ) {
     Product product;
@@ -267,22 +269,27 @@ EXPORTED Status cublasLtMatmul(
         return status;
     }
     // An algorithm is for the layouts and types that it was proposed for.
-    if (!alpha || !beta || (algorithm && algorithm->mark != mark_of(product))) {
+    if (!alpha || !beta_asked || (algorithm && algorithm->mark != mark_of(product))) {
         return INVALID_VALUE;
     }
-    const void* addresses[4] = {a, b, *beta != 0 ? c : d, d};
+    float beta = *beta_asked;
+    const void* matrices[4] = {a, b, c, d};
+    put_faults_in(product, beta, matrices);
+    const void* addresses[4] = {matrices[0], matrices[1], matrices[beta != 0 ? 2 : 3], matrices[3]};
     const Alignments alignments = algorithm ? algorithm->alignments : Alignments();
     for (int index = 0; index < 4; index++) {
         if (!addresses[index] || (uintptr_t)addresses[index] % alignments.bytes[index] != 0) {
             return INVALID_VALUE;
         }
     }
-    bool is_apart = c != d || product.c == product.d;
+    bool is_apart = matrices[2] != matrices[3] || product.c == product.d;
     bool is_bias_aligned = asked->bias && (uintptr_t)asked->bias % product.d.element_bytes() == 0;
     if (!is_apart || (product.has_bias && !is_bias_aligned)) {
         return INVALID_VALUE;
     }
-    auto* call = new Call{product, {a, b, c, d, asked->bias, *alpha, *beta}};
+    auto* out = (void*)matrices[3];
+    Operands operands = {matrices[0], matrices[1], matrices[2], out, asked->bias, *alpha, beta};
+    auto* call = new Call{product, operands};
     auto run = [](void* argument) {
         auto* call = (Call*)argument;
         multiply(call->product, call->operands);

@@ -3,6 +3,7 @@
 
 #include "imitation.h"
 
+#include "faults.h"
 #include "memory.h"
 #include "modules.h"
 #include "streams.h"
@@ -40,6 +41,8 @@ EXPORTED int imitation_has_kernel(const char* element, const char* name) {
 }
 
 EXPORTED int imitation_fails(void) { return is_chosen_to_fail(); }
+
+EXPORTED int imitation_has_fault(const char* kind, const char* place) { return has_fault(kind, place); }
 
 EXPORTED uint64_t imitation_num_calls(void) { return world().num_calls; }
 

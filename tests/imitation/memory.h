@@ -4,6 +4,9 @@
 // kept for a while, and memory has margins: whoever wrote there is told when both are looked at again.
 #pragma once
 
+#include <sys/mman.h>
+
+#include <algorithm>
 #include <cstring>
 #include <deque>
 #include <iterator>
@@ -28,9 +31,17 @@ struct Allocation {
     bool is_foreign;
 };
 
+// All allocations lie in one stretch of addresses, each further on than those before it, so that an address
+// says at once what it is of. The host gives pages as they are used, and nothing for addresses alone.
+inline const size_t ARENA_BYTES = size_t(1) << 38;
+
 struct Memory {
     // By where they begin.
     std::map<uintptr_t, Allocation> live;
+    char* const arena = (char*)reserve(ARENA_BYTES);
+    size_t arena_used = 0;
+    // Of each `ALIGNMENT` bytes of the arena, how many of the first may be used. Pages begin with zeros.
+    uint16_t* const num_usable = (uint16_t*)reserve(ARENA_BYTES / ALIGNMENT * sizeof(uint16_t));
     struct Kept {
         uintptr_t address;
         size_t num_bytes;
@@ -41,6 +52,15 @@ struct Memory {
     std::map<int, uint64_t> used_bytes;
     // Which device may use the memory of which other.
     std::set<std::pair<int, int>> reached;
+
+    static void* reserve(size_t num_bytes) {
+        int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+        void* address = mmap(nullptr, num_bytes, PROT_READ | PROT_WRITE, flags, -1, 0);
+        if (address == MAP_FAILED) {
+            stop("the host has no %zu bytes of addresses", num_bytes);
+        }
+        return address;
+    }
 };
 
 inline Memory& memory() {
@@ -80,6 +100,24 @@ inline void require_live(const void* address, size_t num_bytes, const char* what
     stop("%s: %zu bytes at %p, which are not in one live allocation", what, num_bytes, address);
 }
 
+// From now on kernels may use this allocation's bytes, or may no more.
+inline void set_usable(const void* address, size_t num_bytes, bool is_usable) {
+    uint16_t* of_granules = memory().num_usable + ((const char*)address - memory().arena) / ALIGNMENT;
+    for (size_t begin = 0; begin < num_bytes; begin += ALIGNMENT) {
+        *of_granules++ = is_usable ? uint16_t(std::min(num_bytes - begin, ALIGNMENT)) : 0;
+    }
+}
+
+// Gives the whole pages of a stretch of the arena back to the host.
+inline void give_back(char* begin, size_t num_bytes) {
+    const uintptr_t PAGE = 4096;
+    uintptr_t first = ((uintptr_t)begin + PAGE - 1) / PAGE * PAGE;
+    uintptr_t end = ((uintptr_t)begin + num_bytes) / PAGE * PAGE;
+    if (first < end) {
+        madvise((void*)first, end - first, MADV_DONTNEED);
+    }
+}
+
 inline void check_margins(uintptr_t address, size_t num_bytes) {
     auto* bytes = (unsigned char*)address;
     size_t end = room_for(num_bytes) + MARGIN_BYTES;
@@ -109,7 +147,7 @@ inline void forget_freed() {
         }
         all.kept.pop_front();
         all.kept_bytes -= num_bytes;
-        free(bytes - MARGIN_BYTES);
+        give_back((char*)bytes, num_bytes);
     }
 }
 
@@ -124,13 +162,15 @@ inline Result allocate(void** address, size_t num_bytes, int device, bool is_pin
         return OUT_OF_MEMORY;
     }
     size_t room = room_for(num_bytes);
-    auto* bytes = (unsigned char*)aligned_alloc(ALIGNMENT, room + 2 * MARGIN_BYTES);
-    if (!bytes) {
+    if (ARENA_BYTES - memory().arena_used < room + 2 * MARGIN_BYTES) {
         return OUT_OF_MEMORY;
     }
+    auto* bytes = (unsigned char*)memory().arena + memory().arena_used;
+    memory().arena_used += room + 2 * MARGIN_BYTES;
     memset(bytes, MARGIN, room + 2 * MARGIN_BYTES);
     bytes += MARGIN_BYTES;
     memset(bytes, UNWRITTEN, num_bytes);
+    set_usable(bytes, num_bytes, true);
     used += is_pinned ? 0 : room;
     memory().live[(uintptr_t)bytes] = {num_bytes, device, is_pinned, false};
     *address = bytes;
@@ -149,6 +189,7 @@ inline Result release(void* address, bool is_pinned) {
     size_t num_bytes = found->second.num_bytes;
     check_margins(found->first, num_bytes);
     memset(address, FREED, num_bytes);
+    set_usable(address, num_bytes, false);
     if (!is_pinned) {
         memory().used_bytes[found->second.device] -= room_for(num_bytes);
     }

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "accesses.h"
 #include "device.h"
 #include "memory.h"
 #include "streams.h"
@@ -17,9 +18,19 @@ struct Kernel {
     unsigned num_threads_max;
     std::vector<size_t> sizes;
     std::vector<bool> is_pointer;
+    // Of what a pointer points to; 1 for other arguments.
+    std::vector<size_t> alignments;
     // Of one thread.
     void (*body)(void** arguments);
 };
+
+template <class A>
+constexpr size_t alignment_behind() {
+    if constexpr (std::is_pointer_v<A>) {
+        return alignof(std::remove_pointer_t<A>);
+    }
+    return 1;
+}
 
 template <auto kernel>
 struct Described;
@@ -33,7 +44,8 @@ struct Described<kernel> {
 
     static Kernel describe(const char* name, unsigned num_threads_max) {
         auto body = [](void** arguments) { call(arguments, std::index_sequence_for<A...>()); };
-        return {name, num_threads_max, {sizeof(A)...}, {std::is_pointer_v<A>...}, body};
+        return {name, num_threads_max, {sizeof(A)...}, {std::is_pointer_v<A>...},
+                {alignment_behind<A>()...}, body};
     }
 };
 
@@ -97,6 +109,9 @@ inline void check_pointers(const Kernel& kernel, const Launch& launch) {
         if (!address) {
             continue;
         }
+        if ((uintptr_t)address % kernel.alignments[index] != 0) {
+            stop("kernel `%s`, argument %zu: %p is not aligned", kernel.name, index, address);
+        }
         const Allocation* found = find_live(address, 0);
         if (!found) {
             stop("kernel `%s`, argument %zu: %p is not in live memory", kernel.name, index, address);
@@ -109,17 +124,34 @@ inline void check_pointers(const Kernel& kernel, const Launch& launch) {
     }
 }
 
+// A view that begins later than it should, where IMITATION_FAULT asks for it.
+inline void misplace_pointers(const Kernel& kernel, Launch& launch) {
+    for (size_t index = 0; index < kernel.sizes.size(); index++) {
+        for (size_t num_bytes : {2, 4}) {
+            std::string place = kernel.name + ("." + std::to_string(index)) + "+" + std::to_string(num_bytes);
+            char* address = nullptr;
+            if (kernel.is_pointer[index] && has_fault("argument", place)) {
+                memcpy(&address, launch.arguments[index].data(), sizeof address);
+                address += num_bytes;
+                memcpy(launch.arguments[index].data(), &address, sizeof address);
+            }
+        }
+    }
+}
+
 inline void poison_shared() {
     memset(__start_imitation_shared, UNWRITTEN, size_t(__stop_imitation_shared - __start_imitation_shared));
 }
 
 // Runs all blocks, in a random order. The lock is held.
-inline void run_kernel(const Kernel& kernel, const Launch& launch) {
+inline void run_kernel(const Kernel& kernel, Launch& launch) {
     struct Body {
         void (*run)(void**);
         void** arguments;
     };
+    misplace_pointers(kernel, launch);
     check_pointers(kernel, launch);
+    choose_mutation(kernel.name);
     std::vector<void*> arguments;
     for (auto& argument : launch.arguments) {
         arguments.push_back((void*)argument.data());
@@ -147,8 +179,11 @@ inline void run_kernel(const Kernel& kernel, const Launch& launch) {
         }
         block.index = {unsigned(number % launch.grid.x), unsigned(number / launch.grid.x % launch.grid.y),
                        unsigned(number / launch.grid.x / launch.grid.y)};
+        is_checked = true;
         run_block();
+        is_checked = false;
     }
+    note_mutations(kernel.name);
 }
 
 }

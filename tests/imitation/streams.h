@@ -162,7 +162,7 @@ inline void shuffle_streams() {
 
 // Runs one operation that may run, if there is one.
 inline bool run_one(Lock& lock) {
-    if (world().random.below(16) == 0) {
+    if (world().random.below(256) == 0) {
         shuffle_streams();
     }
     for (auto& stream : streams().all) {
@@ -180,7 +180,6 @@ inline bool run_one(Lock& lock) {
 
 // Runs a few operations: what a GPU does between two questions.
 inline void run_some(Lock& lock) {
-    shuffle_streams();
     for (size_t left = 1 + world().random.below(3); left > 0 && run_one(lock); left--) {
     }
 }
@@ -200,7 +199,6 @@ inline void tell_what_waits() {
 // patience.
 inline Result wait_until(Lock& lock, const std::function<bool()>& is_done) {
     using Clock = std::chrono::steady_clock;
-    shuffle_streams();
     auto end = Clock::now() + PATIENCE;
     uint64_t num_changes = streams().num_changes;
     while (!is_done()) {

@@ -118,7 +118,8 @@ fn same_in(element: ElementType, what: &str, tolerance: f32, run: impl Fn(&mut O
         let largest = expected.iter().fold(f32::MIN_POSITIVE, |max, value| max.max(value.abs()));
         for (place, (a, b)) in found.values.iter().zip(expected).enumerate() {
             let limit = tolerance * largest + last_place * b.abs();
-            let is_close = a.to_bits() == b.to_bits() || (tolerance > 0.0 && (a - b).abs() <= limit);
+            let is_same = a.to_bits() == b.to_bits() || (a.is_nan() && b.is_nan());
+            let is_close = is_same || (tolerance > 0.0 && (a - b).abs() <= limit);
             assert!(
                 is_close,
                 "{what} in {element}, result {index}, element {place}: {a} on the device, {b} on the host"
@@ -211,13 +212,17 @@ fn conversions_are_the_hosts_to_the_bit() {
         same(&format!("{half:?}"), 0.0, |on| {
             let mut special =
                 vec![0.0, -0.0, f32::INFINITY, 1e-7, 65520.0, -65519.0, 1e38, 6e-8, 3e-8, 1e-40];
+            // The NaN that is nearest to infinity.
+            special.push(f32::from_bits(0x7f80_0001));
             special.extend((0..300).map(|_| on.numbers.next()));
             let len = special.len();
             let mut x = on.queue.zeros(len, ElementType::F32).unwrap();
             on.queue.upload_floats(&special, x.view_mut());
             let mut narrow = on.queue.zeros(len, half).unwrap();
+            // Over what is there.
+            let (before, mut wide) = (on.floats(len), on.floats(len));
+            on.queue.copy(before.view(), narrow.view_mut());
             on.queue.copy(x.view(), narrow.view_mut());
-            let mut wide = on.queue.zeros(len, ElementType::F32).unwrap();
             on.queue.copy(narrow.view(), wide.view_mut());
             on.queue.round(x.view_mut().range(5..len), half);
             // On the host too, whose own rows of 16 bits no kernel reads.
@@ -258,12 +263,32 @@ fn elementwise() {
             on.queue.clear(own.view_mut().range(0..len / 2));
             vec![on.values(&own), on.values(&sum), on.bits(&squares)]
         });
+        same(&format!("squares of {len} and 40,000"), 0.0, |on| {
+            // More than a block has, and one with the largest exponent.
+            let mut values: Vec<f32> = (0..len + 40_000).map(|_| on.numbers.next()).collect();
+            values[0] = 3e38;
+            let mut x = on.queue.zeros(values.len(), ElementType::F32).unwrap();
+            on.queue.upload_floats(&values, x.view_mut());
+            let mut squares = on.words(&[0; 20]);
+            on.queue.add_squares(x.view(), squares.view_mut());
+            // 2^-5 squared is 1 in a word: it makes the word the largest number, and the second carries.
+            let mut carried = on.words(&[&[u32::MAX - 1; 18][..], &[0; 2]].concat());
+            on.queue.upload_floats(&[1.0 / 32.0], x.view_mut().range(0..1));
+            on.queue.add_squares(x.view().range(0..1), carried.view_mut());
+            let once = on.bits(&carried);
+            on.queue.add_squares(x.view().range(0..1), carried.view_mut());
+            let mut broken = on.words(&[0; 20]);
+            on.queue.upload_floats(&[f32::INFINITY], x.view_mut().range(0..1));
+            on.queue.add_squares(x.view().range(0..1), broken.view_mut());
+            vec![on.bits(&squares), once, on.bits(&carried), on.bits(&broken)]
+        });
         same(&format!("updates of {len}"), 0.0, |on| {
             let (mut p, g) = (on.floats(len), on.floats(len));
             let (mut m, mut v) = (on.floats(len), on.floats(len));
             let (mut square, lr, weight_decay) = (on.floats(len), 1e-2, 0.1);
             // A second moment is no negative number.
-            on.queue.clear(v.view_mut());
+            let seconds: Vec<f32> = (0..len).map(|_| on.numbers.next().abs()).collect();
+            on.queue.upload_floats(&seconds, v.view_mut());
             let step =
                 AdamWStep { gradient_scale: 0.5, lr, betas: (0.9, 0.95), eps: 1e-8, weight_decay, step: 3 };
             on.queue.adamw(step, p.view_mut(), g.view(), [m.view_mut(), v.view_mut()]);
@@ -334,6 +359,7 @@ fn attentions() {
         (2, 65, 2, 16),
         (1, 130, 1, 48),
         (1, 100, 2, 128),
+        (1, 40, 1, 256),
     ];
     for (b, t, h, d) in shapes {
         let shape = AttentionShape { num_sequences: b, seq_length: t, num_heads: h, head_size: d };
@@ -347,6 +373,9 @@ fn attentions() {
                 let dout = on.elements(n * c);
                 let mut log_sum_exp = on.floats(shape.num_log_sum_exp());
                 let mut workspace = on.floats(shape.forward_workspace().max(shape.backward_workspace()));
+                // Nothing that is there before may count.
+                let nothing = vec![f32::NAN; workspace.len()];
+                on.queue.upload_floats(&nothing, workspace.view_mut());
                 let (y, sums) = (out.view_mut(), log_sum_exp.view_mut());
                 on.queue.attention(shape, masks, qkv.view(), y, sums, workspace.view_mut());
                 on.round(&mut out);
@@ -375,7 +404,9 @@ fn attentions() {
 #[test]
 #[ignore = "needs a GPU, or the imitation of one"]
 fn masks_and_lookups_are_the_hosts_to_the_bit() {
-    for (sequences, t, width) in [(1, 1, 1), (2, 6, 12), (3, 5, 130), (1, 33, 257)] {
+    // More columns than a block has counters for, and more tokens than are compared at a time.
+    let large = [(1, 2, 1104), (1, 1300, 3)];
+    for (sequences, t, width) in [(1, 1, 1), (2, 6, 12), (3, 5, 130), (1, 33, 257)].into_iter().chain(large) {
         let rows = sequences * t;
         for element in ELEMENTS {
             same_in(element, &format!("dropout of {rows} x {width}"), 0.0, |on| {
@@ -388,7 +419,9 @@ fn masks_and_lookups_are_the_hosts_to_the_bit() {
                 vec![on.values(&x), on.values(&y)]
             });
             same_in(element, &format!("lookups of {rows} x {width}"), 0.0, |on| {
-                let tokens: Vec<u32> = (0..rows as u32).map(|n| (n * 7) % 11).collect();
+                // Neighbours are alike, and one token comes again at the distances at which tiles end.
+                let token = |n: u32| if [256, 512, 1279, 1280].contains(&n) { 10 } else { (n / 2 * 7) % 10 };
+                let tokens: Vec<u32> = (0..rows as u32).map(token).collect();
                 let tokens = on.words(&tokens);
                 let mut results = Vec::new();
                 // A whole table, and a slice of one.
@@ -426,16 +459,25 @@ fn masks_and_lookups_are_the_hosts_to_the_bit() {
 #[test]
 #[ignore = "needs a GPU, or the imitation of one"]
 fn cross_entropies() {
-    for (rows, vocabulary) in [(1, 1), (6, 17), (5, 1024), (33, 2500)] {
+    // Blocks of 1024 tokens: a part of one, one less a token, a whole one, more than the warps of a block take at a
+    // time; and one row more than losses are laid ready at a time.
+    for (rows, vocabulary) in [(1, 1), (6, 17), (3, 2047), (5, 1024), (33, 2500), (2, 20_000), (1025, 5)] {
         same(&format!("cross-entropy of {rows} x {vocabulary}"), 1e-5, |on| {
             let ignored = u32::MAX;
             let targets: Vec<u32> = (0..rows as u32)
-                .map(|row| if row % 4 == 3 { ignored } else { (row * 313) % vocabulary as u32 })
+                .map(|row| if row % 7 == 3 { ignored } else { (row * 313) % vocabulary as u32 })
                 .collect();
             let targets = on.words(&targets);
-            let mut logits = on.floats(rows * vocabulary);
+            // One of each row is so far above the others that it must be found before exponentials are taken.
+            let mut values: Vec<f32> = (0..rows * vocabulary).map(|_| on.numbers.next()).collect();
+            for (row, logits) in values.chunks_mut(vocabulary).enumerate() {
+                logits[(32 + 33 * row) % vocabulary] += 200.0;
+            }
+            let mut logits = on.queue.zeros(values.len(), ElementType::F32).unwrap();
+            on.queue.upload_floats(&values, logits.view_mut());
             let mut statistics = on.floats(3 * rows);
-            let (mut loss, mut count) = (on.words(&[0; 4]), on.words(&[0; 4]));
+            // Over what is there.
+            let (mut loss, mut count) = (on.words(&[1, 2, 3, 4]), on.words(&[1, 2, 3, 4]));
             on.queue.cross_entropy(0, logits.view(), targets.view(), statistics.view_mut());
             on.queue.cross_entropy_loss(targets.view(), statistics.view_mut(), loss.view_mut());
             on.queue.count_targets(targets.view(), count.view_mut());
@@ -444,8 +486,10 @@ fn cross_entropies() {
             on.queue.download(loss.view(), &mut words);
             let sum = f64::from_bits(u64::from(words[0]) | u64::from(words[1]) << 32) as f32;
             let kept = on.values(&statistics).values.chunks(3).map(|row| row[0]).collect();
-            let [sum, kept] = [vec![sum], kept].map(|values| Values { values, rounded_to: ElementType::F32 });
-            vec![sum, on.values(&logits), on.bits(&count), kept]
+            let targets = words[2..].iter().map(|&word| word as f32).collect();
+            let [sum, kept, targets] =
+                [vec![sum], kept, targets].map(|values| Values { values, rounded_to: ElementType::F32 });
+            vec![sum, on.values(&logits), on.bits(&count), kept, targets]
         });
     }
 }

@@ -8,7 +8,7 @@ use crate::memory::{View, ViewMut};
 use crate::queue::Queue;
 
 impl CudaQueue {
-    /// As [`Queue::embedding`](crate::queue::Queue::embedding).
+    /// As [`Queue::embedding`].
     pub(super) fn launch_embedding(
         &self,
         tokens: View<'_>,
@@ -24,7 +24,7 @@ impl CudaQueue {
         launch!(self, of, "embedding", grid, tokens, table, y, first_token, num_table_rows, width);
     }
 
-    /// As [`Queue::embedding_backward`](crate::queue::Queue::embedding_backward).
+    /// As [`Queue::embedding_backward`].
     pub(super) fn launch_embedding_backward(
         &self,
         tokens: View<'_>,
@@ -55,7 +55,7 @@ impl CudaQueue {
         );
     }
 
-    /// As [`Queue::add_positions`](crate::queue::Queue::add_positions).
+    /// As [`Queue::add_positions`].
     pub(super) fn launch_add_positions(
         &self,
         seq_length: usize,
@@ -69,7 +69,7 @@ impl CudaQueue {
         launch!(self, of, "add_positions", grid, table, y, sequence, num_elements);
     }
 
-    /// As [`Queue::positions_backward`](crate::queue::Queue::positions_backward).
+    /// As [`Queue::positions_backward`].
     pub(super) fn launch_positions_backward(
         &self,
         seq_length: usize,

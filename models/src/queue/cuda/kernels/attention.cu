@@ -18,8 +18,7 @@ struct AttentionForward {
         float sum[ROWS];
     };
 
-    // What a block shares. Kernels declare it: the imitation poisons what they share, and not what
-    // templates do.
+    // What a block shares: its kernel declares it.
     struct Shared {
         typename Common::OwnRows queries[WARPS];
         typename Common::Weights weights[WARPS];

@@ -10,7 +10,7 @@ template <u32 SLICES, u32 WARPS, u32 ROWS>
 struct AttentionBackward {
     typedef Attention<SLICES, WARPS, ROWS> Common;
 
-    // What a block of the queries' kernel shares, and of the keys'. Kernels declare it, as in the forward.
+    // What a block of the queries' kernel shares, and of the keys'.
     struct SharedByQueries {
         typename Common::OwnRows queries[WARPS];
         typename Common::OwnRows douts[WARPS];

@@ -19,7 +19,7 @@ extern "C" __global__ void __launch_bounds__(256) embedding(
 ) {
     // Tokens before the first wrap around to numbers that are too large.
     u32 table_row = tokens[blockIdx.x] - first_token;
-    if (tokens[blockIdx.x] < first_token || table_row >= num_table_rows) {
+    if (table_row >= num_table_rows) {
         return;
     }
     for (u32 column = threadIdx.x; column < width; column += BLOCK_SIZE) {
@@ -86,8 +86,9 @@ extern "C" __global__ void __launch_bounds__(256) embedding_backward(
 ) {
     __shared__ u32 matches[NUM_TILE_WORDS];
     u32 token = tokens[blockIdx.x];
+    // Tokens before the first wrap around to numbers that are too large.
     u32 table_row = token - first_token;
-    if (token < first_token || table_row >= num_table_rows || is_among(tokens, blockIdx.x, token)) {
+    if (table_row >= num_table_rows || is_among(tokens, blockIdx.x, token)) {
         return;
     }
     float* sum = dtoken_table + (u64)table_row * width;
