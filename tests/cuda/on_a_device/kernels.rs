@@ -468,9 +468,9 @@ fn cross_entropies() {
                 .map(|row| if row % 7 == 3 { ignored } else { (row * 313) % vocabulary as u32 })
                 .collect();
             let targets = on.words(&targets);
-            // One of each row is so far above the others that it must be found before exponentials are taken.
+            // In every second row, one is so far above the others that it must be found before exponentials are taken; in the others all count.
             let mut values: Vec<f32> = (0..rows * vocabulary).map(|_| on.numbers.next()).collect();
-            for (row, logits) in values.chunks_mut(vocabulary).enumerate() {
+            for (row, logits) in values.chunks_mut(vocabulary).enumerate().filter(|(row, _)| row % 2 == 1) {
                 logits[(32 + 33 * row) % vocabulary] += 200.0;
             }
             let mut logits = on.queue.zeros(values.len(), ElementType::F32).unwrap();
