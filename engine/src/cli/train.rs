@@ -289,10 +289,10 @@ fn skipped_too_many(summary: &Summary) -> Option<String> {
 /// What computes, and why it is no GPU where the file leaves that to the host.
 fn device_of(training: &Training, file: &RunFile) -> String {
     let name = training.device_name();
-    match Cuda::num_devices() {
-        Err(error) if file.leaves_device_open() => format!("{name}; no GPU: {}", error.in_short()),
-        _ => name,
+    if !file.leaves_device_open() {
+        return name;
     }
+    Cuda::num_devices().map_or_else(|error| format!("{name}; no GPU: {}", error.in_short()), |_| name.clone())
 }
 
 #[cfg(test)]

@@ -213,7 +213,7 @@ impl Training {
         Self { rescue: Some(folder), ..self }
     }
 
-    /// What people call the device that computes.
+    /// What people call the devices that compute.
     pub fn device_name(&self) -> String {
         self.engine.device_name()
     }

@@ -110,7 +110,7 @@ fn rates_of_rank(plan: &Plan, device: &DeviceSpec) -> f64 {
 
 /// The peak of a rank for matrix products in the run's type, operations a second.
 pub(in crate::plan) fn peak_of_rank(plan: &Plan, device: &DeviceSpec) -> f64 {
-    device.flops_per_s(plan.element_type()) / device.compute_share * rates_of_rank(plan, device)
+    device.peak_flops_per_s(plan.element_type()) * rates_of_rank(plan, device)
 }
 
 /// The rates that were used, so that they are not mistaken for measured ones.

@@ -18,7 +18,7 @@ mod worker;
 use std::path::Path;
 use std::sync::Arc;
 
-use pipezero_models::Device;
+use pipezero_models::{Device, ElementType};
 use pipezero_partition::Purpose;
 
 use check_run::check_run;
@@ -53,6 +53,8 @@ use crate::run::world::{ClockOffset, Names, RanksOnDevice, World, world_of, worl
 pub struct Engine {
     plan: Arc<Plan>,
     ranks: Ranks,
+    /// See [`Engine::peak_flops_per_s`].
+    peak_flops_per_s: Option<f64>,
     /// Whether every step is recorded.
     records: bool,
     learning_rate: LearningRate,
@@ -130,9 +132,7 @@ impl Engine {
     /// What the devices of this process could compute together in the type of the run, by their data sheets; `None` where one is not known, as a
     /// CPU never is.
     pub fn peak_flops_per_s(&self) -> Option<f64> {
-        let computed = ElementTypes::computed_in(self.plan.run());
-        let peak = |name: &str| Some(DeviceSpec::by_driver_name(name)?.peak_flops_per_s(computed));
-        self.ranks.devices().iter().map(|device| peak(&device.on.name)).sum()
+        self.peak_flops_per_s
     }
 
     /// Checks that this host has the device, the memory and the threads that the plan's ranks need here.
@@ -193,9 +193,11 @@ impl Engine {
         let learning_rate = LearningRate::new(&plan.run().optimizer, &plan.run().scheduler);
         let ranks = Ranks::start(&plan, &source, purpose, world)?;
         let loss_scaler = LossScaler::new(plan.run().precision);
+        let peak_flops_per_s = peak_flops_per_s(&ranks.devices(), ElementTypes::computed_in(plan.run()));
         let mut engine = Self {
             plan,
             ranks,
+            peak_flops_per_s,
             records: false,
             learning_rate,
             loss_scaler,
@@ -432,4 +434,10 @@ impl Engine {
 /// What any of the ranks knows of the whole grid.
 fn first(outcomes: &[RankOutcome]) -> &RankOutcome {
     outcomes.first().expect("a process has at least one rank")
+}
+
+/// What these devices could compute together in a type; `None` where one is not known.
+fn peak_flops_per_s(devices: &[RanksOnDevice], computed: ElementType) -> Option<f64> {
+    let peak = |name: &str| Some(DeviceSpec::by_driver_name(name)?.peak_flops_per_s(computed));
+    devices.iter().map(|device| peak(&device.on.name)).sum()
 }

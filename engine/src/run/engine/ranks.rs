@@ -141,7 +141,7 @@ impl Ranks {
         self.world.local_ranks()
     }
 
-    /// What people call the device that computes.
+    /// What the local ranks compute on.
     pub(super) fn devices(&self) -> Vec<RanksOnDevice> {
         self.world.devices()
     }

@@ -132,7 +132,7 @@ impl CudaQueue {
         let width = shape.num_heads * shape.head_size;
         let [dqueries, row_dots] =
             workspace.disjoint([0..num_elements, num_elements..num_elements + shape.num_log_sum_exp()]);
-        // In the first bytes of its place, where elements are narrower.
+        // Elements of 16 bits fill half of the place of `dqueries`.
         let (dqueries, row_dots) = (self.write(&dqueries), self.write(&row_dots));
         let (qkv, dout) = (self.write_of(of, &qkv), self.read_of(of, dout));
         let [seq_length, num_heads, head_size] = sizes_of(shape);

@@ -5,8 +5,7 @@ use std::time::Instant;
 
 use cudarc::driver::{CudaContext, CudaEvent, DriverError, sys};
 
-/// What the clocks of all devices are counted from, as the host sees it: they agree as nearly as the host sees at once when an event was
-/// passed.
+/// What the clocks of all devices are counted from. They agree up to the time that the host takes to see that a device has passed an event.
 static EPOCH: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 /// What times are counted from.

@@ -4,7 +4,8 @@
 //! kernels that run on the host crosses its edge. A failure of the device is kept, and what is asked of its queues afterwards does nothing:
 //! [`Queue::has_reached`] says what failed.
 //!
-//! Kernels compute in f32, and read and write elements of the type that a run stores. Sums are added in orders that depend on sizes alone, so equal work gives equal bits on one kind of device.
+//! Kernels compute in f32, and read and write elements of the type that a run stores. Sums are added in orders that depend on sizes alone, so
+//! equal work gives equal bits on one kind of device.
 #![allow(unsafe_code, reason = "a device's memory, streams and libraries are the driver's")]
 
 mod arguments;

@@ -10,7 +10,7 @@ use super::products::{Operands, Product};
 use super::queue::{CudaQueue, launch};
 use super::transfers;
 use crate::buffer::Buffer;
-use crate::element::ElementType;
+use crate::element::ElementType::{self, F32};
 use crate::error::ModelError;
 use crate::kernels::adamw::{AdamWNumbers, AdamWStep};
 use crate::kernels::attention::AttentionShape;
@@ -290,42 +290,16 @@ impl Queue for CudaQueue {
         let (grid, num_columns) = (Grid::blocks(targets.len()), rows_of(logits.len(), targets.len()) as u32);
         let (logits, targets) = (self.read(logits), self.read_words(targets));
         let statistics = self.write(&statistics);
-        launch!(
-            self,
-            ElementType::F32,
-            "cross_entropy",
-            grid,
-            logits,
-            targets,
-            statistics,
-            first_token,
-            num_columns
-        );
+        launch!(self, F32, "cross_entropy", grid, logits, targets, statistics, first_token, num_columns);
     }
 
     fn cross_entropy_loss(&self, targets: View<'_>, statistics: ViewMut<'_>, loss: ViewMut<'_>) {
         let num_rows = targets.len();
         let (targets, statistics) = (self.read_words(targets), self.write(&statistics));
-        launch!(
-            self,
-            ElementType::F32,
-            "cross_entropy_log_sums",
-            Grid::elements(num_rows),
-            statistics,
-            num_rows as u64
-        );
+        launch!(self, F32, "cross_entropy_log_sums", Grid::elements(num_rows), statistics, num_rows as u64);
         if !loss.is_empty() {
             let (grid, loss) = (Grid::blocks(1), self.write_words(&loss));
-            launch!(
-                self,
-                ElementType::F32,
-                "cross_entropy_loss",
-                grid,
-                targets,
-                statistics,
-                loss,
-                num_rows as u64
-            );
+            launch!(self, F32, "cross_entropy_loss", grid, targets, statistics, loss, num_rows as u64);
         }
     }
 
@@ -341,31 +315,20 @@ impl Queue for CudaQueue {
         let (logits, targets) = (self.write(&logits), self.read_words(targets));
         let statistics = self.read(statistics);
         let kernel = "cross_entropy_backward";
-        launch!(
-            self,
-            ElementType::F32,
-            kernel,
-            grid,
-            logits,
-            targets,
-            statistics,
-            first_token,
-            num_columns,
-            seed
-        );
+        launch!(self, F32, kernel, grid, logits, targets, statistics, first_token, num_columns, seed);
     }
 
     fn count_targets(&self, targets: View<'_>, loss: ViewMut<'_>) {
         if !loss.is_empty() {
             let (grid, num_rows) = (Grid::blocks(1), targets.len() as u64);
             let (targets, loss) = (self.read_words(targets), self.write_words(&loss));
-            launch!(self, ElementType::F32, "count_targets", grid, targets, loss, num_rows);
+            launch!(self, F32, "count_targets", grid, targets, loss, num_rows);
         }
     }
 
     fn add(&self, term: View<'_>, sum: ViewMut<'_>) {
         let grid = Grid::elements(sum.len());
-        launch!(self, ElementType::F32, "add", grid, self.read(term), self.write(&sum), sum.len() as u64);
+        launch!(self, F32, "add", grid, self.read(term), self.write(&sum), sum.len() as u64);
     }
 
     fn sum_in_order(&self, before: &[View<'_>], own: ViewMut<'_>, after: &[View<'_>]) {
@@ -374,28 +337,12 @@ impl Queue for CudaQueue {
         let after = after.iter().map(|&term| self.read(term));
         let terms: Vec<u64> = before.chain([address]).chain(after).collect();
         let grid = Grid::elements(own.len());
-        launch!(
-            self,
-            ElementType::F32,
-            "sum_in_order",
-            grid,
-            SumTerms::new(&terms),
-            address,
-            own.len() as u64
-        );
+        launch!(self, F32, "sum_in_order", grid, SumTerms::new(&terms), address, own.len() as u64);
     }
 
     fn add_squares(&self, x: View<'_>, squares: ViewMut<'_>) {
         let grid = Grid::blocks(x.len().div_ceil(NUM_SQUARES_PER_BLOCK));
-        launch!(
-            self,
-            ElementType::F32,
-            "add_squares",
-            grid,
-            self.read(x),
-            self.write_words(&squares),
-            x.len() as u64
-        );
+        launch!(self, F32, "add_squares", grid, self.read(x), self.write_words(&squares), x.len() as u64);
     }
 
     fn adamw(
@@ -409,36 +356,14 @@ impl Queue for CudaQueue {
         let [first, second] = moments.map(|moment| self.write(&moment));
         let (parameters, gradients) = (self.write(&parameters), self.read(gradients));
         let numbers = AdamWNumbers::of(step);
-        launch!(
-            self,
-            ElementType::F32,
-            "adamw",
-            grid,
-            numbers,
-            parameters,
-            gradients,
-            first,
-            second,
-            num_elements
-        );
+        launch!(self, F32, "adamw", grid, numbers, parameters, gradients, first, second, num_elements);
     }
 
     fn sgd(&self, step: SgdStep, parameters: ViewMut<'_>, gradients: View<'_>) {
         let (grid, num_elements) = (Grid::elements(parameters.len()), parameters.len() as u64);
         let (lr, decay) = (step.lr as f32, step.weight_decay as f32);
         let (parameters, gradients) = (self.write(&parameters), self.read(gradients));
-        launch!(
-            self,
-            ElementType::F32,
-            "sgd",
-            grid,
-            step.gradient_scale,
-            lr,
-            decay,
-            parameters,
-            gradients,
-            num_elements
-        );
+        launch!(self, F32, "sgd", grid, step.gradient_scale, lr, decay, parameters, gradients, num_elements);
     }
 
     fn sgd_with_momentum(
@@ -456,7 +381,7 @@ impl Queue for CudaQueue {
         let kernel = "sgd_with_momentum";
         launch!(
             self,
-            ElementType::F32,
+            F32,
             kernel,
             grid,
             scale,

@@ -27,9 +27,9 @@ pub(super) struct Product {
     /// Elements from one stored column of the right factor to the next.
     right_leading: usize,
     has_bias: bool,
-    /// Of both factors, and of the bias.
+    /// Of both factors.
     factors: ElementType,
-    /// Of the output, and of what the product is added to.
+    /// Of the output, of what the product is added to, and of the bias.
     out: ElementType,
 }
 

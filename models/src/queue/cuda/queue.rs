@@ -72,10 +72,12 @@ impl CudaQueue {
         grid: Grid,
         arguments: &[&dyn Argument],
     ) {
-        let Some(program) = self.ask(kernel, |_| self.device.programs.of(element)) else { return };
-        let function = program.kernel(kernel);
-        // SAFETY: the caller's promise. The views are borrowed from buffers whose memory is freed only when the device has nothing left to do.
-        self.ask(kernel, |stream| unsafe { arguments::launch(stream, function, grid, arguments) });
+        self.ask(kernel, |stream| {
+            let program = self.device.programs.of(element).map_err(ToString::to_string)?;
+            // SAFETY: the caller's promise. The views are borrowed from buffers whose memory is freed only when the device has nothing left to do.
+            let launched = unsafe { arguments::launch(stream, program.kernel(kernel), grid, arguments) };
+            launched.map_err(|error| error.to_string())
+        });
     }
 
     /// Where a view's bytes begin.

@@ -55,7 +55,7 @@ template <u32 WIDTH, u32 SLOTS>
 struct TileStream {
     typedef MmaTile<WIDTH, MMA_TILE_KEYS> Tile;
 
-    // In shared memory. Kernels declare it, since the imitation cannot poison what a template declares.
+    // In shared memory: kernels declare it.
     struct Slots {
         Tile tiles[SLOTS];
     };
