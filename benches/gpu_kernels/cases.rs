@@ -31,24 +31,21 @@ pub(crate) type Call = Box<dyn FnMut(&dyn Queue)>;
 type Make = fn(&dyn Queue, &ModelShape) -> Result<Case, Box<dyn Error>>;
 
 /// In the order of a step.
-pub(crate) const ALL: [Make; 25] = [
+pub(crate) const ALL: [Make; 22] = [
     embedding,
     add_positions,
     layer_norm,
     |queue, model| linear(queue, model, 1, 3),
     attention,
     |queue, model| linear(queue, model, 1, 1),
-    |queue, model| linear(queue, model, 1, 4),
-    gelu,
+    linear_gelu,
     |queue, model| linear(queue, model, 4, 1),
     logits,
     cross_entropy,
     cross_entropy_backward,
-    narrow_rows,
     copy_of_gradient,
-    |queue, model| backward_input(queue, model, 4, 1),
+    linear_gelu_backward_input,
     |queue, model| backward_weight(queue, model, 4, 1),
-    gelu_backward,
     |queue, model| backward_input(queue, model, 1, 4),
     |queue, model| backward_weight(queue, model, 1, 4),
     bias_backward,
@@ -101,7 +98,7 @@ fn product(
     let LinearShape { num_rows, num_inputs, num_outputs } = shape;
     let factors = match kernel {
         "linear_backward_weight" => num_rows * (num_inputs + num_outputs),
-        "linear_backward_input" => num_outputs * (num_rows + num_inputs),
+        "linear_backward_input" | "linear_gelu_backward_input" => num_outputs * (num_rows + num_inputs),
         _ => num_inputs * (num_rows + num_outputs),
     };
     Ok(Case {
@@ -234,17 +231,29 @@ fn attention_backward(queue: &dyn Queue, model: &ModelShape) -> Result<Case, Box
     Ok(Case { flops: 2.5 * shape.forward_flops() as f64, is_attention: true, ..case })
 }
 
-fn gelu(queue: &dyn Queue, model: &ModelShape) -> Result<Case, Box<dyn Error>> {
-    let (x, mut y) = (half(queue, 4 * model.activation())?, half(queue, 4 * model.activation())?);
-    moving("gelu", model, 8 * HALF_BYTES * model.activation(), move |queue| {
-        queue.gelu(x.view(), y.view_mut())
+fn linear_gelu(queue: &dyn Queue, model: &ModelShape) -> Result<Case, Box<dyn Error>> {
+    let shape = shape_of(model, 1, 4);
+    let LinearShape { num_rows, num_inputs, num_outputs } = shape;
+    let (x, weight) = (half(queue, num_rows * num_inputs)?, half(queue, num_inputs * num_outputs)?);
+    let (bias, mut hidden) = (half(queue, num_outputs)?, half(queue, num_rows * num_outputs)?);
+    let mut y = half(queue, num_rows * num_outputs)?;
+    product("linear_gelu", shape, 2 * HALF_BYTES * num_rows * num_outputs, move |queue| {
+        let affine = Affine { weight: weight.view(), bias: bias.view() };
+        queue.linear_gelu(shape, x.view(), affine, hidden.view_mut(), y.view_mut());
     })
 }
 
-fn gelu_backward(queue: &dyn Queue, model: &ModelShape) -> Result<Case, Box<dyn Error>> {
-    let (mut x, mut dy) = (half(queue, 4 * model.activation())?, half(queue, 4 * model.activation())?);
-    moving("gelu_backward", model, 16 * HALF_BYTES * model.activation(), move |queue| {
-        queue.gelu_backward(x.view_mut(), dy.view_mut());
+/// The product reads what GELU was given, and a kernel then replaces that by GELU of it.
+fn linear_gelu_backward_input(queue: &dyn Queue, model: &ModelShape) -> Result<Case, Box<dyn Error>> {
+    let shape = shape_of(model, 4, 1);
+    let LinearShape { num_rows, num_inputs, num_outputs } = shape;
+    let (dy, weight) = (half(queue, num_rows * num_outputs)?, half(queue, num_inputs * num_outputs)?);
+    let (mut hidden, mut dhidden) =
+        (half(queue, num_rows * num_inputs)?, half(queue, num_rows * num_inputs)?);
+    let bytes = 4 * HALF_BYTES * num_rows * num_inputs;
+    product("linear_gelu_backward_input", shape, bytes, move |queue| {
+        let (hidden, dhidden) = (hidden.view_mut(), dhidden.view_mut());
+        queue.linear_gelu_backward_input(shape, dy.view(), weight.view(), hidden, dhidden);
     })
 }
 
@@ -272,17 +281,8 @@ fn cross_entropy_backward(queue: &dyn Queue, model: &ModelShape) -> Result<Case,
     let (mut logits, targets) =
         (floats(queue, num_logits)?, words(queue, model.num_rows(), model.vocab_size)?);
     let statistics = floats(queue, 3 * model.num_rows())?;
-    moving("cross_entropy_backward", model, 2 * F32_BYTES * num_logits, move |queue| {
-        queue.cross_entropy_backward(0, logits.view_mut(), targets.view(), statistics.view(), 1e-6);
-    })
-}
-
-fn narrow_rows(queue: &dyn Queue, model: &ModelShape) -> Result<Case, Box<dyn Error>> {
-    let num_columns = NUM_LOGITS.min(model.vocab_size);
-    let num_logits = model.num_rows() * num_columns;
-    let mut logits = floats(queue, num_logits)?;
-    moving("narrow_rows", model, (F32_BYTES + HALF_BYTES) * num_logits, move |queue| {
-        queue.narrow_rows(logits.view_mut(), num_columns, HALF);
+    moving("cross_entropy_backward", model, (F32_BYTES + HALF_BYTES) * num_logits, move |queue| {
+        queue.cross_entropy_backward(0, logits.view_mut(), targets.view(), statistics.view(), 1e-6, HALF);
     })
 }
 

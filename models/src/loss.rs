@@ -2,6 +2,7 @@
 
 use std::fmt::Debug;
 
+use crate::element::ElementType;
 use crate::kernels::cross_entropy::NUM_STATISTICS;
 use crate::memory::{View, ViewMut};
 use crate::queue::Queue;
@@ -67,6 +68,6 @@ impl Loss for CrossEntropy {
         per_row: View<'_>,
         seed: f32,
     ) {
-        queue.cross_entropy_backward(0, logits, targets, per_row, seed);
+        queue.cross_entropy_backward(0, logits, targets, per_row, seed, ElementType::F32);
     }
 }

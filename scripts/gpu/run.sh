@@ -110,7 +110,7 @@ find_libraries() {
     fi
     # Compiled kernels are kept by the driver for the part's next steps, whatever the home folder is.
     folders+=${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-    WITH_CUDA=(env "LD_LIBRARY_PATH=$folders" "CUDA_CACHE_PATH=$WORK/jit")
+    WITH_CUDA=(env "LD_LIBRARY_PATH=$folders" "CUDA_CACHE_PATH=$WORK/jit" "PIPEZERO_CACHE=$WORK/kernels")
     [ -z "$IMITATION" ] || WITH_CUDA+=(IMITATION_SEED=1)
     PIPEZERO=("${WITH_CUDA[@]}" "$BIN/pipezero")
 }

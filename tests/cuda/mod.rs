@@ -6,10 +6,12 @@
 
 mod on_a_device;
 
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use pipezero::models::queue::{Cuda, NoCuda};
-use tests::{Imitated, checked_imitation, imitation, in_full, run_on_imitation};
+use tests::{Imitated, checked_imitation, imitation, in_full, run_on_imitation, run_with_kernel_cache};
 
 /// Runs tests in several orders of the imitation's streams.
 fn in_several_orders(folder: &Path, tests: &str, num_devices: usize) {
@@ -56,6 +58,43 @@ fn a_call_that_fails_ends_a_run_with_an_error_on_the_imitation() {
         let imitated = Imitated { num_devices: 2, seed: number, fail_at: Some(number) };
         run_on_imitation(folder, "cuda::on_a_device::failing", imitated);
     }
+}
+
+#[test]
+fn compiled_kernels_are_kept_on_disk_and_damaged_ones_compiled_again() {
+    let Some(folder) = imitation() else { return };
+    let home = tempfile::tempdir().unwrap();
+    let cache = home.path().join("below/cache");
+    let tests = "cuda::on_a_device::kernels::elementwise::conversions";
+    let imitated = Imitated { num_devices: 1, seed: 1, fail_at: None };
+    run_with_kernel_cache(folder, tests, imitated, &cache);
+    let files = || {
+        let mut paths: Vec<_> = fs::read_dir(&cache).unwrap().map(|entry| entry.unwrap().path()).collect();
+        paths.sort();
+        paths
+    };
+    let contents = || files().into_iter().map(|path| fs::read(path).unwrap()).collect::<Vec<_>>();
+    // A file that is written again is another file.
+    let numbers = || files().iter().map(|path| fs::metadata(path).unwrap().ino()).collect::<Vec<_>>();
+    let (written, numbers_of_written) = (contents(), numbers());
+    assert_eq!(written.len(), 3, "a program for each type");
+
+    run_with_kernel_cache(folder, tests, imitated, &cache);
+    assert_eq!((contents(), numbers()), (written.clone(), numbers_of_written));
+
+    let [short, changed, _] = &files()[..] else { panic!("three files") };
+    fs::write(short, &written[0][..written[0].len() / 2]).unwrap();
+    let mut bytes = written[1].clone();
+    let last = bytes.len() - 2;
+    bytes[last] ^= 1;
+    fs::write(changed, bytes).unwrap();
+    run_with_kernel_cache(folder, tests, imitated, &cache);
+    assert_eq!(contents(), written);
+
+    // Where there can be no cache.
+    let file = home.path().join("file");
+    fs::write(&file, "").unwrap();
+    run_with_kernel_cache(folder, tests, imitated, &file.join("cache"));
 }
 
 /// On a host with the libraries there is a device, or an error about that.

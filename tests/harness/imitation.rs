@@ -50,15 +50,24 @@ pub struct Imitated {
     pub fail_at: Option<u64>,
 }
 
-/// Runs the ignored tests of this binary whose names begin so, on the imitation.
+/// Runs the ignored tests of this binary whose names begin so, on the imitation, with no cache of compiled kernels.
 ///
 /// # Panics
 /// If one fails, or there is none.
 pub fn run_on_imitation(folder: &Path, tests: &str, imitated: Imitated) {
+    run_with_kernel_cache(folder, tests, imitated, Path::new(""));
+}
+
+/// The same with a cache of compiled kernels.
+///
+/// # Panics
+/// As [`run_on_imitation`].
+pub fn run_with_kernel_cache(folder: &Path, tests: &str, imitated: Imitated, cache: &Path) {
     let mut command = Command::new(env::current_exe().expect("a test is a program"));
     command
         .args([tests, "--ignored", "--test-threads=1"])
         .env("LD_LIBRARY_PATH", folder)
+        .env("PIPEZERO_CACHE", cache)
         .env("IMITATION_SEED", imitated.seed.to_string())
         .env("IMITATION_DEVICES", imitated.num_devices.to_string());
     if let Some(number) = imitated.fail_at {

@@ -1,4 +1,4 @@
-// An imitation of cuBLASLt: products in f32, bf16 and f16 with f32 sums, with a bias or without.
+// An imitation of cuBLASLt: products in f32, bf16 and f16 with f32 sums, with a bias, GELU or its gradient.
 
 #include <algorithm>
 #include <new>
@@ -15,7 +15,8 @@ namespace {
 
 enum Status : int { SUCCESS = 0, INVALID_VALUE = 7, INTERNAL_ERROR = 14, NOT_SUPPORTED = 15 };
 
-enum Epilogue : uint32_t { DEFAULT = 1, BIAS = 4 };
+// cublasLtEpilogue_t
+enum EpilogueBits : uint32_t { DEFAULT = 1, BIAS = 4, GELU_AUX_BIAS = 164, DGELU = 192 };
 
 enum ComputeType : int { COMPUTE_32F = 68, COMPUTE_32F_PEDANTIC = 69 };
 
@@ -26,6 +27,9 @@ struct Description {
     const void* bias = nullptr;
     // That of D unless it is set.
     int bias_type = -1;
+    // What GELU was given: written by GELU_AUX_BIAS, read by DGELU.
+    void* aux = nullptr;
+    int64_t aux_leading = 0;
 };
 
 struct Layout {
@@ -88,21 +92,34 @@ Status read(const Description* asked, const Layout* const (&layouts)[4], Product
     const int NOT_TRANSPOSED = 0, TRANSPOSED = 1;
     bool is_plain =
         asked->pointer_mode == 0 && asked->scale_type == F32 && asked->c_operation == NOT_TRANSPOSED;
-    bool has_bias = asked->epilogue == BIAS;
-    if (!is_f32 || !is_plain || (asked->epilogue != DEFAULT && !has_bias)) {
+    Epilogue epilogue;
+    switch (asked->epilogue) {
+        case DEFAULT: epilogue = Epilogue::NOTHING; break;
+        case BIAS: epilogue = Epilogue::ADDS_BIAS; break;
+        case GELU_AUX_BIAS: epilogue = Epilogue::GELU_OF_SUM_WITH_BIAS; break;
+        case DGELU: epilogue = Epilogue::TIMES_GELU_GRADIENT; break;
+        default: return NOT_SUPPORTED;
+    }
+    if (!is_f32 || !is_plain) {
         return NOT_SUPPORTED;
     }
     if (std::max(asked->a_operation, asked->b_operation) > TRANSPOSED) {
         return NOT_SUPPORTED;
     }
     product = {layouts[0]->matrix, layouts[1]->matrix, layouts[2]->matrix, layouts[3]->matrix,
-               asked->a_operation == TRANSPOSED, asked->b_operation == TRANSPOSED, has_bias};
+               asked->a_operation == TRANSPOSED, asked->b_operation == TRANSPOSED, epilogue};
     // cuBLAS documentation, cublasLtMatmul(), the table for CUBLAS_COMPUTE_32F.
     bool is_in_table = product.a.type == product.b.type && product.c.type == product.d.type &&
                        (product.d.type == F32 || product.d.type == product.a.type);
-    bool has_known_bias = !has_bias || asked->bias_type == -1 || asked->bias_type == product.d.type;
+    bool has_known_bias =
+        !product.has_bias() || asked->bias_type == -1 || asked->bias_type == product.d.type;
     if (!is_in_table || !has_known_bias) {
         return NOT_SUPPORTED;
+    }
+    // The same, cublasLtMatmulDescAttributes_t: the auxiliary matrix has D's type.
+    bool has_aux_leading = asked->aux_leading % 8 == 0 && asked->aux_leading >= int64_t(product.d.rows);
+    if (product.has_aux() && !has_aux_leading) {
+        return INVALID_VALUE;
     }
     return product.sizes_match() && product.inner() > 0 ? SUCCESS : INVALID_VALUE;
 }
@@ -118,7 +135,7 @@ uint64_t mark_of(const Product& product) {
     }
     mix(product.a_is_transposed);
     mix(product.b_is_transposed);
-    mix(product.has_bias);
+    mix(uint64_t(product.epilogue));
     return mark;
 }
 
@@ -177,6 +194,8 @@ EXPORTED Status cublasLtMatmulDescSetAttribute(
         case 5: return set(to->c_operation, value, num_bytes);
         case 7: return set(to->epilogue, value, num_bytes);
         case 8: return set(to->bias, value, num_bytes);
+        case 11: return set(to->aux, value, num_bytes);
+        case 12: return set(to->aux_leading, value, num_bytes);
         case 26: return set(to->bias_type, value, num_bytes);
         default: return NOT_SUPPORTED;
     }
@@ -248,6 +267,11 @@ EXPORTED Status cublasLtMatmulAlgoGetHeuristic(
     if (Status status = read(asked, {a, b, c, d}, product)) {
         return status;
     }
+    // The library may propose nothing for an epilogue. When it does not is not documented; here it is so for
+    // single columns, so that a program meets both.
+    if (product.has_aux() && product.d.columns == 1) {
+        return NOT_SUPPORTED;
+    }
     *num_proposals = 1;
     // Wider loads than 16 bytes no algorithm has.
     Alignments alignments = preference->alignments;
@@ -284,11 +308,20 @@ EXPORTED Status cublasLtMatmul(
     }
     bool is_apart = matrices[2] != matrices[3] || product.c == product.d;
     bool is_bias_aligned = asked->bias && (uintptr_t)asked->bias % product.d.element_bytes() == 0;
-    if (!is_apart || (product.has_bias && !is_bias_aligned)) {
+    bool is_aux_aligned = asked->aux && (uintptr_t)asked->aux % 16 == 0;
+    if (!is_apart || (product.has_bias() && !is_bias_aligned) || (product.has_aux() && !is_aux_aligned)) {
         return INVALID_VALUE;
     }
     auto* out = (void*)matrices[3];
-    Operands operands = {matrices[0], matrices[1], matrices[2], out, asked->bias, *alpha, beta};
+    Operands operands = {.a = matrices[0],
+                         .b = matrices[1],
+                         .c = matrices[2],
+                         .d = out,
+                         .bias = asked->bias,
+                         .aux = asked->aux,
+                         .aux_leading = asked->aux_leading,
+                         .alpha = *alpha,
+                         .beta = beta};
     auto* call = new Call{product, operands};
     auto run = [](void* argument) {
         auto* call = (Call*)argument;

@@ -60,8 +60,9 @@ std::string kernel_name(const std::string& source, size_t at) {
 
 }
 
+// One that the library never had: nobody is to take a compiled program of this one for that one's.
 EXPORTED Result nvrtcVersion(int* major, int* minor) {
-    *major = 13;
+    *major = 0;
     *minor = 0;
     return SUCCESS;
 }

@@ -10,7 +10,8 @@ namespace imitation {
 
 // Whether IMITATION_FAULT has a fault of a kind for this product.
 inline bool has_fault(const char* kind, const Product& product, float beta, const char* what = "") {
-    const char* letters = product.has_bias ? "bias" : beta != 0 ? "add" : "put";
+    const char* const EPILOGUES[] = {beta != 0 ? "add" : "put", "bias", "gelu", "dgelu"};
+    const char* letters = EPILOGUES[size_t(product.epilogue)];
     char place[128];
     snprintf(place, sizeof place, "%zux%zux%zu-%s%s-%d-%d-%s%s", size_t(product.d.rows),
              size_t(product.d.columns), size_t(product.inner()), product.a_is_transposed ? "T" : "N",

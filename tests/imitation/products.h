@@ -1,6 +1,7 @@
-// A product of matrices, column by column: D = alpha op(A) op(B) + beta C, and a bias along the rows.
+// A product of matrices, column by column: D = alpha op(A) op(B) + beta C, and what an epilogue makes of it.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <vector>
@@ -26,11 +27,24 @@ struct Matrix {
     }
 };
 
+// What is done with a product before it is stored as D. The bias lies along the rows; what GELU is given is an
+// auxiliary matrix like D, which the first writes and the second reads.
+enum class Epilogue { NOTHING, ADDS_BIAS, GELU_OF_SUM_WITH_BIAS, TIMES_GELU_GRADIENT };
+
 struct Product {
     Matrix a, b, c, d;
-    bool a_is_transposed = false, b_is_transposed = false, has_bias = false;
+    bool a_is_transposed = false, b_is_transposed = false;
+    Epilogue epilogue = Epilogue::NOTHING;
 
     bool operator==(const Product&) const = default;
+
+    bool has_bias() const {
+        return epilogue == Epilogue::ADDS_BIAS || epilogue == Epilogue::GELU_OF_SUM_WITH_BIAS;
+    }
+
+    bool has_aux() const {
+        return epilogue == Epilogue::GELU_OF_SUM_WITH_BIAS || epilogue == Epilogue::TIMES_GELU_GRADIENT;
+    }
 
     uint64_t inner() const { return a_is_transposed ? a.rows : a.columns; }
 
@@ -43,11 +57,11 @@ struct Product {
 
     // How many terms are added up before their sum is added to the others'. It depends on sizes, types and
     // transposes alone, so equal products give equal bits; products of other sizes add in another order, as
-    // on a GPU.
+    // on a GPU, as do those with another epilogue.
     uint64_t run_length() const {
         uint64_t mixed = 0x9e3779b97f4a7c15u;
         for (uint64_t part : {d.rows, d.columns, inner(), uint64_t(a.type), uint64_t(d.type),
-                              uint64_t(a_is_transposed), uint64_t(b_is_transposed)}) {
+                              uint64_t(a_is_transposed), uint64_t(b_is_transposed), uint64_t(has_aux())}) {
             mixed = (mixed ^ part) * 0xff51afd7ed558ccdu;
             mixed ^= mixed >> 32;
         }
@@ -59,7 +73,21 @@ struct Operands {
     const void *a, *b, *c;
     void* d;
     const void* bias;
+    void* aux;
+    int64_t aux_leading;
     float alpha, beta;
+};
+
+// GELU in its tanh form, and its gradient.
+struct Gelu {
+    double value, gradient;
+
+    explicit Gelu(double x) {
+        const double SCALE = 0.7978845608028654, CUBE = 0.044715;
+        double tanh = std::tanh(SCALE * (x + CUBE * x * x * x));
+        value = 0.5 * x * (1 + tanh);
+        gradient = 0.5 * (1 + tanh) + 0.5 * x * (1 - tanh * tanh) * SCALE * (1 + 3 * CUBE * x * x);
+    }
 };
 
 inline float float_of(uint32_t bits) {
@@ -115,9 +143,30 @@ inline void require_operands(const Product& product, const Operands& operands) {
     if (operands.beta != 0) {
         imitation_require(operands.c, product.c.num_bytes(), "cublasLtMatmul, C");
     }
-    if (product.has_bias) {
+    if (product.has_bias()) {
         imitation_require(operands.bias, product.d.rows * product.d.element_bytes(), "cublasLtMatmul, bias");
     }
+    if (product.has_aux()) {
+        Matrix aux = product.d;
+        aux.leading = operands.aux_leading;
+        imitation_require(operands.aux, aux.num_bytes(), "cublasLtMatmul, auxiliary matrix");
+    }
+}
+
+// What is stored as an element of D.
+inline float after_epilogue(
+    const Product& product, const Operands& operands, float value, size_t row, size_t column
+) {
+    value += product.has_bias() ? load_element(operands.bias, product.d.type, row) : 0.0f;
+    size_t of_aux = column * size_t(operands.aux_leading) + row;
+    if (product.epilogue == Epilogue::GELU_OF_SUM_WITH_BIAS) {
+        store_element(operands.aux, product.d.type, of_aux, value);
+        return float(Gelu(value).value);
+    }
+    if (product.epilogue == Epilogue::TIMES_GELU_GRADIENT) {
+        return float(value * Gelu(load_element(operands.aux, product.d.type, of_aux)).gradient);
+    }
+    return value;
 }
 
 inline void multiply(const Product& product, const Operands& operands) {
@@ -146,7 +195,7 @@ inline void multiply(const Product& product, const Operands& operands) {
                 size_t index = column * size_t(product.c.leading) + row;
                 value += operands.beta * load_element(operands.c, product.c.type, index);
             }
-            value += product.has_bias ? load_element(operands.bias, product.d.type, row) : 0.0f;
+            value = after_epilogue(product, operands, value, row, column);
             store_element(operands.d, product.d.type, column * size_t(product.d.leading) + row, value);
         }
     }

@@ -7,7 +7,7 @@ use super::figures::bytes;
 use super::table::Table;
 use super::terminal;
 use crate::run::data::NgramCrossEntropy;
-use crate::train::{ProcessMemory, Summary};
+use crate::train::{DeviceMemory, ProcessMemory, Summary};
 use pipezero_partition::RankMemory;
 
 /// The final tables. A run that learns nothing has step times instead of losses.
@@ -18,7 +18,11 @@ pub(super) fn report(summary: &Summary, learns: bool, elapsed_s: f64, width: usi
         speed_table(summary, learns, elapsed_s),
         summary.loss_scale.map_or_else(String::new, |scale| format!("{}\n", scale_table(summary, scale))),
         memory_table(summary),
-        process(summary).map_or_else(String::new, |text| format!("{}\n", terminal::wrapped(&text, width))),
+        process(summary)
+            .into_iter()
+            .chain(summary.devices.iter().map(device))
+            .map(|text| format!("{}\n", terminal::wrapped(&text, width)))
+            .collect::<String>(),
         traffic_table(summary),
     )
 }
@@ -35,6 +39,17 @@ fn process(summary: &Summary) -> Option<String> {
         bytes(grown_bytes),
         bytes(planned_bytes)
     ))
+}
+
+/// What a device's driver says of its memory.
+fn device(memory: &DeviceMemory) -> String {
+    format!(
+        "{}: {} in the ranks' buffers, and {} beside them (the driver's context, kernels, libraries; other programs) of {}",
+        memory.device,
+        bytes(memory.buffer_bytes),
+        bytes(memory.beside_bytes),
+        bytes(memory.total_bytes)
+    )
 }
 
 fn loss_table(summary: &Summary) -> Table {

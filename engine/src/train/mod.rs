@@ -3,6 +3,7 @@
 mod batches;
 mod changed_keys;
 mod checkpoints;
+mod device_memory;
 mod disk_space;
 mod error;
 mod evaluate;
@@ -23,6 +24,7 @@ mod weights_run;
 
 pub use batches::{batch_layout, training_batches};
 pub use changed_keys::ChangedKey;
+pub use device_memory::DeviceMemory;
 pub use disk_space::check_disk_space;
 pub use error::TrainingError;
 pub use evaluate::evaluate;

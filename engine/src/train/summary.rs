@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::device_memory::DeviceMemory;
 use super::process_memory::ProcessMemory;
 use crate::files::json::{JsonError, Source};
 use crate::plan::RankForecast;
@@ -64,6 +65,8 @@ pub struct Summary {
     pub planned: Vec<RankForecast>,
     /// Memory of this process from outside; null where the system does not report it.
     pub process: Option<ProcessMemory>,
+    /// Memory of this process's devices that have their own.
+    pub devices: Vec<DeviceMemory>,
 }
 
 impl Summary {

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::batches::Batches;
 use super::checkpoints::CheckpointKeeper;
+use super::device_memory::DeviceMemory;
 use super::error::TrainingError;
 use super::evaluate::evaluate;
 use super::metrics::{EvalLine, StepLine};
@@ -379,6 +380,7 @@ impl Training {
             ranks: progress.last.as_ref().map_or_else(Vec::new, StepReport::measured),
             planned: self.plan().forecast(),
             process: self.memory.memory(),
+            devices: DeviceMemory::of_devices(&self.engine.devices()),
         }
     }
 }

@@ -105,11 +105,10 @@ impl Layer for Mlp {
 
     fn forward(&self, queue: &dyn Queue, shape: MicroBatchShape, mut args: ForwardArgs<'_>) {
         self.recompute(queue, shape, args.recomputed());
-        let ForwardArgs { tokens, parameters, input, mut output, saved: hidden, workspace, .. } = args;
+        let ForwardArgs { tokens, parameters, input, mut output, workspace, .. } = args;
         let [.., down_weight, down_bias] = layout::split(parameters, self.parameter_lens());
-        let [_, mut active] = layout::split_mut(workspace, self.forward_workspace_lens(shape));
+        let [_, active] = layout::split_mut(workspace, self.forward_workspace_lens(shape));
 
-        queue.gelu(hidden.view(), active.reborrow());
         let (down, active) = (self.down(shape), active.view());
         match tokens.masks_of(self.dropout, shape) {
             None => {
@@ -132,11 +131,12 @@ impl Layer for Mlp {
         let RecomputeArgs { parameters, input, saved: hidden, exact: statistics, workspace, .. } = args;
         let [norm_weight, norm_bias, up_weight, up_bias, ..] =
             layout::split(parameters, self.parameter_lens());
-        let [mut normed, _] = layout::split_mut(workspace, self.forward_workspace_lens(shape));
+        let [mut normed, active] = layout::split_mut(workspace, self.forward_workspace_lens(shape));
 
         let norm = Affine { weight: norm_weight, bias: norm_bias };
         queue.layer_norm(input, norm, normed.reborrow(), statistics);
-        queue.linear(self.up(shape), normed.view(), up_weight, Onto::Bias(up_bias), hidden);
+        let up = Affine { weight: up_weight, bias: up_bias };
+        queue.linear_gelu(self.up(shape), normed.view(), up, hidden, active);
     }
 
     fn backward_input(&self, queue: &dyn Queue, shape: MicroBatchShape, args: BackwardInputArgs<'_>) {
@@ -164,8 +164,8 @@ impl Layer for Mlp {
             queue.dropout(masks, doutput.reborrow(), self.width);
         }
         let mode = WriteMode::Overwrite;
-        queue.linear_backward_input(self.down(shape), doutput.view(), down_weight, dhidden.reborrow(), mode);
-        queue.gelu_backward(hidden, dhidden.reborrow());
+        let down = self.down(shape);
+        queue.linear_gelu_backward_input(down, doutput.view(), down_weight, hidden, dhidden.reborrow());
         queue.linear_backward_input(self.up(shape), dhidden.view(), up_weight, dnormed.reborrow(), mode);
         let norm = Affine { weight: norm_weight, bias: norm_bias };
         queue.layer_norm_again(input, norm, statistics, normed);

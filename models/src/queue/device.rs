@@ -21,13 +21,24 @@ pub trait Device: Debug + Send + Sync {
         element == ElementType::F32
     }
 
-    /// Bytes that are free in its own memory; `None` where its buffers are in the host's.
+    /// Its own memory; `None` where its buffers are in the host's.
     ///
     /// # Errors
     /// [`ModelError::Device`] when the device has failed.
-    fn free_bytes(&self) -> Result<Option<u64>, ModelError> {
+    fn memory(&self) -> Result<Option<MemoryInUse>, ModelError> {
         Ok(None)
     }
+}
+
+/// A device's own memory, and who uses it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryInUse {
+    /// All that it has.
+    pub total_bytes: u64,
+    /// What nobody uses.
+    pub free_bytes: u64,
+    /// What was asked for as buffers ([`Queue::zeros`]). The rest is the driver's, the libraries' and other programs'.
+    pub buffer_bytes: u64,
 }
 
 /// A number that no other device of the process has, of whichever kind: by it buffers know whose they are.

@@ -31,7 +31,7 @@ mod word;
 
 pub use cuda::{Cuda, NoCuda};
 pub use deferred::{Deferred, DeferredQueue};
-pub use device::Device;
+pub use device::{Device, MemoryInUse};
 pub use event::Event;
 pub use host::Host;
 pub use mark::Mark;
@@ -118,6 +118,26 @@ pub trait Queue: Debug + Send + Sync {
 
     /// `y = x Wᵀ` onto something, with `x: [N, I]`, `weight: [O, I]`, `y: [N, O]`.
     fn linear(&self, shape: LinearShape, x: View<'_>, weight: View<'_>, onto: Onto<'_>, y: ViewMut<'_>);
+
+    /// `before_gelu = x Wᵀ + bias` and `y = gelu(before_gelu)`, both `[N, O]`; GELU may be given the sum before it is rounded.
+    fn linear_gelu(
+        &self,
+        shape: LinearShape,
+        x: View<'_>,
+        affine: Affine<'_>,
+        before_gelu: ViewMut<'_>,
+        y: ViewMut<'_>,
+    );
+
+    /// `dx = (dy W) gelu'(x)`, where a linear map was given `gelu(x)` of `x: [N, I]`, which becomes that.
+    fn linear_gelu_backward_input(
+        &self,
+        shape: LinearShape,
+        dy: View<'_>,
+        weight: View<'_>,
+        x: ViewMut<'_>,
+        dx: ViewMut<'_>,
+    );
 
     /// `dy W`, which overwrites `dx` or is added to it. In 16 bits, rows of `dy` may lie apart, as [`Queue::narrow_rows`] leaves them: its
     /// length says how far.
@@ -249,7 +269,7 @@ pub trait Queue: Debug + Send + Sync {
     fn cross_entropy_loss(&self, targets: View<'_>, statistics: ViewMut<'_>, loss: ViewMut<'_>);
 
     /// Logits of the tokens from `first_token` on become their gradient times `seed`: `softmax - one_hot(target)`, and zero where the
-    /// target is ignored.
+    /// target is ignored. The gradient is of a type that may be narrower, its rows lying as [`Queue::narrow_rows`] leaves them.
     fn cross_entropy_backward(
         &self,
         first_token: u32,
@@ -257,6 +277,7 @@ pub trait Queue: Debug + Send + Sync {
         targets: View<'_>,
         statistics: View<'_>,
         seed: f32,
+        to: ElementType,
     );
 
     /// One nat for each of the `targets: [N]` that counts, into `loss` as [`Queue::cross_entropy_loss`] has it.

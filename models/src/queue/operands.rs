@@ -18,12 +18,12 @@ pub enum Onto<'a> {
     },
 }
 
-/// The weight and bias of a layer norm.
+/// The weight and bias of a layer norm `[C]`, or of a linear map `[O, I]` and `[O]`.
 #[derive(Clone, Copy, Debug)]
 pub struct Affine<'a> {
-    /// `[C]`
+    /// What multiplies.
     pub weight: View<'a>,
-    /// `[C]`
+    /// What is added.
     pub bias: View<'a>,
 }
 

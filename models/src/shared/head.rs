@@ -4,12 +4,11 @@ use std::ops::Range;
 
 use super::vocabulary::{blocks_of, name_of, tokens_of};
 use super::{GptConfig, HeadLogits};
-use crate::element::ElementType;
 use crate::kernels::cross_entropy::NUM_STATISTICS;
 use crate::kernels::linear::LinearShape;
 use crate::layer::*;
 use crate::layout;
-use crate::memory::{View, ViewMut};
+use crate::memory::ViewMut;
 use crate::parameter::ParameterSpec;
 use crate::queue::{Onto, Queue};
 
@@ -134,19 +133,6 @@ impl Head {
     }
 }
 
-/// The gradient of logits as elements of what products are given: each row at the beginning of the memory of its f32 elements.
-pub(super) fn narrowed<'a>(
-    queue: &dyn Queue,
-    mut dlogits: ViewMut<'a>,
-    width: usize,
-    to: ElementType,
-) -> View<'a> {
-    if to != ElementType::F32 {
-        queue.narrow_rows(dlogits.reborrow(), width, to);
-    }
-    dlogits.into_view().cast(to)
-}
-
 impl Layer for Head {
     fn name(&self) -> &str {
         &self.name
@@ -202,10 +188,18 @@ impl Layer for Head {
         let mut dinput = gradient;
         for tokens in self.blocks().rev() {
             let mut logits = self.block(shape, &tokens, &mut kept, &mut workspace);
-            let (first_token, statistics) = (tokens.start as u32, statistics.view());
-            queue.cross_entropy_backward(first_token, logits.reborrow(), read.targets, statistics, loss_seed);
+            let (first_token, statistics, to) =
+                (tokens.start as u32, statistics.view(), input.element_type());
+            queue.cross_entropy_backward(
+                first_token,
+                logits.reborrow(),
+                read.targets,
+                statistics,
+                loss_seed,
+                to,
+            );
             let (weight, mode) = (parameters.range(self.rows(&tokens)), self.mode(&tokens));
-            let dlogits = narrowed(queue, logits, tokens.len(), input.element_type());
+            let dlogits = logits.into_view().cast(to);
             queue.linear_backward_input(
                 self.linear(shape, &tokens),
                 dlogits,
@@ -248,9 +242,17 @@ impl Layer for Head {
             let mut logits = self.block(shape, &tokens, &mut kept, &mut workspace);
             let weight = parameters.range(rows.clone());
             queue.linear(linear, input, weight, Onto::Nothing, logits.reborrow());
-            let (first_token, statistics) = (tokens.start as u32, statistics.view());
-            queue.cross_entropy_backward(first_token, logits.reborrow(), read.targets, statistics, loss_seed);
-            let dlogits = narrowed(queue, logits, tokens.len(), input.element_type());
+            let (first_token, statistics, to) =
+                (tokens.start as u32, statistics.view(), input.element_type());
+            queue.cross_entropy_backward(
+                first_token,
+                logits.reborrow(),
+                read.targets,
+                statistics,
+                loss_seed,
+                to,
+            );
+            let dlogits = logits.into_view().cast(to);
             queue.linear_backward_input(linear, dlogits, weight, dinput.reborrow(), self.mode(&tokens));
             queue.linear_backward_weight(linear, dlogits, input, sums.reborrow().range(rows), mode);
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::GptConfig;
-use super::head::narrowed;
+use crate::element::ElementType;
 use crate::kernels::linear::LinearShape;
 use crate::layer::*;
 use crate::layout;
@@ -108,7 +108,11 @@ impl Layer for HeadWithLoss {
         let [mut logits, per_row] = layout::split_mut(args.exact, self.exact_lens(shape));
         let targets = args.tokens.targets;
         self.loss.backward(queue, logits.reborrow(), targets, per_row.view(), args.loss_seed);
-        let dlogits = narrowed(queue, logits, self.vocab_size, args.input.element_type());
+        let to = args.input.element_type();
+        if to != ElementType::F32 {
+            queue.narrow_rows(logits.reborrow(), self.vocab_size, to);
+        }
+        let dlogits = logits.into_view().cast(to);
         let mode = WriteMode::Overwrite;
         queue.linear_backward_input(self.linear(shape), dlogits, args.parameters, args.gradient, mode);
     }

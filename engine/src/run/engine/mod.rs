@@ -129,6 +129,11 @@ impl Engine {
         Names(&self.ranks.devices()).to_string()
     }
 
+    /// The devices of this process with their ranks.
+    pub(crate) fn devices(&self) -> Vec<RanksOnDevice> {
+        self.ranks.devices()
+    }
+
     /// What the devices of this process could compute together in the type of the run, by their data sheets; `None` where one is not known, as a
     /// CPU never is.
     pub fn peak_flops_per_s(&self) -> Option<f64> {
@@ -146,9 +151,9 @@ impl Engine {
             if !on.device.computes_in(computed) {
                 return Err(EngineError::Device { computed, device: on.name });
             }
-            let (free_bytes, place) = match on.device.free_bytes().map_err(CommError::from)? {
+            let (free_bytes, place) = match on.device.memory().map_err(CommError::from)? {
                 None => (host::available_bytes(), host_memory::ON_HOST),
-                free_bytes => (free_bytes, host_memory::ON_DEVICE),
+                Some(memory) => (Some(memory.free_bytes), host_memory::ON_DEVICE),
             };
             host_memory::check(plan, purpose, &ranks, free_bytes, place)?;
         }

@@ -4,14 +4,21 @@ use std::ffi::c_void;
 
 use cudarc::driver::{CudaFunction, CudaStream, DriverError, result};
 
+use crate::element::ElementType;
 use crate::kernels::adamw::AdamWNumbers;
 use crate::kernels::dropout::Masks;
 
 /// Threads of a block, where a kernel says nothing else.
 pub(super) const NUM_THREADS: u32 = 256;
 
-/// Columns of a block that adds up rows, as `kernels/common.cuh` has it.
-const NUM_BLOCK_COLUMNS: usize = 8;
+/// Warps of such a block.
+const NUM_BLOCK_WARPS: usize = 8;
+
+/// What a thread reads or writes at once, as `kernels/wide.cuh` has it.
+const WIDE_BYTES: usize = 16;
+
+/// Neighbouring packs of columns of a block that adds up rows, as `kernels/wide.cuh` has it.
+const NUM_BLOCK_PACKS: usize = 2;
 
 /// Blocks of a launch.
 #[derive(Clone, Copy, Debug)]
@@ -26,9 +33,19 @@ impl Grid {
         Self::blocks(len.div_ceil(NUM_THREADS as usize))
     }
 
-    /// A block for every few columns: see `column_total` in `kernels/common.cuh`.
-    pub(super) fn columns(num_columns: usize) -> Self {
-        Self::blocks(num_columns.div_ceil(NUM_BLOCK_COLUMNS))
+    /// A thread for each pack of the elements, those of 16 bytes: see `kernels/wide.cuh`.
+    pub(super) fn packs(len: usize, element: ElementType) -> Self {
+        Self::elements(len.div_ceil(num_pack_elements(element)))
+    }
+
+    /// A block for every few packs of columns: see `column_totals` in `kernels/wide.cuh`.
+    pub(super) fn columns(num_columns: usize, element: ElementType) -> Self {
+        Self::blocks(num_columns.div_ceil(NUM_BLOCK_PACKS * num_pack_elements(element)))
+    }
+
+    /// A warp for each of so many rows.
+    pub(super) fn row_warps(num_rows: usize) -> Self {
+        Self::blocks(num_rows.div_ceil(NUM_BLOCK_WARPS))
     }
 
     /// So many blocks.
@@ -44,6 +61,11 @@ impl Grid {
     pub(super) fn of_threads(self, num_threads: u32) -> Self {
         Self { num_threads, ..self }
     }
+}
+
+/// Elements of 16 bytes.
+fn num_pack_elements(element: ElementType) -> usize {
+    WIDE_BYTES / element.num_bytes()
 }
 
 /// An argument of a kernel: a value that the device lays out as the host does.

@@ -17,19 +17,21 @@ impl CudaQueue {
         statistics: ViewMut<'_>,
     ) {
         let width = affine.weight.len();
-        let grid = Grid::blocks(rows_of(x.len(), width));
+        let num_rows = rows_of(x.len(), width);
+        let (grid, num_rows) = (Grid::row_warps(num_rows), num_rows as u64);
         let of = x.element_type();
         let (weight, bias) = (self.read_of(of, affine.weight), self.read_of(of, affine.bias));
         let (x, y, statistics) = (self.read_of(of, x), self.write_of(of, &y), self.write(&statistics));
-        launch!(self, of, "layer_norm", grid, x, weight, bias, y, statistics, width as u32);
+        launch!(self, of, "layer_norm", grid, x, weight, bias, y, statistics, num_rows, width as u32);
     }
 
     /// As [`Queue::layer_norm_statistics`](crate::queue::Queue::layer_norm_statistics).
     pub(super) fn launch_layer_norm_statistics(&self, x: View<'_>, width: usize, statistics: ViewMut<'_>) {
-        let grid = Grid::blocks(rows_of(x.len(), width));
+        let num_rows = rows_of(x.len(), width);
+        let (grid, num_rows) = (Grid::row_warps(num_rows), num_rows as u64);
         let of = x.element_type();
         let (x, statistics) = (self.read_of(of, x), self.write(&statistics));
-        launch!(self, of, "layer_norm_statistics", grid, x, statistics, width as u32);
+        launch!(self, of, "layer_norm_statistics", grid, x, statistics, num_rows, width as u32);
     }
 
     /// As [`Queue::layer_norm_again`](crate::queue::Queue::layer_norm_again).
@@ -41,11 +43,12 @@ impl CudaQueue {
         y: ViewMut<'_>,
     ) {
         let width = affine.weight.len();
-        let grid = Grid::blocks(rows_of(x.len(), width));
+        let num_rows = rows_of(x.len(), width);
+        let (grid, num_rows) = (Grid::row_warps(num_rows), num_rows as u64);
         let of = x.element_type();
         let (weight, bias) = (self.read_of(of, affine.weight), self.read_of(of, affine.bias));
         let (x, statistics, y) = (self.read_of(of, x), self.read(statistics), self.write_of(of, &y));
-        launch!(self, of, "layer_norm_again", grid, x, weight, bias, statistics, y, width as u32);
+        launch!(self, of, "layer_norm_again", grid, x, weight, bias, statistics, y, num_rows, width as u32);
     }
 
     /// As [`Queue::layer_norm_backward_input`](crate::queue::Queue::layer_norm_backward_input).
@@ -59,12 +62,26 @@ impl CudaQueue {
         mode: WriteMode,
     ) {
         let width = weight.len();
-        let grid = Grid::blocks(rows_of(x.len(), width));
+        let num_rows = rows_of(x.len(), width);
+        let (grid, num_rows) = (Grid::row_warps(num_rows), num_rows as u64);
         let of = x.element_type();
         let (x, weight) = (self.read_of(of, x), self.read_of(of, weight));
         let (statistics, dy, dx) = (self.read(statistics), self.read_of(of, dy), self.write(&dx));
         let (width, add) = (width as u32, adds(mode));
-        launch!(self, of, "layer_norm_backward_input", grid, x, weight, statistics, dy, dx, width, add);
+        launch!(
+            self,
+            of,
+            "layer_norm_backward_input",
+            grid,
+            x,
+            weight,
+            statistics,
+            dy,
+            dx,
+            num_rows,
+            width,
+            add
+        );
     }
 
     /// As [`Queue::layer_norm_backward_weight`](crate::queue::Queue::layer_norm_backward_weight).
@@ -78,8 +95,8 @@ impl CudaQueue {
         mode: WriteMode,
     ) {
         let width = dweight.len();
-        let (grid, num_rows) = (Grid::columns(width), rows_of(x.len(), width) as u64);
         let of = x.element_type();
+        let (grid, num_rows) = (Grid::columns(width, of), rows_of(x.len(), width) as u64);
         let (x, statistics, dy) = (self.read_of(of, x), self.read(statistics), self.read_of(of, dy));
         let (dweight, dbias) = (self.write(&dweight), self.write(&dbias));
         let (width, add) = (width as u32, adds(mode));

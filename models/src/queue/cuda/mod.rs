@@ -12,6 +12,7 @@ mod arguments;
 mod attention;
 mod clock;
 mod edge;
+mod kernel_cache;
 mod layer_norm;
 mod libraries;
 mod lookups;
@@ -27,12 +28,12 @@ mod transfers;
 mod words;
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cudarc::driver::CudaContext;
 
-use super::{Device, Queue};
+use super::{Device, MemoryInUse, Queue};
 use crate::element::ElementType;
 use crate::error::ModelError;
 use clock::Clock;
@@ -56,6 +57,8 @@ struct Shared {
     programs: Programs,
     products: Products,
     clock: Clock,
+    /// What is allocated.
+    buffer_bytes: Arc<AtomicU64>,
     has_failed: AtomicBool,
     failure: Mutex<Option<String>>,
 }
@@ -113,6 +116,7 @@ impl Cuda {
                 programs,
                 products,
                 clock,
+                buffer_bytes: Arc::default(),
                 has_failed: AtomicBool::new(false),
                 failure: Mutex::default(),
             }),
@@ -157,10 +161,14 @@ impl Device for Cuda {
         element != ElementType::U32
     }
 
-    fn free_bytes(&self) -> Result<Option<u64>, ModelError> {
+    fn memory(&self) -> Result<Option<MemoryInUse>, ModelError> {
         let context = &self.shared.context;
         match context.bind_to_thread().and_then(|()| context.mem_get_info()) {
-            Ok((free, _)) => Ok(Some(free as u64)),
+            Ok((free, total)) => Ok(Some(MemoryInUse {
+                total_bytes: total as u64,
+                free_bytes: free as u64,
+                buffer_bytes: self.shared.buffer_bytes.load(Ordering::Relaxed),
+            })),
             Err(error) => Err(ModelError::Device { reason: format!("cuMemGetInfo: {error}") }),
         }
     }

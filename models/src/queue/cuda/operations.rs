@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::arguments::{Argument, DropoutMasks, Grid, SumTerms};
 use super::memory::Allocation;
-use super::products::{Operands, Product};
+use super::products::{Epilogue, Operands, Product};
 use super::queue::{CudaQueue, launch};
 use super::transfers;
 use crate::buffer::Buffer;
@@ -26,7 +26,7 @@ impl Queue for CudaQueue {
         let num_bytes = len.checked_mul(element.num_bytes()).filter(|&bytes| isize::try_from(bytes).is_ok());
         let num_bytes = num_bytes.ok_or(ModelError::TooLarge { len, element_type: element })?;
         self.device.check()?;
-        match Allocation::zeros(&self.device.peers, &self.device.context, num_bytes) {
+        match Allocation::zeros(&self.device, num_bytes) {
             Ok(memory) => Ok(Buffer::on_device(Box::new(memory), len, element)),
             Err(error) => {
                 Err(ModelError::Device { reason: format!("allocating {num_bytes} bytes: {error}") })
@@ -85,7 +85,7 @@ impl Queue for CudaQueue {
             (ElementType::F16, ElementType::Bf16) => (ElementType::Bf16, "f16_to_bf16"),
             (from, to) => panic!("no kernel converts {from:?} to {to:?}"),
         };
-        let grid = Grid::elements(from.len());
+        let grid = Grid::packs(from.len(), element);
         launch!(self, element, kernel, grid, self.address(from), self.address(to.view()), from.len() as u64);
     }
 
@@ -114,7 +114,7 @@ impl Queue for CudaQueue {
     }
 
     fn round(&self, x: ViewMut<'_>, to: ElementType) {
-        let grid = Grid::elements(x.len());
+        let grid = Grid::packs(x.len(), to);
         launch!(self, to, "round_to_element", grid, self.write(&x), x.len() as u64);
     }
 
@@ -135,8 +135,54 @@ impl Queue for CudaQueue {
         let onto = onto.map(|residual| self.read_of(out, residual));
         let (left, right, out) =
             (self.read_of(factor, weight), self.read_of(factor, x), self.write_of(out, &y));
-        let product = Product::forward(shape, bias.is_some(), types);
-        self.multiply(product, Operands { left, right, onto, bias, out });
+        let epilogue = if bias.is_some() { Epilogue::Bias } else { Epilogue::Nothing };
+        let product = Product::forward(shape, epilogue, types);
+        self.multiply(product, Operands { left, right, onto, bias, gelu_input: None, out });
+    }
+
+    fn linear_gelu(
+        &self,
+        shape: LinearShape,
+        x: View<'_>,
+        affine: Affine<'_>,
+        before_gelu: ViewMut<'_>,
+        y: ViewMut<'_>,
+    ) {
+        let of = x.element_type();
+        let [left, right, bias] = [affine.weight, x, affine.bias].map(|view| self.read_of(of, view));
+        let [gelu_input, out] = [&before_gelu, &y].map(|view| self.write_of(of, view));
+        let product = Product::forward(shape, Epilogue::Gelu, [of; 2]);
+        let operands =
+            Operands { left, right, onto: None, bias: Some(bias), gelu_input: Some(gelu_input), out };
+        if !self.multiply_with_gelu(product, operands) {
+            let mut sum = before_gelu;
+            self.linear(shape, x, affine.weight, Onto::Bias(affine.bias), sum.reborrow());
+            self.gelu(sum.view(), y);
+        }
+    }
+
+    fn linear_gelu_backward_input(
+        &self,
+        shape: LinearShape,
+        dy: View<'_>,
+        weight: View<'_>,
+        x: ViewMut<'_>,
+        dx: ViewMut<'_>,
+    ) {
+        let of = dy.element_type();
+        let [left, right] = [weight, dy].map(|view| self.read_of(of, view));
+        let [gelu_input, out] = [&x, &dx].map(|view| self.write_of(of, view));
+        let stride = rows_of(dy.len(), shape.num_rows);
+        let product = Product::backward_input(shape, stride, [of; 2]).times_gelu_gradient();
+        let operands = Operands { left, right, onto: None, bias: None, gelu_input: Some(gelu_input), out };
+        if self.multiply_with_gelu(product, operands) {
+            let (grid, num_elements) = (Grid::packs(x.len(), of), x.len() as u64);
+            launch!(self, of, "gelu", grid, gelu_input, gelu_input, num_elements);
+        } else {
+            let mut dx = dx;
+            self.linear_backward_input(shape, dy, weight, dx.reborrow(), WriteMode::Overwrite);
+            self.gelu_backward(x, dx);
+        }
     }
 
     fn linear_backward_input(
@@ -168,18 +214,21 @@ impl Queue for CudaQueue {
     fn bias_backward(&self, dy: View<'_>, dbias: ViewMut<'_>, mode: WriteMode) {
         let width = dbias.len();
         let num_rows = rows_of(dy.len(), width) as u64;
-        let (of, grid) = (dy.element_type(), Grid::columns(width));
+        let of = dy.element_type();
+        let grid = Grid::columns(width, of);
         let (dy, dbias) = (self.read_of(of, dy), self.write(&dbias));
         launch!(self, of, "bias_backward", grid, dy, dbias, num_rows, width as u32, adds(mode));
     }
 
     fn gelu(&self, x: View<'_>, y: ViewMut<'_>) {
-        let (of, grid, num_elements) = (x.element_type(), Grid::elements(x.len()), x.len() as u64);
+        let (of, num_elements) = (x.element_type(), x.len() as u64);
+        let grid = Grid::packs(x.len(), of);
         launch!(self, of, "gelu", grid, self.read_of(of, x), self.write_of(of, &y), num_elements);
     }
 
     fn gelu_backward(&self, x: ViewMut<'_>, dy: ViewMut<'_>) {
-        let (of, grid, num_elements) = (x.element_type(), Grid::elements(x.len()), x.len() as u64);
+        let (of, num_elements) = (x.element_type(), x.len() as u64);
+        let grid = Grid::packs(x.len(), of);
         let (x, dy) = (self.write_of(of, &x), self.write_of(of, &dy));
         launch!(self, of, "gelu_backward", grid, x, dy, num_elements);
     }
@@ -310,12 +359,13 @@ impl Queue for CudaQueue {
         targets: View<'_>,
         statistics: View<'_>,
         seed: f32,
+        to: ElementType,
     ) {
         let (grid, num_columns) = (Grid::blocks(targets.len()), rows_of(logits.len(), targets.len()) as u32);
         let (logits, targets) = (self.write(&logits), self.read_words(targets));
         let statistics = self.read(statistics);
         let kernel = "cross_entropy_backward";
-        launch!(self, F32, kernel, grid, logits, targets, statistics, first_token, num_columns, seed);
+        launch!(self, to, kernel, grid, logits, targets, statistics, first_token, num_columns, seed);
     }
 
     fn count_targets(&self, targets: View<'_>, loss: ViewMut<'_>) {
@@ -327,7 +377,7 @@ impl Queue for CudaQueue {
     }
 
     fn add(&self, term: View<'_>, sum: ViewMut<'_>) {
-        let grid = Grid::elements(sum.len());
+        let grid = Grid::packs(sum.len(), F32);
         launch!(self, F32, "add", grid, self.read(term), self.write(&sum), sum.len() as u64);
     }
 
@@ -336,7 +386,7 @@ impl Queue for CudaQueue {
         let before = before.iter().map(|&term| self.read(term));
         let after = after.iter().map(|&term| self.read(term));
         let terms: Vec<u64> = before.chain([address]).chain(after).collect();
-        let grid = Grid::elements(own.len());
+        let grid = Grid::packs(own.len(), F32);
         launch!(self, F32, "sum_in_order", grid, SumTerms::new(&terms), address, own.len() as u64);
     }
 
@@ -352,7 +402,7 @@ impl Queue for CudaQueue {
         gradients: View<'_>,
         moments: [ViewMut<'_>; 2],
     ) {
-        let (grid, num_elements) = (Grid::elements(parameters.len()), parameters.len() as u64);
+        let (grid, num_elements) = (Grid::packs(parameters.len(), F32), parameters.len() as u64);
         let [first, second] = moments.map(|moment| self.write(&moment));
         let (parameters, gradients) = (self.write(&parameters), self.read(gradients));
         let numbers = AdamWNumbers::of(step);
@@ -360,7 +410,7 @@ impl Queue for CudaQueue {
     }
 
     fn sgd(&self, step: SgdStep, parameters: ViewMut<'_>, gradients: View<'_>) {
-        let (grid, num_elements) = (Grid::elements(parameters.len()), parameters.len() as u64);
+        let (grid, num_elements) = (Grid::packs(parameters.len(), F32), parameters.len() as u64);
         let (lr, decay) = (step.lr as f32, step.weight_decay as f32);
         let (parameters, gradients) = (self.write(&parameters), self.read(gradients));
         launch!(self, F32, "sgd", grid, step.gradient_scale, lr, decay, parameters, gradients, num_elements);
@@ -374,7 +424,7 @@ impl Queue for CudaQueue {
         gradients: View<'_>,
         state: ViewMut<'_>,
     ) {
-        let (grid, num_elements) = (Grid::elements(parameters.len()), parameters.len() as u64);
+        let (grid, num_elements) = (Grid::packs(parameters.len(), F32), parameters.len() as u64);
         let (lr, decay, momentum) = (step.lr as f32, step.weight_decay as f32, momentum as f32);
         let (scale, state) = (step.gradient_scale, self.write(&state));
         let (parameters, gradients) = (self.write(&parameters), self.read(gradients));

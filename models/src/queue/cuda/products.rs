@@ -26,16 +26,39 @@ pub(super) struct Product {
     right_is_transposed: bool,
     /// Elements from one stored column of the right factor to the next.
     right_leading: usize,
-    has_bias: bool,
+    epilogue: Epilogue,
     /// Of both factors.
     factors: ElementType,
     /// Of the output, of what the product is added to, and of the bias.
     out: ElementType,
 }
 
+/// What is done with a product before it is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Epilogue {
+    Nothing,
+    /// Adds a bias to every column.
+    Bias,
+    /// Adds a bias, keeps the sum as a matrix of its own, and stores GELU of it.
+    Gelu,
+    /// Multiplies by GELU's derivative at such a matrix.
+    GeluGradient,
+}
+
+impl Epilogue {
+    fn of_library(self) -> sys::cublasLtEpilogue_t {
+        match self {
+            Self::Nothing => sys::cublasLtEpilogue_t::CUBLASLT_EPILOGUE_DEFAULT,
+            Self::Bias => sys::cublasLtEpilogue_t::CUBLASLT_EPILOGUE_BIAS,
+            Self::Gelu => sys::cublasLtEpilogue_t::CUBLASLT_EPILOGUE_GELU_AUX_BIAS,
+            Self::GeluGradient => sys::cublasLtEpilogue_t::CUBLASLT_EPILOGUE_DGELU,
+        }
+    }
+}
+
 impl Product {
     /// `yᵀ = W xᵀ`
-    pub(super) fn forward(shape: LinearShape, has_bias: bool, [factors, out]: [ElementType; 2]) -> Self {
+    pub(super) fn forward(shape: LinearShape, epilogue: Epilogue, [factors, out]: [ElementType; 2]) -> Self {
         let LinearShape { num_rows, num_inputs, num_outputs } = shape;
         Self {
             rows: num_outputs,
@@ -44,7 +67,7 @@ impl Product {
             left_is_transposed: true,
             right_is_transposed: false,
             right_leading: num_inputs,
-            has_bias,
+            epilogue,
             factors,
             out,
         }
@@ -64,7 +87,7 @@ impl Product {
             left_is_transposed: false,
             right_is_transposed: false,
             right_leading: stride,
-            has_bias: false,
+            epilogue: Epilogue::Nothing,
             factors,
             out,
         }
@@ -84,10 +107,15 @@ impl Product {
             left_is_transposed: false,
             right_is_transposed: true,
             right_leading: stride,
-            has_bias: false,
+            epilogue: Epilogue::Nothing,
             factors,
             out,
         }
+    }
+
+    /// The same product, with GELU's gradient.
+    pub(super) fn times_gelu_gradient(self) -> Self {
+        Self { epilogue: Epilogue::GeluGradient, ..self }
     }
 
     /// Elements from one stored column of the left factor to the next.
@@ -95,16 +123,19 @@ impl Product {
         if self.left_is_transposed { self.inner } else { self.rows }
     }
 
-    /// Bytes of which all addresses of stored columns are multiples: the fastest algorithms read 16 at once. Where matrices begin is
-    /// the same on every grid, since [`layout`](crate::layout) says it.
+    /// Whether the library may be asked for a product with GELU or its gradient: in f32 its own approximation of tanh would be the largest
+    /// error of a layer, and rows of GELU's input must be a multiple of 8 (cuBLAS, `cublasLtMatmulDescAttributes_t`).
+    pub(super) fn may_have_gelu(self, operands: Operands) -> bool {
+        let is_narrow = self.out != ElementType::F32;
+        is_narrow && self.rows.is_multiple_of(8) && self.alignment(operands) == WIDE_BYTES
+    }
+
+    /// Bytes of which the addresses of all matrices are multiples: the fastest algorithms read 16 at once. Where matrices begin is the same on
+    /// every grid, since [`layout`](crate::layout) says it.
     fn alignment(self, operands: Operands) -> u64 {
-        let Operands { left, right, onto, out, .. } = operands;
-        let addresses = left | right | out | onto.unwrap_or(out);
-        let factors = self.factors.num_bytes();
-        let bytes =
-            [self.left_leading() * factors, self.right_leading * factors, self.rows * self.out.num_bytes()];
-        let leading = bytes.into_iter().fold(0, |all, bytes| all | bytes as u64);
-        if (addresses | leading).is_multiple_of(WIDE_BYTES) { WIDE_BYTES } else { factors as u64 }
+        let Operands { left, right, onto, gelu_input, out, .. } = operands;
+        let addresses = left | right | out | onto.unwrap_or(out) | gelu_input.unwrap_or(out);
+        if addresses.is_multiple_of(WIDE_BYTES) { WIDE_BYTES } else { self.factors.num_bytes() as u64 }
     }
 }
 
@@ -120,14 +151,16 @@ pub(super) struct Operands {
     pub(super) onto: Option<u64>,
     /// `[rows]`, added to every column.
     pub(super) bias: Option<u64>,
+    /// What GELU was given, like the output.
+    pub(super) gelu_input: Option<u64>,
     pub(super) out: u64,
 }
 
 /// The library, and the algorithms that it has chosen.
 pub(super) struct Products {
     handle: Handle,
-    /// By product and alignment.
-    algorithms: Mutex<HashMap<(Product, u64), sys::cublasLtMatmulAlgo_t>>,
+    /// By product and alignment; `None` where the library has none.
+    algorithms: Mutex<HashMap<(Product, u64), Option<sys::cublasLtMatmulAlgo_t>>>,
 }
 
 impl std::fmt::Debug for Products {
@@ -142,15 +175,17 @@ impl Products {
         Ok(Self { handle: Handle(result::create_handle()?), algorithms: Mutex::default() })
     }
 
-    /// Asks for a product, added up in f32.
+    /// Asks for a product, added up in f32. Returns whether the library computes it.
     pub(super) fn multiply(
         &self,
         product: Product,
         operands: Operands,
         stream: CUstream,
-    ) -> Result<(), result::CublasError> {
-        let asked = Asked::new(product, operands.bias)?;
-        let algorithm = self.algorithm(product, product.alignment(operands), &asked)?;
+    ) -> Result<bool, result::CublasError> {
+        let asked = Asked::new(product, operands)?;
+        let Some(algorithm) = self.algorithm(product, product.alignment(operands), &asked)? else {
+            return Ok(false);
+        };
         let (alpha, beta) = (1.0_f32, if operands.onto.is_some() { 1.0_f32 } else { 0.0 });
         let pointer = |address: u64| address as *const c_void;
         // SAFETY: the caller's views have these matrices and outlive the product on this stream; layouts and description are alive, and the
@@ -173,8 +208,9 @@ impl Products {
                 std::ptr::null_mut(),
                 0,
                 stream.cast(),
-            )
+            )?;
         }
+        Ok(true)
     }
 
     fn algorithm(
@@ -182,7 +218,7 @@ impl Products {
         product: Product,
         alignment: u64,
         asked: &Asked,
-    ) -> Result<sys::cublasLtMatmulAlgo_t, result::CublasError> {
+    ) -> Result<Option<sys::cublasLtMatmulAlgo_t>, result::CublasError> {
         let mut known = self.algorithms.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(algorithm) = known.get(&(product, alignment)) {
             return Ok(*algorithm);
@@ -198,9 +234,14 @@ impl Products {
                 asked.out.0,
                 asked.out.0,
                 preference.0,
-            )?
+            )
         };
-        Ok(*known.entry((product, alignment)).or_insert(found.algo))
+        let algorithm = match found {
+            Ok(found) => Some(found.algo),
+            Err(result::CublasError(sys::cublasStatus_t::CUBLAS_STATUS_NOT_SUPPORTED)) => None,
+            Err(error) => return Err(error),
+        };
+        Ok(*known.entry((product, alignment)).or_insert(algorithm))
     }
 }
 
@@ -213,7 +254,7 @@ struct Asked {
 }
 
 impl Asked {
-    fn new(product: Product, bias: Option<u64>) -> Result<Self, result::CublasError> {
+    fn new(product: Product, operands: Operands) -> Result<Self, result::CublasError> {
         use sys::cublasLtMatmulDescAttributes_t as Attribute;
         let Product { rows, columns, inner, left_is_transposed, right_is_transposed, factors, out, .. } =
             product;
@@ -226,10 +267,13 @@ impl Asked {
         let operation = |is_transposed: bool| i32::from(is_transposed);
         description.set(Attribute::CUBLASLT_MATMUL_DESC_TRANSA, &operation(left_is_transposed))?;
         description.set(Attribute::CUBLASLT_MATMUL_DESC_TRANSB, &operation(right_is_transposed))?;
-        if let Some(bias) = bias {
-            let epilogue = sys::cublasLtEpilogue_t::CUBLASLT_EPILOGUE_BIAS;
-            description.set(Attribute::CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue)?;
+        description.set(Attribute::CUBLASLT_MATMUL_DESC_EPILOGUE, &product.epilogue.of_library())?;
+        if let Some(bias) = operands.bias {
             description.set(Attribute::CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias)?;
+        }
+        if let Some(gelu_input) = operands.gelu_input {
+            description.set(Attribute::CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &gelu_input)?;
+            description.set(Attribute::CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &(rows as i64))?;
         }
         let stored = |[rows, columns]: [usize; 2], is_transposed: bool, leading: usize| match is_transposed {
             true => Layout::new(factors, columns, rows, leading),

@@ -7,14 +7,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use cudarc::driver::{CudaContext, CudaFunction};
 use cudarc::nvrtc::{self, Ptx};
 
+use super::kernel_cache::KernelCache;
 use super::libraries::NoCuda;
 use crate::element::ElementType;
 
 /// The sources of the kernels that read or write elements, one file for each operation, below what they share. They are one program: NVRTC
 /// reads no files.
-const OF_ELEMENTS: [&str; 12] = [
+const OF_ELEMENTS: [&str; 15] = [
     include_str!("kernels/common.cuh"),
     include_str!("kernels/element.cuh"),
+    include_str!("kernels/wide.cuh"),
     include_str!("kernels/convert.cu"),
     include_str!("kernels/gelu.cu"),
     include_str!("kernels/layer_norm.cu"),
@@ -25,6 +27,8 @@ const OF_ELEMENTS: [&str; 12] = [
     include_str!("kernels/dropout.cu"),
     include_str!("kernels/embedding.cu"),
     include_str!("kernels/positions.cu"),
+    include_str!("kernels/cross_entropy.cuh"),
+    include_str!("kernels/cross_entropy_backward.cu"),
 ];
 
 /// Those of the kernels that have f32 alone.
@@ -120,9 +124,6 @@ fn compiled_once(capability: (i32, i32), element: ElementType) -> Result<Ptx, No
 
 fn compiled(source: &str, (major, minor): (i32, i32), element: ElementType) -> Result<Ptx, NoCuda> {
     let refused = |call: &'static str, reason: String| NoCuda::Refused { call, reason };
-    let source = CString::new(source).expect("the sources have no zero byte");
-    let program = nvrtc::result::create_program(&source, Some(c"pipezero.cu"))
-        .map_err(|error| refused("nvrtcCreateProgram", error.to_string()))?;
     let options = [
         format!("--gpu-architecture=compute_{major}{minor}"),
         "--std=c++17".to_owned(),
@@ -131,6 +132,14 @@ fn compiled(source: &str, (major, minor): (i32, i32), element: ElementType) -> R
         "--generate-line-info".to_owned(),
         format!("--define-macro=ELEMENT_{}", name_of(element)),
     ];
+    let version = compiler_version().map_err(|error| refused("nvrtcVersion", error.to_string()))?;
+    let cache = KernelCache::of(source, &options, version);
+    if let Some(ptx) = cache.read() {
+        return Ok(Ptx::from_src(ptx));
+    }
+    let source = CString::new(source).expect("the sources have no zero byte");
+    let program = nvrtc::result::create_program(&source, Some(c"pipezero.cu"))
+        .map_err(|error| refused("nvrtcCreateProgram", error.to_string()))?;
     // SAFETY: the program was created above, and is destroyed below.
     let ptx = unsafe {
         let ptx = match nvrtc::result::compile_program(program, &options) {
@@ -151,7 +160,15 @@ fn compiled(source: &str, (major, minor): (i32, i32), element: ElementType) -> R
         |_| String::from_utf8_lossy(&ptx).into_owned(),
         |text| text.to_string_lossy().into_owned(),
     );
+    cache.write(&text);
     Ok(Ptx::from_src(text))
+}
+
+fn compiler_version() -> Result<(i32, i32), nvrtc::result::NvrtcError> {
+    let (mut major, mut minor) = (0, 0);
+    // SAFETY: both numbers are written before the call returns.
+    unsafe { nvrtc::sys::nvrtcVersion(&raw mut major, &raw mut minor).result()? };
+    Ok((major, minor))
 }
 
 /// As `kernels/element.cuh` has it.

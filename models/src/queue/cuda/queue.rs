@@ -135,14 +135,24 @@ impl CudaQueue {
         let [left, right] = factors.map(|factor| self.read_of(types[0], factor));
         let out = self.write_of(types[1], gradient);
         let onto = (mode == WriteMode::Add).then_some(out);
-        self.multiply(product(types), Operands { left, right, onto, bias: None, out });
+        self.multiply(product(types), Operands { left, right, onto, bias: None, gelu_input: None, out });
     }
 
     /// Asks for a product.
     pub(super) fn multiply(&self, product: Product, operands: Operands) {
         self.ask("cublasLtMatmul", |stream| {
-            self.device.products.multiply(product, operands, stream.cu_stream())
+            match self.device.products.multiply(product, operands, stream.cu_stream()) {
+                Ok(true) => Ok(()),
+                Ok(false) => Err(format!("the library computes no such product: {product:?}")),
+                Err(error) => Err(error.to_string()),
+            }
         });
+    }
+
+    /// Asks for a product with GELU or its gradient. Returns whether it is computed so, which depends on its sizes, types and alignment alone.
+    pub(super) fn multiply_with_gelu(&self, product: Product, operands: Operands) -> bool {
+        let ask = |stream: &CudaStream| self.device.products.multiply(product, operands, stream.cu_stream());
+        product.may_have_gelu(operands) && self.ask("cublasLtMatmul", ask).unwrap_or(true)
     }
 }
 

@@ -118,6 +118,33 @@ impl Queue for DeferredQueue {
         }
     }
 
+    fn linear_gelu(
+        &self,
+        shape: LinearShape,
+        x: View<'_>,
+        affine: Affine<'_>,
+        before_gelu: ViewMut<'_>,
+        y: ViewMut<'_>,
+    ) {
+        let reads = [x, affine.weight, affine.bias];
+        self.ask(reads, [before_gelu, y], move |[x, weight, bias], [before_gelu, y]| {
+            Host.linear_gelu(shape, x, Affine { weight, bias }, before_gelu, y);
+        });
+    }
+
+    fn linear_gelu_backward_input(
+        &self,
+        shape: LinearShape,
+        dy: View<'_>,
+        weight: View<'_>,
+        x: ViewMut<'_>,
+        dx: ViewMut<'_>,
+    ) {
+        self.ask([dy, weight], [x, dx], move |[dy, weight], [x, dx]| {
+            Host.linear_gelu_backward_input(shape, dy, weight, x, dx);
+        });
+    }
+
     fn linear_backward_input(
         &self,
         shape: LinearShape,
@@ -302,9 +329,10 @@ impl Queue for DeferredQueue {
         targets: View<'_>,
         statistics: View<'_>,
         seed: f32,
+        to: ElementType,
     ) {
         self.ask([targets, statistics], [logits], move |[targets, statistics], [logits]| {
-            Host.cross_entropy_backward(first_token, logits, targets, statistics, seed);
+            Host.cross_entropy_backward(first_token, logits, targets, statistics, seed, to);
         });
     }
 

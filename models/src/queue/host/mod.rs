@@ -153,6 +153,32 @@ impl Queue for Host {
         linear::forward(shape, x.slice(), weight.slice(), y, mode);
     }
 
+    fn linear_gelu(
+        &self,
+        shape: LinearShape,
+        x: View<'_>,
+        affine: Affine<'_>,
+        before_gelu: ViewMut<'_>,
+        y: ViewMut<'_>,
+    ) {
+        let mut sum = before_gelu;
+        self.linear(shape, x, affine.weight, Onto::Bias(affine.bias), sum.reborrow());
+        self.gelu(sum.view(), y);
+    }
+
+    fn linear_gelu_backward_input(
+        &self,
+        shape: LinearShape,
+        dy: View<'_>,
+        weight: View<'_>,
+        x: ViewMut<'_>,
+        dx: ViewMut<'_>,
+    ) {
+        let mut dx = dx;
+        self.linear_backward_input(shape, dy, weight, dx.reborrow(), WriteMode::Overwrite);
+        self.gelu_backward(x, dx);
+    }
+
     fn linear_backward_input(
         &self,
         shape: LinearShape,
@@ -304,8 +330,15 @@ impl Queue for Host {
         targets: View<'_>,
         statistics: View<'_>,
         seed: f32,
+        to: ElementType,
     ) {
-        cross_entropy::backward(first_token, logits.slice(), targets.slice(), statistics.slice(), seed);
+        let (mut logits, num_rows) = (logits, targets.len());
+        let own = logits.reborrow().slice();
+        cross_entropy::backward(first_token, own, targets.slice(), statistics.slice(), seed);
+        if to != ElementType::F32 {
+            let width = logits.len().checked_div(num_rows).unwrap_or(0);
+            self.narrow_rows(logits, width, to);
+        }
     }
 
     fn count_targets(&self, targets: View<'_>, loss: ViewMut<'_>) {

@@ -193,7 +193,7 @@ fn a_kernel_refuses_operands_of_other_sizes() {
         Host.cross_entropy_loss(targets, kept, loss);
     });
     check("cross_entropy_backward", [u32s(6), f32s(18)], [f32s(42)], |[targets, kept], [logits]| {
-        Host.cross_entropy_backward(0, logits, targets, kept, 1.0);
+        Host.cross_entropy_backward(0, logits, targets, kept, 1.0, ElementType::F32);
     });
     let counted = [Operand { refused: &[], ..u32s(6) }];
     check("count_targets", counted, [loss], |[targets], [loss]| Host.count_targets(targets, loss));

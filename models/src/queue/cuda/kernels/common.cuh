@@ -1,9 +1,8 @@
-// What the kernels of the CUDA queue have in common: names of types, sums over a warp and over a block,
-// random numbers.
+// What the kernels of the CUDA queue have in common: names of types, sums over a warp, random numbers.
 //
 // NVRTC compiles this file and the kernels as one program for each type of elements, without any header. The
-// imitation compiles them as C++. Products and sums are not to be contracted (NVRTC's `--fmad=false`), so that elementwise kernels give
-// the host's bits; where a fused operation is wanted, `fmaf` says so.
+// imitation compiles them as C++. Products and sums are not to be contracted (NVRTC's `--fmad=false`), so
+// that elementwise kernels give the host's bits; where a fused operation is wanted, `fmaf` says so.
 //
 // Wherever a kernel says nothing else, its blocks have 256 threads.
 #ifndef PIPEZERO_COMMON
@@ -85,54 +84,6 @@ DEVICE float warp_max(float value) {
     return value;
 }
 
-// The sum over the threads of a block, the same bits in every thread. All threads of the block must call it.
-DEVICE float block_sum(float value) {
-    __shared__ float parts[WARPS_PER_BLOCK];
-    value = warp_sum(value);
-    // What a call before this one has left is read no more.
-    __syncthreads();
-    if (lane_index() == 0) {
-        parts[warp_index()] = value;
-    }
-    __syncthreads();
-    float sum = parts[0];
-    for (u32 warp = 1; warp < WARPS_PER_BLOCK; warp++) {
-        sum += parts[warp];
-    }
-    return sum;
-}
-
-// Sums down the columns of a matrix: a block has 8 neighbouring columns, the 32 bytes that memory is read in
-// at least, and 32 groups of rows. Group `g` adds up the rows `g, g + 32, ...` in order, and the groups are
-// added in order, so the bits depend on the number of rows and on nothing else. Rejected: a thread per
-// column, too few threads for a GPU.
-static const u32 NUM_BLOCK_COLUMNS = 8;
-static const u32 NUM_ROW_GROUPS = BLOCK_SIZE / NUM_BLOCK_COLUMNS;
-
-DEVICE u32 column_of_thread() {
-    return blockIdx.x * NUM_BLOCK_COLUMNS + threadIdx.x % NUM_BLOCK_COLUMNS;
-}
-
-DEVICE u32 row_group_of_thread() {
-    return threadIdx.x / NUM_BLOCK_COLUMNS;
-}
-
-// The sum of all groups' sums of a thread's column, for the threads of group 0. All threads of the block must
-// call it.
-DEVICE float column_total(float sum) {
-    __shared__ float sums[NUM_ROW_GROUPS][NUM_BLOCK_COLUMNS];
-    // What a call before this one has left is read no more.
-    __syncthreads();
-    sums[row_group_of_thread()][threadIdx.x % NUM_BLOCK_COLUMNS] = sum;
-    __syncthreads();
-    if (row_group_of_thread() == 0) {
-        for (u32 group = 1; group < NUM_ROW_GROUPS; group++) {
-            sum += sums[group][threadIdx.x];
-        }
-    }
-    return sum;
-}
-
 // Four random numbers, or the counter that they are made of.
 struct Philox {
     u32 a, b, c, d;
@@ -184,9 +135,9 @@ DEVICE SequenceKey sequence_key(const DropoutMasks& masks, u64 sequence_index) {
     return {numbers.a, numbers.b};
 }
 
-// What an element with this number is multiplied by.
-DEVICE float mask_factor(const DropoutMasks& masks, u32 number) {
-    return number < masks.threshold ? 0.0f : masks.scale;
+// Whether an element with this number is dropped.
+DEVICE bool is_dropped(const DropoutMasks& masks, u32 number) {
+    return number < masks.threshold;
 }
 
 // What one element of a row is multiplied by. Of each 64 elements, those 16 apart share a counter.
@@ -195,7 +146,7 @@ DEVICE float element_factor(const DropoutMasks& masks, SequenceKey key, u32 posi
     Philox numbers = philox(key.a, key.b, counter);
     u32 low = element / 16 % 2 == 0 ? numbers.a : numbers.b;
     u32 high = element / 16 % 2 == 0 ? numbers.c : numbers.d;
-    return mask_factor(masks, element / 32 % 2 == 0 ? low : high);
+    return is_dropped(masks, element / 32 % 2 == 0 ? low : high) ? 0.0f : masks.scale;
 }
 
 #endif

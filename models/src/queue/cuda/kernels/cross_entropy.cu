@@ -1,5 +1,7 @@
 #ifndef __CUDACC_RTC__
 #include "common.cuh"
+#include "cross_entropy.cuh"
+#include "wide.cuh"
 #endif
 
 // Softmax and cross-entropy in one, over each row of logits.
@@ -10,9 +12,9 @@
 // A row's columns are seen in blocks of 1024, a warp for each, and brought together in order and in f64. So
 // the bits depend on where blocks begin, and not on how many of them one launch is given.
 
-static const u32 IGNORED_TARGET = 0xffffffffu;
 static const u32 NUM_BLOCK_TOKENS = 1024;
-static const u32 NUM_STATISTICS = 3;
+// Packs of a lane in a block: pack `32 i + lane` is its pack `i`.
+static const u32 NUM_LANE_PACKS = NUM_BLOCK_TOKENS / (WARP_SIZE * NUM_PACK_FLOATS);
 
 // The larger one; NaN if there is one, so that a broken value is seen and not skipped.
 DEVICE float larger(float a, float b) {
@@ -24,19 +26,42 @@ struct SoftmaxSum {
     float max, sum;
 };
 
-// Those of at most 1024 logits, in every lane of a warp.
-DEVICE SoftmaxSum softmax_sum(const float* __restrict__ logits, u32 num_columns) {
-    float max = negative_infinity();
-    for (u32 column = lane_index(); column < num_columns; column += WARP_SIZE) {
-        max = larger(max, logits[column]);
+// Calls `f` with each of a lane's logits, in order, and with whether there is one.
+template <bool WIDE, class F>
+DEVICE void for_logits(const Pack<float, NUM_PACK_FLOATS> (&packs)[NUM_LANE_PACKS], u32 num_columns, F f) {
+#pragma unroll
+    for (u32 place = 0; place < NUM_LANE_PACKS; place++) {
+        u32 first = (place * WARP_SIZE + lane_index()) * NUM_PACK_FLOATS;
+#pragma unroll
+        for (u32 index = 0; index < NUM_PACK_FLOATS; index++) {
+            f(packs[place].at[index], WIDE || first + index < num_columns);
+        }
     }
+}
+
+// Those of the first 1024 logits, or of all where there are fewer, in every lane of a warp. A lane reads its
+// logits once, all at a time, and adds them up in order. `WIDE` says that there are 1024, and that packs are
+// read as one.
+template <bool WIDE>
+DEVICE SoftmaxSum softmax_sum(const float* __restrict__ logits, u32 num_columns) {
+    Pack<float, NUM_PACK_FLOATS> packs[NUM_LANE_PACKS];
+#pragma unroll
+    for (u32 place = 0; place < NUM_LANE_PACKS; place++) {
+        u32 first = (place * WARP_SIZE + lane_index()) * NUM_PACK_FLOATS;
+        u32 num = WIDE ? NUM_PACK_FLOATS : num_from(first, num_columns);
+        packs[place] = load<WIDE, NUM_PACK_FLOATS>(logits + first, num);
+    }
+    float max = negative_infinity();
+    float sum = 0.0f;
+    for_logits<WIDE>(packs, num_columns, [&](float logit, bool is_there) {
+        max = is_there ? larger(max, logit) : max;
+    });
     for (u32 distance = WARP_SIZE / 2; distance > 0; distance /= 2) {
         max = larger(max, __shfl_xor_sync(WHOLE_WARP, max, distance));
     }
-    float sum = 0.0f;
-    for (u32 column = lane_index(); column < num_columns; column += WARP_SIZE) {
-        sum += bounded_exp(logits[column] - max);
-    }
+    for_logits<WIDE>(packs, num_columns, [&](float logit, bool is_there) {
+        sum += is_there ? bounded_exp(logit - max) : 0.0f;
+    });
     return {max, warp_sum(sum)};
 }
 
@@ -46,11 +71,6 @@ DEVICE SoftmaxSum with_block(SoftmaxSum seen, SoftmaxSum block) {
     double of_seen = (double)seen.sum * exp((double)(seen.max - max));
     double of_block = (double)block.sum * exp((double)(block.max - max));
     return {max, (float)(of_seen + of_block)};
-}
-
-// Whether the target is one of these columns; its place is `target - first_token`.
-DEVICE bool has_target(u32 target, u32 first_token, u32 num_columns) {
-    return target != IGNORED_TARGET && target >= first_token && target - first_token < num_columns;
 }
 
 // The statistics of a row that a launch begins with: none where it begins with token 0.
@@ -85,8 +105,9 @@ extern "C" __global__ void __launch_bounds__(256) cross_entropy(
         u32 block = first + warp_index();
         if (block < num_blocks) {
             u32 rest = num_columns - block * NUM_BLOCK_TOKENS;
-            u32 block_columns = rest < NUM_BLOCK_TOKENS ? rest : NUM_BLOCK_TOKENS;
-            SoftmaxSum of_block = softmax_sum(row + block * NUM_BLOCK_TOKENS, block_columns);
+            const float* start = row + block * NUM_BLOCK_TOKENS;
+            bool is_wide = rest >= NUM_BLOCK_TOKENS && are_aligned(row);
+            SoftmaxSum of_block = is_wide ? softmax_sum<true>(start, rest) : softmax_sum<false>(start, rest);
             if (lane_index() == 0) {
                 of_blocks[warp_index()] = of_block;
             }
@@ -200,28 +221,5 @@ count_targets(const u32* __restrict__ targets, u32* __restrict__ loss, u64 num_r
     u64 num_targets = block_count(targets, num_rows);
     if (threadIdx.x == 0) {
         put_loss(loss, (double)num_targets, num_targets);
-    }
-}
-
-// Logits become their gradient: `seed * (softmax - one_hot(target))`, zero where the target is ignored. A
-// block per row.
-extern "C" __global__ void __launch_bounds__(256) cross_entropy_backward(
-    float* __restrict__ logits,
-    const u32* __restrict__ targets,
-    const float* __restrict__ statistics,
-    u32 first_token,
-    u32 num_columns,
-    float seed
-) {
-    float* row = logits + (u64)blockIdx.x * num_columns;
-    u32 target = targets[blockIdx.x];
-    float log_sum_exp = statistics[(u64)blockIdx.x * NUM_STATISTICS];
-    bool is_here = has_target(target, first_token, num_columns);
-    for (u32 column = threadIdx.x; column < num_columns; column += BLOCK_SIZE) {
-        float gradient = seed * bounded_exp(row[column] - log_sum_exp);
-        if (is_here && column == target - first_token) {
-            gradient -= seed;
-        }
-        row[column] = target == IGNORED_TARGET ? 0.0f : gradient;
     }
 }

@@ -1,5 +1,6 @@
 #ifndef __CUDACC_RTC__
 #include "common.cuh"
+#include "wide.cuh"
 #endif
 
 // Adds squares to an exact sum: the integer of 608 bits that `kernels/square_sum` describes, the same words
@@ -69,6 +70,24 @@ DEVICE void add_total(u32* words, u64 total, u32 exponent) {
     add_to_word(words, place / 32 + 2, (u32)high);
 }
 
+// Adds a thread's share of the first `num` elements of a block. `WIDE` says that the block has all of its
+// elements, and that packs are read as one.
+template <bool WIDE>
+DEVICE void add_to_bins(u32* bins, const float* __restrict__ x, u32 num) {
+    u32 end = WIDE ? NUM_SQUARES_PER_BLOCK : num;
+#pragma unroll 4
+    for (u32 place = threadIdx.x * NUM_PACK_FLOATS; place < end; place += BLOCK_SIZE * NUM_PACK_FLOATS) {
+        u32 num_there = end - place;
+        auto pack = load<WIDE, NUM_PACK_FLOATS>(x + place, num_there);
+#pragma unroll
+        for (u32 index = 0; index < NUM_PACK_FLOATS; index++) {
+            if (is_there<WIDE>(index, num_there)) {
+                add_to_bin(bins, pack.at[index]);
+            }
+        }
+    }
+}
+
 extern "C" __global__ void __launch_bounds__(256)
 add_squares(const float* __restrict__ x, u32* words, u64 num_elements) {
     __shared__ u32 bins[NUM_BIN_WORDS];
@@ -77,10 +96,11 @@ add_squares(const float* __restrict__ x, u32* words, u64 num_elements) {
     }
     __syncthreads();
     u64 start = (u64)blockIdx.x * NUM_SQUARES_PER_BLOCK;
-    for (u32 index = threadIdx.x; index < NUM_SQUARES_PER_BLOCK; index += BLOCK_SIZE) {
-        if (start + index < num_elements) {
-            add_to_bin(bins, x[start + index]);
-        }
+    u64 rest = num_elements - start;
+    if (rest >= NUM_SQUARES_PER_BLOCK && are_aligned(x)) {
+        add_to_bins<true>(bins, x + start, NUM_SQUARES_PER_BLOCK);
+    } else {
+        add_to_bins<false>(bins, x + start, rest < NUM_SQUARES_PER_BLOCK ? (u32)rest : NUM_SQUARES_PER_BLOCK);
     }
     __syncthreads();
     u64 total = total_of_bin(bins, threadIdx.x);

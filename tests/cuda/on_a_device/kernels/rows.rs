@@ -1,0 +1,110 @@
+//! Kernels along rows.
+
+use pipezero::models::element::ElementType;
+use pipezero::models::queue::Affine;
+
+use super::{ELEMENTS, MODES, Values, same, same_in};
+
+/// Rows, columns, and the first element of each matrix: single ones, odd ones, more than a block takes at a time; and matrices that begin
+/// where no 16 bytes are read at once.
+const SHAPES: [(usize, usize, usize); 9] = [
+    (1, 1, 0),
+    (3, 7, 0),
+    (33, 12, 0),
+    (5, 257, 0),
+    (70, 1030, 0),
+    (300, 24, 0),
+    (9, 1032, 0),
+    (260, 16, 3),
+    (5, 520, 1),
+];
+
+#[test]
+#[ignore = "needs a GPU, or the imitation of one"]
+fn layer_norms() {
+    let cases = SHAPES.iter().flat_map(|shape| ELEMENTS.map(|element| (*shape, element)));
+    for ((rows, width, start), element) in cases {
+        same_in(element, &format!("layer norm of {rows} x {width} from {start}"), 1e-5, |on| {
+            let (all, along) = (start..start + rows * width, start..start + width);
+            let (x, dy) = (on.elements(all.end), on.elements(all.end));
+            let (x, dy) = (x.view().range(all.clone()), dy.view().range(all.clone()));
+            let (weight, bias) = (on.elements(along.end), on.elements(along.end));
+            let [weight, bias] = [&weight, &bias].map(|of| of.view().range(along.clone()));
+            let affine = Affine { weight, bias };
+            let (mut y, mut statistics) = (on.elements(all.end), on.floats(2 * rows));
+            on.queue.layer_norm(x, affine, y.view_mut().range(all.clone()), statistics.view_mut());
+            let mut results = vec![on.values(&y)];
+            on.queue.layer_norm_statistics(x, width, statistics.view_mut());
+            let kept = statistics.view();
+            on.queue.layer_norm_again(x, affine, kept, y.view_mut().range(all.clone()));
+            results.push(on.values(&y));
+            for mode in MODES {
+                let (mut dx, mut dweight, mut dbias) =
+                    (on.floats(all.end), on.floats(along.end), on.floats(along.end));
+                let dinput = dx.view_mut().range(all.clone());
+                on.queue.layer_norm_backward_input(x, weight, kept, dy, dinput, mode);
+                let [dw, db] = [&mut dweight, &mut dbias].map(|of| of.view_mut().range(along.clone()));
+                on.queue.layer_norm_backward_weight(x, kept, dy, dw, db, mode);
+                // A row of one element has no deviation: its gradient is what rounding leaves.
+                if width > 1 {
+                    results.push(on.values(&dx));
+                }
+                results.extend([on.values(&dweight), on.values(&dbias)]);
+                let mut dbias = on.floats(along.end);
+                on.queue.bias_backward(dy, dbias.view_mut().range(along.clone()), mode);
+                results.push(on.values(&dbias));
+            }
+            results
+        });
+    }
+}
+
+#[test]
+#[ignore = "needs a GPU, or the imitation of one"]
+fn cross_entropies() {
+    // Blocks of 1024 tokens: a part of one, one less a token, a whole one, more than the warps of a block take at a
+    // time; and one row more than losses are laid ready at a time.
+    for (rows, vocabulary) in
+        [(1, 1), (6, 17), (3, 2047), (5, 1024), (33, 2500), (2, 20_000), (3, 9216), (1025, 5)]
+    {
+        same(&format!("cross-entropy of {rows} x {vocabulary}"), 1e-5, |on| {
+            let ignored = u32::MAX;
+            let targets: Vec<u32> = (0..rows as u32)
+                .map(|row| if row % 7 == 3 { ignored } else { (row * 313) % vocabulary as u32 })
+                .collect();
+            let targets = on.words(&targets);
+            // In every second row, one is so far above the others that it must be found before exponentials are taken; in the others all count.
+            let mut values: Vec<f32> = (0..rows * vocabulary).map(|_| on.numbers.next()).collect();
+            for (row, logits) in values.chunks_mut(vocabulary).enumerate().filter(|(row, _)| row % 2 == 1) {
+                logits[(32 + 33 * row) % vocabulary] += 200.0;
+            }
+            let mut logits = on.queue.zeros(values.len(), ElementType::F32).unwrap();
+            on.queue.upload_floats(&values, logits.view_mut());
+            let mut statistics = on.floats(3 * rows);
+            // Over what is there.
+            let (mut loss, mut count) = (on.words(&[1, 2, 3, 4]), on.words(&[1, 2, 3, 4]));
+            on.queue.cross_entropy(0, logits.view(), targets.view(), statistics.view_mut());
+            on.queue.cross_entropy_loss(targets.view(), statistics.view_mut(), loss.view_mut());
+            on.queue.count_targets(targets.view(), count.view_mut());
+            let (of_rows, mut narrow) = (statistics.view(), Vec::new());
+            for half in [ElementType::Bf16, ElementType::F16] {
+                let mut rows = on.queue.zeros(values.len(), ElementType::F32).unwrap();
+                on.queue.upload_floats(&values, rows.view_mut());
+                on.queue.cross_entropy_backward(0, rows.view_mut(), targets.view(), of_rows, 0.25, half);
+                narrow.push(on.firsts_of_rows(&rows, vocabulary, half));
+            }
+            let f32 = ElementType::F32;
+            on.queue.cross_entropy_backward(0, logits.view_mut(), targets.view(), of_rows, 0.25, f32);
+            let mut words = [0; 4];
+            on.queue.download(loss.view(), &mut words);
+            let sum = f64::from_bits(u64::from(words[0]) | u64::from(words[1]) << 32) as f32;
+            let kept = on.values(&statistics).values.chunks(3).map(|row| row[0]).collect();
+            let targets = words[2..].iter().map(|&word| word as f32).collect();
+            let [sum, kept, targets] =
+                [vec![sum], kept, targets].map(|values| Values { values, rounded_to: ElementType::F32 });
+            let mut results = vec![sum, on.values(&logits), on.bits(&count), kept, targets];
+            results.extend(narrow);
+            results
+        });
+    }
+}
