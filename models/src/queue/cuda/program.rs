@@ -13,13 +13,15 @@ use crate::element::ElementType;
 
 /// The sources of the kernels that read or write elements, one file for each operation, below what they share. They are one program: NVRTC
 /// reads no files.
-const OF_ELEMENTS: [&str; 15] = [
+const OF_ELEMENTS: [&str; 17] = [
     include_str!("kernels/common.cuh"),
     include_str!("kernels/element.cuh"),
     include_str!("kernels/wide.cuh"),
     include_str!("kernels/convert.cu"),
     include_str!("kernels/gelu.cu"),
+    include_str!("kernels/layer_norm.cuh"),
     include_str!("kernels/layer_norm.cu"),
+    include_str!("kernels/layer_norm_backward.cu"),
     include_str!("kernels/bias.cu"),
     include_str!("kernels/attention.cuh"),
     include_str!("kernels/attention.cu"),

@@ -32,9 +32,13 @@ fn conversions_are_the_hosts_to_the_bit() {
             on.queue.copy(other.view().range(0..len - 3), shifted.view_mut().range(3..len));
             on.queue.copy(shifted.view().range(3..len), other.view_mut().range(0..len - 3));
             on.queue.round(x.view_mut().range(5..len), half);
-            let mut rows = on.floats(6 * 300);
-            on.queue.narrow_rows(rows.view_mut(), 300, half);
-            let mut firsts = vec![on.firsts_of_rows(&rows, 300, half)];
+            let mut firsts = Vec::new();
+            // Rows that take two turns, and that are no multiple of what a thread takes.
+            for width in [300, 1401] {
+                let mut rows = on.floats(6 * width);
+                on.queue.narrow_rows(rows.view_mut(), width, half);
+                firsts.push(on.firsts_of_rows(&rows, width, half));
+            }
             firsts.extend([on.values(&wide), on.values(&other), on.values(&shifted), on.values(&x)]);
             firsts
         });
@@ -61,13 +65,17 @@ fn elementwise() {
             let (a, b, c, mut own) = (on.floats(end), on.floats(end), on.floats(end), on.floats(end));
             let [a, b, c] = [&a, &b, &c].map(|of| of.view().range(at.clone()));
             on.queue.sum_in_order(&[a, b], own.view_mut().range(at.clone()), &[c]);
+            // The last of the terms begins where the others do not.
+            let (mut shifted, last) = (on.floats(end), on.floats(len + 1));
+            let last = last.view().range(1..len + 1);
+            on.queue.sum_in_order(&[a], shifted.view_mut().range(at.clone()), &[last]);
             let mut sum = on.floats(end);
             on.queue.add(own.view().range(at.clone()), sum.view_mut().range(at.clone()));
             let mut squares = on.words(&[0; 20]);
             on.queue.add_squares(own.view().range(at.clone()), squares.view_mut());
             on.queue.add_squares(sum.view().range(at.clone()), squares.view_mut());
             on.queue.clear(own.view_mut().range(0..len / 2));
-            vec![on.values(&own), on.values(&sum), on.bits(&squares)]
+            vec![on.values(&own), on.values(&shifted), on.values(&sum), on.bits(&squares)]
         });
         same(&format!("squares of {len} and 40,000"), 0.0, |on| {
             // More than a block has, and one with the largest exponent.

@@ -1,51 +1,14 @@
 #ifndef __CUDACC_RTC__
 #include "common.cuh"
 #include "element.cuh"
+#include "layer_norm.cuh"
 #include "wide.cuh"
 #endif
 
-// Layer normalisation over each row, a warp per row: rows are short, and a warp needs no barrier to add up.
-//
-// Legend: N rows, C columns; `x, y, dy, dx: [N, C]`, `weight, bias: [C]`, `statistics: [N, 2]`, each row's
-// mean and reciprocal standard deviation; a function of one row is given where that row's parts begin. Along
-// a row, each lane adds up its packs in order, and then the lanes are added as a tree: an order that depends
-// on C alone. `WIDE` says whether packs are read and written as one.
+// Layer normalisation: see `layer_norm.cuh` for names.
 
 // Added to the variance, as in GPT-2.
 static const float LAYER_NORM_EPSILON = 1e-5f;
-
-// Columns from a lane's pack to its next one.
-static const u32 WARP_COLUMNS = WARP_SIZE * NUM_PACK_ELEMENTS;
-
-typedef Pack<element, NUM_PACK_ELEMENTS> ElementPack;
-
-struct RowStatistics {
-    float mean, scale;
-};
-
-DEVICE u64 row_of_warp() {
-    return (u64)blockIdx.x * WARPS_PER_BLOCK + warp_index();
-}
-
-// The first column of a lane's first pack.
-DEVICE u32 first_column_of_lane() {
-    return lane_index() * NUM_PACK_ELEMENTS;
-}
-
-// A lane's next packs of a row, which are read together.
-template <bool WIDE, u32 READS>
-DEVICE void load_lane_packs(
-    ElementPack (&packs)[READS],
-    const element* __restrict__ row,
-    u32 first,
-    u32 width
-) {
-#pragma unroll
-    for (u32 read = 0; read < READS; read++) {
-        u32 column = first + read * WARP_COLUMNS;
-        packs[read] = load<WIDE, NUM_PACK_ELEMENTS>(row + column, num_from(column, width));
-    }
-}
 
 // All lanes of a warp get the statistics of its row. In two passes, since a sum of squares less the square of
 // the mean would cancel.
@@ -82,10 +45,6 @@ DEVICE void keep_statistics(RowStatistics row, float* __restrict__ statistics, u
         statistics[2 * row_index] = row.mean;
         statistics[2 * row_index + 1] = row.scale;
     }
-}
-
-DEVICE RowStatistics kept_statistics(const float* __restrict__ statistics, u64 row_index) {
-    return {statistics[2 * row_index], statistics[2 * row_index + 1]};
 }
 
 template <bool WIDE>
@@ -180,145 +139,5 @@ extern "C" __global__ void __launch_bounds__(256) layer_norm_again(
         normalise_row<true>(x + start, weight, bias, of_row, y + start, width);
     } else {
         normalise_row<false>(x + start, weight, bias, of_row, y + start, width);
-    }
-}
-
-// The gradient of one row. Elements that there are not are zeros in `dy`, and so in every sum.
-template <bool WIDE>
-DEVICE void row_backward(
-    const element* __restrict__ x,
-    const element* __restrict__ weight,
-    RowStatistics row,
-    const element* __restrict__ dy,
-    float* __restrict__ dx,
-    u32 width,
-    int add
-) {
-    const u32 READS = WIDE ? 2 : 1;
-    ElementPack packs[READS], weights[READS], gradients[READS];
-    float sum_g = 0.0f;
-    float sum_gn = 0.0f;
-    for (u32 first = first_column_of_lane(); first < width; first += READS * WARP_COLUMNS) {
-        load_lane_packs<WIDE>(gradients, dy, first, width);
-        load_lane_packs<WIDE>(packs, x, first, width);
-        load_lane_packs<WIDE>(weights, weight, first, width);
-#pragma unroll
-        for (u32 place = 0; place < READS * NUM_PACK_ELEMENTS; place++) {
-            u32 read = place / NUM_PACK_ELEMENTS;
-            u32 index = place % NUM_PACK_ELEMENTS;
-            float g = widened(gradients[read].at[index]) * widened(weights[read].at[index]);
-            sum_g += g;
-            sum_gn += g * (widened(packs[read].at[index]) - row.mean);
-        }
-    }
-    float mean_g = warp_sum(sum_g) / (float)width;
-    float mean_gn = warp_sum(sum_gn) * row.scale / (float)width;
-    for (u32 first = first_column_of_lane(); first < width; first += WARP_COLUMNS) {
-        u32 num = width - first;
-        ElementPack gradient = load<WIDE, NUM_PACK_ELEMENTS>(dy + first, num);
-        ElementPack pack = load<WIDE, NUM_PACK_ELEMENTS>(x + first, num);
-        ElementPack scale = load<WIDE, NUM_PACK_ELEMENTS>(weight + first, num);
-        // Zeros, where the gradient is not added to.
-        u32 num_before = add ? num : 0;
-        auto values = load<WIDE, NUM_PACK_ELEMENTS>(dx + first, num_before);
-#pragma unroll
-        for (u32 index = 0; index < NUM_PACK_ELEMENTS; index++) {
-            float g = widened(gradient.at[index]) * widened(scale.at[index]);
-            float n = (widened(pack.at[index]) - row.mean) * row.scale;
-            values.at[index] += row.scale * (g - mean_g - n * mean_gn);
-        }
-        store<WIDE>(dx + first, values, num);
-    }
-}
-
-// `dx = scale * (g - mean(g) - n * mean(g * n))` with `g = dy * weight` and `n` the normalised row.
-extern "C" __global__ void __launch_bounds__(256) layer_norm_backward_input(
-    const element* __restrict__ x,
-    const element* __restrict__ weight,
-    const float* __restrict__ statistics,
-    const element* __restrict__ dy,
-    float* __restrict__ dx,
-    u64 num_rows,
-    u32 width,
-    int add
-) {
-    u64 row = row_of_warp();
-    if (row >= num_rows) {
-        return;
-    }
-    u64 start = row * width;
-    RowStatistics of_row = kept_statistics(statistics, row);
-    if (are_rows_wide<NUM_PACK_ELEMENTS>(width, x, weight, dy, dx)) {
-        row_backward<true>(x + start, weight, of_row, dy + start, dx + start, width, add);
-    } else {
-        row_backward<false>(x + start, weight, of_row, dy + start, dx + start, width, add);
-    }
-}
-
-// A group's sums over its rows for `dweight` and for `dbias`.
-struct AffineSums {
-    Pack<float, NUM_PACK_ELEMENTS> weight, bias;
-};
-
-DEVICE void add_row(AffineSums& sums, ElementPack gradients, ElementPack x, RowStatistics row) {
-#pragma unroll
-    for (u32 index = 0; index < NUM_PACK_ELEMENTS; index++) {
-        float gradient = widened(gradients.at[index]);
-        float n = (widened(x.at[index]) - row.mean) * row.scale;
-        sums.weight.at[index] += gradient * n;
-        sums.bias.at[index] += gradient;
-    }
-}
-
-template <bool WIDE>
-DEVICE AffineSums affine_sums_of_group(
-    const element* __restrict__ x,
-    const float* __restrict__ statistics,
-    const element* __restrict__ dy,
-    u64 num_rows,
-    u32 width
-) {
-    const u32 READS = WIDE ? 4 : 1;
-    ElementPack packs[READS], gradients[READS];
-    AffineSums sums = {};
-    for (u64 first = row_group_of_thread(); first < num_rows; first += READS * NUM_ROW_GROUPS) {
-        load_group_rows<WIDE>(gradients, dy, first, num_rows, width);
-        load_group_rows<WIDE>(packs, x, first, num_rows, width);
-        RowStatistics of_rows[READS];
-#pragma unroll
-        for (u32 read = 0; read < READS; read++) {
-            u64 row = first + read * NUM_ROW_GROUPS;
-            of_rows[read] = row < num_rows ? kept_statistics(statistics, row) : RowStatistics{0.0f, 0.0f};
-        }
-        // Rows that there are not are zeros, which change no bit.
-#pragma unroll
-        for (u32 read = 0; read < READS; read++) {
-            add_row(sums, gradients[read], packs[read], of_rows[read]);
-        }
-    }
-    return sums;
-}
-
-// The sum over rows of `dy * n` for `dweight`, and that of `dy` for `dbias`: see `column_totals`. The bound
-// of two blocks is that of `bias_backward`.
-extern "C" __global__ void __launch_bounds__(256, 2) layer_norm_backward_weight(
-    const element* __restrict__ x,
-    const float* __restrict__ statistics,
-    const element* __restrict__ dy,
-    float* __restrict__ dweight,
-    float* __restrict__ dbias,
-    u64 num_rows,
-    u32 width,
-    int add
-) {
-    bool is_wide = are_rows_wide<NUM_PACK_ELEMENTS>(width, x, dy);
-    AffineSums sums = is_wide ? affine_sums_of_group<true>(x, statistics, dy, num_rows, width)
-                              : affine_sums_of_group<false>(x, statistics, dy, num_rows, width);
-    float weight_total = column_totals(sums.weight);
-    float bias_total = column_totals(sums.bias);
-    if (has_total(width)) {
-        u32 column = column_of_total();
-        dweight[column] = written(dweight[column], weight_total, add);
-        dbias[column] = written(dbias[column], bias_total, add);
     }
 }

@@ -77,7 +77,7 @@ DEVICE void add_to_bins(u32* bins, const float* __restrict__ x, u32 num) {
     u32 end = WIDE ? NUM_SQUARES_PER_BLOCK : num;
 #pragma unroll 4
     for (u32 place = threadIdx.x * NUM_PACK_FLOATS; place < end; place += BLOCK_SIZE * NUM_PACK_FLOATS) {
-        u32 num_there = end - place;
+        u32 num_there = WIDE ? NUM_PACK_FLOATS : num - place;
         auto pack = load<WIDE, NUM_PACK_FLOATS>(x + place, num_there);
 #pragma unroll
         for (u32 index = 0; index < NUM_PACK_FLOATS; index++) {

@@ -27,16 +27,28 @@ struct SumTerms {
 
 static_assert(sizeof(SumTerms) == 8 * 65, "the host lays the argument out in the same way");
 
-// A thread's pack of each term, in order. A few are read before they are needed.
+// Terms that a thread reads before it adds the first of them.
+static const u32 NUM_TERM_READS = 4;
+
+// The sum of a thread's packs, in the order of the terms.
 template <bool WIDE>
 DEVICE Pack<float, NUM_PACK_FLOATS> sum_of_terms(const SumTerms& terms, Place<NUM_PACK_FLOATS> place) {
     auto sums = load<WIDE, NUM_PACK_FLOATS>(terms.terms[0] + place.first, place.num);
-#pragma unroll 4
-    for (u32 term = 1; term < terms.num_terms; term++) {
-        auto pack = load<WIDE, NUM_PACK_FLOATS>(terms.terms[term] + place.first, place.num);
+    for (u32 first = 1; first < terms.num_terms; first += NUM_TERM_READS) {
+        Pack<float, NUM_PACK_FLOATS> packs[NUM_TERM_READS];
 #pragma unroll
-        for (u32 index = 0; index < NUM_PACK_FLOATS; index++) {
-            sums.at[index] += pack.at[index];
+        for (u32 read = 0; read < NUM_TERM_READS; read++) {
+            bool is_term = first + read < terms.num_terms;
+            const float* term = terms.terms[is_term ? first + read : 0];
+            packs[read] = load<WIDE, NUM_PACK_FLOATS>(term + place.first, is_term ? place.num : 0);
+        }
+        // Zero is not added for a term that there is not: it would make 0 of -0.
+#pragma unroll
+        for (u32 index = 0; index < NUM_TERM_READS * NUM_PACK_FLOATS; index++) {
+            u32 read = index / NUM_PACK_FLOATS;
+            u32 column = index % NUM_PACK_FLOATS;
+            float sum = sums.at[column] + packs[read].at[column];
+            sums.at[column] = first + read < terms.num_terms ? sum : sums.at[column];
         }
     }
     return sums;
