@@ -108,7 +108,8 @@ find_libraries() {
     else
         folders=$("$PYTHON" -B "$HERE/libraries.py" "$WORK/libraries" 2>>"$LOG")
     fi
-    # Compiled kernels are kept by the driver for the part's next steps, whatever the home folder is.
+    # Compiled kernels are kept by the driver and by pipezero for the part's next steps, whatever the home
+    # folder is.
     folders+=${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
     WITH_CUDA=(env "LD_LIBRARY_PATH=$folders" "CUDA_CACHE_PATH=$WORK/jit" "PIPEZERO_CACHE=$WORK/kernels")
     [ -z "$IMITATION" ] || WITH_CUDA+=(IMITATION_SEED=1)

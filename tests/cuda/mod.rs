@@ -11,7 +11,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use pipezero::models::queue::{Cuda, NoCuda};
-use tests::{Imitated, checked_imitation, imitation, in_full, run_on_imitation, run_with_kernel_cache};
+use tests::{Imitated, checked_imitation, imitation, in_full, run_on_imitation, run_on_imitation_with};
 
 /// Runs tests in several orders of the imitation's streams.
 fn in_several_orders(folder: &Path, tests: &str, num_devices: usize) {
@@ -60,6 +60,22 @@ fn a_call_that_fails_ends_a_run_with_an_error_on_the_imitation() {
     }
 }
 
+/// The library has an algorithm for GELU with a product, and is asked for it.
+#[test]
+fn products_are_asked_for_with_gelu_and_its_gradient() {
+    let Some(folder) = imitation() else { return };
+    let home = tempfile::tempdir().unwrap();
+    let list = home.path().join("faults");
+    let imitated = Imitated { num_devices: 1, seed: 1, fail_at: None };
+    let variables = [("IMITATION_LIST_FAULTS", &*list)];
+    run_on_imitation_with(folder, "cuda::on_a_device::kernels::products", imitated, &variables);
+    // A product is one of the places where a run can go wrong: its sizes, transposes, types, epilogue.
+    let places = fs::read_to_string(&list).unwrap();
+    for product in ["beta:104x64x48-TN-14-14-gelu ", "beta:48x64x104-NN-2-2-dgelu "] {
+        assert!(places.lines().any(|line| line.starts_with(product)), "{product}: {places}");
+    }
+}
+
 #[test]
 fn compiled_kernels_are_kept_on_disk_and_damaged_ones_compiled_again() {
     let Some(folder) = imitation() else { return };
@@ -67,7 +83,7 @@ fn compiled_kernels_are_kept_on_disk_and_damaged_ones_compiled_again() {
     let cache = home.path().join("below/cache");
     let tests = "cuda::on_a_device::kernels::elementwise::conversions";
     let imitated = Imitated { num_devices: 1, seed: 1, fail_at: None };
-    run_with_kernel_cache(folder, tests, imitated, &cache);
+    run_on_imitation_with(folder, tests, imitated, &[("PIPEZERO_CACHE", &cache)]);
     let files = || {
         let mut paths: Vec<_> = fs::read_dir(&cache).unwrap().map(|entry| entry.unwrap().path()).collect();
         paths.sort();
@@ -79,7 +95,7 @@ fn compiled_kernels_are_kept_on_disk_and_damaged_ones_compiled_again() {
     let (written, numbers_of_written) = (contents(), numbers());
     assert_eq!(written.len(), 3, "a program for each type");
 
-    run_with_kernel_cache(folder, tests, imitated, &cache);
+    run_on_imitation_with(folder, tests, imitated, &[("PIPEZERO_CACHE", &cache)]);
     assert_eq!((contents(), numbers()), (written.clone(), numbers_of_written));
 
     let [short, changed, _] = &files()[..] else { panic!("three files") };
@@ -88,13 +104,8 @@ fn compiled_kernels_are_kept_on_disk_and_damaged_ones_compiled_again() {
     let last = bytes.len() - 2;
     bytes[last] ^= 1;
     fs::write(changed, bytes).unwrap();
-    run_with_kernel_cache(folder, tests, imitated, &cache);
+    run_on_imitation_with(folder, tests, imitated, &[("PIPEZERO_CACHE", &cache)]);
     assert_eq!(contents(), written);
-
-    // Where there can be no cache.
-    let file = home.path().join("file");
-    fs::write(&file, "").unwrap();
-    run_with_kernel_cache(folder, tests, imitated, &file.join("cache"));
 }
 
 /// On a host with the libraries there is a device, or an error about that.

@@ -55,21 +55,22 @@ pub struct Imitated {
 /// # Panics
 /// If one fails, or there is none.
 pub fn run_on_imitation(folder: &Path, tests: &str, imitated: Imitated) {
-    run_with_kernel_cache(folder, tests, imitated, Path::new(""));
+    run_on_imitation_with(folder, tests, imitated, &[]);
 }
 
-/// The same with a cache of compiled kernels.
+/// The same with other variables of the environment.
 ///
 /// # Panics
 /// As [`run_on_imitation`].
-pub fn run_with_kernel_cache(folder: &Path, tests: &str, imitated: Imitated, cache: &Path) {
+pub fn run_on_imitation_with(folder: &Path, tests: &str, imitated: Imitated, variables: &[(&str, &Path)]) {
     let mut command = Command::new(env::current_exe().expect("a test is a program"));
     command
         .args([tests, "--ignored", "--test-threads=1"])
         .env("LD_LIBRARY_PATH", folder)
-        .env("PIPEZERO_CACHE", cache)
+        .env("PIPEZERO_CACHE", "")
         .env("IMITATION_SEED", imitated.seed.to_string())
         .env("IMITATION_DEVICES", imitated.num_devices.to_string());
+    command.envs(variables.iter().copied());
     if let Some(number) = imitated.fail_at {
         command.env("IMITATION_FAIL_AT", number.to_string());
     }

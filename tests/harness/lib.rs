@@ -16,7 +16,7 @@ mod trained;
 
 pub use batches::{Mask, RandomBatches};
 pub use draws::Draws;
-pub use imitation::{Imitated, checked_imitation, imitation, run_on_imitation, run_with_kernel_cache};
+pub use imitation::{Imitated, checked_imitation, imitation, run_on_imitation, run_on_imitation_with};
 pub use joined::{in_two_processes, on_devices};
 pub use outputs::Outputs;
 pub use pairwise::pairwise;

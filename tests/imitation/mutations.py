@@ -86,7 +86,7 @@ class Runner:
 
     def run(self, test, seed, limit, **variables):
         """How a test fails, in a word or two; None if it passes."""
-        variables |= {"LD_LIBRARY_PATH": str(self.libraries), "IMITATION_SEED": str(seed)}
+        variables |= {"PIPEZERO_CACHE": "", "LD_LIBRARY_PATH": str(self.libraries), "IMITATION_SEED": str(seed)}
         command = [self.program, test, "--exact", "--ignored", "--test-threads=1"]
         try:
             done = self.start(command, limit, variables)

@@ -292,7 +292,10 @@ fn device_of(training: &Training, file: &RunFile) -> String {
     if !file.leaves_device_open() {
         return name;
     }
-    Cuda::num_devices().map_or_else(|error| format!("{name}; no GPU: {}", error.in_short()), |_| name.clone())
+    match Cuda::num_devices() {
+        Err(error) => format!("{name}; no GPU: {}", error.in_short()),
+        Ok(_) => name,
+    }
 }
 
 #[cfg(test)]

@@ -43,12 +43,14 @@ fn process(summary: &Summary) -> Option<String> {
 
 /// What a device's driver says of its memory.
 fn device(memory: &DeviceMemory) -> String {
+    let ranks: Vec<String> = memory.ranks.iter().map(usize::to_string).collect();
     format!(
-        "{}: {} in the ranks' buffers, and {} beside them (the driver's context, kernels, libraries; other programs) of {}",
+        "{} of ranks {}: of its {}, the ranks' buffers have {}; {} more are in use (the driver's context, kernels, libraries, other processes)",
         memory.device,
+        ranks.join(", "),
+        bytes(memory.total_bytes),
         bytes(memory.buffer_bytes),
-        bytes(memory.beside_bytes),
-        bytes(memory.total_bytes)
+        bytes(memory.beside_bytes)
     )
 }
 

@@ -9,22 +9,25 @@ use crate::run::world::RanksOnDevice;
 pub struct DeviceMemory {
     /// What people call the device.
     pub device: String,
+    /// The ranks of this process that compute on it.
+    pub ranks: Vec<usize>,
     /// All that it has.
     pub total_bytes: u64,
-    /// Buffers of the ranks that compute on it.
+    /// Buffers of these ranks.
     pub buffer_bytes: u64,
-    /// What else is in use: the driver's context, kernels, libraries, what the driver rounds allocations up by; and other programs.
+    /// What else is in use: the driver's context, kernels, libraries, what the driver rounds allocations up by; and other processes.
     pub beside_bytes: u64,
 }
 
 impl DeviceMemory {
-    /// Of each device that has a memory of its own and says what is used of it.
+    /// Of each device that has a memory of its own; none of one that has failed.
     pub(super) fn of_devices(devices: &[RanksOnDevice]) -> Vec<Self> {
         let memory = |ranks: &RanksOnDevice| {
             let memory = ranks.on.device.memory().ok().flatten()?;
             let used_bytes = memory.total_bytes - memory.free_bytes;
             Some(Self {
                 device: ranks.on.name.clone(),
+                ranks: ranks.ranks.clone(),
                 total_bytes: memory.total_bytes,
                 buffer_bytes: memory.buffer_bytes,
                 beside_bytes: used_bytes.saturating_sub(memory.buffer_bytes),

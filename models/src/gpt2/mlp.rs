@@ -135,6 +135,7 @@ impl Layer for Mlp {
 
         let norm = Affine { weight: norm_weight, bias: norm_bias };
         queue.layer_norm(input, norm, normed.reborrow(), statistics);
+        // The forward goes on with GELU's output; a recomputation has no use for it, but the same call gives `hidden` the same bits.
         let up = Affine { weight: up_weight, bias: up_bias };
         queue.linear_gelu(self.up(shape), normed.view(), up, hidden, active);
     }

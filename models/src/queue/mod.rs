@@ -24,6 +24,7 @@ mod cuda;
 mod deferred;
 mod device;
 mod event;
+mod gelu;
 mod host;
 mod mark;
 mod operands;
@@ -119,7 +120,8 @@ pub trait Queue: Debug + Send + Sync {
     /// `y = x Wᵀ` onto something, with `x: [N, I]`, `weight: [O, I]`, `y: [N, O]`.
     fn linear(&self, shape: LinearShape, x: View<'_>, weight: View<'_>, onto: Onto<'_>, y: ViewMut<'_>);
 
-    /// `before_gelu = x Wᵀ + bias` and `y = gelu(before_gelu)`, both `[N, O]`; GELU may be given the sum before it is rounded.
+    /// `before_gelu = x Wᵀ + bias` and `y = gelu(before_gelu)`, with `x: [N, I]`, a linear map's `affine`, and outputs `[N, O]`. A device
+    /// may give GELU the sum before it is rounded.
     fn linear_gelu(
         &self,
         shape: LinearShape,
@@ -129,7 +131,8 @@ pub trait Queue: Debug + Send + Sync {
         y: ViewMut<'_>,
     );
 
-    /// `dx = (dy W) gelu'(x)`, where a linear map was given `gelu(x)` of `x: [N, I]`, which becomes that.
+    /// `dx = (dy W) gelu'(x)`, element by element, and then `x` becomes `gelu(x)`: the input gradient of a linear map behind a GELU that was
+    /// given `x`. `x, dx: [N, I]`, `dy: [N, O]`, `weight: [O, I]`.
     fn linear_gelu_backward_input(
         &self,
         shape: LinearShape,
@@ -269,7 +272,7 @@ pub trait Queue: Debug + Send + Sync {
     fn cross_entropy_loss(&self, targets: View<'_>, statistics: ViewMut<'_>, loss: ViewMut<'_>);
 
     /// Logits of the tokens from `first_token` on become their gradient times `seed`: `softmax - one_hot(target)`, and zero where the
-    /// target is ignored. The gradient is of a type that may be narrower, its rows lying as [`Queue::narrow_rows`] leaves them.
+    /// target is ignored. The gradient has elements of type `to`; where these have 16 bits, rows lie as [`Queue::narrow_rows`] leaves them.
     fn cross_entropy_backward(
         &self,
         first_token: u32,

@@ -18,12 +18,12 @@ pub enum Onto<'a> {
     },
 }
 
-/// The weight and bias of a layer norm `[C]`, or of a linear map `[O, I]` and `[O]`.
+/// The weight and bias of a layer norm or of a linear map.
 #[derive(Clone, Copy, Debug)]
 pub struct Affine<'a> {
-    /// What multiplies.
+    /// `[C]`, or `[O, I]` of a linear map.
     pub weight: View<'a>,
-    /// What is added.
+    /// `[C]`, or `[O]`.
     pub bias: View<'a>,
 }
 

@@ -188,16 +188,9 @@ impl Layer for Head {
         let mut dinput = gradient;
         for tokens in self.blocks().rev() {
             let mut logits = self.block(shape, &tokens, &mut kept, &mut workspace);
-            let (first_token, statistics, to) =
-                (tokens.start as u32, statistics.view(), input.element_type());
-            queue.cross_entropy_backward(
-                first_token,
-                logits.reborrow(),
-                read.targets,
-                statistics,
-                loss_seed,
-                to,
-            );
+            let (first_token, kept, to) = (tokens.start as u32, statistics.view(), input.element_type());
+            let own = logits.reborrow();
+            queue.cross_entropy_backward(first_token, own, read.targets, kept, loss_seed, to);
             let (weight, mode) = (parameters.range(self.rows(&tokens)), self.mode(&tokens));
             let dlogits = logits.into_view().cast(to);
             queue.linear_backward_input(
@@ -242,16 +235,9 @@ impl Layer for Head {
             let mut logits = self.block(shape, &tokens, &mut kept, &mut workspace);
             let weight = parameters.range(rows.clone());
             queue.linear(linear, input, weight, Onto::Nothing, logits.reborrow());
-            let (first_token, statistics, to) =
-                (tokens.start as u32, statistics.view(), input.element_type());
-            queue.cross_entropy_backward(
-                first_token,
-                logits.reborrow(),
-                read.targets,
-                statistics,
-                loss_seed,
-                to,
-            );
+            let (first_token, kept, to) = (tokens.start as u32, statistics.view(), input.element_type());
+            let own = logits.reborrow();
+            queue.cross_entropy_backward(first_token, own, read.targets, kept, loss_seed, to);
             let dlogits = logits.into_view().cast(to);
             queue.linear_backward_input(linear, dlogits, weight, dinput.reborrow(), self.mode(&tokens));
             queue.linear_backward_weight(linear, dlogits, input, sums.reborrow().range(rows), mode);

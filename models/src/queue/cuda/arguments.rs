@@ -14,10 +14,10 @@ pub(super) const NUM_THREADS: u32 = 256;
 /// Warps of such a block.
 const NUM_BLOCK_WARPS: usize = 8;
 
-/// What a thread reads or writes at once, as `kernels/wide.cuh` has it.
-const WIDE_BYTES: usize = 16;
+/// The most that a thread reads or writes at once, as `kernels/wide.cuh` has it.
+pub(super) const WIDE_BYTES: usize = 16;
 
-/// Neighbouring packs of columns of a block that adds up rows, as `kernels/wide.cuh` has it.
+/// Neighbouring packs of columns of a block that adds up rows, as `kernels/column_sums.cuh` has it.
 const NUM_BLOCK_PACKS: usize = 2;
 
 /// Blocks of a launch.
@@ -38,7 +38,7 @@ impl Grid {
         Self::elements(len.div_ceil(num_pack_elements(element)))
     }
 
-    /// A block for every few packs of columns: see `column_totals` in `kernels/wide.cuh`.
+    /// A block for every few packs of columns: see `column_totals` in `kernels/column_sums.cuh`.
     pub(super) fn columns(num_columns: usize, element: ElementType) -> Self {
         Self::blocks(num_columns.div_ceil(NUM_BLOCK_PACKS * num_pack_elements(element)))
     }

@@ -57,8 +57,8 @@ struct Shared {
     programs: Programs,
     products: Products,
     clock: Clock,
-    /// What is allocated.
-    buffer_bytes: Arc<AtomicU64>,
+    /// Bytes of all live buffers.
+    buffer_bytes: AtomicU64,
     has_failed: AtomicBool,
     failure: Mutex<Option<String>>,
 }
@@ -75,7 +75,8 @@ impl Cuda {
         Ok(usize::try_from(num_devices).unwrap_or(0))
     }
 
-    /// Opens the device of this number, counted from 0, and compiles the kernels for it.
+    /// Opens the device of this number, counted from 0, and compiles the kernels for it, or reads them from a folder below the user's home
+    /// (or that `PIPEZERO_CACHE` names), where it keeps what it compiles.
     ///
     /// # Errors
     /// When a library is missing, there is no such device, or the driver refuses.
@@ -116,7 +117,7 @@ impl Cuda {
                 programs,
                 products,
                 clock,
-                buffer_bytes: Arc::default(),
+                buffer_bytes: AtomicU64::new(0),
                 has_failed: AtomicBool::new(false),
                 failure: Mutex::default(),
             }),

@@ -19,6 +19,7 @@ use crate::kernels::linear::LinearShape;
 use crate::kernels::matmul::WriteMode;
 use crate::kernels::sgd::SgdStep;
 use crate::memory::{View, ViewMut};
+use crate::queue::gelu::{linear_then_gelu, linear_then_gelu_backward};
 use crate::queue::{Affine, Attended, Event, HostKernel, Mark, Onto, Queue, Word};
 
 impl Queue for CudaQueue {
@@ -155,9 +156,7 @@ impl Queue for CudaQueue {
         let operands =
             Operands { left, right, onto: None, bias: Some(bias), gelu_input: Some(gelu_input), out };
         if !self.multiply_with_gelu(product, operands) {
-            let mut sum = before_gelu;
-            self.linear(shape, x, affine.weight, Onto::Bias(affine.bias), sum.reborrow());
-            self.gelu(sum.view(), y);
+            linear_then_gelu(self, shape, x, affine, before_gelu, y);
         }
     }
 
@@ -173,15 +172,13 @@ impl Queue for CudaQueue {
         let [left, right] = [weight, dy].map(|view| self.read_of(of, view));
         let [gelu_input, out] = [&x, &dx].map(|view| self.write_of(of, view));
         let stride = rows_of(dy.len(), shape.num_rows);
-        let product = Product::backward_input(shape, stride, [of; 2]).times_gelu_gradient();
+        let product = Product::backward_input(shape, stride, Epilogue::GeluGradient, [of; 2]);
         let operands = Operands { left, right, onto: None, bias: None, gelu_input: Some(gelu_input), out };
         if self.multiply_with_gelu(product, operands) {
             let (grid, num_elements) = (Grid::packs(x.len(), of), x.len() as u64);
             launch!(self, of, "gelu", grid, gelu_input, gelu_input, num_elements);
         } else {
-            let mut dx = dx;
-            self.linear_backward_input(shape, dy, weight, dx.reborrow(), WriteMode::Overwrite);
-            self.gelu_backward(x, dx);
+            linear_then_gelu_backward(self, shape, dy, weight, x, dx);
         }
     }
 
@@ -194,7 +191,7 @@ impl Queue for CudaQueue {
         mode: WriteMode,
     ) {
         let stride = rows_of(dy.len(), shape.num_rows);
-        let product = |types| Product::backward_input(shape, stride, types);
+        let product = |types| Product::backward_input(shape, stride, Epilogue::Nothing, types);
         self.multiply_into(product, [weight, dy], &dx, mode);
     }
 

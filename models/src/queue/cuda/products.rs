@@ -2,7 +2,7 @@
 //!
 //! Its matrices are stored column by column: a matrix `[R, C]` of ours, stored row by row, is its `C x R`. So `y = x Wᵀ` is asked for as `yᵀ = W xᵀ`.
 //!
-//! One algorithm computes a product of given sizes on every rank, so that equal work gives equal bits: the first that the library
+//! One algorithm computes a product of given sizes, types, epilogue and alignment on every rank, so that equal work gives equal bits: the first that the library
 //! proposes among those that add in one pass, without splitting the inner dimension between blocks.
 
 use std::collections::HashMap;
@@ -13,6 +13,7 @@ use std::sync::{Mutex, PoisonError};
 use cudarc::cublaslt::{result, sys};
 use cudarc::driver::sys::CUstream;
 
+use super::arguments::WIDE_BYTES;
 use crate::element::ElementType;
 use crate::kernels::linear::LinearShape;
 
@@ -39,9 +40,9 @@ pub(super) enum Epilogue {
     Nothing,
     /// Adds a bias to every column.
     Bias,
-    /// Adds a bias, keeps the sum as a matrix of its own, and stores GELU of it.
+    /// Adds a bias, writes the sum to [`Operands::gelu_input`], and stores GELU of it.
     Gelu,
-    /// Multiplies by GELU's derivative at such a matrix.
+    /// Multiplies by GELU's derivative at [`Operands::gelu_input`].
     GeluGradient,
 }
 
@@ -77,6 +78,7 @@ impl Product {
     pub(super) fn backward_input(
         shape: LinearShape,
         stride: usize,
+        epilogue: Epilogue,
         [factors, out]: [ElementType; 2],
     ) -> Self {
         let LinearShape { num_rows, num_inputs, num_outputs } = shape;
@@ -87,7 +89,7 @@ impl Product {
             left_is_transposed: false,
             right_is_transposed: false,
             right_leading: stride,
-            epilogue: Epilogue::Nothing,
+            epilogue,
             factors,
             out,
         }
@@ -113,34 +115,31 @@ impl Product {
         }
     }
 
-    /// The same product, with GELU's gradient.
-    pub(super) fn times_gelu_gradient(self) -> Self {
-        Self { epilogue: Epilogue::GeluGradient, ..self }
-    }
-
     /// Elements from one stored column of the left factor to the next.
     fn left_leading(self) -> usize {
         if self.left_is_transposed { self.inner } else { self.rows }
     }
 
     /// Whether the library may be asked for a product with GELU or its gradient: in f32 its own approximation of tanh would be the largest
-    /// error of a layer, and rows of GELU's input must be a multiple of 8 (cuBLAS, `cublasLtMatmulDescAttributes_t`).
+    /// error of a layer, and rows of GELU's input must have a multiple of 8 elements (cuBLAS, `CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD`).
     pub(super) fn may_have_gelu(self, operands: Operands) -> bool {
         let is_narrow = self.out != ElementType::F32;
-        is_narrow && self.rows.is_multiple_of(8) && self.alignment(operands) == WIDE_BYTES
+        is_narrow && self.rows.is_multiple_of(8) && self.alignment(operands) == WIDE_BYTES as u64
     }
 
-    /// Bytes of which the addresses of all matrices are multiples: the fastest algorithms read 16 at once. Where matrices begin is the same on
-    /// every grid, since [`layout`](crate::layout) says it.
+    /// Bytes of which the addresses of all operands are multiples: the fastest algorithms read 16 at once. Where operands begin is the
+    /// same on every grid, since [`layout`](crate::layout) says it.
     fn alignment(self, operands: Operands) -> u64 {
-        let Operands { left, right, onto, gelu_input, out, .. } = operands;
-        let addresses = left | right | out | onto.unwrap_or(out) | gelu_input.unwrap_or(out);
-        if addresses.is_multiple_of(WIDE_BYTES) { WIDE_BYTES } else { self.factors.num_bytes() as u64 }
+        let Operands { left, right, onto, bias, gelu_input, out } = operands;
+        let others = [onto, bias, gelu_input].into_iter().flatten();
+        let addresses = others.fold(left | right | out, |all, address| all | address);
+        if addresses.is_multiple_of(WIDE_BYTES as u64) {
+            WIDE_BYTES as u64
+        } else {
+            self.factors.num_bytes() as u64
+        }
     }
 }
-
-/// The widest reads of a thread.
-const WIDE_BYTES: u64 = 16;
 
 /// Where the operands of a product lie in the device's memory.
 #[derive(Clone, Copy, Debug)]
@@ -151,7 +150,7 @@ pub(super) struct Operands {
     pub(super) onto: Option<u64>,
     /// `[rows]`, added to every column.
     pub(super) bias: Option<u64>,
-    /// What GELU was given, like the output.
+    /// GELU's input, laid out like the output: [`Epilogue::Gelu`] writes it, [`Epilogue::GeluGradient`] reads it.
     pub(super) gelu_input: Option<u64>,
     pub(super) out: u64,
 }
@@ -159,7 +158,7 @@ pub(super) struct Operands {
 /// The library, and the algorithms that it has chosen.
 pub(super) struct Products {
     handle: Handle,
-    /// By product and alignment; `None` where the library has none.
+    /// By product and alignment; `None` where the library proposes none.
     algorithms: Mutex<HashMap<(Product, u64), Option<sys::cublasLtMatmulAlgo_t>>>,
 }
 

@@ -11,12 +11,13 @@ use super::kernel_cache::KernelCache;
 use super::libraries::NoCuda;
 use crate::element::ElementType;
 
-/// The sources of the kernels that read or write elements, one file for each operation, below what they share. They are one program: NVRTC
+/// The sources of the kernels that read or write elements, in files named by operation, below what they share. They are one program: NVRTC
 /// reads no files.
-const OF_ELEMENTS: [&str; 17] = [
+const OF_ELEMENTS: [&str; 18] = [
     include_str!("kernels/common.cuh"),
     include_str!("kernels/element.cuh"),
     include_str!("kernels/wide.cuh"),
+    include_str!("kernels/column_sums.cuh"),
     include_str!("kernels/convert.cu"),
     include_str!("kernels/gelu.cu"),
     include_str!("kernels/layer_norm.cuh"),
@@ -162,7 +163,7 @@ fn compiled(source: &str, (major, minor): (i32, i32), element: ElementType) -> R
         |_| String::from_utf8_lossy(&ptx).into_owned(),
         |text| text.to_string_lossy().into_owned(),
     );
-    cache.write(&text);
+    cache.write(&text).map_err(|reason| refused("keeping compiled kernels in PIPEZERO_CACHE", reason))?;
     Ok(Ptx::from_src(text))
 }
 

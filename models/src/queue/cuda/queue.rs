@@ -143,13 +143,16 @@ impl CudaQueue {
         self.ask("cublasLtMatmul", |stream| {
             match self.device.products.multiply(product, operands, stream.cu_stream()) {
                 Ok(true) => Ok(()),
-                Ok(false) => Err(format!("the library computes no such product: {product:?}")),
+                Ok(false) => Err(format!(
+                    "the library proposes no algorithm for {product:?}; please report it with the GPU's name and cuBLASLt's version"
+                )),
                 Err(error) => Err(error.to_string()),
             }
         });
     }
 
-    /// Asks for a product with GELU or its gradient. Returns whether it is computed so, which depends on its sizes, types and alignment alone.
+    /// Asks for a product with GELU or its gradient. Returns whether the library computes it so: the same for equal sizes, types, alignment
+    /// and kind of device. Once the device has failed, and nothing is done any more, it returns true.
     pub(super) fn multiply_with_gelu(&self, product: Product, operands: Operands) -> bool {
         let ask = |stream: &CudaStream| self.device.products.multiply(product, operands, stream.cu_stream());
         product.may_have_gelu(operands) && self.ask("cublasLtMatmul", ask).unwrap_or(true)

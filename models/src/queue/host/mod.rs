@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use half::{bf16, f16};
 
+use super::gelu::{linear_then_gelu, linear_then_gelu_backward};
 use super::{Affine, Attended, Device, Event, HostKernel, Mark, Onto, Queue, Word};
 use crate::buffer::Buffer;
 use crate::element::{ElementType, Float, with_element};
@@ -161,9 +162,7 @@ impl Queue for Host {
         before_gelu: ViewMut<'_>,
         y: ViewMut<'_>,
     ) {
-        let mut sum = before_gelu;
-        self.linear(shape, x, affine.weight, Onto::Bias(affine.bias), sum.reborrow());
-        self.gelu(sum.view(), y);
+        linear_then_gelu(self, shape, x, affine, before_gelu, y);
     }
 
     fn linear_gelu_backward_input(
@@ -174,9 +173,7 @@ impl Queue for Host {
         x: ViewMut<'_>,
         dx: ViewMut<'_>,
     ) {
-        let mut dx = dx;
-        self.linear_backward_input(shape, dy, weight, dx.reborrow(), WriteMode::Overwrite);
-        self.gelu_backward(x, dx);
+        linear_then_gelu_backward(self, shape, dy, weight, x, dx);
     }
 
     fn linear_backward_input(

@@ -129,6 +129,18 @@ fn a_kernel_refuses_operands_of_other_sizes() {
     check("linear onto a residual", reads, [f32s(30)], |[x, weight, bias, residual], [y]| {
         Host.linear(linear, x, weight, Onto::BiasAndResidual { bias, residual }, y);
     });
+    let reads = [f32s(24), f32s(20), f32s(5)];
+    check("linear_gelu", reads, [f32s(30), f32s(30)], |[x, weight, bias], [sum, y]| {
+        Host.linear_gelu(linear, x, Affine { weight, bias }, sum, y);
+    });
+    check(
+        "linear_gelu_backward_input",
+        [f32s(30), f32s(20)],
+        [f32s(24), f32s(24)],
+        |[dy, weight], [x, dx]| {
+            Host.linear_gelu_backward_input(linear, dy, weight, x, dx);
+        },
+    );
     check("linear_backward_input", [f32s(30), f32s(20)], [f32s(24)], |[dy, weight], [dx]| {
         Host.linear_backward_input(linear, dy, weight, dx, add);
     });
@@ -194,6 +206,9 @@ fn a_kernel_refuses_operands_of_other_sizes() {
     });
     check("cross_entropy_backward", [u32s(6), f32s(18)], [f32s(42)], |[targets, kept], [logits]| {
         Host.cross_entropy_backward(0, logits, targets, kept, 1.0, ElementType::F32);
+    });
+    check("cross_entropy_backward in bf16", [u32s(6), f32s(18)], [f32s(42)], |[targets, kept], [logits]| {
+        Host.cross_entropy_backward(0, logits, targets, kept, 1.0, ElementType::Bf16);
     });
     let counted = [Operand { refused: &[], ..u32s(6) }];
     check("count_targets", counted, [loss], |[targets], [loss]| Host.count_targets(targets, loss));

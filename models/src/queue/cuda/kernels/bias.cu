@@ -1,4 +1,5 @@
 #ifndef __CUDACC_RTC__
+#include "column_sums.cuh"
 #include "common.cuh"
 #include "element.cuh"
 #include "wide.cuh"

@@ -53,14 +53,14 @@ DEVICE SoftmaxSum softmax_sum(const float* __restrict__ logits, u32 num_columns)
     }
     float max = negative_infinity();
     float sum = 0.0f;
-    for_logits<WIDE>(packs, num_columns, [&](float logit, bool is_there) {
-        max = is_there ? larger(max, logit) : max;
+    for_logits<WIDE>(packs, num_columns, [&](float logit, bool is_logit) {
+        max = is_logit ? larger(max, logit) : max;
     });
     for (u32 distance = WARP_SIZE / 2; distance > 0; distance /= 2) {
         max = larger(max, __shfl_xor_sync(WHOLE_WARP, max, distance));
     }
-    for_logits<WIDE>(packs, num_columns, [&](float logit, bool is_there) {
-        sum += is_there ? bounded_exp(logit - max) : 0.0f;
+    for_logits<WIDE>(packs, num_columns, [&](float logit, bool is_logit) {
+        sum += is_logit ? bounded_exp(logit - max) : 0.0f;
     });
     return {max, warp_sum(sum)};
 }

@@ -9,7 +9,8 @@
 // Legend: B sequences, T tokens each, N = B T, C columns; `x, y: [N, C]`. `masks.seq_length` is T.
 // The masks are the host's, bit for bit: see `kernels/dropout.rs` for the counters.
 
-// Columns of a warp at a time, a pack for each lane; those of whole counters.
+// Columns that a warp takes at a time, a pack for each lane: a multiple of 64, so that no counter's columns lie
+// in two warps.
 static const u32 NUM_WARP_COLUMNS = WARP_SIZE * NUM_PACK_ELEMENTS;
 // A counter has four numbers, those of columns 16 apart.
 static const u32 NUM_COUNTER_NUMBERS = 4;
@@ -25,8 +26,8 @@ DEVICE Place<NUM_PACK_ELEMENTS> place_in_row(u32 first, u32 width, bool is_align
 
 // Which elements of a lane's pack are dropped, the first in the lowest bit; the warp's first column is
 // `first`. The lanes share out the counters and tell each other what is dropped, so that every random number
-// is used and no lane computes one twice. Rejected: a lane with all counters of its columns, which are those
-// of four packs: too few threads would have work, and each would take too many registers.
+// is used and no lane computes one twice. Rejected: each lane computes all counters of the columns of four
+// packs: a quarter of the threads would have work, with too many registers each.
 DEVICE u32 dropped_elements(const DropoutMasks& masks, SequenceKey key, u32 first) {
     u32 position = blockIdx.x % masks.seq_length;
     u32 column = lane_index() * NUM_PACK_ELEMENTS;
