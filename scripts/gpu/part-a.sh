@@ -3,12 +3,21 @@
 part_a() {
     IT=("${WITH_CUDA[@]}" RUST_BACKTRACE=1 "$BIN/it")
     rm -f "$OUT/A-losses.tsv"
+    warp_functions
     tests kernels 30 240 cuda::on_a_device::kernels
     losses f32 false 1e-4
     losses bf16 true 1e-2
     tests state 20 90 cuda::on_a_device::state
     tests training 20 90 cuda::on_a_device::training
     sanitizers
+}
+
+# Products and copies of a whole warp, lane by lane. The imitation of a rehearsal has only pipezero's kernels,
+# so one with the kernels of this test is built.
+warp_functions() {
+    local command=("${WITH_CUDA[@]}" "$PYTHON" -B "$HERE/warp_functions.py")
+    [ -z "$IMITATION" ] || command+=(--imitation "$WORK/warp")
+    step "warp functions" 5 30 "${command[@]}"
 }
 
 # losses PRECISION BF16 LIMIT: the same run file on the GPU and on the CPU.

@@ -16,7 +16,7 @@ usage() {
     cat <<'TEXT'
 usage: scripts/gpu/run.sh A|B|C [--bin DIR] [--out DIR] [--budget SECONDS] [--rehearse IMITATION_DIR]
 
-  A  correctness: kernels, losses beside the CPU's, state, grids, NVIDIA's sanitizer
+  A  correctness: functions of a warp, kernels, losses beside the CPU's, state, grids, NVIDIA's sanitizer
   B  grids and memory: all grids, what overlaps on four ranks, planned memory beside that of the GPU
   C  speed: beside PyTorch in turn, kernel by kernel, and beside what `pipezero simulate` predicts
 

@@ -154,7 +154,8 @@ DEVICE u32 packed(float first, float second) {
 }
 
 DEVICE float power_of_two(float x) {
-    return exp2f(x);
+    float power = exp2f(x);
+    return power < 0x1p-126f ? 0.0f : power;
 }
 
 DEVICE u32 load_pair(const element* from) {
