@@ -44,6 +44,13 @@ fn grids_train_to_the_same_bits_on_the_imitation() {
 }
 
 #[test]
+fn no_feature_changes_a_bit_on_the_imitation() {
+    let Some(folder) = imitation() else { return };
+    let imitated = Imitated { num_devices: 2, seed: 4, fail_at: None };
+    run_on_imitation(folder, "cuda::on_a_device::features", imitated);
+}
+
+#[test]
 fn state_goes_between_host_and_device_on_the_imitation() {
     let Some(folder) = imitation() else { return };
     in_several_orders(folder, "cuda::on_a_device::state", 2);

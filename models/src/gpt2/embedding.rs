@@ -80,13 +80,14 @@ impl Layer for Embedding {
     fn recompute(&self, _: &dyn Queue, _: MicroBatchShape, _: RecomputeArgs<'_>) {}
 
     fn backward_input(&self, queue: &dyn Queue, shape: MicroBatchShape, args: BackwardInputArgs<'_>) {
-        let (mut doutput, dpositions) = (args.weight_inputs, args.exact_weight_inputs);
-        queue.copy(args.gradient.view(), doutput.reborrow());
+        let (mut gradient, dpositions) = (args.gradient, args.exact_weight_inputs);
         if let Some(masks) = args.tokens.masks_of(self.dropout, shape) {
-            queue.dropout(masks, doutput.reborrow(), self.width);
+            queue.dropout(masks, gradient.reborrow(), self.width);
         }
         let mode = WriteMode::Overwrite;
-        queue.positions_backward(shape.seq_length, doutput.view(), dpositions, self.width, mode);
+        queue.positions_backward(shape.seq_length, gradient.view(), dpositions, self.width, mode);
+        // Rounded after that where it is stored in 16 bits, as a `TokenEmbedding` behind a `PositionEmbedding` does.
+        queue.copy(gradient.view(), args.weight_inputs);
     }
 
     fn backward_weight(&self, queue: &dyn Queue, shape: MicroBatchShape, args: BackwardWeightArgs<'_>) {

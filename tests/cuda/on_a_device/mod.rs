@@ -1,6 +1,7 @@
 //! What is asked of the GPUs of this host.
 
 mod failing;
+mod features;
 mod kernels;
 mod state;
 mod training;

@@ -20,7 +20,7 @@ fn tolerance(precision: Precision) -> f64 {
 }
 
 /// A run for GPUs: in 16 bits with heads that tensor cores take.
-fn on_gpus(mut run: Run) -> Run {
+pub(super) fn on_gpus(mut run: Run) -> Run {
     if let (ModelConfig::Gpt2(model), true) = (&mut run.model, run.precision != Precision::F32) {
         (model.hidden_size, model.num_attention_heads) = (32, 2);
     }
