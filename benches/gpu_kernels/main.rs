@@ -18,7 +18,7 @@ use benches::{chosen, exit_code};
 use cases::Case;
 use model::{MODELS, ModelShape};
 use pipezero::models::Device;
-use pipezero::models::queue::{Cuda, Queue};
+use pipezero::models::queue::{Cuda, F32Products, Queue};
 
 /// Calls that are timed together.
 const NUM_CALLS: u32 = 20;
@@ -35,7 +35,7 @@ fn main() -> ExitCode {
 }
 
 fn run() -> Result<(), Box<dyn Error>> {
-    let device = Cuda::open(0)?;
+    let device = Cuda::open(0, F32Products::Whole)?;
     let queue = device.queue()?;
     eprintln!("computing on: {}", device.name()?);
     println!("kernel,shape,ns,bytes,flops,floor_ns,share");

@@ -10,7 +10,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use pipezero::models::queue::{Cuda, NoCuda};
+use pipezero::models::queue::{Cuda, F32Products, NoCuda};
 use tests::{Imitated, checked_imitation, imitation, in_full, run_on_imitation, run_on_imitation_with};
 
 /// Runs tests in several orders of the imitation's streams.
@@ -54,6 +54,28 @@ fn no_feature_changes_a_bit_on_the_imitation() {
 fn state_goes_between_host_and_device_on_the_imitation() {
     let Some(folder) = imitation() else { return };
     in_several_orders(folder, "cuda::on_a_device::state", 2);
+}
+
+/// Each sees some of the devices, and all have the memory of all in common.
+#[test]
+fn processes_share_the_devices_of_a_host_on_the_imitation() {
+    let Some(folder) = imitation() else { return };
+    let home = tempfile::tempdir().unwrap();
+    let host = home.path().join("host");
+    for num_devices in 1..=4 {
+        let imitated = Imitated { num_devices, seed: 5, fail_at: None };
+        let host = [("IMITATION_HOST", &*host)];
+        run_on_imitation_with(folder, "cuda::on_a_device::processes", imitated, &host);
+    }
+    std::thread::scope(|scope| {
+        for (seed, visible) in (0..).zip(["0,1", "1,2", "2,3", "3"]) {
+            let imitated = Imitated { num_devices: 4, seed, fail_at: None };
+            let variables = [("IMITATION_HOST", &*host), ("CUDA_VISIBLE_DEVICES", Path::new(visible))];
+            scope.spawn(move || {
+                run_on_imitation_with(folder, "cuda::on_a_device::failing", imitated, &variables);
+            });
+        }
+    });
 }
 
 /// The calls of a run are some thousands; the first few hundred open the devices.
@@ -118,7 +140,7 @@ fn compiled_kernels_are_kept_on_disk_and_damaged_ones_compiled_again() {
 /// On a host with the libraries there is a device, or an error about that.
 #[test]
 fn what_is_missing_for_a_gpu_is_named_with_its_repair() {
-    if let Err(error @ NoCuda::Library { .. }) = Cuda::open(0) {
+    if let Err(error @ NoCuda::Library { .. }) = Cuda::open(0, F32Products::Whole) {
         let message = error.to_string();
         assert!(message.starts_with("no library `lib") && message.contains("LD_LIBRARY_PATH"), "{message}");
         assert!(message.contains("; install NVIDIA's "), "{message}");

@@ -71,7 +71,7 @@ EXPORTED Result cuDeviceGetName(char* name, int length, int device) {
     if (Result error = begin_with_device(device)) {
         return error;
     }
-    snprintf(name, size_t(length), "imitation of a GPU %d", device);
+    snprintf(name, size_t(length), "imitation of a GPU %d", world().devices[size_t(device)]);
     return SUCCESS;
 }
 
@@ -79,7 +79,7 @@ EXPORTED Result cuDeviceGetUuid_v2(char* uuid, int device) {
     if (Result error = begin_with_device(device)) {
         return error;
     }
-    memset(uuid, device, 16);
+    memset(uuid, world().devices[size_t(device)], 16);
     return SUCCESS;
 }
 

@@ -56,7 +56,7 @@ EXPORTED Result cuMemGetInfo_v2(size_t* free_bytes, size_t* total_bytes) {
     }
     Lock lock = lock_world();
     *total_bytes = world().memory_bytes;
-    *free_bytes = world().memory_bytes - memory().used_bytes[current_context->device];
+    *free_bytes = world().memory_bytes - host().used_bytes(world().devices[size_t(current_context->device)]);
     return SUCCESS;
 }
 

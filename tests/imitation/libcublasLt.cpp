@@ -18,7 +18,7 @@ enum Status : int { SUCCESS = 0, INVALID_VALUE = 7, INTERNAL_ERROR = 14, NOT_SUP
 // cublasLtEpilogue_t
 enum EpilogueBits : uint32_t { DEFAULT = 1, BIAS = 4, GELU_AUX_BIAS = 164, DGELU = 192 };
 
-enum ComputeType : int { COMPUTE_32F = 68, COMPUTE_32F_PEDANTIC = 69 };
+enum ComputeType : int { COMPUTE_32F = 68, COMPUTE_32F_PEDANTIC = 69, COMPUTE_32F_FAST_TF32 = 77 };
 
 struct Description {
     int compute_type, scale_type;
@@ -88,7 +88,9 @@ Status read(const Description* asked, const Layout* const (&layouts)[4], Product
             return INVALID_VALUE;
         }
     }
-    bool is_f32 = asked->compute_type == COMPUTE_32F || asked->compute_type == COMPUTE_32F_PEDANTIC;
+    bool rounds_to_tf32 = asked->compute_type == COMPUTE_32F_FAST_TF32;
+    bool is_f32 =
+        asked->compute_type == COMPUTE_32F || asked->compute_type == COMPUTE_32F_PEDANTIC || rounds_to_tf32;
     const int NOT_TRANSPOSED = 0, TRANSPOSED = 1;
     bool is_plain =
         asked->pointer_mode == 0 && asked->scale_type == F32 && asked->c_operation == NOT_TRANSPOSED;
@@ -107,10 +109,11 @@ Status read(const Description* asked, const Layout* const (&layouts)[4], Product
         return NOT_SUPPORTED;
     }
     product = {layouts[0]->matrix, layouts[1]->matrix, layouts[2]->matrix, layouts[3]->matrix,
-               asked->a_operation == TRANSPOSED, asked->b_operation == TRANSPOSED, epilogue};
-    // cuBLAS documentation, cublasLtMatmul(), the table for CUBLAS_COMPUTE_32F.
+               asked->a_operation == TRANSPOSED, asked->b_operation == TRANSPOSED, epilogue, rounds_to_tf32};
+    // cuBLAS documentation, cublasLtMatmul(), the tables for CUBLAS_COMPUTE_32F and CUBLAS_COMPUTE_32F_FAST_TF32.
     bool is_in_table = product.a.type == product.b.type && product.c.type == product.d.type &&
-                       (product.d.type == F32 || product.d.type == product.a.type);
+                       (product.d.type == F32 || product.d.type == product.a.type) &&
+                       (product.a.type == F32 || !rounds_to_tf32);
     bool has_known_bias =
         !product.has_bias() || asked->bias_type == -1 || asked->bias_type == product.d.type;
     if (!is_in_table || !has_known_bias) {
@@ -136,6 +139,7 @@ uint64_t mark_of(const Product& product) {
     mix(product.a_is_transposed);
     mix(product.b_is_transposed);
     mix(uint64_t(product.epilogue));
+    mix(product.rounds_to_tf32);
     return mark;
 }
 

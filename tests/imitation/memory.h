@@ -49,7 +49,6 @@ struct Memory {
     // Freed, oldest first.
     std::deque<Kept> kept;
     size_t kept_bytes = 0;
-    std::map<int, uint64_t> used_bytes;
     // Which device may use the memory of which other.
     std::set<std::pair<int, int>> reached;
 
@@ -156,13 +155,18 @@ inline Result allocate(void** address, size_t num_bytes, int device, bool is_pin
     if (!address || num_bytes == 0) {
         return INVALID_VALUE;
     }
-    uint64_t& used = memory().used_bytes[device];
-    bool is_too_much = num_bytes > world().memory_bytes || used + room_for(num_bytes) > world().memory_bytes;
-    if (!is_pinned && is_too_much) {
+    if (!is_pinned && num_bytes > world().memory_bytes) {
         return OUT_OF_MEMORY;
     }
     size_t room = room_for(num_bytes);
     if (ARENA_BYTES - memory().arena_used < room + 2 * MARGIN_BYTES) {
+        return OUT_OF_MEMORY;
+    }
+    // Other processes allocate at the same time.
+    int of_host = world().devices[size_t(device)];
+    host().own->used_bytes[of_host] += is_pinned ? 0 : room;
+    if (!is_pinned && host().used_bytes(of_host) > world().memory_bytes) {
+        host().own->used_bytes[of_host] -= room;
         return OUT_OF_MEMORY;
     }
     auto* bytes = (unsigned char*)memory().arena + memory().arena_used;
@@ -171,7 +175,6 @@ inline Result allocate(void** address, size_t num_bytes, int device, bool is_pin
     bytes += MARGIN_BYTES;
     memset(bytes, UNWRITTEN, num_bytes);
     set_usable(bytes, num_bytes, true);
-    used += is_pinned ? 0 : room;
     memory().live[(uintptr_t)bytes] = {num_bytes, device, is_pinned, false};
     *address = bytes;
     return SUCCESS;
@@ -191,7 +194,7 @@ inline Result release(void* address, bool is_pinned) {
     memset(address, FREED, num_bytes);
     set_usable(address, num_bytes, false);
     if (!is_pinned) {
-        memory().used_bytes[found->second.device] -= room_for(num_bytes);
+        host().own->used_bytes[world().devices[size_t(found->second.device)]] -= room_for(num_bytes);
     }
     memory().live.erase(found);
     memory().kept.push_back({(uintptr_t)address, num_bytes});

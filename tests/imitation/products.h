@@ -35,6 +35,8 @@ struct Product {
     Matrix a, b, c, d;
     bool a_is_transposed = false, b_is_transposed = false;
     Epilogue epilogue = Epilogue::NOTHING;
+    // Whether factors, which are f32, are rounded to 10 bits behind the point.
+    bool rounds_to_tf32 = false;
 
     bool operator==(const Product&) const = default;
 
@@ -61,7 +63,7 @@ struct Product {
     uint64_t run_length() const {
         uint64_t mixed = 0x9e3779b97f4a7c15u;
         for (uint64_t part : {d.rows, d.columns, inner(), uint64_t(a.type), uint64_t(d.type),
-                              uint64_t(a_is_transposed), uint64_t(b_is_transposed), uint64_t(has_aux())}) {
+                              uint64_t(a_is_transposed), uint64_t(b_is_transposed), uint64_t(has_aux()), uint64_t(rounds_to_tf32)}) {
             mixed = (mixed ^ part) * 0xff51afd7ed558ccdu;
             mixed ^= mixed >> 32;
         }
@@ -124,13 +126,26 @@ inline void store_element(void* matrix, ElementType type, size_t index, float va
     }
 }
 
-// A matrix in f32 without gaps, transposed if asked for.
-inline std::vector<float> widened(const void* values, const Matrix& matrix, bool is_transposed) {
+// To nearest, and away from zero from the middle, as the PTX ISA's `cvt.rna.tf32.f32`.
+inline float rounded_to_tf32(float value) {
+    const uint32_t NUM_DROPPED = 13, EXPONENT = 0x7f800000;
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    bool is_finite = (bits & EXPONENT) != EXPONENT;
+    uint32_t rounded = is_finite ? bits + (1u << (NUM_DROPPED - 1)) : bits;
+    return float_of(rounded >> NUM_DROPPED << NUM_DROPPED);
+}
+
+// A factor in f32 without gaps, transposed if asked for.
+inline std::vector<float> widened(
+    const void* values, const Matrix& matrix, bool is_transposed, bool rounds_to_tf32
+) {
     std::vector<float> found(matrix.rows * matrix.columns);
     for (size_t column = 0; column < matrix.columns; column++) {
         for (size_t row = 0; row < matrix.rows; row++) {
             float value = load_element(values, matrix.type, column * size_t(matrix.leading) + row);
-            found[is_transposed ? row * matrix.columns + column : column * matrix.rows + row] = value;
+            found[is_transposed ? row * matrix.columns + column : column * matrix.rows + row] =
+                rounds_to_tf32 ? rounded_to_tf32(value) : value;
         }
     }
     return found;
@@ -171,8 +186,8 @@ inline float after_epilogue(
 
 inline void multiply(const Product& product, const Operands& operands) {
     require_operands(product, operands);
-    auto a = widened(operands.a, product.a, product.a_is_transposed);
-    auto b = widened(operands.b, product.b, product.b_is_transposed);
+    auto a = widened(operands.a, product.a, product.a_is_transposed, product.rounds_to_tf32);
+    auto b = widened(operands.b, product.b, product.b_is_transposed, product.rounds_to_tf32);
     size_t rows = product.d.rows, inner = product.inner(), run_length = product.run_length();
     std::vector<float> sums(rows), run(rows);
     for (size_t column = 0; column < product.d.columns; column++) {

@@ -1,16 +1,15 @@
-// What all of the driver shares: settings, results, the lock, and how it stops a program that does what is
-// undefined.
+// What all of the driver shares: results, the devices, and the lock.
 #pragma once
 
 #include <atomic>
 #include <condition_variable>
-#include <cstdarg>
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <mutex>
+#include <vector>
 
+#include "host.h"
 #include "random.h"
+#include "settings.h"
 
 #define EXPORTED extern "C" __attribute__((visibility("default")))
 
@@ -38,22 +37,6 @@ enum Result : int {
     UNKNOWN = 999,
 };
 
-inline uint64_t setting(const char* name, uint64_t otherwise) {
-    const char* text = getenv(name);
-    return text && *text ? strtoull(text, nullptr, 0) : otherwise;
-}
-
-// Ends the process: the program did what CUDA leaves undefined.
-[[noreturn]] __attribute__((format(printf, 1, 2))) inline void stop(const char* format, ...) {
-    va_list values;
-    va_start(values, format);
-    fputs("imitation: ", stderr);
-    vfprintf(stderr, format, values);
-    fputc('\n', stderr);
-    va_end(values);
-    abort();
-}
-
 struct World {
     // Held by every call, and while an operation runs; not while a function of the host runs.
     std::mutex mutex;
@@ -62,7 +45,9 @@ struct World {
     Random random;
     std::atomic<bool> is_initialized = false;
     std::atomic<uint64_t> num_calls = 0, fail_at = 0;
-    const int num_devices = int(setting("IMITATION_DEVICES", 1));
+    // The host's numbers of them.
+    const std::vector<int> devices = visible_devices();
+    const int num_devices = int(devices.size());
     const uint64_t memory_bytes = setting("IMITATION_MEMORY_BYTES", uint64_t(8) << 30);
 
     World() {

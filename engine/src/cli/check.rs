@@ -185,7 +185,7 @@ fn step(plan: &Plan) -> String {
 }
 
 fn state(plan: &Plan) -> String {
-    let mut parts = vec![describe::precision(plan).to_owned(), describe::at_rest(plan).to_owned()];
+    let mut parts = vec![plan.run().precision.name().to_owned(), describe::at_rest(plan).to_owned()];
     parts.extend(describe::residency(plan));
     parts.extend(describe::checkpointing(plan));
     parts.join(", ")

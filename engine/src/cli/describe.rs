@@ -1,7 +1,7 @@
 //! A plan in words, for several commands.
 
 use super::figures::{bytes, counted, percent};
-use crate::config::{Checkpointing, Precision, ReductionPolicy, ResidencyConfig, ScheduleConfig, ZeroLevel};
+use crate::config::{Checkpointing, ReductionPolicy, ResidencyConfig, ScheduleConfig, ZeroLevel};
 use crate::plan::Plan;
 
 /// The schedule, and the number of stages on a rank if that is more than one.
@@ -28,15 +28,6 @@ pub(super) fn schedule(plan: &Plan) -> String {
         (1, _) => name,
         (stages, true) => format!("{name} with {stages} stages per rank"),
         (stages, false) => format!("{name} with up to {stages} stages per rank"),
-    }
-}
-
-/// The type of parameters and activations.
-pub(super) fn precision(plan: &Plan) -> &'static str {
-    match plan.run().precision {
-        Precision::F32 => "f32",
-        Precision::Bf16 => "bf16",
-        Precision::Fp16(_) => "fp16",
     }
 }
 

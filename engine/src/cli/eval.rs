@@ -8,7 +8,7 @@ use super::failure::Failure;
 use super::output::print;
 use super::table::Table;
 use super::terminal;
-use super::trained_run::opened;
+use super::trained_run::TrainedRunArgs;
 
 /// What `--help` ends with.
 pub(super) const EXAMPLES: &str = "\
@@ -20,12 +20,8 @@ Examples:
 /// Arguments of `eval`.
 #[derive(Debug, Args)]
 pub(super) struct EvalArgs {
-    /// The run directory that `train` wrote.
-    #[arg(value_name = "DIR")]
-    directory: PathBuf,
-    /// Take the weights of the checkpoint after this step [default: those of the run's end]
-    #[arg(long, value_name = "N")]
-    step: Option<u64>,
+    #[command(flatten)]
+    run: TrainedRunArgs,
     /// Other text: files, folders or globs, instead of the run's validation text. Batches are drawn from all of it.
     #[arg(long, value_name = "TEXT", num_args = 1..)]
     data: Vec<PathBuf>,
@@ -42,7 +38,7 @@ fn at_least_one(text: &str) -> Result<u64, String> {
 }
 
 pub(super) fn run(args: &EvalArgs) -> Result<(), Failure> {
-    let score = opened(&args.directory, args.step)?.score(&args.data, args.batches)?;
+    let score = args.run.open()?.score(&args.data, args.batches)?;
     let mut table = Table::new(["tokens", "loss", "perplexity", "bits per byte"]);
     let cells = [
         format!("{:.4}", score.loss),

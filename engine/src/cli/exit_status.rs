@@ -106,7 +106,9 @@ input_mistakes! {
         TrainingError::Engine(error) => error.is_input_mistake(),
         TrainingError::RunDir(error) => error.is_input_mistake(),
         TrainingError::Trace(error) => error.is_input_mistake(),
-        TrainingError::Saved { error, .. } | TrainingError::NotSaved { error, .. } => error.is_input_mistake(),
+        TrainingError::Saved { error, .. }
+        | TrainingError::Lost { error, .. }
+        | TrainingError::NotSaved { error, .. } => error.is_input_mistake(),
     };
     ProfileError: |error| match error {
         ProfileError::NoSteps => true,

@@ -1,12 +1,11 @@
 //! `pipezero generate`.
 
 use std::io::{Write, stdout};
-use std::path::PathBuf;
 
 use clap::Args;
 
 use super::failure::Failure;
-use super::trained_run::opened;
+use super::trained_run::TrainedRunArgs;
 use crate::run::generation::{Generation, Sampling};
 
 /// What `--help` ends with.
@@ -21,12 +20,8 @@ With --temperature 0 the text is always the likeliest one.";
 /// Arguments of `generate`.
 #[derive(Debug, Args)]
 pub(super) struct GenerateArgs {
-    /// The run directory that `train` wrote.
-    #[arg(value_name = "DIR")]
-    directory: PathBuf,
-    /// Take the weights of the checkpoint after this step [default: those of the run's end]
-    #[arg(long, value_name = "N")]
-    step: Option<u64>,
+    #[command(flatten)]
+    run: TrainedRunArgs,
     /// The text to continue.
     #[arg(long, allow_hyphen_values = true, value_name = "TEXT", value_parser = prompt)]
     prompt: String,
@@ -63,7 +58,7 @@ fn top_k(text: &str) -> Result<usize, String> {
 }
 
 pub(super) fn run(args: &GenerateArgs) -> Result<(), Failure> {
-    let mut engine = opened(&args.directory, args.step)?.text_engine()?;
+    let mut engine = args.run.open()?.text_engine()?;
     let prompt = args.prompt.bytes().map(u32::from).collect();
     let sampling = Sampling { temperature: args.temperature, top_k: args.top_k, seed: args.seed };
     let mut out = stdout().lock();

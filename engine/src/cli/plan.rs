@@ -157,7 +157,7 @@ fn headline(plan: &Plan) -> String {
         format!("{} parameters", count(plan.num_parameters())),
         format!("pipeline {} x data {}", grid.pipeline_degree, grid.data_degree),
         describe::schedule(plan),
-        describe::precision(plan).to_owned(),
+        plan.run().precision.name().to_owned(),
         describe::at_rest(plan).to_owned(),
     ];
     parts.extend(describe::residency(plan));

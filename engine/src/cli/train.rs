@@ -16,7 +16,7 @@ use super::run_args::{RunArgs, fault_of_text};
 use super::signals::end_after_the_step;
 use super::terminal;
 use super::train_report::report;
-use crate::config::{Launch, RunFile};
+use crate::config::{DeviceName, Launch, RunFile};
 use crate::measure::trace::{TracedSteps, TracedStepsError};
 use crate::plan::Plan;
 use crate::run::data::first_words;
@@ -267,7 +267,7 @@ fn headline(plan: &Plan) -> String {
         counted(grid.world_size(), "rank"),
         counted(run.threads, "thread"),
         describe::schedule(plan),
-        describe::precision(plan),
+        plan.run().precision.name(),
         counted(usize::try_from(run.steps).unwrap_or(usize::MAX), "step"),
         counted(run.batch.train_batch_size, "sequence"),
         plan.micro_batch_shape().seq_length,
@@ -294,6 +294,9 @@ fn device_of(training: &Training, file: &RunFile) -> String {
     }
     match Cuda::num_devices() {
         Err(error) => format!("{name}; no GPU: {}", error.in_short()),
+        Ok(_) if training.plan().run().device == DeviceName::Cpu => {
+            format!("{name}; no GPU was found when the run file was read, and now there is one")
+        }
         Ok(_) => name,
     }
 }

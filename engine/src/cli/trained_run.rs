@@ -1,13 +1,35 @@
 //! The run whose weights `eval` and `generate` use.
 
-use std::path::Path;
+use std::path::PathBuf;
+
+use clap::Args;
 
 use crate::train::{TrainedRun, TrainedRunError};
 
-/// Opens a run directory for the weights of its end, or for those of the checkpoint after a step.
-pub(super) fn opened(directory: &Path, step: Option<u64>) -> Result<TrainedRun, TrainedRunError> {
-    match step {
-        Some(step) => TrainedRun::open_at(directory, step),
-        None => TrainedRun::open(directory),
+/// Which run, and how it computes.
+#[derive(Debug, Args)]
+pub(super) struct TrainedRunArgs {
+    /// The run directory that `train` wrote.
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
+    /// Take the weights of the checkpoint after this step [default: those of the run's end]
+    #[arg(long, value_name = "N")]
+    step: Option<u64>,
+    /// Compute on this device: cpu, cuda, or auto (a GPU where there is one) [default: the run's]
+    #[arg(long, value_name = "DEVICE", value_parser = ["cpu", "cuda", "auto"], hide_possible_values = true)]
+    device: Option<String>,
+}
+
+impl TrainedRunArgs {
+    /// Opens the run directory.
+    pub(super) fn open(&self) -> Result<TrainedRun, TrainedRunError> {
+        let run = match self.step {
+            Some(step) => TrainedRun::open_at(&self.directory, step)?,
+            None => TrainedRun::open(&self.directory)?,
+        };
+        match &self.device {
+            Some(device) => Ok(run.on_device(device)?),
+            None => Ok(run),
+        }
     }
 }

@@ -49,7 +49,7 @@ fn of_each_rank(plan: &Plan, of: &Utilisation) -> String {
         let (step, peak) = (nanoseconds((of.step_s * 1e9).round() as u64), flops(peak));
         text += &format!(
             "MFU: {work} of the model in a step / ({ranks} x {step} x {peak}/s peak in {}); what is recomputed does not count\n",
-            plan.element_type()
+            plan.run().precision.name()
         );
     }
     text + &format!("memory: {}\n", describe::memory(plan, of.memory_bytes))

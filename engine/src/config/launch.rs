@@ -28,5 +28,5 @@ impl Launch {
 
 /// Whether the driver and its libraries are there, and know of a GPU.
 fn has_gpu() -> bool {
-    Cuda::num_devices().is_ok_and(|num_devices| num_devices > 0)
+    Cuda::num_devices().is_ok()
 }

@@ -34,6 +34,9 @@ section! {
         /// What computes: `"cpu"`, `"cuda"` (the GPUs of the host, which its ranks use in turn) or `"auto"` (a GPU where the driver knows of one,
         /// else the CPU; `train` says which). GPUs have been proved on an imitation alone: see docs/backends.md.
         device: Auto<DeviceName> = "\"auto\"", "one file serves hosts with and without GPUs";
+        /// Whether products of f32 on a GPU round their factors to TF32: several times as fast, and 10 bits behind the point instead of 23.
+        /// Nothing else is rounded. No effect in 16 bits, nor on a CPU.
+        tf32: bool = "false", "what is stored as f32 is computed in f32";
         /// Bytes that each rank may hold: a number, or a string with a unit of powers of 1024 (`"80GiB"`) or of 1000
         /// (`"24GB"`). `"balanced"` splits within it, `"resident_units": "auto"` fills it, and a plan beyond it is refused.
         memory: ByteSize = "no bound for a rank", "`train` holds the ranks of its host together against what is free there in any case";

@@ -22,7 +22,7 @@ impl ElementTypes {
     /// What a precision stands for.
     pub(crate) fn of(precision: &Precision) -> Self {
         let parameter = match precision {
-            Precision::F32 => ElementType::F32,
+            Precision::F32 | Precision::Tf32 => ElementType::F32,
             Precision::Bf16 => ElementType::Bf16,
             Precision::Fp16(_) => ElementType::F16,
         };

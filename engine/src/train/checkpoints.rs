@@ -49,6 +49,11 @@ impl CheckpointKeeper {
         })
     }
 
+    /// The step of the newest one that is whole.
+    pub(super) fn newest(&self) -> Option<u64> {
+        (self.newest > 0).then_some(self.newest)
+    }
+
     /// Whether one is to be written after a step. The clock of the process of rank 0 decides for all.
     pub(super) fn is_due(&self, step: u64, engine: &mut Engine) -> Result<bool, EngineError> {
         let by_steps = self.config.every.is_some_and(|every| step.is_multiple_of(every));

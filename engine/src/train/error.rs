@@ -33,6 +33,16 @@ pub enum TrainingError {
         /// The run directory, or the one to which it was rescued.
         path: PathBuf,
     },
+    /// The run ended with an error, and its state with it.
+    #[error("{error}\nthe state of the run is lost; {}", what_is_left(*checkpoint, path))]
+    Lost {
+        /// The error.
+        error: Box<TrainingError>,
+        /// The step of its newest checkpoint.
+        checkpoint: Option<u64>,
+        /// The run directory.
+        path: PathBuf,
+    },
     /// The run ended with an error, and its state could not be saved.
     #[error(
         "{error}\nthe state after step {step} could not be saved: {why}; name another folder for such a case with --rescue"
@@ -45,6 +55,17 @@ pub enum TrainingError {
         /// Why it could not be saved in the last place that was tried.
         why: Box<TrainingError>,
     },
+}
+
+/// What is left of a run whose ranks have lost its state.
+fn what_is_left(checkpoint: Option<u64>, path: &Path) -> String {
+    match checkpoint {
+        Some(step) => {
+            format!("the newest checkpoint is of step {step}: go on with --resume --out {}", path.display())
+        }
+        None => "it had no checkpoint yet (`checkpoint.every` and `checkpoint.minutes` say when one is kept)"
+            .to_owned(),
+    }
 }
 
 impl TrainingError {
@@ -63,7 +84,7 @@ impl TrainingError {
                     | EngineError::Elsewhere
             ),
             Self::RunDir(_) | Self::Trace(_) => true,
-            Self::Data(_) | Self::Saved { .. } | Self::NotSaved { .. } => false,
+            Self::Data(_) | Self::Saved { .. } | Self::Lost { .. } | Self::NotSaved { .. } => false,
         }
     }
 }
@@ -74,5 +95,24 @@ fn way_on(step: u64, path: &Path) -> String {
         // Weights alone: there is nothing else before the first step.
         0 => String::new(),
         _ => format!(": go on with --resume --out {}", path.display()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_that_lost_its_state_names_the_checkpoint_to_go_on_with() {
+        let said = |checkpoint| {
+            let error = Box::new(TrainingError::Engine(EngineError::AlreadyStopped));
+            TrainingError::Lost { error, checkpoint, path: PathBuf::from("runs/a") }.to_string()
+        };
+        let lines = [said(Some(40)), said(None)].map(|text| text.lines().last().unwrap().to_owned());
+        let expected = [
+            "the state of the run is lost; the newest checkpoint is of step 40: go on with --resume --out runs/a",
+            "the state of the run is lost; it had no checkpoint yet (`checkpoint.every` and `checkpoint.minutes` say when one is kept)",
+        ];
+        assert_eq!(lines, expected);
     }
 }

@@ -96,6 +96,14 @@ impl TrainedRun {
         Ok(Self { file, weights: InitialState::Parameters(Arc::new(found)) })
     }
 
+    /// The same run on a device of the run file's names, whatever it was trained on.
+    ///
+    /// # Errors
+    /// When there is no device of this name.
+    pub fn on_device(self, name: &str) -> Result<Self, ConfigErrors> {
+        Ok(Self { file: self.file.set(&[format!("device={name}")])?, ..self })
+    }
+
     /// Scores batches of the run's validation text or, if `text` names files, of those. The batches are drawn at random, the
     /// same in every call; `None` is the number of the run file.
     ///

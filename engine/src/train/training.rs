@@ -252,6 +252,11 @@ impl Training {
                 let rescue = self.rescue.as_deref();
                 Err(save_after(error, &mut self.engine, &mut keeper, directory, rescue))
             }
+            Err(error) => Err(TrainingError::Lost {
+                error: Box::new(error),
+                checkpoint: keeper.newest(),
+                path: directory.path().to_owned(),
+            }),
             done => done,
         }
     }

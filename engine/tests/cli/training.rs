@@ -190,17 +190,22 @@ fn a_run_that_diverges_ends_with_its_step_and_the_state_before_it() {
     assert_eq!(home.names_in("out/checkpoints"), ["step-00000001"]);
 }
 
-/// On a host without a GPU, `auto` says so and trains, and `cuda` is one error.
+/// On a host without a GPU, `auto` says so and trains, and `cuda` is one error. With or without, a run is scored on a CPU.
 #[test]
 fn a_gpu_that_is_missing_is_named() {
     let home = Home::new();
     let automatic = home.run("train run.json --out auto --set device=auto");
     let on = automatic.stderr.lines().find(|line| line.starts_with("computing on: ")).unwrap().to_owned();
     automatic.success();
-    if on.contains("CPU, since there is no GPU to use: ") {
-        assert!(on.contains("libcuda.so") || on.contains("libnvrtc.so") || on.contains("devices"), "{on}");
-        let refused = home.run("train run.json --out cuda --set device=cuda").failure(1);
-        assert!(refused.contains("error: `device`: ") && refused.contains("or use \"cpu\""), "{refused}");
+    let on_cpu = home.run("eval auto --device cpu").success();
+    if on.contains("CPU") {
+        let reasons = ["no library `libcuda.so`", "no library `libnvrtc.so`", "the driver knows of none"];
+        assert!(reasons.iter().any(|reason| on.contains(&format!("CPU; no GPU: {reason}"))), "{on}");
+        assert_eq!(home.run("eval auto").success(), on_cpu);
+        for command in ["train run.json --out cuda --set device=cuda", "eval auto --device cuda"] {
+            let refused = home.run(command).failure(1);
+            assert!(refused.contains("error: `device`: ") && refused.contains("or use \"cpu\""), "{refused}");
+        }
         assert!(!home.path("cuda").exists());
     }
 }

@@ -30,7 +30,7 @@ mod mark;
 mod operands;
 mod word;
 
-pub use cuda::{Cuda, NoCuda};
+pub use cuda::{Cuda, F32Products, NoCuda};
 pub use deferred::{Deferred, DeferredQueue};
 pub use device::{Device, MemoryInUse};
 pub use event::Event;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use pipezero::config::{DeviceName, Run};
 use pipezero::models::Device;
-use pipezero::models::queue::{Cuda, NoCuda};
+use pipezero::models::queue::{Cuda, F32Products, NoCuda};
 use tests::{Case, Mask, train_on_devices, two_steps};
 
 /// What the imitation's libraries answer where they were told to fail.
@@ -19,7 +19,7 @@ fn assert_says_what_failed(message: &str) {
 #[test]
 #[ignore = "needs a GPU, or the imitation of one"]
 fn a_run_trains_or_ends_with_an_error_that_says_what_failed() {
-    let devices = match Cuda::open_all() {
+    let devices = match Cuda::open_all(F32Products::Whole) {
         Ok(devices) => devices,
         Err(error @ NoCuda::Refused { .. }) => return assert_says_what_failed(&error.to_string()),
         // The driver itself does not begin, or its devices do not reach each other.

@@ -3,22 +3,27 @@
 mod failing;
 mod features;
 mod kernels;
+mod processes;
 mod state;
 mod training;
 
 use std::sync::{Arc, OnceLock};
 
 use pipezero::models::Device;
-use pipezero::models::queue::Cuda;
+use pipezero::models::queue::{Cuda, F32Products};
 
 /// The first, which is opened once.
 fn device() -> Arc<Cuda> {
     static DEVICE: OnceLock<Arc<Cuda>> = OnceLock::new();
-    Arc::clone(DEVICE.get_or_init(|| Arc::new(Cuda::open(0).expect("a GPU, or the imitation of one"))))
+    Arc::clone(
+        DEVICE.get_or_init(|| {
+            Arc::new(Cuda::open(0, F32Products::Whole).expect("a GPU, or the imitation of one"))
+        }),
+    )
 }
 
 /// All of this host.
 fn devices() -> Vec<Arc<dyn Device>> {
-    let all = Cuda::open_all().expect("a GPU, or the imitation of one");
+    let all = Cuda::open_all(F32Products::Whole).expect("a GPU, or the imitation of one");
     all.into_iter().map(|device| Arc::new(device) as Arc<dyn Device>).collect()
 }

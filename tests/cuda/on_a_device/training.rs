@@ -14,6 +14,7 @@ use super::devices;
 fn tolerance(precision: Precision) -> f64 {
     match precision {
         Precision::F32 => 1e-5,
+        Precision::Tf32 => 2e-3,
         Precision::Fp16(_) => 5e-3,
         Precision::Bf16 => 2e-2,
     }
@@ -21,7 +22,8 @@ fn tolerance(precision: Precision) -> f64 {
 
 /// A run for GPUs: in 16 bits with heads that tensor cores take.
 pub(super) fn on_gpus(mut run: Run) -> Run {
-    if let (ModelConfig::Gpt2(model), true) = (&mut run.model, run.precision != Precision::F32) {
+    let is_half = matches!(run.precision, Precision::Bf16 | Precision::Fp16(_));
+    if let (ModelConfig::Gpt2(model), true) = (&mut run.model, is_half) {
         (model.hidden_size, model.num_attention_heads) = (32, 2);
     }
     Run { device: DeviceName::Cuda, ..run }
@@ -63,12 +65,24 @@ fn every_grid_gives_the_bits_of_one_pipeline_rank_and_the_losses_of_the_host() {
 #[test]
 #[ignore = "needs a GPU, or the imitation of one"]
 fn losses_go_along_those_of_the_host() {
-    let devices = devices();
-    for precision in [Precision::F32, Precision::Bf16] {
+    let mut losses = Vec::new();
+    for precision in [Precision::F32, Precision::Tf32, Precision::Bf16] {
         let case = Case { precision, ..Case::ONE_RANK };
         let run = on_gpus(Run { steps: 20, ..small_run(case) });
-        let trained = train_on_devices(&devices, run.clone(), Mask::None).expect("it trains");
+        let trained = train(run.clone(), Mask::None);
         let on_host = train(Run { device: DeviceName::Cpu, ..run }, Mask::None);
         assert_near(&format!("{precision:?}"), &trained.losses, &on_host.losses, tolerance(precision));
+        losses.push(trained.losses);
     }
+    assert_ne!(losses[0], losses[1], "TF32 was asked for, and f32 was computed");
+}
+
+#[test]
+#[ignore = "needs a GPU, or the imitation of one"]
+fn grids_give_the_same_bits_in_tf32() {
+    let case = Case { pipeline: 2, data: 2, precision: Precision::Tf32, ..Case::ONE_RANK };
+    let name = format!("{case:?}");
+    let [trained, reference] =
+        [case.clone(), case.reference()].map(|case| train(on_gpus(two_steps(case)), Mask::Uneven));
+    assert_bit_identical(&trained, &reference, &name);
 }

@@ -38,7 +38,7 @@ use super::resolved::{DeviceName, Run};
 pub(crate) fn resolve(raw: &RawRun, folder: &Path, launch: Launch) -> Option<Run> {
     foreign::check(raw);
     let device = raw.device.auto_or(if launch.has_gpu { DeviceName::Cuda } else { DeviceName::Cpu });
-    let precision = precision::resolve(&raw.bf16, &raw.fp16, device);
+    let precision = precision::resolve(raw, device);
     let memory_bytes = rules::memory(&raw.memory);
     let model = model::resolve(&raw.model);
     let reads_text = model::may_read_text(&raw.model);

@@ -1,7 +1,7 @@
-//! Which type a run computes in, from the two keys that users set, and how fp16 scales its loss.
+//! Which type a run computes in, from the three keys that users set, and how fp16 scales its loss.
 
 use crate::config::kind::Auto;
-use crate::config::raw::{RawBf16, RawFp16};
+use crate::config::raw::{RawFp16, RawRun};
 use crate::config::resolved::{DeviceName, LossScaling, Precision};
 use crate::config::section::Field;
 
@@ -46,7 +46,8 @@ const INITIAL_SCALE_POWER: u64 = 16;
 const MAX_SCALE_POWER: u64 = 127;
 
 /// The type that a run computes in, on a device; `None` where that is not known.
-pub(super) fn resolve(bf16: &RawBf16, fp16: &RawFp16, device: Option<DeviceName>) -> Option<Precision> {
+pub(super) fn resolve(raw: &RawRun, device: Option<DeviceName>) -> Option<Precision> {
+    let RawRun { bf16, fp16, tf32, .. } = raw;
     // A key of the wrong type is reported already.
     let written = |enabled: &Field<Auto<bool>>| enabled.given().unwrap_or(Auto::Value(false));
     let scaling = loss_scaling(fp16);
@@ -56,6 +57,7 @@ pub(super) fn resolve(bf16: &RawBf16, fp16: &RawFp16, device: Option<DeviceName>
         bf16.enabled.became(found == ComputeType::Bf16);
         fp16.enabled.became(found == ComputeType::Fp16);
     }
+    let tf32 = tf32_or_hint(tf32, computes_in, device);
     match computes_in {
         None => {
             let rule = "`bf16.enabled` is true too, and a run computes in one type";
@@ -80,9 +82,28 @@ pub(super) fn resolve(bf16: &RawBf16, fp16: &RawFp16, device: Option<DeviceName>
         }
         Some(ComputeType::F32) => {
             hint_of_idle_keys(fp16, &scaling_keys(fp16), "computation is in f32");
-            Some(Precision::F32)
+            Some(if tf32? { Precision::Tf32 } else { Precision::F32 })
         }
     }
+}
+
+/// Whether products round their factors to TF32; a hint where the key asks for it in vain.
+fn tf32_or_hint(
+    tf32: &Field<bool>,
+    computes_in: Option<ComputeType>,
+    device: Option<DeviceName>,
+) -> Option<bool> {
+    let is_asked_for = tf32.or(false)?;
+    let why_not = match (computes_in, device) {
+        (Some(ComputeType::Bf16), _) => Some("computation is in bf16"),
+        (Some(ComputeType::Fp16), _) => Some("computation is in fp16"),
+        (_, Some(DeviceName::Cpu)) => Some("a CPU multiplies f32 as they are"),
+        _ => None,
+    };
+    if let (true, Some(why)) = (is_asked_for, why_not) {
+        tf32.site.hint(format!("{why}, so this key has no effect"));
+    }
+    Some(is_asked_for && why_not.is_none())
 }
 
 /// The keys that shape loss scaling, each with whether it is written.

@@ -237,10 +237,24 @@ pub struct ZeroConfig {
 pub enum Precision {
     /// f32, and no second copy of the weights.
     F32,
+    /// The same, but matrix products of layers round their factors to TF32, of 10 bits behind the point.
+    Tf32,
     /// bf16.
     Bf16,
     /// fp16, with a scaled loss.
     Fp16(LossScaling),
+}
+
+impl Precision {
+    /// `f32`, `tf32`, `bf16` or `fp16`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::F32 => "f32",
+            Self::Tf32 => "tf32",
+            Self::Bf16 => "bf16",
+            Self::Fp16(_) => "fp16",
+        }
+    }
 }
 
 /// How the loss is scaled in fp16: DeepSpeed's parameters, with its meanings.

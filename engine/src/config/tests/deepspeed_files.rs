@@ -7,7 +7,7 @@ use expect_test::expect_file;
 use regex::Regex;
 
 use super::deepspeed::{MICRO_BATCH, folder, resolve};
-use crate::config::resolved::{Precision, Run};
+use crate::config::resolved::Run;
 use crate::config::{ConfigErrors, Notice, NoticeKind};
 
 /// A row of the table.
@@ -31,12 +31,8 @@ fn rows() -> Vec<Row> {
 
 /// `ZeRO-2, f32, 8 = 2 x 1 x 4`
 fn read(run: &Run) -> String {
-    let of = match run.precision {
-        Precision::F32 => "f32",
-        Precision::Bf16 => "bf16",
-        Precision::Fp16(_) => "fp16",
-    };
-    let (level, batch, data) = (run.zero.level as u8, &run.batch, run.parallel.data);
+    let (of, level, batch, data) =
+        (run.precision.name(), run.zero.level as u8, &run.batch, run.parallel.data);
     let [train, micro, num] = [batch.train_batch_size, batch.micro_batch_size, batch.num_micro_batches];
     format!("ZeRO-{level}, {of}, {train} = {micro} x {num} x {data}")
 }

@@ -101,6 +101,29 @@ fn scales_stay_within_f32() {
 }
 
 #[test]
+fn tf32_is_for_f32_on_a_gpu() {
+    let on_gpu = ("device", "\"cuda\"");
+    assert_eq!(run(&[on_gpu]).precision, Precision::F32);
+    assert_eq!(run(&[on_gpu, ("tf32", "false")]).precision, Precision::F32);
+    assert_eq!(run(&[on_gpu, ("tf32", "true")]).precision, Precision::Tf32);
+    let enabled = r#"{"enabled": true}"#;
+    check_each(
+        &[
+            &[("device", "\"cpu\""), ("tf32", "true")],
+            &[on_gpu, ("tf32", "true"), ("bf16", enabled)],
+            &[on_gpu, ("tf32", "true"), ("fp16", enabled)],
+            &[on_gpu, ("tf32", "1")],
+        ],
+        expect![[r#"
+            run.json:7:11: hint: `tf32`: a CPU multiplies f32 as they are, so this key has no effect
+            run.json:7:11: hint: `tf32`: computation is in bf16, so this key has no effect
+            run.json:7:11: hint: `tf32`: computation is in fp16, so this key has no effect
+            run.json:7:11: `tf32` must be true or false, but is 1; write true
+        "#]],
+    );
+}
+
+#[test]
 fn keys_of_loss_scaling_that_do_nothing_are_named_in_one_line() {
     let keys = r#"{"enabled": false, "loss_scale": 0, "hysteresis": 2}"#;
     check_each(

@@ -58,7 +58,7 @@ struct LayerTimes {
 impl Analytic<'_> {
     /// The longer of computing and moving, nanoseconds.
     fn time(&self, work: Work) -> f64 {
-        let flops_per_s = self.device.flops_per_s(self.plan.element_type()) * self.rates;
+        let flops_per_s = self.device.flops_per_s(self.plan.run().precision) * self.rates;
         (work.flops / flops_per_s).max(work.bytes / (self.device.memory_bytes_per_s * self.rates)) * 1e9
     }
 

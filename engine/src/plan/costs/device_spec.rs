@@ -3,11 +3,11 @@
 //! Peaks are dense: data sheets also give twice as much "with sparsity". A share is one figure for a whole kind of work,
 //! which is where an analytic model stops; for more, measure.
 //!
-//! | | bf16 / f32 TFLOP/s | memory | near, each way | far, each way | source |
+//! | | bf16 / TF32 / f32 TFLOP/s | memory | near, each way | far, each way | source |
 //! |---|---|---|---|---|---|
-//! | H100 SXM | 989.4 / 66.9 | 3.35 TB/s | NVLink 4, 450 GB/s | 400 Gb/s | NVIDIA H100 data sheet; DGX H100: a ConnectX-7 for each GPU |
-//! | H200 | 989.4 / 66.9 | 4.8 TB/s | NVLink 4, 450 GB/s | 400 Gb/s | NVIDIA H200 data sheet |
-//! | A100 80GB SXM | 312 / 19.5 | 2.039 TB/s | NVLink 3, 300 GB/s | 200 Gb/s | NVIDIA A100 data sheet; DGX A100: a ConnectX-6 for each GPU |
+//! | H100 SXM | 989.4 / 494.7 / 66.9 | 3.35 TB/s | NVLink 4, 450 GB/s | 400 Gb/s | NVIDIA H100 data sheet; DGX H100: a ConnectX-7 for each GPU |
+//! | H200 | 989.4 / 494.7 / 66.9 | 4.8 TB/s | NVLink 4, 450 GB/s | 400 Gb/s | NVIDIA H200 data sheet |
+//! | A100 80GB SXM | 312 / 156 / 19.5 | 2.039 TB/s | NVLink 3, 300 GB/s | 200 Gb/s | NVIDIA A100 data sheet; DGX A100: a ConnectX-6 for each GPU |
 //!
 //! - Compute achieves a half. End to end, Megatron-LM's README reports 41 to 49 % of an H100's peak, with communication and
 //!   bubbles in it; on A100s, arXiv:2104.04473 (table 1) reports 44 to 52 %.
@@ -18,7 +18,7 @@
 
 use std::collections::BTreeMap;
 
-use pipezero_models::ElementType;
+use crate::config::Precision;
 
 /// What an analytic model knows of a device. Rates are those that are achieved.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,6 +27,8 @@ pub struct DeviceSpec {
     pub name: String,
     /// Floating-point operations a second of matrix products in 16 bits; a multiply-add counts two.
     pub half_flops_per_s: f64,
+    /// Floating-point operations a second of matrix products whose factors are rounded to TF32.
+    pub tf32_flops_per_s: f64,
     /// Floating-point operations a second of matrix products in f32.
     pub f32_flops_per_s: f64,
     /// The share of the peak that these rates are.
@@ -103,6 +105,7 @@ struct Gpu {
     key: &'static str,
     name: &'static str,
     half_tflops: f64,
+    tf32_tflops: f64,
     f32_tflops: f64,
     memory_gb_per_s: f64,
     memory_gib: u64,
@@ -114,6 +117,7 @@ const H100: Gpu = Gpu {
     key: "h100",
     name: "H100 SXM",
     half_tflops: 989.4,
+    tf32_tflops: 494.7,
     f32_tflops: 66.9,
     memory_gb_per_s: 3350.0,
     memory_gib: 80,
@@ -128,6 +132,7 @@ const A100: Gpu = Gpu {
     key: "a100",
     name: "A100 80GB SXM",
     half_tflops: 312.0,
+    tf32_tflops: 156.0,
     f32_tflops: 19.5,
     memory_gb_per_s: 2039.0,
     memory_gib: 80,
@@ -174,6 +179,7 @@ impl DeviceSpec {
             name: format!("this CPU ({vectors})"),
             // 16 bits are widened and computed in f32.
             half_flops_per_s: flops,
+            tf32_flops_per_s: flops,
             f32_flops_per_s: flops,
             compute_share: CPU_COMPUTE,
             memory_bytes_per_s: CPU_MEMORY,
@@ -192,16 +198,16 @@ impl DeviceSpec {
     }
 
     /// What data sheets say: [`DeviceSpec::flops_per_s`] is a share of it.
-    pub fn peak_flops_per_s(&self, element: ElementType) -> f64 {
-        self.flops_per_s(element) / self.compute_share
+    pub fn peak_flops_per_s(&self, precision: Precision) -> f64 {
+        self.flops_per_s(precision) / self.compute_share
     }
 
-    /// Floating-point operations a second of matrix products of such elements.
-    pub fn flops_per_s(&self, element: ElementType) -> f64 {
-        match element {
-            ElementType::F32 => self.f32_flops_per_s,
-            ElementType::Bf16 | ElementType::F16 => self.half_flops_per_s,
-            ElementType::U32 => unreachable!("token numbers are not multiplied"),
+    /// Floating-point operations a second of matrix products in a precision.
+    pub fn flops_per_s(&self, precision: Precision) -> f64 {
+        match precision {
+            Precision::F32 => self.f32_flops_per_s,
+            Precision::Tf32 => self.tf32_flops_per_s,
+            Precision::Bf16 | Precision::Fp16(_) => self.half_flops_per_s,
         }
     }
 }
@@ -214,6 +220,7 @@ impl Gpu {
         DeviceSpec {
             name: self.name.to_owned(),
             half_flops_per_s: self.half_tflops * TERA * GPU_COMPUTE,
+            tf32_flops_per_s: self.tf32_tflops * TERA * GPU_COMPUTE,
             f32_flops_per_s: self.f32_tflops * TERA * GPU_COMPUTE,
             compute_share: GPU_COMPUTE,
             memory_bytes_per_s: self.memory_gb_per_s * GIGA * GPU_MEMORY,
@@ -255,7 +262,7 @@ mod tests {
     #[test]
     fn gpus_are_known_by_what_the_driver_calls_them() {
         let peak =
-            |name| DeviceSpec::by_driver_name(name).map(|gpu| gpu.peak_flops_per_s(ElementType::Bf16) / 1e12);
+            |name| DeviceSpec::by_driver_name(name).map(|gpu| gpu.peak_flops_per_s(Precision::Bf16) / 1e12);
         for (name, tflops) in [
             ("NVIDIA H100 80GB HBM3", Some(989.4)),
             ("NVIDIA H200", Some(989.4)),
@@ -310,8 +317,9 @@ mod tests {
         let h100 = DeviceSpec::by_name("h100").unwrap();
         // Products of decimals, which f64 rounds.
         let is_close = |found: f64, expected: f64| (found / expected - 1.0).abs() < 1e-12;
-        assert!(is_close(h100.flops_per_s(ElementType::Bf16), 494.7e12));
-        assert!(is_close(h100.flops_per_s(ElementType::F32), 33.45e12));
+        assert!(is_close(h100.flops_per_s(Precision::Bf16), 494.7e12));
+        assert!(is_close(h100.flops_per_s(Precision::Tf32), 247.35e12));
+        assert!(is_close(h100.flops_per_s(Precision::F32), 33.45e12));
         assert!(
             is_close(h100.network.near.bytes_per_s, 360e9) && is_close(h100.network.far.bytes_per_s, 45e9)
         );

@@ -110,12 +110,12 @@ fn rates_of_rank(plan: &Plan, device: &DeviceSpec) -> f64 {
 
 /// The peak of a rank for matrix products in the run's type, operations a second.
 pub(in crate::plan) fn peak_of_rank(plan: &Plan, device: &DeviceSpec) -> f64 {
-    device.peak_flops_per_s(plan.element_type()) * rates_of_rank(plan, device)
+    device.peak_flops_per_s(plan.run().precision) * rates_of_rank(plan, device)
 }
 
 /// The rates that were used, so that they are not mistaken for measured ones.
 fn describe(plan: &Plan, device: &DeviceSpec, rates: f64) -> String {
-    let tflops = device.flops_per_s(plan.element_type()) * rates / 1e12;
+    let tflops = device.flops_per_s(plan.run().precision) * rates / 1e12;
     let memory = device.memory_bytes_per_s * rates / 1e9;
     let links = match plan.run().comm.links {
         Some(_) => "the run's links".to_owned(),
@@ -127,6 +127,6 @@ fn describe(plan: &Plan, device: &DeviceSpec, rates: f64) -> String {
     format!(
         "analytic model of {}, not measured: {tflops:.3} TFLOP/s in {} and {memory:.1} GB/s of memory achieved, {links}",
         device.name,
-        plan.element_type()
+        plan.run().precision.name()
     )
 }

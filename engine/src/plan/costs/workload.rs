@@ -1,7 +1,7 @@
 //! The workload of a run: what a costs file must have been measured on to be of it.
 
 use super::file::Workload;
-use crate::config::{Checkpointing, HeadLogits, OptimizerConfig, Precision, Run};
+use crate::config::{Checkpointing, HeadLogits, OptimizerConfig, Run};
 
 impl Workload {
     /// What of a run decides its computes' times.
@@ -10,12 +10,7 @@ impl Workload {
             model: (&run.model).into(),
             seq_length: run.model.seq_length() as u64,
             micro_batch_size: run.batch.micro_batch_size as u64,
-            precision: match run.precision {
-                Precision::F32 => "f32",
-                Precision::Bf16 => "bf16",
-                Precision::Fp16(_) => "fp16",
-            }
-            .to_owned(),
+            precision: run.precision.name().to_owned(),
             optimizer: match run.optimizer {
                 OptimizerConfig::AdamW { .. } => "AdamW",
                 OptimizerConfig::Sgd { .. } => "SGD",

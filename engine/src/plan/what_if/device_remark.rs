@@ -1,7 +1,6 @@
 //! What the reader of a simulation on a GPU should know of the run.
 
-use pipezero_models::ElementType;
-
+use crate::config::Precision;
 use crate::plan::costs::DeviceSpec;
 use crate::plan::{Bytes, Plan};
 
@@ -12,7 +11,7 @@ pub fn device_remarks(plan: &Plan, device: &DeviceSpec) -> Vec<String> {
     if device.cores.is_some() {
         return remarks;
     }
-    if plan.element_type() == ElementType::F32 && plan.run().model.learns() {
+    if plan.run().precision == Precision::F32 && plan.run().model.learns() {
         remarks.push(
             "warning: these are predictions for a run in f32, as `bf16` is off or \"auto\" on this host; --set \
              bf16.enabled=true predicts the same run in bf16"

@@ -53,7 +53,7 @@ pub enum EngineError {
         /// The system's error.
         reason: String,
     },
-    /// The ranks of this host together need more memory than there is on it, or on the device that they share.
+    /// The ranks of this host together need more memory than there is on it, or on their device.
     #[error(
         "the run needs {} of memory (ranks: {num_ranks}), but {} is available {place}{}",
         Bytes(*needed_bytes).distinct(Bytes(*available_bytes))[0],
@@ -68,7 +68,7 @@ pub enum EngineError {
         /// What the system can give.
         available_bytes: u64,
         /// Where.
-        place: &'static str,
+        place: String,
         /// Changes with which the run fits, the mildest first.
         changes: Vec<Change>,
     },

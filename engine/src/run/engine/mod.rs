@@ -18,7 +18,7 @@ mod worker;
 use std::path::Path;
 use std::sync::Arc;
 
-use pipezero_models::{Device, ElementType};
+use pipezero_models::Device;
 use pipezero_partition::Purpose;
 
 use check_run::check_run;
@@ -33,6 +33,7 @@ pub use report::{EvalReport, MeasuredRank, StepReport};
 use save::SaveFile;
 pub use weights_file::WeightsError;
 
+use crate::config::Precision;
 use crate::host;
 use crate::plan::costs::DeviceSpec;
 use crate::plan::{ElementTypes, Plan};
@@ -147,15 +148,16 @@ impl Engine {
     pub(crate) fn check_host(plan: &Plan, purpose: Purpose, world: &dyn World) -> Result<(), EngineError> {
         let computed = ElementTypes::computed_in(plan.run());
         threads::check(plan, world.local_ranks().len(), threads::max_threads())?;
-        for RanksOnDevice { on, ranks } in world.devices() {
+        for (index, of_device) in world.devices().into_iter().enumerate() {
+            let RanksOnDevice { on, ranks } = &of_device;
             if !on.device.computes_in(computed) {
-                return Err(EngineError::Device { computed, device: on.name });
+                return Err(EngineError::Device { computed, device: on.name.clone() });
             }
             let (free_bytes, place) = match on.device.memory().map_err(CommError::from)? {
-                None => (host::available_bytes(), host_memory::ON_HOST),
-                Some(memory) => (Some(memory.free_bytes), host_memory::ON_DEVICE),
+                None => (host::available_bytes(), host_memory::ON_HOST.to_owned()),
+                Some(memory) => (Some(memory.free_bytes), host_memory::on_gpu(index, &of_device)),
             };
-            host_memory::check(plan, purpose, &ranks, free_bytes, place)?;
+            host_memory::check(plan, purpose, ranks, free_bytes, place)?;
         }
         Ok(())
     }
@@ -198,7 +200,7 @@ impl Engine {
         let learning_rate = LearningRate::new(&plan.run().optimizer, &plan.run().scheduler);
         let ranks = Ranks::start(&plan, &source, purpose, world)?;
         let loss_scaler = LossScaler::new(plan.run().precision);
-        let peak_flops_per_s = peak_flops_per_s(&ranks.devices(), ElementTypes::computed_in(plan.run()));
+        let peak_flops_per_s = peak_flops_per_s(&ranks.devices(), plan.run().precision);
         let mut engine = Self {
             plan,
             ranks,
@@ -441,8 +443,8 @@ fn first(outcomes: &[RankOutcome]) -> &RankOutcome {
     outcomes.first().expect("a process has at least one rank")
 }
 
-/// What these devices could compute together in a type; `None` where one is not known.
-fn peak_flops_per_s(devices: &[RanksOnDevice], computed: ElementType) -> Option<f64> {
-    let peak = |name: &str| Some(DeviceSpec::by_driver_name(name)?.peak_flops_per_s(computed));
+/// What these devices could compute together in a precision; `None` where one is not known.
+fn peak_flops_per_s(devices: &[RanksOnDevice], precision: Precision) -> Option<f64> {
+    let peak = |name: &str| Some(DeviceSpec::by_driver_name(name)?.peak_flops_per_s(precision));
     devices.iter().map(|device| peak(&device.on.name)).sum()
 }

@@ -27,7 +27,7 @@ pub enum WorldError {
 /// # Errors
 /// When this process cannot be connected with the others, or does not have the device.
 pub fn world_of(plan: &Plan) -> Result<Arc<dyn World>, WorldError> {
-    let devices = devices_of(plan.run().device)?;
+    let devices = devices_of(plan.run())?;
     Ok(connected(plan, &devices)?)
 }
 

@@ -3,10 +3,10 @@
 use std::fmt;
 use std::sync::Arc;
 
-use pipezero_models::queue::{Cuda, NoCuda};
+use pipezero_models::queue::{Cuda, F32Products, NoCuda};
 use pipezero_models::{Device, Host};
 
-use crate::config::DeviceName;
+use crate::config::{DeviceName, Precision, Run};
 
 /// A device, and what people call it.
 #[derive(Clone, Debug)]
@@ -33,15 +33,19 @@ impl NamedDevice {
     }
 }
 
-/// Opens the devices of this name: of GPUs all that the host has.
+/// Opens the devices of a run: of GPUs all that the host has.
 ///
 /// # Errors
 /// When a GPU is asked for, and it or a library that it needs is missing.
-pub(super) fn devices_of(name: DeviceName) -> Result<Vec<NamedDevice>, NoCuda> {
+pub(super) fn devices_of(run: &Run) -> Result<Vec<NamedDevice>, NoCuda> {
     let named = |cuda: Cuda| Ok(NamedDevice { name: cuda.name()?, device: Arc::new(cuda) });
-    match name {
+    let of_f32 = match run.precision {
+        Precision::Tf32 => F32Products::Tf32,
+        Precision::F32 | Precision::Bf16 | Precision::Fp16(_) => F32Products::Whole,
+    };
+    match run.device {
         DeviceName::Cpu => Ok(vec![NamedDevice::cpu()]),
-        DeviceName::Cuda => Cuda::open_all()?.into_iter().map(named).collect(),
+        DeviceName::Cuda => Cuda::open_all(of_f32)?.into_iter().map(named).collect(),
     }
 }
 

@@ -39,10 +39,18 @@ impl KernelCache {
     }
 
     /// What was compiled before.
-    pub(super) fn read(&self) -> Option<String> {
-        let text = fs::read_to_string(self.file.as_ref()?).ok()?;
-        let (first, ptx) = text.split_once('\n')?;
-        (first == first_line(ptx)).then(|| ptx.to_owned())
+    ///
+    /// # Errors
+    /// When the folder that the user named is not there and cannot be made, which is so known before anything is compiled.
+    pub(super) fn read(&self) -> Result<Option<String>, String> {
+        let Some(file) = &self.file else { return Ok(None) };
+        if let (true, Some(folder)) = (self.is_users, file.parent()) {
+            fs::create_dir_all(folder).map_err(|error| unwritable(folder, &error))?;
+        }
+        let text = fs::read_to_string(file).ok();
+        let parts = text.as_ref().and_then(|text| text.split_once('\n'));
+        let whole = parts.filter(|(first, ptx)| *first == first_line(ptx));
+        Ok(whole.map(|(_, ptx)| ptx.to_owned()))
     }
 
     /// Keeps what was compiled. Processes of one host may do so at once: the file appears as a whole. One that two hosts have written at once
@@ -53,10 +61,17 @@ impl KernelCache {
     pub(super) fn write(&self, ptx: &str) -> Result<(), String> {
         let Some(file) = &self.file else { return Ok(()) };
         match write_whole(file, &format!("{}\n{ptx}", first_line(ptx))) {
-            Err(error) if self.is_users => Err(format!("{}: {error}", file.display())),
+            Err(error) if self.is_users => Err(unwritable(file, &error)),
             _ => Ok(()),
         }
     }
+}
+
+fn unwritable(path: &Path, error: &io::Error) -> String {
+    format!(
+        "{}: {error}; `{OWN_VARIABLE}` must name a folder that can be written, or be empty, so that nothing is kept",
+        path.display()
+    )
 }
 
 fn write_whole(file: &Path, text: &str) -> io::Result<()> {
@@ -92,9 +107,12 @@ mod tests {
     fn a_folder_that_cannot_be_written_is_an_error_where_the_user_named_it() {
         // No file is below a file.
         let file = Some(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml/kernels.ptx"));
-        let error = KernelCache { file: file.clone(), is_users: true }.write("").unwrap_err();
-        assert!(error.contains("Cargo.toml/kernels.ptx: "), "{error}");
-        assert_eq!(KernelCache { file, is_users: false }.write(""), Ok(()));
+        let cache = KernelCache { file: file.clone(), is_users: true };
+        for error in [cache.read().unwrap_err(), cache.write("").unwrap_err()] {
+            assert!(error.contains("Cargo.toml") && error.contains("PIPEZERO_CACHE"), "{error}");
+        }
+        let cache = KernelCache { file, is_users: false };
+        assert_eq!((cache.read(), cache.write("")), (Ok(None), Ok(())));
     }
 
     #[test]

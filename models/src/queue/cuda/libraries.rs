@@ -18,6 +18,12 @@ pub enum NoCuda {
         /// How to get it.
         repair: &'static str,
     },
+    /// The driver knows of no device.
+    #[error("the driver knows of no GPU{}; `nvidia-smi -L` lists those of the host", among(visible.as_deref()))]
+    NoDevice {
+        /// `CUDA_VISIBLE_DEVICES`, if it is set.
+        visible: Option<String>,
+    },
     /// The driver knows of fewer devices.
     #[error("the driver has {num_devices} devices, and number {ordinal} was asked for, counted from 0")]
     Device {
@@ -51,9 +57,22 @@ impl NoCuda {
     pub fn in_short(&self) -> String {
         match self {
             Self::Library { name, what, .. } => format!("no library `{name}` ({what})"),
+            Self::NoDevice { visible } => format!("the driver knows of none{}", among(visible.as_deref())),
             other => other.to_string(),
         }
     }
+
+    /// The driver has answered that there is no device.
+    pub(super) fn no_device() -> Self {
+        let visible = std::env::var_os("CUDA_VISIBLE_DEVICES");
+        Self::NoDevice { visible: visible.map(|list| list.to_string_lossy().into_owned()) }
+    }
+}
+
+fn among(visible: Option<&str>) -> String {
+    visible.map_or_else(String::new, |list| {
+        format!(" among those that CUDA_VISIBLE_DEVICES=\"{list}\" shows it")
+    })
 }
 
 /// Checks that the libraries can be loaded; they are loaded once and stay.

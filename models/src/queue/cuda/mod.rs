@@ -31,7 +31,8 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use cudarc::driver::CudaContext;
+use cudarc::driver::sys::CUresult;
+use cudarc::driver::{CudaContext, DriverError};
 
 use super::{Device, MemoryInUse, Queue};
 use crate::element::ElementType;
@@ -40,6 +41,7 @@ use clock::Clock;
 pub use libraries::NoCuda;
 use libraries::check_libraries;
 use peers::Peers;
+pub use products::F32Products;
 use products::Products;
 use programs::Programs;
 use queue::CudaQueue;
@@ -64,51 +66,51 @@ struct Shared {
 }
 
 impl Cuda {
-    /// How many devices the driver has.
+    /// How many devices the driver has, at least one.
     ///
     /// # Errors
-    /// When there is no driver, or it refuses.
+    /// When there is no driver, or it has no device, or refuses.
     pub fn num_devices() -> Result<usize, NoCuda> {
         check_libraries()?;
-        cudarc::driver::result::init().map_err(|error| refused("cuInit", &error))?;
+        match cudarc::driver::result::init() {
+            Err(DriverError(CUresult::CUDA_ERROR_NO_DEVICE)) => return Err(NoCuda::no_device()),
+            answer => answer.map_err(|error| refused("cuInit", &error))?,
+        }
         let num_devices = CudaContext::device_count().map_err(|error| refused("cuDeviceGetCount", &error))?;
-        Ok(usize::try_from(num_devices).unwrap_or(0))
+        let num_devices = usize::try_from(num_devices).ok().filter(|&count| count > 0);
+        num_devices.ok_or_else(NoCuda::no_device)
     }
 
     /// Opens the device of this number, counted from 0, and compiles the kernels for it, or reads them from a folder below the user's home
-    /// (or that `PIPEZERO_CACHE` names), where it keeps what it compiles.
+    /// (or that `PIPEZERO_CACHE` names), where it keeps what it compiles. `of_f32` is about all products that its queues are asked for.
     ///
     /// # Errors
     /// When a library is missing, there is no such device, or the driver refuses.
-    pub fn open(ordinal: usize) -> Result<Self, NoCuda> {
+    pub fn open(ordinal: usize, of_f32: F32Products) -> Result<Self, NoCuda> {
         let num_devices = Self::num_devices()?;
         if ordinal >= num_devices {
             return Err(NoCuda::Device { ordinal, num_devices });
         }
         let peers = Arc::new(Peers::open(ordinal..ordinal + 1)?);
-        Self::on(&peers, &peers.contexts()[0])
+        Self::on(&peers, &peers.contexts()[0], of_f32)
     }
 
-    /// Opens all devices of the host, at least one: their queues use each other's buffers.
+    /// Opens all devices of the host: their queues use each other's buffers.
     ///
     /// # Errors
     /// As [`Cuda::open`], and when a device cannot reach the memory of another.
-    pub fn open_all() -> Result<Vec<Self>, NoCuda> {
-        let num_devices = Self::num_devices()?;
-        if num_devices == 0 {
-            return Err(NoCuda::Device { ordinal: 0, num_devices });
-        }
-        let peers = Arc::new(Peers::open(0..num_devices)?);
-        peers.contexts().iter().map(|context| Self::on(&peers, context)).collect()
+    pub fn open_all(of_f32: F32Products) -> Result<Vec<Self>, NoCuda> {
+        let peers = Arc::new(Peers::open(0..Self::num_devices()?)?);
+        peers.contexts().iter().map(|context| Self::on(&peers, context, of_f32)).collect()
     }
 
-    fn on(peers: &Arc<Peers>, context: &Arc<CudaContext>) -> Result<Self, NoCuda> {
+    fn on(peers: &Arc<Peers>, context: &Arc<CudaContext>, of_f32: F32Products) -> Result<Self, NoCuda> {
         let capability = context
             .compute_capability()
             .map_err(|error| refused("asking for the compute capability", &error))?;
         let programs = Programs::new(context, capability)?;
         context.bind_to_thread().map_err(|error| refused("cuCtxSetCurrent", &error))?;
-        let products = Products::new().map_err(|error| refused("cublasLtCreate", &error))?;
+        let products = Products::new(of_f32).map_err(|error| refused("cublasLtCreate", &error))?;
         let clock = Clock::start(context).map_err(|error| refused("starting the clock", &error))?;
         Ok(Self {
             shared: Arc::new(Shared {

@@ -2,6 +2,8 @@
 //!
 //! Its matrices are stored column by column: a matrix `[R, C]` of ours, stored row by row, is its `C x R`. So `y = x Wᵀ` is asked for as `yᵀ = W xᵀ`.
 //!
+//! Factors in f32 are multiplied as they are, or rounded to TF32 first where a device was opened so ([`F32Products`]).
+//!
 //! One algorithm computes a product of given sizes, types, epilogue and alignment on every rank, so that equal work gives equal bits: the first that the library
 //! proposes among those that add in one pass, without splitting the inner dimension between blocks.
 
@@ -32,6 +34,24 @@ pub(super) struct Product {
     factors: ElementType,
     /// Of the output, of what the product is added to, and of the bias.
     out: ElementType,
+}
+
+/// What a device does with the factors of products in f32. Sums are f32 in any case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum F32Products {
+    /// It multiplies them as they are.
+    Whole,
+    /// It rounds them to TF32, of 10 bits behind the point, which tensor cores multiply.
+    Tf32,
+}
+
+impl F32Products {
+    fn compute_type(self, factors: ElementType) -> sys::cublasComputeType_t {
+        match (self, factors) {
+            (Self::Tf32, ElementType::F32) => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32,
+            _ => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F,
+        }
+    }
 }
 
 /// What is done with a product before it is stored.
@@ -158,6 +178,7 @@ pub(super) struct Operands {
 /// The library, and the algorithms that it has chosen.
 pub(super) struct Products {
     handle: Handle,
+    of_f32: F32Products,
     /// By product and alignment; `None` where the library proposes none.
     algorithms: Mutex<HashMap<(Product, u64), Option<sys::cublasLtMatmulAlgo_t>>>,
 }
@@ -170,8 +191,8 @@ impl std::fmt::Debug for Products {
 
 impl Products {
     /// Of the context that is bound to this thread.
-    pub(super) fn new() -> Result<Self, result::CublasError> {
-        Ok(Self { handle: Handle(result::create_handle()?), algorithms: Mutex::default() })
+    pub(super) fn new(of_f32: F32Products) -> Result<Self, result::CublasError> {
+        Ok(Self { handle: Handle(result::create_handle()?), of_f32, algorithms: Mutex::default() })
     }
 
     /// Asks for a product, added up in f32. Returns whether the library computes it.
@@ -181,7 +202,7 @@ impl Products {
         operands: Operands,
         stream: CUstream,
     ) -> Result<bool, result::CublasError> {
-        let asked = Asked::new(product, operands)?;
+        let asked = Asked::new(product, operands, self.of_f32.compute_type(product.factors))?;
         let Some(algorithm) = self.algorithm(product, product.alignment(operands), &asked)? else {
             return Ok(false);
         };
@@ -253,15 +274,15 @@ struct Asked {
 }
 
 impl Asked {
-    fn new(product: Product, operands: Operands) -> Result<Self, result::CublasError> {
+    fn new(
+        product: Product,
+        operands: Operands,
+        computed: sys::cublasComputeType_t,
+    ) -> Result<Self, result::CublasError> {
         use sys::cublasLtMatmulDescAttributes_t as Attribute;
         let Product { rows, columns, inner, left_is_transposed, right_is_transposed, factors, out, .. } =
             product;
-        let description = result::create_matmul_desc(
-            sys::cublasComputeType_t::CUBLAS_COMPUTE_32F,
-            sys::cudaDataType_t::CUDA_R_32F,
-        )?;
-        let description = Description(description);
+        let description = Description(result::create_matmul_desc(computed, sys::cudaDataType_t::CUDA_R_32F)?);
         // `cublasOperation_t`: CUBLAS_OP_N is 0, CUBLAS_OP_T is 1.
         let operation = |is_transposed: bool| i32::from(is_transposed);
         description.set(Attribute::CUBLASLT_MATMUL_DESC_TRANSA, &operation(left_is_transposed))?;

@@ -137,7 +137,8 @@ fn compiled(source: &str, (major, minor): (i32, i32), element: ElementType) -> R
     ];
     let version = compiler_version().map_err(|error| refused("nvrtcVersion", error.to_string()))?;
     let cache = KernelCache::of(source, &options, version);
-    if let Some(ptx) = cache.read() {
+    let kept = |reason| refused("keeping compiled kernels", reason);
+    if let Some(ptx) = cache.read().map_err(kept)? {
         return Ok(Ptx::from_src(ptx));
     }
     let source = CString::new(source).expect("the sources have no zero byte");
@@ -163,7 +164,7 @@ fn compiled(source: &str, (major, minor): (i32, i32), element: ElementType) -> R
         |_| String::from_utf8_lossy(&ptx).into_owned(),
         |text| text.to_string_lossy().into_owned(),
     );
-    cache.write(&text).map_err(|reason| refused("keeping compiled kernels in PIPEZERO_CACHE", reason))?;
+    cache.write(&text).map_err(kept)?;
     Ok(Ptx::from_src(text))
 }
 

@@ -6,7 +6,7 @@ use pipezero::models::element::ElementType;
 use pipezero::models::kernels::dropout::{Dropout, Masks, Place};
 use pipezero::models::kernels::matmul::WriteMode;
 use pipezero::models::layer::{MaskKey, MicroBatchShape};
-use pipezero::models::queue::{Host, Queue};
+use pipezero::models::queue::{Cuda, Host, Queue};
 use pipezero::models::{Buffer, Device};
 
 use super::device;
@@ -116,12 +116,23 @@ fn unit_in_the_last_place(element: ElementType) -> f32 {
     }
 }
 
-/// Does the same on the host and on the device: what is returned agrees within `tolerance` of the largest element and the rounding of what is
-/// stored, or to the bit for 0.
+/// As [`same_in_types`], for elements that are stored as they are rounded.
 fn same_in(element: ElementType, what: &str, tolerance: f32, run: impl Fn(&mut On) -> Vec<Values>) {
-    let on = |queue: Arc<dyn Queue>, stored| On { queue, numbers: Numbers(7), rounded_to: element, stored };
+    same_in_types([element, element], &device(), what, tolerance, run);
+}
+
+/// Does the same on the host and on a device, in elements that are rounded to one type and there stored in another: what is returned agrees within
+/// `tolerance` of the largest element and the rounding of what is stored, or to the bit for 0.
+fn same_in_types(
+    [rounded_to, stored]: [ElementType; 2],
+    device: &Cuda,
+    what: &str,
+    tolerance: f32,
+    run: impl Fn(&mut On) -> Vec<Values>,
+) {
+    let on = |queue: Arc<dyn Queue>, stored| On { queue, numbers: Numbers(7), rounded_to, stored };
     let expected = run(&mut on(Arc::new(Host), ElementType::F32));
-    let found = run(&mut on(device().queue().unwrap(), element));
+    let found = run(&mut on(device.queue().unwrap(), stored));
     for (index, (found, expected)) in found.iter().zip(&expected).enumerate() {
         let expected = &expected.values;
         let last_place = unit_in_the_last_place(found.rounded_to);
@@ -133,7 +144,7 @@ fn same_in(element: ElementType, what: &str, tolerance: f32, run: impl Fn(&mut O
             let is_close = is_same || (tolerance > 0.0 && (a - b).abs() <= limit);
             assert!(
                 is_close,
-                "{what} in {element}, result {index}, element {place}: {a} on the device, {b} on the host"
+                "{what} in {rounded_to}, result {index}, element {place}: {a} on the device, {b} on the host"
             );
         }
     }

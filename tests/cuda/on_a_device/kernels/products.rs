@@ -1,54 +1,88 @@
 //! Products of matrices.
 
+use pipezero::models::Device;
 use pipezero::models::element::ElementType;
 use pipezero::models::kernels::linear::LinearShape;
 use pipezero::models::kernels::matmul::WriteMode;
-use pipezero::models::queue::{Affine, Onto};
+use pipezero::models::queue::{Affine, Cuda, F32Products, Onto};
 
-use super::{ELEMENTS, MODES, same_in, unit_in_the_last_place};
+use super::{ELEMENTS, MODES, On, Values, same_in, same_in_types, unit_in_the_last_place};
 
-/// The last of the numbers is where matrices begin: also where the library's algorithms must not read 16 bytes at once.
+/// Sizes of products, and where matrices begin: also where the library's algorithms must not read 16 bytes at once.
+const SHAPES: [(usize, usize, usize, usize); 5] =
+    [(1, 1, 1, 0), (6, 12, 36, 0), (17, 33, 9, 0), (64, 48, 104, 0), (8, 16, 64, 1)];
+
+/// Every product that layers ask for but those with GELU.
+fn all_products(on: &mut On, (n, i, o, start): (usize, usize, usize, usize)) -> Vec<Values> {
+    let shape = LinearShape { num_rows: n, num_inputs: i, num_outputs: o };
+    let [of_x, of_y, of_weight, of_bias] = [n * i, n * o, o * i, o].map(|len| start..start + len);
+    let (x, weight) = (on.elements(of_x.end), on.elements(of_weight.end));
+    let (bias, residual, dy) = (on.elements(of_bias.end), on.elements(of_y.end), on.elements(of_y.end));
+    let (x, weight) = (x.view().range(of_x.clone()), weight.view().range(of_weight.clone()));
+    let (bias, dy) = (bias.view().range(of_bias), dy.view().range(of_y.clone()));
+    let residual = residual.view().range(of_y.clone());
+    let mut results = Vec::new();
+    for onto in [Onto::Nothing, Onto::Bias(bias), Onto::BiasAndResidual { bias, residual }] {
+        let mut y = on.elements(of_y.end);
+        on.queue.linear(shape, x, weight, onto, y.view_mut().range(of_y.clone()));
+        results.push(on.values(&y));
+    }
+    let mut logits = on.floats(of_y.end);
+    let all = logits.view_mut().range(of_y.clone());
+    on.queue.linear(shape, x, weight, Onto::Nothing, all);
+    results.push(on.values(&logits));
+    let mut dx = on.elements(of_x.end);
+    let all = dx.view_mut().range(of_x.clone());
+    on.queue.linear_backward_input(shape, dy, weight, all, WriteMode::Overwrite);
+    results.push(on.values(&dx));
+    for mode in MODES {
+        let (mut dx, mut dweight) = (on.floats(of_x.end), on.floats(of_weight.end));
+        let all = dx.view_mut().range(of_x.clone());
+        on.queue.linear_backward_input(shape, dy, weight, all, mode);
+        let all = dweight.view_mut().range(of_weight.clone());
+        on.queue.linear_backward_weight(shape, dy, x, all, mode);
+        results.extend([on.values(&dx), on.values(&dweight)]);
+    }
+    results
+}
+
 #[test]
 #[ignore = "needs a GPU, or the imitation of one"]
 fn products() {
-    for (n, i, o, start) in [(1, 1, 1, 0), (6, 12, 36, 0), (17, 33, 9, 0), (64, 48, 104, 0), (8, 16, 64, 1)] {
-        let shape = LinearShape { num_rows: n, num_inputs: i, num_outputs: o };
-        let [of_x, of_y, of_weight, of_bias] = [n * i, n * o, o * i, o].map(|len| start..start + len);
+    for shape in SHAPES {
         for element in ELEMENTS {
-            same_in(element, &format!("{shape:?} from {start}"), 1e-5, |on| {
-                let (x, weight) = (on.elements(of_x.end), on.elements(of_weight.end));
-                let (bias, residual, dy) =
-                    (on.elements(of_bias.end), on.elements(of_y.end), on.elements(of_y.end));
-                let (x, weight) = (x.view().range(of_x.clone()), weight.view().range(of_weight.clone()));
-                let (bias, dy) = (bias.view().range(of_bias.clone()), dy.view().range(of_y.clone()));
-                let residual = residual.view().range(of_y.clone());
-                let mut results = Vec::new();
-                for onto in [Onto::Nothing, Onto::Bias(bias), Onto::BiasAndResidual { bias, residual }] {
-                    let mut y = on.elements(of_y.end);
-                    on.queue.linear(shape, x, weight, onto, y.view_mut().range(of_y.clone()));
-                    results.push(on.values(&y));
-                }
-                let mut logits = on.floats(of_y.end);
-                let all = logits.view_mut().range(of_y.clone());
-                on.queue.linear(shape, x, weight, Onto::Nothing, all);
-                results.push(on.values(&logits));
-                let mut dx = on.elements(of_x.end);
-                let mode = WriteMode::Overwrite;
-                let all = dx.view_mut().range(of_x.clone());
-                on.queue.linear_backward_input(shape, dy, weight, all, mode);
-                results.push(on.values(&dx));
-                for mode in MODES {
-                    let (mut dx, mut dweight) = (on.floats(of_x.end), on.floats(of_weight.end));
-                    let all = dx.view_mut().range(of_x.clone());
-                    on.queue.linear_backward_input(shape, dy, weight, all, mode);
-                    let all = dweight.view_mut().range(of_weight.clone());
-                    on.queue.linear_backward_weight(shape, dy, x, all, mode);
-                    results.extend([on.values(&dx), on.values(&dweight)]);
-                }
-                results
-            });
+            same_in(element, &format!("{shape:?}"), 1e-5, |on| all_products(on, shape));
         }
     }
+}
+
+/// Factors are rounded, and nothing else: those that have no more than TF32's bits, as bf16 in f32, give f32's products, others do not.
+#[test]
+#[ignore = "needs a GPU, or the imitation of one"]
+fn products_in_tf32() {
+    let device = Cuda::open(0, F32Products::Tf32).expect("a GPU, or the imitation of one");
+    let same = |rounded_to, shape, tolerance| {
+        let types = [rounded_to, ElementType::F32];
+        same_in_types(types, &device, &format!("{shape:?} in TF32"), tolerance, |on| all_products(on, shape));
+    };
+    for shape in SHAPES {
+        same(ElementType::Bf16, shape, 1e-5);
+        // A factor loses less than 1 / 1024 of itself.
+        same(ElementType::F32, shape, 2.0 / 1024.0);
+    }
+    // The nearest of TF32 is 1.
+    let on_one = |device: &Cuda| {
+        let queue = device.queue().unwrap();
+        let [mut x, mut weight, mut y] = [(); 3].map(|()| queue.zeros(1, ElementType::F32).unwrap());
+        queue.upload_floats(&[1.0 + 2.0_f32.powi(-12)], x.view_mut());
+        queue.upload_floats(&[1.0], weight.view_mut());
+        let shape = LinearShape { num_rows: 1, num_inputs: 1, num_outputs: 1 };
+        queue.linear(shape, x.view(), weight.view(), Onto::Nothing, y.view_mut());
+        let mut value = [0.0];
+        queue.download_floats(y.view(), &mut value);
+        value
+    };
+    assert_eq!([on_one(&device), on_one(&super::device())], [[1.0], [1.0 + 2.0_f32.powi(-12)]]);
 }
 
 /// What a loss leaves of logits goes into products where it lies.

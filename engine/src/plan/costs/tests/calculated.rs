@@ -14,6 +14,7 @@ fn device(flops_per_s: f64, link_bytes_per_s: f64) -> DeviceSpec {
     DeviceSpec {
         name: "a device".to_owned(),
         half_flops_per_s: flops_per_s,
+        tf32_flops_per_s: flops_per_s,
         f32_flops_per_s: flops_per_s,
         compute_share: 1.0,
         memory_bytes_per_s: f64::INFINITY,

@@ -7,11 +7,21 @@ use pipezero_partition::Purpose;
 
 use super::error::EngineError;
 use crate::plan::Plan;
+use crate::run::world::RanksOnDevice;
 
 /// The host's memory, in an error.
 pub(super) const ON_HOST: &str = "on this host or to its control group";
-/// A device's memory, in an error.
-pub(super) const ON_DEVICE: &str = "on the device that they share";
+
+/// The memory of a GPU of this number, in an error.
+pub(super) fn on_gpu(index: usize, gpu: &RanksOnDevice) -> String {
+    let name = &gpu.on.name;
+    match gpu.ranks.len() {
+        1 => format!("on GPU {index} ({name})"),
+        num_ranks => {
+            format!("on GPU {index} ({name}), which {num_ranks} ranks share: with more GPUs fewer do")
+        }
+    }
+}
 
 /// Refuses a plan of which these ranks, all that use a memory, need more than it has.
 ///
@@ -22,7 +32,7 @@ pub(super) fn check(
     purpose: Purpose,
     ranks: &[usize],
     available_bytes: Option<u64>,
-    place: &'static str,
+    place: impl Into<String>,
 ) -> Result<(), EngineError> {
     let needed_bytes = plan.needed_bytes(purpose, ranks.iter().copied());
     match available_bytes {
@@ -35,7 +45,13 @@ pub(super) fn check(
                 let bytes = if is_whole { needs.world_bytes } else { fullest_bytes };
                 bytes <= available_bytes
             });
-            Err(EngineError::Memory { num_ranks, needed_bytes, available_bytes, place, changes })
+            Err(EngineError::Memory {
+                num_ranks,
+                needed_bytes,
+                available_bytes,
+                place: place.into(),
+                changes,
+            })
         }
         _ => Ok(()),
     }

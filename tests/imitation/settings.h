@@ -1,0 +1,27 @@
+// Settings from the environment, and how the imitation stops a program that does what is undefined.
+#pragma once
+
+#include <cstdarg>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+
+namespace imitation {
+
+inline uint64_t setting(const char* name, uint64_t otherwise) {
+    const char* text = getenv(name);
+    return text && *text ? strtoull(text, nullptr, 0) : otherwise;
+}
+
+// Ends the process: the program did what CUDA leaves undefined.
+[[noreturn]] __attribute__((format(printf, 1, 2))) inline void stop(const char* format, ...) {
+    va_list values;
+    va_start(values, format);
+    fputs("imitation: ", stderr);
+    vfprintf(stderr, format, values);
+    fputc('\n', stderr);
+    va_end(values);
+    abort();
+}
+
+}
