@@ -33,7 +33,9 @@ HERE = Path(__file__).resolve().parent
 TESTS = HERE.parent
 ALL_TESTS = "cuda::on_a_device::"
 # Tests that take seconds: they are run for what no other test finds, and on fewer seeds.
-SLOW_TESTS = ("::training::", "::state::")
+SLOW_TESTS = ("::training::", "::state::", "::features::")
+# Tests of several processes, which need a host in common.
+OTHER_TESTS = ("::processes::",)
 # Faults that are asked for in each kernel on its own, wherever the code is that they have in common.
 KINDS_BY_KERNEL = ("barrier", "mask")
 
@@ -104,7 +106,8 @@ class Runner:
     def tests(self):
         listed = self.start([self.program, ALL_TESTS, "--ignored", "--list"], 60, {})
         lines = listed.stdout.splitlines()
-        return [Test(line.removesuffix(": test")) for line in lines if line.endswith(": test")]
+        names = [line.removesuffix(": test") for line in lines if line.endswith(": test")]
+        return [Test(name) for name in names if not any(part in name for part in OTHER_TESTS)]
 
 
 def build(kernels, work, checked):
