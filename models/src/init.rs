@@ -6,28 +6,25 @@
 
 use std::f64::consts::TAU;
 
+use rayon::prelude::*;
+
 use crate::parameter::{Init, ParameterSpec};
 
-/// Writes the initial values of the elements that a layer has of a parameter, from `first_element` of these on, `out.len()` of them.
+/// Elements that a thread draws at a time.
+const BLOCK: usize = 1 << 14;
+
+/// Writes the initial values of the elements that a layer has of a parameter, from `first_element` of these on, `out.len()` of them, on
+/// the threads of the current rayon pool.
 pub fn fill(spec: &ParameterSpec, seed: u64, first_element: usize, out: &mut [f32]) {
     match spec.init {
         Init::Zeros => out.fill(0.0),
         Init::Ones => out.fill(1.0),
         Init::Normal { std } => {
             let stream = Stream::new(seed, &spec.name);
-            let mut rest = out;
-            let mut element = (spec.first_element() + first_element) as u64;
-            while !rest.is_empty() {
-                let pair = stream.normal_pair(element / 2);
-                let from = (element % 2) as usize;
-                let num_taken = rest.len().min(2 - from);
-                let (head, tail) = rest.split_at_mut(num_taken);
-                for (value, normal) in head.iter_mut().zip(&pair[from..]) {
-                    *value = (normal * f64::from(std)) as f32;
-                }
-                rest = tail;
-                element += num_taken as u64;
-            }
+            let first = spec.first_element() + first_element;
+            out.par_chunks_mut(BLOCK).enumerate().for_each(|(block, values)| {
+                stream.fill_normal((first + block * BLOCK) as u64, std, values);
+            });
         }
     }
 }
@@ -49,6 +46,21 @@ impl Stream {
     /// Number `index` of the sequence.
     fn bits(&self, index: u64) -> u64 {
         mix(self.start.wrapping_add(STEP.wrapping_mul(index.wrapping_add(1))))
+    }
+
+    /// Elements from this one on of a normal sequence with mean 0.
+    fn fill_normal(&self, mut element: u64, std: f32, mut rest: &mut [f32]) {
+        while !rest.is_empty() {
+            let pair = self.normal_pair(element / 2);
+            let from = (element % 2) as usize;
+            let num_taken = rest.len().min(2 - from);
+            let (head, tail) = rest.split_at_mut(num_taken);
+            for (value, normal) in head.iter_mut().zip(&pair[from..]) {
+                *value = (normal * f64::from(std)) as f32;
+            }
+            rest = tail;
+            element += num_taken as u64;
+        }
     }
 
     /// Elements `2 pair` and `2 pair + 1` of a standard normal sequence.
@@ -106,6 +118,20 @@ mod tests {
                 fill(&spec, 7, first, &mut part);
                 assert_eq!(part, whole[first..end], "elements {first}..{end}");
             }
+        }
+    }
+
+    #[test]
+    fn values_do_not_depend_on_how_many_threads_draw_them() {
+        let num_elements = 2 * BLOCK + 7;
+        let drawn = |num_threads| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(num_threads).build().unwrap();
+            pool.install(|| normal("x", 5, num_elements))
+        };
+        let mut expected = vec![f32::NAN; num_elements];
+        Stream::new(5, "x").fill_normal(0, 0.5, &mut expected);
+        for num_threads in 1..=3 {
+            assert_eq!(drawn(num_threads), expected, "{num_threads} threads");
         }
     }
 
