@@ -9,6 +9,7 @@ mod clock;
 mod device;
 pub(crate) mod instruction_text;
 mod position;
+mod side_channel;
 mod threads;
 
 use std::fmt::Debug;
@@ -21,6 +22,7 @@ pub use clock::ClockOffset;
 pub(crate) use device::Names;
 pub use device::{NamedDevice, RanksOnDevice};
 pub use position::{Position, Positions};
+pub use side_channel::{Member, SideChannel, SideChannelError};
 pub use threads::ThreadWorld;
 
 use super::comm::{CommError, Communicator};

@@ -1,0 +1,19 @@
+//! What processes tell each other beside the data of their ranks: words, messages, clocks, where ranks are, stops and reports.
+//!
+//! The process of rank 0 listens on an address that every process is given, until all ranks have connected; nothing listens afterwards. Its
+//! *hub* ([`hub`]) gets the frames ([`frame`]) of all processes, its own too, and answers them over the same TCP connections. Nothing that
+//! grows with the model goes over them while ranks train.
+//!
+//! Who connects must greet as this program does, in its version, and be a rank that is missing; anything else is dropped and logged, or ends
+//! the start with an error in every process. Every wait is bounded by the time-out of the run.
+
+mod error;
+mod frame;
+mod hub;
+mod member;
+mod server;
+#[cfg(test)]
+mod tests;
+
+pub use error::SideChannelError;
+pub use member::{Member, SideChannel};
