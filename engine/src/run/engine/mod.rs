@@ -33,7 +33,6 @@ pub use report::{EvalReport, MeasuredRank, StepReport};
 use save::SaveFile;
 pub use weights_file::WeightsError;
 
-use crate::config::Precision;
 use crate::host;
 use crate::plan::costs::DeviceSpec;
 use crate::plan::{ElementTypes, Plan};
@@ -200,7 +199,7 @@ impl Engine {
         let learning_rate = LearningRate::new(&plan.run().optimizer, &plan.run().scheduler);
         let ranks = Ranks::start(&plan, &source, purpose, world)?;
         let loss_scaler = LossScaler::new(plan.run().precision);
-        let peak_flops_per_s = peak_flops_per_s(&ranks.devices(), plan.run().precision);
+        let peak_flops_per_s = peak_flops_per_s(&ranks.devices(), &plan);
         let mut engine = Self {
             plan,
             ranks,
@@ -443,8 +442,8 @@ fn first(outcomes: &[RankOutcome]) -> &RankOutcome {
     outcomes.first().expect("a process has at least one rank")
 }
 
-/// What these devices could compute together in a precision; `None` where one is not known.
-fn peak_flops_per_s(devices: &[RanksOnDevice], precision: Precision) -> Option<f64> {
-    let peak = |name: &str| Some(DeviceSpec::by_driver_name(name)?.peak_flops_per_s(precision));
+/// What these devices could compute together in the precision of a plan; `None` where one is not known.
+fn peak_flops_per_s(devices: &[RanksOnDevice], plan: &Plan) -> Option<f64> {
+    let peak = |name: &str| Some(DeviceSpec::by_driver_name(name)?.peak_flops_per_s(plan.run().precision));
     devices.iter().map(|device| peak(&device.on.name)).sum()
 }
