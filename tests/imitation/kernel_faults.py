@@ -50,24 +50,26 @@ def blanked(text, pattern, flags=0):
 
 
 def code_of(text):
-    """The code that runs on a device: no comments, preprocessor, assertions or code for the host alone."""
+    """The code that runs on a device: no comments, preprocessor, assertions, constants or code for the host alone."""
     text = blanked(text, r"//[^\n]*")
     text = blanked_host_code(text)
     text = blanked(text, r"^ *#[^\n]*", re.MULTILINE)
-    return blanked(text, r"static_assert\([^;]*;")
+    return blanked(text, r"static_assert\([^;]*;|static const [^;{]*;")
 
 
 def blanked_host_code(text):
     """The text without what lies between `#else` and `#endif` of an `#ifdef __CUDACC__`."""
-    lines, is_asked, is_host = [], False, False
+    lines = []
+    # What the line lies in, the outermost first.
+    conditions = []
     for line in text.split("\n"):
-        if line.startswith("#ifdef __CUDACC__"):
-            is_asked = True
-        elif is_asked and line.startswith("#else"):
-            is_host = True
+        if line.startswith("#if"):
+            conditions.append("device" if line.startswith("#ifdef __CUDACC__") else "other")
+        elif line.startswith("#else") and conditions[-1] == "device":
+            conditions[-1] = "host"
         elif line.startswith("#endif"):
-            is_asked = is_host = False
-        lines.append(" " * len(line) if is_host else line)
+            conditions.pop()
+        lines.append(" " * len(line) if "host" in conditions else line)
     return "\n".join(lines)
 
 

@@ -17,6 +17,7 @@ fn attentions() {
         (1, 20, 1, 130),
         // Several tiles of every kernel, and ends that fill none.
         (2, 65, 2, 16),
+        (1, 64, 1, 32),
         (1, 130, 1, 48),
         (1, 100, 2, 128),
         (1, 40, 1, 256),
@@ -58,5 +59,29 @@ fn attentions() {
                 results
             });
         }
+    }
+}
+
+/// One is so far above the others that it must be found before exponentials are taken, which would be infinite.
+#[test]
+#[ignore = "needs a GPU, or the imitation of one"]
+fn the_largest_score_is_found_among_the_last_keys() {
+    let (t, h) = (64, 4);
+    for (d, element) in [32, 96, 130].iter().flat_map(|&d| ELEMENTS.map(|element| (d, element))) {
+        let shape = AttentionShape { num_sequences: 1, seq_length: t, num_heads: h, head_size: d };
+        let tolerance = 2e-5 + unit_in_the_last_place(element);
+        same_in(element, &format!("{shape:?}"), tolerance, |on| {
+            let c = h * d;
+            let (mut qkv, mut out) = (on.elements(3 * t * c), on.elements(t * c));
+            let (mut large, key) = (on.floats(c), ((t - 4) * 3 + 1) * c);
+            on.queue.upload_floats(&vec![1000.0; c], large.view_mut());
+            on.queue.copy(large.view(), qkv.view_mut().range(key..key + c));
+            let mut log_sum_exp = on.floats(shape.num_log_sum_exp());
+            let mut workspace = on.floats(shape.forward_workspace());
+            let (y, sums) = (out.view_mut(), log_sum_exp.view_mut());
+            on.queue.attention(shape, None, qkv.view(), y, sums, workspace.view_mut());
+            on.round(&mut out);
+            vec![on.values(&out), on.values(&log_sum_exp)]
+        });
     }
 }

@@ -65,36 +65,23 @@ fn elementwise() {
             let (a, b, c, mut own) = (on.floats(end), on.floats(end), on.floats(end), on.floats(end));
             let [a, b, c] = [&a, &b, &c].map(|of| of.view().range(at.clone()));
             on.queue.sum_in_order(&[a, b], own.view_mut().range(at.clone()), &[c]);
-            // The last of the terms begins where the others do not.
+            // The first, four that are read together, and one more, which begins where the others do not.
             let (mut shifted, last) = (on.floats(end), on.floats(len + 1));
             let last = last.view().range(1..len + 1);
-            on.queue.sum_in_order(&[a], shifted.view_mut().range(at.clone()), &[last]);
+            on.queue.sum_in_order(&[a, b, c], shifted.view_mut().range(at.clone()), &[a, last]);
+            // -0 stays, unless 0 is added to it.
+            let (mut zeros, mut zero) = (on.floats(len), on.floats(len));
+            for of in [&mut zeros, &mut zero] {
+                on.queue.upload_floats(&vec![-0.0; len], of.view_mut());
+            }
+            on.queue.sum_in_order(&[zeros.view()], zero.view_mut(), &[]);
             let mut sum = on.floats(end);
             on.queue.add(own.view().range(at.clone()), sum.view_mut().range(at.clone()));
             let mut squares = on.words(&[0; 20]);
             on.queue.add_squares(own.view().range(at.clone()), squares.view_mut());
             on.queue.add_squares(sum.view().range(at.clone()), squares.view_mut());
             on.queue.clear(own.view_mut().range(0..len / 2));
-            vec![on.values(&own), on.values(&shifted), on.values(&sum), on.bits(&squares)]
-        });
-        same(&format!("squares of {len} and 40,000"), 0.0, |on| {
-            // More than a block has, and one with the largest exponent.
-            let mut values: Vec<f32> = (0..len + 40_000).map(|_| on.numbers.next()).collect();
-            values[0] = 3e38;
-            let mut x = on.queue.zeros(values.len(), ElementType::F32).unwrap();
-            on.queue.upload_floats(&values, x.view_mut());
-            let mut squares = on.words(&[0; 20]);
-            on.queue.add_squares(x.view(), squares.view_mut());
-            // 2^-5 squared is 1 in a word: it makes the word the largest number, and the second carries.
-            let mut carried = on.words(&[&[u32::MAX - 1; 18][..], &[0; 2]].concat());
-            on.queue.upload_floats(&[1.0 / 32.0], x.view_mut().range(0..1));
-            on.queue.add_squares(x.view().range(0..1), carried.view_mut());
-            let once = on.bits(&carried);
-            on.queue.add_squares(x.view().range(0..1), carried.view_mut());
-            let mut broken = on.words(&[0; 20]);
-            on.queue.upload_floats(&[f32::INFINITY], x.view_mut().range(0..1));
-            on.queue.add_squares(x.view().range(0..1), broken.view_mut());
-            vec![on.bits(&squares), once, on.bits(&carried), on.bits(&broken)]
+            vec![on.values(&own), on.values(&shifted), on.values(&zero), on.values(&sum), on.bits(&squares)]
         });
         same(&format!("updates of {len} from {start}"), 0.0, |on| {
             let (mut p, g) = (on.floats(end), on.floats(end));
@@ -113,6 +100,34 @@ fn elementwise() {
             let [p_at, m_at] = [&mut square, &mut m].map(|of| of.view_mut().range(at.clone()));
             on.queue.sgd_with_momentum(step, 0.9, p_at, g, m_at);
             vec![on.values(&p), on.values(&m), on.values(&v), on.values(&square)]
+        });
+    }
+}
+
+#[test]
+#[ignore = "needs a GPU, or the imitation of one"]
+fn sums_of_squares() {
+    // One, one less than a block has, a block, and more.
+    for len in [1, 32_767, 32_768, 34_561] {
+        same(&format!("squares of {len}"), 0.0, |on| {
+            // One has the largest exponent.
+            let mut values: Vec<f32> = (0..len).map(|_| on.numbers.next()).collect();
+            values[0] = 3e38;
+            let mut x = on.queue.zeros(values.len(), ElementType::F32).unwrap();
+            on.queue.upload_floats(&values, x.view_mut());
+            let mut squares = on.words(&[0; 20]);
+            on.queue.add_squares(x.view(), squares.view_mut());
+            // 2^-5 squared is 1 in the tenth word: it makes this the largest number, and the second carries into all
+            // words above.
+            let mut carried = on.words(&[&[u32::MAX - 1; 10][..], &[u32::MAX; 8], &[0; 2]].concat());
+            on.queue.upload_floats(&[1.0 / 32.0], x.view_mut().range(0..1));
+            on.queue.add_squares(x.view().range(0..1), carried.view_mut());
+            let once = on.bits(&carried);
+            on.queue.add_squares(x.view().range(0..1), carried.view_mut());
+            let mut broken = on.words(&[0; 20]);
+            on.queue.upload_floats(&[f32::INFINITY], x.view_mut().range(0..1));
+            on.queue.add_squares(x.view().range(0..1), broken.view_mut());
+            vec![on.bits(&squares), once, on.bits(&carried), on.bits(&broken)]
         });
     }
 }

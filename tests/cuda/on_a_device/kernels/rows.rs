@@ -72,11 +72,17 @@ fn cross_entropies() {
     for (rows, vocabulary) in
         [(1, 1), (1, 1023), (6, 17), (3, 2047), (5, 1024), (33, 2500), (2, 20_000), (3, 9216), (1025, 5)]
     {
+        let ignored = u32::MAX;
+        let targets: Vec<u32> = (0..rows as u32)
+            .map(|row| if row % 7 == 3 { ignored } else { (row * 313) % vocabulary as u32 })
+            .collect();
+        same(&format!("targets of {rows}"), 0.0, |on| {
+            // Over what is there.
+            let (targets, mut count) = (on.words(&targets), on.words(&[1, 2, 3, 4]));
+            on.queue.count_targets(targets.view(), count.view_mut());
+            vec![on.bits(&count)]
+        });
         same(&format!("cross-entropy of {rows} x {vocabulary}"), 1e-5, |on| {
-            let ignored = u32::MAX;
-            let targets: Vec<u32> = (0..rows as u32)
-                .map(|row| if row % 7 == 3 { ignored } else { (row * 313) % vocabulary as u32 })
-                .collect();
             let targets = on.words(&targets);
             // In every second row, one is so far above the others that it must be found before exponentials are taken; in the others all count.
             let mut values: Vec<f32> = (0..rows * vocabulary).map(|_| on.numbers.next()).collect();
@@ -87,10 +93,9 @@ fn cross_entropies() {
             on.queue.upload_floats(&values, logits.view_mut());
             let mut statistics = on.floats(3 * rows);
             // Over what is there.
-            let (mut loss, mut count) = (on.words(&[1, 2, 3, 4]), on.words(&[1, 2, 3, 4]));
+            let mut loss = on.words(&[1, 2, 3, 4]);
             on.queue.cross_entropy(0, logits.view(), targets.view(), statistics.view_mut());
             on.queue.cross_entropy_loss(targets.view(), statistics.view_mut(), loss.view_mut());
-            on.queue.count_targets(targets.view(), count.view_mut());
             let (of_rows, mut narrow) = (statistics.view(), Vec::new());
             for half in [ElementType::Bf16, ElementType::F16] {
                 let mut rows = on.queue.zeros(values.len(), ElementType::F32).unwrap();
@@ -107,9 +112,30 @@ fn cross_entropies() {
             let targets = words[2..].iter().map(|&word| word as f32).collect();
             let [sum, kept, targets] =
                 [vec![sum], kept, targets].map(|values| Values { values, rounded_to: ElementType::F32 });
-            let mut results = vec![sum, on.values(&logits), on.bits(&count), kept, targets];
+            let mut results = vec![sum, on.values(&logits), kept, targets];
             results.extend(narrow);
             results
         });
     }
+}
+
+#[test]
+#[ignore = "needs a GPU, or the imitation of one"]
+fn cross_entropies_of_slices() {
+    // At the edges of both slices, and none. Behind the last row there is no other.
+    let targets = [0, 1023, 2999, u32::MAX, 1024];
+    same("cross-entropy of slices of a vocabulary", 1e-5, |on| {
+        let words = on.words(&targets);
+        let mut statistics = on.floats(3 * targets.len());
+        let mut results = Vec::new();
+        for (first_token, num_columns) in [(0, 1024), (1024, 1976)] {
+            let mut logits = on.floats(targets.len() * num_columns);
+            on.queue.cross_entropy(first_token, logits.view(), words.view(), statistics.view_mut());
+            let (dlogits, of_rows) = (logits.view_mut(), statistics.view());
+            let f32 = ElementType::F32;
+            on.queue.cross_entropy_backward(first_token, dlogits, words.view(), of_rows, 0.25, f32);
+            results.extend([on.values(&statistics), on.values(&logits)]);
+        }
+        results
+    });
 }
