@@ -285,7 +285,9 @@ fn metrics_that_cannot_be_written_end_both_processes_with_weights() {
     });
     assert!(errors[0].contains("metrics.jsonl: No space left on device"), "{errors:?}");
     let shown = folder.display();
-    let saved = format!("the state after step 1 is saved in {shown}: go on with --resume --out {shown}");
+    let saved = format!(
+        "the state after step 1 is saved in {shown}: go on with the same command and --resume --out {shown}"
+    );
     assert_eq!(errors[1], format!("{}\n{saved}", EngineError::Elsewhere));
     assert!(errors[0].ends_with(&saved), "{errors:?}");
     assert!(folder.join(RunDir::WEIGHTS).is_file());

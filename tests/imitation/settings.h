@@ -8,11 +8,6 @@
 
 namespace imitation {
 
-inline uint64_t setting(const char* name, uint64_t otherwise) {
-    const char* text = getenv(name);
-    return text && *text ? strtoull(text, nullptr, 0) : otherwise;
-}
-
 // Ends the process: the program did what CUDA leaves undefined.
 [[noreturn]] __attribute__((format(printf, 1, 2))) inline void stop(const char* format, ...) {
     va_list values;
@@ -22,6 +17,19 @@ inline uint64_t setting(const char* name, uint64_t otherwise) {
     fputc('\n', stderr);
     va_end(values);
     abort();
+}
+
+inline uint64_t setting(const char* name, uint64_t otherwise) {
+    const char* text = getenv(name);
+    if (!text || !*text) {
+        return otherwise;
+    }
+    char* end;
+    uint64_t value = strtoull(text, &end, 0);
+    if (*end) {
+        stop("%s=%s: not a whole number", name, text);
+    }
+    return value;
 }
 
 }

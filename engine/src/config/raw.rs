@@ -34,7 +34,7 @@ section! {
         /// What computes: `"cpu"`, `"cuda"` (the GPUs of the host, which its ranks use in turn) or `"auto"` (a GPU where the driver knows of one,
         /// else the CPU; `train` says which). GPUs have been proved on an imitation alone: see docs/backends.md.
         device: Auto<DeviceName> = "\"auto\"", "one file serves hosts with and without GPUs";
-        /// Whether products of f32 on a GPU round their factors to TF32: several times as fast, and 10 bits behind the point instead of 23.
+        /// Whether products of f32 on a GPU round their factors to TF32, with 10 bits behind the point instead of 23, for tensor cores.
         /// Nothing else is rounded. No effect in 16 bits, nor on a CPU.
         tf32: bool = "false", "what is stored as f32 is computed in f32";
         /// Bytes that each rank may hold: a number, or a string with a unit of powers of 1024 (`"80GiB"`) or of 1000

@@ -34,7 +34,7 @@ pub enum TrainingError {
         path: PathBuf,
     },
     /// The run ended with an error, and its state with it.
-    #[error("{error}\nthe state of the run is lost; {}", what_is_left(*checkpoint, path))]
+    #[error("{error}\nthe ranks' state is lost {}", what_is_left(*checkpoint, path))]
     Lost {
         /// The error.
         error: Box<TrainingError>,
@@ -61,9 +61,12 @@ pub enum TrainingError {
 fn what_is_left(checkpoint: Option<u64>, path: &Path) -> String {
     match checkpoint {
         Some(step) => {
-            format!("the newest checkpoint is of step {step}: go on with --resume --out {}", path.display())
+            format!(
+                "with what came after its newest checkpoint, of step {step}: go on from there with the same command and --resume --out {}",
+                path.display()
+            )
         }
-        None => "it had no checkpoint yet (`checkpoint.every` and `checkpoint.minutes` say when one is kept)"
+        None => "and no checkpoint was finished (`checkpoint.every` and `checkpoint.minutes` say when one is begun)"
             .to_owned(),
     }
 }
@@ -94,7 +97,7 @@ fn way_on(step: u64, path: &Path) -> String {
     match step {
         // Weights alone: there is nothing else before the first step.
         0 => String::new(),
-        _ => format!(": go on with --resume --out {}", path.display()),
+        _ => format!(": go on with the same command and --resume --out {}", path.display()),
     }
 }
 
@@ -110,8 +113,8 @@ mod tests {
         };
         let lines = [said(Some(40)), said(None)].map(|text| text.lines().last().unwrap().to_owned());
         let expected = [
-            "the state of the run is lost; the newest checkpoint is of step 40: go on with --resume --out runs/a",
-            "the state of the run is lost; it had no checkpoint yet (`checkpoint.every` and `checkpoint.minutes` say when one is kept)",
+            "the ranks' state is lost with what came after its newest checkpoint, of step 40: go on from there with the same command and --resume --out runs/a",
+            "the ranks' state is lost and no checkpoint was finished (`checkpoint.every` and `checkpoint.minutes` say when one is begun)",
         ];
         assert_eq!(lines, expected);
     }

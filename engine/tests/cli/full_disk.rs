@@ -105,8 +105,9 @@ fn saved_in_rescued(child: Child, reason: &str) -> u64 {
     assert!(stderr.contains(reason), "{stderr}");
     let saved = stderr.lines().last().unwrap();
     let step: u64 = saved.split_whitespace().nth(4).unwrap().parse().unwrap();
-    let expected =
-        format!("the state after step {step} is saved in rescued: go on with --resume --out rescued");
+    let expected = format!(
+        "the state after step {step} is saved in rescued: go on with the same command and --resume --out rescued"
+    );
     assert_eq!(saved, expected);
     step
 }

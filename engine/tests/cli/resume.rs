@@ -118,7 +118,7 @@ fn a_run_that_diverges_keeps_its_earlier_checkpoints() {
         "train run.json --out out --resume --set steps=9 --set checkpoint.keep=1 --set checkpoint.every=9";
     let printed = home.run(format!("{diverges} --set optimizer.params.lr=1e30"));
     let error = printed.failure(1);
-    assert!(error.contains("is saved in out: go on with --resume --out out"), "{error}");
+    assert!(error.contains("is saved in out: go on with the same command and --resume --out out"), "{error}");
     assert_eq!(steps_of(&home).len(), 3, "{:?}", steps_of(&home));
     home.run(format!("{diverges} --step 3")).success();
     assert_eq!(steps_of(&home), ["step-00000009"]);

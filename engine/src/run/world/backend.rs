@@ -18,7 +18,7 @@ pub enum WorldError {
     #[error("the ranks cannot be connected: {0}")]
     Connect(#[from] CommError),
     /// There is no such device.
-    #[error("`device`: {0}; or use \"cpu\"")]
+    #[error("`device`: {0}; or use \"cpu\" (--set device=cpu, of eval and generate --device cpu)")]
     Device(#[from] NoCuda),
 }
 

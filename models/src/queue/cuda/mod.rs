@@ -143,6 +143,19 @@ impl Shared {
         self.has_failed.store(true, Ordering::Release);
     }
 
+    /// Why there is no buffer of so many bytes.
+    fn not_allocated(&self, num_bytes: usize, error: DriverError) -> ModelError {
+        let gpu = self.context.ordinal();
+        let reason = match (error, self.context.mem_get_info()) {
+            (DriverError(CUresult::CUDA_ERROR_OUT_OF_MEMORY), Ok((free, total))) => format!(
+                "GPU {gpu} is out of memory: {num_bytes} bytes more are needed, and of its {total} {free} are free. What the driver and its \
+                 libraries use is in no plan: free more of it, or make the run smaller, as `plan` with a lower `memory` proposes"
+            ),
+            _ => format!("GPU {gpu} gives no memory: {error}"),
+        };
+        ModelError::Device { reason }
+    }
+
     /// # Errors
     /// [`ModelError::Device`] once the device has failed.
     fn check(&self) -> Result<(), ModelError> {

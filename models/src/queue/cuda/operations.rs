@@ -29,9 +29,7 @@ impl Queue for CudaQueue {
         self.device.check()?;
         match Allocation::zeros(&self.device, num_bytes) {
             Ok(memory) => Ok(Buffer::on_device(Box::new(memory), len, element)),
-            Err(error) => {
-                Err(ModelError::Device { reason: format!("allocating {num_bytes} bytes: {error}") })
-            }
+            Err(error) => Err(self.device.not_allocated(num_bytes, error)),
         }
     }
 

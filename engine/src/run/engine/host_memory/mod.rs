@@ -16,10 +16,10 @@ pub(super) const ON_HOST: &str = "on this host or to its control group";
 pub(super) fn on_gpu(index: usize, gpu: &RanksOnDevice) -> String {
     let name = &gpu.on.name;
     match gpu.ranks.len() {
-        1 => format!("on GPU {index} ({name})"),
-        num_ranks => {
-            format!("on GPU {index} ({name}), which {num_ranks} ranks share: with more GPUs fewer do")
-        }
+        1 => format!("on GPU {index} ({name}); `device` \"cpu\" takes the host's"),
+        num_ranks => format!(
+            "on GPU {index} ({name}), which {num_ranks} ranks share, fewer with more GPUs; `device` \"cpu\" takes the host's"
+        ),
     }
 }
 
