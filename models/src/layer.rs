@@ -269,6 +269,11 @@ pub trait Layer: Debug + Send + Sync {
         0
     }
 
+    /// Those of [`Layer::forward_flops`] that attention does itself, which stay in f32 where a run asks for TF32.
+    fn attention_flops(&self, _shape: MicroBatchShape) -> u64 {
+        0
+    }
+
     /// As [`Layer::forward_flops`], of the backward.
     fn backward_flops(&self, shape: MicroBatchShape) -> u64 {
         self.forward_flops(shape).saturating_mul(2)

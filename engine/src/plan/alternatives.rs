@@ -34,24 +34,57 @@ pub struct Needs {
     pub world_bytes: u64,
 }
 
+/// Whose bytes a message about memory counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CountedRanks {
+    /// Those of the fullest rank.
+    Fullest,
+    /// Those of all ranks, which share one memory.
+    All,
+    /// Those of this many ranks of a larger grid, which share one memory. Which they would be in a changed plan is not known, so each counts as
+    /// the fullest.
+    Some(usize),
+}
+
+impl CountedRanks {
+    /// What a plan with these needs takes of the memory.
+    pub(crate) fn bytes(self, needs: Needs) -> u64 {
+        match self {
+            Self::Fullest => needs.rank_bytes,
+            Self::All => needs.world_bytes,
+            Self::Some(num_ranks) => needs.rank_bytes.saturating_mul(num_ranks as u64),
+        }
+    }
+}
+
 /// Changes as the end of a message.
 #[derive(Debug)]
-pub(crate) struct Changes<'a>(pub(crate) &'a [Change]);
+pub(crate) struct Changes<'a> {
+    pub(crate) changes: &'a [Change],
+    pub(crate) of: CountedRanks,
+}
 
 impl fmt::Display for Changes<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0.is_empty() {
-            return f.write_str(
+        let (more, whose) = match self.of {
+            CountedRanks::Fullest => ("more ranks", "on the fullest rank"),
+            CountedRanks::All | CountedRanks::Some(_) => {
+                ("fewer ranks to a memory", "for these ranks together")
+            }
+        };
+        if self.changes.is_empty() {
+            return write!(
+                f,
                 "; no single change that is tried (to the schedule, ZeRO, its units, recomputation or the micro-batches) makes \
-                 it fit: use a smaller model or sequence, or more ranks",
+                 it fit: use a smaller model or sequence, or {more}",
             );
         }
-        f.write_str(match self.0.len() {
+        f.write_str(match self.changes.len() {
             1 => "; this makes it fit:",
             _ => "; any one of these makes it fit:",
         })?;
-        self.0.iter().try_for_each(|Change { description, needs }| {
-            write!(f, "\n  {description}  ({} on the fullest rank)", Bytes(needs.rank_bytes))
+        self.changes.iter().try_for_each(|Change { description, needs }| {
+            write!(f, "\n  {description}  ({} {whose})", Bytes(self.of.bytes(*needs)))
         })
     }
 }

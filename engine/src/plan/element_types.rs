@@ -47,23 +47,14 @@ impl ElementTypes {
 /// `parameters and activations bf16, sums, parameter gradients and optimizer f32, master copy f32`.
 impl fmt::Display for ElementTypes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (parameter, accumulation) = (name(self.parameter), name(self.accumulation));
+        let Self { parameter, accumulation, master } = self;
         write!(
             f,
             "parameters and activations {parameter}, sums, parameter gradients and optimizer {accumulation}, "
         )?;
-        match self.master {
-            Some(master) => write!(f, "master copy {}", name(master)),
+        match master {
+            Some(master) => write!(f, "master copy {master}"),
             None => f.write_str("no master copy"),
         }
-    }
-}
-
-fn name(of: ElementType) -> &'static str {
-    match of {
-        ElementType::F32 => "f32",
-        ElementType::Bf16 => "bf16",
-        ElementType::F16 => "fp16",
-        ElementType::U32 => "u32",
     }
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use pipezero_partition::Purpose;
 
-use super::alternatives::{Change, Changes, Needs, changes_that_fit};
+use super::alternatives::{Change, Changes, CountedRanks, Needs, changes_that_fit};
 use super::error::{ALL_PERSISTENT_REPAIR, all_persistent_rule};
 use super::refusal::costs_of_zero_2;
 use super::remarks::{PARAM_THRESHOLD, PARAMETERS, Remark, UNIT};
@@ -22,7 +22,7 @@ pub enum FromFileError {
     #[error("{0}")]
     Plan(PlanError),
     /// The file is sound, and a rank needs more memory than it has.
-    #[error("{error}{}", Changes(changes))]
+    #[error("{error}{}", Changes { changes, of: CountedRanks::Fullest })]
     Memory {
         /// What needs how much.
         error: Box<PlanError>,

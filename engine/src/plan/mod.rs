@@ -37,7 +37,7 @@ mod vocabulary;
 pub mod what_if;
 
 pub(crate) use alternatives::Changes;
-pub use alternatives::{Change, Needs, changes_that_fit};
+pub use alternatives::{Change, CountedRanks, Needs, changes_that_fit};
 pub use beside_zero_1::BesideZero1;
 pub use bytes::Bytes;
 pub use element_types::ElementTypes;

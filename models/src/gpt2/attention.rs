@@ -122,7 +122,11 @@ impl Layer for Attention {
 
     fn forward_flops(&self, shape: MicroBatchShape) -> u64 {
         let products = self.qkv(shape).flops().saturating_add(self.projection(shape).flops());
-        products.saturating_add(self.attention(shape).forward_flops())
+        products.saturating_add(self.attention_flops(shape))
+    }
+
+    fn attention_flops(&self, shape: MicroBatchShape) -> u64 {
+        self.attention(shape).forward_flops()
     }
 
     fn forward(&self, queue: &dyn Queue, shape: MicroBatchShape, mut args: ForwardArgs<'_>) {

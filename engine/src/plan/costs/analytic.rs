@@ -41,7 +41,10 @@ pub(super) struct Analytic<'a> {
 /// What a pass over a layer does.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Work {
-    flops: f64,
+    /// Operations of products with weights.
+    product_flops: f64,
+    /// Operations of attention.
+    attention_flops: f64,
     bytes: f64,
 }
 
@@ -58,12 +61,15 @@ struct LayerTimes {
 impl Analytic<'_> {
     /// The longer of computing and moving, nanoseconds.
     fn time(&self, work: Work) -> f64 {
-        let flops_per_s = self.device.flops_per_s(self.plan.run().precision) * self.rates;
-        (work.flops / flops_per_s).max(work.bytes / (self.device.memory_bytes_per_s * self.rates)) * 1e9
+        let precision = self.plan.run().precision;
+        let computing = work.product_flops / self.device.flops_per_s(precision)
+            + work.attention_flops / self.device.attention_flops_per_s(precision);
+        let moving = work.bytes / self.device.memory_bytes_per_s;
+        computing.max(moving) / self.rates * 1e9
     }
 
     fn moving(&self, bytes: f64) -> u64 {
-        nanoseconds(self.time(Work { flops: 0.0, bytes }))
+        nanoseconds(self.time(Work { bytes, ..Work::default() }))
     }
 
     fn layer(&self, layer: &dyn Layer) -> LayerTimes {
@@ -72,7 +78,8 @@ impl Analytic<'_> {
         }
         let shape = self.plan.micro_batch_shape();
         let sizes = layer.sizes(shape);
-        let flops = layer.forward_flops(shape) as f64;
+        let [flops, attention_flops] =
+            [layer.forward_flops(shape), layer.attention_flops(shape)].map(|flops| flops as f64);
         let element_bytes = self.plan.element_type().num_bytes() as f64;
         let parameters: f64 = layer.parameters().iter().map(|spec| spec.num_elements() as f64).sum();
         let [input, output] = [sizes.input, sizes.output].map(|len| len as f64);
@@ -85,7 +92,12 @@ impl Analytic<'_> {
         let backward_input =
             saved + element_bytes * parameters + weight_inputs + F32_BYTES * (output + input);
         let backward_weight = saved + element_bytes * input + weight_inputs + 2.0 * F32_BYTES * parameters;
-        let time = |flops, bytes| self.time(Work { flops, bytes });
+        // A half of the backward has as much of attention as the forward.
+        let attention_share = if flops > 0.0 { attention_flops / flops } else { 0.0 };
+        let time = |flops: f64, bytes| {
+            let attention_flops = flops * attention_share;
+            self.time(Work { product_flops: flops - attention_flops, attention_flops, bytes })
+        };
         LayerTimes {
             forward: time(flops, forward),
             // What is recomputed on the way is its work.

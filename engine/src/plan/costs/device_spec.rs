@@ -202,6 +202,14 @@ impl DeviceSpec {
         self.flops_per_s(precision) / self.compute_share
     }
 
+    /// As [`DeviceSpec::flops_per_s`], of attention, which TF32 leaves in f32.
+    pub(super) fn attention_flops_per_s(&self, precision: Precision) -> f64 {
+        match precision {
+            Precision::Tf32 => self.f32_flops_per_s,
+            _ => self.flops_per_s(precision),
+        }
+    }
+
     /// Floating-point operations a second of matrix products in a precision.
     pub fn flops_per_s(&self, precision: Precision) -> f64 {
         match precision {

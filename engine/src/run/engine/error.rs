@@ -4,8 +4,9 @@ use std::fmt;
 
 use pipezero_models::ElementType;
 
+use super::host_memory::SharedMemory;
 use super::weights_file::WeightsError;
-use crate::plan::{Bytes, Change, Changes};
+use crate::plan::{Bytes, Change, Changes, CountedRanks};
 use crate::run::checkpoint::CheckpointError;
 use crate::run::comm::CommError;
 use crate::run::executor::{CauseKind, RankFailure};
@@ -55,22 +56,24 @@ pub enum EngineError {
     },
     /// The ranks of this host together need more memory than there is on it, or on their device.
     #[error(
-        "the run needs {} of memory (ranks: {num_ranks}), but {} is available {place}{}",
+        "the run needs {} of memory (ranks: {num_ranks}), but {} is available {memory}{}",
         Bytes(*needed_bytes).distinct(Bytes(*available_bytes))[0],
         Bytes(*available_bytes).distinct(Bytes(*needed_bytes))[0],
-        Changes(changes)
+        Changes { changes, of: *counted }
     )]
     Memory {
-        /// Ranks of this host.
+        /// Ranks that share the memory.
         num_ranks: usize,
         /// What they need together.
         needed_bytes: u64,
-        /// What the system can give.
+        /// What is free of it.
         available_bytes: u64,
-        /// Where.
-        place: String,
+        /// Which memory it is.
+        memory: SharedMemory,
         /// Changes with which the run fits, the mildest first.
         changes: Vec<Change>,
+        /// What of a changed plan counts.
+        counted: CountedRanks,
     },
     /// The ranks of this process together need more threads than it may have.
     #[error(

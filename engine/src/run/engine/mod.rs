@@ -19,6 +19,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use pipezero_models::Device;
+use pipezero_models::queue::MemoryInUse;
 use pipezero_partition::Purpose;
 
 use check_run::check_run;
@@ -26,6 +27,7 @@ pub use checkpoint::AboutRun;
 use checkpoint::Writing;
 use command::Command;
 pub use error::{EngineError, Report};
+pub use host_memory::SharedMemory;
 pub use initial_state::InitialState;
 use ranks::Ranks;
 pub(crate) use report::ProcessReport;
@@ -152,11 +154,13 @@ impl Engine {
             if !on.device.computes_in(computed) {
                 return Err(EngineError::Device { computed, device: on.name.clone() });
             }
-            let (free_bytes, place) = match on.device.memory().map_err(CommError::from)? {
-                None => (host::available_bytes(), host_memory::ON_HOST.to_owned()),
-                Some(memory) => (Some(memory.free_bytes), host_memory::on_gpu(index, &of_device)),
+            let (memory, free_bytes) = match on.device.memory().map_err(CommError::from)? {
+                None => (SharedMemory::Host, host::available_bytes()),
+                Some(MemoryInUse { total_bytes, free_bytes, .. }) => {
+                    (SharedMemory::Gpu { index, name: on.name.clone(), total_bytes }, Some(free_bytes))
+                }
             };
-            host_memory::check(plan, purpose, ranks, free_bytes, place)?;
+            host_memory::check(plan, purpose, ranks, memory, free_bytes)?;
         }
         Ok(())
     }

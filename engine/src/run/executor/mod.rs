@@ -8,6 +8,7 @@
 //! starts all its messages of a round before it waits for any of them.
 
 mod activations;
+mod between_steps;
 mod boundary;
 mod compute;
 mod edges;
@@ -33,6 +34,7 @@ mod sums;
 mod tail;
 mod waited;
 
+pub(crate) use between_steps::bytes_between_steps;
 pub(crate) use error::ReportedFailure;
 pub use error::{Cause, CauseKind, RankFailure};
 pub(crate) use probe::{Probe, ProbedMessage};

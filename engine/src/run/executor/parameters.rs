@@ -4,16 +4,13 @@ use pipezero_models::unit::ParameterEntry;
 use pipezero_models::{Buffer, ElementType};
 use pipezero_schedule::{Stage, Unit};
 
+use super::between_steps::ELEMENTS_AT_ONCE;
 use super::error::Cause;
 use super::handed::Handed;
 use super::rank::Rank;
 use crate::run::comm::Communicator;
 use crate::run::memory::{Lendable, TrackedBuffer};
 use crate::run::shard::{UnitStore, Weights};
-
-/// Elements of a parameter that are made or read on the host before they go to the rank's memory: 1 MiB, which is no line of
-/// the plan. Rank 0 has them twice, in its memory and on the host.
-pub(super) const ELEMENTS_AT_ONCE: usize = 1 << 18;
 
 impl Rank {
     /// Fills the parameters that this rank holds: `fill` is given each parameter, the first of its elements that lie

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use pipezero_models::unit::ParameterEntry;
 
+use super::between_steps::ELEMENTS_AT_ONCE;
 use super::error::Cause;
-use super::parameters::ELEMENTS_AT_ONCE;
 use super::rank::Rank;
 use super::staging::FileToWrite;
 use crate::run::checkpoint::{CheckpointError, CheckpointReader, Cursor, FileRecord, Piece, ShardWriter};

@@ -81,6 +81,20 @@ fn computes_take_their_operations_over_the_rate() {
     }
 }
 
+/// TF32 is for products with weights. Where these cost nothing, what is left of a block is its attention, `4 N T C` operations on two
+/// sequences of 16.
+#[test]
+fn tf32_leaves_attention_in_f32() {
+    let device = DeviceSpec { tf32_flops_per_s: f64::INFINITY, ..device(1e9, 1.0) };
+    let forward = |tf32: bool| {
+        let plan = plan(GPT2, &format!("device=cuda tf32={tf32} model.hidden_size=128"));
+        for_plan(&plan, Source::Analytic(&device)).unwrap().costs.units[1].forward
+    };
+    let (tokens, attention) = (2 * 16, 4 * (2 * 16) * 16 * 128);
+    assert_eq!(forward(true), attention);
+    assert_eq!(forward(false), attention + 2 * tokens * 12 * 128 * 128);
+}
+
 /// A gather hides behind a forward from `(d - 1)/d FLOPS / BW` tokens of a micro-batch on, in bf16, whatever the unit's size;
 /// behind a backward, with a reduction in f32 on the same link, from 1.5 times as many.
 #[test]

@@ -3,27 +3,44 @@
 //! The system grants memory that does not exist and ends the process that then uses it, so an allocation that succeeds
 //! proves nothing.
 
+use std::fmt;
+
 use pipezero_partition::Purpose;
 
 use super::error::EngineError;
-use crate::plan::Plan;
-use crate::run::world::RanksOnDevice;
+use crate::plan::{Bytes, CountedRanks, Plan};
+use crate::run::executor::bytes_between_steps;
 
-/// The host's memory, in an error.
-pub(super) const ON_HOST: &str = "on this host or to its control group";
+/// A memory in which several ranks may lie.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SharedMemory {
+    /// The host's, or what its control group may have of it.
+    Host,
+    /// A GPU's own.
+    Gpu {
+        /// Its number among those of this process.
+        index: usize,
+        /// What people call it.
+        name: String,
+        /// All that it has.
+        total_bytes: u64,
+    },
+}
 
-/// The memory of a GPU of this number, in an error.
-pub(super) fn on_gpu(index: usize, gpu: &RanksOnDevice) -> String {
-    let name = &gpu.on.name;
-    match gpu.ranks.len() {
-        1 => format!("on GPU {index} ({name}); `device` \"cpu\" takes the host's"),
-        num_ranks => format!(
-            "on GPU {index} ({name}), which {num_ranks} ranks share, fewer with more GPUs; `device` \"cpu\" takes the host's"
-        ),
+impl fmt::Display for SharedMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Host => f.write_str("on this host or to its control group"),
+            Self::Gpu { index, name, total_bytes } => write!(
+                f,
+                "of {} on GPU {index} ({name}); nvidia-smi lists the processes that hold some of it, and `device` \"cpu\" takes the host's",
+                Bytes(*total_bytes)
+            ),
+        }
     }
 }
 
-/// Refuses a plan of which these ranks, all that use a memory, need more than it has.
+/// Refuses a plan of which these ranks, all that use a memory, need more than is free of it.
 ///
 /// # Errors
 /// [`EngineError::Memory`], with the changes that make the run fit.
@@ -31,30 +48,26 @@ pub(super) fn check(
     plan: &Plan,
     purpose: Purpose,
     ranks: &[usize],
+    memory: SharedMemory,
     available_bytes: Option<u64>,
-    place: impl Into<String>,
 ) -> Result<(), EngineError> {
-    let needed_bytes = plan.needed_bytes(purpose, ranks.iter().copied());
-    match available_bytes {
-        Some(available_bytes) if needed_bytes > available_bytes => {
-            let num_ranks = ranks.len();
-            let is_whole = num_ranks == plan.grid().world_size();
-            // Which ranks of a changed plan would be here is not known: each may be the fullest.
-            let changes = plan.changes_that_fit(purpose, |needs| {
-                let fullest_bytes = needs.rank_bytes.saturating_mul(num_ranks as u64);
-                let bytes = if is_whole { needs.world_bytes } else { fullest_bytes };
-                bytes <= available_bytes
-            });
-            Err(EngineError::Memory {
-                num_ranks,
-                needed_bytes,
-                available_bytes,
-                place: place.into(),
-                changes,
-            })
-        }
-        _ => Ok(()),
+    let Some(available_bytes) = available_bytes else { return Ok(()) };
+    let num_ranks = ranks.len();
+    let between_steps_bytes = match memory {
+        SharedMemory::Host => 0,
+        // A GPU refuses what it does not have, however late and however little it is.
+        SharedMemory::Gpu { .. } => num_ranks as u64 * bytes_between_steps(plan, purpose),
+    };
+    let needed_bytes = plan.needed_bytes(purpose, ranks.iter().copied()).saturating_add(between_steps_bytes);
+    if needed_bytes <= available_bytes {
+        return Ok(());
     }
+    let is_whole = num_ranks == plan.grid().world_size();
+    let counted = if is_whole { CountedRanks::All } else { CountedRanks::Some(num_ranks) };
+    let changes = plan.changes_that_fit(purpose, |needs| {
+        counted.bytes(needs).saturating_add(between_steps_bytes) <= available_bytes
+    });
+    Err(EngineError::Memory { num_ranks, needed_bytes, available_bytes, memory, changes, counted })
 }
 
 #[cfg(test)]

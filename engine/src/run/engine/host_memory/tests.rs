@@ -15,7 +15,8 @@ fn planned(sections: &str) -> Plan {
 
 /// All ranks on this host.
 fn check_all(plan: &Plan, purpose: Purpose, available_bytes: Option<u64>) -> Result<(), EngineError> {
-    check(plan, purpose, &(0..plan.grid().world_size()).collect::<Vec<_>>(), available_bytes, ON_HOST)
+    let ranks: Vec<usize> = (0..plan.grid().world_size()).collect();
+    check(plan, purpose, &ranks, SharedMemory::Host, available_bytes)
 }
 
 /// Tokens are held too: 2^53 of them, each with a target, are 64 PiB on each of the two ranks that read them.
@@ -84,15 +85,15 @@ fn what_the_host_cannot_hold_is_refused_with_the_changes_that_fit() {
     let needed = plan.needs().world_bytes;
     expect_test::expect![[r#"
         the run needs 1294848 bytes of memory (ranks: 4), but 1294847 bytes is available on this host or to its control group; any one of these makes it fit:
-          "resident_units": 2  (326.50 KiB on the fullest rank)
-          "resident_units": 1, "prefetch_units": 0  (313.50 KiB on the fullest rank)
-          "unit_layers": 0.5  (335.00 KiB on the fullest rank)
-          "sharding": "auto"  (310.38 KiB on the fullest rank)
-          "stage": 1, "reduce": "last"  (310.38 KiB on the fullest rank)
-          "activation_checkpointing": {"enabled": true}  (301.88 KiB on the fullest rank)
-          "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 2  (279.88 KiB on the fullest rank)
-          "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 4  (220.38 KiB on the fullest rank)"#]].assert_eq(&error(needed - 1));
+          "resident_units": 2  (1.21 MiB for these ranks together)
+          "resident_units": 1, "prefetch_units": 0  (1.16 MiB for these ranks together)
+          "unit_layers": 0.5  (1.22 MiB for these ranks together)
+          "sharding": "auto"  (1.15 MiB for these ranks together)
+          "stage": 1, "reduce": "last"  (1.15 MiB for these ranks together)
+          "activation_checkpointing": {"enabled": true}  (1.09 MiB for these ranks together)
+          "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 2  (1.07 MiB for these ranks together)
+          "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 4  (867.38 KiB for these ranks together)"#]].assert_eq(&error(needed - 1));
     // Less than any one change saves.
-    expect_test::expect!["the run needs 1.23 MiB of memory (ranks: 4), but 632.25 KiB is available on this host or to its control group; no single change that is tried (to the schedule, ZeRO, its units, recomputation or the micro-batches) makes it fit: use a smaller model or sequence, or more ranks"].assert_eq(&error(needed / 2));
-    expect_test::expect!["the run needs 1.23 MiB of memory (ranks: 4), but 1000 B is available on this host or to its control group; no single change that is tried (to the schedule, ZeRO, its units, recomputation or the micro-batches) makes it fit: use a smaller model or sequence, or more ranks"].assert_eq(&error(1000));
+    expect_test::expect!["the run needs 1.23 MiB of memory (ranks: 4), but 632.25 KiB is available on this host or to its control group; no single change that is tried (to the schedule, ZeRO, its units, recomputation or the micro-batches) makes it fit: use a smaller model or sequence, or fewer ranks to a memory"].assert_eq(&error(needed / 2));
+    expect_test::expect!["the run needs 1.23 MiB of memory (ranks: 4), but 1000 B is available on this host or to its control group; no single change that is tried (to the schedule, ZeRO, its units, recomputation or the micro-batches) makes it fit: use a smaller model or sequence, or fewer ranks to a memory"].assert_eq(&error(1000));
 }
