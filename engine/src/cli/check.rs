@@ -12,7 +12,7 @@ use super::out_file::{OutFile, Written};
 use super::output::print;
 use super::run_args::{RunArgs, fault_of_text};
 use super::terminal;
-use crate::config::{Change, Fixed, Launch, ModelConfig, Notice, NoticeKind, RunFile};
+use crate::config::{Change, DeviceName, Fixed, Launch, ModelConfig, Notice, NoticeKind, RunFile};
 use crate::files::input::{is_stdio, named};
 use crate::files::partial::Existing;
 use crate::plan::Plan;
@@ -185,7 +185,12 @@ fn step(plan: &Plan) -> String {
 }
 
 fn state(plan: &Plan) -> String {
-    let mut parts = vec![plan.run().precision.name().to_owned(), describe::at_rest(plan).to_owned()];
+    let run = plan.run();
+    let device = match run.device {
+        DeviceName::Cpu => "the CPU",
+        DeviceName::Cuda => "GPUs",
+    };
+    let mut parts = vec![format!("{} on {device}", run.precision.name()), describe::at_rest(plan).to_owned()];
     parts.extend(describe::residency(plan));
     parts.extend(describe::checkpointing(plan));
     parts.join(", ")

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::failure::Failure;
-use super::output::print;
+use super::output::{note, print};
 use super::table::Table;
 use super::terminal;
 use super::trained_run::TrainedRunArgs;
@@ -39,6 +39,7 @@ fn at_least_one(text: &str) -> Result<u64, String> {
 
 pub(super) fn run(args: &EvalArgs) -> Result<(), Failure> {
     let score = args.run.open()?.score(&args.data, args.batches)?;
+    note(format_args!("computed in {}", score.computed_in));
     let mut table = Table::new(["tokens", "loss", "perplexity", "bits per byte"]);
     let cells = [
         format!("{:.4}", score.loss),

@@ -5,6 +5,7 @@ use std::io::{Write, stdout};
 use clap::Args;
 
 use super::failure::Failure;
+use super::output::note;
 use super::trained_run::TrainedRunArgs;
 use crate::run::generation::{Generation, Sampling};
 
@@ -59,6 +60,7 @@ fn top_k(text: &str) -> Result<usize, String> {
 
 pub(super) fn run(args: &GenerateArgs) -> Result<(), Failure> {
     let mut engine = args.run.open()?.text_engine()?;
+    note(format_args!("computing in {}", engine.computed_in()));
     let prompt = args.prompt.bytes().map(u32::from).collect();
     let sampling = Sampling { temperature: args.temperature, top_k: args.top_k, seed: args.seed };
     let mut out = stdout().lock();

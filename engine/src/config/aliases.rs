@@ -1,4 +1,4 @@
-//! Second names of DeepSpeed's keys: what stands below one is read as if it stood below the usual key.
+//! Second names of keys, DeepSpeed's and PyTorch's: what stands below one is read as if it stood below the usual key.
 
 use super::error::Problem;
 use super::findings::{Findings, Site};
@@ -15,8 +15,9 @@ struct Alias {
 
 /// `bfloat16` is read where there is no `bf16` (`runtime/config.py`); ZeRO's fields are known by their own names as by their aliases
 /// (`populate_by_name`, `runtime/config_utils.py`); the pipeline engine takes its interval of recomputation from its own section
-/// (`runtime/pipe/engine.py:223`).
-const ALIASES: [Alias; 4] = [
+/// (`runtime/pipe/engine.py:223`). `allow_tf32` is PyTorch's (`torch.backends.cuda.matmul`).
+const ALIASES: [Alias; 5] = [
+    Alias { section: "", name: "allow_tf32", usual_section: "", usual: "tf32" },
     Alias { section: "", name: "bfloat16", usual_section: "", usual: "bf16" },
     Alias {
         section: "zero_optimization",

@@ -126,9 +126,12 @@ impl RunFile {
 
     /// Whether it leaves to the host what computes.
     pub(crate) fn leaves_device_open(&self) -> bool {
-        self.root
-            .find("device")
-            .is_none_or(|node| matches!(&node.value, Value::String(name) if name == "auto"))
+        self.root.find("device").is_none_or(is_auto)
+    }
+
+    /// Whether it leaves to the device whether it computes in bf16.
+    pub(crate) fn leaves_bf16_open(&self) -> bool {
+        self.root.find("bf16.enabled").is_some_and(is_auto)
     }
 
     /// Whether it names a model, as every run file does.
@@ -165,6 +168,10 @@ impl RunFile {
         }
         (Place { path: key.to_owned(), span }, is_written)
     }
+}
+
+fn is_auto(node: &Node) -> bool {
+    matches!(&node.value, Value::String(word) if word == "auto")
 }
 
 fn parse_text(name: &str, text: &str) -> Result<Node, ConfigErrors> {

@@ -10,7 +10,8 @@ use super::resolved::{BackendName, DeviceName, EndSignal, OnCheckpointError, War
 use crate::files::json::{Node, Value, nearest, shorten};
 
 /// Declares the words of a key as an enum, or with `impl` the words for the variants of an enum that exists. After them may
-/// follow `later`, words that are to come, and `never`, words of DeepSpeed's that are not; their messages say so.
+/// follow `also`, words that the key takes and another type reads, `later`, words that are to come, and `never`, words of
+/// DeepSpeed's that are not; messages say so.
 macro_rules! words {
     ($(#[doc = $doc:literal])+ $name:ident { $( $variant:ident = $word:literal, )+ } $($unoffered:tt)*) => {
         $(#[doc = $doc])+
@@ -21,10 +22,10 @@ macro_rules! words {
 
         words! { impl $name { $( $variant = $word, )+ } $($unoffered)* }
     };
-    (impl $name:ident { $( $variant:ident = $word:literal, )+ } $(later $later:tt)? $(never $never:tt)?) => {
-        words! { impl $name by |word: &str, known: &str| word == known; { $( $variant = $word, )+ } $(later $later)? $(never $never)? }
+    (impl $name:ident { $( $variant:ident = $word:literal, )+ } $($unoffered:tt)*) => {
+        words! { impl $name by |word: &str, known: &str| word == known; { $( $variant = $word, )+ } $($unoffered)* }
     };
-    (impl $name:ident by $is:expr; { $( $variant:ident = $word:literal, )+ } $(later $later:tt)? $(never $never:tt)?) => {
+    (impl $name:ident by $is:expr; { $( $variant:ident = $word:literal, )+ } $(also [$( $also:literal ),+])? $(later $later:tt)? $(never $never:tt)?) => {
         impl Kind for $name {
             fn expected() -> String {
                 one_of(&[$( $word ),+])
@@ -47,7 +48,7 @@ macro_rules! words {
             fn fault(node: &Node, place: &Place) -> Option<(Place, Problem)> {
                 let Value::String(word) = &node.value else { return None };
                 let unoffered = Unoffered { later: &words!(list $($later)?), never: &words!(list $($never)?) };
-                Some((place.clone(), unknown_word(word, &[$( $word ),+], &unoffered)))
+                Some((place.clone(), unknown_word(word, &[$( $word, )+ $( $( $also, )+ )?], &unoffered)))
             }
         }
     };
@@ -117,7 +118,7 @@ words! {
 
 words! { impl OnCheckpointError { Continue = "continue", Stop = "stop", } }
 
-words! { impl DeviceName { Cpu = "cpu", Cuda = "cuda", } }
+words! { impl DeviceName { Cpu = "cpu", Cuda = "cuda", } also ["auto"] }
 
 words! { impl EndSignal { Usr1 = "SIGUSR1", Usr2 = "SIGUSR2", None = "none", } }
 
@@ -143,6 +144,9 @@ pub(crate) struct Unoffered {
     pub(crate) never: &'static [&'static str],
 }
 
+/// Words that people write for others.
+const SYNONYMS: [(&str, &str); 1] = [("gpu", "cuda")];
+
 /// What is wrong with a word that is not offered: where it is known, that; else the nearest of those that are offered.
 pub(crate) fn unknown_word(word: &str, offered: &[&'static str], unoffered: &Unoffered) -> Problem {
     let use_one = format!("use {}", one_of(offered));
@@ -152,7 +156,9 @@ pub(crate) fn unknown_word(word: &str, offered: &[&'static str], unoffered: &Uno
     } else if unoffered.never.iter().any(is) {
         ("that is not offered".to_owned(), use_one)
     } else {
-        let nearest = nearest(word, offered.iter().chain(unoffered.later).copied());
+        let synonym = SYNONYMS.iter().find(|(other, _)| other.eq_ignore_ascii_case(word));
+        let meant = synonym.map(|&(_, usual)| usual).filter(|usual| offered.contains(usual));
+        let nearest = meant.or_else(|| nearest(word, offered.iter().chain(unoffered.later).copied()));
         let repair = nearest.map_or(use_one, |nearest| format!("did you mean \"{nearest}\"?"));
         (format!("it must be {}", one_of(offered)), repair)
     };

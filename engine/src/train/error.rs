@@ -34,7 +34,7 @@ pub enum TrainingError {
         path: PathBuf,
     },
     /// The run ended with an error, and its state with it.
-    #[error("{error}\nthe ranks' state is lost {}", what_is_left(*checkpoint, path))]
+    #[error("{error}\n{}", what_is_left(*checkpoint, path))]
     Lost {
         /// The error.
         error: Box<TrainingError>,
@@ -62,11 +62,11 @@ fn what_is_left(checkpoint: Option<u64>, path: &Path) -> String {
     match checkpoint {
         Some(step) => {
             format!(
-                "with what came after its newest checkpoint, of step {step}: go on from there with the same command and --resume --out {}",
+                "what the run did after step {step}, that of its newest finished checkpoint, is lost: go on from there with the same command and --resume --out {}",
                 path.display()
             )
         }
-        None => "and no checkpoint was finished (`checkpoint.every` and `checkpoint.minutes` say when one is begun)"
+        None => "what the run did is lost: no checkpoint was finished (`checkpoint.every` and `checkpoint.minutes` say when one is begun)"
             .to_owned(),
     }
 }
@@ -113,8 +113,8 @@ mod tests {
         };
         let lines = [said(Some(40)), said(None)].map(|text| text.lines().last().unwrap().to_owned());
         let expected = [
-            "the ranks' state is lost with what came after its newest checkpoint, of step 40: go on from there with the same command and --resume --out runs/a",
-            "the ranks' state is lost and no checkpoint was finished (`checkpoint.every` and `checkpoint.minutes` say when one is begun)",
+            "what the run did after step 40, that of its newest finished checkpoint, is lost: go on from there with the same command and --resume --out runs/a",
+            "what the run did is lost: no checkpoint was finished (`checkpoint.every` and `checkpoint.minutes` say when one is begun)",
         ];
         assert_eq!(lines, expected);
     }

@@ -11,7 +11,7 @@ use super::metrics_file::MetricsFile;
 use super::run_dir_error::RunDirError;
 use super::run_lock::{LockError, RunLock};
 use super::summary;
-use crate::config::{RunFile, ScheduleConfig, ShardingConfig, ZeroLevel};
+use crate::config::{Precision, RunFile, ScheduleConfig, ShardingConfig, ZeroLevel};
 use crate::files::input::{named, read_text};
 use crate::files::partial::{Existing, PartialFile};
 use crate::measure::trace::TraceFolder;
@@ -311,7 +311,8 @@ impl RunDir {
     /// Writes the run that is about to start: an empty file of metrics, by which the folder is known as a run's, its run file, and its schedule
     /// if that is a file. What the plan made of a residency that was left to it is written too, so that another host plans the run as it
     /// ran. Where `memory` bounds the split it is not: the split is that of the fewest resident units, and with these numbers written it could
-    /// be another. A list of what is sharded, on which bits depend, is written in any case.
+    /// be another. A list of what is sharded, on which bits depend, is written in any case, and so is the type to compute in where the device
+    /// decided it.
     ///
     /// Returns what the run file says otherwise than that of an earlier start of the run.
     ///
@@ -332,6 +333,9 @@ impl RunDir {
         }
         let zero = &run.zero;
         let mut resolved = Vec::new();
+        if file.leaves_bf16_open() {
+            resolved.push(format!("bf16.enabled={}", run.precision == Precision::Bf16));
+        }
         if zero.level == ZeroLevel::Zero3 && run.memory_bytes.is_none() {
             let residency = serde_json::to_string(&zero.resident_units).expect("a number, a list or a word");
             resolved.push(format!("zero_optimization.resident_units={residency}"));

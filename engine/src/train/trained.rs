@@ -54,12 +54,14 @@ pub enum TrainedRunError {
 }
 
 /// The loss of a model on some text.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Score {
     /// Tokens that were predicted.
     pub num_tokens: u64,
     /// Mean loss, nats per token.
     pub loss: f64,
+    /// The type and the devices that it was computed in and on: `f32 on CPU`.
+    pub computed_in: String,
 }
 
 impl Score {
@@ -143,7 +145,7 @@ impl TrainedRun {
         let mut engine = Engine::with_state(plan, Arc::clone(&source), purpose, world, &self.weights)?;
         let report = evaluate(&mut engine, &source, num_batches, |_| {})?;
         let loss = report.loss.expect("every token of a text carries loss, and there is at least one batch");
-        Ok(Score { num_tokens: report.num_targets, loss })
+        Ok(Score { num_tokens: report.num_targets, loss, computed_in: engine.computed_in() })
     }
 
     /// An engine with the weights that runs one sequence at a time, to generate text.

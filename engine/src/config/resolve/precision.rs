@@ -97,7 +97,9 @@ fn tf32_or_hint(
     let why_not = match (computes_in, device) {
         (Some(ComputeType::Bf16), _) => Some("computation is in bf16"),
         (Some(ComputeType::Fp16), _) => Some("computation is in fp16"),
-        (_, Some(DeviceName::Cpu)) => Some("a CPU multiplies f32 as they are"),
+        (_, Some(DeviceName::Cpu)) => {
+            Some("`device` is \"cpu\" on this host, and a CPU multiplies f32 as they are")
+        }
         _ => None,
     };
     if let (true, Some(why)) = (is_asked_for, why_not) {

@@ -115,7 +115,7 @@ fn tf32_is_for_f32_on_a_gpu() {
             &[on_gpu, ("tf32", "1")],
         ],
         expect![[r#"
-            run.json:7:11: hint: `tf32`: a CPU multiplies f32 as they are, so this key has no effect
+            run.json:7:11: hint: `tf32`: `device` is "cpu" on this host, and a CPU multiplies f32 as they are, so this key has no effect
             run.json:7:11: hint: `tf32`: computation is in bf16, so this key has no effect
             run.json:7:11: hint: `tf32`: computation is in fp16, so this key has no effect
             run.json:7:11: `tf32` must be true or false, but is 1; write true

@@ -200,8 +200,12 @@ impl Report {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "all ranks have stopped; the cause comes first")?;
-        for failure in &self.failures {
-            write!(f, "\n  {failure}")?;
+        let mut before = String::new();
+        for RankFailure { rank, position, cause } in &self.failures {
+            let why = cause.to_string();
+            let is_same = why == before;
+            write!(f, "\n  rank {rank} at {position}: {}", if is_same { "the same" } else { &why })?;
+            before = why;
         }
         let timed_out =
             |failure: &RankFailure| matches!(failure.cause.kind(), CauseKind::TimedOut | CauseKind::TooSlow);

@@ -131,6 +131,11 @@ impl Engine {
         Names(&self.ranks.devices()).to_string()
     }
 
+    /// The type and the devices of this process that compute: `bf16 on 2 x NVIDIA H100`.
+    pub fn computed_in(&self) -> String {
+        format!("{} on {}", self.plan.run().precision.name(), self.device_name())
+    }
+
     /// The devices of this process with their ranks.
     pub(crate) fn devices(&self) -> Vec<RanksOnDevice> {
         self.ranks.devices()

@@ -29,7 +29,7 @@ impl CudaQueue {
     /// The elements in the host's memory; `None` where that has no room.
     fn copy_on_host(&self, view: View<'_>) -> Option<Buffer> {
         let mut here = Buffer::zeros_of(view.len(), view.element_type())
-            .map_err(|error| self.device.fail(format!("a kernel of the host: {error}")))
+            .map_err(|error| self.device.fail("a kernel of the host", &error))
             .ok()?;
         with_element!(view.element_type(), Of => self.download_elements::<Of>(view, here.host_mut_as()));
         Some(here)

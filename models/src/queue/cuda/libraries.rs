@@ -1,5 +1,7 @@
 //! Whether the libraries are there that a GPU needs: they are looked for at run time, so that one binary serves every host.
 
+use std::error::Error;
+
 use cudarc::{cublaslt, driver, nvrtc};
 
 /// Why there is no GPU to compute on.
@@ -16,6 +18,18 @@ pub enum NoCuda {
         /// What it is.
         what: &'static str,
         /// How to get it.
+        repair: &'static str,
+    },
+    /// A library is there, and the loader does not take it.
+    #[error("library `{name}` ({what}) is there and cannot be loaded: {reason}; {repair}")]
+    Unloadable {
+        /// The name of its file.
+        name: &'static str,
+        /// What it is.
+        what: &'static str,
+        /// What the loader says.
+        reason: String,
+        /// How to get one that can be loaded.
         repair: &'static str,
     },
     /// The driver knows of no device.
@@ -57,6 +71,7 @@ impl NoCuda {
     pub fn in_short(&self) -> String {
         match self {
             Self::Library { name, what, .. } => format!("no library `{name}` ({what})"),
+            Self::Unloadable { name, what, .. } => format!("library `{name}` ({what}) cannot be loaded"),
             Self::NoDevice { visible } => format!("the driver knows of none{}", among(visible.as_deref())),
             other => other.to_string(),
         }
@@ -78,7 +93,7 @@ fn among(visible: Option<&str>) -> String {
 /// Checks that the libraries can be loaded; they are loaded once and stay.
 ///
 /// # Errors
-/// [`NoCuda::Library`], the driver's first.
+/// [`NoCuda::Library`] and [`NoCuda::Unloadable`], the driver's first.
 pub(super) fn check_libraries() -> Result<(), NoCuda> {
     // SAFETY: these load a library and ask it for nothing. Its initialisers run, which is what the caller wants.
     let present = unsafe {
@@ -94,7 +109,21 @@ pub(super) fn check_libraries() -> Result<(), NoCuda> {
         None => Ok(()),
         Some(missing) => {
             let (name, what, repair) = libraries[missing];
-            Err(NoCuda::Library { name, what, repair })
+            Err(match why_not_loaded(name) {
+                Some(reason) => NoCuda::Unloadable { name, what, reason, repair },
+                None => NoCuda::Library { name, what, repair },
+            })
         }
     }
+}
+
+/// What the loader says of a library that it finds; `None` if it finds none under the names that cudarc tries.
+fn why_not_loaded(name: &str) -> Option<String> {
+    let stem = name.strip_prefix("lib")?.strip_suffix(".so")?;
+    cudarc::get_lib_name_candidates(stem).into_iter().find_map(|candidate| {
+        // SAFETY: as above; a library that cudarc could load is not asked for here.
+        let error = unsafe { libloading::Library::new(candidate) }.err()?;
+        let said = error.source()?.to_string();
+        (!said.contains("No such file")).then_some(said)
+    })
 }

@@ -24,10 +24,11 @@ mod products;
 mod program;
 mod programs;
 mod queue;
+mod said;
 mod transfers;
 mod words;
 
-use std::fmt;
+use std::fmt::{self, Display};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -45,6 +46,7 @@ pub use products::F32Products;
 use products::Products;
 use programs::Programs;
 use queue::CudaQueue;
+use said::said;
 
 /// A GPU.
 #[derive(Clone)]
@@ -136,10 +138,19 @@ impl Cuda {
 }
 
 impl Shared {
+    /// What a call's error means.
+    fn reason(&self, call: &str, error: &impl Display) -> String {
+        format!("GPU {}, {call}: {}", self.context.ordinal(), said(error))
+    }
+
+    fn refuses(&self, call: &str, error: &impl Display) -> ModelError {
+        ModelError::Device { reason: self.reason(call, error) }
+    }
+
     /// Keeps the first failure.
-    fn fail(&self, reason: String) {
+    fn fail(&self, call: &str, error: &impl Display) {
         let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
-        failure.get_or_insert(reason);
+        failure.get_or_insert_with(|| self.reason(call, error));
         self.has_failed.store(true, Ordering::Release);
     }
 
@@ -151,7 +162,7 @@ impl Shared {
                 "GPU {gpu} is out of memory: {num_bytes} bytes more are needed, and of its {total} {free} are free. What the driver and its \
                  libraries use is in no plan: free more of it, or make the run smaller, as `plan` with a lower `memory` proposes"
             ),
-            _ => format!("GPU {gpu} gives no memory: {error}"),
+            _ => self.reason("cuMemAlloc", &error),
         };
         ModelError::Device { reason }
     }
@@ -185,7 +196,7 @@ impl Device for Cuda {
                 free_bytes: free as u64,
                 buffer_bytes: self.shared.buffer_bytes.load(Ordering::Relaxed),
             })),
-            Err(error) => Err(ModelError::Device { reason: format!("cuMemGetInfo: {error}") }),
+            Err(error) => Err(self.shared.refuses("cuMemGetInfo", &error)),
         }
     }
 }
@@ -202,6 +213,6 @@ impl fmt::Debug for Cuda {
     }
 }
 
-fn refused(call: &'static str, error: &impl ToString) -> NoCuda {
-    NoCuda::Refused { call, reason: error.to_string() }
+fn refused(call: &'static str, error: &impl Display) -> NoCuda {
+    NoCuda::Refused { call, reason: said(error) }
 }

@@ -35,7 +35,7 @@ impl CudaQueue {
         let stream = device.context.bind_to_thread().and_then(|()| device.context.new_stream());
         match stream {
             Ok(stream) => Ok(Self { device, stream, marks: Mutex::default() }),
-            Err(error) => Err(ModelError::Device { reason: format!("cuStreamCreate: {error}") }),
+            Err(error) => Err(device.refuses("cuStreamCreate", &error)),
         }
     }
 
@@ -49,13 +49,13 @@ impl CudaQueue {
             return None;
         }
         if let Err(error) = self.device.context.bind_to_thread() {
-            self.device.fail(format!("cuCtxSetCurrent: {error}"));
+            self.device.fail("cuCtxSetCurrent", &error);
             return None;
         }
         match call(&self.stream) {
             Ok(value) => Some(value),
             Err(error) => {
-                self.device.fail(format!("{what}: {error}"));
+                self.device.fail(what, &error);
                 None
             }
         }
