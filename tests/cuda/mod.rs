@@ -56,6 +56,14 @@ fn state_goes_between_host_and_device_on_the_imitation() {
     in_several_orders(folder, "cuda::on_a_device::state", 2);
 }
 
+#[test]
+fn a_run_that_fits_a_gpu_saves_its_state_on_the_imitation() {
+    let Some(folder) = imitation() else { return };
+    let imitated = Imitated { num_devices: 1, seed: 3, fail_at: None };
+    let memory = [("IMITATION_MEMORY_BYTES", Path::new("16000000"))];
+    run_on_imitation_with(folder, "cuda::on_a_device::memory", imitated, &memory);
+}
+
 /// Each sees some of the devices, and all have the memory of all in common.
 #[test]
 fn processes_share_the_devices_of_a_host_on_the_imitation() {

@@ -3,6 +3,7 @@
 mod failing;
 mod features;
 mod kernels;
+mod memory;
 mod processes;
 mod state;
 mod training;

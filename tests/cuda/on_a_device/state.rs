@@ -4,14 +4,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use pipezero::config::{DeviceName, Run};
-use pipezero::models::{Device, ElementType};
 use pipezero::plan::Purpose;
 use pipezero::run::checkpoint::{CheckpointReader, Checkpoints};
 use pipezero::run::engine::{AboutRun, Engine, InitialState};
 use pipezero::run::world::world_of;
 use tests::{Mask, Sample, grids, plan_and_batches, two_steps};
-
-use super::device;
 
 /// The file that each rank writes, by name.
 fn files(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
@@ -28,21 +25,6 @@ fn engine(run: &Run, device: DeviceName, state: &InitialState) -> Engine {
     let (plan, source) = plan_and_batches(Run { device, ..run.clone() }, Mask::Uneven);
     let world = world_of(&plan).expect("a GPU, or the imitation of one");
     Engine::with_state(plan, source, Purpose::Training, world, state).expect("ranks start")
-}
-
-#[test]
-#[ignore = "needs a GPU, or the imitation of one"]
-fn memory_in_use_is_that_of_the_buffers_that_live_and_some_beside() {
-    let device = device();
-    let in_use = || device.memory().expect("the driver answers").expect("its own memory");
-    let before = in_use();
-    let buffer = device.queue().unwrap().zeros(1 << 20, ElementType::Bf16).unwrap();
-    let during = in_use();
-    assert_eq!(during.buffer_bytes, before.buffer_bytes + (2 << 20));
-    assert!(during.free_bytes + (2 << 20) <= before.free_bytes, "{before:?}, then {during:?}");
-    assert!(during.free_bytes + during.buffer_bytes <= during.total_bytes, "{during:?}");
-    drop(buffer);
-    assert_eq!(in_use(), before);
 }
 
 #[test]

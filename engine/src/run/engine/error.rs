@@ -4,7 +4,7 @@ use std::fmt;
 
 use pipezero_models::ElementType;
 
-use super::host_memory::SharedMemory;
+use super::shared_memory::SharedMemory;
 use super::weights_file::WeightsError;
 use crate::plan::{Bytes, Change, Changes, CountedRanks};
 use crate::run::checkpoint::CheckpointError;
@@ -203,7 +203,8 @@ impl fmt::Display for Report {
         let mut before = String::new();
         for RankFailure { rank, position, cause } in &self.failures {
             let why = cause.to_string();
-            let is_same = why == before;
+            let is_own = matches!(cause.kind(), CauseKind::Failed | CauseKind::DeviceFailed);
+            let is_same = is_own && why == before;
             write!(f, "\n  rank {rank} at {position}: {}", if is_same { "the same" } else { &why })?;
             before = why;
         }

@@ -3,42 +3,12 @@
 //! The system grants memory that does not exist and ends the process that then uses it, so an allocation that succeeds
 //! proves nothing.
 
-use std::fmt;
-
 use pipezero_partition::Purpose;
 
 use super::error::EngineError;
-use crate::plan::{Bytes, CountedRanks, Plan};
+use super::shared_memory::SharedMemory;
+use crate::plan::{CountedRanks, Plan};
 use crate::run::executor::bytes_between_steps;
-
-/// A memory in which several ranks may lie.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SharedMemory {
-    /// The host's, or what its control group may have of it.
-    Host,
-    /// A GPU's own.
-    Gpu {
-        /// Its number among those of this process.
-        index: usize,
-        /// What people call it.
-        name: String,
-        /// All that it has.
-        total_bytes: u64,
-    },
-}
-
-impl fmt::Display for SharedMemory {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Host => f.write_str("on this host or to its control group"),
-            Self::Gpu { index, name, total_bytes } => write!(
-                f,
-                "of {} on GPU {index} ({name}); nvidia-smi lists the processes that hold some of it, and `device` \"cpu\" takes the host's",
-                Bytes(*total_bytes)
-            ),
-        }
-    }
-}
 
 /// Refuses a plan of which these ranks, all that use a memory, need more than is free of it.
 ///
