@@ -1,58 +1,24 @@
-//! A world of two processes that are threads here: two engines, each with a part of the ranks and nothing shared but the world.
+//! A world of two processes that are threads here: two engines, each with a part of the ranks. Nothing is shared but what ranks send each other;
+//! all else goes over the side channel of real processes.
 
-use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use pipezero::models::{Device, Host, Queue};
 use pipezero::plan::Plan;
 use pipezero::run::comm::{CommError, Communicator, Threads};
-use pipezero::run::world::{ClockOffset, Positions, World};
-
-/// What both ends share.
-#[derive(Debug)]
-struct Shared {
-    /// `[process]`
-    ranks: [Range<usize>; 2],
-    /// What ranks send each other.
-    threads: Threads,
-    positions: Arc<Positions>,
-    timeout: Duration,
-    /// `[process]`: reads its clock.
-    clocks: [Arc<dyn Queue>; 2],
-    table: Mutex<Table>,
-    changed: Condvar,
-}
-
-/// What the processes have told each other.
-#[derive(Debug, Default)]
-struct Table {
-    stopped: bool,
-    /// `[process]`: exchanges that it has begun.
-    begun: [u64; 2],
-    /// Exchanges that are not over, by number.
-    exchanges: BTreeMap<u64, Exchange>,
-    /// `[process]`: its report of a failure.
-    reports: [Option<Vec<u8>>; 2],
-    /// `[process]`: it has ended.
-    ended: [bool; 2],
-}
-
-/// What both processes give and take.
-#[derive(Debug)]
-struct Exchange {
-    what: &'static str,
-    /// `[process]`
-    messages: [Option<Vec<u8>>; 2],
-    num_taken: usize,
-}
+use pipezero::run::world::{ClockOffset, Member, Positions, SideChannel, World};
 
 /// One process's end.
 #[derive(Debug)]
 struct End {
-    shared: Arc<Shared>,
-    process: usize,
+    ranks: Range<usize>,
+    /// What ranks send each other.
+    threads: Threads,
+    channel: SideChannel,
+    /// Reads the process's clock.
+    clock: Arc<dyn Queue>,
 }
 
 /// Runs `body` in two processes, the first of which has the ranks below `cut`, and returns what each returns.
@@ -73,163 +39,87 @@ pub fn on_devices<R: Send>(
     body: impl Fn(Arc<dyn World>, usize) -> R + Sync,
 ) -> [R; 2] {
     let comm = &plan.run().comm;
+    let world_size = devices.len();
     let clocks =
         [&devices[0], &devices[cut]].map(|device| device.queue().expect("a device of the host has queues"));
-    let shared = Arc::new(Shared {
-        clocks,
-        ranks: [0..cut, cut..devices.len()],
-        positions: Arc::new(Positions::new(devices.len())),
-        threads: Threads::on(devices, comm.timeout, comm.links),
-        timeout: comm.timeout,
-        table: Mutex::default(),
-        changed: Condvar::new(),
-    });
-    let end = |process| Arc::new(End { shared: Arc::clone(&shared), process });
-    let [first, second] = [end(0), end(1)];
+    let threads = Threads::on(devices, comm.timeout, comm.links);
+    let listener = SideChannel::listen(([127, 0, 0, 1], 0).into()).expect("the host has a port");
+    let address = listener.local_addr().expect("it has an address");
+    let member = |ranks| Member { program: "tests".to_owned(), world_size, ranks, timeout: comm.timeout };
+    let end = |ranks: Range<usize>, channel, clock: &Arc<dyn Queue>| {
+        let (threads, clock) = (threads.clone(), Arc::clone(clock));
+        Arc::new(End { ranks, threads, channel, clock }) as Arc<dyn World>
+    };
     std::thread::scope(|scope| {
-        let other = scope.spawn(|| body(second, 1));
-        let own = body(first, 0);
+        let [first, second] = &clocks;
+        let (body, end, member) = (&body, &end, &member);
+        let other = scope.spawn(move || {
+            let ranks = cut..world_size;
+            let channel =
+                SideChannel::join(address, member(ranks.clone())).expect("the first process is there");
+            body(end(ranks, channel, second), 1)
+        });
+        let clock = Arc::clone(first);
+        let channel = SideChannel::host(listener, move || now_ns(&*clock), member(0..cut));
+        let own = body(end(0..cut, channel.expect("the second process is there"), first), 0);
         [own, other.join().expect("the second process does not panic")]
     })
 }
 
-impl End {
-    fn table(&self) -> MutexGuard<'_, Table> {
-        self.shared.table.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn now_ns(&self) -> u64 {
-        let queue = &self.shared.clocks[self.process];
-        queue.time_ns(queue.mark())
-    }
-
-    /// Gives a message and returns those of both processes.
-    fn exchange(&self, what: &'static str, message: Vec<u8>) -> Result<[Vec<u8>; 2], CommError> {
-        let start = Instant::now();
-        let number = self.give(what, message)?;
-        let (mut table, other) = (self.table(), 1 - self.process);
-        loop {
-            let exchange = table.exchanges.get_mut(&number).expect("an exchange is there until both took it");
-            if let Exchange { messages: [Some(first), Some(second)], .. } = exchange {
-                let both = [first.clone(), second.clone()];
-                exchange.num_taken += 1;
-                if exchange.num_taken == 2 {
-                    table.exchanges.remove(&number);
-                }
-                return Ok(both);
-            }
-            let missing: Vec<usize> = self.shared.ranks[other].clone().collect();
-            let (operation, waited) = (what.to_owned(), start.elapsed());
-            if table.stopped || table.ended[other] {
-                return Err(CommError::Interrupted { operation, missing });
-            }
-            let Some(left) = self.shared.timeout.checked_sub(waited) else {
-                return Err(CommError::Timeout { waited, operation, missing });
-            };
-            (table, _) = self.shared.changed.wait_timeout(table, left).expect("no process panics with it");
-        }
-    }
-
-    /// Gives a message to the next exchange, whose number is returned.
-    fn give(&self, what: &'static str, message: Vec<u8>) -> Result<u64, CommError> {
-        let mut table = self.table();
-        let number = table.begun[self.process];
-        table.begun[self.process] += 1;
-        let new = || Exchange { what, messages: [None, None], num_taken: 0 };
-        let exchange = table.exchanges.entry(number).or_insert_with(new);
-        if exchange.what != what {
-            let [operation, expected] = [what, exchange.what].map(str::to_owned);
-            return Err(CommError::Mismatch { rank: self.local_ranks().start, operation, expected });
-        }
-        exchange.messages[self.process] = Some(message);
-        self.shared.changed.notify_all();
-        Ok(number)
-    }
+fn now_ns(queue: &dyn Queue) -> u64 {
+    queue.time_ns(queue.mark())
 }
 
 impl World for End {
     fn size(&self) -> usize {
-        self.shared.threads.size()
+        self.threads.size()
     }
 
     fn local_ranks(&self) -> Range<usize> {
-        self.shared.ranks[self.process].clone()
+        self.ranks.clone()
     }
 
     fn communicator(&self, rank: usize) -> Result<Box<dyn Communicator>, CommError> {
-        assert!(self.local_ranks().contains(&rank), "a process asks only for its own ranks");
-        self.shared.threads.communicator(rank)
+        assert!(self.ranks.contains(&rank), "a process asks only for its own ranks");
+        self.threads.communicator(rank)
     }
 
     fn add_words(&self, words: &mut [u64]) -> Result<(), CommError> {
-        let own = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-        let both = self.exchange("a sum of words of all processes", own)?;
-        words.fill(0);
-        for message in both {
-            for (sum, &word) in words.iter_mut().zip(message.as_chunks().0) {
-                *sum = sum.wrapping_add(u64::from_le_bytes(word));
-            }
-        }
-        Ok(())
+        self.channel.add_words(words)
     }
 
     fn gather(&self, message: Vec<u8>) -> Result<Vec<Vec<u8>>, CommError> {
-        // The second process goes on at once.
-        let what = "messages to the first process";
-        if self.process == 1 {
-            let number = self.give(what, message)?;
-            self.table().exchanges.entry(number).and_modify(|exchange| exchange.num_taken += 1);
-            return Ok(Vec::new());
-        }
-        self.exchange(what, message).map(Vec::from)
+        self.channel.gather(message)
     }
 
     fn broadcast(&self, message: Vec<u8>) -> Result<Vec<u8>, CommError> {
-        let [first, _] = self.exchange("a message of the first process", message)?;
-        Ok(first)
+        self.channel.broadcast(message)
     }
 
     fn clock_offset(&self) -> Result<ClockOffset, CommError> {
-        let asked_ns = self.now_ns();
-        self.exchange("a question for the time", Vec::new())?;
-        let [answer, _] = self.exchange("the first process's time", self.now_ns().to_le_bytes().to_vec())?;
-        let answered_ns = u64::from_le_bytes(answer.try_into().expect("8 bytes"));
-        match self.process {
-            0 => Ok(ClockOffset::ZERO),
-            _ => Ok(ClockOffset::of_answer(asked_ns, answered_ns, self.now_ns())),
-        }
+        self.channel.clock_offset(|| now_ns(&*self.clock))
     }
 
     fn positions(&self) -> &Arc<Positions> {
-        &self.shared.positions
+        self.channel.positions()
     }
 
     fn stop(&self) {
-        self.shared.threads.stop();
-        self.table().stopped = true;
-        self.shared.changed.notify_all();
+        self.channel.stop();
+        self.threads.stop();
     }
 
     fn is_stopped(&self) -> bool {
-        self.table().stopped
+        self.channel.is_stopped()
     }
 
     fn exchange_failures(&self, report: Vec<u8>, time: Duration) -> Vec<(Range<usize>, Option<Vec<u8>>)> {
-        let mut table = self.table();
-        table.reports[self.process] = Some(report);
-        self.shared.changed.notify_all();
-        let other = 1 - self.process;
-        let is_open = |table: &mut Table| table.reports[other].is_none() && !table.ended[other];
-        let waited = self.shared.changed.wait_timeout_while(table, time, is_open);
-        let (table, _) = waited.expect("no process panics with the table");
-        self.shared.ranks.iter().cloned().zip(table.reports.iter().cloned()).collect()
+        self.channel.exchange_failures(report, time)
     }
 }
 
 impl Drop for End {
     fn drop(&mut self) {
-        self.shared.threads.leave(self.local_ranks());
-        self.table().ended[self.process] = true;
-        self.shared.changed.notify_all();
+        self.threads.leave(self.ranks.clone());
     }
 }

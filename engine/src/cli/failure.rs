@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use super::exit_status::InputMistake;
 use super::figures::counted;
-use super::output::note;
+use super::output::{complain, note};
 use super::table::Table;
 use super::terminal;
 use crate::config::{CombinationTable, ConfigErrors, Unfixed};
@@ -82,7 +82,7 @@ impl Failure {
 }
 
 fn print_error(error: &dyn Error) {
-    note(terminal::fitted(&format!("error: {error}")));
+    complain(terminal::fitted(&format!("error: {error}")));
 }
 
 /// What a refused combination costs beside others, below the errors.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::output::note;
+use super::output::{is_silent, note};
 use super::terminal;
 use crate::run::checkpoint::CheckpointError;
 use crate::run::engine::EngineError;
@@ -90,7 +90,7 @@ impl Progress {
 
 impl Form {
     fn new(num_steps: u64) -> Self {
-        if !stderr().is_terminal() {
+        if is_silent() || !stderr().is_terminal() {
             return Self::Lines { next: Instant::now() };
         }
         let template = "{bar:20} {pos}/{len} steps  {msg}  ETA {eta}";

@@ -10,13 +10,14 @@ use super::describe;
 use super::failure::Failure;
 use super::figures::{bytes, count, counted};
 use super::notices::Notices;
-use super::output::{note, print};
+use super::output::{be_silent, note, print};
 use super::progress::Progress;
 use super::run_args::{RunArgs, fault_of_text};
 use super::signals::end_after_the_step;
 use super::terminal;
 use super::train_report::report;
 use crate::config::{DeviceName, Launch, RunFile};
+use crate::host::Launched;
 use crate::measure::trace::{TracedSteps, TracedStepsError};
 use crate::plan::Plan;
 use crate::run::data::first_words;
@@ -72,12 +73,17 @@ pub(super) struct TrainArgs {
 }
 
 pub(super) fn run(args: &TrainArgs) -> Result<(), Failure> {
+    let is_first = Launched::this().is_none_or(|launched| launched.rank == 0);
+    if !is_first {
+        be_silent();
+    }
     let file = args.run.load()?;
     let (plan, notices) = Plan::from_file_with(&file, Launch::this_host(), &fault_of_text)?;
     let notices = Notices::new(args.run.name(), notices);
     let traced = args.traced(plan.run().steps)?;
     let out = args.out.clone().unwrap_or_else(|| RunDir::default_path(&args.run.run));
-    let place = RunDir::check(&out, args.claim())?;
+    // The other processes of a job neither read nor write the folder.
+    let place = if is_first { RunDir::check(&out, args.claim())? } else { Place::Free };
     args.check_rescue(&out)?;
     args.check_init()?;
     if args.resume && args.step.is_none() && is_finished(&out, plan.run().steps)? {
@@ -102,8 +108,12 @@ pub(super) fn run(args: &TrainArgs) -> Result<(), Failure> {
         note(terminal::fitted(&warning));
     }
     // A directory is made or replaced only after everything else worked.
-    let directory = earlier.map_or_else(|| RunDir::create(&out, args.overwrite), Ok)?;
-    let changed = directory.record(&file, training.plan())?;
+    let directory = match earlier {
+        Some(directory) => directory,
+        None if is_first => RunDir::create(&out, args.overwrite)?,
+        None => RunDir::written_elsewhere(&out),
+    };
+    let changed = if is_first { directory.record(&file, training.plan())? } else { Vec::new() };
     if training.resumed().is_some() {
         say_what_changed(&changed);
     }

@@ -19,10 +19,11 @@ pub struct Launch {
 }
 
 impl Launch {
-    /// This host, without a launcher.
+    /// This host, and the launcher that has started this process, if any.
     pub fn this_host() -> Self {
+        let ranks = host::Launched::this().map(|launched| launched.size);
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
-        Self { cores, memory_bytes: host::memory_bytes(), has_gpu: has_gpu(), ranks: None }
+        Self { cores, memory_bytes: host::memory_bytes(), has_gpu: has_gpu(), ranks }
     }
 }
 

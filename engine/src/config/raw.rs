@@ -250,7 +250,8 @@ section! {
 section! {
     /// How ranks communicate.
     RawComm at "comm" {
-        /// `"threads"`: ranks are threads of one process.
+        /// `"threads"`: ranks are threads of one process. `"mpi"`: each rank is a process, started by a launcher such as `mpirun`; for programs that
+        /// were built with the feature `mpi`, and ranks on CPUs.
         backend: BackendName = "\"threads\"", "it needs no system package";
         /// Seconds that a rank waits for another before the run stops with a report.
         timeout_s: f64 = "300", "longer than any step of a run that fits one machine";

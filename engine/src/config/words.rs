@@ -124,7 +124,7 @@ words! { impl EndSignal { Usr1 = "SIGUSR1", Usr2 = "SIGUSR2", None = "none", } }
 
 words! { impl WarmupType { Log = "log", Linear = "linear", } }
 
-words! { impl BackendName { Threads = "threads", } later ["mpi", "nccl"] never ["gloo", "ccl", "hccl"] }
+words! { impl BackendName { Threads = "threads", Mpi = "mpi", } later ["nccl"] never ["gloo", "ccl", "hccl"] }
 
 /// The words as a choice: `"a", "b" or "c"`.
 pub(crate) fn one_of(words: &[&str]) -> String {

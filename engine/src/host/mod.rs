@@ -1,9 +1,12 @@
-//! The name and the memory of this host, all of it and what is left, and what of it this process occupies; what is left on its disks.
+//! The name and the memory of this host, all of it and what is left, and what of it this process occupies; what is left on its disks; and what a
+//! launcher says of the process.
 
 mod disk;
+mod launcher;
 mod memory;
 mod name;
 
 pub(crate) use disk::free_bytes;
+pub(crate) use launcher::Launched;
 pub(crate) use memory::{available_bytes, memory_bytes, resident_bytes};
 pub(crate) use name::name;

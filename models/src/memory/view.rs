@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
 use super::Memory;
-use crate::element::{Element, ElementType};
+use crate::element::{Element, ElementType, with_element};
 
 /// Elements to read.
 #[derive(Clone, Copy, Debug)]
@@ -91,6 +91,18 @@ impl<'a> View<'a> {
         unsafe {
             slice::from_raw_parts(self.memory.address_of(self.start_bytes, self.len, self.element), self.len)
         }
+    }
+
+    /// The elements as bytes, for messages to other processes.
+    ///
+    /// # Panics
+    /// As [`View::slice`].
+    pub fn bytes(self) -> &'a [u8] {
+        with_element!(self.element, Of => {
+            let elements = self.slice::<Of>();
+            // SAFETY: these are the bytes of the elements; any byte can be read.
+            unsafe { slice::from_raw_parts(elements.as_ptr().cast(), size_of_val(elements)) }
+        })
     }
 }
 
@@ -220,6 +232,18 @@ impl<'a> ViewMut<'a> {
                 self.len,
             )
         }
+    }
+
+    /// The elements as bytes, for messages from other processes.
+    ///
+    /// # Panics
+    /// As [`ViewMut::slice`].
+    pub fn bytes(self) -> &'a mut [u8] {
+        with_element!(self.element, Of => {
+            let elements = self.slice::<Of>();
+            // SAFETY: these are the bytes of the elements; any bits are an element.
+            unsafe { slice::from_raw_parts_mut(elements.as_mut_ptr().cast(), size_of_val(elements)) }
+        })
     }
 }
 

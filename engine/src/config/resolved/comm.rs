@@ -68,6 +68,8 @@ impl Link {
 pub enum BackendName {
     /// Ranks are threads of this process.
     Threads,
+    /// Ranks are processes that the system's MPI connects.
+    Mpi,
 }
 
 /// What computes, by name.

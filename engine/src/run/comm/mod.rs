@@ -12,7 +12,10 @@ mod communicator;
 mod counting;
 mod error;
 mod exchange;
+mod finish;
 mod group;
+#[cfg(feature = "mpi")]
+mod mpi;
 mod operation;
 mod part;
 mod rendezvous;
@@ -23,5 +26,9 @@ pub use communicator::{Communicator, Pending, Started};
 pub use counting::Counting;
 pub use error::CommError;
 pub use group::{Channel, Group};
+#[cfg(feature = "mpi")]
+pub use mpi::MpiError;
+#[cfg(feature = "mpi")]
+pub(crate) use mpi::Processes;
 pub use operation::Operation;
 pub use threads::Threads;

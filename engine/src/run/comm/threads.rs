@@ -5,13 +5,14 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use pipezero_models::{Device, Queue};
 
 use super::communicator::{Communicator, Pending, Started};
 use super::error::CommError;
 use super::exchange::Payload;
+use super::finish::finish;
 use super::group::{Channel, ChannelKey, Group};
 use super::operation::Operation;
 use super::rendezvous::{Gone, Rendezvous};
@@ -188,17 +189,7 @@ impl Communicator for ThreadCommunicator {
     }
 
     fn finish(&mut self) -> Result<(), CommError> {
-        let (start, here) = (Instant::now(), self.queue.record());
-        while !self.queue.has_reached(&here)? {
-            self.shared.check()?;
-            let waited = start.elapsed();
-            // A rank alone waits for nobody but itself.
-            if waited > self.shared.timeout && self.world_size() > 1 {
-                return Err(CommError::Unfinished { waited });
-            }
-            std::thread::yield_now();
-        }
-        Ok(())
+        finish(&*self.queue, self.shared.timeout, self.world_size(), || self.shared.check())
     }
 
     fn all_reduce_words(&mut self, group: &Group, words: &mut [u64]) -> Result<(), CommError> {

@@ -113,7 +113,7 @@ impl Engine {
         source: Arc<dyn BatchSource>,
         devices: &[Arc<dyn Device>],
     ) -> Result<Self, EngineError> {
-        let world = world_on(&plan, devices)?;
+        let world = world_on(&plan, devices);
         Self::in_world(plan, source, Purpose::Training, world)
     }
 

@@ -8,6 +8,8 @@ mod backend;
 mod clock;
 mod device;
 pub(crate) mod instruction_text;
+#[cfg(feature = "mpi")]
+mod mpi;
 mod position;
 mod side_channel;
 mod threads;
@@ -21,6 +23,8 @@ pub use backend::{WorldError, world_of, world_on};
 pub use clock::ClockOffset;
 pub(crate) use device::Names;
 pub use device::{NamedDevice, RanksOnDevice};
+#[cfg(feature = "mpi")]
+pub use mpi::MpiWorld;
 pub use position::{Position, Positions};
 pub use side_channel::{Member, SideChannel, SideChannelError};
 pub use threads::ThreadWorld;

@@ -73,7 +73,7 @@ pub(super) enum FromHub {
     Take { number: u64, messages: Vec<Vec<u8>> },
     /// A process with this first rank takes part in another exchange than those before it.
     Mismatch { rank: usize, exchange: Exchange, expected: Exchange },
-    /// An exchange will never be whole: the process with this first rank has ended without its part.
+    /// An exchange will never be whole: the process with this first rank has ended or stopped without its part.
     Lost { number: u64, first_rank: usize },
     /// The clock of rank 0's process, nanoseconds.
     Time(u64),

@@ -36,6 +36,8 @@ struct Seat {
     /// Where its ranks were when it last said so.
     positions: Vec<Position>,
     has_ended: bool,
+    /// It gives nothing to later exchanges.
+    has_stopped: bool,
 }
 
 #[derive(Debug)]
@@ -74,7 +76,7 @@ impl Hub {
             return Err((reason, waiting));
         }
         let positions = vec![Position::Idle; hello.ranks.len()];
-        self.seats.push(Seat { ranks: hello.ranks, positions, has_ended: false });
+        self.seats.push(Seat { ranks: hello.ranks, positions, has_ended: false, has_stopped: false });
         let id = self.seats.len() - 1;
         if !self.missing().is_empty() {
             return Ok((id, Vec::new()));
@@ -143,11 +145,7 @@ impl Hub {
         let first_rank = self.seats[from].ranks.start;
         if self.has_begun {
             let mut sent = self.to_others(from, |_| FromHub::Ended(first_rank));
-            for (&number, joined) in
-                self.exchanges.iter().filter(|(_, joined)| !joined.given.contains_key(&from))
-            {
-                sent.extend(joined.given.keys().map(|&id| (id, FromHub::Lost { number, first_rank })));
-            }
+            sent.extend(self.lost_without(from));
             return sent;
         }
         let reason = format!("the process of rank {first_rank} has ended before all ranks were there");
@@ -183,7 +181,8 @@ impl Hub {
         }
         joined.given.insert(from, message);
         if joined.given.len() < self.seats.len() {
-            let is_lost = |id: &SeatId| self.seats[*id].has_ended && !joined.given.contains_key(id);
+            let is_gone = |seat: &Seat| seat.has_ended || seat.has_stopped;
+            let is_lost = |id: &SeatId| is_gone(&self.seats[*id]) && !joined.given.contains_key(id);
             let lost = (0..self.seats.len()).find(is_lost).map(|id| self.seats[id].ranks.start);
             return lost.map(|first_rank| (from, FromHub::Lost { number, first_rank })).into_iter().collect();
         }
@@ -206,13 +205,28 @@ impl Hub {
         }
     }
 
+    /// What a process gave before it stopped still counts, so that the others come as far as they can.
     fn stop(&mut self, from: SeatId) -> Vec<Sent> {
-        if std::mem::replace(&mut self.is_stopped, true) {
-            return Vec::new();
+        let mut sent = Vec::new();
+        if !std::mem::replace(&mut self.is_stopped, true) {
+            sent.extend(self.to_all(|_| self.positions()));
+            sent.extend(self.to_others(from, |_| FromHub::Stop));
         }
-        let mut sent = self.to_all(|_| self.positions());
-        sent.extend(self.to_others(from, |_| FromHub::Stop));
+        if !std::mem::replace(&mut self.seats[from].has_stopped, true) {
+            sent.extend(self.lost_without(from));
+        }
         sent
+    }
+
+    /// Tells those who wait for an exchange that a process will not give its part.
+    fn lost_without(&self, gone: SeatId) -> Vec<Sent> {
+        let first_rank = self.seats[gone].ranks.start;
+        let open = self.exchanges.iter().filter(|(_, joined)| !joined.given.contains_key(&gone));
+        let lost = |(&number, joined): (&u64, &Joined)| {
+            let waiting: Vec<SeatId> = joined.given.keys().copied().collect();
+            waiting.into_iter().map(move |id| (id, FromHub::Lost { number, first_rank }))
+        };
+        open.flat_map(lost).collect()
     }
 
     fn positions(&self) -> FromHub {

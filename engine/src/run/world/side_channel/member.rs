@@ -61,11 +61,14 @@ struct Known {
     refused: Option<String>,
     /// Exchanges that this process has begun.
     num_begun: u64,
-    /// What exchanges give, by number, or the first rank of a process that has ended without its part.
+    /// What exchanges give, by number, or the first rank of a process that has ended or stopped without its part.
     taken: BTreeMap<u64, Result<Vec<Vec<u8>>, usize>>,
     mismatch: Option<(usize, Exchange, Exchange)>,
     time_ns: Option<u64>,
     is_stopped: bool,
+    /// By this process itself: then it gives and waits no more. If another has, what that one gave before still reaches this one, and the hub
+    /// says of each exchange whether it is whole.
+    has_stopped: bool,
     /// By the first rank of a process.
     reports: BTreeMap<usize, Vec<u8>>,
     /// First ranks of processes that have ended.
@@ -203,7 +206,9 @@ impl SideChannel {
 
     /// A rank of this process has failed.
     pub fn stop(&self) {
-        self.shared.known().is_stopped = true;
+        let mut known = self.shared.known();
+        (known.is_stopped, known.has_stopped) = (true, true);
+        drop(known);
         self.shared.changed.notify_all();
         // Where the hub is gone, so is the process of rank 0, which every other process notices.
         let _ = self.shared.send(&self.shared.own_positions(), "a stop");
@@ -287,7 +292,7 @@ impl Shared {
     /// Gives this process's part of the next exchange, whose number is returned.
     fn give(&self, exchange: Exchange, message: Vec<u8>) -> Result<u64, CommError> {
         let mut known = self.known();
-        if known.is_stopped {
+        if known.has_stopped {
             return Err(CommError::Stopped);
         }
         let number = known.num_begun;
@@ -326,7 +331,7 @@ impl Shared {
             let operation = operation.to_owned();
             let processes = known.processes.as_deref().unwrap_or_default();
             let others = || processes.iter().filter(|&ranks| *ranks != self.member.ranks);
-            if known.is_stopped || known.is_cut {
+            if known.has_stopped || known.is_cut {
                 let ended = others().filter(|ranks| known.has_ended(ranks));
                 return Err(CommError::Interrupted {
                     operation,

@@ -1,0 +1,254 @@
+//! An operation under way: what one rank sends and receives for it.
+#![allow(unsafe_code, reason = "messages read and write parts of one buffer at once")]
+
+use std::ops::Range;
+
+use super::announcement::Announcement;
+use super::flow::{Direction, Flow, Peer};
+use super::order::Order;
+use super::reduction::{Reduction, Stagings, chunk_elements};
+use super::wire::{MESSAGE_BYTES_MAX, MpiError, Wire};
+use crate::run::comm::error::CommError;
+use crate::run::comm::exchange::Payload;
+use crate::run::comm::operation::Operation;
+use crate::run::comm::part::part;
+use crate::run::memory::TrackedBuffer;
+
+/// Bytes of a piece of what is not summed.
+const PIECE_BYTES: usize = 4 << 20;
+const F32_BYTES: usize = 4;
+const WORD_BYTES: usize = size_of::<u64>();
+
+/// An operation under way. Its memory outlives its messages: it is given up only when they are done.
+#[derive(Debug)]
+pub(super) struct Carried {
+    order: Order,
+    /// `[position]`: the tag of what this rank sends there.
+    tags_to: Vec<u16>,
+    /// `[position]`: the tag of what comes from there, once its member has announced it.
+    tags_from: Vec<Option<u16>>,
+    flows: Vec<Flow>,
+    stage: Stage,
+    /// The others' words, in the order of the members.
+    words: Vec<u64>,
+}
+
+/// What is going on.
+#[derive(Debug)]
+enum Stage {
+    /// This rank's part becomes the sum, and the other parts go to their owners.
+    Reducing(Reduction),
+    /// Data goes to where it stays.
+    Moving,
+}
+
+impl Carried {
+    /// Begins what needs no other member: to send. `None` where that fails, which the rank is told.
+    pub(super) fn begin(order: Order, tags_to: Vec<u16>, stagings: &mut Stagings) -> Option<Self> {
+        let (position, size) = (order.position, order.members.len());
+        let words = match &order.operation {
+            Operation::AddWords { num_words } => vec![0; num_words * (size - 1)],
+            _ => Vec::new(),
+        };
+        let stage = match &order.operation {
+            Operation::ReduceScatter { range } | Operation::AllReduce { range } if size > 1 => {
+                match Reduction::new(equal_part(range, size, position), position, size, stagings) {
+                    Ok(reduction) => Stage::Reducing(reduction),
+                    Err(error) => {
+                        order.outcome.give(Err(error.into()));
+                        return None;
+                    }
+                }
+            }
+            _ => Stage::Moving,
+        };
+        let tags_from = vec![None; size];
+        let mut carried = Self { order, tags_to, tags_from, flows: Vec::new(), stage, words };
+        carried.send();
+        Some(carried)
+    }
+
+    pub(super) fn order(&self) -> &Order {
+        &self.order
+    }
+
+    /// A member has announced what it has started.
+    ///
+    /// # Errors
+    /// When it is another operation than this rank's.
+    pub(super) fn hear(&mut self, rank: usize, announcement: &Announcement) -> Result<(), CommError> {
+        let Some(position) = self.order.members.iter().position(|&member| member == rank) else {
+            return Ok(());
+        };
+        let (own, theirs) = (&self.order.operation, &announcement.operation);
+        if own != theirs {
+            // Both say that the later of them is wrong.
+            let (rank, operation, expected) = if position > self.order.position {
+                (rank, theirs, own)
+            } else {
+                (self.order.members[self.order.position], own, theirs)
+            };
+            let [operation, expected] = [operation, expected].map(Operation::to_string);
+            return Err(CommError::Mismatch { rank, operation, expected });
+        }
+        self.order.outcome.heard_of(rank);
+        self.tags_from[position] = Some(announcement.tag);
+        match &mut self.stage {
+            Stage::Reducing(reduction) => reduction.hear_of(position, Peer { rank, tag: announcement.tag }),
+            Stage::Moving => self.receive_from(position, announcement.tag),
+        }
+        Ok(())
+    }
+
+    /// Goes on as far as that goes without waiting; whether it came any further.
+    pub(super) fn advance(&mut self, wire: &Wire, stagings: &mut Stagings) -> Result<bool, MpiError> {
+        let mut has_moved = false;
+        for flow in &mut self.flows {
+            has_moved |= flow.advance(wire)?;
+        }
+        if let Stage::Reducing(reduction) = &mut self.stage {
+            has_moved |= reduction.advance(wire, elements(&mut self.order.payload))?;
+            // The other parts are received where they are sent from.
+            if reduction.is_done() && self.flows.iter().all(Flow::is_done) {
+                has_moved = true;
+                self.gather_sums(stagings);
+            }
+        }
+        Ok(has_moved)
+    }
+
+    /// After the reduction: its sums go to all, if the operation asks for that.
+    fn gather_sums(&mut self, stagings: &mut Stagings) {
+        let reduced = std::mem::replace(&mut self.stage, Stage::Moving);
+        if let Stage::Reducing(reduction) = reduced {
+            stagings.give_back(reduction.into_staging());
+        }
+        self.flows.clear();
+        if let Operation::AllReduce { .. } = self.order.operation {
+            self.send();
+            for position in 0..self.tags_from.len() {
+                if let Some(tag) = self.tags_from[position] {
+                    self.receive_from(position, tag);
+                }
+            }
+        }
+    }
+
+    /// Whether this rank needs nothing more, and nobody anything more of it.
+    pub(super) fn is_done(&self) -> bool {
+        let num_others = self.order.members.len() - 1;
+        let num_heard = self.tags_from.iter().flatten().count();
+        let is_moved = matches!(self.stage, Stage::Moving) && self.flows.iter().all(Flow::is_done);
+        // Who only sends need not know that anybody receives.
+        is_moved && (num_heard == num_others || self.order.operation.is_sent_by(self.order.position))
+    }
+
+    /// Gives the rank what it gets.
+    pub(super) fn finish(self) {
+        let Order { mut payload, outcome, .. } = self.order;
+        if let Payload::Words(sums) = &mut payload {
+            for (index, word) in self.words.iter().enumerate() {
+                let len = sums.len();
+                sums[index % len] = sums[index % len].wrapping_add(*word);
+            }
+        }
+        outcome.give(Ok(payload));
+    }
+
+    /// Tells the rank that there is nothing to get. Messages may be under way, so their memory is kept until the process ends.
+    pub(super) fn fail(self, error: CommError) {
+        self.order.outcome.give(Err(error));
+        std::mem::forget(self);
+    }
+
+    /// Sends each other member what it gets from this rank now.
+    fn send(&mut self) {
+        let own = self.order.position;
+        for position in (0..self.order.members.len()).filter(|&other| other != own) {
+            if let Some((bytes, piece_bytes)) = self.sent_to(position) {
+                self.flow(Direction::Send, position, self.tags_to[position], bytes, piece_bytes);
+            }
+        }
+    }
+
+    fn receive_from(&mut self, position: usize, tag: u16) {
+        if let Some(bytes) = self.received_from(position) {
+            let piece_bytes = self.piece_bytes();
+            self.flow(Direction::Receive, position, tag, bytes, piece_bytes);
+        }
+    }
+
+    fn flow(
+        &mut self,
+        direction: Direction,
+        position: usize,
+        tag: u16,
+        bytes: *mut [u8],
+        piece_bytes: usize,
+    ) {
+        let peer = Peer { rank: self.order.members[position], tag };
+        // SAFETY: the bytes are of the order's payload or of `words`, which stay as they are until all flows are done: `finish` comes after
+        // that, and `fail` keeps them. Parts of the payload that are received are not sent at the same time.
+        self.flows.push(unsafe { Flow::new(direction, peer, bytes, piece_bytes) });
+    }
+
+    fn piece_bytes(&self) -> usize {
+        PIECE_BYTES.min(MESSAGE_BYTES_MAX)
+    }
+
+    /// What the member at a position gets, and in which pieces.
+    fn sent_to(&mut self, position: usize) -> Option<(*mut [u8], usize)> {
+        let (size, own) = (self.order.members.len(), self.order.position);
+        let is_reducing = matches!(self.stage, Stage::Reducing(_));
+        let piece_bytes = self.piece_bytes();
+        let (range, piece_bytes) = match &self.order.operation {
+            Operation::ReduceScatter { range } | Operation::AllReduce { range } if is_reducing => {
+                (equal_part(range, size, position), chunk_elements(size) * F32_BYTES)
+            }
+            Operation::AllReduce { range } | Operation::AllGather { range, .. } => {
+                (equal_part(range, size, own), piece_bytes)
+            }
+            Operation::ReduceScatter { .. } => return None,
+            Operation::Transfer { num_elements, .. } if own == 0 => (0..*num_elements, piece_bytes),
+            Operation::Transfer { .. } => return None,
+            Operation::AddWords { .. } => {
+                let Payload::Words(words) = &mut self.order.payload else { return None };
+                return Some((bytes_of(words), piece_bytes));
+            }
+        };
+        let bytes = elements(&mut self.order.payload).view_mut().range(range).bytes();
+        Some((bytes, piece_bytes))
+    }
+
+    /// Where what comes from the member at a position stays.
+    fn received_from(&mut self, position: usize) -> Option<*mut [u8]> {
+        let (size, own) = (self.order.members.len(), self.order.position);
+        let range = match &self.order.operation {
+            Operation::AllReduce { range } | Operation::AllGather { range, .. } => {
+                equal_part(range, size, position)
+            }
+            Operation::Transfer { num_elements, .. } if own == 1 => 0..*num_elements,
+            Operation::ReduceScatter { .. } | Operation::Transfer { .. } => return None,
+            Operation::AddWords { num_words } => {
+                let index = if position < own { position } else { position - 1 };
+                return Some(bytes_of(&mut self.words[index * num_words..][..*num_words]));
+            }
+        };
+        Some(elements(&mut self.order.payload).view_mut().range(range).bytes())
+    }
+}
+
+fn bytes_of(words: &mut [u64]) -> *mut [u8] {
+    std::ptr::slice_from_raw_parts_mut(words.as_mut_ptr().cast(), words.len() * WORD_BYTES)
+}
+
+fn equal_part(range: &Range<usize>, size: usize, owner: usize) -> Range<usize> {
+    part(range, size, owner).expect("a range that has no equal parts was refused at the start")
+}
+
+fn elements(payload: &mut Payload) -> &mut TrackedBuffer {
+    match payload {
+        Payload::Elements(buffer) => buffer,
+        Payload::Words(_) => unreachable!("only an operation on elements reduces, gathers or transfers"),
+    }
+}

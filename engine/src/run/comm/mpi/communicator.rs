@@ -1,0 +1,215 @@
+//! A rank's communicator over MPI.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use pipezero_models::{Device, Queue};
+
+use super::announcement::{Identity, number_of};
+use super::courier::{Courier, Gone};
+use super::order::{Order, Outcome};
+use super::wire::MpiError;
+use crate::run::comm::communicator::{Communicator, Pending, Started};
+use crate::run::comm::error::CommError;
+use crate::run::comm::exchange::Payload;
+use crate::run::comm::finish::finish;
+use crate::run::comm::group::{Channel, ChannelKey, Group};
+use crate::run::comm::operation::Operation;
+use crate::run::memory::TrackedBuffer;
+
+/// The ranks of a job, each a process that MPI knows.
+pub(crate) struct Processes {
+    courier: &'static Courier,
+    world: u64,
+    timeout: Duration,
+    is_taken: AtomicBool,
+}
+
+impl std::fmt::Debug for Processes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Processes").field("rank", &self.rank()).field("size", &self.size()).finish()
+    }
+}
+
+impl Processes {
+    /// Those of this job; no wait lasts longer than `timeout`. All of them call it as often.
+    ///
+    /// # Errors
+    /// When MPI cannot be started.
+    pub(crate) fn of_job(timeout: Duration) -> Result<Self, MpiError> {
+        let courier = Courier::of_process()?;
+        Ok(Self { courier, world: courier.next_world(), timeout, is_taken: AtomicBool::new(false) })
+    }
+
+    /// The rank of this process.
+    pub(crate) fn rank(&self) -> usize {
+        self.courier.rank()
+    }
+
+    /// Number of processes.
+    pub(crate) fn size(&self) -> usize {
+        self.courier.size()
+    }
+
+    /// Every process gets the bytes of rank 0's, and gives as many. Waits for all of them.
+    pub(crate) fn broadcast(&self, bytes: Vec<u8>) -> Result<Vec<u8>, MpiError> {
+        self.courier.broadcast(bytes)
+    }
+
+    /// Waits end once all have stopped, or a rank has left that has not joined.
+    pub(crate) fn watch(
+        &self,
+        is_stopped: impl Fn() -> bool + Send + 'static,
+        has_left: impl Fn(usize) -> bool + Send + 'static,
+    ) {
+        let gone = Gone { is_stopped: Box::new(is_stopped), has_left: Box::new(has_left) };
+        self.courier.watch(Some(gone));
+    }
+
+    /// The communicator of this process's rank, which computes on this device.
+    ///
+    /// # Errors
+    /// When the device gives no queue, or there is one already.
+    pub(crate) fn communicator(
+        &self,
+        device: &dyn Device,
+        is_stopped: Arc<dyn Fn() -> bool + Send + Sync>,
+    ) -> Result<Box<dyn Communicator>, CommError> {
+        let queue = device.queue()?;
+        if self.is_taken.swap(true, Ordering::AcqRel) {
+            return Err(CommError::Taken { rank: self.rank() });
+        }
+        let Self { courier, world, timeout, .. } = *self;
+        Ok(Box::new(MpiCommunicator { courier, world, timeout, queue, is_stopped, rounds: HashMap::new() }))
+    }
+}
+
+impl Drop for Processes {
+    fn drop(&mut self) {
+        self.courier.watch(None);
+    }
+}
+
+struct MpiCommunicator {
+    courier: &'static Courier,
+    world: u64,
+    timeout: Duration,
+    queue: Arc<dyn Queue>,
+    is_stopped: Arc<dyn Fn() -> bool + Send + Sync>,
+    /// The number of each key, and of its next operation.
+    rounds: HashMap<ChannelKey, Identity>,
+}
+
+impl std::fmt::Debug for MpiCommunicator {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MpiCommunicator").field("rank", &self.rank()).finish_non_exhaustive()
+    }
+}
+
+impl MpiCommunicator {
+    fn check(&self) -> Result<(), CommError> {
+        if (self.is_stopped)() { Err(CommError::Stopped) } else { Ok(()) }
+    }
+
+    fn join(
+        &mut self,
+        members: &[usize],
+        channel: Channel,
+        operation: Operation,
+        payload: Payload,
+    ) -> Result<MpiPending, CommError> {
+        self.check()?;
+        let (rank, world_size) = (self.rank(), self.world_size());
+        if let Some(&rank) = members.iter().find(|&&rank| rank >= world_size) {
+            return Err(CommError::UnknownRank { rank, world_size });
+        }
+        let position = members.iter().position(|&member| member == rank);
+        let position =
+            position.ok_or_else(|| CommError::NotAMember { rank, group: members.to_vec() })?;
+        let world = self.world;
+        let next = self.rounds.entry((members.to_vec(), channel));
+        let next = match next {
+            Entry::Occupied(used) => used.into_mut(),
+            Entry::Vacant(new) => {
+                let key = number_of(world, new.key());
+                new.insert(Identity { key, round: 0 })
+            }
+        };
+        let identity = *next;
+        next.round += 1;
+        // The courier reads and writes the payload at once.
+        finish(&*self.queue, self.timeout, world_size, || self.check())?;
+        let outcome = Arc::new(Outcome::of(members, position));
+        let order = Order {
+            identity,
+            members: members.to_vec(),
+            position,
+            operation: operation.clone(),
+            payload,
+            outcome: Arc::clone(&outcome),
+        };
+        self.courier.carry(order)?;
+        Ok(MpiPending { outcome, operation, timeout: self.timeout })
+    }
+}
+
+impl Communicator for MpiCommunicator {
+    fn rank(&self) -> usize {
+        self.courier.rank()
+    }
+
+    fn world_size(&self) -> usize {
+        self.courier.size()
+    }
+
+    fn queue(&self) -> &Arc<dyn Queue> {
+        &self.queue
+    }
+
+    fn start(
+        &mut self,
+        members: &[usize],
+        channel: Channel,
+        operation: Operation,
+        buffer: TrackedBuffer,
+    ) -> Started {
+        operation.check(members, &buffer)?;
+        Ok(Box::new(self.join(members, channel, operation, Payload::Elements(buffer))?))
+    }
+
+    fn finish(&mut self) -> Result<(), CommError> {
+        finish(&*self.queue, self.timeout, self.world_size(), || self.check())
+    }
+
+    fn all_reduce_words(&mut self, group: &Group, words: &mut [u64]) -> Result<(), CommError> {
+        let operation = Operation::AddWords { num_words: words.len() };
+        let payload = Payload::Words(words.to_vec());
+        let pending = self.join(group.ranks(), Channel::Words, operation, payload)?;
+        match pending.outcome.wait(&pending.operation, pending.timeout)? {
+            Payload::Words(sums) => words.copy_from_slice(&sums),
+            Payload::Elements(_) => unreachable!("words went in, words come out"),
+        }
+        Ok(())
+    }
+}
+
+/// A started operation.
+#[derive(Debug)]
+#[must_use = "an operation completes only when it is waited for"]
+struct MpiPending {
+    outcome: Arc<Outcome>,
+    operation: Operation,
+    timeout: Duration,
+}
+
+impl Pending for MpiPending {
+    fn wait(self: Box<Self>) -> Result<TrackedBuffer, CommError> {
+        match self.outcome.wait(&self.operation, self.timeout)? {
+            Payload::Elements(buffer) => Ok(buffer),
+            Payload::Words(_) => unreachable!("elements went in, elements come out"),
+        }
+    }
+}
