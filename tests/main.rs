@@ -23,6 +23,8 @@ mod low_memory; // What a rank holds while it is built.
 mod memory; // What ranks hold, against the plan and the process.
 mod micro_batch_counts; // Several stages per rank, whatever the number of micro-batches.
 mod mlp; // The small family on grids.
+#[cfg(feature = "mpi")]
+mod mpi; // Ranks that are processes.
 mod mutants; // Programs that are accepted run, whoever made them.
 mod oracle; // What PyTorch and DeepSpeed compute, from golden files.
 mod overlap; // When gathers are issued, by recorded order.

@@ -34,6 +34,26 @@ impl<const SHAPED: bool> Backend for OnThreads<SHAPED> {
     }
 }
 
+/// Each rank is a process of the job that runs the suite, of which smaller worlds use the first ones.
+#[cfg(feature = "mpi")]
+#[derive(Debug)]
+pub(super) struct Mpi;
+
+#[cfg(feature = "mpi")]
+impl Backend for Mpi {
+    fn run(world_size: usize, timeout: Duration, body: impl Fn(Box<dyn Communicator>, &dyn Fn()) + Sync) {
+        if let Some(world) = pipezero::run::world::MpiWorld::of_first(world_size, timeout).expect("a job") {
+            let _guard = tests::EndOnPanic;
+            let rank = world.local_ranks().start;
+            body(world.communicator(rank).expect("a queue of the host"), &|| world.stop());
+            // A rank that waits for one which has left is interrupted; where it is to wait in vain, nobody leaves.
+            if timeout < LONG {
+                std::mem::forget(world);
+            }
+        }
+    }
+}
+
 /// Runs `body` on every rank of a world.
 pub(super) fn run(
     world: &dyn World,

@@ -45,7 +45,9 @@ pub fn on_devices<R: Send>(
     let threads = Threads::on(devices, comm.timeout, comm.links);
     let listener = SideChannel::listen(([127, 0, 0, 1], 0).into()).expect("the host has a port");
     let address = listener.local_addr().expect("it has an address");
-    let member = |ranks| Member { program: "tests".to_owned(), world_size, ranks, timeout: comm.timeout };
+    let timeout = comm.timeout;
+    let program = || "tests".to_owned();
+    let member = |ranks| Member { program: program(), world_size, ranks, timeout, start_timeout: timeout };
     let end = |ranks: Range<usize>, channel, clock: &Arc<dyn Queue>| {
         let (threads, clock) = (threads.clone(), Arc::clone(clock));
         Arc::new(End { ranks, threads, channel, clock }) as Arc<dyn World>

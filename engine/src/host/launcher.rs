@@ -44,7 +44,9 @@ mod tests {
     #[test]
     fn ranks_are_those_of_the_launcher_that_says_all() {
         let launched = |variables: &[(&str, &str)]| {
-            let find = |name: &str| variables.iter().find(|(key, _)| *key == name).map(|(_, text)| (*text).to_owned());
+            let find = |name: &str| {
+                variables.iter().find(|(key, _)| *key == name).map(|(_, text)| (*text).to_owned())
+            };
             Launched::among(find)
         };
         let [rank, size, local] = LAUNCHERS[0];

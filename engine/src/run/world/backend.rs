@@ -56,6 +56,7 @@ pub fn world_of(plan: &Plan) -> Result<Arc<dyn World>, WorldError> {
         (BackendName::Threads, Some(Launched { size, .. })) if size > 1 => {
             return Err(WorldError::Launched { num_processes: size });
         }
+        (BackendName::Mpi, _) if plan.run().device != DeviceName::Cpu => return Err(WorldError::MpiOnGpus),
         (BackendName::Mpi, _) => return mpi(plan),
         (BackendName::Threads, _) => {}
     }
@@ -80,9 +81,6 @@ fn of_threads(plan: &Plan, devices: &[NamedDevice]) -> Arc<dyn World> {
 
 #[cfg(feature = "mpi")]
 fn mpi(plan: &Plan) -> Result<Arc<dyn World>, WorldError> {
-    if plan.run().device != DeviceName::Cpu {
-        return Err(WorldError::MpiOnGpus);
-    }
     Ok(Arc::new(super::MpiWorld::of_job(plan.run().comm.timeout)?))
 }
 

@@ -16,6 +16,8 @@ use crate::run::comm::{CommError, Communicator, Processes};
 
 /// Bytes of an address as text, or of why there is none.
 const ADDRESS_BYTES: usize = 512;
+/// How long processes may take to find each other at least: they start on many hosts.
+const START_TIME: Duration = Duration::from_secs(60);
 /// With which a text begins that says why there is no address.
 const NONE: char = '!';
 
@@ -37,11 +39,20 @@ impl MpiWorld {
     /// # Errors
     /// When MPI cannot be started, or the processes cannot be connected.
     pub fn of_job(timeout: Duration) -> Result<Self, WorldError> {
+        Ok(Self::of_first(usize::MAX, timeout)?.expect("each process is one of all"))
+    }
+
+    /// As [`MpiWorld::of_job`], of the first so many ranks alone; `None` in the processes of the others, which call it too.
+    ///
+    /// # Errors
+    /// As [`MpiWorld::of_job`].
+    pub fn of_first(num_ranks: usize, timeout: Duration) -> Result<Option<Self>, WorldError> {
         let not_connected = |error: &dyn ToString| WorldError::NotConnected { reason: error.to_string() };
-        let processes = Processes::of_job(timeout).map_err(|error| not_connected(&error))?;
+        let processes = Processes::of_job(num_ranks, timeout).map_err(|error| not_connected(&error))?;
         let (rank, world_size) = (processes.rank(), processes.size());
         let program = format!("pipezero {}", env!("CARGO_PKG_VERSION"));
-        let member = Member { program, world_size, ranks: rank..rank + 1, timeout };
+        let start_timeout = timeout.max(START_TIME);
+        let member = Member { program, world_size, ranks: rank..rank + 1, timeout, start_timeout };
         let listener = (rank == 0).then(|| SideChannel::listen((own_address()?, 0).into()));
         let listener = listener.map(|listening| listening.and_then(|it| Ok((it.local_addr()?, it))));
         let told = match &listener {
@@ -54,6 +65,9 @@ impl MpiWorld {
         let heard = processes.broadcast(bytes).map_err(|error| not_connected(&error))?;
         let heard = String::from_utf8_lossy(&heard);
         let heard = heard.trim_end_matches('\0');
+        if rank >= world_size {
+            return Ok(None);
+        }
         let channel = match listener {
             Some(listening) => {
                 let (_, listener) = listening.map_err(|error| not_connected(&error))?;
@@ -68,7 +82,7 @@ impl MpiWorld {
         let channel = Arc::new(channel.map_err(|error| not_connected(&error))?);
         let [stopped, left] = [&channel, &channel].map(Arc::clone);
         processes.watch(move || stopped.is_stopped(), move |rank| left.has_ended(rank));
-        Ok(Self { processes, channel })
+        Ok(Some(Self { processes, channel }))
     }
 
     fn rank(&self) -> usize {

@@ -138,9 +138,14 @@ impl Carried {
     pub(super) fn is_done(&self) -> bool {
         let num_others = self.order.members.len() - 1;
         let num_heard = self.tags_from.iter().flatten().count();
-        let is_moved = matches!(self.stage, Stage::Moving) && self.flows.iter().all(Flow::is_done);
-        // Who only sends need not know that anybody receives.
-        is_moved && (num_heard == num_others || self.order.operation.is_sent_by(self.order.position))
+        // Who only sends waits too: it may be that the other end has started something else.
+        num_heard == num_others && matches!(self.stage, Stage::Moving) && self.flows.iter().all(Flow::is_done)
+    }
+
+    /// Whether none of its messages is under way.
+    pub(super) fn is_quiet(&self) -> bool {
+        let is_receiving = matches!(&self.stage, Stage::Reducing(reduction) if reduction.is_receiving());
+        !is_receiving && !self.flows.iter().any(Flow::is_under_way)
     }
 
     /// Gives the rank what it gets.

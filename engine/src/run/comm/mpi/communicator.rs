@@ -23,6 +23,7 @@ use crate::run::memory::TrackedBuffer;
 /// The ranks of a job, each a process that MPI knows.
 pub(crate) struct Processes {
     courier: &'static Courier,
+    size: usize,
     world: u64,
     timeout: Duration,
     is_taken: AtomicBool,
@@ -35,13 +36,15 @@ impl std::fmt::Debug for Processes {
 }
 
 impl Processes {
-    /// Those of this job; no wait lasts longer than `timeout`. All of them call it as often.
+    /// The first so many of this job, or all; no wait lasts longer than `timeout`. All processes of the job call it as often, and
+    /// [`Processes::broadcast`] after it.
     ///
     /// # Errors
     /// When MPI cannot be started.
-    pub(crate) fn of_job(timeout: Duration) -> Result<Self, MpiError> {
+    pub(crate) fn of_job(num_ranks: usize, timeout: Duration) -> Result<Self, MpiError> {
         let courier = Courier::of_process()?;
-        Ok(Self { courier, world: courier.next_world(), timeout, is_taken: AtomicBool::new(false) })
+        let (size, world) = (courier.size().min(num_ranks), courier.next_world());
+        Ok(Self { courier, size, world, timeout, is_taken: AtomicBool::new(false) })
     }
 
     /// The rank of this process.
@@ -51,10 +54,10 @@ impl Processes {
 
     /// Number of processes.
     pub(crate) fn size(&self) -> usize {
-        self.courier.size()
+        self.size
     }
 
-    /// Every process gets the bytes of rank 0's, and gives as many. Waits for all of them.
+    /// Every process of the job gets the bytes of rank 0's, and gives as many. Waits for all of them.
     pub(crate) fn broadcast(&self, bytes: Vec<u8>) -> Result<Vec<u8>, MpiError> {
         self.courier.broadcast(bytes)
     }
@@ -82,8 +85,16 @@ impl Processes {
         if self.is_taken.swap(true, Ordering::AcqRel) {
             return Err(CommError::Taken { rank: self.rank() });
         }
-        let Self { courier, world, timeout, .. } = *self;
-        Ok(Box::new(MpiCommunicator { courier, world, timeout, queue, is_stopped, rounds: HashMap::new() }))
+        let Self { courier, size, world, timeout, .. } = *self;
+        Ok(Box::new(MpiCommunicator {
+            courier,
+            size,
+            world,
+            timeout,
+            queue,
+            is_stopped,
+            rounds: HashMap::new(),
+        }))
     }
 }
 
@@ -95,6 +106,7 @@ impl Drop for Processes {
 
 struct MpiCommunicator {
     courier: &'static Courier,
+    size: usize,
     world: u64,
     timeout: Duration,
     queue: Arc<dyn Queue>,
@@ -127,8 +139,7 @@ impl MpiCommunicator {
             return Err(CommError::UnknownRank { rank, world_size });
         }
         let position = members.iter().position(|&member| member == rank);
-        let position =
-            position.ok_or_else(|| CommError::NotAMember { rank, group: members.to_vec() })?;
+        let position = position.ok_or_else(|| CommError::NotAMember { rank, group: members.to_vec() })?;
         let world = self.world;
         let next = self.rounds.entry((members.to_vec(), channel));
         let next = match next {
@@ -162,7 +173,7 @@ impl Communicator for MpiCommunicator {
     }
 
     fn world_size(&self) -> usize {
-        self.courier.size()
+        self.size
     }
 
     fn queue(&self) -> &Arc<dyn Queue> {

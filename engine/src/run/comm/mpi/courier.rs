@@ -231,6 +231,8 @@ impl Thread {
                 }
             }
             Asked::Watch(gone) => {
+                // A new world has found all its processes.
+                self.has_failed &= gone.is_none();
                 self.gone = gone;
                 self.stopped = None;
             }
@@ -364,7 +366,7 @@ impl Thread {
     }
 
     fn end(mut self, ended: &Sender<()>) {
-        if self.has_failed {
+        if self.has_failed || !self.telling.is_empty() || !self.carried.iter().all(Carried::is_quiet) {
             std::mem::forget(self);
         } else {
             if let Some(message) = self.hearing.message.take() {

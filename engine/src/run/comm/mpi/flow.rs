@@ -85,6 +85,11 @@ impl Flow {
         Ok(has_moved)
     }
 
+    /// Whether a message is under way.
+    pub(super) fn is_under_way(&self) -> bool {
+        !self.under_way.is_empty()
+    }
+
     /// Whether all bytes have come or gone.
     pub(super) fn is_done(&self) -> bool {
         self.begun_bytes == self.num_bytes && self.under_way.is_empty()

@@ -62,8 +62,7 @@ impl Outcome {
     /// Waits until the operation is over.
     pub(super) fn wait(&self, operation: &Operation, timeout: Duration) -> Result<Payload, CommError> {
         let start = Instant::now();
-        let waited =
-            self.changed.wait_timeout_while(self.state(), timeout, |state| state.result.is_none());
+        let waited = self.changed.wait_timeout_while(self.state(), timeout, |state| state.result.is_none());
         let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         state.result.take().unwrap_or_else(|| {
             let (operation, missing) = (operation.to_string(), state.missing.clone());

@@ -159,6 +159,11 @@ impl Reduction {
         Host.sum_in_order(&terms(true), own, &terms(false));
     }
 
+    /// Whether a chunk is on its way here.
+    pub(super) fn is_receiving(&self) -> bool {
+        self.others.iter().any(|other| !other.under_way.is_empty())
+    }
+
     /// Whether the part is the sum.
     pub(super) fn is_done(&self) -> bool {
         self.num_summed == self.num_chunks()

@@ -1,5 +1,8 @@
 //! The calls of MPI: messages of bytes between two processes, which are started without waiting.
-#![allow(unsafe_code, reason = "MPI is a C library, which reads and writes memory while a message is on its way")]
+#![allow(
+    unsafe_code,
+    reason = "MPI is a C library, which reads and writes memory while a message is on its way"
+)]
 
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
@@ -54,8 +57,7 @@ impl Wire {
             return Err(MpiError::NoThreads);
         }
         // SAFETY: MPI has started; the handles are its own.
-        let status =
-            unsafe { ffi::MPI_Comm_set_errhandler(ffi::RSMPI_COMM_WORLD, ffi::RSMPI_ERRORS_RETURN) };
+        let status = unsafe { ffi::MPI_Comm_set_errhandler(ffi::RSMPI_COMM_WORLD, ffi::RSMPI_ERRORS_RETURN) };
         checked("MPI_Comm_set_errhandler", status)?;
         let world = universe.world();
         let [rank, size] = [world.rank(), world.size()].map(|count| count as usize);

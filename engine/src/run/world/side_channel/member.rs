@@ -32,6 +32,8 @@ pub struct Member {
     pub ranks: Range<usize>,
     /// No wait is longer.
     pub timeout: Duration,
+    /// But for the one until all ranks are there.
+    pub start_timeout: Duration,
 }
 
 /// A process's end of the side channel.
@@ -98,8 +100,8 @@ impl SideChannel {
     ) -> Result<Self, SideChannelError> {
         let address = listener.local_addr()?;
         let clock: Clock = Arc::new(clock);
-        let Member { program, world_size, timeout, .. } = member.clone();
-        let server = Server::start(listener, program, world_size, timeout, clock)?;
+        let Member { program, world_size, start_timeout, .. } = member.clone();
+        let server = Server::start(listener, program, world_size, start_timeout, clock)?;
         Self::connect(address, member, Some(server))
     }
 
@@ -117,7 +119,7 @@ impl SideChannel {
         server: Option<Server>,
     ) -> Result<Self, SideChannelError> {
         let start = Instant::now();
-        let mut stream = connected(address, member.timeout)?;
+        let mut stream = connected(address, member.start_timeout)?;
         stream.set_nodelay(true)?;
         stream.set_write_timeout(Some(member.timeout))?;
         let hello = Hello {
@@ -371,7 +373,7 @@ impl Shared {
                 let gone = std::io::Error::other("the process of rank 0 has ended");
                 return Err(SideChannelError::Io(gone));
             }
-            let Some(left) = self.member.timeout.checked_sub(waited) else {
+            let Some(left) = self.member.start_timeout.checked_sub(waited) else {
                 return Err(SideChannelError::Missing { waited, missing: missing() });
             };
             (known, _) = self.changed.wait_timeout(known, left).unwrap_or_else(PoisonError::into_inner);

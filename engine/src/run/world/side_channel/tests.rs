@@ -20,7 +20,7 @@ fn listener() -> (TcpListener, SocketAddr) {
 
 fn member(world_size: usize, ranks: Range<usize>) -> Member {
     let timeout = Duration::from_secs(20);
-    Member { program: "pipezero 1.2".to_owned(), world_size, ranks, timeout }
+    Member { program: "pipezero 1.2".to_owned(), world_size, ranks, timeout, start_timeout: timeout }
 }
 
 /// Runs `body` in a process for each of these ranges of ranks, the first with rank 0.
@@ -183,7 +183,7 @@ fn processes_that_do_not_fit_together_are_named() {
 
 #[test]
 fn who_is_missing_is_named_in_time() {
-    let soon = |of: Member| Member { timeout: Duration::from_millis(300), ..of };
+    let soon = |of: Member| Member { start_timeout: Duration::from_millis(300), ..of };
     let (first, _) = listener();
     let error = SideChannel::host(first, || 0, soon(member(4, 0..2))).unwrap_err().to_string();
     assert!(error.contains("for all ranks to connect, missing 2, 3: "), "{error}");
