@@ -424,7 +424,8 @@ fn a_world_of_another_size_is_refused() {
     let (other, _) = plan_and_batches(two_steps(Case { data: 1, ..cases()[0].clone() }), Mask::None);
     let world = world_of(&other).expect("threads");
     let error = Engine::in_world(plan, source, Purpose::Training, world).expect_err("other sizes");
-    let expected = "the plan has 4 ranks, the world 2: start as many as the plan has";
+    let expected =
+        "the plan has 4 ranks, and 2 were started: start as many processes as it has ranks (mpirun -n 4)";
     assert_eq!(error.to_string(), expected);
 }
 

@@ -27,6 +27,8 @@ pub(super) enum Failure {
     Input(Box<dyn Error>),
     /// The reader of stdout closed it, as `head` does: not an error.
     ReaderGone,
+    /// Another process of the job says what has failed; exit status 1.
+    SaidElsewhere,
     /// The input is valid, and the command failed; exit status 1.
     Other(Box<dyn Error>),
 }
@@ -73,6 +75,7 @@ impl Failure {
                 ExitCode::from(2)
             }
             Self::ReaderGone => ExitCode::SUCCESS,
+            Self::SaidElsewhere => ExitCode::FAILURE,
             Self::Other(error) => {
                 print_error(&*error);
                 ExitCode::FAILURE

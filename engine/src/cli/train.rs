@@ -21,8 +21,10 @@ use crate::host::Launched;
 use crate::measure::trace::{TracedSteps, TracedStepsError};
 use crate::plan::Plan;
 use crate::run::data::first_words;
+use crate::run::engine::Report;
 use crate::train::{
-    ChangedKey, Claim, Place, Resumed, RunDir, RunDirError, Start, Summary, Training, check_disk_space,
+    ChangedKey, Claim, Place, Resumed, RunDir, RunDirError, Start, Summary, Training, TrainingError,
+    check_disk_space,
 };
 
 /// What `--help` ends with.
@@ -108,11 +110,7 @@ pub(super) fn run(args: &TrainArgs) -> Result<(), Failure> {
         note(terminal::fitted(&warning));
     }
     // A directory is made or replaced only after everything else worked.
-    let directory = match earlier {
-        Some(directory) => directory,
-        None if is_first => RunDir::create(&out, args.overwrite)?,
-        None => RunDir::written_elsewhere(&out),
-    };
+    let directory = earlier.map_or_else(|| args.directory(&out, is_first), Ok)?;
     let changed = if is_first { directory.record(&file, training.plan())? } else { Vec::new() };
     if training.resumed().is_some() {
         say_what_changed(&changed);
@@ -122,7 +120,7 @@ pub(super) fn run(args: &TrainArgs) -> Result<(), Failure> {
     let learns = training.plan().run().model.learns();
     let mut progress = Progress::new(num_steps, learns);
     let start = Instant::now();
-    let summary = training.run(&directory, &interrupted, &mut progress)?;
+    let summary = training.run(&directory, &interrupted, &mut progress).map_err(said_once)?;
     progress.finish();
     if summary.interrupted {
         note(format_args!(
@@ -143,6 +141,15 @@ pub(super) fn run(args: &TrainArgs) -> Result<(), Failure> {
         note(format_args!("try: pipezero generate {path} --prompt '{prompt}'"));
     }
     Ok(())
+}
+
+/// Of the processes of a job, the one of the lowest rank that is left says how the ranks have stopped.
+fn said_once(error: TrainingError) -> Failure {
+    let speaker = error.report().and_then(Report::speaker);
+    match (Launched::this(), speaker) {
+        (Some(launched), Some(speaker)) if launched.rank != speaker => Failure::SaidElsewhere,
+        _ => error.into(),
+    }
 }
 
 impl TrainArgs {
@@ -176,6 +183,11 @@ impl TrainArgs {
             training = training.rescued_to(folder);
         }
         Ok(training)
+    }
+
+    /// The run directory, made by the process that writes it.
+    fn directory(&self, out: &Path, is_first: bool) -> Result<RunDir, RunDirError> {
+        if is_first { RunDir::create(out, self.overwrite) } else { Ok(RunDir::written_elsewhere(out)) }
     }
 
     fn claim(&self) -> Claim {

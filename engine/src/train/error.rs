@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use super::run_dir_error::RunDirError;
 use crate::measure::trace::TraceError;
 use crate::run::data::DataError;
-use crate::run::engine::EngineError;
+use crate::run::engine::{EngineError, Report};
 
 /// Why a run failed.
 #[derive(Debug, thiserror::Error)]
@@ -72,6 +72,15 @@ fn what_is_left(checkpoint: Option<u64>, path: &Path) -> String {
 }
 
 impl TrainingError {
+    /// How the ranks have stopped, if that is what has ended the run.
+    pub fn report(&self) -> Option<&Report> {
+        match self {
+            Self::Engine(EngineError::Stopped(report)) => Some(report),
+            Self::Lost { error, .. } | Self::NotSaved { error, .. } => error.report(),
+            _ => None,
+        }
+    }
+
     /// Whether the engine still has the weights of a step.
     pub(super) fn leaves_weights(&self) -> bool {
         match self {

@@ -153,11 +153,10 @@ fn communication_threads_and_clipping() {
             &[("steps", "")],
         ],
         expect![[r#"
-            run.json:6:23: `comm.backend` is "mpi", but that is not offered yet; use "threads"
-              run.json:6:43: `comm.timeout_s` is 0, but every wait has a limit: it must be a positive number of seconds, below 2^64; use a value such as 300
-            run.json:6:23: `comm.backend` is "gloo", but that is not offered; use "threads"
+            run.json:6:43: `comm.timeout_s` is 0, but every wait has a limit: it must be a positive number of seconds, below 2^64; use a value such as 300
+            run.json:6:23: `comm.backend` is "gloo", but that is not offered; use "threads" or "mpi"
               run.json:6:44: `comm.timeout_s` is -1, but every wait has a limit: it must be a positive number of seconds, below 2^64; use a value such as 300
-            run.json:6:23: `comm.backend` is "thread", but it must be "threads"; did you mean "threads"?
+            run.json:6:23: `comm.backend` is "thread", but it must be "threads" or "mpi"; did you mean "threads"?
               run.json:6:46: `comm.timeout_s` is 1e30, but every wait has a limit: it must be a positive number of seconds, below 2^64; use a value such as 300
             run.json:6:20: `comm.port` is 5000, but a side channel between processes is not offered yet; remove it: ranks are threads of one process
             run.json:6:14: `threads` is 0, but it must be at least 1; use 1 or more

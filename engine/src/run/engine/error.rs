@@ -23,7 +23,9 @@ pub enum EngineError {
     #[error("the ranks have stopped after an earlier error; start a new engine")]
     AlreadyStopped,
     /// The world has another number of ranks than the plan.
-    #[error("the plan has {needed} ranks, the world {found}: start as many as the plan has")]
+    #[error(
+        "the plan has {needed} ranks, and {found} were started: start as many processes as it has ranks (mpirun -n {needed})"
+    )]
     WorldSize {
         /// Ranks of the plan.
         needed: usize,
@@ -189,6 +191,12 @@ impl Report {
     pub(super) fn new(mut failures: Vec<RankFailure>) -> Self {
         failures.sort_by_key(|failure| (failure.cause.kind(), failure.rank));
         Self { failures }
+    }
+
+    /// The lowest rank that is there to speak for all, if any is.
+    pub fn speaker(&self) -> Option<usize> {
+        let alive = self.failures.iter().filter(|failure| failure.cause.kind() != CauseKind::Stalled);
+        alive.map(|failure| failure.rank).min()
     }
 
     /// The ranks' failures: first those with a cause of their own, then ranks that do not answer, then ranks that waited.

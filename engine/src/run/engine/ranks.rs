@@ -38,6 +38,8 @@ pub(super) struct Ranks {
 
 /// A stop ends every wait, so only a rank that computes replies later: after its current unit.
 const GRACE: Duration = Duration::from_secs(10);
+/// The same where ranks are processes: one that is frozen never answers, and the launcher ends those that are left soon after the first.
+const GRACE_OF_PROCESSES: Duration = Duration::from_millis(600);
 
 /// How long the engine waits for an answer before it asks whether another process has stopped.
 const BETWEEN_QUESTIONS: Duration = Duration::from_millis(100);
@@ -51,6 +53,7 @@ impl Ranks {
         world: Arc<dyn World>,
     ) -> Result<Self, EngineError> {
         let local = world.local_ranks();
+        let grace = if local.len() == world.size() { GRACE } else { GRACE_OF_PROCESSES };
         let (answer, answers) = unbounded();
         let mut ranks = Self {
             commands: Vec::new(),
@@ -58,7 +61,7 @@ impl Ranks {
             threads: Vec::new(),
             ledgers: local.clone().map(|_| Arc::default()).collect(),
             world,
-            grace: GRACE.min(plan.run().comm.timeout),
+            grace: grace.min(plan.run().comm.timeout),
             stopped: false,
         };
         tracing::debug!(?local, threads = plan.run().threads, ?purpose, "starting ranks");

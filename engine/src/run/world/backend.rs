@@ -3,48 +3,13 @@
 use std::sync::Arc;
 
 use pipezero_models::Device;
-use pipezero_models::queue::NoCuda;
 
 use super::device::{NamedDevice, devices_of};
+use super::error::WorldError;
 use super::{ThreadWorld, World};
 use crate::config::{BackendName, DeviceName};
 use crate::host::Launched;
 use crate::plan::Plan;
-use crate::run::comm::CommError;
-
-/// Why there is no world for a plan.
-#[derive(Clone, Debug, thiserror::Error)]
-pub enum WorldError {
-    /// This process cannot be connected with the others.
-    #[error("the ranks cannot be connected: {0}")]
-    Connect(#[from] CommError),
-    /// The processes of a job cannot be connected.
-    #[error("the processes of this job cannot be connected: {reason}")]
-    NotConnected {
-        /// Why.
-        reason: String,
-    },
-    /// This program cannot use MPI.
-    #[error(
-        "`comm.backend` is \"mpi\", and this pipezero was built without MPI: build it with `cargo build --release --features mpi`, or use \"threads\""
-    )]
-    NoMpi,
-    /// Messages of MPI are between memories of hosts.
-    #[error("`comm.backend` \"mpi\" is for ranks on CPUs: use `device` \"cpu\" (--set device=cpu)")]
-    MpiOnGpus,
-    /// Each process would be all ranks.
-    #[error(
-        "the launcher started {num_processes} processes, and with `comm.backend` \"threads\" each of them would run all ranks: use \"mpi\", or start \
-         pipezero once"
-    )]
-    Launched {
-        /// How many.
-        num_processes: usize,
-    },
-    /// There is no such device.
-    #[error("`device`: {0}; or use \"cpu\" (--set device=cpu, of eval and generate --device cpu)")]
-    Device(#[from] NoCuda),
-}
 
 /// What connects the ranks of a plan, by its `comm.backend`, on its `device`.
 ///

@@ -7,6 +7,7 @@
 mod backend;
 mod clock;
 mod device;
+mod error;
 pub(crate) mod instruction_text;
 #[cfg(feature = "mpi")]
 mod mpi;
@@ -19,10 +20,11 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use backend::{WorldError, world_of, world_on};
+pub use backend::{world_of, world_on};
 pub use clock::ClockOffset;
 pub(crate) use device::Names;
 pub use device::{NamedDevice, RanksOnDevice};
+pub use error::WorldError;
 #[cfg(feature = "mpi")]
 pub use mpi::MpiWorld;
 pub use position::{Position, Positions};

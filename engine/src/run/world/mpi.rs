@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use pipezero_models::{Host, Queue};
 
-use super::backend::WorldError;
+use super::error::WorldError;
 use super::side_channel::{Member, SideChannel, SideChannelError};
 use super::{ClockOffset, Positions, World};
 use crate::host::Launched;

@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::announcement::Announcement;
 use super::flow::{Direction, Flow, Peer};
 use super::order::Order;
-use super::reduction::{Reduction, Stagings, chunk_elements};
+use super::reduction::{Reduction, Stagings, piece_elements};
 use super::wire::{MESSAGE_BYTES_MAX, MpiError, Wire};
 use crate::run::comm::error::CommError;
 use crate::run::comm::exchange::Payload;
@@ -208,7 +208,7 @@ impl Carried {
         let piece_bytes = self.piece_bytes();
         let (range, piece_bytes) = match &self.order.operation {
             Operation::ReduceScatter { range } | Operation::AllReduce { range } if is_reducing => {
-                (equal_part(range, size, position), chunk_elements(size) * F32_BYTES)
+                (equal_part(range, size, position), piece_elements(size) * F32_BYTES)
             }
             Operation::AllReduce { range } | Operation::AllGather { range, .. } => {
                 (equal_part(range, size, own), piece_bytes)

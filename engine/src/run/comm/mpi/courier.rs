@@ -29,7 +29,7 @@ const SLEEP_MAX: Duration = Duration::from_millis(1);
 /// How long it sleeps at most while no operation is under way.
 const SLEEP_IDLE: Duration = Duration::from_millis(100);
 /// After a stop: how long an operation that all members have joined may take to end, and one that they have not.
-const TIME_AFTER_STOP: [Duration; 2] = [Duration::from_secs(1), Duration::from_millis(50)];
+const TIME_AFTER_STOP: [Duration; 2] = [Duration::from_millis(300), Duration::from_millis(50)];
 /// How long a process that ends waits for MPI to end.
 const TIME_TO_END: Duration = Duration::from_secs(10);
 

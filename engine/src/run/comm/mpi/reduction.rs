@@ -1,8 +1,8 @@
-//! How the owner of a part gets its sum: the others' parts come in chunks, and each chunk is added in ascending order of the members.
+//! How the owner of a part gets its sum: the others' parts come in pieces, and each piece is added in ascending order of the members.
 //!
-//! Two chunks of each member are held at once, one that comes while the other waits for those of the other members: memory that is no line
+//! Two pieces of each member are held at once, one that comes while the other waits for those of the other members: memory that is no line
 //! of the plan, [`STAGING_BYTES`] for a reduction at most but for groups of more than 256.
-#![allow(unsafe_code, reason = "chunks arrive beside each other in one buffer")]
+#![allow(unsafe_code, reason = "pieces arrive beside each other in one buffer")]
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -13,21 +13,21 @@ use super::flow::Peer;
 use super::wire::{Message, MpiError, Wire};
 use crate::run::memory::TrackedBuffer;
 
-/// Bytes of the chunks that are held at once, of all members together.
+/// Bytes of the pieces that are held at once, of all members together.
 const STAGING_BYTES: usize = 8 << 20;
-const CHUNK_BYTES_MIN: usize = 16 << 10;
-const CHUNK_BYTES_MAX: usize = 1 << 20;
-/// Chunks of a member that are held at once.
+const PIECE_BYTES_MIN: usize = 16 << 10;
+const PIECE_BYTES_MAX: usize = 1 << 20;
+/// Pieces of a member that are held at once.
 const NUM_SLOTS: usize = 2;
 const F32_BYTES: usize = ElementType::F32.num_bytes();
 
-/// Elements of a chunk in a group of so many members, the same on all of them.
-pub(super) fn chunk_elements(group_size: usize) -> usize {
+/// Elements of a piece in a group of so many members, the same on all of them.
+pub(super) fn piece_elements(group_size: usize) -> usize {
     let of_each = STAGING_BYTES / (NUM_SLOTS * (group_size - 1).max(1));
-    of_each.clamp(CHUNK_BYTES_MIN, CHUNK_BYTES_MAX) / F32_BYTES
+    of_each.clamp(PIECE_BYTES_MIN, PIECE_BYTES_MAX) / F32_BYTES
 }
 
-/// Buffers for chunks, kept from one reduction to the next.
+/// Buffers for pieces, kept from one reduction to the next.
 #[derive(Debug, Default)]
 pub(super) struct Stagings(Vec<Buffer>);
 
@@ -50,7 +50,7 @@ impl Stagings {
 pub(super) struct Reduction {
     /// Elements of the rank's buffer that become the sum.
     part: Range<usize>,
-    chunk: usize,
+    piece: usize,
     staging: Buffer,
     others: Vec<Other>,
     num_summed: usize,
@@ -75,7 +75,7 @@ impl Reduction {
         group_size: usize,
         stagings: &mut Stagings,
     ) -> Result<Self, ModelError> {
-        let chunk = chunk_elements(group_size);
+        let piece = piece_elements(group_size);
         let others = (0..group_size).filter(|&other| other != position).map(|other| Other {
             is_before: other < position,
             peer: None,
@@ -83,29 +83,29 @@ impl Reduction {
             num_arrived: 0,
             under_way: VecDeque::new(),
         });
-        let staging = stagings.take((group_size - 1) * NUM_SLOTS * chunk)?;
-        Ok(Self { part, chunk, staging, others: others.collect(), num_summed: 0 })
+        let staging = stagings.take((group_size - 1) * NUM_SLOTS * piece)?;
+        Ok(Self { part, piece, staging, others: others.collect(), num_summed: 0 })
     }
 
-    /// Where the chunks of a member come from.
+    /// Where the pieces of a member come from.
     pub(super) fn hear_of(&mut self, position: usize, peer: Peer) {
         let num_before = self.others.iter().filter(|other| other.is_before).count();
         let index = if position < num_before { position } else { position - 1 };
         self.others[index].peer = Some(peer);
     }
 
-    fn num_chunks(&self) -> usize {
-        self.part.len().div_ceil(self.chunk)
+    fn num_pieces(&self) -> usize {
+        self.part.len().div_ceil(self.piece)
     }
 
-    fn chunk_len(&self, number: usize) -> usize {
-        self.chunk.min(self.part.len() - number * self.chunk)
+    fn piece_len(&self, number: usize) -> usize {
+        self.piece.min(self.part.len() - number * self.piece)
     }
 
-    /// Elements of the staging that hold a chunk of a member.
+    /// Elements of the staging that hold a piece of a member.
     fn slot(&self, other: usize, number: usize) -> Range<usize> {
-        let start = (other * NUM_SLOTS + number % NUM_SLOTS) * self.chunk;
-        start..start + self.chunk_len(number)
+        let start = (other * NUM_SLOTS + number % NUM_SLOTS) * self.piece;
+        start..start + self.piece_len(number)
     }
 
     /// Receives and adds as far as that goes without waiting; whether anything was.
@@ -114,7 +114,7 @@ impl Reduction {
         for index in 0..self.others.len() {
             has_moved |= self.receive(wire, index)?;
         }
-        while self.num_summed < self.num_chunks()
+        while self.num_summed < self.num_pieces()
             && self.others.iter().all(|other| other.num_arrived > self.num_summed)
         {
             self.add(buffer);
@@ -125,7 +125,7 @@ impl Reduction {
     }
 
     fn receive(&mut self, wire: &Wire, index: usize) -> Result<bool, MpiError> {
-        let (num_chunks, num_summed) = (self.num_chunks(), self.num_summed);
+        let (num_pieces, num_summed) = (self.num_pieces(), self.num_summed);
         let mut has_moved = false;
         let other = &mut self.others[index];
         while let Some(first) = other.under_way.front_mut()
@@ -136,7 +136,7 @@ impl Reduction {
             has_moved = true;
         }
         let Some(Peer { rank, tag }) = other.peer else { return Ok(has_moved) };
-        while self.others[index].num_begun < num_chunks.min(num_summed + NUM_SLOTS) {
+        while self.others[index].num_begun < num_pieces.min(num_summed + NUM_SLOTS) {
             let slot = self.slot(index, self.others[index].num_begun);
             let bytes = self.staging.view_mut().range(slot).bytes();
             // SAFETY: the slot is read only once the message is done, and the staging is kept until then.
@@ -154,19 +154,19 @@ impl Reduction {
             let others = self.others.iter().enumerate().filter(|(_, other)| other.is_before == is_before);
             others.map(|(index, _)| self.staging.view().range(self.slot(index, number))).collect()
         };
-        let start = self.part.start + number * self.chunk;
-        let own = buffer.view_mut().range(start..start + self.chunk_len(number));
+        let start = self.part.start + number * self.piece;
+        let own = buffer.view_mut().range(start..start + self.piece_len(number));
         Host.sum_in_order(&terms(true), own, &terms(false));
     }
 
-    /// Whether a chunk is on its way here.
+    /// Whether a piece is on its way here.
     pub(super) fn is_receiving(&self) -> bool {
         self.others.iter().any(|other| !other.under_way.is_empty())
     }
 
     /// Whether the part is the sum.
     pub(super) fn is_done(&self) -> bool {
-        self.num_summed == self.num_chunks()
+        self.num_summed == self.num_pieces()
     }
 
     /// The staging, for another reduction or to be kept while messages are under way.
