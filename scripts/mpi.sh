@@ -6,8 +6,12 @@ set -eu
 missing=
 command -v mpicc >/dev/null || missing="$missing libopenmpi-dev"
 command -v mpirun >/dev/null || missing="$missing openmpi-bin"
-[ -n "${LIBCLANG_PATH:-}" ] || ls /usr/lib/llvm*/lib/libclang*.so* /usr/lib/*/libclang*.so* /usr/lib64/libclang*.so* >/dev/null 2>&1 ||
-    ldconfig -p | grep -q 'libclang.*\.so' || missing="$missing libclang-dev"
+# libclang-cpp is another library, of which bindgen can make nothing.
+find_libclang() {
+    find /usr/lib /usr/lib64 /usr/local/lib -name 'libclang*.so*' 2>/dev/null
+    ldconfig -p
+}
+[ -n "${LIBCLANG_PATH:-}" ] || find_libclang | grep -v libclang-cpp | grep -q 'libclang[-.0-9]*\.so' || missing="$missing libclang-dev"
 [ -n "$missing" ] || exit 0
 
 if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then

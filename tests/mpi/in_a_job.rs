@@ -1,14 +1,19 @@
 //! What each process of a job runs.
 
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pipezero::models::Host;
-use pipezero::plan::Purpose;
-use pipezero::run::engine::Engine;
+use pipezero::plan::{Plan, Purpose};
+use pipezero::run::engine::{Engine, EngineError};
 use pipezero::run::world::{MpiWorld, World};
 use tests::features::{self, CHECKPOINTING, DATA, GRIDS, PRECISIONS, TIED, UNITS, VOCABULARIES, ZERO};
-use tests::{EndOnPanic, Mask, Outputs, Sample, pairwise, plan_and_batches, two_steps, weights_in};
+use tests::{
+    Case, EndOnPanic, Mask, Outputs, RandomBatches, Sample, pairwise, plan_and_batches, two_steps, weights_in,
+};
 
 const SIZES: [usize; 8] = [
     GRIDS.len(),
@@ -60,4 +65,40 @@ fn grids_of_processes_give_the_bits_losses_and_traffic_of_threads() {
     }
     assert!(num_cases > 0, "some grids have two to four ranks");
     println!("{num_cases} cases");
+}
+
+/// Which rank of the job is killed.
+pub(super) const KILLED: &str = "PIPEZERO_KILLED_RANK";
+/// The folder into which each process that is left writes its report, as a file with its rank for a name, and the one that speaks for all
+/// another named [`SPEAKER`].
+pub(super) const REPORTS: &str = "PIPEZERO_REPORTS";
+pub(super) const SPEAKER: &str = "speaker";
+
+#[test]
+#[ignore = "needs a job of four processes, one of which is killed"]
+fn killed_rank_is_reported_by_those_that_are_left() {
+    let _guard = EndOnPanic;
+    let killed: usize = std::env::var(KILLED).expect("a rank").parse().expect("a number");
+    let mut run = two_steps(Case { pipeline: 2, data: 2, num_micro_batches: 3, ..Case::ONE_RANK });
+    run.comm.timeout = Duration::from_secs(20);
+    let plan = Plan::even_if_refused(run).expect("a valid run");
+    let source = RandomBatches::for_plan(&plan, Mask::None).with_fault(killed, |_| {
+        Command::new("kill").args(["-KILL", &std::process::id().to_string()]).status()?;
+        Ok(())
+    });
+    let world = MpiWorld::of_job(plan.run().comm.timeout).expect("a job");
+    let rank = world.local_ranks().start;
+    let mut engine =
+        Engine::in_world(plan, Arc::new(source), Purpose::Training, Arc::new(world)).expect("ranks start");
+    engine.train_batch().expect("a step");
+    let start = Instant::now();
+    let Err(EngineError::Stopped(report)) = engine.train_batch() else { panic!("rank {killed} lives") };
+    assert!(start.elapsed() < Duration::from_secs(10), "nobody waits until the time is up");
+    let folder = PathBuf::from(std::env::var_os(REPORTS).expect("a folder"));
+    let write =
+        |name: &str| fs::write(folder.join(name), report.to_string()).expect("a folder that can be written");
+    write(&rank.to_string());
+    if report.speaker() == Some(rank) {
+        write(SPEAKER);
+    }
 }

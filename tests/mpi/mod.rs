@@ -4,12 +4,13 @@
 mod in_a_job;
 
 use std::env;
+use std::fs;
 use std::process::Command;
 
-/// Runs the ignored tests of this program whose names begin so as a job of so many processes.
-fn run_in_a_job(num_processes: usize, tests: &str) {
+/// A job of so many processes, in which each runs the ignored tests of this program whose names begin so.
+fn job(num_processes: usize, options: &[&str], tests: &str) -> Command {
     let mut job = Command::new("mpirun");
-    job.args(["-n", &num_processes.to_string()]);
+    job.args(["-n", &num_processes.to_string()]).args(options);
     // As root, on fewer cores than processes, in containers that forbid to read another process's memory.
     for (name, value) in [
         ("OMPI_ALLOW_RUN_AS_ROOT", "1"),
@@ -21,7 +22,13 @@ fn run_in_a_job(num_processes: usize, tests: &str) {
     }
     job.arg(env::current_exe().expect("a test is a program"));
     job.args([tests, "--ignored", "--test-threads=1", "--nocapture"]);
-    let output = job.output().expect("mpirun is there; scripts/mpi.sh installs it");
+    job
+}
+
+/// Runs a job in which no test fails.
+fn run_in_a_job(num_processes: usize, tests: &str) {
+    let output =
+        job(num_processes, &[], tests).output().expect("mpirun is there; scripts/mpi.sh installs it");
     let [printed, errors] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));
     assert!(output.status.success(), "{tests}: {}\n{printed}\n{errors}", output.status);
     assert!(!printed.contains("running 0 tests"), "there is no test {tests}");
@@ -36,4 +43,30 @@ fn what_every_backend_promises() {
 #[test]
 fn grids_of_processes_give_the_bits_of_threads() {
     run_in_a_job(4, "mpi::in_a_job::grids");
+}
+
+/// Whichever rank it is, that of rank 0 with the connections between the others too: one process speaks, and names it first.
+#[test]
+fn a_rank_that_is_killed_is_named_in_one_report() {
+    for killed in [0, 1, 3] {
+        let folder = tempfile::tempdir().expect("a folder");
+        // So that Open MPI lets the others live.
+        let mut job = job(4, &["--enable-recovery"], "mpi::in_a_job::killed_rank");
+        job.env(in_a_job::KILLED, killed.to_string()).env(in_a_job::REPORTS, folder.path());
+        let output = job.output().expect("mpirun is there");
+        let report_of = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap_or_default();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        for rank in (0..4).filter(|&rank| rank != killed) {
+            let report = report_of(&rank.to_string());
+            let [_, cause, others @ ..] = &report.lines().collect::<Vec<_>>()[..] else {
+                panic!("rank {rank} has no report: {errors}")
+            };
+            assert!(cause.starts_with(&format!("  rank {killed} at ")), "{report}");
+            assert!(cause.ends_with(": does not answer"), "{report}");
+            assert_eq!(others.len(), 3, "{report}");
+            assert!(others.iter().all(|line| line.contains(": stopped ")), "{report}");
+        }
+        let lowest = usize::from(killed == 0);
+        assert_eq!(report_of(in_a_job::SPEAKER), report_of(&lowest.to_string()));
+    }
 }

@@ -62,7 +62,7 @@ impl MpiWorld {
         };
         let mut bytes = told.into_bytes();
         bytes.resize(ADDRESS_BYTES, 0);
-        let heard = processes.broadcast(bytes).map_err(|error| not_connected(&error))?;
+        let heard = processes.meet(bytes, start_timeout).map_err(|error| not_connected(&error))?;
         let heard = String::from_utf8_lossy(&heard);
         let heard = heard.trim_end_matches('\0');
         if rank >= world_size {
@@ -153,6 +153,15 @@ impl World for MpiWorld {
     }
 
     fn exchange_failures(&self, report: Vec<u8>, time: Duration) -> Vec<(Range<usize>, Option<Vec<u8>>)> {
-        self.channel.exchange_failures(report, time)
+        let mut reports = self.channel.exchange_failures(report.clone(), time);
+        // The connections between the others go over the process of rank 0.
+        if self.rank() > 0 && reports.first().is_some_and(|(_, report)| report.is_none()) {
+            let others = (1..self.size()).filter(|&rank| rank != self.rank()).collect();
+            for (rank, heard) in self.processes.report(report, others, time) {
+                let of_rank = reports.iter_mut().find(|(ranks, _)| ranks.start == rank);
+                of_rank.expect("each rank has a process").1.get_or_insert(heard);
+            }
+        }
+        reports
     }
 }

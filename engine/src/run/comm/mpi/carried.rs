@@ -2,6 +2,7 @@
 #![allow(unsafe_code, reason = "messages read and write parts of one buffer at once")]
 
 use std::ops::Range;
+use std::time::{Duration, Instant};
 
 use super::announcement::Announcement;
 use super::flow::{Direction, Flow, Peer};
@@ -31,6 +32,8 @@ pub(super) struct Carried {
     stage: Stage,
     /// The others' words, in the order of the members.
     words: Vec<u64>,
+    /// When it was first seen that a member has left.
+    left: Option<Instant>,
 }
 
 /// What is going on.
@@ -63,7 +66,7 @@ impl Carried {
             _ => Stage::Moving,
         };
         let tags_from = vec![None; size];
-        let mut carried = Self { order, tags_to, tags_from, flows: Vec::new(), stage, words };
+        let mut carried = Self { order, tags_to, tags_from, flows: Vec::new(), stage, words, left: None };
         carried.send();
         Some(carried)
     }
@@ -160,10 +163,22 @@ impl Carried {
         outcome.give(Ok(payload));
     }
 
-    /// Tells the rank that there is nothing to get. Messages may be under way, so their memory is kept until the process ends.
+    /// Tells the rank that there is nothing to get. Where messages are under way their memory is kept until the process ends.
     pub(super) fn fail(self, error: CommError) {
         self.order.outcome.give(Err(error));
-        std::mem::forget(self);
+        if !self.is_quiet() {
+            std::mem::forget(self);
+        }
+    }
+
+    /// For how long it has been known that a member has left, and whether that one had not even started.
+    pub(super) fn left_for(&mut self, has_left: impl Fn(usize) -> bool) -> Option<(Duration, bool)> {
+        let others = self.order.members.iter().enumerate().filter(|(index, _)| *index != self.order.position);
+        let mut gone = others.map(|(_, &rank)| rank).filter(|&rank| has_left(rank)).peekable();
+        gone.peek()?;
+        let missing = self.order.outcome.missing();
+        let is_missing = gone.any(|rank| missing.contains(&rank));
+        Some((self.left.get_or_insert_with(Instant::now).elapsed(), is_missing))
     }
 
     /// Sends each other member what it gets from this rank now.

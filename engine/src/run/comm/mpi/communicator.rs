@@ -37,7 +37,7 @@ impl std::fmt::Debug for Processes {
 
 impl Processes {
     /// The first so many of this job, or all; no wait lasts longer than `timeout`. All processes of the job call it as often, and
-    /// [`Processes::broadcast`] after it.
+    /// [`Processes::meet`] after it.
     ///
     /// # Errors
     /// When MPI cannot be started.
@@ -57,9 +57,17 @@ impl Processes {
         self.size
     }
 
-    /// Every process of the job gets the bytes of rank 0's, and gives as many. Waits for all of them.
-    pub(crate) fn broadcast(&self, bytes: Vec<u8>) -> Result<Vec<u8>, MpiError> {
-        self.courier.broadcast(bytes)
+    /// Waits for all processes of the job, this time at most. Each gets the bytes of rank 0's, and gives as many.
+    ///
+    /// # Errors
+    /// When they do not come, or MPI fails.
+    pub(crate) fn meet(&self, bytes: Vec<u8>, time: Duration) -> Result<Vec<u8>, MpiError> {
+        self.courier.meet(bytes, time)
+    }
+
+    /// Exchanges reports with these ranks, which do the same, and returns those that come in this time.
+    pub(crate) fn report(&self, own: Vec<u8>, others: Vec<usize>, time: Duration) -> Vec<(usize, Vec<u8>)> {
+        self.courier.report(own, others, time)
     }
 
     /// Waits end once all have stopped, or a rank has left that has not joined.
@@ -69,7 +77,7 @@ impl Processes {
         has_left: impl Fn(usize) -> bool + Send + 'static,
     ) {
         let gone = Gone { is_stopped: Box::new(is_stopped), has_left: Box::new(has_left) };
-        self.courier.watch(Some(gone));
+        self.courier.watch(self.world, Some(gone));
     }
 
     /// The communicator of this process's rank, which computes on this device.
@@ -100,7 +108,7 @@ impl Processes {
 
 impl Drop for Processes {
     fn drop(&mut self) {
-        self.courier.watch(None);
+        self.courier.watch(self.world, None);
     }
 }
 

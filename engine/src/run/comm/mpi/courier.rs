@@ -15,6 +15,7 @@ use super::announcement::{self, Announcement, Identity};
 use super::carried::Carried;
 use super::order::Order;
 use super::reduction::Stagings;
+use super::reports;
 use super::wire::{Message, MpiError, Wire, at_exit};
 use crate::run::comm::error::CommError;
 
@@ -22,14 +23,23 @@ use crate::run::comm::error::CommError;
 const ANNOUNCEMENT_TAG: u16 = 0;
 /// Tags of data are below: MPI has at least so many.
 const NUM_TAGS: u16 = 32_000;
+/// The tag of reports.
+const REPORT_TAG: u16 = NUM_TAGS;
 /// After something moved: how long the thread looks again at once, and then how long it sleeps between two looks.
 const LOOKS_AT_ONCE: Duration = Duration::from_micros(50);
 const SLEEP_MIN: Duration = Duration::from_micros(100);
 const SLEEP_MAX: Duration = Duration::from_millis(1);
 /// How long it sleeps at most while no operation is under way.
 const SLEEP_IDLE: Duration = Duration::from_millis(100);
-/// After a stop: how long an operation that all members have joined may take to end, and one that they have not.
-const TIME_AFTER_STOP: [Duration; 2] = [Duration::from_millis(300), Duration::from_millis(50)];
+/// How long what ranks sent before they stopped or left may be under way: announcements of operations, after a stop their data, and the data
+/// of a rank that has left.
+const TIME_OF_ANNOUNCEMENTS: Duration = Duration::from_millis(200);
+const TIME_OF_DATA_AFTER_STOP: Duration = Duration::from_millis(300);
+const TIME_OF_DATA: Duration = Duration::from_secs(2);
+/// Time between two looks at who is gone.
+const BETWEEN_LOOKS_AT_GONE: Duration = Duration::from_millis(1);
+/// How long the last messages may be under way when the process ends.
+const TIME_OF_LAST_MESSAGES: Duration = Duration::from_secs(1);
 /// How long a process that ends waits for MPI to end.
 const TIME_TO_END: Duration = Duration::from_secs(10);
 
@@ -45,10 +55,12 @@ pub(super) struct Gone {
 enum Asked {
     /// To carry out a rank's part of an operation.
     Carry(Order),
-    /// To look at who is gone; `None` where no world is any more.
-    Watch(Option<Gone>),
-    /// To give every process the bytes of rank 0's.
-    Broadcast(Vec<u8>, Sender<Result<Vec<u8>, MpiError>>),
+    /// To look at who is gone from the world of this number; `None` where that world is no more.
+    Watch(u64, Option<Gone>),
+    /// To meet all processes for a new world, in this time; each gets the bytes of rank 0's.
+    Meet { bytes: Vec<u8>, time: Duration, answer: Sender<Result<Vec<u8>, MpiError>> },
+    /// To exchange reports with these ranks for a time.
+    Report { own: Vec<u8>, others: Vec<usize>, time: Duration, answer: Sender<Vec<(usize, Vec<u8>)>> },
     /// To end MPI.
     End(Sender<()>),
 }
@@ -85,7 +97,7 @@ impl Courier {
         };
         let spawned = thread::Builder::new().name("mpi".to_owned()).spawn(body);
         spawned.map_err(|error| MpiError::NoThread(error.to_string()))?;
-        let (rank, size) = is_open.recv().unwrap_or(Err(MpiError::StartedBefore))?;
+        let (rank, size) = is_open.recv().unwrap_or(Err(MpiError::Ended))?;
         let courier = COURIER.get_or_init(|| Self { asked, rank, size, num_worlds: AtomicU64::new(0) });
         at_exit(end);
         Ok(courier)
@@ -109,16 +121,23 @@ impl Courier {
         self.asked.send(Asked::Carry(order)).map_err(|_| CommError::Stopped)
     }
 
-    /// Has the courier look at who is gone.
-    pub(super) fn watch(&self, gone: Option<Gone>) {
-        let _ = self.asked.send(Asked::Watch(gone));
+    /// Has the courier look at who is gone from a world.
+    pub(super) fn watch(&self, world: u64, gone: Option<Gone>) {
+        let _ = self.asked.send(Asked::Watch(world, gone));
     }
 
-    /// Every process gets the bytes of rank 0's, and gives as many.
-    pub(super) fn broadcast(&self, bytes: Vec<u8>) -> Result<Vec<u8>, MpiError> {
+    /// Meets all processes for a new world, in this time. Every process gets the bytes of rank 0's, and gives as many.
+    pub(super) fn meet(&self, bytes: Vec<u8>, time: Duration) -> Result<Vec<u8>, MpiError> {
         let (answer, answered) = bounded(1);
-        let _ = self.asked.send(Asked::Broadcast(bytes, answer));
-        answered.recv().unwrap_or(Err(MpiError::StartedBefore))
+        let _ = self.asked.send(Asked::Meet { bytes, time, answer });
+        answered.recv().unwrap_or(Err(MpiError::Ended))
+    }
+
+    /// Exchanges reports with these ranks, which do the same, and returns those that come in this time.
+    pub(super) fn report(&self, own: Vec<u8>, others: Vec<usize>, time: Duration) -> Vec<(usize, Vec<u8>)> {
+        let (answer, answered) = bounded(1);
+        let _ = self.asked.send(Asked::Report { own, others, time, answer });
+        answered.recv().unwrap_or_default()
     }
 }
 
@@ -135,11 +154,16 @@ extern "C" fn end() {
 struct Thread {
     wire: Wire,
     asked: Receiver<Asked>,
-    gone: Option<Gone>,
+    /// With the number of the world.
+    gone: Option<(u64, Gone)>,
+    looked_at_gone: Instant,
     /// Since when all have stopped.
     stopped: Option<Instant>,
-    /// Whether ranks have stopped in any world: then MPI cannot be ended in order.
+    /// Whether ranks have stopped in the last world: then MPI cannot be ended in order. It can where single operations have failed, whose
+    /// messages may be under way for ever: all processes must decide alike, and MPI ends them.
     has_failed: bool,
+    /// What a call of MPI said that failed; none is made any more.
+    broken: Option<MpiError>,
     carried: Vec<Carried>,
     /// What members have announced of operations that this process has not started.
     announced: BTreeMap<Identity, Vec<(usize, Announcement)>>,
@@ -164,8 +188,10 @@ impl Thread {
             wire,
             asked,
             gone: None,
+            looked_at_gone: Instant::now(),
             stopped: None,
             has_failed: false,
+            broken: None,
             carried: Vec::new(),
             announced: BTreeMap::new(),
             hearing: Hearing { bytes: Box::new([0; announcement::NUM_BYTES]), message: None },
@@ -215,9 +241,11 @@ impl Thread {
             }
             has_moved = true;
         }
-        match self.advance() {
-            Ok(has_advanced) => has_moved |= has_advanced,
-            Err(error) => self.fail_all(&error),
+        if self.broken.is_none() {
+            match self.advance() {
+                Ok(has_advanced) => has_moved |= has_advanced,
+                Err(error) => self.fail_all(error),
+            }
         }
         self.look_who_is_gone();
         if has_moved { Ok(None) } else { Err(Idle) }
@@ -227,25 +255,69 @@ impl Thread {
         match asked {
             Asked::Carry(order) => {
                 if let Err(error) = self.begin(order) {
-                    self.fail_all(&error);
+                    self.fail_all(error);
                 }
             }
-            Asked::Watch(gone) => {
-                // A new world has found all its processes.
-                self.has_failed &= gone.is_none();
-                self.gone = gone;
+            Asked::Watch(world, None) => {
+                if let Some((_, gone)) = self.gone.take_if(|(number, _)| *number == world) {
+                    self.has_failed |= (gone.is_stopped)();
+                    self.stopped = None;
+                }
+            }
+            Asked::Watch(world, Some(gone)) => {
+                // It has found all its processes.
+                self.has_failed = false;
+                self.gone = Some((world, gone));
                 self.stopped = None;
             }
-            Asked::Broadcast(mut bytes, answer) => {
-                let broadcast = self.wire.broadcast(&mut bytes);
-                let _ = answer.send(broadcast.map(|()| bytes));
+            Asked::Meet { bytes, time, answer } => {
+                let _ = answer.send(self.meet(bytes, time));
+            }
+            Asked::Report { own, others, time, answer } => {
+                self.has_failed = true;
+                let _ = answer.send(reports::exchange(&self.wire, REPORT_TAG, &own, &others, time));
             }
             Asked::End(ended) => return Some(ended),
         }
         None
     }
 
+    /// Waits for all processes, and forgets what is left of the worlds before.
+    #[expect(unsafe_code, reason = "MPI writes the bytes until the message is done")]
+    fn meet(&mut self, bytes: Vec<u8>, time: Duration) -> Result<Vec<u8>, MpiError> {
+        let start = Instant::now();
+        let bytes = Box::leak(bytes.into_boxed_slice());
+        // SAFETY: the bytes are never freed, and read after the message is done.
+        let broadcast = unsafe { self.wire.broadcast(bytes) }?;
+        let barrier = self.wire.barrier()?;
+        for mut message in [broadcast, barrier] {
+            while self.wire.done(&mut message)?.is_none() {
+                let waited = start.elapsed();
+                if waited > time {
+                    self.has_failed = true;
+                    return Err(MpiError::Missing { waited });
+                }
+                // What ranks have begun in the world before still reaches the others, before these come here.
+                if !self.advance()? {
+                    thread::sleep(SLEEP_MIN);
+                }
+            }
+        }
+        let lost = std::mem::take(&mut self.carried);
+        Self::interrupt(lost);
+        self.announced.clear();
+        if let Some(message) = self.hearing.message.take() {
+            self.wire.cancel(message);
+        }
+        self.wire.renew()?;
+        Ok(bytes.to_vec())
+    }
+
     fn begin(&mut self, order: Order) -> Result<(), MpiError> {
+        if let Some(error) = &self.broken {
+            order.outcome.give(Err(CommError::Device { reason: error.to_string() }));
+            return Ok(());
+        }
         if self.stopped.is_some() {
             order.outcome.give(Err(CommError::Stopped));
             return Ok(());
@@ -257,7 +329,10 @@ impl Thread {
                 self.tags[rank] = if tag + 1 < NUM_TAGS { tag + 1 } else { ANNOUNCEMENT_TAG + 1 };
                 tags_to[position] = tag;
                 let (identity, operation) = (order.identity, order.operation.clone());
-                self.tell(rank, &Announcement { identity, operation, tag })?;
+                if let Err(error) = self.tell(rank, &Announcement { identity, operation, tag }) {
+                    order.outcome.give(Err(CommError::Device { reason: error.to_string() }));
+                    return Err(error);
+                }
             }
         }
         let identity = order.identity;
@@ -334,30 +409,37 @@ impl Thread {
 
     /// Ends operations that cannot end by themselves any more.
     fn look_who_is_gone(&mut self) {
-        let Some(Gone { is_stopped, has_left }) = &self.gone else { return };
+        let Some((_, Gone { is_stopped, has_left })) = &self.gone else { return };
+        if self.looked_at_gone.elapsed() < BETWEEN_LOOKS_AT_GONE {
+            return;
+        }
+        self.looked_at_gone = Instant::now();
         if self.stopped.is_none() && is_stopped() {
             (self.stopped, self.has_failed) = (Some(Instant::now()), true);
         }
-        let time = self.stopped.map(|since| since.elapsed());
-        let cannot_end = |carried: &Carried| {
-            let missing = carried.order().outcome.missing();
-            let limit = TIME_AFTER_STOP[usize::from(!missing.is_empty())];
-            time.is_some_and(|time| time > limit) || missing.iter().any(|&rank| has_left(rank))
+        let stopped_for = self.stopped.map(|since| since.elapsed());
+        let cannot_end = |carried: &mut Carried| {
+            let is_open = !carried.order().outcome.missing().is_empty();
+            let limit = if is_open { TIME_OF_ANNOUNCEMENTS } else { TIME_OF_DATA_AFTER_STOP };
+            let left = carried.left_for(has_left).is_some_and(|(time, is_missing)| {
+                time > if is_missing { TIME_OF_ANNOUNCEMENTS } else { TIME_OF_DATA }
+            });
+            left || stopped_for.is_some_and(|time| time > limit)
         };
-        let (lost, carried) = std::mem::take(&mut self.carried).into_iter().partition(cannot_end);
-        self.carried = carried;
-        self.interrupt(lost);
+        let lost = self.carried.extract_if(.., cannot_end).collect();
+        Self::interrupt(lost);
     }
 
-    fn fail_all(&mut self, error: &MpiError) {
+    /// A call of MPI has failed: no other is made.
+    fn fail_all(&mut self, error: MpiError) {
         tracing::error!(%error, "MPI does not work any more");
-        self.has_failed = true;
-        self.stopped.get_or_insert_with(Instant::now);
-        let lost = std::mem::take(&mut self.carried);
-        self.interrupt(lost);
+        for carried in std::mem::take(&mut self.carried) {
+            carried.fail(CommError::Device { reason: error.to_string() });
+        }
+        self.broken = Some(error);
     }
 
-    fn interrupt(&mut self, lost: Vec<Carried>) {
+    fn interrupt(lost: Vec<Carried>) {
         for carried in lost {
             let operation = carried.order().operation.to_string();
             let missing = carried.order().outcome.missing();
@@ -366,15 +448,27 @@ impl Thread {
     }
 
     fn end(mut self, ended: &Sender<()>) {
-        if self.has_failed || !self.telling.is_empty() || !self.carried.iter().all(Carried::is_quiet) {
-            std::mem::forget(self);
-        } else {
+        let is_in_order = !self.has_failed && self.broken.is_none();
+        if is_in_order && self.last_messages_are_done() {
             if let Some(message) = self.hearing.message.take() {
                 self.wire.cancel(message);
             }
             drop(self);
+        } else {
+            std::mem::forget(self);
         }
         let _ = ended.send(());
+    }
+
+    fn last_messages_are_done(&mut self) -> bool {
+        let start = Instant::now();
+        while !self.telling.is_empty() || !self.carried.iter().all(Carried::is_quiet) {
+            if start.elapsed() > TIME_OF_LAST_MESSAGES || self.advance().is_err() {
+                return false;
+            }
+            thread::yield_now();
+        }
+        true
     }
 }
 

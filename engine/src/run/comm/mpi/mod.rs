@@ -6,6 +6,7 @@
 //!   Every member sends each other member what that one needs, directly: sums are taken by their owner in ascending order of the members.
 //! - [`announcement`]: before its data each member sends the others what it has started. So members that have started different operations
 //!   find out, and data is received only where it fits.
+//! - [`reports`]: how those that are left report failures if the process of rank 0 is gone.
 //! - [`wire`]: the calls of MPI.
 
 mod announcement;
@@ -15,6 +16,7 @@ mod courier;
 mod flow;
 mod order;
 mod reduction;
+mod reports;
 mod wire;
 
 pub(crate) use communicator::Processes;

@@ -1,7 +1,7 @@
 //! How the owner of a part gets its sum: the others' parts come in pieces, and each piece is added in ascending order of the members.
 //!
 //! Two pieces of each member are held at once, one that comes while the other waits for those of the other members: memory that is no line
-//! of the plan, [`STAGING_BYTES`] for a reduction at most but for groups of more than 256.
+//! of the plan, [`STAGING_BYTES`] for each reduction under way at most but for groups of more than 257, kept for the next.
 #![allow(unsafe_code, reason = "pieces arrive beside each other in one buffer")]
 
 use std::collections::VecDeque;
@@ -169,7 +169,7 @@ impl Reduction {
         self.num_summed == self.num_pieces()
     }
 
-    /// The staging, for another reduction or to be kept while messages are under way.
+    /// The staging, for another reduction.
     pub(super) fn into_staging(self) -> Buffer {
         self.staging
     }

@@ -6,6 +6,7 @@
 
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
+use std::time::Duration;
 
 use mpi::environment::{Threading, Universe};
 use mpi::ffi;
@@ -24,6 +25,15 @@ pub enum MpiError {
     /// The system gives no thread.
     #[error("no thread can be started that calls MPI: {0}")]
     NoThread(String),
+    /// Not all processes of the job have come.
+    #[error("waited {waited:.1?} for all processes of the job: see whether each of them has started")]
+    Missing {
+        /// How long.
+        waited: Duration,
+    },
+    /// The thread that calls MPI has ended.
+    #[error("the thread that calls MPI has ended")]
+    Ended,
     /// A call failed.
     #[error("{call} failed: {reason}")]
     Refused {
@@ -40,6 +50,8 @@ pub(super) const MESSAGE_BYTES_MAX: usize = 1 << 30;
 /// MPI, used by the thread that opened it. Dropped, it ends: every process does that.
 pub(super) struct Wire {
     _universe: Universe,
+    /// In which messages are matched: those of a world never meet another's.
+    messages: ffi::MPI_Comm,
     rank: usize,
     size: usize,
 }
@@ -61,7 +73,20 @@ impl Wire {
         checked("MPI_Comm_set_errhandler", status)?;
         let world = universe.world();
         let [rank, size] = [world.rank(), world.size()].map(|count| count as usize);
-        Ok(Self { _universe: universe, rank, size })
+        // SAFETY: MPI has started.
+        let messages = unsafe { ffi::RSMPI_COMM_WORLD };
+        Ok(Self { _universe: universe, messages, rank, size })
+    }
+
+    /// From now on messages meet none of those before. Every process calls it when all of them are about to.
+    pub(super) fn renew(&mut self) -> Result<(), MpiError> {
+        let mut messages = MaybeUninit::uninit();
+        // SAFETY: the communicator is MPI's own; the new one is written if the call succeeds. It inherits that errors are returned.
+        let status = unsafe { ffi::MPI_Comm_dup(ffi::RSMPI_COMM_WORLD, messages.as_mut_ptr()) };
+        checked("MPI_Comm_dup", status)?;
+        // SAFETY: the call has written it.
+        self.messages = unsafe { messages.assume_init() };
+        Ok(())
     }
 
     /// The rank of this process.
@@ -88,7 +113,7 @@ impl Wire {
                 ffi::RSMPI_UINT8_T,
                 to as c_int,
                 tag.into(),
-                ffi::RSMPI_COMM_WORLD,
+                self.messages,
                 request.as_mut_ptr(),
             )
         };
@@ -116,7 +141,7 @@ impl Wire {
                 ffi::RSMPI_UINT8_T,
                 from.map_or(ffi::RSMPI_ANY_SOURCE, |from| from as c_int),
                 tag.into(),
-                ffi::RSMPI_COMM_WORLD,
+                self.messages,
                 request.as_mut_ptr(),
             )
         };
@@ -125,7 +150,8 @@ impl Wire {
         Ok(Message(unsafe { request.assume_init() }))
     }
 
-    /// Whether a message is done, and then who sent it, or received by this process who it was; once it is, it must not be asked again.
+    /// `Some` once a message is done, with the rank that sent it; of a message that this process sent the number means nothing. Then it must not be
+    /// asked again.
     pub(super) fn done(&self, message: &mut Message) -> Result<Option<usize>, MpiError> {
         let (mut flag, mut status) = (0, MaybeUninit::<ffi::MPI_Status>::zeroed());
         // SAFETY: the request is one that MPI gave and that is not done.
@@ -133,7 +159,7 @@ impl Wire {
         checked("MPI_Test", code)?;
         // SAFETY: a status is plain numbers, of which zeros are valid ones.
         let status = unsafe { status.assume_init() };
-        Ok((flag != 0).then_some(usize::try_from(status.MPI_SOURCE).unwrap_or(0)))
+        Ok((flag != 0).then_some(usize::try_from(status.MPI_SOURCE).unwrap_or(usize::MAX)))
     }
 
     /// Takes a message back that has not come, and waits until MPI has.
@@ -145,19 +171,36 @@ impl Wire {
         }
     }
 
-    /// Every process gets the bytes of rank 0's; all give as many. Returns when they have come.
-    pub(super) fn broadcast(&self, bytes: &mut [u8]) -> Result<(), MpiError> {
-        // SAFETY: the bytes are this function's while it runs.
+    /// A message that is done once every process has come here.
+    pub(super) fn barrier(&self) -> Result<Message, MpiError> {
+        let mut request = MaybeUninit::uninit();
+        // SAFETY: the request is written if the call succeeds.
+        let status = unsafe { ffi::MPI_Ibarrier(ffi::RSMPI_COMM_WORLD, request.as_mut_ptr()) };
+        checked("MPI_Ibarrier", status)?;
+        // SAFETY: the call has written it.
+        Ok(Message(unsafe { request.assume_init() }))
+    }
+
+    /// Starts to give every process the bytes of rank 0's; all give as many.
+    ///
+    /// # Safety
+    /// As [`Wire::receive`].
+    pub(super) unsafe fn broadcast(&self, bytes: &mut [u8]) -> Result<Message, MpiError> {
+        let mut request = MaybeUninit::uninit();
+        // SAFETY: as in `send`.
         let status = unsafe {
-            ffi::MPI_Bcast(
+            ffi::MPI_Ibcast(
                 bytes.as_mut_ptr().cast::<c_void>(),
                 count(bytes.len()),
                 ffi::RSMPI_UINT8_T,
                 0,
                 ffi::RSMPI_COMM_WORLD,
+                request.as_mut_ptr(),
             )
         };
-        checked("MPI_Bcast", status)
+        checked("MPI_Ibcast", status)?;
+        // SAFETY: the call has written it.
+        Ok(Message(unsafe { request.assume_init() }))
     }
 }
 
