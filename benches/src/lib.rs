@@ -114,7 +114,12 @@ pub fn run() -> Run {
         host_memory_bytes: None,
         checkpoint: CheckpointConfig::default(),
         device: DeviceName::Cpu,
-        comm: CommConfig { backend: BackendName::Threads, timeout: Duration::from_secs(600), links: None },
+        comm: CommConfig {
+            backend: BackendName::Threads,
+            timeout: Duration::from_secs(600),
+            port: None,
+            links: None,
+        },
         threads: 1,
         steps: 1000,
         seed: 1,

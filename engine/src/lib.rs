@@ -49,6 +49,7 @@ pub mod cli;
 pub mod config;
 mod files;
 mod host;
+pub mod launch;
 pub mod measure;
 pub mod plan;
 pub mod run;

@@ -42,7 +42,9 @@ pub(super) struct Mpi;
 #[cfg(feature = "mpi")]
 impl Backend for Mpi {
     fn run(world_size: usize, timeout: Duration, body: impl Fn(Box<dyn Communicator>, &dyn Fn()) + Sync) {
-        if let Some(world) = pipezero::run::world::MpiWorld::of_first(world_size, timeout).expect("a job") {
+        if let Some(world) =
+            pipezero::run::world::MpiWorld::of_first(world_size, timeout, None).expect("a job")
+        {
             let _guard = tests::EndOnPanic;
             let rank = world.local_ranks().start;
             body(world.communicator(rank).expect("a queue of the host"), &|| world.stop());

@@ -168,7 +168,12 @@ pub fn small_run(case: Case) -> Run {
         host_memory_bytes: None,
         checkpoint: CheckpointConfig::default(),
         device: DeviceName::Cpu,
-        comm: CommConfig { backend: BackendName::Threads, timeout: Duration::from_secs(60), links: None },
+        comm: CommConfig {
+            backend: BackendName::Threads,
+            timeout: Duration::from_secs(60),
+            port: None,
+            links: None,
+        },
         threads: case.threads,
         steps: 5,
         seed: 7,

@@ -43,7 +43,7 @@ fn grids_of_processes_give_the_bits_losses_and_traffic_of_threads() {
             continue;
         }
         num_cases += 1;
-        let Some(world) = MpiWorld::of_first(num_ranks, Duration::from_secs(60)).expect("a job") else {
+        let Some(world) = MpiWorld::of_first(num_ranks, Duration::from_secs(60), None).expect("a job") else {
             continue;
         };
         let rank = world.local_ranks().start;
@@ -86,7 +86,7 @@ fn killed_rank_is_reported_by_those_that_are_left() {
         Command::new("kill").args(["-KILL", &std::process::id().to_string()]).status()?;
         Ok(())
     });
-    let world = MpiWorld::of_job(plan.run().comm.timeout).expect("a job");
+    let world = MpiWorld::of_job(plan.run().comm.timeout, None).expect("a job");
     let rank = world.local_ranks().start;
     let mut engine =
         Engine::in_world(plan, Arc::new(source), Purpose::Training, Arc::new(world)).expect("ranks start");

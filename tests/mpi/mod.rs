@@ -1,11 +1,19 @@
 //! Ranks that are processes, over the system's MPI: these tests start jobs of this program, in which each process runs the tests of
 //! [`in_a_job`] and those of the collectives.
 
-mod in_a_job;
+mod faults; // A rank that is killed or frozen.
+mod in_a_job; // What each process of a job runs.
 
 use std::env;
 use std::fs;
 use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Jobs have more processes than this host has cores, so that two at once would only be late.
+fn one_job() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    ONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// A job of so many processes, in which each runs the ignored tests of this program whose names begin so.
 fn job(num_processes: usize, options: &[&str], tests: &str) -> Command {
@@ -27,6 +35,7 @@ fn job(num_processes: usize, options: &[&str], tests: &str) -> Command {
 
 /// Runs a job in which no test fails.
 fn run_in_a_job(num_processes: usize, tests: &str) {
+    let _one_at_a_time = one_job();
     let output =
         job(num_processes, &[], tests).output().expect("mpirun is there; scripts/mpi.sh installs it");
     let [printed, errors] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));
@@ -48,6 +57,7 @@ fn grids_of_processes_give_the_bits_of_threads() {
 /// Whichever rank it is, that of rank 0 with the connections between the others too: one process speaks, and names it first.
 #[test]
 fn a_rank_that_is_killed_is_named_in_one_report() {
+    let _one_at_a_time = one_job();
     for killed in [0, 1, 3] {
         let folder = tempfile::tempdir().expect("a folder");
         // So that Open MPI lets the others live.

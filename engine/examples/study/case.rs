@@ -100,7 +100,12 @@ pub(crate) fn run(pipeline: usize, data: usize, zero: ZeroConfig) -> Run {
         host_memory_bytes: None,
         checkpoint: CheckpointConfig::default(),
         device: DeviceName::Cpu,
-        comm: CommConfig { backend: BackendName::Threads, timeout: Duration::from_secs(600), links: None },
+        comm: CommConfig {
+            backend: BackendName::Threads,
+            timeout: Duration::from_secs(600),
+            port: None,
+            links: None,
+        },
         threads: 1,
         steps: 1,
         seed: 1,

@@ -12,6 +12,7 @@ use crate::plan::what_if::SimulationError;
 use crate::run::checkpoint::CheckpointError;
 use crate::run::data::DataError;
 use crate::run::engine::{EngineError, WeightsError};
+use crate::run::world::WorldError;
 use crate::train::{RunDirError, TrainingError};
 
 /// What `--help` says of exit statuses.
@@ -78,18 +79,20 @@ input_mistakes! {
         WeightsError::Io { .. } => false,
     };
     CheckpointError: |error| !matches!(error, CheckpointError::Io { .. });
+    WorldError: |error| matches!(error, WorldError::Launch(_));
     EngineError: |error| match error {
         EngineError::Weights(error) => error.is_input_mistake(),
         EngineError::Checkpoint(error) => error.is_input_mistake(),
+        EngineError::World(error) => error.is_input_mistake(),
         EngineError::PromptToken { .. } | EngineError::PromptLength { .. } => true,
         EngineError::Stopped(_)
         | EngineError::AlreadyStopped
         | EngineError::Connect(_)
-        | EngineError::World(_)
         | EngineError::Start { .. }
         | EngineError::Device { .. }
         | EngineError::WorldSize { .. }
         | EngineError::OtherRun
+        | EngineError::OtherInstructions { .. }
         | EngineError::OtherState { .. }
         | EngineError::Elsewhere
         | EngineError::Memory { .. }

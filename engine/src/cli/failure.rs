@@ -3,7 +3,6 @@
 use std::error::Error;
 use std::io::{self, Write};
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use super::exit_status::InputMistake;
 use super::figures::counted;
@@ -34,8 +33,8 @@ pub(super) enum Failure {
 }
 
 impl Failure {
-    /// Prints the error.
-    pub(super) fn report(self) -> ExitCode {
+    /// Prints the error; the exit status.
+    pub(super) fn report(self) -> u8 {
         // If stderr is closed, the exit status still says that the command failed.
         match self {
             Self::Unfixed(unfixed) => {
@@ -68,17 +67,17 @@ impl Failure {
                 let headline = format!("error: not a valid run{with}{set}, {mistakes}:");
                 let headline = terminal::fitted(&headline);
                 let _ = write!(io::stderr(), "{headline}\n{drawn}{table}");
-                ExitCode::from(2)
+                2
             }
             Self::Input(error) => {
                 print_error(&*error);
-                ExitCode::from(2)
+                2
             }
-            Self::ReaderGone => ExitCode::SUCCESS,
-            Self::SaidElsewhere => ExitCode::FAILURE,
+            Self::ReaderGone => 0,
+            Self::SaidElsewhere => 1,
             Self::Other(error) => {
                 print_error(&*error);
-                ExitCode::FAILURE
+                1
             }
         }
     }

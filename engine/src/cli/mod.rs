@@ -12,6 +12,7 @@ mod failure;
 mod figures;
 mod generate;
 mod in_use;
+mod launch;
 mod notices;
 mod out_file;
 mod output;
@@ -36,6 +37,9 @@ mod whole;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
+
+use crate::host::{Launched, Local, cores};
+use crate::launch::statuses;
 
 /// Trains GPT-style models on DP x PP grids with ZeRO, from one JSON file.
 ///
@@ -80,6 +84,9 @@ enum Command {
     /// Look at the checkpoints of a run, prove them, or write them in another form.
     #[command(after_help = checkpoint::EXAMPLES)]
     Checkpoint(checkpoint::CheckpointArgs),
+    /// Start a command as several processes of this host, and again if ranks are lost.
+    #[command(after_help = launch::EXAMPLES)]
+    Launch(launch::LaunchArgs),
     /// Print what completes commands and arguments in a shell.
     #[command(after_help = shell::COMPLETIONS)]
     Completions(shell::CompletionsArgs),
@@ -95,7 +102,14 @@ pub fn main() -> ExitCode {
         .with_ansi(terminal::has_colours())
         .with_env_filter(tracing_subscriber::EnvFilter::from_env("PIPEZERO_LOG"))
         .init();
-    let result = match Cli::parse().command {
+    let command = Cli::parse().command;
+    if let Some(local) = bound_place() {
+        cores::bind(local);
+    }
+    let result = match command {
+        Command::Launch(args) => {
+            return launch::run(args).unwrap_or_else(|failure| ExitCode::from(failure.report()));
+        }
         Command::Train(args) => train::run(&args),
         Command::Eval(args) => eval::run(&args),
         Command::Generate(args) => generate::run(&args),
@@ -109,8 +123,16 @@ pub fn main() -> ExitCode {
         Command::Completions(args) => shell::completions(&args, Cli::command()),
         Command::Man(args) => shell::man(&args, Cli::command()),
     };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
+    let status = match result {
+        Ok(()) => 0,
         Err(failure) => failure.report(),
-    }
+    };
+    statuses::leave(status);
+    ExitCode::from(status)
+}
+
+/// This process's place on its host, if it is to bind itself to its share of the cores.
+fn bound_place() -> Option<Local> {
+    std::env::var_os(cores::BIND)?;
+    Launched::this().ok()??.local
 }

@@ -22,6 +22,7 @@ use crate::measure::trace::{TracedSteps, TracedStepsError};
 use crate::plan::Plan;
 use crate::run::data::first_words;
 use crate::run::engine::Report;
+use crate::run::world::WorldError;
 use crate::train::{
     ChangedKey, Claim, Place, Resumed, RunDir, RunDirError, Start, Summary, Training, TrainingError,
     check_disk_space,
@@ -75,7 +76,8 @@ pub(super) struct TrainArgs {
 }
 
 pub(super) fn run(args: &TrainArgs) -> Result<(), Failure> {
-    let is_first = Launched::this().is_none_or(|launched| launched.rank == 0);
+    let launched = Launched::this().map_err(WorldError::from)?;
+    let is_first = launched.as_ref().is_none_or(|launched| launched.rank == 0);
     if !is_first {
         be_silent();
     }
@@ -120,7 +122,8 @@ pub(super) fn run(args: &TrainArgs) -> Result<(), Failure> {
     let learns = training.plan().run().model.learns();
     let mut progress = Progress::new(num_steps, learns);
     let start = Instant::now();
-    let summary = training.run(&directory, &interrupted, &mut progress).map_err(said_once)?;
+    let ended = training.run(&directory, &interrupted, &mut progress);
+    let summary = ended.map_err(|error| said_once(error, launched.as_ref()))?;
     progress.finish();
     if summary.interrupted {
         note(format_args!(
@@ -144,9 +147,9 @@ pub(super) fn run(args: &TrainArgs) -> Result<(), Failure> {
 }
 
 /// Of the processes of a job, the one of the lowest rank that is left says how the ranks have stopped.
-fn said_once(error: TrainingError) -> Failure {
+fn said_once(error: TrainingError, launched: Option<&Launched>) -> Failure {
     let speaker = error.report().and_then(Report::speaker);
-    match (Launched::this(), speaker) {
+    match (launched, speaker) {
         (Some(launched), Some(speaker)) if launched.rank != speaker => Failure::SaidElsewhere,
         _ => error.into(),
     }

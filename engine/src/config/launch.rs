@@ -7,7 +7,7 @@ use crate::host;
 /// What a run is started on, and so what its file is resolved for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Launch {
-    /// Cores of this host, at least 1.
+    /// Cores for the ranks of this process, at least 1.
     pub cores: usize,
     /// Memory of this host, which all ranks share; `None` where it is not known, or ranks run on several hosts.
     pub memory_bytes: Option<u64>,
@@ -21,9 +21,16 @@ pub struct Launch {
 impl Launch {
     /// This host, and the launcher that has started this process, if any.
     pub fn this_host() -> Self {
-        let ranks = host::Launched::this().map(|launched| launched.size);
-        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
-        Self { cores, memory_bytes: host::memory_bytes(), has_gpu: has_gpu(), ranks }
+        // What is wrong with a launcher's variables is said where ranks are started.
+        let launched = host::Launched::this().unwrap_or_default();
+        let cores = host::cores::of_process(launched.as_ref());
+        let is_one_host = launched.as_ref().is_none_or(host::Launched::is_on_one_host);
+        Self {
+            cores,
+            memory_bytes: is_one_host.then(host::memory_bytes).flatten(),
+            has_gpu: has_gpu(),
+            ranks: launched.map(|launched| launched.size),
+        }
     }
 }
 

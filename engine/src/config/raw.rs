@@ -251,8 +251,10 @@ section! {
     /// How ranks communicate.
     RawComm at "comm" {
         /// `"threads"`: ranks are threads of one process. `"mpi"`: each rank is a process, started by a launcher such as `mpirun`; for programs that
-        /// were built with the feature `mpi`, and ranks on CPUs.
-        backend: BackendName = "\"threads\"", "it needs no system package";
+        /// were built with the feature `mpi`, and ranks on CPUs. `"auto"`: `"mpi"` where a launcher has started several processes, else `"threads"`.
+        backend: Auto<BackendName> = "\"auto\"", "one file serves a laptop and a job";
+        /// Port on which the process of rank 0 listens for the others until all are there.
+        port: u64 = "MASTER_PORT + 1, or from the number of SLURM's job, or any", "the launcher knows which is free";
         /// Seconds that a rank waits for another before the run stops with a report.
         timeout_s: f64 = "300", "longer than any step of a run that fits one machine";
     }    sections {

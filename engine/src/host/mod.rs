@@ -1,12 +1,14 @@
-//! The name and the memory of this host, all of it and what is left, and what of it this process occupies; what is left on its disks; and what a
-//! launcher says of the process.
+//! The name, the cores and the memory of this host, all of it and what is left, and what of it this process occupies; what is left on its disks;
+//! and what a launcher says of the process.
 
+pub(crate) mod cores;
 mod disk;
 mod launcher;
 mod memory;
 mod name;
 
 pub(crate) use disk::free_bytes;
-pub(crate) use launcher::Launched;
+pub use launcher::LaunchError;
+pub(crate) use launcher::{Launched, Local, Master};
 pub(crate) use memory::{available_bytes, memory_bytes, resident_bytes};
 pub(crate) use name::name;

@@ -12,6 +12,8 @@ mod fix; // `check --fix`.
 mod full_disk; // A disk without space.
 mod input; // Files that never end, and exit statuses.
 mod memory; // Runs that do not fit.
+#[cfg(feature = "mpi")]
+mod mpi; // `launch`.
 mod planning; // `check`, `plan` and `show`.
 mod precision; // fp16 and bf16.
 mod profile; // `profile`.

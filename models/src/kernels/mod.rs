@@ -30,3 +30,5 @@ mod parallel;
 pub(crate) mod philox;
 mod row;
 mod simd;
+
+pub use simd::instruction_set;

@@ -206,7 +206,6 @@ pub(crate) use inner::{INNER, inner};
 pub(crate) fn foreign(path: &str) -> &'static [ForeignKey] {
     match path {
         "" => top::TOP,
-        "comm" => top::COMM,
         "optimizer" => top::OPTIMIZER,
         "optimizer.params" => top::OPTIMIZER_PARAMS,
         "scheduler.params" => top::SCHEDULER_PARAMS,

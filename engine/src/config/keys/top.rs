@@ -79,11 +79,6 @@ foreign_keys! { PIPELINE:
     never "stages" unless Word("auto"): "a pipeline degree in this section", "write `parallel.pipeline`";
 }
 
-foreign_keys! { COMM:
-    later "port": "a side channel between processes",
-        "remove it: ranks are threads of one process";
-}
-
 foreign_keys! { OPTIMIZER:
     hint "legacy_fusion": "gradients and weights are flat buffers per unit; the update is one pass";
 }

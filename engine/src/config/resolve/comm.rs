@@ -1,13 +1,19 @@
-//! `comm`: backend, time limit and imitated links.
+//! `comm`: backend, time limit, port and imitated links.
 
 use std::time::Duration;
 
+use crate::config::launch::Launch;
 use crate::config::raw::RawComm;
 use crate::config::resolved::{BackendName, CommConfig, ParallelConfig};
 
 use super::links;
 
-pub(super) fn resolve(raw: &RawComm, grid: Option<&ParallelConfig>) -> Option<CommConfig> {
+/// The highest port.
+const PORT_MAX: u64 = 65_535;
+
+pub(super) fn resolve(raw: &RawComm, grid: Option<&ParallelConfig>, launch: Launch) -> Option<CommConfig> {
+    let is_launched = launch.ranks.is_some_and(|ranks| ranks > 1);
+    let backend = raw.backend.auto_or(if is_launched { BackendName::Mpi } else { BackendName::Threads });
     let timeout = raw.timeout_s.or(300.0).and_then(|seconds| {
         let timeout = Duration::try_from_secs_f64(seconds).ok().filter(|timeout| !timeout.is_zero());
         timeout.or_else(|| {
@@ -16,5 +22,19 @@ pub(super) fn resolve(raw: &RawComm, grid: Option<&ParallelConfig>) -> Option<Co
         })
     });
     let links = links::resolve(&raw.links, grid, timeout);
-    Some(CommConfig { backend: raw.backend.or(BackendName::Threads)?, timeout: timeout?, links: links? })
+    Some(CommConfig { backend: backend?, timeout: timeout?, port: port(raw)?, links: links? })
+}
+
+fn port(raw: &RawComm) -> Option<Option<u16>> {
+    if !raw.port.is_written() {
+        return Some(None);
+    }
+    let rule = "a port is a number from 1 to 65535";
+    let port = raw.port.keep(
+        raw.port.given(),
+        |port| (1..=PORT_MAX).contains(&port),
+        rule,
+        "use one that is free, such as 29600",
+    )?;
+    u16::try_from(port).ok().map(Some)
 }

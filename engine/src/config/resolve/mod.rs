@@ -53,7 +53,7 @@ pub(crate) fn resolve(raw: &RawRun, folder: &Path, launch: Launch) -> Option<Run
     let steps = rules::steps(raw, batch.as_ref(), model.as_ref());
     let scheduler = scheduler::resolve(&raw.scheduler, optimizer.as_ref(), steps);
     let checkpoint = checkpoint::resolve(&raw.checkpoint);
-    let comm = comm::resolve(&raw.comm, grid.as_ref());
+    let comm = comm::resolve(&raw.comm, grid.as_ref(), launch);
     let gradient_clipping = raw.gradient_clipping.not_negative(raw.gradient_clipping.auto_or(1.0));
     let threads = rules::threads(&raw.threads, grid.as_ref(), launch);
     let threads = limits::threads(raw, threads);

@@ -12,7 +12,7 @@ use crate::config::whole_number::MAX_COUNT;
 pub(super) const LESS_THAN_A_NANOSECOND: &str =
     "times are rounded to whole nanoseconds, and this one would be rounded to 0";
 
-/// `threads`; `"auto"` gives every core of the host to one rank.
+/// `threads`; `"auto"` gives every core of the process to one of its ranks, of which a launcher's processes have one each.
 pub(super) fn threads(
     field: &Field<Auto<usize>>,
     grid: Option<&ParallelConfig>,
@@ -20,7 +20,10 @@ pub(super) fn threads(
 ) -> Option<usize> {
     match field.or(Auto::Auto)? {
         Auto::Value(threads) => field.at_least_one(Some(threads)),
-        Auto::Auto => grid.map(|grid| field.became((launch.cores / grid.num_ranks()).max(1))),
+        Auto::Auto => grid.map(|grid| {
+            let num_local = if launch.ranks.is_some() { 1 } else { grid.num_ranks() };
+            field.became((launch.cores / num_local).max(1))
+        }),
     }
 }
 

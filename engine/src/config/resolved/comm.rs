@@ -11,6 +11,8 @@ pub struct CommConfig {
     pub backend: BackendName,
     /// Every wait is bounded by this.
     pub timeout: Duration,
+    /// Where the process of rank 0 listens for the others; `None` = the port that the launcher names, or else a free one.
+    pub port: Option<u16>,
     /// Links that the threads backend imitates by delaying messages; `None` = as fast as memory.
     pub links: Option<Links>,
 }

@@ -181,6 +181,7 @@ fn whole_numbers_may_be_spelled_with_an_exponent() {
     assert_eq!(run(&[("train_batch_size", "16.0")]).batch.train_batch_size, 16);
 }
 
+/// Of the process's cores each of its ranks takes its share: of a launcher's process its one rank takes them all.
 #[test]
 fn the_launchers_ranks_fix_the_data_degree() {
     let resolve = |parallel: &str, ranks| {
@@ -194,9 +195,9 @@ fn the_launchers_ranks_fix_the_data_degree() {
         resolved.map(|(run, _)| (run.parallel.data, run.batch.train_batch_size, run.threads))
     };
     assert_eq!(resolve(r#"{"pipeline": 2}"#, None).unwrap(), (1, 1, 4));
-    assert_eq!(resolve(r#"{"pipeline": 2}"#, Some(6)).unwrap(), (3, 3, 1));
-    assert_eq!(resolve(r#"{"pipeline": 2, "data": "auto"}"#, Some(4)).unwrap(), (2, 2, 2));
-    assert_eq!(resolve(r#"{"pipeline": 2, "data": 3}"#, Some(6)).unwrap(), (3, 3, 1));
+    assert_eq!(resolve(r#"{"pipeline": 2}"#, Some(6)).unwrap(), (3, 3, 8));
+    assert_eq!(resolve(r#"{"pipeline": 2, "data": "auto"}"#, Some(4)).unwrap(), (2, 2, 8));
+    assert_eq!(resolve(r#"{"pipeline": 2, "data": 3}"#, Some(6)).unwrap(), (3, 3, 8));
     let errors = [
         resolve(r#"{"pipeline": 2}"#, Some(5)).unwrap_err().to_string(),
         resolve(r#"{"pipeline": 2, "data": 3}"#, Some(8)).unwrap_err().to_string(),

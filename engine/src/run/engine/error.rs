@@ -159,6 +159,17 @@ pub enum EngineError {
         "this process was given another run than the process of rank 0: start all of them with the same run file and arguments"
     )]
     OtherRun,
+    /// The processes run on CPUs of different kinds.
+    #[error(
+        "the CPU of this process has the vector instructions of {own}, and that of rank 0's process those of {first}: their products would differ in \
+         their last bits; start all ranks on CPUs of one kind"
+    )]
+    OtherInstructions {
+        /// Here.
+        own: String,
+        /// There.
+        first: String,
+    },
     /// The processes begin with different states.
     #[error(
         "this process begins with {own}, and the process of rank 0 with {first}: give all of them the same"

@@ -13,7 +13,7 @@ use super::worker::Worker;
 use crate::plan::Plan;
 use crate::run::comm::CommError;
 use crate::run::data::BatchSource;
-use crate::run::executor::{Cause, RankFailure, RankOutcome, ReportedFailure};
+use crate::run::executor::{Cause, CauseKind, RankFailure, RankOutcome, ReportedFailure};
 use crate::run::memory::Ledgers;
 use crate::run::world::{RanksOnDevice, World};
 use pipezero_partition::Purpose;
@@ -33,6 +33,8 @@ pub(super) struct Ranks {
     world: Arc<dyn World>,
     /// How long a rank may take to notice that the others have stopped.
     grace: Duration,
+    /// How long processes may take to say so that are not frozen, beside twice that.
+    patience: Duration,
     stopped: bool,
 }
 
@@ -40,6 +42,8 @@ pub(super) struct Ranks {
 const GRACE: Duration = Duration::from_secs(10);
 /// The same where ranks are processes: one that is frozen never answers, and the launcher ends those that are left soon after the first.
 const GRACE_OF_PROCESSES: Duration = Duration::from_millis(600);
+/// How long other processes may take whose host has much else to do.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How long the engine waits for an answer before it asks whether another process has stopped.
 const BETWEEN_QUESTIONS: Duration = Duration::from_millis(100);
@@ -62,6 +66,7 @@ impl Ranks {
             ledgers: local.clone().map(|_| Arc::default()).collect(),
             world,
             grace: grace.min(plan.run().comm.timeout),
+            patience: PATIENCE.min(plan.run().comm.timeout),
             stopped: false,
         };
         tracing::debug!(?local, threads = plan.run().threads, ?purpose, "starting ranks");
@@ -216,15 +221,28 @@ impl Ranks {
     fn add_reported(&self, failures: &mut Vec<RankFailure>) {
         let own: Vec<ReportedFailure> = failures.iter().map(ReportedFailure::from).collect();
         let own = serde_json::to_vec(&own).expect("failures have string keys and finite depth");
-        for (ranks, report) in self.world.exchange_failures(own, 2 * self.grace) {
-            if ranks == self.local() {
-                continue;
-            }
-            match report.and_then(|report| serde_json::from_slice::<Vec<ReportedFailure>>(&report).ok()) {
-                Some(reported) => failures.extend(reported.into_iter().map(RankFailure::from)),
+        let mut heard = self.reported(own.clone(), 2 * self.grace);
+        let known = failures.iter().chain(heard.iter().flat_map(|(_, failures)| failures.iter().flatten()));
+        let is_waited_for = known.into_iter().any(|failure| failure.cause.kind() == CauseKind::TimedOut);
+        // Who has been waited for in vain is frozen. Where nobody has, those that have not answered are only slow.
+        if !is_waited_for && heard.iter().any(|(_, failures)| failures.is_none()) {
+            heard = self.reported(own, self.patience);
+        }
+        for (ranks, reported) in heard {
+            match reported {
+                Some(reported) => failures.extend(reported),
                 None => failures.extend(ranks.map(|rank| self.stalled(rank))),
             }
         }
+    }
+
+    /// What the other processes say of their ranks' failures in this time.
+    fn reported(&self, own: Vec<u8>, time: Duration) -> Vec<(Range<usize>, Option<Vec<RankFailure>>)> {
+        let others =
+            self.world.exchange_failures(own, time).into_iter().filter(|(ranks, _)| *ranks != self.local());
+        let read = |report: Vec<u8>| serde_json::from_slice::<Vec<ReportedFailure>>(&report).ok();
+        let failures = |report| Some(read(report)?.into_iter().map(RankFailure::from).collect());
+        others.map(|(ranks, report)| (ranks, report.and_then(failures))).collect()
     }
 
     fn stalled(&self, rank: usize) -> RankFailure {

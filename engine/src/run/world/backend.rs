@@ -16,7 +16,7 @@ use crate::plan::Plan;
 /// # Errors
 /// When this process cannot be connected with the others, or does not have the device.
 pub fn world_of(plan: &Plan) -> Result<Arc<dyn World>, WorldError> {
-    let (backend, launched) = (plan.run().comm.backend, Launched::this());
+    let (backend, launched) = (plan.run().comm.backend, Launched::this()?);
     match (backend, launched) {
         (BackendName::Threads, Some(Launched { size, .. })) if size > 1 => {
             return Err(WorldError::Launched { num_processes: size });
@@ -46,7 +46,7 @@ fn of_threads(plan: &Plan, devices: &[NamedDevice]) -> Arc<dyn World> {
 
 #[cfg(feature = "mpi")]
 fn mpi(plan: &Plan) -> Result<Arc<dyn World>, WorldError> {
-    Ok(Arc::new(super::MpiWorld::of_job(plan.run().comm.timeout)?))
+    Ok(Arc::new(super::MpiWorld::of_job(plan.run().comm.timeout, plan.run().comm.port)?))
 }
 
 #[cfg(not(feature = "mpi"))]

@@ -2,6 +2,8 @@
 
 use pipezero_models::queue::NoCuda;
 
+use crate::host::LaunchError;
+
 /// Why there is no world for a plan.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum WorldError {
@@ -10,6 +12,22 @@ pub enum WorldError {
     NotConnected {
         /// Why.
         reason: String,
+    },
+    /// The launcher's variables do not say which rank this process is.
+    #[error(transparent)]
+    Launch(#[from] LaunchError),
+    /// MPI knows of other processes than the launcher.
+    #[error(
+        "{launcher} started {launched} processes, but MPI connects {connected}: with `comm.backend` \"mpi\" start them by `pipezero launch`, by the \
+         mpirun of the MPI library that pipezero was built with, or by srun --mpi=pmix"
+    )]
+    OtherSize {
+        /// The program that started them.
+        launcher: String,
+        /// How many.
+        launched: usize,
+        /// How many MPI knows of.
+        connected: usize,
     },
     /// This program cannot use MPI.
     #[error(

@@ -12,6 +12,8 @@ pub(crate) mod instruction_text;
 #[cfg(feature = "mpi")]
 mod mpi;
 mod position;
+#[cfg(feature = "mpi")]
+mod program;
 mod side_channel;
 mod threads;
 
@@ -20,6 +22,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use crate::host::LaunchError;
 pub use backend::{world_of, world_on};
 pub use clock::ClockOffset;
 pub(crate) use device::Names;
@@ -83,6 +86,6 @@ pub trait World: Debug + Send + Sync {
     fn is_stopped(&self) -> bool;
 
     /// After a stop: gives this process's failures to the others and returns theirs, in the order of their ranks, with its own among
-    /// them; `None` for each process that has ended, or does not answer in this time.
+    /// them; `None` for each process that has ended, or does not answer in this time. To wait for longer it is called again.
     fn exchange_failures(&self, report: Vec<u8>, time: Duration) -> Vec<(Range<usize>, Option<Vec<u8>>)>;
 }

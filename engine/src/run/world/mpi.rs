@@ -1,7 +1,7 @@
 //! Each rank is a process of a job that the system's MPI has started.
 
 use std::fmt::Debug;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
+use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,8 +10,8 @@ use pipezero_models::{Host, Queue};
 
 use super::error::WorldError;
 use super::side_channel::{Member, SideChannel, SideChannelError};
-use super::{ClockOffset, Positions, World};
-use crate::host::Launched;
+use super::{ClockOffset, Positions, World, program};
+use crate::host::{Launched, Master};
 use crate::run::comm::{CommError, Communicator, Processes};
 
 /// Bytes of an address as text, or of why there is none.
@@ -38,22 +38,30 @@ impl MpiWorld {
     ///
     /// # Errors
     /// When MPI cannot be started, or the processes cannot be connected.
-    pub fn of_job(timeout: Duration) -> Result<Self, WorldError> {
-        Ok(Self::of_first(usize::MAX, timeout)?.expect("each process is one of all"))
+    ///
+    /// The process of rank 0 listens for the others on `port`; if none is given, on the one that the launcher names, or else on any that is free.
+    pub fn of_job(timeout: Duration, port: Option<u16>) -> Result<Self, WorldError> {
+        Ok(Self::of_first(usize::MAX, timeout, port)?.expect("each process is one of all"))
     }
 
     /// As [`MpiWorld::of_job`], of the first so many ranks alone; `None` in the processes of the others, which call it too.
     ///
     /// # Errors
     /// As [`MpiWorld::of_job`].
-    pub fn of_first(num_ranks: usize, timeout: Duration) -> Result<Option<Self>, WorldError> {
+    pub fn of_first(
+        num_ranks: usize,
+        timeout: Duration,
+        port: Option<u16>,
+    ) -> Result<Option<Self>, WorldError> {
         let not_connected = |error: &dyn ToString| WorldError::NotConnected { reason: error.to_string() };
+        let launched = Launched::this()?;
         let processes = Processes::of_job(num_ranks, timeout).map_err(|error| not_connected(&error))?;
         let (rank, world_size) = (processes.rank(), processes.size());
-        let program = format!("pipezero {}", env!("CARGO_PKG_VERSION"));
+        check_size(launched.as_ref(), processes.job_size())?;
+        let program = program::name_of_this();
         let start_timeout = timeout.max(START_TIME);
         let member = Member { program, world_size, ranks: rank..rank + 1, timeout, start_timeout };
-        let listener = (rank == 0).then(|| SideChannel::listen((own_address()?, 0).into()));
+        let listener = (rank == 0).then(|| SideChannel::listen(own_address(launched.as_ref(), port)?));
         let listener = listener.map(|listening| listening.and_then(|it| Ok((it.local_addr()?, it))));
         let told = match &listener {
             None => String::new(),
@@ -80,8 +88,12 @@ impl MpiWorld {
             }
         };
         let channel = Arc::new(channel.map_err(|error| not_connected(&error))?);
-        let [stopped, left] = [&channel, &channel].map(Arc::clone);
-        processes.watch(move || stopped.is_stopped(), move |rank| left.has_ended(rank));
+        let [stopped, left, failed] = [&channel, &channel, &channel].map(Arc::clone);
+        processes.watch(
+            move || stopped.is_stopped(),
+            move |rank| left.has_ended(rank),
+            move |rank, report| failed.take_report(rank, report),
+        );
         Ok(Some(Self { processes, channel }))
     }
 
@@ -90,19 +102,33 @@ impl MpiWorld {
     }
 }
 
-/// Where the process of rank 0 listens: what the launcher names, else this host's loopback if all processes are on it, else the address of
-/// its name.
-fn own_address() -> Result<IpAddr, SideChannelError> {
-    let name = match std::env::var("MASTER_ADDR") {
-        Ok(name) => name,
-        Err(_) if Launched::this().is_some_and(|launched| launched.local_size == Some(launched.size)) => {
-            return Ok(Ipv4Addr::LOCALHOST.into());
+/// Refuses a launcher that started other processes than MPI connects, as torchrun's, each of which is alone.
+fn check_size(launched: Option<&Launched>, connected: usize) -> Result<(), WorldError> {
+    match launched {
+        Some(Launched { launcher, size, .. }) if *size != connected => {
+            Err(WorldError::OtherSize { launcher: launcher.to_string(), launched: *size, connected })
         }
-        Err(_) => crate::host::name(),
+        _ => Ok(()),
+    }
+}
+
+/// Where the process of rank 0 listens: on the address that the launcher names, else on this host's loopback if all processes are on it, else on
+/// the address of its name.
+fn own_address(launched: Option<&Launched>, port: Option<u16>) -> Result<SocketAddr, SideChannelError> {
+    let master = launched.and_then(|launched| launched.master.clone());
+    let port = port.or(master.as_ref().and_then(|master| master.port)).unwrap_or(0);
+    let host = match master {
+        Some(Master { host, .. }) => host,
+        None if launched.is_some_and(Launched::is_on_one_host) => Ipv4Addr::LOCALHOST.to_string(),
+        None => crate::host::name(),
     };
-    let mut found = (name.as_str(), 0).to_socket_addrs()?;
-    let missing = || std::io::Error::other(format!("{name} has no address; name one in MASTER_ADDR"));
-    Ok(found.next().ok_or_else(missing)?.ip())
+    let found = (host.as_str(), port).to_socket_addrs().map(|mut addresses| addresses.next());
+    let reason = match found {
+        Ok(Some(address)) => return Ok(address),
+        Ok(None) => "it has no address".to_owned(),
+        Err(error) => error.to_string(),
+    };
+    Err(SideChannelError::UnknownHost { host, reason })
 }
 
 fn now_ns() -> u64 {
@@ -153,15 +179,8 @@ impl World for MpiWorld {
     }
 
     fn exchange_failures(&self, report: Vec<u8>, time: Duration) -> Vec<(Range<usize>, Option<Vec<u8>>)> {
-        let mut reports = self.channel.exchange_failures(report.clone(), time);
-        // The connections between the others go over the process of rank 0.
-        if self.rank() > 0 && reports.first().is_some_and(|(_, report)| report.is_none()) {
-            let others = (1..self.size()).filter(|&rank| rank != self.rank()).collect();
-            for (rank, heard) in self.processes.report(report, others, time) {
-                let of_rank = reports.iter_mut().find(|(ranks, _)| ranks.start == rank);
-                of_rank.expect("each rank has a process").1.get_or_insert(heard);
-            }
-        }
-        reports
+        // The connections of the side channel go over the process of rank 0, which may be the one that is gone.
+        self.processes.report(report.clone());
+        self.channel.exchange_failures(report, time)
     }
 }

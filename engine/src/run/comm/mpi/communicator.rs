@@ -52,7 +52,12 @@ impl Processes {
         self.courier.rank()
     }
 
-    /// Number of processes.
+    /// Number of all processes of the job.
+    pub(crate) fn job_size(&self) -> usize {
+        self.courier.size()
+    }
+
+    /// Number of processes that have a rank here.
     pub(crate) fn size(&self) -> usize {
         self.size
     }
@@ -65,18 +70,21 @@ impl Processes {
         self.courier.meet(bytes, time)
     }
 
-    /// Exchanges reports with these ranks, which do the same, and returns those that come in this time.
-    pub(crate) fn report(&self, own: Vec<u8>, others: Vec<usize>, time: Duration) -> Vec<(usize, Vec<u8>)> {
-        self.courier.report(own, others, time)
+    /// Sends the report of this process's rank to all others.
+    pub(crate) fn report(&self, report: Vec<u8>) {
+        let others = (0..self.size).filter(|&rank| rank != self.rank()).collect();
+        self.courier.report(report, others);
     }
 
-    /// Waits end once all have stopped, or a rank has left that has not joined.
+    /// Waits end once all have stopped, or a rank has left that has not joined. `failed` takes the reports of other ranks.
     pub(crate) fn watch(
         &self,
         is_stopped: impl Fn() -> bool + Send + 'static,
         has_left: impl Fn(usize) -> bool + Send + 'static,
+        failed: impl Fn(usize, Vec<u8>) + Send + 'static,
     ) {
-        let gone = Gone { is_stopped: Box::new(is_stopped), has_left: Box::new(has_left) };
+        let gone =
+            Gone { is_stopped: Box::new(is_stopped), has_left: Box::new(has_left), failed: Box::new(failed) };
         self.courier.watch(self.world, Some(gone));
     }
 

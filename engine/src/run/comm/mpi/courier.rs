@@ -15,7 +15,7 @@ use super::announcement::{self, Announcement, Identity};
 use super::carried::Carried;
 use super::order::Order;
 use super::reduction::Stagings;
-use super::reports;
+use super::reports::Reports;
 use super::wire::{Message, MpiError, Wire, at_exit};
 use crate::run::comm::error::CommError;
 
@@ -43,12 +43,14 @@ const TIME_OF_LAST_MESSAGES: Duration = Duration::from_secs(1);
 /// How long a process that ends waits for MPI to end.
 const TIME_TO_END: Duration = Duration::from_secs(10);
 
-/// Who takes part no more in the world that is now.
+/// Who takes part no more in the world that is now, and who is to know of failures.
 pub(super) struct Gone {
     /// Whether all have stopped.
     pub(super) is_stopped: Box<dyn Fn() -> bool + Send>,
     /// Whether a rank has left.
     pub(super) has_left: Box<dyn Fn(usize) -> bool + Send>,
+    /// Takes the report of a rank that has failed.
+    pub(super) failed: Box<dyn Fn(usize, Vec<u8>) + Send>,
 }
 
 /// What the courier is asked for.
@@ -59,8 +61,8 @@ enum Asked {
     Watch(u64, Option<Gone>),
     /// To meet all processes for a new world, in this time; each gets the bytes of rank 0's.
     Meet { bytes: Vec<u8>, time: Duration, answer: Sender<Result<Vec<u8>, MpiError>> },
-    /// To exchange reports with these ranks for a time.
-    Report { own: Vec<u8>, others: Vec<usize>, time: Duration, answer: Sender<Vec<(usize, Vec<u8>)>> },
+    /// To send the report of this process's ranks to others.
+    Report { report: Vec<u8>, others: Vec<usize> },
     /// To end MPI.
     End(Sender<()>),
 }
@@ -133,11 +135,9 @@ impl Courier {
         answered.recv().unwrap_or(Err(MpiError::Ended))
     }
 
-    /// Exchanges reports with these ranks, which do the same, and returns those that come in this time.
-    pub(super) fn report(&self, own: Vec<u8>, others: Vec<usize>, time: Duration) -> Vec<(usize, Vec<u8>)> {
-        let (answer, answered) = bounded(1);
-        let _ = self.asked.send(Asked::Report { own, others, time, answer });
-        answered.recv().unwrap_or_default()
+    /// Sends the report of this process's ranks to others.
+    pub(super) fn report(&self, report: Vec<u8>, others: Vec<usize>) {
+        let _ = self.asked.send(Asked::Report { report, others });
     }
 }
 
@@ -173,6 +173,7 @@ struct Thread {
     /// `[rank]`: the next tag of data for it.
     tags: Vec<u16>,
     stagings: Stagings,
+    reports: Reports,
 }
 
 /// Where the next announcement arrives.
@@ -198,6 +199,7 @@ impl Thread {
             telling: VecDeque::new(),
             tags,
             stagings: Stagings::default(),
+            reports: Reports::new(REPORT_TAG),
         }
     }
 
@@ -273,9 +275,13 @@ impl Thread {
             Asked::Meet { bytes, time, answer } => {
                 let _ = answer.send(self.meet(bytes, time));
             }
-            Asked::Report { own, others, time, answer } => {
+            Asked::Report { report, others } => {
                 self.has_failed = true;
-                let _ = answer.send(reports::exchange(&self.wire, REPORT_TAG, &own, &others, time));
+                if self.broken.is_none()
+                    && let Err(error) = self.reports.send(&self.wire, &report, &others)
+                {
+                    self.fail_all(error);
+                }
             }
             Asked::End(ended) => return Some(ended),
         }
@@ -309,6 +315,7 @@ impl Thread {
         if let Some(message) = self.hearing.message.take() {
             self.wire.cancel(message);
         }
+        self.reports.cancel(&self.wire);
         self.wire.renew()?;
         Ok(bytes.to_vec())
     }
@@ -358,6 +365,11 @@ impl Thread {
 
     fn advance(&mut self) -> Result<bool, MpiError> {
         let mut has_moved = self.hear()?;
+        while let Some((rank, report)) = self.reports.hear(&self.wire)? {
+            if let Some((_, gone)) = &self.gone {
+                (gone.failed)(rank, report);
+            }
+        }
         while let Some((first, _)) = self.telling.front_mut()
             && self.wire.done(first)?.is_some()
         {
@@ -409,7 +421,7 @@ impl Thread {
 
     /// Ends operations that cannot end by themselves any more.
     fn look_who_is_gone(&mut self) {
-        let Some((_, Gone { is_stopped, has_left })) = &self.gone else { return };
+        let Some((_, Gone { is_stopped, has_left, .. })) = &self.gone else { return };
         if self.looked_at_gone.elapsed() < BETWEEN_LOOKS_AT_GONE {
             return;
         }
@@ -453,6 +465,7 @@ impl Thread {
             if let Some(message) = self.hearing.message.take() {
                 self.wire.cancel(message);
             }
+            self.reports.cancel(&self.wire);
             drop(self);
         } else {
             std::mem::forget(self);

@@ -17,6 +17,16 @@ pub enum SideChannelError {
         /// The system's error.
         source: std::io::Error,
     },
+    /// The host of rank 0 has no address.
+    #[error(
+        "the host of rank 0 is \"{host}\", and its address is not known ({reason}): set MASTER_ADDR to an address of that host in every process"
+    )]
+    UnknownHost {
+        /// Its name.
+        host: String,
+        /// The system's error.
+        reason: String,
+    },
     /// The process of rank 0 does not answer.
     #[error(
         "the process of rank 0 does not answer on {address} ({source}), after {waited:.1?}: see whether it has started, and whether this host \

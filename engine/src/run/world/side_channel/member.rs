@@ -230,16 +230,26 @@ impl SideChannel {
         of_rank.is_some_and(|ranks| known.has_ended(ranks))
     }
 
+    /// A process has failed, whose first rank this is, and has told this one beside the channel.
+    pub fn take_report(&self, first_rank: usize, report: Vec<u8>) {
+        let mut known = self.shared.known();
+        known.is_stopped = true;
+        known.reports.entry(first_rank).or_insert(report);
+        drop(known);
+        self.shared.changed.notify_all();
+    }
+
     /// As [`World::exchange_failures`](crate::run::world::World::exchange_failures).
     pub fn exchange_failures(&self, report: Vec<u8>, time: Duration) -> Vec<(Range<usize>, Option<Vec<u8>>)> {
-        let _ = self.shared.send(&ToHub::Report(report.clone()), "a report");
+        if let Err(error) = self.shared.send(&ToHub::Report(report.clone()), "a report") {
+            tracing::debug!(%error, "the report goes to the other processes directly, if at all");
+        }
         let processes = self.processes();
         let mut known = self.shared.known();
         known.reports.insert(self.shared.member.ranks.start, report);
         let is_open = |known: &mut Known| {
-            let is_missing = |ranks: &Range<usize>| {
-                !known.reports.contains_key(&ranks.start) && !known.has_ended(ranks) && !known.is_cut
-            };
+            let is_missing =
+                |ranks: &Range<usize>| !known.reports.contains_key(&ranks.start) && !known.has_ended(ranks);
             processes.iter().any(is_missing)
         };
         let waited = self.shared.changed.wait_timeout_while(known, time, is_open);

@@ -1,0 +1,130 @@
+//! `pipezero launch`.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::{env, thread};
+
+use clap::Args;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use super::failure::Failure;
+use super::output::note;
+use super::terminal;
+use crate::launch::{End, Event, Job, JobError, Lost};
+
+/// What `--help` ends with.
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  pipezero launch -n 4 -- train run.json
+  pipezero launch -n 4 --max-restarts 3 -- train run.json --resume \\
+    --set checkpoint.every=100
+
+Each rank is a process of this host, connected by the system's MPI library: pipezero must be built with --features mpi. Each process takes its share of the cores. Ctrl-C, SIGTERM and SIGHUP end the run after its step, with a checkpoint; a second one ends it at once. If a rank is killed, frozen or fails, the others say which and where, and end; what does not end by itself is ended. With --max-restarts the job is then started again, and --resume goes on from the newest checkpoint. For several hosts use mpirun or srun: docs/launch.md has complete commands.
+
+Exit status: as that of the command; 1 if ranks were lost.";
+
+/// Arguments of `launch`.
+#[derive(Debug, Args)]
+pub(super) struct LaunchArgs {
+    /// How many processes: as many as the run has ranks.
+    #[arg(short = 'n', long = "processes", value_name = "N")]
+    num_processes: usize,
+    /// How often all processes are started again after ranks were lost; the command must say --resume.
+    #[arg(long, value_name = "K", default_value_t = 0)]
+    max_restarts: u32,
+    /// The command and its arguments, behind `--`.
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+pub(super) fn run(args: LaunchArgs) -> Result<ExitCode, Failure> {
+    let LaunchArgs { num_processes, max_restarts, command } = args;
+    let job = Job { num_processes, max_restarts, program: env::current_exe()?, arguments: command };
+    let num_signals = count_signals()?;
+    let end =
+        job.run(&|| num_signals.load(Ordering::Relaxed), &mut |event| note(terminal::fitted(&said(&event))));
+    match end.map_err(of_input)? {
+        End::Done => Ok(ExitCode::SUCCESS),
+        End::InputMistake => Ok(ExitCode::from(2)),
+        End::Lost(lost) => {
+            note(terminal::fitted(&format!("launch: {}", told(&lost))));
+            Ok(ExitCode::FAILURE)
+        }
+        End::Interrupted => Ok(ExitCode::from(128 + SIGTERM as u8)),
+    }
+}
+
+fn of_input(error: JobError) -> Failure {
+    match error {
+        JobError::NoProcess | JobError::NotResumed { .. } | JobError::Launched { .. } => {
+            Failure::Input(error.into())
+        }
+        error => Failure::Other(error.into()),
+    }
+}
+
+/// The number of signals so far that ask this process to end.
+fn count_signals() -> Result<Arc<AtomicUsize>, Failure> {
+    let count = Arc::new(AtomicUsize::new(0));
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+    let counted = Arc::clone(&count);
+    thread::Builder::new().name("signals".to_owned()).spawn(move || {
+        for _ in signals.forever() {
+            counted.fetch_add(1, Ordering::Relaxed);
+        }
+    })?;
+    Ok(count)
+}
+
+fn said(event: &Event) -> String {
+    match event {
+        Event::Ending { ranks } => {
+            let names: Vec<String> = ranks
+                .iter()
+                .map(|(rank, is_frozen)| {
+                    format!("rank {rank}{}", if *is_frozen { ", which is frozen" } else { "" })
+                })
+                .collect();
+            format!("launch: others have failed, so these are ended: {}", names.join("; "))
+        }
+        Event::Restarting { restart, max_restarts, lost } => {
+            format!("launch: {}; restart {restart} of {max_restarts}", told(lost))
+        }
+    }
+}
+
+/// `ranks 2 and 3 were killed, rank 0 ended with an error`.
+fn told(lost: &Lost) -> String {
+    let ranks = |ranks: &[usize], what: [&str; 2]| match ranks {
+        [] => None,
+        [rank] => Some(format!("rank {rank} {}", what[0])),
+        [first @ .., last] => {
+            let first: Vec<String> = first.iter().map(usize::to_string).collect();
+            Some(format!("ranks {} and {last} {}", first.join(", "), what[1]))
+        }
+    };
+    let killed = ranks(&lost.killed, ["was killed", "were killed"]);
+    let failed = ranks(&lost.failed, ["ended with an error", "ended with an error"]);
+    killed.into_iter().chain(failed).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_name_ranks() {
+        let lost = Lost { killed: vec![3], failed: vec![0, 1, 2] };
+        assert_eq!(
+            said(&Event::Restarting { restart: 1, max_restarts: 3, lost }),
+            "launch: rank 3 was killed, ranks 0, 1 and 2 ended with an error; restart 1 of 3"
+        );
+        assert_eq!(
+            said(&Event::Ending { ranks: vec![(1, true), (2, false)] }),
+            "launch: others have failed, so these are ended: rank 1, which is frozen; rank 2"
+        );
+    }
+}

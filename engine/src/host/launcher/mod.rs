@@ -1,0 +1,177 @@
+//! What a launcher has told this process in its environment: which rank it is, of how many, and where the process of rank 0 can be reached.
+//!
+//! Launchers start each other: SLURM's srun starts `mpirun`'s helpers, and `mpirun` or srun may start torchrun. Each adds variables to those
+//! that it found, so the innermost one counts, and they are looked for in that order.
+
+mod error;
+mod slurm;
+
+use std::env;
+use std::fmt;
+use std::net::IpAddr;
+
+pub use error::LaunchError;
+
+/// A process among those that a launcher has started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Launched {
+    pub(crate) launcher: Launcher,
+    /// Its rank.
+    pub(crate) rank: usize,
+    /// Number of processes.
+    pub(crate) size: usize,
+    /// Its place on this host, if the launcher says.
+    pub(crate) local: Option<Local>,
+    /// Where the process of rank 0 can be reached, if the launcher says.
+    pub(crate) master: Option<Master>,
+}
+
+/// A process's place among those of its host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Local {
+    pub(crate) rank: usize,
+    pub(crate) size: usize,
+}
+
+/// Where the process of rank 0 can be reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Master {
+    /// A name or an address.
+    pub(crate) host: String,
+    /// The port for pipezero, if the launcher names one.
+    pub(crate) port: Option<u16>,
+}
+
+/// Programs that start processes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Launcher {
+    /// PyTorch's, and those that set its variables.
+    Torchrun,
+    /// Open MPI's `mpirun`.
+    OpenMpi,
+    /// One that speaks PMI: MPICH's and Intel MPI's `mpiexec`.
+    Pmi,
+    /// SLURM's `srun`.
+    Slurm,
+}
+
+impl fmt::Display for Launcher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Torchrun => "torchrun",
+            Self::OpenMpi => "mpirun",
+            Self::Pmi => "mpiexec",
+            Self::Slurm => "srun",
+        })
+    }
+}
+
+impl Launched {
+    /// This process; `None` if no launcher has started it.
+    ///
+    /// # Errors
+    /// When the variables of a launcher contradict each other, or one is missing.
+    pub(crate) fn this() -> Result<Option<Self>, LaunchError> {
+        Self::among(&|name| env::var(name).ok().filter(|text| !text.is_empty()))
+    }
+
+    fn among(variables: &Variables<'_>) -> Result<Option<Self>, LaunchError> {
+        for launcher in [Launcher::Torchrun, Launcher::OpenMpi, Launcher::Pmi, Launcher::Slurm] {
+            if let Some(found) = launcher.find(variables)? {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether all processes run on this host; `false` where the launcher does not say.
+    pub(crate) fn is_on_one_host(&self) -> bool {
+        self.local.is_some_and(|local| local.size == self.size)
+    }
+}
+
+/// The environment, or one that a test makes.
+type Variables<'a> = dyn Fn(&str) -> Option<String> + 'a;
+
+impl Launcher {
+    /// The variable by which it is known, then those of the number of processes, of the place on the host and of the number there.
+    const fn names(self) -> [&'static str; 4] {
+        match self {
+            Self::Torchrun => ["RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"],
+            Self::OpenMpi => [
+                "OMPI_COMM_WORLD_RANK",
+                "OMPI_COMM_WORLD_SIZE",
+                "OMPI_COMM_WORLD_LOCAL_RANK",
+                "OMPI_COMM_WORLD_LOCAL_SIZE",
+            ],
+            Self::Pmi => ["PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"],
+            Self::Slurm => {
+                ["SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE"]
+            }
+        }
+    }
+
+    fn find(self, variables: &Variables<'_>) -> Result<Option<Launched>, LaunchError> {
+        let [rank_name, size_name, local_rank_name, local_size_name] = self.names();
+        let is_of_launcher = match self {
+            // Other programs have a RANK too, and a pod of Kubernetes is told RANK and WORLD_SIZE before torchrun starts.
+            Self::Torchrun => [rank_name, local_rank_name].iter().all(|name| variables(name).is_some()),
+            // A batch script has SLURM_PROCID too, but is no step.
+            Self::Slurm => variables("SLURM_STEP_ID").is_some() && variables(size_name).is_some(),
+            Self::OpenMpi | Self::Pmi => variables(rank_name).is_some(),
+        };
+        if !is_of_launcher {
+            return Ok(None);
+        }
+        let rank = needed(variables, rank_name, self)?;
+        let size = needed(variables, size_name, self)?;
+        if rank >= size {
+            return Err(LaunchError::RankTooLarge { rank_name, rank, size_name, size });
+        }
+        let local_rank = optional(variables, local_rank_name)?;
+        let local_size = match self {
+            Self::Slurm => slurm::tasks_on_node(variables),
+            _ => optional(variables, local_size_name)?,
+        };
+        let local = local_rank.zip(local_size).map(|(rank, size)| Local { rank, size });
+        let master = self.master(variables, size)?;
+        Ok(Some(Launched { launcher: self, rank, size, local, master }))
+    }
+
+    /// What MASTER_ADDR and MASTER_PORT say, or the first host of SLURM's list and a port that follows from the job's number.
+    fn master(self, variables: &Variables<'_>, size: usize) -> Result<Option<Master>, LaunchError> {
+        // torchrun keeps MASTER_PORT itself.
+        let port = match optional(variables, "MASTER_PORT")? {
+            None => None,
+            Some(port) => Some(u16::try_from(port + 1).map_err(|_| LaunchError::Port { port })?),
+        };
+        if let Some(host) = variables("MASTER_ADDR") {
+            let is_listed = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+            if host.parse::<IpAddr>().is_err() && !host.bytes().all(is_listed) {
+                return Err(LaunchError::Address { host });
+            }
+            return Ok(Some(Master { host, port }));
+        }
+        match self {
+            Self::Torchrun if size > 1 => Err(LaunchError::NoAddress),
+            Self::Slurm => {
+                Ok(slurm::first_host(variables).map(|host| Master { host, port: slurm::port(variables) }))
+            }
+            _ => Ok(None),
+        }
+    }
+}
+
+fn needed(variables: &Variables<'_>, name: &'static str, launcher: Launcher) -> Result<usize, LaunchError> {
+    optional(variables, name)?.ok_or(LaunchError::Missing { name, launcher: launcher.to_string() })
+}
+
+fn optional(variables: &Variables<'_>, name: &'static str) -> Result<Option<usize>, LaunchError> {
+    let Some(text) = variables(name) else { return Ok(None) };
+    // A sum with 1 is a number, too.
+    let number = text.trim().parse::<usize>().ok().filter(|&number| number < usize::MAX);
+    number.map(Some).ok_or(LaunchError::NoNumber { name, text })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,203 @@
+//! One start of the processes, until all have ended.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, ExitStatus};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use super::error::JobError;
+use super::mpirun;
+use super::processes::{Process, children_of};
+use super::statuses::Statuses;
+
+/// How often it is looked whether something has happened.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
+/// How long the others have to end once a process has said that it failed: ranks that notice a failure end within two seconds of each other.
+const TIME_TO_END: Duration = Duration::from_secs(4);
+/// How long `mpirun` then has.
+const TIME_OF_MPIRUN: Duration = Duration::from_secs(10);
+
+/// What happens while processes run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// These ranks are ended, since others have failed and they have not.
+    Ending {
+        /// The ranks, and of each whether a signal had stopped it.
+        ranks: Vec<(usize, bool)>,
+    },
+    /// The processes are started again, for this time of at most so many.
+    Restarting {
+        /// From 1.
+        restart: u32,
+        /// At most.
+        max_restarts: u32,
+        /// Why.
+        lost: Lost,
+    },
+}
+
+/// The ranks that have failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lost {
+    /// Those that something ended before they could say anything.
+    pub killed: Vec<usize>,
+    /// Those that ended with an error of their own, which they have printed.
+    pub failed: Vec<usize>,
+}
+
+/// How a job ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    /// All processes have done what they were asked.
+    Done,
+    /// They were given something wrong, and have said what.
+    InputMistake,
+    /// Ranks have failed.
+    Lost(Lost),
+    /// A signal has ended them before they were done.
+    Interrupted,
+}
+
+/// Starts so many processes of a program once, and returns when they have ended. `num_signals` counts those that ask this process to end.
+pub(super) fn run(
+    num_processes: usize,
+    (program, arguments): (&Path, &[OsString]),
+    num_signals: &dyn Fn() -> usize,
+    tell: &mut dyn FnMut(Event),
+) -> Result<End, JobError> {
+    let statuses = Statuses::new(num_processes).map_err(io_error("a folder for the processes' statuses"))?;
+    let mut command = mpirun::command(num_processes, program, arguments, statuses.folder());
+    // A Ctrl-C of the terminal reaches this process alone, which hands it on.
+    let mpirun = command.process_group(0).spawn().map_err(JobError::NoMpirun)?;
+    let mut running = Running { mpirun, statuses, num_handed_on: 0, failed_at: None, ended_at: None };
+    let status = loop {
+        if let Some(status) = running.mpirun.try_wait().map_err(io_error("mpirun"))? {
+            break status;
+        }
+        running.hand_on(num_signals());
+        running.end_what_is_left(tell);
+        thread::sleep(BETWEEN_LOOKS);
+    };
+    running.end(status, num_signals() > 0)
+}
+
+fn io_error(what: &'static str) -> impl Fn(io::Error) -> JobError {
+    move |source| JobError::Io { what, source }
+}
+
+struct Running {
+    mpirun: Child,
+    statuses: Statuses,
+    num_handed_on: usize,
+    /// When a process has first said that it failed.
+    failed_at: Option<Instant>,
+    /// When the others were ended.
+    ended_at: Option<Instant>,
+}
+
+impl Running {
+    fn processes(&self) -> Vec<Process> {
+        children_of(self.mpirun.id())
+    }
+
+    /// Hands signals on to the ranks: the first ends the run after its step, the second at once.
+    fn hand_on(&mut self, num_signals: usize) {
+        while self.num_handed_on < num_signals {
+            self.num_handed_on += 1;
+            self.processes().into_iter().for_each(|process| process.signal(Signal::TERM));
+        }
+    }
+
+    fn end_what_is_left(&mut self, tell: &mut dyn FnMut(Event)) {
+        let has_failed = |status: &Option<u8>| status.is_some_and(|status| status != 0);
+        if self.failed_at.is_none() && self.statuses.read().iter().any(has_failed) {
+            self.failed_at = Some(Instant::now());
+        }
+        let is_due = self.failed_at.is_some_and(|since| since.elapsed() > TIME_TO_END);
+        if is_due && self.ended_at.is_none() {
+            self.ended_at = Some(Instant::now());
+            let left = self.processes();
+            tell(Event::Ending {
+                ranks: left.iter().map(|process| (process.rank, process.is_frozen)).collect(),
+            });
+            left.into_iter().for_each(|process| process.signal(Signal::KILL));
+        }
+        if self.ended_at.is_some_and(|since| since.elapsed() > TIME_OF_MPIRUN) {
+            // Its own processes are gone; it will be seen to have ended at the next look.
+            let _ = self.mpirun.kill();
+        }
+    }
+
+    fn end(self, status: ExitStatus, is_interrupted: bool) -> Result<End, JobError> {
+        end_of(&self.statuses.read(), status.success(), is_interrupted).ok_or(JobError::NotStarted(status))
+    }
+}
+
+/// How processes with these statuses have ended, by rank; `None` if there was none.
+fn end_of(statuses: &[Option<u8>], has_mpirun_succeeded: bool, is_interrupted: bool) -> Option<End> {
+    let ranks_with = |is_so: fn(&Option<u8>) -> bool| -> Vec<usize> {
+        statuses.iter().enumerate().filter(|(_, status)| is_so(status)).map(|(rank, _)| rank).collect()
+    };
+    let lost = Lost {
+        killed: ranks_with(Option::is_none),
+        failed: ranks_with(|status| status.is_some_and(|status| status != 0)),
+    };
+    if lost.killed.is_empty() && lost.failed.is_empty() {
+        return Some(End::Done);
+    }
+    if statuses.contains(&Some(INPUT_MISTAKE)) {
+        return Some(End::InputMistake);
+    }
+    if is_interrupted {
+        return Some(End::Interrupted);
+    }
+    let is_none = lost.killed.len() == statuses.len();
+    (!is_none || has_mpirun_succeeded).then_some(End::Lost(lost))
+}
+
+/// The exit status of a mistake in the input.
+const INPUT_MISTAKE: u8 = 2;
+
+impl Drop for Running {
+    /// Whatever happens here, no process stays behind.
+    fn drop(&mut self) {
+        if matches!(self.mpirun.try_wait(), Ok(None)) {
+            self.processes().into_iter().for_each(|process| process.signal(Signal::KILL));
+            let _ = self.mpirun.kill();
+            let _ = self.mpirun.wait();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_is_what_the_processes_say_and_what_they_do_not_say() {
+        let lost = |killed: &[usize], failed: &[usize]| {
+            Some(End::Lost(Lost { killed: killed.to_vec(), failed: failed.to_vec() }))
+        };
+        for (statuses, is_interrupted, expected) in [
+            (&[Some(0), Some(0)][..], false, Some(End::Done)),
+            // It has ended after its step, as it was asked.
+            (&[Some(0), Some(0)], true, Some(End::Done)),
+            (&[Some(1), None], false, lost(&[1], &[0])),
+            (&[Some(1), Some(1)], false, lost(&[], &[0, 1])),
+            (&[Some(2), Some(2)], false, Some(End::InputMistake)),
+            (&[Some(2), None], false, Some(End::InputMistake)),
+            (&[None, None], true, Some(End::Interrupted)),
+            (&[Some(1), None], true, Some(End::Interrupted)),
+            (&[None, None], false, None),
+        ] {
+            assert_eq!(end_of(statuses, false, is_interrupted), expected, "{statuses:?}, {is_interrupted}");
+        }
+        // mpirun ends well although all its processes were killed.
+        assert_eq!(end_of(&[None, None], true, false), lost(&[0, 1], &[]));
+    }
+}

@@ -1,0 +1,17 @@
+//! Starts a command as several processes of this host, ends what is left of them when a rank has failed, and starts them again.
+//!
+//! The processes are connected by the system's MPI library, so `mpirun` starts them ([`mpirun`]), under the options that let the others
+//! live when one dies: pipezero's own ranks notice, report and end. But then `mpirun` neither ends a process that is frozen nor
+//! says how one ended. So each process leaves a file that says how it ends ([`statuses`]), and once one has failed, those that are left
+//! a while later are ended ([`attempt`]).
+
+mod attempt;
+mod error;
+mod job;
+mod mpirun;
+mod processes;
+pub(crate) mod statuses;
+
+pub use attempt::{End, Event, Lost};
+pub use error::JobError;
+pub use job::Job;

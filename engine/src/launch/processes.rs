@@ -1,0 +1,93 @@
+//! The processes that `mpirun` has started on this host, as the system lists them.
+
+use std::{fs, str};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// A process of the job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Process {
+    pub(super) rank: usize,
+    pid: i32,
+    /// Whether a signal has stopped it, as SIGSTOP does.
+    pub(super) is_frozen: bool,
+}
+
+impl Process {
+    /// Sends it a signal; it may have ended meanwhile.
+    pub(super) fn signal(self, signal: Signal) {
+        if let Some(pid) = Pid::from_raw(self.pid) {
+            let _ = kill_process(pid, signal);
+        }
+    }
+}
+
+/// Those that a process has started and that have not ended, by rank; empty where the system does not list processes (any but Linux).
+pub(super) fn children_of(parent: u32) -> Vec<Process> {
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
+    let mut children: Vec<Process> = pids.filter_map(|pid| child(pid, parent)).collect();
+    children.sort_by_key(|process| process.rank);
+    children
+}
+
+fn child(pid: i32, parent: u32) -> Option<Process> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (state, of_parent) = state_and_parent(&stat)?;
+    // One that has ended stays in the list until its parent has asked how.
+    if of_parent != parent || state == 'Z' {
+        return None;
+    }
+    let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
+    Some(Process { rank: rank_in(&environment)?, pid, is_frozen: matches!(state, 'T' | 't') })
+}
+
+/// Of a line as `7 (name) S 3 ...`, where the name may have spaces and brackets.
+fn state_and_parent(stat: &str) -> Option<(char, u32)> {
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+    Some((fields.next()?.chars().next()?, fields.next()?.parse().ok()?))
+}
+
+fn rank_in(environment: &[u8]) -> Option<usize> {
+    let mut variables = environment.split(|&byte| byte == 0).filter_map(|line| str::from_utf8(line).ok());
+    variables.find_map(|line| line.strip_prefix("OMPI_COMM_WORLD_RANK="))?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn state_parent_and_rank_are_read_from_what_the_system_lists() {
+        assert_eq!(state_and_parent("7 (a b) (c)) T 31 7 7 0"), Some(('T', 31)));
+        assert_eq!(state_and_parent("7 (a"), None);
+        assert_eq!(rank_in(b"A=1\0OMPI_COMM_WORLD_RANK=12\0B=2\0"), Some(12));
+        assert_eq!(rank_in(b"XOMPI_COMM_WORLD_RANK=12\0"), None);
+    }
+
+    #[test]
+    fn a_child_without_a_rank_is_no_process_of_the_job() {
+        let start = |rank: Option<&str>| {
+            let mut command = std::process::Command::new("sleep");
+            command.arg("60").env_remove("OMPI_COMM_WORLD_RANK");
+            rank.map(|rank| command.env("OMPI_COMM_WORLD_RANK", rank));
+            command.spawn().unwrap()
+        };
+        let mut started = [start(None), start(Some("3"))];
+        // The environment is that of the new program once it has begun.
+        let mut found = Vec::new();
+        for _ in 0..1000 {
+            found = children_of(std::process::id());
+            found.retain(|process| started.iter().any(|child| child.id() == process.pid as u32));
+            if !found.is_empty() {
+                break;
+            }
+            std::thread::yield_now();
+        }
+        let ranks: Vec<usize> = found.iter().map(|process| process.rank).collect();
+        found.iter().for_each(|process| process.signal(Signal::KILL));
+        started[0].kill().unwrap();
+        assert!(started.iter_mut().all(|child| !child.wait().unwrap().success()));
+        assert_eq!(ranks, [3]);
+    }
+}

@@ -1,0 +1,164 @@
+//! Ranks that are processes: `launch`, and what launchers say in the environment.
+
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+use std::{fs, thread};
+
+use crate::command::{Home, Printed};
+
+/// How long a job may take until it is given up.
+const LONGEST: Duration = Duration::from_secs(120);
+
+fn launch(home: &Home, arguments: &str) -> Command {
+    let mut command = home.command(format!("launch -n 4 {arguments}"));
+    // Where one process may not read another's memory, Open MPI says so on every start.
+    command.env("OMPI_MCA_btl_vader_single_copy_mechanism", "none");
+    command
+}
+
+fn run(home: &Home, command: &mut Command) -> Printed {
+    ended(home, command.spawn().unwrap())
+}
+
+fn ended(home: &Home, child: Child) -> Printed {
+    Printed::new(child.wait_with_output().unwrap(), &home.path(""))
+}
+
+#[test]
+fn processes_write_the_weights_and_metrics_of_threads() {
+    let home = Home::new();
+    home.run("train run.json --out threads --set comm.backend=threads").success();
+    run(&home, &mut launch(&home, "-- train run.json --out processes")).success();
+    let weights = |name: &str| fs::read(home.path(&format!("{name}/weights.safetensors"))).unwrap();
+    assert!(weights("threads") == weights("processes"));
+    let losses = |name: &str| -> Vec<String> {
+        let lines = home.read(&format!("{name}/metrics.jsonl"));
+        let value = |line: &str| -> serde_json::Value { serde_json::from_str(line).unwrap() };
+        lines.lines().map(|line| format!("{} {}", value(line)["loss"], value(line)["grad_norm"])).collect()
+    };
+    assert_eq!(losses("threads"), losses("processes"));
+}
+
+#[test]
+fn a_job_of_the_wrong_size_or_that_cannot_be_started_again_is_refused() {
+    let home = Home::new();
+    let error = home.run("launch -n 3 -- train run.json").failure(2);
+    assert!(error.contains("that is 4 ranks, and the launcher started 3"), "{error}");
+    let error = home.run("launch -n 4 --max-restarts 2 -- train run.json").failure(2);
+    assert!(error.contains("--max-restarts 2, but the command does not say --resume"), "{error}");
+    let error = home.run("launch -n 0 -- train run.json").failure(2);
+    assert!(error.contains("-n 0: a job has at least one process"), "{error}");
+}
+
+/// The ranks of a job that a process has launched, by process number.
+fn ranks_of(launch: &Child) -> Vec<(usize, String)> {
+    let children = |parent: &str| -> Vec<String> {
+        let listed = Command::new("ps").args(["-o", "pid=", "--ppid", parent]).output().unwrap();
+        String::from_utf8(listed.stdout).unwrap().split_whitespace().map(str::to_owned).collect()
+    };
+    let rank = |pid: String| {
+        let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
+        let variables = environment.split(|&byte| byte == 0).map(String::from_utf8_lossy);
+        let rank = variables
+            .into_iter()
+            .find_map(|line| line.strip_prefix("OMPI_COMM_WORLD_RANK=")?.parse().ok())?;
+        Some((rank, pid))
+    };
+    let mpirun = children(&launch.id().to_string());
+    mpirun.iter().flat_map(|mpirun| children(mpirun)).filter_map(rank).collect()
+}
+
+fn signal(name: &str, pid: &str) {
+    assert!(Command::new("kill").args([&format!("-{name}"), pid]).status().unwrap().success());
+}
+
+/// Waits, for a bounded time, until something is there.
+fn until<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(found) = found() {
+            return found;
+        }
+        assert!(start.elapsed() < LONGEST, "{what}");
+        thread::yield_now();
+    }
+}
+
+/// What makes a run long enough to be disturbed.
+const LONG: &str = "--set steps=60 --set comm.timeout_s=3 --set evaluation=null";
+
+/// The weights of the long run if nothing disturbs it.
+fn undisturbed(home: &Home) -> Vec<u8> {
+    home.run(format!("train run.json --out undisturbed {LONG}")).success();
+    fs::read(home.path("undisturbed/weights.safetensors")).unwrap()
+}
+
+fn start(home: &Home, options: &str) -> Child {
+    let checkpoints = "--set checkpoint.every=5 --set checkpoint.background=false";
+    launch(home, &format!("{options} -- train run.json --out out --resume {LONG} {checkpoints}"))
+        .spawn()
+        .unwrap()
+}
+
+/// Waits until the run has a checkpoint.
+fn wait_for_checkpoint(home: &Home) {
+    let checkpoints = home.path("out/checkpoints");
+    until("the run writes a checkpoint", || {
+        let mut entries = fs::read_dir(&checkpoints).ok()?.flatten();
+        entries.any(|entry| entry.path().join("manifest.json").exists()).then_some(())
+    });
+}
+
+#[test]
+fn a_job_that_loses_a_rank_is_started_again_and_ends_as_if_it_had_not() {
+    let home = Home::new();
+    let expected = undisturbed(&home);
+    for (name, rank) in [("KILL", 2), ("STOP", 0)] {
+        let child = start(&home, "--max-restarts 1");
+        wait_for_checkpoint(&home);
+        let (_, pid) =
+            until("all ranks run", || ranks_of(&child).into_iter().find(|(found, _)| *found == rank));
+        signal(name, &pid);
+        let printed = ended(&home, child);
+        assert_eq!(printed.status, Some(0), "{}", printed.stderr);
+        let ends = format!("launch: rank {rank} was killed, ranks ");
+        assert!(
+            printed.stderr.contains(&ends) && printed.stderr.contains("; restart 1 of 1"),
+            "{}",
+            printed.stderr
+        );
+        assert!(printed.stderr.contains(&format!("  rank {rank} at ")), "{}", printed.stderr);
+        assert!(fs::read(home.path("out/weights.safetensors")).unwrap() == expected, "{name}");
+        fs::remove_dir_all(home.path("out")).unwrap();
+    }
+}
+
+#[test]
+fn a_signal_to_launch_ends_the_run_after_its_step_with_a_checkpoint() {
+    let home = Home::new();
+    let expected = undisturbed(&home);
+    let child = start(&home, "");
+    wait_for_checkpoint(&home);
+    signal("TERM", &child.id().to_string());
+    let printed = ended(&home, child);
+    assert_eq!(printed.status, Some(0), "{}", printed.stderr);
+    assert!(printed.stderr.contains("the same command with --resume goes on"), "{}", printed.stderr);
+    let child = start(&home, "");
+    let printed = ended(&home, child);
+    assert_eq!(printed.status, Some(0), "{}", printed.stderr);
+    assert!(fs::read(home.path("out/weights.safetensors")).unwrap() == expected);
+}
+
+/// MPI connects only what its own launcher has started.
+#[test]
+fn processes_of_a_launcher_that_mpi_does_not_know_are_refused() {
+    let home = Home::new();
+    let mut command = home.command("train run.json --set comm.timeout_s=1");
+    for (name, value) in
+        [("RANK", "0"), ("WORLD_SIZE", "4"), ("LOCAL_RANK", "0"), ("MASTER_ADDR", "127.0.0.1")]
+    {
+        command.env(name, value);
+    }
+    let error = run(&home, &mut command).failure(1);
+    assert!(error.contains("torchrun started 4 processes, but MPI connects 1"), "{error}");
+}

@@ -1,0 +1,112 @@
+//! What each process of a job runs of which one rank fails.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+use std::{env, fs, thread};
+
+use pipezero::plan::{Plan, Purpose};
+use pipezero::run::data::Zeros;
+use pipezero::run::engine::{Engine, EngineError};
+use pipezero::run::world::{MpiWorld, Positions, World};
+use rustix::process::{Signal, getpid, kill_process};
+use tests::{EndOnPanic, example};
+
+use super::fault::{Fault, Kind, Phase};
+
+/// The fault.
+pub(super) const FAULT: &str = "PIPEZERO_TEST_FAULT";
+/// The folder in which the processes write what they see.
+pub(super) const FOLDER: &str = "PIPEZERO_TEST_FOLDER";
+/// In it: when the rank failed, and the report of the rank that speaks. Beside them the report of each rank, and when it had it, in a file named by
+/// the rank.
+pub(super) const FAILED_AT: &str = "failed";
+pub(super) const SPEAKER: &str = "speaker";
+/// Ranks of the job: pipeline 3 x data 2.
+pub(super) const NUM_RANKS: usize = 6;
+pub(super) const TIMEOUT_S: u64 = 3;
+/// The step that is the first in which the rank may fail: others have then begun.
+const FIRST_STEP: u64 = 2;
+/// A rank that has not failed by then does not come to what it is to fail at.
+const LAST_STEP: u64 = 400;
+
+#[test]
+#[ignore = "needs a job of six processes, one of which fails"]
+fn one_rank_fails() {
+    let _guard = EndOnPanic;
+    let fault: Fault = env::var(FAULT).expect("a fault").parse().expect("a fault");
+    let folder = PathBuf::from(env::var_os(FOLDER).expect("a folder"));
+    let mut run = example(
+        "timed-overlap.json",
+        &[
+            "comm.links=null",
+            &format!("comm.timeout_s={TIMEOUT_S}"),
+            "model.num_layers=6",
+            "model.forward_ms=2",
+            "model.backward_input_ms=1",
+            "model.backward_weight_ms=1",
+            // So that the optimizer takes a while, too.
+            "model.parameters_per_layer=200000",
+            "parallel.pipeline=3",
+            "parallel.data=2",
+            "zero_optimization.unit_layers=1",
+            "zero_optimization.resident_units=1",
+            "zero_optimization.prefetch_units=0",
+            "gradient_accumulation_steps=4",
+        ],
+    );
+    run.threads = 1;
+    let plan = Plan::even_if_refused(run).expect("a valid run");
+    let world = Arc::new(MpiWorld::of_job(plan.run().comm.timeout, None).expect("a job"));
+    let rank = world.local_ranks().start;
+    let positions = Arc::clone(world.positions());
+    let mut engine = Engine::in_world(plan, Arc::new(Zeros), Purpose::Training, world).expect("ranks start");
+    let fails = || fail(fault.kind, &folder);
+    let error = loop {
+        let report = match engine.train_batch() {
+            Ok(report) => report,
+            Err(error) => break error,
+        };
+        assert!(report.step < LAST_STEP, "rank {} does not come to {fault}", fault.rank);
+        if report.step == FIRST_STEP - 1 && rank == fault.rank && fault.phase != Phase::Saving {
+            let (positions, folder) = (Arc::clone(&positions), folder.clone());
+            thread::spawn(move || fail_at(fault, &positions, &folder));
+        }
+        if fault.phase == Phase::Saving && report.step == FIRST_STEP {
+            if rank == fault.rank {
+                fails();
+            }
+            break engine.save(&folder.join("weights.safetensors")).expect_err("one rank is missing");
+        }
+    };
+    let EngineError::Stopped(report) = error else { panic!("{error}") };
+    fs::write(folder.join(rank.to_string()), format!("{}\n{report}\n", now_ns())).expect("a report");
+    if report.speaker() == Some(rank) {
+        fs::write(folder.join(SPEAKER), format!("{rank}\n{report}\n")).expect("a report");
+    }
+    // As the program says with which status it ends.
+    let statuses = PathBuf::from(env::var_os("PIPEZERO_STATUSES").expect("a folder of statuses"));
+    fs::write(statuses.join(rank.to_string()), "1").expect("a status");
+}
+
+/// Fails as soon as the rank is at what the fault says.
+fn fail_at(fault: Fault, positions: &Positions, folder: &Path) {
+    while !fault.phase.has(positions.get(fault.rank)) {
+        std::hint::spin_loop();
+    }
+    fail(fault.kind, folder);
+}
+
+fn fail(kind: Kind, folder: &Path) {
+    let signal = match kind {
+        Kind::Kill => Signal::KILL,
+        Kind::Freeze => Signal::STOP,
+    };
+    fs::write(folder.join(FAILED_AT), now_ns().to_string()).expect("a folder");
+    kill_process(getpid(), signal).expect("a signal");
+}
+
+/// By the clock that all processes of the host share.
+fn now_ns() -> u128 {
+    SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock after 1970").as_nanos()
+}

@@ -1,0 +1,100 @@
+//! A rank that is killed or frozen, at each phase of a run and in each stage: the others say so, in time, and nothing is left.
+
+mod fault;
+mod in_a_job;
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::time::Duration;
+use std::{env, fs};
+
+use pipezero::launch::{End, Event, Job, Lost};
+use tests::Sample;
+
+use fault::{Fault, KINDS, Kind, PHASES};
+use in_a_job::{FAILED_AT, FAULT, FOLDER, NUM_RANKS, SPEAKER, TIMEOUT_S};
+
+/// Ranks may take so long beside the time-out of the run to have their report.
+const TIME_FOR_REPORT: Duration = Duration::from_secs(2);
+
+/// A rank of the first, the middle and the last stage.
+const RANKS: [usize; 3] = [0, 3, 4];
+
+#[test]
+fn a_rank_that_fails_is_named_by_one_report_in_time() {
+    let _one_at_a_time = super::one_job();
+    let all = PHASES.iter().flat_map(|&(phase, _)| KINDS.iter().map(move |&(kind, _)| (phase, kind)));
+    let all: Vec<Fault> =
+        all.flat_map(|(phase, kind)| RANKS.map(|rank| Fault { phase, kind, rank })).collect();
+    let mut sample = Sample::one_in(3, "rank of a job that is killed or frozen");
+    for fault in all.into_iter().filter(|_| sample.takes_next()) {
+        let last = fail(fault);
+        println!("{fault}: named by all others, the last after {last:.2?}");
+    }
+}
+
+/// Runs a job in which a rank fails so; how long after it the last of the others had its report.
+fn fail(fault: Fault) -> Duration {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (end, events) = run(fault, folder.path());
+    let killed = vec![fault.rank];
+    let others = (0..NUM_RANKS).filter(|&rank| rank != fault.rank);
+    assert_eq!(end, End::Lost(Lost { killed, failed: others.clone().collect() }), "{fault}: {events:?}");
+    let ended = Event::Ending { ranks: vec![(fault.rank, true)] };
+    let expected = if fault.kind == Kind::Freeze { vec![ended] } else { Vec::new() };
+    assert_eq!(events, expected, "{fault}: who is frozen is ended, and nobody else has to be");
+
+    let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap_or_default();
+    let failed_at: u64 = read(FAILED_AT).parse().expect("the rank has failed");
+    let mut last = Duration::ZERO;
+    for rank in others {
+        let report = read(&rank.to_string());
+        let (reported_at, report) = report.split_once('\n').expect("each has a report");
+        check_report(fault, report);
+        let reported_at: u64 = reported_at.parse().expect("a time");
+        last = last.max(Duration::from_nanos(reported_at - failed_at));
+    }
+    let speaker = read(SPEAKER);
+    let lowest = usize::from(fault.rank == 0);
+    let (speaks, report) = speaker.split_once('\n').expect("one speaks");
+    assert_eq!(speaks, lowest.to_string(), "{fault}: the lowest that is left speaks");
+    check_report(fault, report);
+    let waits = match fault.kind {
+        Kind::Kill => Duration::ZERO,
+        Kind::Freeze => Duration::from_secs(TIMEOUT_S),
+    };
+    assert!(last <= waits + TIME_FOR_REPORT, "{fault}: the last report took {last:.2?}");
+    last
+}
+
+/// The rank that has failed is the first that is named, and each other is named once.
+fn check_report(fault: Fault, report: &str) {
+    let lines: Vec<&str> = report.lines().collect();
+    let ranks: Vec<&str> =
+        lines.iter().filter_map(|line| line.strip_prefix("  rank ")?.split(' ').next()).collect();
+    let is_first = lines.get(1).is_some_and(|line| {
+        line.starts_with(&format!("  rank {} at ", fault.rank)) && line.ends_with(": does not answer")
+    });
+    assert!(is_first, "{fault}:\n{report}");
+    let mut sorted = ranks.clone();
+    sorted.sort_unstable();
+    assert_eq!(sorted, ["0", "1", "2", "3", "4", "5"], "{fault}:\n{report}");
+    assert_eq!(report.matches("does not answer").count(), 1, "{fault}:\n{report}");
+}
+
+fn run(fault: Fault, folder: &Path) -> (End, Vec<Event>) {
+    let this = env::current_exe().expect("a test is a program");
+    let setting = |name: &str, value: &str| OsString::from(format!("{name}={value}"));
+    let mut arguments = vec![
+        setting(FAULT, &fault.to_string()),
+        setting(FOLDER, folder.to_str().expect("a name in UTF-8")),
+        this.into_os_string(),
+    ];
+    arguments.extend(
+        ["mpi::faults::in_a_job", "--ignored", "--test-threads=1", "--nocapture"].map(OsString::from),
+    );
+    let job = Job { num_processes: NUM_RANKS, max_restarts: 0, program: "env".into(), arguments };
+    let mut events = Vec::new();
+    let end = job.run(&|| 0, &mut |event| events.push(event)).expect("mpirun is there");
+    (end, events)
+}
