@@ -2,6 +2,7 @@
 //! [`in_a_job`] and those of the collectives.
 
 mod faults; // A rank that is killed or frozen.
+mod hosts; // Jobs across hosts, links that are cut, and slow ones.
 mod in_a_job; // What each process of a job runs.
 
 use std::env;

@@ -8,7 +8,7 @@ use pipezero_schedule::Instruction;
 
 /// What the rank is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Phase {
+pub(in crate::mpi) enum Phase {
     Forward,
     Backward,
     Reduce,
@@ -18,33 +18,36 @@ pub(super) enum Phase {
 
 /// What happens to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(in crate::mpi) enum Kind {
     /// SIGKILL.
     Kill,
     /// SIGSTOP.
     Freeze,
+    /// It runs a command, which does something to the links of its host.
+    Command,
 }
 
 /// A fault, as text in the environment of a job's processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Fault {
-    pub(super) phase: Phase,
-    pub(super) kind: Kind,
-    pub(super) rank: usize,
+pub(in crate::mpi) struct Fault {
+    pub(in crate::mpi) phase: Phase,
+    pub(in crate::mpi) kind: Kind,
+    pub(in crate::mpi) rank: usize,
 }
 
-pub(super) const PHASES: [(Phase, &str); 5] = [
+pub(in crate::mpi) const PHASES: [(Phase, &str); 5] = [
     (Phase::Forward, "forward"),
     (Phase::Backward, "backward"),
     (Phase::Reduce, "reduce"),
     (Phase::Optimizer, "optimizer"),
     (Phase::Saving, "saving"),
 ];
-pub(super) const KINDS: [(Kind, &str); 2] = [(Kind::Kill, "kill"), (Kind::Freeze, "freeze")];
+pub(in crate::mpi) const KINDS: [(Kind, &str); 3] =
+    [(Kind::Kill, "kill"), (Kind::Freeze, "freeze"), (Kind::Command, "command")];
 
 impl Phase {
     /// Whether a rank that is there is at it. Saving is no instruction.
-    pub(super) fn has(self, position: Position) -> bool {
+    pub(in crate::mpi) fn has(self, position: Position) -> bool {
         let (instruction, waits_for) = match position {
             Position::At { instruction, .. } => (Some(instruction), None),
             Position::Waiting { instruction, waits_for, .. } => (Some(instruction), Some(waits_for)),

@@ -1,6 +1,7 @@
 //! What each process of a job runs of which one rank fails.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 use std::{env, fs, thread};
@@ -15,16 +16,17 @@ use tests::{EndOnPanic, example};
 use super::fault::{Fault, Kind, Phase};
 
 /// The fault.
-pub(super) const FAULT: &str = "PIPEZERO_TEST_FAULT";
+pub(in crate::mpi) const FAULT: &str = "PIPEZERO_TEST_FAULT";
+/// What a rank runs that fails by a command.
+pub(in crate::mpi) const COMMAND: &str = "PIPEZERO_TEST_COMMAND";
 /// The folder in which the processes write what they see.
-pub(super) const FOLDER: &str = "PIPEZERO_TEST_FOLDER";
-/// In it: when the rank failed, and the report of the rank that speaks. Beside them the report of each rank, and when it had it, in a file named by
-/// the rank.
-pub(super) const FAILED_AT: &str = "failed";
-pub(super) const SPEAKER: &str = "speaker";
+pub(in crate::mpi) const FOLDER: &str = "PIPEZERO_TEST_FOLDER";
+/// In it: when the rank failed; a file named by each rank, with its report and when it had it; and an empty file named by each rank that speaks.
+pub(in crate::mpi) const FAILED_AT: &str = "failed";
+pub(in crate::mpi) const SPEAKER: &str = "speaker";
 /// Ranks of the job: pipeline 3 x data 2.
-pub(super) const NUM_RANKS: usize = 6;
-pub(super) const TIMEOUT_S: u64 = 3;
+pub(in crate::mpi) const NUM_RANKS: usize = 6;
+pub(in crate::mpi) const TIMEOUT_S: u64 = 3;
 /// The step that is the first in which the rank may fail: others have then begun.
 const FIRST_STEP: u64 = 2;
 /// A rank that has not failed by then does not come to what it is to fail at.
@@ -82,11 +84,12 @@ fn one_rank_fails() {
     let EngineError::Stopped(report) = error else { panic!("{error}") };
     fs::write(folder.join(rank.to_string()), format!("{}\n{report}\n", now_ns())).expect("a report");
     if report.speaker() == Some(rank) {
-        fs::write(folder.join(SPEAKER), format!("{rank}\n{report}\n")).expect("a report");
+        fs::write(folder.join(format!("{SPEAKER}{rank}")), "").expect("a folder");
     }
-    // As the program says with which status it ends.
-    let statuses = PathBuf::from(env::var_os("PIPEZERO_STATUSES").expect("a folder of statuses"));
-    fs::write(statuses.join(rank.to_string()), "1").expect("a status");
+    // As the program says to `launch` with which status it ends.
+    if let Some(statuses) = env::var_os("PIPEZERO_STATUSES") {
+        fs::write(Path::new(&statuses).join(rank.to_string()), "1").expect("a status");
+    }
 }
 
 /// Fails as soon as the rank is at what the fault says.
@@ -98,11 +101,19 @@ fn fail_at(fault: Fault, positions: &Positions, folder: &Path) {
 }
 
 fn fail(kind: Kind, folder: &Path) {
+    fs::write(folder.join(FAILED_AT), now_ns().to_string()).expect("a folder");
     let signal = match kind {
         Kind::Kill => Signal::KILL,
         Kind::Freeze => Signal::STOP,
+        Kind::Command => {
+            let command = env::var(COMMAND).expect("a command");
+            assert!(
+                Command::new("sh").args(["-c", &command]).status().expect("a shell").success(),
+                "{command}"
+            );
+            return;
+        }
     };
-    fs::write(folder.join(FAILED_AT), now_ns().to_string()).expect("a folder");
     kill_process(getpid(), signal).expect("a signal");
 }
 

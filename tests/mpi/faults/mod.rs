@@ -1,7 +1,7 @@
 //! A rank that is killed or frozen, at each phase of a run and in each stage: the others say so, in time, and nothing is left.
 
-mod fault;
-mod in_a_job;
+pub(super) mod fault;
+pub(super) mod in_a_job;
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -11,11 +11,11 @@ use std::{env, fs};
 use pipezero::launch::{End, Event, Job, Lost};
 use tests::Sample;
 
-use fault::{Fault, KINDS, Kind, PHASES};
+use fault::{Fault, Kind, PHASES};
 use in_a_job::{FAILED_AT, FAULT, FOLDER, NUM_RANKS, SPEAKER, TIMEOUT_S};
 
 /// Ranks may take so long beside the time-out of the run to have their report.
-const TIME_FOR_REPORT: Duration = Duration::from_secs(2);
+pub(super) const TIME_FOR_REPORT: Duration = Duration::from_secs(2);
 
 /// A rank of the first, the middle and the last stage.
 const RANKS: [usize; 3] = [0, 3, 4];
@@ -23,7 +23,7 @@ const RANKS: [usize; 3] = [0, 3, 4];
 #[test]
 fn a_rank_that_fails_is_named_by_one_report_in_time() {
     let _one_at_a_time = super::one_job();
-    let all = PHASES.iter().flat_map(|&(phase, _)| KINDS.iter().map(move |&(kind, _)| (phase, kind)));
+    let all = PHASES.iter().flat_map(|&(phase, _)| [Kind::Kill, Kind::Freeze].map(|kind| (phase, kind)));
     let all: Vec<Fault> =
         all.flat_map(|(phase, kind)| RANKS.map(|rank| Fault { phase, kind, rank })).collect();
     let mut sample = Sample::one_in(3, "rank of a job that is killed or frozen");
@@ -38,33 +38,51 @@ fn fail(fault: Fault) -> Duration {
     let folder = tempfile::tempdir().expect("a folder");
     let (end, events) = run(fault, folder.path());
     let killed = vec![fault.rank];
-    let others = (0..NUM_RANKS).filter(|&rank| rank != fault.rank);
-    assert_eq!(end, End::Lost(Lost { killed, failed: others.clone().collect() }), "{fault}: {events:?}");
+    let others: Vec<usize> = (0..NUM_RANKS).filter(|&rank| rank != fault.rank).collect();
+    assert_eq!(end, End::Lost(Lost { killed, failed: others.clone() }), "{fault}: {events:?}");
     let ended = Event::Ending { ranks: vec![(fault.rank, true)] };
     let expected = if fault.kind == Kind::Freeze { vec![ended] } else { Vec::new() };
     assert_eq!(events, expected, "{fault}: who is frozen is ended, and nobody else has to be");
 
-    let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap_or_default();
-    let failed_at: u64 = read(FAILED_AT).parse().expect("the rank has failed");
-    let mut last = Duration::ZERO;
-    for rank in others {
-        let report = read(&rank.to_string());
-        let (reported_at, report) = report.split_once('\n').expect("each has a report");
-        check_report(fault, report);
-        let reported_at: u64 = reported_at.parse().expect("a time");
-        last = last.max(Duration::from_nanos(reported_at - failed_at));
-    }
-    let speaker = read(SPEAKER);
-    let lowest = usize::from(fault.rank == 0);
-    let (speaks, report) = speaker.split_once('\n').expect("one speaks");
-    assert_eq!(speaks, lowest.to_string(), "{fault}: the lowest that is left speaks");
-    check_report(fault, report);
+    let reports = reports_in(folder.path());
+    let ranks: Vec<usize> = reports.iter().map(|report| report.rank).collect();
+    assert_eq!(ranks, others, "{fault}: each has a report");
+    reports.iter().for_each(|report| check_report(fault, &report.text));
+    let speakers: Vec<usize> =
+        reports.iter().filter(|report| report.speaks).map(|report| report.rank).collect();
+    assert_eq!(speakers, [usize::from(fault.rank == 0)], "{fault}: the lowest that is left speaks");
+    let last = reports.iter().map(|report| report.after).max().expect("there are reports");
     let waits = match fault.kind {
-        Kind::Kill => Duration::ZERO,
+        Kind::Kill | Kind::Command => Duration::ZERO,
         Kind::Freeze => Duration::from_secs(TIMEOUT_S),
     };
     assert!(last <= waits + TIME_FOR_REPORT, "{fault}: the last report took {last:.2?}");
     last
+}
+
+/// What a rank has written.
+#[derive(Debug)]
+pub(super) struct Written {
+    pub(super) rank: usize,
+    /// How long after the fault.
+    pub(super) after: Duration,
+    pub(super) text: String,
+    /// Whether it speaks for others.
+    pub(super) speaks: bool,
+}
+
+/// The reports that ranks have written, by rank.
+pub(super) fn reports_in(folder: &Path) -> Vec<Written> {
+    let read = |name: &str| fs::read_to_string(folder.join(name)).ok();
+    let failed_at: u64 = read(FAILED_AT).expect("a rank has failed").parse().expect("a time");
+    let written = |rank: usize| {
+        let report = read(&rank.to_string())?;
+        let (reported_at, text) = report.split_once('\n')?;
+        let after = Duration::from_nanos(reported_at.parse::<u64>().ok()?.saturating_sub(failed_at));
+        let speaks = folder.join(format!("{SPEAKER}{rank}")).exists();
+        Some(Written { rank, after, text: text.to_owned(), speaks })
+    };
+    (0..NUM_RANKS).filter_map(written).collect()
 }
 
 /// The rank that has failed is the first that is named, and each other is named once.
