@@ -85,7 +85,7 @@ fn until<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
 }
 
 /// What makes a run long enough to be disturbed.
-const LONG: &str = "--set steps=60 --set comm.timeout_s=3 --set evaluation=null";
+const LONG: &str = "--set steps=120 --set comm.timeout_s=3 --set evaluation=null";
 
 /// The weights of the long run if nothing disturbs it.
 fn undisturbed(home: &Home) -> Vec<u8> {
@@ -93,9 +93,11 @@ fn undisturbed(home: &Home) -> Vec<u8> {
     fs::read(home.path("undisturbed/weights.safetensors")).unwrap()
 }
 
+/// How often it keeps its state.
+const CHECKPOINTS: &str = "--set checkpoint.every=5 --set checkpoint.background=false";
+
 fn start(home: &Home, options: &str) -> Child {
-    let checkpoints = "--set checkpoint.every=5 --set checkpoint.background=false";
-    launch(home, &format!("{options} -- train run.json --out out --resume {LONG} {checkpoints}"))
+    launch(home, &format!("{options} -- train run.json --out out --resume {LONG} {CHECKPOINTS}"))
         .spawn()
         .unwrap()
 }
@@ -133,8 +135,9 @@ fn a_job_that_loses_a_rank_is_started_again_and_ends_as_if_it_had_not() {
     }
 }
 
+/// A checkpoint of processes goes on as threads, and one of threads as processes.
 #[test]
-fn a_signal_to_launch_ends_the_run_after_its_step_with_a_checkpoint() {
+fn a_signal_to_launch_ends_the_run_after_its_step_and_threads_go_on() {
     let home = Home::new();
     let expected = undisturbed(&home);
     let child = start(&home, "");
@@ -143,10 +146,31 @@ fn a_signal_to_launch_ends_the_run_after_its_step_with_a_checkpoint() {
     let printed = ended(&home, child);
     assert_eq!(printed.status, Some(0), "{}", printed.stderr);
     assert!(printed.stderr.contains("the same command with --resume goes on"), "{}", printed.stderr);
-    let child = start(&home, "");
-    let printed = ended(&home, child);
+    let weights = || fs::read(home.path("out/weights.safetensors")).unwrap();
+    assert!(weights() != expected, "the run was ended before its last step");
+
+    home.run(format!("train run.json --out out --resume {LONG} {CHECKPOINTS} --set steps=80")).success();
+    let printed = ended(&home, start(&home, ""));
     assert_eq!(printed.status, Some(0), "{}", printed.stderr);
-    assert!(fs::read(home.path("out/weights.safetensors")).unwrap() == expected);
+    assert!(printed.stderr.contains("the run goes on after step 80"), "{}", printed.stderr);
+    assert!(weights() == expected);
+}
+
+/// Of each process: what it has grown by since before it allocated is what was planned, 5 % and 64 MiB. MPI's own memory is shared between
+/// processes, and no part of that.
+#[test]
+fn processes_hold_what_is_planned() {
+    let home = Home::with(&[("\"hidden_size\": 16", "\"hidden_size\": 768")]);
+    let printed =
+        run(&home, &mut launch(&home, "-- train run.json --out out --set steps=1 --set evaluation=null"));
+    printed.success();
+    let summary: serde_json::Value = serde_json::from_str(&home.read("out/summary.json")).unwrap();
+    let bytes = |name: &str| summary["process"][name].as_u64().unwrap();
+    let (planned, grown) = (bytes("planned_bytes"), bytes("grown_bytes"));
+    println!("planned {planned} bytes, grown {grown} bytes");
+    assert!(planned > 100 << 20 && grown <= planned / 100 * 105 + (64 << 20), "{grown} bytes of {planned}");
+    // What a rank has allocated was written before, so it is there.
+    assert!(grown >= planned / 2, "{grown} bytes of {planned}");
 }
 
 /// MPI connects only what its own launcher has started.
