@@ -9,7 +9,7 @@ use std::{env, fs, thread};
 use tests::Sample;
 
 use super::{Hosts, Line, address};
-use crate::mpi::faults::fault::{Fault, Kind, PHASES};
+use crate::mpi::faults::fault::{Fault, Kind, PHASES, Phase};
 use crate::mpi::faults::in_a_job::{COMMAND, FAULT, FOLDER, NUM_RANKS, TIMEOUT_S};
 use crate::mpi::faults::{TIME_FOR_REPORT, Written, reports_in};
 use crate::mpi::one_job;
@@ -28,7 +28,7 @@ const SAID: &str = "said";
 enum Broken {
     /// No other host can be reached.
     Cut,
-    /// What it sends to the host of a neighbouring stage is lost, and nobody is told.
+    /// What it sends to another host, that of a neighbouring stage or of rank 0, is lost, and nobody is told.
     OneWay,
 }
 
@@ -56,8 +56,13 @@ fn a_link_that_breaks_is_reported_by_both_its_ends() {
 fn breaks(hosts: &Hosts, broken: Broken, fault: Fault) -> Duration {
     let folder = tempfile::tempdir().expect("a folder");
     let host = fault.rank / RANKS_PER_HOST;
-    // The last stage sends to the one before it.
-    let other = if host + 1 < NUM_HOSTS { host + 1 } else { host - 1 };
+    let other = match fault.phase {
+        // All send the process of rank 0 their weights.
+        Phase::Saving if host > 0 => 0,
+        // The last stage sends to the one before it.
+        _ if host + 1 == NUM_HOSTS => host - 1,
+        _ => host + 1,
+    };
     let command = match broken {
         Broken::Cut => format!("ip -n {} link set port{host} down", hosts.net()),
         Broken::OneWay => format!(
