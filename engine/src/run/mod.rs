@@ -9,6 +9,7 @@ pub mod generation;
 pub mod memory;
 pub mod optimizer;
 pub(crate) mod shard;
+mod sync;
 pub mod world;
 
 pub use engine::Engine;

@@ -1,10 +1,11 @@
 //! How a rank waits for its own compute queue.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use pipezero_models::Queue;
 
 use super::error::CommError;
+use crate::run::sync::{Instant, thread};
 
 /// Returns when the queue has come to this point, unless `check` fails before.
 ///
@@ -24,7 +25,7 @@ pub(super) fn finish(
         if waited > timeout && world_size > 1 {
             return Err(CommError::Unfinished { waited });
         }
-        std::thread::yield_now();
+        thread::yield_now();
     }
     Ok(())
 }

@@ -20,6 +20,12 @@ mod operation;
 mod part;
 mod rendezvous;
 mod shaping;
+#[cfg(test)]
+#[cfg(feature = "shuttle")]
+pub(in crate::run) mod testing;
+#[cfg(test)]
+#[cfg(feature = "shuttle")]
+mod tests;
 mod threads;
 
 pub use communicator::{Communicator, Pending, Started};

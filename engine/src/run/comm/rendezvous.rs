@@ -6,8 +6,8 @@
 //! are imitated, the last member to join also calculates when the message arrives.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use pipezero_models::Queue;
 use pipezero_models::queue::Event;
@@ -16,6 +16,7 @@ use super::error::CommError;
 use super::exchange::{Payload, exchange};
 use super::operation::Operation;
 use super::shaping::{Delivery, LinkState};
+use crate::run::sync::{Instant, Monitor};
 
 #[derive(Debug)]
 struct Round {
@@ -59,6 +60,7 @@ pub(super) struct Gone<'a> {
 struct Wait<'a> {
     /// The waiting member.
     position: usize,
+    now: Instant,
     waited: Duration,
     timeout: Duration,
     gone: Gone<'a>,
@@ -79,14 +81,14 @@ pub(super) struct Rendezvous {
     link: Option<Arc<LinkState>>,
     /// Where operations are carried out.
     lane: Arc<dyn Queue>,
-    rounds: Mutex<Rounds>,
-    /// A round was exchanged or failed, or ranks have stopped or left.
-    changed: Condvar,
+    /// Members wait here until a round was exchanged or failed, or ranks have stopped or left. A rank that panicked left no half-done
+    /// round: payloads move in and out whole.
+    rounds: Monitor<Rounds>,
 }
 
 impl Rendezvous {
     pub(super) fn new(members: Vec<usize>, link: Option<Arc<LinkState>>, lane: Arc<dyn Queue>) -> Self {
-        Self { members, link, lane, rounds: Mutex::default(), changed: Condvar::new() }
+        Self { members, link, lane, rounds: Monitor::default() }
     }
 
     /// Joins round `number` as member `position`, which has computed the payload at `ready`; the last member to join carries the
@@ -101,12 +103,12 @@ impl Rendezvous {
         payload: Payload,
         ready: Event,
     ) -> Result<(), CommError> {
-        let mut rounds = self.lock();
+        let mut rounds = self.rounds.lock();
         let round = rounds.open(number, &operation, self.members.len());
         if let Err(error) = round.join(position, &operation, payload, &self.members) {
             rounds.leave(number, position);
             drop(rounds);
-            self.changed.notify_all();
+            self.rounds.notify_all();
             return Err(error);
         }
         round.ready[position] = ready;
@@ -119,14 +121,14 @@ impl Rendezvous {
         let ready = std::mem::take(&mut round.ready);
         drop(rounds);
         let done = exchange(&*self.lane, &operation, &mut payloads, &ready);
-        let mut rounds = self.lock();
+        let mut rounds = self.rounds.lock();
         let round = rounds.get(number);
         // A member that has left gets nothing back.
         let kept = payloads.into_iter().zip(&round.left).map(|(payload, &left)| (!left).then_some(payload));
         round.payloads = kept.collect();
         round.state = State::Exchanged { delivery, done };
         drop(rounds);
-        self.changed.notify_all();
+        self.rounds.notify_all();
         Ok(())
     }
 
@@ -141,36 +143,31 @@ impl Rendezvous {
         gone: Gone<'_>,
     ) -> Result<Payload, CommError> {
         let start = Instant::now();
-        let mut rounds = self.lock();
+        let mut rounds = self.rounds.lock();
         loop {
-            let round = rounds.get(number);
-            let wait = Wait { position, waited: start.elapsed(), timeout, gone };
+            let (round, now) = (rounds.get(number), Instant::now());
+            let wait = Wait { position, now, waited: now.duration_since(start), timeout, gone };
             let Some(left) = round.remaining(wait, &self.members)? else {
                 if let State::Exchanged { done, .. } = &round.state {
                     queue.wait(done, round.operation.waits(position)[1]);
                 }
                 return Ok(round.payloads[position].take().expect("a member collects a round once"));
             };
-            (rounds, _) = self.changed.wait_timeout(rounds, left).unwrap_or_else(PoisonError::into_inner);
+            rounds = self.rounds.wait(rounds, now, left);
         }
     }
 
     /// Member `position` needs nothing more of round `number`, whether it collected or gave up. What it contributed
     /// still reaches the others.
     pub(super) fn leave(&self, number: u64, position: usize) {
-        self.lock().leave(number, position);
+        self.rounds.lock().leave(number, position);
     }
 
     /// Has every waiting member check again who is gone.
     pub(super) fn wake(&self) {
         // With the lock held no member is between its check and its wait.
-        let _rounds = self.lock();
-        self.changed.notify_all();
-    }
-
-    /// A rank that panicked inside this lock left no half-done round: payloads move in and out whole.
-    fn lock(&self) -> MutexGuard<'_, Rounds> {
-        self.rounds.lock().unwrap_or_else(PoisonError::into_inner)
+        let _rounds = self.rounds.lock();
+        self.rounds.notify_all();
     }
 }
 
@@ -213,7 +210,7 @@ impl Round {
 
     /// How much longer a wait may last; `None` when its member can collect.
     fn remaining(&self, wait: Wait<'_>, members: &[usize]) -> Result<Option<Duration>, CommError> {
-        let Wait { position, waited, timeout, gone } = wait;
+        let Wait { position, now, waited, timeout, gone } = wait;
         let is_stopped = (gone.is_stopped)();
         let operation = || self.operation.to_string();
         match &self.state {
@@ -223,7 +220,7 @@ impl Round {
                 } else {
                     Delivery::until_arrival
                 };
-                let delay = delivery.map_or(Duration::ZERO, until);
+                let delay = delivery.map_or(Duration::ZERO, |delivery| until(delivery, now));
                 if delay.is_zero() || is_stopped {
                     return Ok(None);
                 }

@@ -8,11 +8,12 @@
 //! that it should not disturb), and sleeping in the start (then nothing overlaps).
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use super::group::{Channel, ChannelKey};
 use crate::config::{Link, Links};
+use crate::run::sync::{Instant, Mutex, PoisonError};
 
 /// The channel whose link the operations of a channel occupy.
 fn link_key(links: &Links, (members, channel): &ChannelKey) -> ChannelKey {
@@ -94,19 +95,19 @@ pub(super) struct Delivery {
 }
 
 impl Delivery {
-    /// Time from now until the message arrives; zero once it has.
-    pub(super) fn until_arrival(self) -> Duration {
-        self.until(self.times.arrives_ns)
+    /// Time from `now` until the message arrives; zero once it has.
+    pub(super) fn until_arrival(self, now: Instant) -> Duration {
+        self.until(self.times.arrives_ns, now)
     }
 
-    /// Time from now until the message has left its sender, whose buffer is then free: a sender does not wait for the
+    /// Time from `now` until the message has left its sender, whose buffer is then free: a sender does not wait for the
     /// latency.
-    pub(super) fn until_sent(self) -> Duration {
-        self.until(self.times.frees_ns)
+    pub(super) fn until_sent(self, now: Instant) -> Duration {
+        self.until(self.times.frees_ns, now)
     }
 
-    fn until(self, at_ns: u64) -> Duration {
-        Duration::from_nanos(at_ns).saturating_sub(self.epoch.elapsed())
+    fn until(self, at_ns: u64, now: Instant) -> Duration {
+        Duration::from_nanos(at_ns).saturating_sub(now.duration_since(self.epoch))
     }
 }
 

@@ -3,8 +3,7 @@
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use pipezero_models::{Device, Queue};
@@ -19,6 +18,7 @@ use super::rendezvous::{Gone, Rendezvous};
 use super::shaping::LinkStates;
 use crate::config::Links;
 use crate::run::memory::TrackedBuffer;
+use crate::run::sync::{AtomicBool, Mutex, Ordering, PoisonError};
 
 /// What ranks share that are threads of one process.
 #[derive(Clone, Debug)]

@@ -32,6 +32,9 @@ mod step_sums;
 mod step_tokens;
 mod sums;
 mod tail;
+#[cfg(test)]
+#[cfg(feature = "shuttle")]
+mod tests;
 mod waited;
 
 pub(crate) use between_steps::bytes_between_steps;

@@ -1,25 +1,25 @@
 //! A process's end of the side channel.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::io::Read;
+use std::net::{SocketAddr, TcpListener};
 use std::ops::Range;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread;
-use std::time::{Duration, Instant};
-
-use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, unbounded};
-use pipezero_models::Host;
+use std::sync::Arc;
+use std::time::Duration;
 
 use super::super::{ClockOffset, Positions};
+use super::connection::{Outgoing, connected};
 use super::error::SideChannelError;
 use super::frame::{self, Exchange, FromHub, Hello, ToHub};
-use super::server::{Clock, Server};
+use super::hall::Clock;
+use super::known::Known;
+use super::server::Server;
 use crate::run::comm::CommError;
+use crate::run::sync::{
+    Instant, Monitor, Mutex, MutexGuard, PoisonError, Receiver, RecvTimeoutError, Sender, channel, thread,
+};
 
 /// How often a process says where its ranks are.
 const BETWEEN_POSITIONS: Duration = Duration::from_millis(200);
-/// How long a process waits until it tries again to connect with one that does not listen yet.
-const BETWEEN_TRIES: Duration = Duration::from_millis(50);
 
 /// Who takes part.
 #[derive(Clone, Debug)]
@@ -50,33 +50,8 @@ pub struct SideChannel {
 struct Shared {
     member: Member,
     positions: Arc<Positions>,
-    to_hub: Mutex<TcpStream>,
-    known: Mutex<Known>,
-    changed: Condvar,
-}
-
-/// What the hub has said.
-#[derive(Debug, Default)]
-struct Known {
-    /// The ranks of each process, once all are there.
-    processes: Option<Vec<Range<usize>>>,
-    refused: Option<String>,
-    /// Exchanges that this process has begun.
-    num_begun: u64,
-    /// What exchanges give, by number, or the first rank of a process that has ended or stopped without its part.
-    taken: BTreeMap<u64, Result<Vec<Vec<u8>>, usize>>,
-    mismatch: Option<(usize, Exchange, Exchange)>,
-    time_ns: Option<u64>,
-    is_stopped: bool,
-    /// By this process itself: then it gives and waits no more. If another has, what that one gave before still reaches this one, and the hub
-    /// says of each exchange whether it is whole.
-    has_stopped: bool,
-    /// By the first rank of a process.
-    reports: BTreeMap<usize, Vec<u8>>,
-    /// First ranks of processes that have ended.
-    ended: BTreeSet<usize>,
-    /// The connection is gone.
-    is_cut: bool,
+    to_hub: Mutex<Box<dyn Outgoing>>,
+    known: Monitor<Known>,
 }
 
 impl SideChannel {
@@ -119,31 +94,41 @@ impl SideChannel {
         server: Option<Server>,
     ) -> Result<Self, SideChannelError> {
         let start = Instant::now();
-        let mut stream = connected(address, member.start_timeout)?;
+        let stream = connected(address, member.start_timeout)?;
         stream.set_nodelay(true)?;
         stream.set_write_timeout(Some(member.timeout))?;
+        Self::over(Box::new(stream.try_clone()?), stream, member, server, start)
+    }
+
+    /// The end of a process that is connected with the hub: `start` is when it began to connect.
+    pub(super) fn over(
+        mut to_hub: Box<dyn Outgoing>,
+        mut from_hub: impl Read + Send + 'static,
+        member: Member,
+        server: Option<Server>,
+        start: Instant,
+    ) -> Result<Self, SideChannelError> {
         let hello = Hello {
             greeting: Hello::GREETING,
             program: member.program.clone(),
             world_size: member.world_size,
             ranks: member.ranks.clone(),
         };
-        frame::write(&mut stream, &hello)?;
+        frame::write(&mut to_hub, &hello)?;
         let shared = Arc::new(Shared {
             positions: Arc::new(Positions::new(member.world_size)),
-            to_hub: Mutex::new(stream.try_clone()?),
-            known: Mutex::default(),
-            changed: Condvar::new(),
+            to_hub: Mutex::new(to_hub),
+            known: Monitor::default(),
             member,
         });
-        let (alive, is_alive) = unbounded();
-        let channel = Self { shared, server, _alive: alive };
-        let reader = Arc::clone(&channel.shared);
-        spawn("side-channel-from-hub", move || reader.hear(&mut stream))?;
-        channel.shared.wait_for_all(start, channel.server.as_ref())?;
-        let teller = Arc::clone(&channel.shared);
+        let (alive, is_alive) = channel();
+        let own = Self { shared, server, _alive: alive };
+        let reader = Arc::clone(&own.shared);
+        spawn("side-channel-from-hub", move || reader.hear(&mut from_hub))?;
+        own.shared.wait_for_all(start, own.server.as_ref())?;
+        let teller = Arc::clone(&own.shared);
         spawn("side-channel-positions", move || teller.tell_positions(&is_alive))?;
-        Ok(channel)
+        Ok(own)
     }
 
     /// The ranks of each process, ascending.
@@ -211,7 +196,7 @@ impl SideChannel {
         let mut known = self.shared.known();
         (known.is_stopped, known.has_stopped) = (true, true);
         drop(known);
-        self.shared.changed.notify_all();
+        self.shared.known.notify_all();
         // Where the hub is gone, so is the process of rank 0, which every other process notices.
         let _ = self.shared.send(&self.shared.own_positions(), "a stop");
         let _ = self.shared.send(&ToHub::Stop, "a stop");
@@ -236,7 +221,7 @@ impl SideChannel {
         known.is_stopped = true;
         known.reports.entry(first_rank).or_insert(report);
         drop(known);
-        self.shared.changed.notify_all();
+        self.shared.known.notify_all();
     }
 
     /// As [`World::exchange_failures`](crate::run::world::World::exchange_failures).
@@ -247,13 +232,15 @@ impl SideChannel {
         let processes = self.processes();
         let mut known = self.shared.known();
         known.reports.insert(self.shared.member.ranks.start, report);
-        let is_open = |known: &mut Known| {
+        let is_open = |known: &Known| {
             let is_missing =
                 |ranks: &Range<usize>| !known.reports.contains_key(&ranks.start) && !known.has_ended(ranks);
             processes.iter().any(is_missing)
         };
-        let waited = self.shared.changed.wait_timeout_while(known, time, is_open);
-        let (known, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        let start = Instant::now();
+        while is_open(&known) && start.elapsed() < time {
+            known = self.shared.known.wait(known, start, time);
+        }
         processes.iter().map(|ranks| (ranks.clone(), known.reports.get(&ranks.start).cloned())).collect()
     }
 }
@@ -261,20 +248,13 @@ impl SideChannel {
 impl Drop for SideChannel {
     fn drop(&mut self) {
         let _ = self.shared.send(&ToHub::End, "the end");
-        let stream = self.shared.to_hub.lock().unwrap_or_else(PoisonError::into_inner);
-        let _ = stream.shutdown(std::net::Shutdown::Write);
-    }
-}
-
-impl Known {
-    fn has_ended(&self, ranks: &Range<usize>) -> bool {
-        self.ended.contains(&ranks.start) || (self.is_cut && ranks.contains(&0))
+        self.shared.to_hub.lock().unwrap_or_else(PoisonError::into_inner).close();
     }
 }
 
 impl Shared {
     fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock()
     }
 
     fn check(&self) -> Result<(), CommError> {
@@ -282,22 +262,22 @@ impl Shared {
     }
 
     /// Takes note of what the hub says, until the connection is gone.
-    fn hear(&self, stream: &mut TcpStream) {
-        while let Ok(Some(frame)) = frame::read::<FromHub>(stream) {
+    fn hear(&self, from_hub: &mut impl Read) {
+        while let Ok(Some(frame)) = frame::read::<FromHub>(from_hub) {
             self.known().note(frame, &self.member.ranks, &self.positions);
-            self.changed.notify_all();
+            self.known.notify_all();
         }
         let mut known = self.known();
         known.is_cut = true;
         // The process of rank 0 has said that it ends, unless something ended it.
         known.is_stopped |= !known.ended.contains(&0);
         drop(known);
-        self.changed.notify_all();
+        self.known.notify_all();
     }
 
     fn send(&self, frame: &ToHub, operation: &str) -> Result<(), CommError> {
-        let mut stream = self.to_hub.lock().unwrap_or_else(PoisonError::into_inner);
-        let sent = frame::write(&mut *stream, frame);
+        let mut to_hub = self.to_hub.lock().unwrap_or_else(PoisonError::into_inner);
+        let sent = frame::write(&mut *to_hub, frame);
         sent.map_err(|_| CommError::Interrupted { operation: operation.to_owned(), missing: vec![0] })
     }
 
@@ -329,7 +309,7 @@ impl Shared {
         operation: &'static str,
         mut said: impl FnMut(&mut Known) -> Option<T>,
     ) -> Result<T, CommError> {
-        let start = Instant::now();
+        let (start, timeout) = (Instant::now(), self.member.timeout);
         let mut known = self.known();
         loop {
             if let Some(found) = said(&mut known) {
@@ -339,7 +319,8 @@ impl Shared {
                 let [operation, expected] = [exchange, expected].map(|of| of.what().to_owned());
                 return Err(CommError::Mismatch { rank, operation, expected });
             }
-            let waited = start.elapsed();
+            let now = Instant::now();
+            let waited = now.duration_since(start);
             let operation = operation.to_owned();
             let processes = known.processes.as_deref().unwrap_or_default();
             let others = || processes.iter().filter(|&ranks| *ranks != self.member.ranks);
@@ -350,14 +331,14 @@ impl Shared {
                     missing: ended.flat_map(Clone::clone).collect(),
                 });
             }
-            let Some(left) = self.member.timeout.checked_sub(waited) else {
+            if waited >= timeout {
                 return Err(CommError::Timeout {
                     waited,
                     operation,
                     missing: others().flat_map(Clone::clone).collect(),
                 });
-            };
-            (known, _) = self.changed.wait_timeout(known, left).unwrap_or_else(PoisonError::into_inner);
+            }
+            known = self.known.wait(known, now, timeout - waited);
         }
     }
 
@@ -369,6 +350,7 @@ impl Shared {
     }
 
     fn wait_for_all(&self, start: Instant, server: Option<&Server>) -> Result<(), SideChannelError> {
+        let timeout = self.member.start_timeout;
         let mut known = self.known();
         loop {
             if let Some(reason) = known.refused.take() {
@@ -377,16 +359,17 @@ impl Shared {
             if known.processes.is_some() {
                 return Ok(());
             }
-            let waited = start.elapsed();
+            let now = Instant::now();
+            let waited = now.duration_since(start);
             let missing = || server.map_or_else(Vec::new, Server::missing);
             if known.is_cut {
                 let gone = std::io::Error::other("the process of rank 0 has ended");
                 return Err(SideChannelError::Io(gone));
             }
-            let Some(left) = self.member.start_timeout.checked_sub(waited) else {
+            if waited >= timeout {
                 return Err(SideChannelError::Missing { waited, missing: missing() });
-            };
-            (known, _) = self.changed.wait_timeout(known, left).unwrap_or_else(PoisonError::into_inner);
+            }
+            known = self.known.wait(known, now, timeout - waited);
         }
     }
 
@@ -407,41 +390,6 @@ impl Shared {
     }
 }
 
-impl Known {
-    fn note(&mut self, frame: FromHub, own: &Range<usize>, positions: &Positions) {
-        match frame {
-            FromHub::Begin(processes) => self.processes = Some(processes),
-            FromHub::Refuse(reason) => self.refused = Some(reason),
-            FromHub::Take { number, messages } => {
-                self.taken.insert(number, Ok(messages));
-            }
-            FromHub::Lost { number, first_rank } => {
-                self.taken.insert(number, Err(first_rank));
-            }
-            FromHub::Mismatch { rank, exchange, expected } => {
-                self.mismatch = Some((rank, exchange, expected))
-            }
-            FromHub::Time(ns) => self.time_ns = Some(ns),
-            FromHub::Positions(of_processes) => {
-                for (first_rank, of_ranks) in
-                    of_processes.into_iter().filter(|(first, _)| *first != own.start)
-                {
-                    for (rank, position) in (first_rank..).zip(of_ranks) {
-                        positions.set(rank, &Host, position);
-                    }
-                }
-            }
-            FromHub::Stop => self.is_stopped = true,
-            FromHub::Report { first_rank, report } => {
-                self.reports.insert(first_rank, report);
-            }
-            FromHub::Ended(first_rank) => {
-                self.ended.insert(first_rank);
-            }
-        }
-    }
-}
-
 impl Exchange {
     fn what(self) -> &'static str {
         match self {
@@ -449,22 +397,6 @@ impl Exchange {
             Self::Gather => "messages to the first process",
             Self::Broadcast => "a message of the first process",
         }
-    }
-}
-
-fn connected(address: SocketAddr, timeout: Duration) -> Result<TcpStream, SideChannelError> {
-    let start = Instant::now();
-    loop {
-        let left = timeout.saturating_sub(start.elapsed()).max(Duration::from_millis(1));
-        let source = match TcpStream::connect_timeout(&address, left) {
-            Ok(stream) => return Ok(stream),
-            Err(source) => source,
-        };
-        let waited = start.elapsed();
-        if waited >= timeout {
-            return Err(SideChannelError::Connect { address, waited, source });
-        }
-        thread::sleep(BETWEEN_TRIES);
     }
 }
 

@@ -7,9 +7,12 @@
 //! Who connects must greet as this program does, in its version, and be a rank that is missing; anything else is dropped and logged, or ends
 //! the start with an error in every process. Every wait is bounded by the time-out of the run.
 
+mod connection;
 mod error;
 mod frame;
+mod hall;
 mod hub;
+mod known;
 mod member;
 mod server;
 #[cfg(test)]

@@ -8,9 +8,8 @@ use std::time::{Duration, Instant};
 
 use pipezero_models::Host;
 
-use super::super::Position;
-use super::*;
 use crate::run::comm::CommError;
+use crate::run::world::{Member, Position, SideChannel};
 
 fn listener() -> (TcpListener, SocketAddr) {
     let listener = SideChannel::listen(([127, 0, 0, 1], 0).into()).unwrap();

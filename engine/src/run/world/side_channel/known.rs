@@ -1,0 +1,74 @@
+//! What a process knows of the others: what the hub has said.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+use pipezero_models::Host;
+
+use super::super::Positions;
+use super::frame::{Exchange, FromHub};
+
+/// What the hub has said.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    /// The ranks of each process, once all are there.
+    pub(super) processes: Option<Vec<Range<usize>>>,
+    pub(super) refused: Option<String>,
+    /// Exchanges that this process has begun.
+    pub(super) num_begun: u64,
+    /// What exchanges give, by number, or the first rank of a process that has ended or stopped without its part.
+    pub(super) taken: BTreeMap<u64, Result<Vec<Vec<u8>>, usize>>,
+    pub(super) mismatch: Option<(usize, Exchange, Exchange)>,
+    pub(super) time_ns: Option<u64>,
+    pub(super) is_stopped: bool,
+    /// By this process itself: then it gives and waits no more. If another has, what that one gave before still reaches this one, and the hub
+    /// says of each exchange whether it is whole.
+    pub(super) has_stopped: bool,
+    /// By the first rank of a process.
+    pub(super) reports: BTreeMap<usize, Vec<u8>>,
+    /// First ranks of processes that have ended.
+    pub(super) ended: BTreeSet<usize>,
+    /// The connection is gone.
+    pub(super) is_cut: bool,
+}
+
+impl Known {
+    /// Whether the process of these ranks has.
+    pub(super) fn has_ended(&self, ranks: &Range<usize>) -> bool {
+        self.ended.contains(&ranks.start) || (self.is_cut && ranks.contains(&0))
+    }
+
+    /// Takes note of a frame, in the process with the ranks `own`.
+    pub(super) fn note(&mut self, frame: FromHub, own: &Range<usize>, positions: &Positions) {
+        match frame {
+            FromHub::Begin(processes) => self.processes = Some(processes),
+            FromHub::Refuse(reason) => self.refused = Some(reason),
+            FromHub::Take { number, messages } => {
+                self.taken.insert(number, Ok(messages));
+            }
+            FromHub::Lost { number, first_rank } => {
+                self.taken.insert(number, Err(first_rank));
+            }
+            FromHub::Mismatch { rank, exchange, expected } => {
+                self.mismatch = Some((rank, exchange, expected))
+            }
+            FromHub::Time(ns) => self.time_ns = Some(ns),
+            FromHub::Positions(of_processes) => {
+                for (first_rank, of_ranks) in
+                    of_processes.into_iter().filter(|(first, _)| *first != own.start)
+                {
+                    for (rank, position) in (first_rank..).zip(of_ranks) {
+                        positions.set(rank, &Host, position);
+                    }
+                }
+            }
+            FromHub::Stop => self.is_stopped = true,
+            FromHub::Report { first_rank, report } => {
+                self.reports.insert(first_rank, report);
+            }
+            FromHub::Ended(first_rank) => {
+                self.ended.insert(first_rank);
+            }
+        }
+    }
+}
