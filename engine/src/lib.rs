@@ -47,6 +47,7 @@ pub use pipezero_schedule as schedule;
 #[doc(hidden)]
 pub mod cli;
 pub mod config;
+mod doctor;
 mod files;
 mod host;
 pub mod launch;

@@ -6,6 +6,7 @@ mod compare;
 mod decimal;
 mod describe;
 mod device;
+mod doctor;
 mod eval;
 mod exit_status;
 mod failure;
@@ -81,6 +82,9 @@ enum Command {
     /// Compare a traced run with its prediction: step, ranks, instructions, and where they differ.
     #[command(after_help = compare::EXAMPLES)]
     Compare(compare::CompareArgs),
+    /// Examine the machines that a run is for, before it burns hours: hosts, messages, bits, memory, times, clocks, disk.
+    #[command(after_help = doctor::EXAMPLES)]
+    Doctor(doctor::DoctorArgs),
     /// Look at the checkpoints of a run, prove them, or write them in another form.
     #[command(after_help = checkpoint::EXAMPLES)]
     Checkpoint(checkpoint::CheckpointArgs),
@@ -119,6 +123,7 @@ pub fn main() -> ExitCode {
         Command::Simulate(args) => simulate::run(&args),
         Command::Profile(args) => profile::run(&args),
         Command::Compare(args) => compare::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
         Command::Checkpoint(args) => checkpoint::run(&args),
         Command::Completions(args) => shell::completions(&args, Cli::command()),
         Command::Man(args) => shell::man(&args, Cli::command()),

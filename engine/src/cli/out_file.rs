@@ -55,6 +55,14 @@ pub(super) enum OutError {
         /// What it would have to be.
         written: Written,
     },
+    /// The file is of another kind, in a place where only a file of this kind is replaced.
+    #[error("{} is not a {}, and nothing else is replaced: name another file with --out, or remove this one yourself", path.display(), written.name)]
+    NotOwn {
+        /// The file.
+        path: PathBuf,
+        /// What it would have to be.
+        written: Written,
+    },
     /// The system refused.
     #[error("cannot write {}: {source}; name a file with --out in a folder that can be written to", path.display())]
     Io {
@@ -81,6 +89,17 @@ impl OutFile {
         // Dropped before it is finished, the partial file leaves nothing behind, however the command ends.
         drop(file.begin()?);
         Ok(file)
+    }
+
+    /// As [`OutFile::new`], for a command that replaces what it wrote before unasked.
+    ///
+    /// # Errors
+    /// [`OutError`] if it cannot.
+    pub(super) fn replacing_own(path: &Path, written: Written) -> Result<Self, OutError> {
+        Self::new(path, Existing::Replaced, written).map_err(|error| match error {
+            OutError::Stranger { path, written } => OutError::NotOwn { path, written },
+            error => error,
+        })
     }
 
     /// Writes the file.

@@ -124,7 +124,7 @@ fn traffic_table(summary: &Summary) -> Table {
 }
 
 /// Groups of neighbouring ranks with the same figures: the name of each, and its first rank.
-fn alike<T, F: PartialEq>(of_ranks: &[T], figures: impl Fn(&T) -> F) -> Vec<(String, &T)> {
+pub(super) fn alike<T, F: PartialEq>(of_ranks: &[T], figures: impl Fn(&T) -> F) -> Vec<(String, &T)> {
     let mut first = 0;
     let groups = of_ranks.chunk_by(|one, next| figures(one) == figures(next)).map(|group| {
         let last = first + group.len() - 1;

@@ -10,14 +10,18 @@ use crate::plan::{Bytes, Plan};
 
 /// What a run writes: its weights, and checkpoints, one more at once than it keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Needs {
-    weights_bytes: u64,
-    checkpoint_bytes: u64,
-    num_checkpoints: u64,
+pub(crate) struct DiskNeeds {
+    /// Bytes of its weights.
+    pub(crate) weights_bytes: u64,
+    /// Bytes of a checkpoint.
+    pub(crate) checkpoint_bytes: u64,
+    /// Checkpoints that are on disk at once, at most.
+    pub(crate) num_checkpoints: u64,
 }
 
-impl Needs {
-    fn of(plan: &Plan) -> Self {
+impl DiskNeeds {
+    /// Of a plan's run.
+    pub(crate) fn of(plan: &Plan) -> Self {
         let run = plan.run();
         let weights_bytes = 4 * plan.num_parameters();
         Self {
@@ -32,7 +36,8 @@ impl Needs {
         }
     }
 
-    fn all_bytes(self) -> u64 {
+    /// Bytes of all that is on disk at once, at most.
+    pub(crate) fn all_bytes(self) -> u64 {
         self.weights_bytes.saturating_add(self.checkpoint_bytes.saturating_mul(self.num_checkpoints))
     }
 }
@@ -46,11 +51,11 @@ pub fn check_disk_space(plan: &Plan, directory: &Path) -> Result<Option<String>,
     let Some(free_bytes) = host::free_bytes(directory) else { return Ok(None) };
     let files = WalkDir::new(directory).into_iter().flatten().filter_map(|entry| entry.metadata().ok());
     let own: u64 = files.filter(std::fs::Metadata::is_file).map(|file| file.len()).sum();
-    check(Needs::of(plan), free_bytes.saturating_add(own), directory)
+    check(DiskNeeds::of(plan), free_bytes.saturating_add(own), directory)
 }
 
-fn check(needs: Needs, free_bytes: u64, directory: &Path) -> Result<Option<String>, RunDirError> {
-    let Needs { weights_bytes, num_checkpoints, .. } = needs;
+fn check(needs: DiskNeeds, free_bytes: u64, directory: &Path) -> Result<Option<String>, RunDirError> {
+    let DiskNeeds { weights_bytes, num_checkpoints, .. } = needs;
     if free_bytes < weights_bytes {
         return Err(RunDirError::NoSpace { path: directory.to_owned(), free_bytes, weights_bytes });
     }
@@ -75,7 +80,7 @@ mod tests {
 
     #[test]
     fn weights_that_do_not_fit_are_refused_and_checkpoints_warned_of() {
-        let needs = Needs { weights_bytes: 4 << 20, checkpoint_bytes: 12 << 20, num_checkpoints: 3 };
+        let needs = DiskNeeds { weights_bytes: 4 << 20, checkpoint_bytes: 12 << 20, num_checkpoints: 3 };
         let of = |mib: u64| check(needs, mib << 20, Path::new("out"));
         assert_eq!(of(40).unwrap(), None);
         let warning = "warning: out has 39.00 MiB left on its disk; the weights and 3 checkpoints at once take 40.00 MiB";

@@ -25,6 +25,7 @@ mod weights_run;
 pub use batches::{batch_layout, training_batches};
 pub use changed_keys::ChangedKey;
 pub use device_memory::DeviceMemory;
+pub(crate) use disk_space::DiskNeeds;
 pub use disk_space::check_disk_space;
 pub use error::TrainingError;
 pub use evaluate::evaluate;

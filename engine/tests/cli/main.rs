@@ -7,6 +7,9 @@ mod checkpoint; // `checkpoint`.
 mod command; // Starts the binary and keeps what it printed.
 mod compare; // `train --trace`, then `compare`.
 mod damaged; // Damaged run directories.
+mod doctor; // `doctor`.
+#[cfg(feature = "mpi")]
+mod doctor_mpi; // `doctor` under `mpirun`.
 mod failing_disk; // A disk that fails once, at every write.
 mod fix; // `check --fix`.
 mod full_disk; // A disk without space.

@@ -1,23 +1,13 @@
 //! Compiles a loop for the widest vector unit of the machine that runs it, chosen at run time.
 
-use pulp::{Arch, Simd, WithSimd};
-
-/// The vector instructions that the kernels and products of this machine use: `x86-64-v4` has AVX-512, `x86-64-v3` AVX2 and FMA. Products add in
-/// another order with other instructions.
-pub fn instruction_set() -> &'static str {
-    struct Name;
-    impl WithSimd for Name {
-        type Output = &'static str;
-
-        fn with_simd<S: Simd>(self, _: S) -> &'static str {
-            std::any::type_name::<S>()
-        }
-    }
-    match Arch::new().dispatch(Name).rsplit("::").next() {
-        Some("V4") => "x86-64-v4",
-        Some("V3") => "x86-64-v3",
-        Some(other) => other,
-        None => "scalar",
+/// The vector instructions that kernels use on this machine, as people call them. What they compute is the same to the bit with any of
+/// them, but for products of matrices, which are summed in an order of their own for each.
+pub fn instruction_set() -> String {
+    let chosen = format!("{:?}", pulp::Arch::new());
+    match chosen.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default() {
+        "V4" => "AVX-512 (x86-64-v4)".to_owned(),
+        "V3" => "AVX2 and FMA (x86-64-v3)".to_owned(),
+        other => other.to_owned(),
     }
 }
 
@@ -27,5 +17,5 @@ pub fn instruction_set() -> &'static str {
 /// compiled for the baseline.
 #[inline(always)]
 pub(super) fn dispatch<R>(f: impl FnOnce() -> R) -> R {
-    Arch::new().dispatch(f)
+    pulp::Arch::new().dispatch(f)
 }

@@ -4,6 +4,7 @@
 //! that it found, so the innermost one counts, and they are looked for in that order.
 
 mod error;
+mod in_force;
 mod slurm;
 
 use std::env;
@@ -11,6 +12,7 @@ use std::fmt;
 use std::net::IpAddr;
 
 pub use error::LaunchError;
+pub(crate) use in_force::variables_in_force;
 
 /// A process among those that a launcher has started.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,7 +78,7 @@ impl Launched {
     }
 
     fn among(variables: &Variables<'_>) -> Result<Option<Self>, LaunchError> {
-        for launcher in [Launcher::Torchrun, Launcher::OpenMpi, Launcher::Pmi, Launcher::Slurm] {
+        for launcher in Launcher::ALL {
             if let Some(found) = launcher.find(variables)? {
                 return Ok(Some(found));
             }
@@ -94,6 +96,9 @@ impl Launched {
 type Variables<'a> = dyn Fn(&str) -> Option<String> + 'a;
 
 impl Launcher {
+    /// In the order in which they are looked for.
+    const ALL: [Self; 4] = [Self::Torchrun, Self::OpenMpi, Self::Pmi, Self::Slurm];
+
     /// The variable by which it is known, then those of the number of processes, of the place on the host and of the number there.
     const fn names(self) -> [&'static str; 4] {
         match self {

@@ -35,6 +35,6 @@ pub use group::{Channel, Group};
 #[cfg(feature = "mpi")]
 pub use mpi::MpiError;
 #[cfg(feature = "mpi")]
-pub(crate) use mpi::Processes;
+pub(crate) use mpi::{Processes, mpi_library_version};
 pub use operation::Operation;
 pub use threads::Threads;

@@ -21,6 +21,6 @@ pub use ngram::{NgramCrossEntropy, VOCAB_SIZE, ngram_cross_entropy};
 pub use sampler::Permutation;
 pub use source::{BatchError, BatchSource, NoBatches, Zeros};
 pub use split::{BLOCK_BYTES, SplitError, TextSplit, split_text};
-pub use text::{TextError, TextFile, find_text, first_words, read_text};
+pub use text::{TextError, TextFile, find_text, first_words, read_text, text_bytes};
 pub use text_batches::{BatchLayout, Start, TextBatches};
 pub use token_batch::{BatchFault, TokenBatch};

@@ -20,7 +20,7 @@ pub(super) fn check_run(plan: &Plan, purpose: Purpose, world: &dyn World) -> Res
     if world.local_ranks().len() == world.size() {
         return Ok(());
     }
-    let own = Given { run: digest(plan, purpose), instructions: instruction_set().to_owned() };
+    let own = Given { run: digest(plan, purpose), instructions: instruction_set() };
     let as_bytes = serde_json::to_vec(&own).expect("a number and a name");
     // What cannot be read is another version's.
     let first = serde_json::from_slice(&world.broadcast(as_bytes)?).ok();
@@ -94,7 +94,7 @@ mod tests {
         let error = own.compared_with(Some(given(7, "x86-64-v3"))).unwrap();
         assert_eq!(
             error.to_string(),
-            "the CPU of this process has the vector instructions of x86-64-v4, and that of rank 0's process those of x86-64-v3: their products \
+            "the CPU of this process multiplies with x86-64-v4, and that of rank 0's process with x86-64-v3: their products \
              would differ in their last bits; start all ranks on CPUs of one kind"
         );
         for other in [Some(given(8, "x86-64-v4")), Some(given(8, "x86-64-v3")), None] {

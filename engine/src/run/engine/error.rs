@@ -161,7 +161,7 @@ pub enum EngineError {
     OtherRun,
     /// The processes run on CPUs of different kinds.
     #[error(
-        "the CPU of this process has the vector instructions of {own}, and that of rank 0's process those of {first}: their products would differ in \
+        "the CPU of this process multiplies with {own}, and that of rank 0's process with {first}: their products would differ in \
          their last bits; start all ranks on CPUs of one kind"
     )]
     OtherInstructions {

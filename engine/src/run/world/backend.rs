@@ -1,6 +1,7 @@
 //! The backend that a run file names: the one place where it is chosen.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use pipezero_models::Device;
 
@@ -16,17 +17,54 @@ use crate::plan::Plan;
 /// # Errors
 /// When this process cannot be connected with the others, or does not have the device.
 pub fn world_of(plan: &Plan) -> Result<Arc<dyn World>, WorldError> {
-    let (backend, launched) = (plan.run().comm.backend, Launched::this()?);
-    match (backend, launched) {
-        (BackendName::Threads, Some(Launched { size, .. })) if size > 1 => {
-            return Err(WorldError::Launched { num_processes: size });
+    let all = plan.grid().world_size();
+    match checked_backend(plan)? {
+        BackendName::Threads => threads_of(plan, all, plan.run().comm.timeout),
+        // A job of another number of processes is refused by the engine.
+        BackendName::Mpi => {
+            Ok(mpi(plan, usize::MAX, plan.run().comm.timeout)?.expect("each process is one of all"))
         }
-        (BackendName::Mpi, _) if plan.run().device != DeviceName::Cpu => return Err(WorldError::MpiOnGpus),
-        (BackendName::Mpi, _) => return mpi(plan),
-        (BackendName::Threads, _) => {}
     }
+}
+
+/// As [`world_of`], of the first so many ranks alone, and no wait lasts longer than this. `None` in the processes of the others, which
+/// call it too.
+///
+/// # Errors
+/// As [`world_of`].
+pub(crate) fn world_of_first(
+    plan: &Plan,
+    num_ranks: usize,
+    timeout: Duration,
+) -> Result<Option<Arc<dyn World>>, WorldError> {
+    match checked_backend(plan)? {
+        BackendName::Threads => threads_of(plan, num_ranks, timeout).map(Some),
+        BackendName::Mpi => mpi(plan, num_ranks, timeout),
+    }
+}
+
+/// So many ranks that are threads of this process, whatever the backend, on the plan's `device` and over its imitated links.
+///
+/// # Errors
+/// When this process does not have the device.
+pub(crate) fn threads_of(
+    plan: &Plan,
+    num_ranks: usize,
+    timeout: Duration,
+) -> Result<Arc<dyn World>, WorldError> {
     let devices = devices_of(plan.run())?;
-    Ok(of_threads(plan, &devices))
+    Ok(Arc::new(ThreadWorld::on(&devices, num_ranks, timeout, plan.run().comm.links)))
+}
+
+/// The backend, if this process can be part of it.
+fn checked_backend(plan: &Plan) -> Result<BackendName, WorldError> {
+    match (plan.run().comm.backend, Launched::this()?) {
+        (BackendName::Threads, Some(Launched { size, .. })) if size > 1 => {
+            Err(WorldError::Launched { num_processes: size })
+        }
+        (BackendName::Mpi, _) if plan.run().device != DeviceName::Cpu => Err(WorldError::MpiOnGpus),
+        (backend, _) => Ok(backend),
+    }
 }
 
 /// Threads of this process, on these devices in turn, at least one.
@@ -44,12 +82,25 @@ fn of_threads(plan: &Plan, devices: &[NamedDevice]) -> Arc<dyn World> {
     Arc::new(ThreadWorld::on(devices, num_ranks, comm.timeout, comm.links))
 }
 
+/// What the MPI library of this program says of its version; `None` of a program without MPI.
 #[cfg(feature = "mpi")]
-fn mpi(plan: &Plan) -> Result<Arc<dyn World>, WorldError> {
-    Ok(Arc::new(super::MpiWorld::of_job(plan.run().comm.timeout, plan.run().comm.port)?))
+pub(crate) fn mpi_library() -> Option<String> {
+    crate::run::comm::mpi_library_version()
+}
+
+/// What the MPI library of this program says of its version; `None` of a program without MPI.
+#[cfg(not(feature = "mpi"))]
+pub(crate) fn mpi_library() -> Option<String> {
+    None
+}
+
+#[cfg(feature = "mpi")]
+fn mpi(plan: &Plan, num_ranks: usize, timeout: Duration) -> Result<Option<Arc<dyn World>>, WorldError> {
+    let world = super::MpiWorld::of_first(num_ranks, timeout, plan.run().comm.port)?;
+    Ok(world.map(|world| Arc::new(world) as _))
 }
 
 #[cfg(not(feature = "mpi"))]
-fn mpi(_: &Plan) -> Result<Arc<dyn World>, WorldError> {
+fn mpi(_: &Plan, _: usize, _: Duration) -> Result<Option<Arc<dyn World>>, WorldError> {
     Err(WorldError::NoMpi)
 }

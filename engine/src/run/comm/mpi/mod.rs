@@ -21,3 +21,4 @@ mod wire;
 
 pub(crate) use communicator::Processes;
 pub use wire::MpiError;
+pub(crate) use wire::mpi_library_version;

@@ -44,6 +44,13 @@ pub enum MpiError {
     },
 }
 
+/// What the library says of its version, in one line; it may be asked before MPI has started.
+pub(crate) fn mpi_library_version() -> Option<String> {
+    let text = mpi::environment::library_version().ok()?;
+    let line = text.trim_matches(['\0', '\n', ' ']).lines().next()?;
+    Some(line.to_owned())
+}
+
 /// Bytes of a message at most: MPI counts them in an `int`.
 pub(super) const MESSAGE_BYTES_MAX: usize = 1 << 30;
 

@@ -64,6 +64,21 @@ pub fn find_text(entry: &Path) -> Result<(), TextError> {
     Ok(())
 }
 
+/// Bytes of all files that the entries stand for; a file that two entries name counts twice.
+///
+/// # Errors
+/// As [`find_text`].
+pub fn text_bytes(entries: &[PathBuf]) -> Result<u64, TextError> {
+    let mut num_bytes = 0;
+    for entry in entries {
+        for path in find_files(entry)? {
+            let found = fs::metadata(&path).map_err(|source| TextError::unreadable(&path, source))?;
+            num_bytes += found.len();
+        }
+    }
+    Ok(num_bytes)
+}
+
 /// The first words of the first file, letters and digits alone: something that a model of this text can continue. `None` where it begins
 /// with none, or cannot be read any more.
 pub fn first_words(entries: &[PathBuf]) -> Option<String> {

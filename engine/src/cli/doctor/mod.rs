@@ -1,0 +1,81 @@
+//! `pipezero doctor`: whether a run will do on the machines that it is for.
+
+mod args;
+mod sections;
+mod text;
+
+use std::path::Path;
+use std::time::Duration;
+
+pub(super) use self::args::{DoctorArgs, EXAMPLES};
+use self::text::{HEAD, summary, whole_text};
+use super::failure::Failure;
+use super::figures::counted;
+use super::out_file::{OutFile, Written};
+use super::output::{be_silent, note, print};
+use super::terminal;
+use crate::config::Launch;
+use crate::doctor::{Part, Verdict, examine};
+use crate::files::input::{named, read_text};
+use crate::host::Launched;
+use crate::plan::Plan;
+use crate::run::engine::EngineError;
+use crate::run::world::WorldError;
+use crate::train::RunDir;
+
+/// What is written.
+const REPORT: Written = Written {
+    name: "report of doctor",
+    writer: "doctor",
+    example: "doctor.txt",
+    is_such: looks_like_a_report,
+};
+
+/// Bytes of an earlier report at most.
+const REPORT_BYTES_MAX: u64 = 64 << 20;
+
+/// Whether a file begins as a report does.
+fn looks_like_a_report(path: &Path) -> bool {
+    read_text(path, REPORT_BYTES_MAX).is_ok_and(|text| text.starts_with(HEAD))
+}
+
+pub(super) fn run(args: &DoctorArgs) -> Result<(), Failure> {
+    let launched = Launched::this().map_err(WorldError::from)?;
+    let is_first = launched.as_ref().is_none_or(|launched| launched.rank == 0);
+    if !is_first {
+        be_silent();
+    }
+    let file = args.run.load()?;
+    // Whether the text is there is found in each process.
+    let (plan, _) = Plan::from_file(&file, Launch::this_host())?;
+    let name = named(&args.run.run);
+    let stem = name.file_stem().unwrap_or(name.as_os_str()).to_string_lossy();
+    let path = args.out.clone().unwrap_or_else(|| format!("doctor-{stem}.txt").into());
+    let out = is_first.then(|| OutFile::replacing_own(&path, REPORT)).transpose()?;
+    let run_dir = args.run_dir.clone().unwrap_or_else(|| RunDir::default_path(&args.run.run));
+    let watch = &mut |part: Part, begun: Duration| {
+        note(format_args!("{:5.1} s  {part}", begun.as_secs_f64()));
+    };
+    let report = examine(&plan, &run_dir, watch).map_err(|error| said_once(error, is_first))?;
+    let (Some(report), Some(out)) = (report, out) else { return Ok(()) };
+    out.write(&whole_text(&args.run.name(), &file.effective_json(RunDir::SCHEDULE), &plan, &report))?;
+    if args.json {
+        let json = serde_json::to_string_pretty(&report).expect("a report has string keys and finite depth");
+        print(json + "\n")?;
+    } else {
+        print(summary(&report, terminal::width()))?;
+    }
+    note(format_args!("\nreport: {}", path.display()));
+    match report.count(Verdict::Failed) {
+        0 => Ok(()),
+        failed => {
+            let failed = counted(failed, "check");
+            Err(Failure::Other(format!("{failed} failed: see {}", path.display()).into()))
+        }
+    }
+}
+
+/// What is wrong with a job as a whole is said by its first process.
+fn said_once(error: EngineError, is_first: bool) -> Failure {
+    if is_first { error.into() } else { Failure::SaidElsewhere }
+}

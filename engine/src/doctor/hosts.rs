@@ -1,0 +1,244 @@
+//! What each process runs on, and in what processes of one run should be alike.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use pipezero_models::kernels::instruction_set;
+use serde::{Deserialize, Serialize};
+
+use super::check::{Check, Part};
+use super::team::Team;
+use crate::host;
+use crate::plan::{Bytes, Plan, Purpose};
+use crate::run::comm::CommError;
+use crate::run::world::{Names, mpi_library};
+
+/// What a process runs on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ProcessFacts {
+    /// Its first rank.
+    pub(crate) first_rank: usize,
+    /// How many ranks it has.
+    pub(crate) num_ranks: usize,
+    /// What its host is called.
+    pub(crate) host: String,
+    /// pipezero's version.
+    pub(crate) version: String,
+    /// The operating system.
+    pub(crate) system: String,
+    /// The processor; `None` where the system does not say, as below.
+    pub(crate) cpu: Option<String>,
+    /// Cores that the process may use.
+    pub(crate) cores: usize,
+    /// Cores of the host.
+    pub(crate) host_cores: Option<usize>,
+    /// Memory of the host, or of the control group.
+    pub(crate) memory_bytes: Option<u64>,
+    /// What is free of it.
+    pub(crate) available_bytes: Option<u64>,
+    /// Vector instructions that kernels use.
+    pub(crate) instruction_set: String,
+    /// What its ranks compute on.
+    pub(crate) devices: String,
+    /// The MPI library, if the program has one.
+    pub(crate) mpi: Option<String>,
+    /// Variables of launchers that are set.
+    pub(crate) variables: Vec<(String, String)>,
+}
+
+/// Looks at each process's host.
+pub(super) fn look(team: &Team) -> Result<Vec<ProcessFacts>, CommError> {
+    let world = team.world();
+    let ranks = world.local_ranks();
+    team.gather(&ProcessFacts {
+        first_rank: ranks.start,
+        num_ranks: ranks.len(),
+        host: host::name(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        system: host::system(),
+        cpu: host::cpu_model(),
+        cores: std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get),
+        host_cores: host::host_cores(),
+        memory_bytes: host::memory_bytes(),
+        available_bytes: host::available_bytes(),
+        instruction_set: instruction_set(),
+        devices: Names(&world.devices()).to_string(),
+        mpi: mpi_library(),
+        variables: host::variables_in_force(),
+    })
+}
+
+/// Compares them with each other, and with what the plan needs.
+pub(super) fn judge(plan: &Plan, processes: &[ProcessFacts]) -> Vec<Check> {
+    let mut checks = vec![
+        alike(processes, "version", |of| of.version.clone(), "install one version of pipezero on all hosts"),
+        alike(
+            processes,
+            "instruction set",
+            |of| of.instruction_set.clone(),
+            "use hosts of one kind: products round differently with other instructions, so bits depend on where a rank runs",
+        ),
+        alike(
+            processes,
+            "MPI library",
+            |of| of.mpi.clone().unwrap_or_else(|| "none".to_owned()),
+            "install one MPI library on all hosts",
+        ),
+        alike(
+            processes,
+            "processor",
+            |of| of.cpu.clone().unwrap_or_else(|| "not known".to_owned()),
+            "use hosts of one kind: the slowest rank sets the pace of all",
+        ),
+    ];
+    checks.extend(by_host(processes).into_iter().map(|(name, on_host)| cores(plan, name, &on_host)));
+    checks.extend(memory_of_hosts(plan, processes).iter().map(HostMemory::check));
+    checks
+}
+
+fn by_host(processes: &[ProcessFacts]) -> BTreeMap<&str, Vec<&ProcessFacts>> {
+    let mut hosts: BTreeMap<&str, Vec<&ProcessFacts>> = BTreeMap::new();
+    for process in processes {
+        hosts.entry(&process.host).or_default().push(process);
+    }
+    hosts
+}
+
+fn alike(
+    processes: &[ProcessFacts],
+    what: &str,
+    value: impl Fn(&ProcessFacts) -> String,
+    repair: &str,
+) -> Check {
+    let values: BTreeSet<String> = processes.iter().map(value).collect();
+    let is_one = values.len() < 2;
+    let shown: Vec<String> = values.into_iter().collect();
+    Check::new(Part::Hosts, what, shown.join("; "), "is the same in all processes")
+        .warns_unless(is_one, repair)
+}
+
+fn cores(plan: &Plan, name: &str, processes: &[&ProcessFacts]) -> Check {
+    let threads: usize = processes.iter().map(|of| of.num_ranks * plan.run().threads).sum();
+    let most = processes.iter().map(|of| of.cores).max().unwrap_or(1);
+    // Processes that a launcher has bound have cores of their own.
+    let own: usize = processes.iter().map(|of| of.cores).sum();
+    let is_bound = processes.iter().all(|of| of.host_cores.is_some_and(|all| of.cores < all));
+    let cores = if is_bound { own } else { most };
+    Check::new(
+        Part::Hosts,
+        format!("cores of {name}"),
+        format!("{threads} threads of ranks, {cores} cores"),
+        "each thread of a rank has a core",
+    )
+    .warns_unless(
+        threads <= cores,
+        "ranks wait for cores, so steps take longer than predicted: use fewer ranks to a host, or fewer `threads`",
+    )
+}
+
+/// What the ranks of a host need of its memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct HostMemory {
+    name: String,
+    needed_bytes: u64,
+    available_bytes: Option<u64>,
+}
+
+/// What is planned for each host, whichever processes its ranks are in.
+pub(super) fn memory_of_hosts(plan: &Plan, processes: &[ProcessFacts]) -> Vec<HostMemory> {
+    let memory = |(name, on_host): (&str, Vec<&ProcessFacts>)| {
+        let ranks = on_host.iter().flat_map(|of| of.first_rank..of.first_rank + of.num_ranks);
+        HostMemory {
+            name: name.to_owned(),
+            needed_bytes: plan.needed_bytes(Purpose::Training, ranks),
+            available_bytes: on_host.iter().filter_map(|of| of.available_bytes).max(),
+        }
+    };
+    by_host(processes).into_iter().map(memory).collect()
+}
+
+impl HostMemory {
+    /// Whether there is enough, as far as is known.
+    pub(super) fn is_enough(&self) -> bool {
+        self.available_bytes.is_none_or(|bytes| self.needed_bytes <= bytes)
+    }
+
+    /// The figures in words.
+    pub(super) fn figures(&self) -> String {
+        let available =
+            self.available_bytes.map_or_else(|| "not known".to_owned(), |of| Bytes(of).to_string());
+        format!("{} planned for its ranks, {available} available", Bytes(self.needed_bytes))
+    }
+
+    /// What it is called.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn check(&self) -> Check {
+        let rule = "what is planned for the ranks of a host fits its memory";
+        Check::new(Part::Hosts, format!("memory of {}", self.name), self.figures(), rule).fails_unless(
+            self.is_enough(),
+            "use more hosts; or save memory: `pipezero plan` says what else fits, and what it costs",
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Launch, RunFile};
+    use crate::doctor::check::Verdict;
+
+    fn process(first_rank: usize, host: &str) -> ProcessFacts {
+        ProcessFacts {
+            first_rank,
+            num_ranks: 1,
+            host: host.to_owned(),
+            version: "1".to_owned(),
+            system: "Linux".to_owned(),
+            cpu: Some("a CPU".to_owned()),
+            cores: 2,
+            host_cores: Some(2),
+            memory_bytes: Some(1 << 30),
+            available_bytes: Some(1 << 29),
+            instruction_set: "AVX2".to_owned(),
+            devices: "CPU".to_owned(),
+            mpi: None,
+            variables: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn hosts_that_differ_or_are_too_small_are_named() {
+        let text = r#"{"model": {"family": "mlp", "num_layers": 1, "hidden_size": 4, "seq_length": 4}, "threads": 1,
+            "data": {"text": "a.txt"}, "steps": 1, "train_batch_size": 4, "parallel": {"data": 4}}"#;
+        let file = RunFile::parse("run.json", text).unwrap();
+        let (plan, _) = Plan::from_file(&file, Launch::this_host()).unwrap();
+        let good = [process(0, "a"), process(1, "a"), process(2, "b"), process(3, "b")];
+        let not_ok = |processes: &[ProcessFacts]| {
+            let checks = judge(&plan, processes).into_iter().filter(|check| check.verdict != Verdict::Ok);
+            checks.map(|check| (check.what, check.verdict)).collect::<Vec<_>>()
+        };
+        assert_eq!(not_ok(&good), []);
+        let with = |change: fn(&mut ProcessFacts)| {
+            let mut processes = good.clone();
+            change(&mut processes[2]);
+            not_ok(&processes)
+        };
+        let warning = |what: &str| vec![(what.to_owned(), Verdict::Warning)];
+        assert_eq!(with(|of| of.version = "2".to_owned()), warning("version"));
+        assert_eq!(with(|of| of.instruction_set = "AVX-512".to_owned()), warning("instruction set"));
+        assert_eq!(with(|of| of.mpi = Some("another".to_owned())), warning("MPI library"));
+        assert_eq!(with(|of| of.cpu = None), warning("processor"));
+        // Three ranks on two cores.
+        assert_eq!(with(|of| of.host = "a".to_owned()), warning("cores of a"));
+        let needed = plan.needed_bytes(Purpose::Training, 2..4);
+        let mut small = good.clone();
+        for of in &mut small[2..] {
+            of.available_bytes = Some(needed - 1);
+        }
+        assert_eq!(not_ok(&small), [("memory of b".to_owned(), Verdict::Failed)]);
+        small[3].available_bytes = Some(needed);
+        assert_eq!(not_ok(&small), []);
+    }
+}

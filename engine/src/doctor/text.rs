@@ -1,0 +1,22 @@
+//! Whether this process can read the run's text.
+
+use crate::plan::{Bytes, Plan};
+use crate::run::data::text_bytes;
+use crate::train::training_batches;
+
+/// A text of more bytes is found and opened, and not read: reading it would take longer than the rest.
+const READ_BYTES_MAX: u64 = 256 << 20;
+
+/// What this process can read; or what is wrong.
+pub(super) fn text(plan: &Plan) -> Result<String, String> {
+    let entries = &plan.run().data.text;
+    if !plan.run().model.learns() {
+        return Ok("the model reads none".to_owned());
+    }
+    let bytes = text_bytes(entries).map_err(|error| error.to_string())?;
+    if bytes > READ_BYTES_MAX {
+        return Ok(format!("{} were found", Bytes(bytes)));
+    }
+    training_batches(plan).map_err(|error| error.to_string())?;
+    Ok(format!("{} were read", Bytes(bytes)))
+}
