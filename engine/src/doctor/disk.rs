@@ -6,6 +6,7 @@
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -77,15 +78,16 @@ pub(super) fn look(team: &Team, plan: &Plan, directory: &Path) -> Result<DiskFac
     let share = needs.checkpoint_bytes / team.world().size() as u64 * ranks.len() as u64;
     let free_bytes = free_bytes(directory);
     let bytes = share.clamp(PIECE_BYTES as u64, FILE_BYTES_MAX).min(free_bytes.unwrap_or(u64::MAX) / 16);
-    let name = |rank: usize| tried.join(format!(".pipezero-doctor-{rank}"));
-    let of_first = name(0);
-    let began = File::create_new(name(ranks.start));
+    // A name that no process before has left behind.
+    let tag = team.decide(&std::process::id())?;
+    let path = |rank: usize| tried.join(format!(".pipezero-doctor-{tag}-{rank}"));
+    let created = TriedFile::create(path(ranks.start));
     team.meet()?;
-    let sees_first = of_first.exists();
-    let file = TriedFile(name(ranks.start));
-    let speed = began.and_then(|opened| try_disk(&file.0, opened, bytes)).map_err(|error| error.to_string());
+    let sees_first = appears(&path(0));
+    let speed = created.and_then(|file| Ok((try_disk(&file, bytes)?, file)));
     team.meet()?;
-    drop(file);
+    // It is removed when all have looked for it.
+    let speed = speed.map(|(speed, _)| speed).map_err(|error| error.to_string());
     let processes = team.gather(&ProcessDisk { first_rank: ranks.start, free_bytes, sees_first, speed })?;
     let DiskNeeds { weights_bytes, checkpoint_bytes, .. } = needs;
     let checkpoint_s = checkpoint_s(checkpoint_bytes, &processes);
@@ -94,13 +96,31 @@ pub(super) fn look(team: &Team, plan: &Plan, directory: &Path) -> Result<DiskFac
     Ok(DiskFacts { directory, tried, weights_bytes, checkpoint_bytes, all_bytes, checkpoint_s, processes })
 }
 
-/// A file that is removed.
+/// A file of this process, which is removed.
 struct TriedFile(PathBuf);
+
+impl TriedFile {
+    fn create(path: PathBuf) -> io::Result<Self> {
+        File::create_new(&path)?;
+        Ok(Self(path))
+    }
+}
 
 impl Drop for TriedFile {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.0);
     }
+}
+
+/// Whether a file is there, or comes to be seen soon, as on the disk of another host.
+fn appears(path: &Path) -> bool {
+    const NUM_LOOKS: u32 = 20;
+    (0..NUM_LOOKS).any(|look| {
+        if look > 0 {
+            thread::sleep(Duration::from_millis(100));
+        }
+        path.exists()
+    })
 }
 
 /// The folder itself, or the nearest above it that is there.
@@ -109,7 +129,8 @@ fn nearest_folder(directory: &Path) -> PathBuf {
     absolute.ancestors().find(|folder| folder.is_dir()).unwrap_or(Path::new("/")).to_owned()
 }
 
-fn try_disk(path: &Path, mut file: File, bytes: u64) -> io::Result<Speed> {
+fn try_disk(tried: &TriedFile, bytes: u64) -> io::Result<Speed> {
+    let mut file = File::options().write(true).open(&tried.0)?;
     // No disk that packs what is written can pack it.
     let mut state = 1_u64;
     let piece: Vec<u8> = std::iter::repeat_with(|| {
@@ -128,7 +149,7 @@ fn try_disk(path: &Path, mut file: File, bytes: u64) -> io::Result<Speed> {
     file.sync_all()?;
     let write_s = start.elapsed().as_secs_f64();
     drop(file);
-    let mut file = File::open(path)?;
+    let mut file = File::open(&tried.0)?;
     // A hint, which some file systems ignore: what is in memory would say nothing of the disk.
     let _ = rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed);
     let start = Instant::now();
@@ -284,9 +305,9 @@ mod tests {
     #[test]
     fn what_is_written_is_read_again_and_removed() {
         let home = tempfile::tempdir().unwrap();
-        let file = TriedFile(home.path().join("tried"));
+        let file = TriedFile::create(home.path().join("tried")).unwrap();
         let bytes = PIECE_BYTES as u64 + 5;
-        let speed = try_disk(&file.0, File::create_new(&file.0).unwrap(), bytes).unwrap();
+        let speed = try_disk(&file, bytes).unwrap();
         assert_eq!((speed.bytes, fs::metadata(&file.0).unwrap().len()), (bytes, bytes));
         assert!(speed.write_s > 0.0 && speed.read_s > 0.0);
         drop(file);

@@ -34,6 +34,7 @@ fn every_command_has_a_man_page() {
         "-checkpoint-verify",
         "-compare",
         "-completions",
+        "-doctor",
         "-eval",
         "-generate",
         "-man",

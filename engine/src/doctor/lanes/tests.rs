@@ -8,11 +8,12 @@ use pipezero_models::Queue;
 
 use super::found::{LaneFacts, facts};
 use super::lane::lanes;
-use super::ranks::{Bounds, Measured, rounds};
+use super::ranks::{Bounds, Measured, Stopped, rounds};
 use super::rules::judge;
 use crate::config::{Launch, RunFile};
 use crate::doctor::check::Verdict;
 use crate::plan::Plan;
+use crate::plan::costs::MessageKind;
 use crate::run::comm::{Channel, CommError, Communicator, Group, Operation, Pending, Started};
 use crate::run::memory::TrackedBuffer;
 use crate::run::world::{ThreadWorld, World};
@@ -178,4 +179,44 @@ fn what_a_rank_spoils_is_found_at_that_rank_and_its_kind() {
         assert_eq!((contents.what.as_str(), contents.verdict), ("contents", Verdict::Failed));
         assert!(contents.repair.is_some());
     }
+}
+
+#[test]
+fn a_rank_that_stops_is_named_before_those_that_stopped_because_of_it() {
+    let lanes = lanes(&plan(ZERO_3));
+    let stopped = |rank, is_stop| Err(Stopped { rank, is_stop, error: format!("is_stop {is_stop}") });
+    let facts = facts(&lanes, vec![stopped(0, true), Ok(Vec::new()), stopped(2, false), stopped(3, true)]);
+    assert_eq!(facts.stopped, ["rank 2: is_stop false", "rank 0: is_stop true", "rank 3: is_stop true"]);
+    let check = &judge(&facts)[0];
+    assert_eq!((check.what.as_str(), check.verdict), ("messages", Verdict::Failed));
+    assert_eq!(check.value, "rank 2: is_stop false");
+}
+
+#[test]
+fn a_lane_that_is_slower_than_its_like_is_named() {
+    let lanes = lanes(&plan(ZERO_3));
+    let activations: Vec<usize> =
+        (0..lanes.len()).filter(|&index| lanes[index].kind == MessageKind::Activation).collect();
+    let measured = |first_ms: u64, second_ms: u64| {
+        let of_lane = |(index, ms): (usize, u64)| {
+            let median = Some(Duration::from_millis(ms));
+            let members = lanes[index].members.iter();
+            members
+                .map(move |&rank| Measured { lane: index, rank, bytes: 1024, fault: None, median })
+                .collect::<Vec<_>>()
+        };
+        let of_lanes = activations.iter().copied().zip([first_ms, second_ms]).flat_map(of_lane);
+        facts(&lanes, vec![Ok(of_lanes.collect())])
+    };
+    assert_eq!(measured(5, 20).slow, [""; 0]);
+    let facts = measured(5, 21);
+    let row = &facts.rows[0];
+    assert_eq!((row.latency_ns, &row.slowest[..]), ([5_000_000, 21_000_000], &[1, 3][..]));
+    let check = &judge(&facts)[2];
+    assert_eq!((check.what.as_str(), check.verdict), ("speed", Verdict::Warning));
+    assert!(
+        check.value.starts_with("activation of ranks [1, 3] takes 21.0ms for 1024 bytes"),
+        "{}",
+        check.value
+    );
 }
