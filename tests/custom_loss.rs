@@ -6,11 +6,14 @@ use pipezero::Plan;
 use pipezero::config::{NoDecay, OptimizerConfig, Run, SchedulerConfig};
 use pipezero::models::layer::LossSum;
 use pipezero::models::{CrossEntropy, Loss, Queue, View, ViewMut, gpt2};
-use tests::{Case, Mask, small_run, train, train_plan};
+use pipezero::run::engine::{Engine, EngineError};
+use tests::{Case, Mask, RandomBatches, small_run, train, train_plan};
 
-/// Cross-entropy times two.
+/// Cross-entropy times two, and its gradient times this.
 #[derive(Debug)]
-struct Doubled;
+struct Doubled {
+    gradient: f32,
+}
 
 impl Loss for Doubled {
     fn num_kept_per_row(&self) -> usize {
@@ -48,7 +51,7 @@ impl Loss for Doubled {
         per_row: View<'_>,
         seed: f32,
     ) {
-        CrossEntropy.backward(queue, logits, targets, per_row, 2.0 * seed);
+        CrossEntropy.backward(queue, logits, targets, per_row, self.gradient * seed);
     }
 }
 
@@ -64,7 +67,7 @@ fn twice_the_loss_at_half_the_rate_gives_the_same_weights() {
         ..small_run(Case { pipeline: 2, ..Case::ONE_RANK })
     };
     let doubled = run(0.25);
-    let model = gpt2::build_with_loss(doubled.model.gpt().unwrap(), Arc::new(Doubled));
+    let model = gpt2::build_with_loss(doubled.model.gpt().unwrap(), Arc::new(Doubled { gradient: 2.0 }));
     let plan = Plan::with_model(doubled.clone(), model.expect("valid sizes")).expect("a valid run");
     let hints =
         plan.remarks().into_iter().filter(|remark| remark.text.contains("reads whole rows of logits"));
@@ -76,4 +79,22 @@ fn twice_the_loss_at_half_the_rate_gives_the_same_weights() {
         assert_eq!(*doubled, 2.0 * plain);
     }
     assert_eq!(doubled.weights, plain.weights);
+}
+
+/// The loss is finite, and the gradient is in no unit: of all of them that of the last is named, from which the others have theirs.
+#[test]
+fn a_gradient_that_is_not_finite_is_named_where_it_begins() {
+    let run = small_run(Case { pipeline: 2, data: 2, ..Case::ONE_RANK });
+    let loss = Doubled { gradient: f32::INFINITY };
+    let model = gpt2::build_with_loss(run.model.gpt().unwrap(), Arc::new(loss)).expect("valid sizes");
+    let plan = Plan::with_model(run, model).expect("a valid run");
+    let last = plan.units().len() - 1;
+    let source = Arc::new(RandomBatches::for_plan(&plan, Mask::None));
+    let mut engine = Engine::new(plan, source).expect("ranks start");
+    let Err(EngineError::NotFinite { step: 1, what }) = engine.train_batch() else { panic!("it is finite") };
+    assert!(
+        what.starts_with(&format!("the gradient of unit u{last} (")) && what.contains("lm_head"),
+        "{what}"
+    );
+    assert!(what.ends_with(") on rank 2"), "{what}");
 }

@@ -207,7 +207,7 @@ fn a_run_that_diverges_ends_at_the_step_that_shows_it() {
     let before = weights_of(&mut engine);
     for _ in 0..2 {
         let error = engine.train_batch().unwrap_err();
-        expect!["step 2: the loss or a gradient is not finite; no weight was changed; lower the learning rate or look at the data of this step"]
+        expect!["step 2: the loss of micro-batch 0 on rank 2 is not finite; no weight was changed; lower the learning rate or look at the data of this step"]
             .assert_eq(&error.to_string());
         assert_eq!(engine.position().step, 1);
     }
@@ -218,13 +218,32 @@ fn a_run_that_diverges_ends_at_the_step_that_shows_it() {
     );
 }
 
+/// Both say what has ceased to be finite first, wherever the rank is that has found it.
+#[test]
+fn two_processes_name_what_is_not_finite_alike() {
+    let (plan, source) = plan_and_batches(at_rate(1e30, run()), Mask::None);
+    let error_of = |mut engine: Engine| {
+        engine.train_batch().expect("the first step");
+        engine.train_batch().expect_err("the weights are infinite").to_string()
+    };
+    let expected = error_of(Engine::new(plan.clone(), Arc::clone(&source)).expect("ranks start"));
+    assert!(expected.starts_with("step 2: the loss of micro-batch 0 on rank 2 is not finite"), "{expected}");
+    for cut in 1..plan.grid().world_size() {
+        let found = in_two_processes(&plan, cut, |world, _| {
+            let (plan, batches) = (plan.clone(), Arc::clone(&source));
+            error_of(Engine::in_world(plan, batches, Purpose::Training, world).expect("ranks start"))
+        });
+        assert_eq!(found, [expected.clone(), expected.clone()], "cut at {cut}");
+    }
+}
+
 /// The queue has come to the step's end when its sums are read, and the report names that step.
 #[test]
 fn a_device_that_runs_behind_the_host_reports_the_same_step() {
     let start = |plan, source| Engine::on_device(plan, source, Arc::new(Deferred::new(5)));
     let mut engine = started(start, at_rate(1e30, run()), Mask::None);
     engine.train_batch().unwrap();
-    assert!(matches!(engine.train_batch(), Err(EngineError::NotFinite { step: 2 })));
+    assert!(matches!(engine.train_batch(), Err(EngineError::NotFinite { step: 2, .. })));
 }
 
 #[test]

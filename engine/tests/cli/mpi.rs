@@ -173,6 +173,20 @@ fn processes_hold_what_is_planned() {
     assert!(grown >= planned / 2, "{grown} bytes of {planned}");
 }
 
+#[test]
+fn a_port_that_is_taken_is_named() {
+    let home = Home::new();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    let line = format!("-- train run.json --set comm.port={}", address.port());
+    let error = run(&home, &mut launch(&home, &line)).failure(1);
+    let expected = format!(
+        "rank 0 cannot listen on {address}: Address already in use (os error 98); name an address of this host and a port that is free"
+    );
+    assert_eq!(error.matches(&expected).count(), 1, "{error}");
+    assert_eq!(error.matches("the process of rank 0 cannot listen for the others, and says why").count(), 3);
+}
+
 /// MPI connects only what its own launcher has started.
 #[test]
 fn processes_of_a_launcher_that_mpi_does_not_know_are_refused() {

@@ -93,11 +93,13 @@ pub enum EngineError {
     },
     /// The loss or a gradient of a step is infinite or NaN, in another type than fp16; the weights are those before it.
     #[error(
-        "step {step}: the loss or a gradient is not finite; no weight was changed; lower the learning rate or look at the data of this step"
+        "step {step}: {what} is not finite; no weight was changed; lower the learning rate or look at the data of this step"
     )]
     NotFinite {
         /// The step.
         step: u64,
+        /// What is not finite, with its rank and unit: where it began.
+        what: String,
     },
     /// Tokens of a step could not be read, or cannot be used; the weights are those before it.
     #[error("step {step}: {what}; no weight was changed")]

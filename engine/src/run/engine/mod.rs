@@ -41,7 +41,7 @@ use crate::plan::costs::DeviceSpec;
 use crate::plan::{ElementTypes, Plan};
 use crate::run::comm::CommError;
 use crate::run::data::BatchSource;
-use crate::run::executor::{RankOutcome, StepInputs};
+use crate::run::executor::{NotFinite, RankOutcome, StepInputs};
 use crate::run::memory::Ledger;
 use crate::run::optimizer::{LearningRate, LossScaler, ScaleChange};
 use crate::run::world::{ClockOffset, Names, RanksOnDevice, World, world_of, world_on};
@@ -285,8 +285,14 @@ impl Engine {
         let (step, update) = (self.step + 1, self.update + 1);
         let learning_rate = self.learning_rate.at(update);
         let loss_scale = self.loss_scaler.as_ref().map(LossScaler::scale);
-        let inputs =
-            StepInputs { step, update, learning_rate, loss_scale: loss_scale.unwrap_or(1.0), records };
+        let inputs = StepInputs {
+            step,
+            update,
+            learning_rate,
+            loss_scale: loss_scale.unwrap_or(1.0),
+            skips_overflow: loss_scale.is_some(),
+            records,
+        };
         let before = self.clock_offset(records)?;
         let outcomes = self.ranks.ask_for_outcomes(&Command::Train(inputs))?;
         // Clocks drift, so it is asked for on both sides of the step.
@@ -294,9 +300,10 @@ impl Engine {
         let found = first(&outcomes).clone();
         let overflowed = found.overflowed;
         let unread = outcomes.iter().find_map(|outcome| outcome.unread.clone());
+        let not_finite = outcomes.iter().filter_map(|outcome| outcome.not_finite.clone()).min();
         let processes = self.gather_outcomes(clock, outcomes)?;
         if overflowed {
-            self.check_left_out(step, unread)?;
+            self.check_left_out(step, unread, not_finite)?;
         }
         self.update_loss_scale(step, overflowed)?;
         self.step = step;
@@ -309,10 +316,30 @@ impl Engine {
     }
 
     /// A step left the weights as they are: an error, unless a gradient overflowed in fp16.
-    fn check_left_out(&mut self, step: u64, unread: Option<String>) -> Result<(), EngineError> {
+    fn check_left_out(
+        &mut self,
+        step: u64,
+        unread: Option<String>,
+        not_finite: Option<NotFinite>,
+    ) -> Result<(), EngineError> {
         let read = unread.map_or(Ok(()), |what| Err(EngineError::Unread { step, what }));
         self.agree(read)?;
-        if self.loss_scaler.is_none() { Err(EngineError::NotFinite { step }) } else { Ok(()) }
+        if self.loss_scaler.is_some() {
+            return Ok(());
+        }
+        let what = self.least_of_all(not_finite)?;
+        let what = what.map_or_else(|| "the loss or a gradient".to_owned(), |what| what.to_string());
+        Err(EngineError::NotFinite { step, what })
+    }
+
+    /// Of what the processes have found not to be finite, where it began.
+    fn least_of_all(&mut self, own: Option<NotFinite>) -> Result<Option<NotFinite>, EngineError> {
+        let write = |found: &Option<NotFinite>| serde_json::to_vec(found).expect("numbers and names");
+        let read = |message: Vec<u8>| serde_json::from_slice::<Option<NotFinite>>(&message).ok().flatten();
+        let found = self.ranks.together(|world| world.gather(write(&own)))?;
+        let least = found.into_iter().filter_map(read).min();
+        let least = self.ranks.together(|world| world.broadcast(write(&least)))?;
+        Ok(read(least))
     }
 
     /// How far this process's clock is ahead of the first one's, if events are recorded.

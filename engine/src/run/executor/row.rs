@@ -29,7 +29,10 @@ impl Rank {
         self.run_row(program, Some(inputs))?;
         let Tail { record, gradient_norm, overflowed, .. } = self.tail.clone();
         let unread = self.unread.take().map(|fault| self.named(&fault));
-        Ok(RankOutcome { record, gradient_norm, overflowed, unread, ..self.outcome()? })
+        let outcome = self.outcome()?;
+        let ends_run = overflowed && unread.is_none() && !inputs.skips_overflow;
+        let not_finite = if ends_run { self.find_not_finite()? } else { None };
+        Ok(RankOutcome { record, gradient_norm, overflowed, unread, not_finite, ..outcome })
     }
 
     /// Losses of one batch, without gradients.

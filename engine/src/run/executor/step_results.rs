@@ -5,7 +5,7 @@ use pipezero_models::layer::LossSum;
 use pipezero_models::{Buffer, ElementType, ModelError, Queue, View, ViewMut};
 use pipezero_schedule::MicroBatch;
 
-use super::step_sums::StepRecord;
+use super::step_sums::{StepRecord, is_broken};
 
 /// The words of a [`LossSum`] for every micro-batch, and of a [`SquareSum`].
 #[derive(Debug)]
@@ -38,6 +38,13 @@ impl StepResults {
     /// Adds the squares of gradients.
     pub(super) fn add_squares(&mut self, queue: &dyn Queue, gradients: View<'_>) {
         queue.add_squares(gradients, self.squares.view_mut());
+    }
+
+    /// Of the losses that were read last, the first that is not finite.
+    pub(super) fn first_broken_loss(&self) -> Option<MicroBatch> {
+        let (losses, _) = self.words.as_chunks();
+        let broken = losses.iter().position(|&words| is_broken(LossSum::from_words(words)));
+        broken.map(|index| MicroBatch(index as u32))
     }
 
     /// Waits for the results.

@@ -29,11 +29,16 @@ pub(crate) struct StepRecord {
     num_targets: u64,
 }
 
+/// Whether a loss is not finite, or beyond [`LARGEST_LOSS`].
+pub(super) fn is_broken(loss: LossSum) -> bool {
+    loss.sum.is_nan() || loss.sum.abs() >= LARGEST_LOSS
+}
+
 impl StepRecord {
     /// Adds the loss of one micro-batch. A loss that is not finite, or beyond [`LARGEST_LOSS`], marks the record as
     /// broken.
     pub(crate) fn add_loss(&mut self, loss: LossSum) {
-        if loss.sum.is_nan() || loss.sum.abs() >= LARGEST_LOSS {
+        if is_broken(loss) {
             self.num_targets += BROKEN_LOSS + loss.num_targets;
             return;
         }

@@ -1,9 +1,10 @@
 //! The end of a step: tied gradients, the norm over the grid, the optimizer.
 
 use pipezero_models::layer::WriteMode;
-use pipezero_schedule::Unit;
+use pipezero_schedule::{MicroBatch, Unit};
 
 use super::error::Cause;
+use super::not_finite::NotFinite;
 use super::rank::Rank;
 use super::step::{StepInputs, Tail};
 use super::step_sums::{RECORD_WORDS, StepRecord};
@@ -87,6 +88,31 @@ impl Rank {
                 self.tail.gradient_scale,
             );
         }
+    }
+
+    /// The first of what is not finite on this rank, after a step that has changed no weight.
+    pub(super) fn find_not_finite(&mut self) -> Result<Option<NotFinite>, Cause> {
+        let rank = self.comm.rank();
+        if let Some(MicroBatch(micro_batch)) = self.results.first_broken_loss() {
+            return Ok(Some(NotFinite::Loss { micro_batch: micro_batch as usize, rank }));
+        }
+        let units: Vec<Unit> = self.stores.keys().copied().collect();
+        for unit in units.into_iter().rev() {
+            let store = &self.stores[&unit];
+            let gradients = store.gradient.get().view().range(store.counted_gradient.clone());
+            self.results.clear(&*self.queue);
+            self.results.add_squares(&*self.queue, gradients);
+            if self.results()?.squares.is_finite() {
+                continue;
+            }
+            let units_behind = self.plan.units().len() - 1 - unit.index();
+            let layers = self.plan.unit(unit).layers.clone();
+            let mut names = layers.map(|layer| self.plan.graph().layer(layer).name.clone());
+            let first = names.next().unwrap_or_default();
+            let layers = names.last().map_or_else(|| first.clone(), |last| format!("{first} to {last}"));
+            return Ok(Some(NotFinite::Gradient { units_behind, rank, unit: unit.index(), layers }));
+        }
+        Ok(None)
     }
 
     /// What kernels have computed for the end of the step, once they have.

@@ -13,6 +13,9 @@ pub enum WorldError {
         /// Why.
         reason: String,
     },
+    /// The process of rank 0 cannot be reached.
+    #[error("the process of rank 0 cannot listen for the others, and says why")]
+    SaidByFirst,
     /// The launcher's variables do not say which rank this process is.
     #[error(transparent)]
     Launch(#[from] LaunchError),

@@ -18,8 +18,6 @@ use crate::run::comm::{CommError, Communicator, Processes};
 const ADDRESS_BYTES: usize = 512;
 /// How long processes may take to find each other at least: they start on many hosts.
 const START_TIME: Duration = Duration::from_secs(60);
-/// With which a text begins that says why there is no address.
-const NONE: char = '!';
 
 /// A world of processes with one rank each.
 pub struct MpiWorld {
@@ -66,7 +64,7 @@ impl MpiWorld {
         let told = match &listener {
             None => String::new(),
             Some(Ok((address, _))) => address.to_string(),
-            Some(Err(error)) => format!("{NONE}{error}"),
+            Some(Err(error)) => error.to_string(),
         };
         let mut bytes = told.into_bytes();
         bytes.resize(ADDRESS_BYTES, 0);
@@ -82,8 +80,8 @@ impl MpiWorld {
                 SideChannel::host(listener, now_ns, member)
             }
             None => {
-                let address: Result<SocketAddr, _> = heard.parse();
-                let address = address.map_err(|_| not_connected(&heard.trim_start_matches(NONE)))?;
+                // Instead of an address it gives what keeps it from listening.
+                let address: SocketAddr = heard.parse().map_err(|_| WorldError::SaidByFirst)?;
                 SideChannel::join(address, member)
             }
         };
