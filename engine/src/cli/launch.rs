@@ -10,6 +10,7 @@ use clap::Args;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use super::check_arguments;
 use super::failure::Failure;
 use super::output::note;
 use super::terminal;
@@ -22,9 +23,9 @@ Examples:
   pipezero launch -n 4 --max-restarts 3 -- train run.json --resume \\
     --set checkpoint.every=100
 
-Each rank is a process of this host, connected by the system's MPI library: pipezero must be built with --features mpi. Each process takes its share of the cores. Ctrl-C, SIGTERM and SIGHUP end the run after its step, with a checkpoint; a second one ends it at once. If a rank is killed, frozen or fails, the others say which and where, and end; what does not end by itself is ended. With --max-restarts the job is then started again, and --resume goes on from the newest checkpoint. For several hosts use mpirun or srun: docs/launch.md has complete commands.
+Each rank is a process of this host, connected by Open MPI, whose mpirun starts it: pipezero must be built with --features mpi. Each process takes its share of the cores. Ctrl-C, SIGTERM and SIGHUP end the run after its step, with a checkpoint; a second one ends it at once. If a rank is killed, frozen or fails, the others say which and where, and end; what does not end by itself is ended. With --max-restarts the job is then started again, and --resume goes on from the newest checkpoint. For several hosts use mpirun or srun: docs/launch.md has complete commands.
 
-Exit status: as that of the command; 1 if ranks were lost.";
+Exit status: 0 if all ranks succeed, 2 for a mistake in the input, 1 if a rank fails or is lost, 143 if a signal ended the run before it was done.";
 
 /// Arguments of `launch`.
 #[derive(Debug, Args)]
@@ -42,6 +43,7 @@ pub(super) struct LaunchArgs {
 
 pub(super) fn run(args: LaunchArgs) -> Result<ExitCode, Failure> {
     let LaunchArgs { num_processes, max_restarts, command } = args;
+    check_arguments(&command)?;
     let job = Job { num_processes, max_restarts, program: env::current_exe()?, arguments: command };
     let num_signals = count_signals()?;
     let end =
@@ -59,9 +61,10 @@ pub(super) fn run(args: LaunchArgs) -> Result<ExitCode, Failure> {
 
 fn of_input(error: JobError) -> Failure {
     match error {
-        JobError::NoProcess | JobError::NotResumed { .. } | JobError::Launched { .. } => {
-            Failure::Input(error.into())
-        }
+        JobError::NoProcess
+        | JobError::NotResumed { .. }
+        | JobError::Launched { .. }
+        | JobError::Variables(_) => Failure::Input(error.into()),
         error => Failure::Other(error.into()),
     }
 }

@@ -35,9 +35,12 @@ mod trained_run;
 mod utilisation;
 mod whole;
 
+use std::ffi::OsString;
+use std::iter;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
+use failure::Failure;
 
 use crate::host::{Launched, Local, cores};
 use crate::launch::statuses;
@@ -106,7 +109,14 @@ pub fn main() -> ExitCode {
         .with_ansi(terminal::has_colours())
         .with_env_filter(tracing_subscriber::EnvFilter::from_env("PIPEZERO_LOG"))
         .init();
-    let command = Cli::parse().command;
+    let command = match Cli::try_parse() {
+        Ok(Cli { command }) => command,
+        Err(error) => {
+            // What --help prints is no mistake.
+            statuses::leave(u8::try_from(error.exit_code()).unwrap_or(2));
+            error.exit();
+        }
+    };
     if let Some(local) = bound_place() {
         cores::bind(local);
     }
@@ -134,6 +144,18 @@ pub fn main() -> ExitCode {
     };
     statuses::leave(status);
     ExitCode::from(status)
+}
+
+/// Refuses arguments of a command that is to be started, as it would do itself.
+fn check_arguments(command: &[OsString]) -> Result<(), Failure> {
+    let named = iter::once(OsString::from("pipezero")).chain(command.iter().cloned());
+    match Cli::try_parse_from(named) {
+        Ok(Cli { command: Command::Launch(_) }) => Err(Failure::Input(
+            "launch: a job cannot start another; write the command behind one `launch`".into(),
+        )),
+        Ok(_) => Ok(()),
+        Err(error) => error.exit(),
+    }
 }
 
 /// This process's place on its host, if it is to bind itself to its share of the cores.

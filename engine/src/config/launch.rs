@@ -13,7 +13,7 @@ pub struct Launch {
     pub memory_bytes: Option<u64>,
     /// Whether the host has a GPU, which `"device": "auto"` then means.
     pub has_gpu: bool,
-    /// Ranks that a launcher started, at least 1. `None` where the engine starts its own, as the threads backend does: then
+    /// Ranks that a launcher started, at least 2. `None` where the engine starts its own, as the threads backend does: then
     /// the file alone says how many, and a data degree of `"auto"` is 1.
     pub ranks: Option<usize>,
 }
@@ -29,7 +29,8 @@ impl Launch {
             cores,
             memory_bytes: is_one_host.then(host::memory_bytes).flatten(),
             has_gpu: has_gpu(),
-            ranks: launched.map(|launched| launched.size),
+            // A process that is alone runs all ranks, as if nothing had launched it.
+            ranks: launched.map(|launched| launched.size).filter(|&size| size > 1),
         }
     }
 }

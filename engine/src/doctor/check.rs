@@ -48,7 +48,7 @@ impl fmt::Display for Part {
 pub(crate) enum Verdict {
     /// As the rule says.
     Ok,
-    /// The run will do, but slower than it could, or not to the same bits everywhere.
+    /// The run will do, but slower than it could, or a figure is uncertain.
     Warning,
     /// The run would fail, or compute something else.
     Failed,

@@ -77,7 +77,11 @@ pub(super) fn look(team: &Team, plan: &Plan, directory: &Path) -> Result<DiskFac
     let needs = DiskNeeds::of(plan);
     let share = needs.checkpoint_bytes / team.world().size() as u64 * ranks.len() as u64;
     let free_bytes = free_bytes(directory);
-    let bytes = share.clamp(PIECE_BYTES as u64, FILE_BYTES_MAX).min(free_bytes.unwrap_or(u64::MAX) / 16);
+    // All of them write at once, and to one disk if they share it.
+    let num_processes = (team.world().size() / ranks.len()) as u64;
+    let bytes = share
+        .clamp(PIECE_BYTES as u64, FILE_BYTES_MAX)
+        .min(free_bytes.unwrap_or(u64::MAX) / 16 / num_processes);
     // A name that no process before has left behind.
     let tag = team.decide(&std::process::id())?;
     let path = |rank: usize| tried.join(format!(".pipezero-doctor-{tag}-{rank}"));

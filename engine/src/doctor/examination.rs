@@ -29,9 +29,14 @@ pub(crate) fn examine(
         if !team.is_first() {
             return Err(error.into());
         }
-        let check =
-            Check::new(Part::Hosts, "processes", error.to_string(), "no process ends before the others");
-        let repair = "see what the process that has ended says: it has printed its error, or the system's log names it";
+        let check = Check::new(
+            Part::Hosts,
+            "processes",
+            error.to_string(),
+            "every process comes to each part in time",
+        );
+        let repair =
+            "see what the processes that are named have printed; one that is slow or frozen prints nothing";
         report.add(Part::Hosts, Duration::ZERO, vec![check.fails_unless(false, repair)]);
     }
     report.checks.sort_by_key(|check| check.part);

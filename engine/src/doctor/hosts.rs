@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::check::{Check, Part};
 use super::team::Team;
-use crate::host;
+use crate::host::{self, Launched};
 use crate::plan::{Bytes, Plan, Purpose};
 use crate::run::comm::CommError;
 use crate::run::world::{Names, mpi_library};
@@ -27,7 +27,7 @@ pub(crate) struct ProcessFacts {
     pub(crate) system: String,
     /// The processor; `None` where the system does not say, as below.
     pub(crate) cpu: Option<String>,
-    /// Cores that the process may use.
+    /// Cores for the ranks of the process: its share of those that it may use.
     pub(crate) cores: usize,
     /// Cores of the host.
     pub(crate) host_cores: Option<usize>,
@@ -56,7 +56,7 @@ pub(super) fn look(team: &Team) -> Result<Vec<ProcessFacts>, CommError> {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         system: host::system(),
         cpu: host::cpu_model(),
-        cores: std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get),
+        cores: host::cores::of_process(Launched::this().ok().flatten().as_ref()),
         host_cores: host::host_cores(),
         memory_bytes: host::memory_bytes(),
         available_bytes: host::available_bytes(),
@@ -70,13 +70,7 @@ pub(super) fn look(team: &Team) -> Result<Vec<ProcessFacts>, CommError> {
 /// Compares them with each other, and with what the plan needs.
 pub(super) fn judge(plan: &Plan, processes: &[ProcessFacts]) -> Vec<Check> {
     let mut checks = vec![
-        alike(processes, "version", |of| of.version.clone(), "install one version of pipezero on all hosts"),
-        alike(
-            processes,
-            "instruction set",
-            |of| of.instruction_set.clone(),
-            "use hosts of one kind: products round differently with other instructions, so bits depend on where a rank runs",
-        ),
+        instructions(processes),
         alike(
             processes,
             "MPI library",
@@ -103,6 +97,14 @@ fn by_host(processes: &[ProcessFacts]) -> BTreeMap<&str, Vec<&ProcessFacts>> {
     hosts
 }
 
+/// Products are added in another order with other vector instructions, so that a run of different ones is refused.
+fn instructions(processes: &[ProcessFacts]) -> Check {
+    let all: BTreeSet<&str> = processes.iter().map(|of| of.instruction_set.as_str()).collect();
+    let shown: Vec<&str> = all.into_iter().collect();
+    Check::new(Part::Hosts, "instruction set", shown.join("; "), "is the same in all processes")
+        .fails_unless(shown.len() < 2, "start all ranks on CPUs of one kind: `train` refuses others")
+}
+
 fn alike(
     processes: &[ProcessFacts],
     what: &str,
@@ -116,13 +118,20 @@ fn alike(
         .warns_unless(is_one, repair)
 }
 
+/// Cores of all processes of a host together: each has its share, which is one where there are more processes than cores.
+fn cores_of(processes: &[&ProcessFacts]) -> usize {
+    let shares = processes.iter().map(|of| of.cores).sum();
+    processes.iter().filter_map(|of| of.host_cores).fold(shares, usize::min)
+}
+
+/// Cores of all hosts.
+pub(super) fn cores_of_all(processes: &[ProcessFacts]) -> usize {
+    by_host(processes).values().map(|on_host| cores_of(on_host)).sum()
+}
+
 fn cores(plan: &Plan, name: &str, processes: &[&ProcessFacts]) -> Check {
     let threads: usize = processes.iter().map(|of| of.num_ranks * plan.run().threads).sum();
-    let most = processes.iter().map(|of| of.cores).max().unwrap_or(1);
-    // Processes that a launcher has bound have cores of their own.
-    let own: usize = processes.iter().map(|of| of.cores).sum();
-    let is_bound = processes.iter().all(|of| of.host_cores.is_some_and(|all| of.cores < all));
-    let cores = if is_bound { own } else { most };
+    let cores = cores_of(processes);
     Check::new(
         Part::Hosts,
         format!("cores of {name}"),
@@ -226,8 +235,8 @@ mod tests {
             not_ok(&processes)
         };
         let warning = |what: &str| vec![(what.to_owned(), Verdict::Warning)];
-        assert_eq!(with(|of| of.version = "2".to_owned()), warning("version"));
-        assert_eq!(with(|of| of.instruction_set = "AVX-512".to_owned()), warning("instruction set"));
+        let failed = vec![("instruction set".to_owned(), Verdict::Failed)];
+        assert_eq!(with(|of| of.instruction_set = "AVX-512".to_owned()), failed);
         assert_eq!(with(|of| of.mpi = Some("another".to_owned())), warning("MPI library"));
         assert_eq!(with(|of| of.cpu = None), warning("processor"));
         // Three ranks on two cores.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use super::hosts::{ProcessFacts, memory_of_hosts};
+use super::hosts::{ProcessFacts, cores_of_all, memory_of_hosts};
 use super::team::Team;
 use super::text::text;
 use super::tokens::DrawnTokens;
@@ -106,10 +106,7 @@ fn expected_s(plan: &Plan, processes: &[ProcessFacts]) -> f64 {
     if plan.run().device != DeviceName::Cpu || !plan.run().model.learns() {
         return 0.0;
     }
-    let mut cores: Vec<(&str, usize)> = processes.iter().map(|of| (of.host.as_str(), of.cores)).collect();
-    cores.sort_unstable();
-    cores.dedup();
-    let cores = cores.iter().map(|(_, cores)| cores).sum::<usize>().max(1) as f64;
+    let cores = cores_of_all(processes).max(1) as f64;
     let drawn_s = 1e-9 * DRAW_NS * plan.num_parameters() as f64;
     // Few models reach half of what a data sheet promises.
     2.0 * plan.step_flops() as f64 / (DeviceSpec::this_cpu().f32_flops_per_s * cores) + drawn_s

@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::host::Launched;
+use crate::config::BackendName;
 use crate::plan::Plan;
 use crate::run::comm::CommError;
 use crate::run::engine::EngineError;
-use crate::run::world::{ClockOffset, World, WorldError, world_of_first};
+use crate::run::world::{ClockOffset, World, world_of_first};
 
 /// How long all parts may take together: less than two minutes, with what starts and ends them.
 const TIME: Duration = Duration::from_secs(110);
@@ -36,11 +36,11 @@ impl Team {
     pub(super) fn of(plan: &Plan) -> Result<Self, EngineError> {
         let begun = Instant::now();
         let needed = plan.grid().world_size();
-        let timeout = plan.run().comm.timeout.min(WAIT_MAX);
-        let launched = Launched::this().map_err(WorldError::from)?;
-        let started = launched.map_or(0, |launched| launched.size);
-        let world =
-            world_of_first(plan, needed.max(started), timeout)?.expect("the world is of all processes");
+        let all = match plan.run().comm.backend {
+            BackendName::Threads => needed,
+            BackendName::Mpi => usize::MAX,
+        };
+        let world = world_of_first(plan, all, WAIT_MAX)?.expect("the world is of all processes");
         match world.size() {
             found if found == needed => Ok(Self { world, begun }),
             found => Err(EngineError::WorldSize { needed, found }),

@@ -7,19 +7,28 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use super::launcher::{Launched, Launcher, Local};
 
-/// Set by `pipezero launch`: each process takes its share of the cores that it was given, those of the same place for each.
+/// Set by `pipezero launch`, whose processes nobody binds: each then binds itself to an equal part of the cores, chosen by its place on the host.
 pub(crate) const BIND: &str = "PIPEZERO_BIND";
 
 /// Cores for the ranks of this process, at least 1: its share of those that it may use together with other processes of its job.
 pub(crate) fn of_process(launched: Option<&Launched>) -> usize {
-    let allowed = thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
-    let Some(Launched { launcher, local: Some(local), .. }) = launched else { return allowed };
+    // Less than the cores that it is bound to where a control group gives its processes together the time of fewer.
+    let quota = thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
+    let Some(Launched { launcher, local: Some(local), .. }) = launched else { return quota };
+    let allowed = allowed_cores().map_or(quota, |cores| cores.len());
     let of_job = match launcher {
         // Its daemon is not bound to the job's cores.
         Launcher::Slurm => std::env::var("SLURM_CPUS_ON_NODE").ok().and_then(|text| text.trim().parse().ok()),
         _ => of_parent(),
     };
-    share(allowed, of_job.unwrap_or(allowed), local.size)
+    let own = share(allowed, of_job.unwrap_or(allowed), local.size);
+    if quota < allowed { own.min(share(quota, quota, local.size)) } else { own }
+}
+
+/// The cores that this process is bound to; `None` where the system does not say.
+fn allowed_cores() -> Option<Vec<usize>> {
+    let allowed = sched_getaffinity(None).ok()?;
+    Some((0..CpuSet::MAX_CPU).filter(|&core| allowed.is_set(core)).collect())
 }
 
 /// A process's share of the cores that it may use, where `of_job` are those that `num_processes` may use together. Launchers bind each process to
@@ -40,8 +49,7 @@ fn of_parent() -> Option<usize> {
 
 /// Binds this process, before it starts any thread, to its share of the cores that it may use: with more processes than cores to none.
 pub(crate) fn bind(local: Local) {
-    let Ok(allowed) = sched_getaffinity(None) else { return };
-    let mut cores: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&core| allowed.is_set(core)).collect();
+    let Some(mut cores) = allowed_cores() else { return };
     // Hardware threads of one core go to one process.
     cores.sort_by_key(|&core| (first_sibling(core), core));
     let num_cores = cores.len() / local.size;

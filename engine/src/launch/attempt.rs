@@ -1,5 +1,6 @@
 //! One start of the processes, until all have ended.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -17,8 +18,8 @@ use super::statuses::Statuses;
 
 /// How often it is looked whether something has happened.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
-/// How long the others have to end once a process has said that it failed: ranks that notice a failure end within two seconds of each other.
-const TIME_TO_END: Duration = Duration::from_secs(4);
+/// How long the others have to end once a process has said that it failed: ranks that notice a failure wait for the reports of others that are slow.
+const TIME_TO_END: Duration = Duration::from_secs(8);
 /// How long `mpirun` then has.
 const TIME_OF_MPIRUN: Duration = Duration::from_secs(10);
 
@@ -74,7 +75,8 @@ pub(super) fn run(
     let mut command = mpirun::command(num_processes, program, arguments, statuses.folder());
     // A Ctrl-C of the terminal reaches this process alone, which hands it on.
     let mpirun = command.process_group(0).spawn().map_err(JobError::NoMpirun)?;
-    let mut running = Running { mpirun, statuses, num_handed_on: 0, failed_at: None, ended_at: None };
+    let mut running =
+        Running { mpirun, statuses, handed_on: BTreeMap::new(), failed_at: None, ended_at: None };
     let status = loop {
         if let Some(status) = running.mpirun.try_wait().map_err(io_error("mpirun"))? {
             break status;
@@ -93,7 +95,8 @@ fn io_error(what: &'static str) -> impl Fn(io::Error) -> JobError {
 struct Running {
     mpirun: Child,
     statuses: Statuses,
-    num_handed_on: usize,
+    /// How many signals each process has been sent.
+    handed_on: BTreeMap<Process, usize>,
     /// When a process has first said that it failed.
     failed_at: Option<Instant>,
     /// When the others were ended.
@@ -107,9 +110,16 @@ impl Running {
 
     /// Hands signals on to the ranks: the first ends the run after its step, the second at once.
     fn hand_on(&mut self, num_signals: usize) {
-        while self.num_handed_on < num_signals {
-            self.num_handed_on += 1;
-            self.processes().into_iter().for_each(|process| process.signal(Signal::TERM));
+        if num_signals == 0 {
+            return;
+        }
+        // Some processes may have begun only after a signal.
+        for process in self.processes() {
+            let handed_on = self.handed_on.entry(process.thawed()).or_default();
+            if *handed_on < num_signals {
+                *handed_on += 1;
+                process.signal(Signal::TERM);
+            }
         }
     }
 
@@ -164,7 +174,7 @@ fn end_of(statuses: &[Option<u8>], has_mpirun_succeeded: bool, is_interrupted: b
 const INPUT_MISTAKE: u8 = 2;
 
 impl Drop for Running {
-    /// Whatever happens here, no process stays behind.
+    /// However this ends, but for a SIGKILL of this process itself, no process stays behind.
     fn drop(&mut self) {
         if matches!(self.mpirun.try_wait(), Ok(None)) {
             self.processes().into_iter().for_each(|process| process.signal(Signal::KILL));

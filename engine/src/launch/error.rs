@@ -1,5 +1,7 @@
 //! Why processes cannot be started.
 
+use crate::host::LaunchError;
+
 /// Why a job cannot be started.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -22,9 +24,12 @@ pub enum JobError {
         /// The program that started it.
         launcher: String,
     },
+    /// Variables of a launcher contradict each other.
+    #[error(transparent)]
+    Variables(#[from] LaunchError),
     /// The system does not start `mpirun`.
     #[error(
-        "mpirun cannot be started: {0}; install an MPI library that has it (on Debian scripts/mpi.sh does), or add its folder to PATH"
+        "mpirun cannot be started: {0}; install Open MPI (on Debian scripts/mpi.sh does), or add its folder to PATH"
     )]
     NoMpirun(std::io::Error),
     /// `mpirun` ended before any process had begun.

@@ -27,7 +27,7 @@ impl Job {
     /// # Errors
     /// When the processes cannot be started, or the job makes no sense.
     pub fn run(&self, num_signals: &dyn Fn() -> usize, tell: &mut dyn FnMut(Event)) -> Result<End, JobError> {
-        self.check(Launched::this().ok().flatten())?;
+        self.check(Launched::this()?)?;
         for restart in 1.. {
             let command = (&*self.program, &*self.arguments);
             match attempt::run(self.num_processes, command, num_signals, tell)? {
@@ -42,7 +42,7 @@ impl Job {
 
     fn check(&self, launched: Option<Launched>) -> Result<(), JobError> {
         let max_restarts = self.max_restarts;
-        if let Some(Launched { launcher, .. }) = launched {
+        if let Some(Launched { launcher, .. }) = launched.filter(|launched| launched.size > 1) {
             return Err(JobError::Launched { launcher: launcher.to_string() });
         }
         if self.num_processes == 0 {

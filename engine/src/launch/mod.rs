@@ -1,9 +1,8 @@
 //! Starts a command as several processes of this host, ends what is left of them when a rank has failed, and starts them again.
 //!
-//! The processes are connected by the system's MPI library, so `mpirun` starts them ([`mpirun`]), under the options that let the others
-//! live when one dies: pipezero's own ranks notice, report and end. But then `mpirun` neither ends a process that is frozen nor
-//! says how one ended. So each process leaves a file that says how it ends ([`statuses`]), and once one has failed, those that are left
-//! a while later are ended ([`attempt`]).
+//! The processes are connected by Open MPI, so `mpirun` starts them, under the options that let the others live when one dies: pipezero's own ranks
+//! notice, report and end. But then `mpirun` neither ends a process that is frozen nor says how one ended. So each process leaves a file
+//! that says how it ends (`statuses.rs`), and once one has failed, those that are left a while later are ended (`attempt.rs`).
 
 mod attempt;
 mod error;

@@ -16,6 +16,8 @@ pub(super) fn command(
 ) -> Command {
     let mut command = Command::new("mpirun");
     command.args(["-n", &num_processes.to_string()]);
+    // Where a scheduler has given several hosts, on this one alone.
+    command.args(["--host", &format!("localhost:{num_processes}")]);
     // The others live on when one dies.
     command.arg("--enable-recovery");
     // More processes than cores are the user's choice; each binds itself to its share of the cores.
@@ -38,7 +40,7 @@ mod tests {
         let words: Vec<_> = command.get_args().map(|word| word.to_str().unwrap()).collect();
         assert_eq!(
             words.join(" "),
-            "-n 4 --enable-recovery --oversubscribe --bind-to none /bin/pipezero train run.json"
+            "-n 4 --host localhost:4 --enable-recovery --oversubscribe --bind-to none /bin/pipezero train run.json"
         );
     }
 }

@@ -5,7 +5,7 @@ use std::{fs, str};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// A process of the job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Process {
     pub(super) rank: usize,
     pid: i32,
@@ -14,6 +14,11 @@ pub(super) struct Process {
 }
 
 impl Process {
+    /// The same process, whether or not it is frozen.
+    pub(super) fn thawed(self) -> Self {
+        Self { is_frozen: false, ..self }
+    }
+
     /// Sends it a signal; it may have ended meanwhile.
     pub(super) fn signal(self, signal: Signal) {
         if let Some(pid) = Pid::from_raw(self.pid) {

@@ -25,7 +25,9 @@ fn job(home: &Home, num_processes: usize, arguments: &str) -> std::process::Outp
 #[test]
 fn processes_write_one_report() {
     let home = Home::new();
-    let output = job(&home, 4, "doctor run.json --set comm.backend=mpi");
+    // One port serves the worlds of all parts, one after the other.
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let output = job(&home, 4, &format!("doctor run.json --set comm.backend=mpi --set comm.port={free}"));
     let [stdout, stderr] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));
     assert!(output.status.success(), "{stdout}\n{stderr}");
     for expected in [

@@ -14,6 +14,7 @@ mod failing_disk; // A disk that fails once, at every write.
 mod fix; // `check --fix`.
 mod full_disk; // A disk without space.
 mod input; // Files that never end, and exit statuses.
+mod launchers; // Variables of launchers.
 mod memory; // Runs that do not fit.
 #[cfg(feature = "mpi")]
 mod mpi; // `launch`.

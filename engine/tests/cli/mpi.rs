@@ -85,7 +85,7 @@ fn until<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
 }
 
 /// What makes a run long enough to be disturbed.
-const LONG: &str = "--set steps=120 --set comm.timeout_s=3 --set evaluation=null";
+const LONG: &str = "--set steps=400 --set comm.timeout_s=3 --set evaluation=null";
 
 /// The weights of the long run if nothing disturbs it.
 fn undisturbed(home: &Home) -> Vec<u8> {
@@ -149,10 +149,10 @@ fn a_signal_to_launch_ends_the_run_after_its_step_and_threads_go_on() {
     let weights = || fs::read(home.path("out/weights.safetensors")).unwrap();
     assert!(weights() != expected, "the run was ended before its last step");
 
-    home.run(format!("train run.json --out out --resume {LONG} {CHECKPOINTS} --set steps=80")).success();
+    home.run(format!("train run.json --out out --resume {LONG} {CHECKPOINTS} --set steps=300")).success();
     let printed = ended(&home, start(&home, ""));
     assert_eq!(printed.status, Some(0), "{}", printed.stderr);
-    assert!(printed.stderr.contains("the run goes on after step 80"), "{}", printed.stderr);
+    assert!(printed.stderr.contains("the run goes on after step 300"), "{}", printed.stderr);
     assert!(weights() == expected);
 }
 
@@ -171,6 +171,20 @@ fn processes_hold_what_is_planned() {
     assert!(planned > 100 << 20 && grown <= planned / 100 * 105 + (64 << 20), "{grown} bytes of {planned}");
     // What a rank has allocated was written before, so it is there.
     assert!(grown >= planned / 2, "{grown} bytes of {planned}");
+}
+
+#[test]
+fn a_mistake_in_the_arguments_is_said_once_and_starts_nothing() {
+    let home = Home::new();
+    for (line, expected) in [
+        ("launch -n 4 -- train run.json --bogus", "unexpected argument '--bogus'"),
+        ("launch -n 4 -- launch -n 2 -- train run.json", "a job cannot start another"),
+    ] {
+        let error = home.run(line).failure(2);
+        assert_eq!(error.matches(expected).count(), 1, "{error}");
+        assert!(!error.contains("was killed") && !error.contains("mpirun"), "{error}");
+    }
+    assert!(home.run("launch -n 4 -- train --help").success().contains("Usage: pipezero train"));
 }
 
 #[test]

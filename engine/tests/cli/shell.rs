@@ -37,6 +37,7 @@ fn every_command_has_a_man_page() {
         "-doctor",
         "-eval",
         "-generate",
+        "-launch",
         "-man",
         "-plan",
         "-profile",

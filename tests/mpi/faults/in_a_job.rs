@@ -82,10 +82,13 @@ fn one_rank_fails() {
         }
     };
     let EngineError::Stopped(report) = error else { panic!("{error}") };
-    fs::write(folder.join(rank.to_string()), format!("{}\n{report}\n", now_ns())).expect("a report");
     if report.speaker() == Some(rank) {
         fs::write(folder.join(format!("{SPEAKER}{rank}")), "").expect("a folder");
     }
+    // Whole as soon as it is there.
+    let written = folder.join(format!("{rank}.part"));
+    fs::write(&written, format!("{}\n{report}\n", now_ns())).expect("a report");
+    fs::rename(written, folder.join(rank.to_string())).expect("a folder");
     // As the program says to `launch` with which status it ends.
     if let Some(statuses) = env::var_os("PIPEZERO_STATUSES") {
         fs::write(Path::new(&statuses).join(rank.to_string()), "1").expect("a status");

@@ -152,6 +152,7 @@ impl Drop for Hosts {
     fn drop(&mut self) {
         self.end_processes();
         if let Some(forwarder) = &mut self.forwarder {
+            let _ = forwarder.kill();
             let _ = forwarder.wait();
         }
         for namespace in (0..self.num_hosts).map(|host| self.host(host)).chain([self.net()]) {

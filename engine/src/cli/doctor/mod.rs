@@ -75,7 +75,17 @@ pub(super) fn run(args: &DoctorArgs) -> Result<(), Failure> {
     }
 }
 
-/// What is wrong with a job as a whole is said by its first process.
+/// What every process finds alike is said by the first; what keeps one from the others only that one knows.
 fn said_once(error: EngineError, is_first: bool) -> Failure {
-    if is_first { error.into() } else { Failure::SaidElsewhere }
+    let is_alike = matches!(
+        error,
+        EngineError::WorldSize { .. }
+            | EngineError::World(
+                WorldError::Launched { .. }
+                    | WorldError::NoMpi
+                    | WorldError::MpiOnGpus
+                    | WorldError::SaidByFirst
+            )
+    );
+    if is_alike && !is_first { Failure::SaidElsewhere } else { error.into() }
 }

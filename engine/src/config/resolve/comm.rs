@@ -12,8 +12,7 @@ use super::links;
 const PORT_MAX: u64 = 65_535;
 
 pub(super) fn resolve(raw: &RawComm, grid: Option<&ParallelConfig>, launch: Launch) -> Option<CommConfig> {
-    let is_launched = launch.ranks.is_some_and(|ranks| ranks > 1);
-    let backend = raw.backend.auto_or(if is_launched { BackendName::Mpi } else { BackendName::Threads });
+    let backend = raw.backend.auto_or(launch.ranks.map_or(BackendName::Threads, |_| BackendName::Mpi));
     let timeout = raw.timeout_s.or(300.0).and_then(|seconds| {
         let timeout = Duration::try_from_secs_f64(seconds).ok().filter(|timeout| !timeout.is_zero());
         timeout.or_else(|| {

@@ -133,18 +133,33 @@ impl Launcher {
         if rank >= size {
             return Err(LaunchError::RankTooLarge { rank_name, rank, size_name, size });
         }
-        let local_rank = optional(variables, local_rank_name)?;
-        let local_size = match self {
-            Self::Slurm => slurm::tasks_on_node(variables),
-            _ => optional(variables, local_size_name)?,
+        // srun speaks PMI with some MPI libraries, and then says the rest as it always does.
+        let is_by_srun = matches!(self, Self::Slurm | Self::Pmi) && variables("SLURM_STEP_ID").is_some();
+        let (local_rank, local_size) = if is_by_srun {
+            (optional(variables, "SLURM_LOCALID")?, slurm::tasks_on_node(variables))
+        } else {
+            (optional(variables, local_rank_name)?, optional(variables, local_size_name)?)
         };
         let local = local_rank.zip(local_size).map(|(rank, size)| Local { rank, size });
-        let master = self.master(variables, size)?;
+        if let Some(Local { rank, size }) = local.filter(|local| local.rank >= local.size) {
+            return Err(LaunchError::RankTooLarge {
+                rank_name: local_rank_name,
+                rank,
+                size_name: local_size_name,
+                size,
+            });
+        }
+        let master = self.master(variables, size, is_by_srun)?;
         Ok(Some(Launched { launcher: self, rank, size, local, master }))
     }
 
     /// What MASTER_ADDR and MASTER_PORT say, or the first host of SLURM's list and a port that follows from the job's number.
-    fn master(self, variables: &Variables<'_>, size: usize) -> Result<Option<Master>, LaunchError> {
+    fn master(
+        self,
+        variables: &Variables<'_>,
+        size: usize,
+        is_by_srun: bool,
+    ) -> Result<Option<Master>, LaunchError> {
         // torchrun keeps MASTER_PORT itself.
         let port = match optional(variables, "MASTER_PORT")? {
             None => None,
@@ -157,13 +172,11 @@ impl Launcher {
             }
             return Ok(Some(Master { host, port }));
         }
-        match self {
-            Self::Torchrun if size > 1 => Err(LaunchError::NoAddress),
-            Self::Slurm => {
-                Ok(slurm::first_host(variables).map(|host| Master { host, port: slurm::port(variables) }))
-            }
-            _ => Ok(None),
+        if self == Self::Torchrun && size > 1 {
+            return Err(LaunchError::NoAddress);
         }
+        let first = if is_by_srun { slurm::first_host(variables) } else { None };
+        Ok(first.map(|host| Master { host, port: slurm::port(variables) }))
     }
 }
 

@@ -47,6 +47,9 @@ fn each_launcher_says_rank_place_and_address_in_its_own_words() {
     assert_eq!(launched(&OPEN_MPI), of(Launcher::OpenMpi, 1, 4, local(1, 2), None));
     assert_eq!(launched(&[("PMI_RANK", "3"), ("PMI_SIZE", "4")]), of(Launcher::Pmi, 3, 4, None, None));
     assert_eq!(launched(&SLURM), of(Launcher::Slurm, 6, 11, local(2, 4), master("node03", Some(24567))));
+    let mut pmi = SLURM.to_vec();
+    pmi.extend([("PMI_RANK", "6"), ("PMI_SIZE", "11")]);
+    assert_eq!(launched(&pmi), of(Launcher::Pmi, 6, 11, local(2, 4), master("node03", Some(24567))));
     assert_eq!(launched(&[]), Ok(None));
 }
 
@@ -77,6 +80,7 @@ fn what_contradicts_itself_is_refused() {
     };
     for (changes, expected) in [
         (("RANK", "8"), "RANK is 8, but WORLD_SIZE is 8: ranks count from 0"),
+        (("LOCAL_RANK", "4"), "LOCAL_RANK is 4, but LOCAL_WORLD_SIZE is 4: ranks count from 0"),
         (
             ("RANK", "-1"),
             "the environment variable RANK is \"-1\", but it must be a whole number: it is the launcher that sets it",

@@ -109,7 +109,7 @@ impl Rank {
             let layers = self.plan.unit(unit).layers.clone();
             let mut names = layers.map(|layer| self.plan.graph().layer(layer).name.clone());
             let first = names.next().unwrap_or_default();
-            let layers = names.last().map_or_else(|| first.clone(), |last| format!("{first} to {last}"));
+            let layers = names.next_back().map_or_else(|| first.clone(), |last| format!("{first} to {last}"));
             return Ok(Some(NotFinite::Gradient { units_behind, rank, unit: unit.index(), layers }));
         }
         Ok(None)

@@ -34,10 +34,10 @@ impl Debug for MpiWorld {
 impl MpiWorld {
     /// The world of the job that this process belongs to. All its processes call it as often, and wait for each other.
     ///
+    /// The process of rank 0 listens for the others on `port`; if none is given, on the one that the launcher names, or else on any that is free.
+    ///
     /// # Errors
     /// When MPI cannot be started, or the processes cannot be connected.
-    ///
-    /// The process of rank 0 listens for the others on `port`; if none is given, on the one that the launcher names, or else on any that is free.
     pub fn of_job(timeout: Duration, port: Option<u16>) -> Result<Self, WorldError> {
         Ok(Self::of_first(usize::MAX, timeout, port)?.expect("each process is one of all"))
     }
@@ -120,10 +120,12 @@ fn own_address(launched: Option<&Launched>, port: Option<u16>) -> Result<SocketA
         None if launched.is_some_and(Launched::is_on_one_host) => Ipv4Addr::LOCALHOST.to_string(),
         None => crate::host::name(),
     };
-    let found = (host.as_str(), port).to_socket_addrs().map(|mut addresses| addresses.next());
-    let reason = match found {
+    let is_near = launched.is_some_and(Launched::is_on_one_host);
+    // A host's own name often leads to its loopback address, at which no other host reaches it.
+    let is_reached = |address: &SocketAddr| is_near || !address.ip().is_loopback();
+    let reason = match (host.as_str(), port).to_socket_addrs().map(|mut found| found.find(is_reached)) {
         Ok(Some(address)) => return Ok(address),
-        Ok(None) => "it has no address".to_owned(),
+        Ok(None) => "it leads to no address at which other hosts reach it".to_owned(),
         Err(error) => error.to_string(),
     };
     Err(SideChannelError::UnknownHost { host, reason })

@@ -295,20 +295,11 @@ impl Thread {
         let bytes = Box::leak(bytes.into_boxed_slice());
         // SAFETY: the bytes are never freed, and read after the message is done.
         let broadcast = unsafe { self.wire.broadcast(bytes) }?;
-        let barrier = self.wire.barrier()?;
-        for mut message in [broadcast, barrier] {
-            while self.wire.done(&mut message)?.is_none() {
-                let waited = start.elapsed();
-                if waited > time {
-                    self.has_failed = true;
-                    return Err(MpiError::Missing { waited });
-                }
-                // What ranks have begun in the world before still reaches the others, before these come here.
-                if !self.advance()? {
-                    thread::sleep(SLEEP_MIN);
-                }
-            }
-        }
+        self.wait_for_all(broadcast, start, time)?;
+        let all_are_here = self.wire.barrier()?;
+        self.wait_for_all(all_are_here, start, time)?;
+        let (all_have_it, renewed) = self.wire.renew()?;
+        self.wait_for_all(all_have_it, start, time)?;
         let lost = std::mem::take(&mut self.carried);
         Self::interrupt(lost);
         self.announced.clear();
@@ -316,8 +307,24 @@ impl Thread {
             self.wire.cancel(message);
         }
         self.reports.cancel(&self.wire);
-        self.wire.renew()?;
+        self.wire.take(renewed);
         Ok(bytes.to_vec())
+    }
+
+    /// Waits for a message that is done once all processes have come as far. What ranks have begun in the world before still reaches the others
+    /// meanwhile.
+    fn wait_for_all(&mut self, mut message: Message, start: Instant, time: Duration) -> Result<(), MpiError> {
+        while self.wire.done(&mut message)?.is_none() {
+            let waited = start.elapsed();
+            if waited > time {
+                self.has_failed = true;
+                return Err(MpiError::Missing { waited });
+            }
+            if !self.advance()? {
+                thread::sleep(SLEEP_MIN);
+            }
+        }
+        Ok(())
     }
 
     fn begin(&mut self, order: Order) -> Result<(), MpiError> {

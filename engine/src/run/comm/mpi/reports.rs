@@ -21,7 +21,7 @@ impl Reports {
         Self { tag, bytes: vec![0; NUM_BYTES].into_boxed_slice(), heard: None }
     }
 
-    /// Sends a report to other ranks. It is short enough for MPI to hand it on at once, so that it arrives if this process then ends; nobody waits
+    /// Sends a report to other ranks. MPI usually hands on at once what is as short, so that most arrive even if this process then ends; nobody waits
     /// for that.
     pub(super) fn send(&self, wire: &Wire, report: &[u8], others: &[usize]) -> Result<(), MpiError> {
         let sent: &'static [u8] = Box::leak(packed(report));

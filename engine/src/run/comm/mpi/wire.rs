@@ -63,6 +63,9 @@ pub(super) struct Wire {
     size: usize,
 }
 
+/// In which later messages are matched, once MPI has written it.
+pub(super) struct Renewed(&'static mut ffi::MPI_Comm);
+
 /// A message on its way.
 #[derive(Debug)]
 pub(super) struct Message(ffi::MPI_Request);
@@ -85,15 +88,20 @@ impl Wire {
         Ok(Self { _universe: universe, messages, rank, size })
     }
 
-    /// From now on messages meet none of those before. Every process calls it when all of them are about to.
-    pub(super) fn renew(&mut self) -> Result<(), MpiError> {
-        let mut messages = MaybeUninit::uninit();
-        // SAFETY: the communicator is MPI's own; the new one is written if the call succeeds. It inherits that errors are returned.
-        let status = unsafe { ffi::MPI_Comm_dup(ffi::RSMPI_COMM_WORLD, messages.as_mut_ptr()) };
-        checked("MPI_Comm_dup", status)?;
+    /// Begins what makes messages meet none of those before, once all processes have called it and the returned message is done.
+    pub(super) fn renew(&self) -> Result<(Message, Renewed), MpiError> {
+        let renewed = Box::leak(Box::new(self.messages));
+        let mut request = MaybeUninit::uninit();
+        // SAFETY: the communicator is MPI's own; where the new one is written, which inherits that errors are returned, is never freed.
+        let status = unsafe { ffi::MPI_Comm_idup(ffi::RSMPI_COMM_WORLD, renewed, request.as_mut_ptr()) };
+        checked("MPI_Comm_idup", status)?;
         // SAFETY: the call has written it.
-        self.messages = unsafe { messages.assume_init() };
-        Ok(())
+        Ok((Message(unsafe { request.assume_init() }), Renewed(renewed)))
+    }
+
+    /// From now on messages meet none of those before: the message of [`Wire::renew`] is done.
+    pub(super) fn take(&mut self, Renewed(messages): Renewed) {
+        self.messages = *messages;
     }
 
     /// The rank of this process.

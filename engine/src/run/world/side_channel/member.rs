@@ -126,6 +126,7 @@ impl SideChannel {
         let reader = Arc::clone(&own.shared);
         spawn("side-channel-from-hub", move || reader.hear(&mut from_hub))?;
         own.shared.wait_for_all(start, own.server.as_ref())?;
+        own.server.iter().for_each(Server::wait_until_closed);
         let teller = Arc::clone(&own.shared);
         spawn("side-channel-positions", move || teller.tell_positions(&is_alive))?;
         Ok(own)

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::{TcpListener, TcpStream};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -14,6 +14,8 @@ use crate::run::sync::{AtomicUsize, Instant, Ordering, Receiver, Sender, TryRecv
 
 /// How long a connection may take to greet.
 const GREETING_TIME: Duration = Duration::from_secs(5);
+/// How long the accepting thread takes at most to see that all are there.
+const TIME_TO_CLOSE: Duration = Duration::from_secs(1);
 /// Connections beside those of the ranks that may be greeting at once.
 const MAX_STRANGERS: usize = 64;
 
@@ -23,6 +25,8 @@ pub(super) struct Server {
     shared: Arc<Shared>,
     /// Dropped with the server, which the accepting thread sees.
     _alive: Sender<()>,
+    /// Disconnected once nothing listens any more.
+    listens: Mutex<Receiver<()>>,
 }
 
 struct Shared {
@@ -53,13 +57,21 @@ impl Server {
         let hall = Hall::new(program, world_size, clock);
         let shared = Arc::new(Shared { hall, num_greeting: AtomicUsize::new(0), timeout });
         let (alive, is_alive) = channel();
+        let (closed, listens) = channel::<()>();
         let of_thread = Arc::clone(&shared);
         thread::Builder::new().name("side-channel".to_owned()).spawn(move || {
             of_thread.accept(&listener, world_size, &is_alive);
             drop(listener);
+            drop(closed);
             of_thread.hall.tell_positions(&is_alive);
         })?;
-        Ok(Self { shared, _alive: alive })
+        Ok(Self { shared, _alive: alive, listens: Mutex::new(listens) })
+    }
+
+    /// Waits, once all ranks are there, until the port is free for the next world of this process.
+    pub(super) fn wait_until_closed(&self) {
+        let listens = self.listens.lock().unwrap_or_else(PoisonError::into_inner);
+        let _ = listens.recv_timeout(TIME_TO_CLOSE);
     }
 
     /// Ranks that have not connected.
@@ -72,7 +84,7 @@ impl Shared {
     /// Until all ranks are there, the time is up, or the server is dropped.
     fn accept(self: &Arc<Self>, listener: &TcpListener, world_size: usize, is_alive: &Receiver<()>) {
         let start = Instant::now();
-        let step = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+        let step = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
         while start.elapsed() < self.timeout && !self.hall.missing().is_empty() {
             if is_alive.try_recv() == Err(TryRecvError::Disconnected) {
                 return;
