@@ -81,22 +81,3 @@ fn a_rank_that_is_killed_is_named_in_one_report() {
         assert_eq!(report_of(in_a_job::SPEAKER), report_of(&lowest.to_string()));
     }
 }
-
-/// A plain `mpirun` ends the others about a second later.
-#[test]
-fn the_report_is_out_before_mpirun_ends_those_that_are_left() {
-    let _one_at_a_time = one_job();
-    for killed in [0, 3] {
-        let folder = tempfile::tempdir().expect("a folder");
-        let mut job = job(4, &[], "mpi::in_a_job::killed_rank");
-        job.env(in_a_job::KILLED, killed.to_string()).env(in_a_job::REPORTS, folder.path());
-        let output = job.output().expect("mpirun is there");
-        assert!(!output.status.success());
-        let report = fs::read_to_string(folder.path().join(in_a_job::SPEAKER)).unwrap_or_default();
-        let cause = report.lines().nth(1).unwrap_or_default();
-        assert!(
-            cause.starts_with(&format!("  rank {killed} at ")) && cause.ends_with(": does not answer"),
-            "{report}"
-        );
-    }
-}

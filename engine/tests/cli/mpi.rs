@@ -1,6 +1,6 @@
 //! Ranks that are processes: `launch`, and what launchers say in the environment.
 
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
@@ -50,8 +50,8 @@ fn a_job_of_the_wrong_size_or_that_cannot_be_started_again_is_refused() {
     assert!(error.contains("-n 0: a job has at least one process"), "{error}");
 }
 
-/// The ranks of a job that a process has launched, by process number.
-fn ranks_of(launch: &Child) -> Vec<(usize, String)> {
+/// The ranks of a job whose `mpirun` this is, or is a child of this, by process number.
+fn ranks_of(parent: &Child) -> Vec<(usize, String)> {
     let children = |parent: &str| -> Vec<String> {
         let listed = Command::new("ps").args(["-o", "pid=", "--ppid", parent]).output().unwrap();
         String::from_utf8(listed.stdout).unwrap().split_whitespace().map(str::to_owned).collect()
@@ -64,8 +64,9 @@ fn ranks_of(launch: &Child) -> Vec<(usize, String)> {
             .find_map(|line| line.strip_prefix("OMPI_COMM_WORLD_RANK=")?.parse().ok())?;
         Some((rank, pid))
     };
-    let mpirun = children(&launch.id().to_string());
-    mpirun.iter().flat_map(|mpirun| children(mpirun)).filter_map(rank).collect()
+    let near = children(&parent.id().to_string());
+    let far: Vec<String> = near.iter().flat_map(|child| children(child)).collect();
+    near.into_iter().chain(far).filter_map(rank).collect()
 }
 
 fn signal(name: &str, pid: &str) {
@@ -133,6 +134,29 @@ fn a_job_that_loses_a_rank_is_started_again_and_ends_as_if_it_had_not() {
         assert!(fs::read(home.path("out/weights.safetensors")).unwrap() == expected, "{name}");
         fs::remove_dir_all(home.path("out")).unwrap();
     }
+}
+
+/// A plain `mpirun` asks the others to end when one has died, and soon makes them.
+#[test]
+fn the_report_is_out_before_mpirun_ends_those_that_are_left() {
+    let home = Home::new();
+    let mut mpirun = Command::new("mpirun");
+    mpirun.args(["-n", "4", "--oversubscribe", env!("CARGO_BIN_EXE_pipezero")]);
+    mpirun
+        .args(format!("train run.json --out out {LONG} {CHECKPOINTS}").split(' '))
+        .current_dir(home.path(""));
+    mpirun.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+    mpirun.env("OMPI_MCA_btl_vader_single_copy_mechanism", "none").env("COLUMNS", "1000");
+    mpirun.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = mpirun.spawn().unwrap();
+    wait_for_checkpoint(&home);
+    let (_, pid) = until("all ranks run", || ranks_of(&child).into_iter().find(|(found, _)| *found == 3));
+    signal("KILL", &pid);
+    let printed = ended(&home, child);
+    assert_ne!(printed.status, Some(0));
+    let reports =
+        printed.stderr.matches("all ranks have stopped; the cause comes first\n  rank 3 at ").count();
+    assert_eq!(reports, 1, "{}", printed.stderr);
 }
 
 /// A checkpoint of processes goes on as threads, and one of threads as processes.
