@@ -34,6 +34,16 @@ fn kernels_read_and_write_nothing_but_their_buffers() {
     run_on_imitation(folder, "cuda::on_a_device::kernels", imitated);
 }
 
+/// Wherever two streams touch the same memory and one writes it, an event orders them.
+#[test]
+fn every_access_of_a_step_is_ordered() {
+    let Some(folder) = checked_imitation() else { return };
+    for (tests, num_devices) in [("training::every_grid", 2), ("orders", 2), ("state", 1)] {
+        let imitated = Imitated { num_devices, seed: 9, fail_at: None };
+        run_on_imitation(folder, &format!("cuda::on_a_device::{tests}"), imitated);
+    }
+}
+
 #[test]
 fn grids_train_to_the_same_bits_on_the_imitation() {
     let Some(folder) = imitation() else { return };

@@ -6,17 +6,16 @@
 #pragma once
 
 #include "fibers.h"
-#include "memory.h"
+#include "races.h"
 
 namespace imitation {
 
 // Whether a block runs.
 inline bool is_checked = false;
 
-// Itself unchecked, and so are the functions that call it.
-#define IMITATION_UNCHECKED __attribute__((no_sanitize("kernel-address")))
-
-IMITATION_UNCHECKED inline void check_access(uintptr_t address, size_t num_bytes, size_t alignment) {
+IMITATION_UNCHECKED inline void check_access(
+    uintptr_t address, size_t num_bytes, size_t alignment, Access access
+) {
     if (!is_checked) {
         return;
     }
@@ -33,34 +32,38 @@ IMITATION_UNCHECKED inline void check_access(uintptr_t address, size_t num_bytes
     if (address % alignment != 0) {
         stop_kernel("a thread reads or writes at an address that is not aligned", block.current->site);
     }
+    // What is called now is not to be looked at.
+    is_checked = false;
+    note_access(address, num_bytes, access);
+    is_checked = true;
 }
 
 }
 
 #define IMITATION_HIDDEN extern "C" __attribute__((visibility("hidden")))
 
-#define IMITATION_ACCESS(name, num_bytes) \
+#define IMITATION_ACCESS(name, num_bytes, access) \
     IMITATION_HIDDEN IMITATION_UNCHECKED void __asan_##name##_noabort(uintptr_t address) { \
-        imitation::check_access(address, num_bytes, num_bytes); \
+        imitation::check_access(address, num_bytes, num_bytes, imitation::Access::access); \
     }
 
-IMITATION_ACCESS(load1, 1)
-IMITATION_ACCESS(load2, 2)
-IMITATION_ACCESS(load4, 4)
-IMITATION_ACCESS(load8, 8)
-IMITATION_ACCESS(load16, 16)
-IMITATION_ACCESS(store1, 1)
-IMITATION_ACCESS(store2, 2)
-IMITATION_ACCESS(store4, 4)
-IMITATION_ACCESS(store8, 8)
-IMITATION_ACCESS(store16, 16)
+IMITATION_ACCESS(load1, 1, Read)
+IMITATION_ACCESS(load2, 2, Read)
+IMITATION_ACCESS(load4, 4, Read)
+IMITATION_ACCESS(load8, 8, Read)
+IMITATION_ACCESS(load16, 16, Read)
+IMITATION_ACCESS(store1, 1, Write)
+IMITATION_ACCESS(store2, 2, Write)
+IMITATION_ACCESS(store4, 4, Write)
+IMITATION_ACCESS(store8, 8, Write)
+IMITATION_ACCESS(store16, 16, Write)
 
 IMITATION_HIDDEN IMITATION_UNCHECKED void __asan_loadN_noabort(uintptr_t address, size_t num_bytes) {
-    imitation::check_access(address, num_bytes, 1);
+    imitation::check_access(address, num_bytes, 1, imitation::Access::Read);
 }
 
 IMITATION_HIDDEN IMITATION_UNCHECKED void __asan_storeN_noabort(uintptr_t address, size_t num_bytes) {
-    imitation::check_access(address, num_bytes, 1);
+    imitation::check_access(address, num_bytes, 1, imitation::Access::Write);
 }
 
 // The process does not end within a kernel.

@@ -9,17 +9,25 @@ static Result allocate_here(void** address, size_t num_bytes, bool is_pinned) {
     return allocate(address, num_bytes, current_context->device, is_pinned);
 }
 
+// A program whose calls fail cannot wait for what it frees.
+static Result release_here(void* address, bool is_pinned) {
+    if (Result error = begin(Needs::Context)) {
+        return error;
+    }
+    Lock lock = lock_world();
+    if (world().fail_at == 0) {
+        require_unused(address, orders().host);
+    }
+    return release(address, is_pinned);
+}
+
 EXPORTED Result cuMemAlloc_v2(void** address, size_t num_bytes) {
     return allocate_here(address, num_bytes, false);
 }
 
 // The driver may wait for streams here, which programs must not lean on; this one never does.
 EXPORTED Result cuMemFree_v2(void* address) {
-    if (Result error = begin(Needs::Context)) {
-        return error;
-    }
-    Lock lock = lock_world();
-    return release(address, false);
+    return release_here(address, false);
 }
 
 // The memory is there at once, not only when the stream comes to it: too early a use from elsewhere is not
@@ -43,6 +51,7 @@ EXPORTED Result cuMemFreeAsync(void* address, void* stream) {
         return INVALID_HANDLE;
     }
     put(found, {"a free", [=] {
+        require_unused(address, *orders().before);
         if (release(address, false) != SUCCESS) {
             stop("cuMemFreeAsync: %p is not a live allocation of a device", address);
         }
@@ -69,11 +78,7 @@ EXPORTED Result cuMemAllocHost_v2(void** address, size_t num_bytes) {
 }
 
 EXPORTED Result cuMemFreeHost(void* address) {
-    if (Result error = begin(Needs::Context)) {
-        return error;
-    }
-    Lock lock = lock_world();
-    return release(address, true);
+    return release_here(address, true);
 }
 
 EXPORTED Result cuMemHostRegister_v2(void* address, size_t num_bytes, unsigned) {

@@ -55,10 +55,15 @@ EXPORTED Result cuStreamQuery(void* stream) {
     if (call.error) {
         return call.error;
     }
+    auto before = call.stream->before;
     run_some(call.lock);
     // Another thread may have destroyed it while a function of the host ran.
     Stream* found = find_stream(stream);
-    return !found || found->queue.empty() ? SUCCESS : NOT_READY;
+    if (found && !found->queue.empty()) {
+        return NOT_READY;
+    }
+    host_has_seen(*before);
+    return SUCCESS;
 }
 
 EXPORTED Result cuStreamGetCtx(void* stream, void** context) {
@@ -84,12 +89,14 @@ EXPORTED Result cuCtxSynchronize() {
     }
     Lock lock = lock_world();
     std::map<unsigned, uint64_t> num_put;
+    std::vector<std::shared_ptr<Clock>> waited_for;
     for (auto& stream : streams().all) {
         if (stream->device == current_context->device) {
             num_put[stream->number] = stream->num_put;
+            waited_for.push_back(stream->before);
         }
     }
-    return wait_until(lock, [&] {
+    Result result = wait_until(lock, [&] {
         for (auto& stream : streams().all) {
             auto found = num_put.find(stream->number);
             if (found != num_put.end() && stream->num_done < found->second) {
@@ -98,6 +105,12 @@ EXPORTED Result cuCtxSynchronize() {
         }
         return true;
     });
+    for (auto& before : waited_for) {
+        if (result == SUCCESS) {
+            host_has_seen(*before);
+        }
+    }
+    return result;
 }
 
 EXPORTED Result cuLaunchHostFunc(void* stream, void (*function)(void*), void* argument) {
@@ -124,7 +137,7 @@ static Result put_value(void* stream, void* address, T value, unsigned flags) {
         return INVALID_VALUE;
     }
     put(call.stream, {"a value's write", [=] {
-        require_live(address, sizeof value, "cuStreamWriteValue");
+        accessed(address, sizeof value, Access::Write, "cuStreamWriteValue");
         __atomic_store_n((T*)address, value, __ATOMIC_RELEASE);
     }});
     return SUCCESS;
@@ -219,7 +232,11 @@ EXPORTED Result cuEventSynchronize(void* event) {
         return call.error;
     }
     auto record = call.event->latest;
-    return record ? wait_until(call.lock, [=] { return record->is_reached; }) : SUCCESS;
+    Result result = record ? wait_until(call.lock, [=] { return record->is_reached; }) : SUCCESS;
+    if (record && result == SUCCESS) {
+        host_has_seen(record->before);
+    }
+    return result;
 }
 
 EXPORTED Result cuEventQuery(void* event) {
@@ -232,7 +249,14 @@ EXPORTED Result cuEventQuery(void* event) {
     }
     auto record = call.event->latest;
     run_some(call.lock);
-    return !record || record->is_reached ? SUCCESS : NOT_READY;
+    if (!record) {
+        return SUCCESS;
+    }
+    if (!record->is_reached) {
+        return NOT_READY;
+    }
+    host_has_seen(record->before);
+    return SUCCESS;
 }
 
 EXPORTED Result cuEventElapsedTime_v2(float* milliseconds, void* start, void* end) {

@@ -6,8 +6,8 @@
 #pragma once
 
 static void copy_bytes(void* to, const void* from, size_t num_bytes, const char* what) {
-    require_live(to, num_bytes, what);
-    require_live(from, num_bytes, what);
+    accessed(to, num_bytes, Access::Write, what);
+    accessed(from, num_bytes, Access::Read, what);
     bool begins_below_end = (char*)to < (const char*)from + num_bytes;
     bool ends_above_begin = (const char*)from < (char*)to + num_bytes;
     if (num_bytes != 0 && begins_below_end && ends_above_begin) {
@@ -32,7 +32,7 @@ EXPORTED Result cuMemcpyHtoDAsync_v2(void* to, const void* from, size_t num_byte
     }
     auto values = std::make_shared<std::vector<char>>((const char*)from, (const char*)from + num_bytes);
     put(call.stream, {what, [=] {
-        require_live(to, num_bytes, what);
+        accessed(to, num_bytes, Access::Write, what);
         memcpy(to, values->data(), num_bytes);
     }});
     return SUCCESS;
@@ -55,7 +55,7 @@ EXPORTED Result cuMemcpyDtoHAsync_v2(void* to, const void* from, size_t num_byte
     // A call that gives up takes its target back: the caller may free it.
     auto is_given_up = std::make_shared<bool>(false);
     put(call.stream, {what, [=] {
-        require_live(from, num_bytes, what);
+        accessed(from, num_bytes, Access::Read, what);
         if (!*is_given_up) {
             memcpy(to, from, num_bytes);
         }
@@ -117,7 +117,7 @@ static Result put_set(void* to, T value, size_t count, void* stream) {
         return INVALID_VALUE;
     }
     put(call.stream, {"a set", [=] {
-        require_live(to, count * sizeof value, "a set");
+        accessed(to, count * sizeof value, Access::Write, "a set");
         std::fill_n((T*)to, count, value);
     }});
     return SUCCESS;

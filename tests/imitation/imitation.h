@@ -7,13 +7,21 @@
 extern "C" {
 
 // Puts a function on a stream, to be called once with `argument` when the stream comes to it. While it runs,
-// no other operation does. It may call `imitation_require` and nothing else of this library. Returns a
-// CUresult.
+// no other operation does. It may call `imitation_reads` and `imitation_writes` and nothing else of this
+// library. Returns a CUresult.
 int imitation_push(void* stream, const char* what, void (*run)(void*), void* argument);
 
-// Ends the process with an explanation unless these bytes lie in one live allocation of a device, or in
-// page-locked memory of the host.
-void imitation_require(const void* address, size_t num_bytes, const char* what);
+// Rows of so many bytes, that begin so far apart.
+struct imitation_matrix {
+    const void* address;
+    size_t row_bytes, num_rows, distance_bytes;
+};
+
+// What the operation that runs accesses. Ends the process with an explanation unless it lies in one live
+// allocation of a device, or in page-locked memory of the host, and if another operation accesses it too, one
+// of the two writes it, and nothing orders them.
+void imitation_reads(imitation_matrix matrix, const char* what);
+void imitation_writes(imitation_matrix matrix, const char* what);
 
 // Whether the library was built with a kernel of this name for elements of a type: `F32`, `BF16` or `F16`.
 int imitation_has_kernel(const char* element, const char* name);

@@ -6,6 +6,7 @@
 #include "faults.h"
 #include "memory.h"
 #include "modules.h"
+#include "races.h"
 #include "streams.h"
 #include "world.h"
 
@@ -32,8 +33,22 @@ EXPORTED int imitation_push(void* stream, const char* what, void (*run)(void*), 
     return SUCCESS;
 }
 
-EXPORTED void imitation_require(const void* address, size_t num_bytes, const char* what) {
-    require_live(address, num_bytes, what);
+static void accessed_matrix(const imitation_matrix& matrix, Access access, const char* what) {
+    if (matrix.row_bytes == 0 || matrix.num_rows == 0) {
+        return;
+    }
+    require_live(matrix.address, matrix.distance_bytes * (matrix.num_rows - 1) + matrix.row_bytes, what);
+    for (size_t row = 0; row < matrix.num_rows; row++) {
+        note_access((uintptr_t)matrix.address + row * matrix.distance_bytes, matrix.row_bytes, access);
+    }
+}
+
+EXPORTED void imitation_reads(imitation_matrix matrix, const char* what) {
+    accessed_matrix(matrix, Access::Read, what);
+}
+
+EXPORTED void imitation_writes(imitation_matrix matrix, const char* what) {
+    accessed_matrix(matrix, Access::Write, what);
 }
 
 EXPORTED int imitation_has_kernel(const char* element, const char* name) {

@@ -33,9 +33,11 @@ HERE = Path(__file__).resolve().parent
 TESTS = HERE.parent
 ALL_TESTS = "cuda::on_a_device::"
 # Tests that take seconds: they are run for what no other test finds, and on fewer seeds.
-SLOW_TESTS = ("::training::", "::state::", "::features::")
+SLOW_TESTS = ("::training::", "::state::", "::features::", "::orders::")
 # Tests of several processes, which need a host in common.
 OTHER_TESTS = ("::processes::",)
+# Faults in the text of kernels.
+KINDS_IN_KERNELS = {"barrier", "mask", "mode", "bound", "stride", "sum", "store"}
 # Faults that are asked for in each kernel on its own, wherever the code is that they have in common.
 KINDS_BY_KERNEL = ("barrier", "mask")
 
@@ -75,10 +77,11 @@ class Finding:
 class Runner:
     """Runs tests of the program on the imitation."""
 
-    def __init__(self, program, libraries, folder):
+    def __init__(self, program, libraries, folder, devices):
         self.program = program
         self.libraries = libraries
         self.folder = folder
+        self.devices = devices
 
     def start(self, command, limit, variables):
         environment = os.environ | variables
@@ -88,7 +91,12 @@ class Runner:
 
     def run(self, test, seed, limit, **variables):
         """How a test fails, in a word or two; None if it passes."""
-        variables |= {"PIPEZERO_CACHE": "", "LD_LIBRARY_PATH": str(self.libraries), "IMITATION_SEED": str(seed)}
+        variables |= {
+            "PIPEZERO_CACHE": "",
+            "LD_LIBRARY_PATH": str(self.libraries),
+            "IMITATION_SEED": str(seed),
+            "IMITATION_DEVICES": str(self.devices),
+        }
         command = [self.program, test, "--exact", "--ignored", "--test-threads=1"]
         try:
             done = self.start(command, limit, variables)
@@ -110,13 +118,20 @@ class Runner:
         return [Test(name) for name in names if not any(part in name for part in OTHER_TESTS)]
 
 
-def build(kernels, work, checked):
-    """Builds the imitation of kernels that have all faults, none of them switched on."""
-    copy = work / "kernels"
-    copy.mkdir(parents=True, exist_ok=True)
-    faults = rewrite_kernels(kernels, copy)
-    subprocess.run(["sh", str(HERE / "build.sh"), str(work / "libraries"), str(copy), *checked], check=True)
-    return {str(fault.number): fault for fault in faults}
+def build(chosen, work):
+    """The folder of the imitation, built, and the faults that its kernels have, none of them switched on: all, or, where
+    none of them is asked for, none."""
+    kernels, faults, libraries = chosen.kernels, [], work / "libraries"
+    if chosen.kinds == "*" or KINDS_IN_KERNELS.intersection(chosen.kinds.split(",")):
+        kernels = work / "kernels"
+        kernels.mkdir(parents=True, exist_ok=True)
+        faults = rewrite_kernels(chosen.kernels, kernels)
+    else:
+        # Where tests build it too.
+        libraries = TESTS.parent / "target" / ("imitation" if chosen.unchecked else "checked-imitation")
+    checked = [] if chosen.unchecked else ["checked"]
+    subprocess.run(["sh", str(HERE / "build.sh"), str(libraries), str(kernels), *checked], check=True)
+    return libraries, {str(fault.number): fault for fault in faults}
 
 
 def kernel_fault(setting, of_kernels):
@@ -244,9 +259,10 @@ def options():
     parser.add_argument("--only", default="", help="a regular expression that faults' names or settings have")
     parser.add_argument("--again", type=Path, help="an earlier table: only what survived in it")
     parser.add_argument("--kinds", default="*", help="kinds of faults, with commas between them")
-    parser.add_argument("--use", default="", help="only tests whose names have this in them")
+    parser.add_argument("--use", default="", help="only tests whose names have one of these in them, with commas between")
     parser.add_argument("--sample", type=int, default=1, help="every so manyth fault")
     parser.add_argument("--jobs", type=int, default=1, help="runs at a time")
+    parser.add_argument("--devices", type=int, default=1, help="GPUs of the imitation")
     parser.add_argument("--unchecked", action="store_true", help="reads and writes are not looked at")
     parser.add_argument("--list", action="store_true", help="prints the faults that are reached, runs none")
     parser.add_argument("--out", type=Path, help="a file for the table, with commas")
@@ -267,9 +283,11 @@ def chosen_faults(faults, chosen):
 def main():
     chosen = options()
     work = chosen.work.resolve()
-    of_kernels = build(chosen.kernels, work, [] if chosen.unchecked else ["checked"])
-    runner = Runner(chosen.program.resolve(), work / "libraries", chosen.tests)
-    tests = [test for test in runner.tests() if chosen.use in test.name]
+    work.mkdir(parents=True, exist_ok=True)
+    libraries, of_kernels = build(chosen, work)
+    runner = Runner(chosen.program.resolve(), libraries, chosen.tests, chosen.devices)
+    used = chosen.use.split(",")
+    tests = [test for test in runner.tests() if any(part in test.name for part in used)]
     reached, unreached = reached_faults(runner, tests, work, of_kernels)
     faults = chosen_faults(reached, chosen)
     if chosen.list:

@@ -21,9 +21,8 @@ struct Matrix {
 
     size_t element_bytes() const { return type == F32 ? 4 : 2; }
 
-    // From the first element to behind the last.
-    size_t num_bytes() const {
-        return rows == 0 || columns == 0 ? 0 : (size_t(leading) * (columns - 1) + rows) * element_bytes();
+    imitation_matrix at(const void* address) const {
+        return {address, rows * element_bytes(), columns, size_t(leading) * element_bytes()};
     }
 };
 
@@ -151,21 +150,23 @@ inline std::vector<float> widened(
     return found;
 }
 
-inline void require_operands(const Product& product, const Operands& operands) {
-    imitation_require(operands.a, product.a.num_bytes(), "cublasLtMatmul, A");
-    imitation_require(operands.b, product.b.num_bytes(), "cublasLtMatmul, B");
-    imitation_require(operands.d, product.d.num_bytes(), "cublasLtMatmul, D");
+inline void access_operands(const Product& product, const Operands& operands) {
+    imitation_reads(product.a.at(operands.a), "cublasLtMatmul, A");
+    imitation_reads(product.b.at(operands.b), "cublasLtMatmul, B");
     if (operands.beta != 0) {
-        imitation_require(operands.c, product.c.num_bytes(), "cublasLtMatmul, C");
+        imitation_reads(product.c.at(operands.c), "cublasLtMatmul, C");
     }
     if (product.has_bias()) {
-        imitation_require(operands.bias, product.d.rows * product.d.element_bytes(), "cublasLtMatmul, bias");
+        size_t num_bytes = product.d.rows * product.d.element_bytes();
+        imitation_reads({operands.bias, num_bytes, 1, num_bytes}, "cublasLtMatmul, bias");
     }
     if (product.has_aux()) {
         Matrix aux = product.d;
         aux.leading = operands.aux_leading;
-        imitation_require(operands.aux, aux.num_bytes(), "cublasLtMatmul, auxiliary matrix");
+        bool is_written = product.epilogue == Epilogue::GELU_OF_SUM_WITH_BIAS;
+        (is_written ? imitation_writes : imitation_reads)(aux.at(operands.aux), "cublasLtMatmul, auxiliary matrix");
     }
+    imitation_writes(product.d.at(operands.d), "cublasLtMatmul, D");
 }
 
 // What is stored as an element of D.
@@ -185,7 +186,7 @@ inline float after_epilogue(
 }
 
 inline void multiply(const Product& product, const Operands& operands) {
-    require_operands(product, operands);
+    access_operands(product, operands);
     auto a = widened(operands.a, product.a, product.a_is_transposed, product.rounds_to_tf32);
     auto b = widened(operands.b, product.b, product.b_is_transposed, product.rounds_to_tf32);
     size_t rows = product.d.rows, inner = product.inner(), run_length = product.run_length();

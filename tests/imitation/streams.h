@@ -11,6 +11,7 @@
 #include <set>
 #include <vector>
 
+#include "orders.h"
 #include "world.h"
 
 namespace imitation {
@@ -21,6 +22,8 @@ inline const std::chrono::seconds PATIENCE(3);
 struct Record {
     bool is_reached = false;
     uint64_t ns = 0;
+    // Once it is reached.
+    Clock before;
 };
 
 struct Event {
@@ -37,6 +40,8 @@ struct Operation {
     std::function<bool()> can_run = nullptr;
     // Runs without the lock.
     bool is_host_function = false;
+    // What the host had waited for when it put this.
+    std::shared_ptr<const Clock> after = nullptr;
 };
 
 struct Stream {
@@ -45,6 +50,8 @@ struct Stream {
     std::deque<Operation> queue;
     uint64_t num_put = 0, num_done = 0;
     bool is_running = false, is_destroyed = false;
+    // What comes before its next operation. Kept by those who wait for the stream, which may be gone then.
+    std::shared_ptr<Clock> before = std::make_shared<Clock>();
 };
 
 struct Streams {
@@ -100,6 +107,7 @@ inline void note_change() {
 }
 
 inline void put(Stream* stream, Operation operation) {
+    operation.after = seen_by_thread();
     stream->queue.push_back(std::move(operation));
     stream->num_put++;
     note_change();
@@ -115,7 +123,8 @@ inline uint64_t now_ns() {
 inline void put_record(Stream* stream, Event* event) {
     auto record = std::make_shared<Record>();
     event->latest = record;
-    put(stream, {"an event", [record] {
+    put(stream, {"an event", [record, stream] {
+        record->before = *stream->before;
         record->ns = now_ns();
         record->is_reached = true;
     }});
@@ -124,7 +133,8 @@ inline void put_record(Stream* stream, Event* event) {
 // Later operations of the stream wait for the event's record before this call.
 inline void put_wait(Stream* stream, const Event* event) {
     if (auto record = event->latest) {
-        put(stream, {"a wait for an event", [] {}, [record] { return record->is_reached; }});
+        auto wait = [record, stream] { join(*stream->before, record->before); };
+        put(stream, {"a wait for an event", wait, [record] { return record->is_reached; }});
     }
 }
 
@@ -136,6 +146,11 @@ inline void forget_destroyed() {
 inline void run_first(Stream* stream, Lock& lock) {
     Operation& operation = stream->queue.front();
     stream->is_running = true;
+    Clock& before = *stream->before;
+    join(before, *operation.after);
+    before.resize(std::max(before.size(), size_t(stream->number) + 1));
+    before[stream->number] = stream->num_done + 1;
+    begin_operation(operation.what, stream->number, before);
     if (operation.is_host_function) {
         lock.unlock();
         is_in_host_function = true;
@@ -222,7 +237,8 @@ inline Result wait_until(Lock& lock, const std::function<bool()>& is_done) {
 inline Result wait_for_stream(Lock& lock, Stream* stream) {
     unsigned number = stream->number;
     uint64_t num_put = stream->num_put;
-    return wait_until(lock, [=] {
+    auto before = stream->before;
+    Result result = wait_until(lock, [=] {
         for (auto& other : streams().all) {
             if (other->number == number) {
                 return other->num_done >= num_put;
@@ -230,6 +246,10 @@ inline Result wait_for_stream(Lock& lock, Stream* stream) {
         }
         return true;
     });
+    if (result == SUCCESS) {
+        host_has_seen(*before);
+    }
+    return result;
 }
 
 }

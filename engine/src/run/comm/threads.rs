@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+use pipezero_models::queue::Event;
 use pipezero_models::{Device, Queue};
 
 use super::communicator::{Communicator, Pending, Started};
@@ -152,7 +153,11 @@ impl ThreadCommunicator {
         };
         let round = *next;
         *next += 1;
-        let ready = self.queue.record();
+        // Words lie in the host's memory: no queue has to do with them.
+        let ready = match payload {
+            Payload::Elements(_) => self.queue.record(),
+            Payload::Words(_) => Event::REACHED,
+        };
         rendezvous.join(round, position, operation, payload, ready)?;
         Ok(ThreadPending {
             shared: Arc::clone(&self.shared),
