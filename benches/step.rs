@@ -3,18 +3,20 @@
 //!
 //! ```text
 //! cargo bench -p benches --bench step [-- GRID...]      one-rank, pp2, dp2-zero3, pp2-dp2-zero3; all if none is named
+//! cargo bench -p benches --features mpi --bench step --no-run          then `mpirun -n 2 PROGRAM GRID`: each rank is a process
 //! ```
 //!
 //! GPT-2 of 8 layers, width 512, 8 heads, 256 tokens, 512 token numbers; 8 micro-batches of 4 sequences, dealt out
 //! over the data ranks. One step warms up, the median of the next three is printed, and every allocation of more than
 //! 1 MiB that those three made: there are to be none, and the exit status is 1 if there were.
 
+use std::env;
 use std::error::Error;
 use std::process::ExitCode;
 use std::time::Instant;
 
 use benches::{GPT2, GRIDS, Grid, Large, fixed_tokens, large_allocations, run};
-use pipezero::config::BatchConfig;
+use pipezero::config::{BackendName, BatchConfig};
 use pipezero::plan::Plan;
 use pipezero::run::engine::{Engine, EngineError};
 
@@ -26,9 +28,21 @@ fn main() -> ExitCode {
     benches::exit_code(measure_all())
 }
 
+/// The rank of this process, if Open MPI's `mpirun` has started it.
+fn rank_in_job() -> Option<String> {
+    env::var("OMPI_COMM_WORLD_RANK").ok()
+}
+
+/// One process prints, and all measure.
+fn prints() -> bool {
+    rank_in_job().is_none_or(|rank| rank == "0")
+}
+
 fn measure_all() -> Result<bool, Box<dyn Error>> {
     let chosen = benches::chosen(&GRIDS.map(|grid| grid.name))?;
-    println!("{:<16}{:>12}{:>12}{:>10}  large allocations", "grid", "tokens/s", "step", "waiting");
+    if prints() {
+        println!("{:<16}{:>12}{:>12}{:>10}  large allocations", "grid", "tokens/s", "step", "waiting");
+    }
     let mut is_met = true;
     for grid in GRIDS.iter().filter(|grid| chosen.contains(&grid.name)) {
         let name = grid.name;
@@ -49,6 +63,9 @@ fn measure(grid: &Grid) -> Result<Large, EngineError> {
         micro_batch_size: MICRO_BATCH_SIZE,
         num_micro_batches: NUM_MICRO_BATCHES,
     };
+    if rank_in_job().is_some() {
+        run.comm.backend = BackendName::Mpi;
+    }
     let plan = Plan::new(grid.adapt(run)).expect("the grids are valid");
     let num_tokens = plan.run().batch.train_batch_size * GPT2.seq_length;
     let mut engine = Engine::new(plan, fixed_tokens(GPT2.vocab_size))?;
@@ -67,6 +84,8 @@ fn measure(grid: &Grid) -> Result<Large, EngineError> {
     let (step, waiting) = steps[NUM_STEPS / 2];
     let (seconds, percent) = (step.as_secs_f64(), 100.0 * waiting);
     let tokens_per_s = num_tokens as f64 / seconds;
-    println!("{:<16}{tokens_per_s:>12.0}{seconds:>10.2} s{percent:>8.1} %  {large}", grid.name);
+    if prints() {
+        println!("{:<16}{tokens_per_s:>12.0}{seconds:>10.2} s{percent:>8.1} %  {large}", grid.name);
+    }
     Ok(large)
 }

@@ -104,17 +104,20 @@ inline void accessed(const void* address, size_t num_bytes, Access access, const
     note_access((uintptr_t)address, num_bytes, access);
 }
 
-// Memory is freed behind these operations: nothing else may still have to do with it.
-inline void require_unused(const void* address, const Clock& before) {
+// Memory is freed behind these operations: nothing else may still have to do with it. Its addresses are never used again.
+inline void end_accesses(const void* address, const Clock& before) {
     auto found = memory().live.find((uintptr_t)address);
     if (found == memory().live.end() || found->second.is_foreign) {
         return;
     }
     size_t offset = (uintptr_t)address - (uintptr_t)memory().arena;
-    const Cell* first = races().cells + offset / CELL_BYTES;
-    for (const Cell* cell = first; cell < first + found->second.num_bytes / CELL_BYTES; cell++) {
+    Cell* first = races().cells + offset / CELL_BYTES;
+    Cell* end = first + (found->second.num_bytes + CELL_BYTES - 1) / CELL_BYTES;
+    for (const Cell* cell = first; cell < end; cell++) {
         require_before(*cell, before, "a call", "frees");
     }
+    races().more_readers.erase(races().more_readers.lower_bound(first), races().more_readers.lower_bound(end));
+    give_back((char*)first, (end - first) * sizeof(Cell));
 }
 
 }
