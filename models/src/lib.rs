@@ -57,7 +57,7 @@
 //!     },
 //! );
 //! let mut words = [0; LossSum::NUM_WORDS];
-//! Host.download(loss.view(), &mut words);
+//! Host.download(loss.view(), &mut words).unwrap();
 //! let loss = LossSum::from_words(words);
 //! // Nothing is learned yet: about the logarithm of the vocabulary's size.
 //! assert!((loss.sum / loss.num_targets as f64 - 256_f64.ln()).abs() < 0.1);

@@ -34,7 +34,7 @@ fn kernels_read_and_write_nothing_but_their_buffers() {
     run_on_imitation(folder, "cuda::on_a_device::kernels", imitated);
 }
 
-/// Wherever two streams touch the same memory and one writes it, an event orders them.
+/// Wherever two streams touch the same memory and one writes it, an event or a wait of the host orders them.
 #[test]
 fn every_access_of_a_step_is_ordered() {
     let Some(folder) = checked_imitation() else { return };

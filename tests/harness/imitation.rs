@@ -11,7 +11,7 @@ pub fn imitation() -> Option<&'static Path> {
     FOLDER.get_or_init(|| built("imitation", None)).as_deref()
 }
 
-/// The same, with every read and write of a kernel checked, which takes three times as long.
+/// The same, with every read and write of a kernel checked.
 pub fn checked_imitation() -> Option<&'static Path> {
     static FOLDER: OnceLock<Option<PathBuf>> = OnceLock::new();
     FOLDER.get_or_init(|| built("checked-imitation", Some("checked"))).as_deref()

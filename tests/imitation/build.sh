@@ -72,7 +72,6 @@ compile() {
 
 # Where it is asked for, each read and write of a kernel calls a function of `accesses.h`; an index outside an
 # array whose size is known is a trap, and so is a pack of 16 bytes at an address that is not aligned to them.
-# Kernels take three times as long then.
 checks=
 if [ "${3-}" = checked ]; then
     checks="-fsanitize=kernel-address --param asan-instrumentation-with-call-threshold=0"

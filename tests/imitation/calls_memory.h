@@ -16,7 +16,7 @@ static Result release_here(void* address, bool is_pinned) {
     }
     Lock lock = lock_world();
     if (world().fail_at == 0) {
-        end_accesses(address, orders().host);
+        end_accesses(address, is_pinned, orders().host);
     }
     return release(address, is_pinned);
 }
@@ -51,7 +51,7 @@ EXPORTED Result cuMemFreeAsync(void* address, void* stream) {
         return INVALID_HANDLE;
     }
     put(found, {"a free", [=] {
-        end_accesses(address, *orders().before);
+        end_accesses(address, false, *orders().before);
         if (release(address, false) != SUCCESS) {
             stop("cuMemFreeAsync: %p is not a live allocation of a device", address);
         }

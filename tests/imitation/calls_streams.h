@@ -55,14 +55,15 @@ EXPORTED Result cuStreamQuery(void* stream) {
     if (call.error) {
         return call.error;
     }
-    auto before = call.stream->before;
     run_some(call.lock);
     // Another thread may have destroyed it while a function of the host ran.
     Stream* found = find_stream(stream);
     if (found && !found->queue.empty()) {
         return NOT_READY;
     }
-    host_has_seen(*before);
+    if (found) {
+        host_has_seen(found->before);
+    }
     return SUCCESS;
 }
 
@@ -88,29 +89,13 @@ EXPORTED Result cuCtxSynchronize() {
         return error;
     }
     Lock lock = lock_world();
-    std::map<unsigned, uint64_t> num_put;
-    std::vector<std::shared_ptr<Clock>> waited_for;
+    std::vector<std::shared_ptr<Record>> points;
     for (auto& stream : streams().all) {
         if (stream->device == current_context->device) {
-            num_put[stream->number] = stream->num_put;
-            waited_for.push_back(stream->before);
+            points.push_back(put_record(stream.get()));
         }
     }
-    Result result = wait_until(lock, [&] {
-        for (auto& stream : streams().all) {
-            auto found = num_put.find(stream->number);
-            if (found != num_put.end() && stream->num_done < found->second) {
-                return false;
-            }
-        }
-        return true;
-    });
-    for (auto& before : waited_for) {
-        if (result == SUCCESS) {
-            host_has_seen(*before);
-        }
-    }
-    return result;
+    return wait_for(lock, points);
 }
 
 EXPORTED Result cuLaunchHostFunc(void* stream, void (*function)(void*), void* argument) {
@@ -199,7 +184,7 @@ EXPORTED Result cuEventRecord(void* event, void* stream) {
     if (!found || found->device != call.event->device) {
         return INVALID_HANDLE;
     }
-    put_record(found, call.event);
+    call.event->latest = put_record(found);
     return SUCCESS;
 }
 
@@ -232,11 +217,7 @@ EXPORTED Result cuEventSynchronize(void* event) {
         return call.error;
     }
     auto record = call.event->latest;
-    Result result = record ? wait_until(call.lock, [=] { return record->is_reached; }) : SUCCESS;
-    if (record && result == SUCCESS) {
-        host_has_seen(record->before);
-    }
-    return result;
+    return record ? wait_for(call.lock, {record}) : SUCCESS;
 }
 
 EXPORTED Result cuEventQuery(void* event) {

@@ -1,8 +1,8 @@
 // The driver's calls that copy and set memory.
 //
-// As "API synchronization behavior" of the driver's manual says: from pageable memory a copy reads at the
-// call and arrives later; to pageable memory the call waits; page-locked memory is read and written when the
-// stream comes to it.
+// As "API synchronization behavior" of the driver's manual says: to pageable memory the call waits; page-locked
+// memory is read and written when the stream comes to it. From pageable memory a copy may be read at the call or
+// when the stream comes to it, and arrives then.
 #pragma once
 
 static void copy_bytes(void* to, const void* from, size_t num_bytes, const char* what) {
@@ -26,8 +26,11 @@ EXPORTED Result cuMemcpyHtoDAsync_v2(void* to, const void* from, size_t num_byte
         put(call.stream, {what, [=] { copy_bytes(to, from, num_bytes, what); }});
         return SUCCESS;
     }
-    if (has_fault_here("upload")) {
-        put(call.stream, {what, [=] { memcpy(to, from, num_bytes); }});
+    if (world().random.below(2) == 0) {
+        put(call.stream, {what, [=] {
+            accessed(to, num_bytes, Access::Write, what);
+            memcpy(to, from, num_bytes);
+        }});
         return SUCCESS;
     }
     auto values = std::make_shared<std::vector<char>>((const char*)from, (const char*)from + num_bytes);

@@ -17,9 +17,9 @@ struct imitation_matrix {
     size_t row_bytes, num_rows, distance_bytes;
 };
 
-// What the operation that runs accesses. Ends the process with an explanation unless it lies in one live
-// allocation of a device, or in page-locked memory of the host, and if another operation accesses it too, one
-// of the two writes it, and nothing orders them.
+// What the operation that runs accesses. It must lie in one live allocation of a device, or in page-locked
+// memory of the host, and no other operation may access it without an order between the two, where one of them
+// writes. Else the process ends with an explanation.
 void imitation_reads(imitation_matrix matrix, const char* what);
 void imitation_writes(imitation_matrix matrix, const char* what);
 

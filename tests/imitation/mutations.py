@@ -119,8 +119,8 @@ class Runner:
 
 
 def build(chosen, work):
-    """The folder of the imitation, built, and the faults that its kernels have, none of them switched on: all, or, where
-    none of them is asked for, none."""
+    """Builds the imitation; gives its folder, and the faults in its kernels that can be switched on. There are none where
+    no kind of them is asked for."""
     kernels, faults, libraries = chosen.kernels, [], work / "libraries"
     if chosen.kinds == "*" or KINDS_IN_KERNELS.intersection(chosen.kinds.split(",")):
         kernels = work / "kernels"

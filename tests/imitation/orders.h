@@ -2,8 +2,8 @@
 // what the host has waited for before it asked for an operation.
 //
 // It is kept as vector clocks (Mattern 1989): for each stream, how many of its operations have come before. A
-// thread of the host knows what it has waited for itself, and what any had waited for when it first called: how
-// threads tell each other more is not seen here.
+// thread of the host knows what it has waited for itself, and what any had waited for when it first called. What
+// it learns from another thread later, or from a word that a stream has written, is not seen here.
 #pragma once
 
 #include <algorithm>
@@ -51,9 +51,10 @@ inline void begin_operation(const char* what, unsigned stream, const Clock& befo
     orders().before = &before;
 }
 
+// Nothing comes before everything.
 inline bool is_before(uint32_t ran, const Clock& clock) {
     const Ran& found = orders().ran[ran];
-    return found.stream < clock.size() && found.count <= clock[found.stream];
+    return ran == 0 || (found.stream < clock.size() && found.count <= clock[found.stream]);
 }
 
 // What this thread of the host knows. Replaced, never changed: operations keep what it was when they were put.

@@ -11,7 +11,7 @@
 #include "memory.h"
 #include "orders.h"
 
-// Itself not looked at, and so are the functions that call it.
+// The compiler puts no checks into a function with this mark.
 #define IMITATION_UNCHECKED __attribute__((no_sanitize("kernel-address")))
 
 namespace imitation {
@@ -37,8 +37,12 @@ inline Races& races() {
     return *races;
 }
 
-[[noreturn]] inline void stop_race(uint32_t first, const char* has, const char* what, const char* does) {
+// Once a call has failed, streams go on with what the program has given up.
+inline void stop_race(uint32_t first, const char* has, const char* what, const char* does) {
     const Ran& ran = orders().ran[first];
+    if (world().fail_at != 0 && world().num_calls >= world().fail_at) {
+        return;
+    }
     stop("a race: %s %s what %s on stream %u has %s, and nothing orders the two", what, does, ran.what,
          ran.stream, has);
 }
@@ -76,7 +80,9 @@ inline void note_first(Cell& cell, Access access) {
         stop_race(cell.writer, "written", what, "reads");
     }
     if (!is_before(cell.reader, before)) {
-        races().more_readers[&cell].push_back(cell.reader);
+        auto& more = races().more_readers[&cell];
+        std::erase_if(more, [&](uint32_t reader) { return is_before(reader, before); });
+        more.push_back(cell.reader);
     }
     cell.reader = now;
 }
@@ -105,9 +111,9 @@ inline void accessed(const void* address, size_t num_bytes, Access access, const
 }
 
 // Memory is freed behind these operations: nothing else may still have to do with it. Its addresses are never used again.
-inline void end_accesses(const void* address, const Clock& before) {
+inline void end_accesses(const void* address, bool is_pinned, const Clock& before) {
     auto found = memory().live.find((uintptr_t)address);
-    if (found == memory().live.end() || found->second.is_foreign) {
+    if (found == memory().live.end() || found->second.is_pinned != is_pinned || found->second.is_foreign) {
         return;
     }
     size_t offset = (uintptr_t)address - (uintptr_t)memory().arena;

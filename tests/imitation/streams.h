@@ -50,8 +50,8 @@ struct Stream {
     std::deque<Operation> queue;
     uint64_t num_put = 0, num_done = 0;
     bool is_running = false, is_destroyed = false;
-    // What comes before its next operation. Kept by those who wait for the stream, which may be gone then.
-    std::shared_ptr<Clock> before = std::make_shared<Clock>();
+    // What comes before its next operation.
+    Clock before;
 };
 
 struct Streams {
@@ -120,20 +120,20 @@ inline uint64_t now_ns() {
     return streams().latest_ns = std::max(streams().latest_ns + 1, ns);
 }
 
-inline void put_record(Stream* stream, Event* event) {
+inline std::shared_ptr<Record> put_record(Stream* stream) {
     auto record = std::make_shared<Record>();
-    event->latest = record;
     put(stream, {"an event", [record, stream] {
-        record->before = *stream->before;
+        record->before = stream->before;
         record->ns = now_ns();
         record->is_reached = true;
     }});
+    return record;
 }
 
 // Later operations of the stream wait for the event's record before this call.
 inline void put_wait(Stream* stream, const Event* event) {
     if (auto record = event->latest) {
-        auto wait = [record, stream] { join(*stream->before, record->before); };
+        auto wait = [record, stream] { join(stream->before, record->before); };
         put(stream, {"a wait for an event", wait, [record] { return record->is_reached; }});
     }
 }
@@ -146,7 +146,7 @@ inline void forget_destroyed() {
 inline void run_first(Stream* stream, Lock& lock) {
     Operation& operation = stream->queue.front();
     stream->is_running = true;
-    Clock& before = *stream->before;
+    Clock& before = stream->before;
     join(before, *operation.after);
     before.resize(std::max(before.size(), size_t(stream->number) + 1));
     before[stream->number] = stream->num_done + 1;
@@ -233,23 +233,19 @@ inline Result wait_until(Lock& lock, const std::function<bool()>& is_done) {
     return SUCCESS;
 }
 
-// Waits for what the stream has been asked for so far. A stream that is gone has done all of it.
-inline Result wait_for_stream(Lock& lock, Stream* stream) {
-    unsigned number = stream->number;
-    uint64_t num_put = stream->num_put;
-    auto before = stream->before;
-    Result result = wait_until(lock, [=] {
-        for (auto& other : streams().all) {
-            if (other->number == number) {
-                return other->num_done >= num_put;
-            }
-        }
-        return true;
-    });
+// The host waits for these points of streams, which it then knows to have come.
+inline Result wait_for(Lock& lock, const std::vector<std::shared_ptr<Record>>& points) {
+    auto is_reached = [](auto& point) { return point->is_reached; };
+    Result result = wait_until(lock, [&] { return std::all_of(points.begin(), points.end(), is_reached); });
     if (result == SUCCESS) {
-        host_has_seen(*before);
+        for (auto& point : points) {
+            host_has_seen(point->before);
+        }
     }
     return result;
 }
+
+// Waits for what the stream has been asked for so far.
+inline Result wait_for_stream(Lock& lock, Stream* stream) { return wait_for(lock, {put_record(stream)}); }
 
 }

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "fibers.h"
-#include "races.h"
+#include "accesses.h"
 
 // The linker puts these around all shared variables of all kernels.
 extern "C" __attribute__((weak, visibility("hidden"))) char __start_imitation_shared[];
@@ -175,7 +175,7 @@ inline void wait_for_copies(size_t num_open) {
         for (const Copy& copy : copies.groups.front()) {
             memset((char*)copy.to + copy.num_copied, 0, copy.num_bytes - copy.num_copied);
             if (copy.num_copied) {
-                note_access((uintptr_t)copy.from, copy.num_copied, Access::Read);
+                check_access((uintptr_t)copy.from, copy.num_copied, 1, Access::Read);
                 memcpy(copy.to, copy.from, copy.num_copied);
             }
         }

@@ -318,9 +318,12 @@ fn device_of(training: &Training, file: &RunFile) -> String {
         return name;
     }
     match Cuda::num_devices() {
-        Err(error) => format!("{name}; no GPU: {}", error.in_short()),
+        Err(error) if error.is_absence() => format!("{name}; no GPU: {}", error.in_short()),
+        Err(error) => format!("{name}\nwarning: this host seems to have a GPU, which is not used: {error}"),
         Ok(_) if training.plan().run().device == DeviceName::Cpu => {
-            format!("{name}; no GPU was found when the run file was read, and now there is one")
+            format!(
+                "{name}\nwarning: this host has a GPU, which is not used: the driver did not answer when the run file was read"
+            )
         }
         Ok(_) => name,
     }

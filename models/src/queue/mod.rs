@@ -30,7 +30,7 @@ mod mark;
 mod operands;
 mod word;
 
-pub use cuda::{Cuda, F32Products, NoCuda};
+pub use cuda::{Cuda, F32Products, HEAD_SIZE_MAX, NUM_TERMS_MAX, NoCuda};
 pub use deferred::{Deferred, DeferredQueue};
 pub use device::{Device, MemoryInUse};
 pub use event::Event;
@@ -72,8 +72,8 @@ pub trait Queue: Debug + Send + Sync {
     /// Marks the point that is passed once everything asked for before has been computed.
     fn mark(&self) -> Mark;
 
-    /// When this queue passed a mark of its own, in nanoseconds on the one clock of the device's queues: never earlier than a mark that
-    /// it was asked for before. Waits until it has passed.
+    /// When this queue passed a mark of its own, in nanoseconds on the one clock of the device's queues, which a GPU reads to about half a
+    /// microsecond. Waits until it has passed.
     ///
     /// # Panics
     /// On some devices, if the mark was [forgotten](Queue::forget_marks).
@@ -102,13 +102,19 @@ pub trait Queue: Debug + Send + Sync {
     fn upload(&self, words: &[u32], to: ViewMut<'_>);
 
     /// `words = from`, elements of `u32`. Returns once everything asked for before has been computed.
-    fn download(&self, from: View<'_>, words: &mut [u32]);
+    ///
+    /// # Errors
+    /// [`ModelError::Device`] when the device has failed: the words are of no use then.
+    fn download(&self, from: View<'_>, words: &mut [u32]) -> Result<(), ModelError>;
 
     /// As [`Queue::upload`], for elements of `f32`.
     fn upload_floats(&self, values: &[f32], to: ViewMut<'_>);
 
     /// As [`Queue::download`], for elements of `f32`.
-    fn download_floats(&self, from: View<'_>, values: &mut [f32]);
+    ///
+    /// # Errors
+    /// As [`Queue::download`].
+    fn download_floats(&self, from: View<'_>, values: &mut [f32]) -> Result<(), ModelError>;
 
     /// Every element of `x` is converted to this type and back.
     fn round(&self, x: ViewMut<'_>, to: ElementType);

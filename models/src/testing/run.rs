@@ -111,7 +111,7 @@ fn filled(len: usize, element: ElementType) -> Buffer {
 /// The loss in a buffer of its words.
 pub(crate) fn loss_of(buffer: &Buffer) -> LossSum {
     let mut words = [0; LossSum::NUM_WORDS];
-    Host.download(buffer.view(), &mut words);
+    Host.download(buffer.view(), &mut words).unwrap();
     LossSum::from_words(words)
 }
 

@@ -11,8 +11,16 @@ use super::links;
 /// The highest port.
 const PORT_MAX: u64 = 65_535;
 
-pub(super) fn resolve(raw: &RawComm, grid: Option<&ParallelConfig>, launch: Launch) -> Option<CommConfig> {
-    let backend = raw.backend.auto_or(launch.ranks.map_or(BackendName::Threads, |_| BackendName::Mpi));
+/// The backend, which says what ranks can compute on.
+pub(super) fn backend(raw: &RawComm, launch: Launch) -> Option<BackendName> {
+    raw.backend.auto_or(launch.ranks.map_or(BackendName::Threads, |_| BackendName::Mpi))
+}
+
+pub(super) fn resolve(
+    raw: &RawComm,
+    backend: Option<BackendName>,
+    grid: Option<&ParallelConfig>,
+) -> Option<CommConfig> {
     let timeout = raw.timeout_s.or(300.0).and_then(|seconds| {
         let timeout = Duration::try_from_secs_f64(seconds).ok().filter(|timeout| !timeout.is_zero());
         timeout.or_else(|| {

@@ -10,6 +10,7 @@ mod comm;
 mod counted;
 mod data;
 mod foreign;
+mod gpu;
 mod limits;
 mod links;
 mod model;
@@ -32,12 +33,13 @@ pub(crate) use optimizer::is_of_unknown_type;
 
 use super::launch::Launch;
 use super::raw::RawRun;
-use super::resolved::{DeviceName, Run};
+use super::resolved::Run;
 
 /// Resolves a whole file.
 pub(crate) fn resolve(raw: &RawRun, folder: &Path, launch: Launch) -> Option<Run> {
     foreign::check(raw);
-    let device = raw.device.auto_or(if launch.has_gpu { DeviceName::Cuda } else { DeviceName::Cpu });
+    let backend = comm::backend(&raw.comm, launch);
+    let device = gpu::device(raw, backend, launch);
     let precision = precision::resolve(raw, device);
     let memory_bytes = rules::memory(&raw.memory);
     let model = model::resolve(&raw.model);
@@ -53,11 +55,12 @@ pub(crate) fn resolve(raw: &RawRun, folder: &Path, launch: Launch) -> Option<Run
     let steps = rules::steps(raw, batch.as_ref(), model.as_ref());
     let scheduler = scheduler::resolve(&raw.scheduler, optimizer.as_ref(), steps);
     let checkpoint = checkpoint::resolve(&raw.checkpoint);
-    let comm = comm::resolve(&raw.comm, grid.as_ref(), launch);
+    let comm = comm::resolve(&raw.comm, backend, grid.as_ref());
     let gradient_clipping = raw.gradient_clipping.not_negative(raw.gradient_clipping.auto_or(1.0));
     let threads = rules::threads(&raw.threads, grid.as_ref(), launch);
     let threads = limits::threads(raw, threads);
     limits::check(raw, grid.as_ref(), batch.as_ref(), model.as_ref());
+    gpu::check(raw, device, grid.as_ref(), model.as_ref());
     if let Some(grid) = &grid {
         schedule_file::check(raw, grid, batch.as_ref());
         checkpointing::check_schedule(&raw.activation_checkpointing, &grid.schedule, checkpointing);

@@ -79,7 +79,7 @@ fn gather(
     comm.queue().upload(&own, buffer.view_mut().range(position * part_len..(position + 1) * part_len));
     buffer = comm.start_all_gather(&group, buffer, 0..len)?.wait()?;
     let expected = |index: usize| word(lane.members[index / part_len], index % part_len);
-    let fault = first_fault(&downloaded(comm, &buffer), 0, expected, |found, expected| found == expected);
+    let fault = first_fault(&downloaded(comm, &buffer)?, 0, expected, |found, expected| found == expected);
     let times = timed(num_timed, buffer, |buffer| comm.start_all_gather(&group, buffer, 0..len)?.wait())?;
     Ok(Outcome { fault, median: median(times) })
 }
@@ -117,7 +117,7 @@ fn reduction(
         times.push(took);
     }
     let mut found = vec![0.0; owned.len()];
-    comm.queue().download_floats(buffer.view().range(owned.clone()), &mut found);
+    comm.queue().download_floats(buffer.view().range(owned.clone()), &mut found)?;
     let expected = |index: usize| sum(&lane.members, index);
     let is_equal = |found: &f32, expected: &f32| found.to_bits() == expected.to_bits();
     Ok(Outcome { fault: first_fault(&found, owned.start, expected, is_equal), median: median(times) })
@@ -149,7 +149,8 @@ fn transfer(
         }
         let buffer = comm.start_receive(from, edge, buffer)?.wait()?;
         if is_first {
-            fault = first_fault(&downloaded(comm, &buffer), 0, expected, |found, expected| found == expected);
+            fault =
+                first_fault(&downloaded(comm, &buffer)?, 0, expected, |found, expected| found == expected);
         }
         comm.start_collect(to, from, buffer)?.wait()
     };
@@ -189,10 +190,10 @@ fn part_of(len: usize, num_parts: usize, position: usize) -> std::ops::Range<usi
     position * part_len..(position + 1) * part_len
 }
 
-fn downloaded(comm: &dyn Communicator, buffer: &TrackedBuffer) -> Vec<u32> {
+fn downloaded(comm: &dyn Communicator, buffer: &TrackedBuffer) -> Result<Vec<u32>, CommError> {
     let mut words = vec![0; buffer.len()];
-    comm.queue().download(buffer.view(), &mut words);
-    words
+    comm.queue().download(buffer.view(), &mut words)?;
+    Ok(words)
 }
 
 /// The first element that differs, where the first of those found is element `first` of the message.

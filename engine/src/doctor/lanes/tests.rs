@@ -41,11 +41,11 @@ impl Pending for SpoiltPending {
         let mut words = vec![0; 1];
         let at = self.2;
         if buffer.element_type() == pipezero_models::ElementType::U32 {
-            self.1.download(buffer.view().range(at.clone()), &mut words);
+            self.1.download(buffer.view().range(at.clone()), &mut words)?;
             self.1.upload(&[words[0] ^ 1], buffer.view_mut().range(at));
         } else {
             let mut floats = vec![0.0; 1];
-            self.1.download_floats(buffer.view().range(at.clone()), &mut floats);
+            self.1.download_floats(buffer.view().range(at.clone()), &mut floats)?;
             // The next float: a sum that was taken in another order.
             self.1.upload_floats(&[f32::from_bits(floats[0].to_bits() + 1)], buffer.view_mut().range(at));
         }

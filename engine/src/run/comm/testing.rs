@@ -57,6 +57,6 @@ pub(in crate::run) fn buffer(values: &[f32]) -> TrackedBuffer {
 
 pub(in crate::run) fn values(buffer: &TrackedBuffer) -> Vec<f32> {
     let mut values = vec![0.0; buffer.len()];
-    Host.download_floats(buffer.view(), &mut values);
+    Host.download_floats(buffer.view(), &mut values).unwrap();
     values
 }

@@ -33,7 +33,7 @@ impl Handed<'_> {
         }
         let mut values = vec![0.0; len];
         comm.finish()?;
-        queue.download_floats(buffer.view(), &mut values);
+        queue.download_floats(buffer.view(), &mut values)?;
         Ok(Some(values))
     }
 }

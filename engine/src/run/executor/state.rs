@@ -51,22 +51,21 @@ impl Rank {
         folder: &Path,
     ) -> Result<Result<FileRecord, CheckpointError>, Cause> {
         self.comm.finish()?;
-        let written = self.write_shards(folder);
-        let error = |source| CheckpointError::Io { path: folder.to_owned(), source };
-        Ok(written.map_err(error))
+        inner(self.write_shards(folder))
     }
 
-    fn write_shards(&self, folder: &Path) -> std::io::Result<FileRecord> {
-        let mut file = ShardWriter::create(folder, self.comm.rank(), self.pieces())?;
+    fn write_shards(&self, folder: &Path) -> Result<FileRecord, Cause> {
+        let error = |source| Cause::from(CheckpointError::Io { path: folder.to_owned(), source });
+        let mut file = ShardWriter::create(folder, self.comm.rank(), self.pieces()).map_err(error)?;
         let mut values = Vec::new();
         self.for_each_piece(|kind, part, store| {
             part.at_once().try_for_each(|range| {
                 values.resize(range.len(), 0.0);
-                self.download(kind, store, range, &mut values);
-                file.write(&values)
+                self.download(kind, store, range, &mut values)?;
+                file.write(&values).map_err(error)
             })
         })?;
-        file.finish()
+        file.finish().map_err(error)
     }
 
     /// Copies what [`Rank::write_state`] would write, and has it written by a thread of its own.
@@ -74,13 +73,11 @@ impl Rank {
         self.comm.finish()?;
         let mut staging = self.staging.take().expect("a plan that copies checkpoints has the copy");
         let (mut values, mut end) = (staging.take(), 0);
-        let copied: Result<(), Infallible> = self.for_each_piece(|kind, part, store| {
+        self.for_each_piece(|kind, part, store| {
             let start = end;
             end += part.range.len();
-            self.download(kind, store, part.range.clone(), &mut values.get_mut()[start..end]);
-            Ok(())
-        });
-        let Ok(()) = copied;
+            self.download(kind, store, part.range.clone(), &mut values.get_mut()[start..end])
+        })?;
         staging.write(values, self.comm.rank(), self.pieces(), to);
         self.staging = Some(staging);
         Ok(())
@@ -99,13 +96,19 @@ impl Rank {
     }
 
     /// Copies elements of a unit's flat buffer, or of one of their states, to the host.
-    fn download(&self, kind: &str, store: &UnitStore, range: Range<usize>, values: &mut [f32]) {
+    fn download(
+        &self,
+        kind: &str,
+        store: &UnitStore,
+        range: Range<usize>,
+        values: &mut [f32],
+    ) -> Result<(), Cause> {
         let state = self.plan.run().optimizer.state_names().iter().position(|&name| name == kind);
         let view = match state {
             Some(index) => store.state(index, range),
             None => store.exact(range),
         };
-        self.queue.download_floats(view, values);
+        Ok(self.queue.download_floats(view, values)?)
     }
 
     /// Does something with each piece that this rank writes, in the order of its file.
@@ -174,7 +177,7 @@ impl Rank {
 }
 
 /// An error of the files apart from those after which a rank cannot go on.
-fn inner(done: Result<(), Cause>) -> Result<Result<(), CheckpointError>, Cause> {
+fn inner<T>(done: Result<T, Cause>) -> Result<Result<T, CheckpointError>, Cause> {
     match done {
         Err(Cause::Checkpoint(error)) => Ok(Err(error)),
         done => done.map(Ok),

@@ -48,14 +48,17 @@ impl StepResults {
     }
 
     /// Waits for the results.
-    pub(super) fn read(&mut self, queue: &dyn Queue) -> StepRecord {
+    ///
+    /// # Errors
+    /// [`ModelError::Device`] when the device has failed.
+    pub(super) fn read(&mut self, queue: &dyn Queue) -> Result<StepRecord, ModelError> {
         let mut limbs = [0; NUM_LIMBS];
-        queue.download(self.losses.view(), &mut self.words);
-        queue.download(self.squares.view(), &mut limbs);
+        queue.download(self.losses.view(), &mut self.words)?;
+        queue.download(self.squares.view(), &mut limbs)?;
         let mut record = StepRecord::default();
         record.squares = SquareSum::from_limbs(limbs.map(u64::from));
         let (losses, _) = self.words.as_chunks();
         losses.iter().for_each(|&words| record.add_loss(LossSum::from_words(words)));
-        record
+        Ok(record)
     }
 }

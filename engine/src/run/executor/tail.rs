@@ -118,7 +118,7 @@ impl Rank {
     /// What kernels have computed for the end of the step, once they have.
     fn results(&mut self) -> Result<StepRecord, Cause> {
         self.comm.finish()?;
-        Ok(self.results.read(&*self.queue))
+        Ok(self.results.read(&*self.queue)?)
     }
 
     fn share(&mut self, record: &StepRecord) -> Result<StepRecord, Cause> {

@@ -123,22 +123,23 @@ impl DropoutMasks {
     }
 }
 
+/// Terms of a sum at most: they are one argument of a kernel, and arguments have 4 KiB in all.
+pub const NUM_TERMS_MAX: usize = 64;
+
 /// Terms of a sum, in order.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(super) struct SumTerms {
-    terms: [u64; Self::NUM_MAX],
+    terms: [u64; NUM_TERMS_MAX],
     num_terms: u64,
 }
 
 impl SumTerms {
-    /// As many as the argument of a kernel may well be large.
-    pub(super) const NUM_MAX: usize = 64;
-
     /// # Panics
-    /// If there are more than [`SumTerms::NUM_MAX`].
+    /// If there are more than [`NUM_TERMS_MAX`].
     pub(super) fn new(addresses: &[u64]) -> Self {
-        let mut terms = [0; Self::NUM_MAX];
+        assert!(addresses.len() <= NUM_TERMS_MAX, "a sum of {} terms", addresses.len());
+        let mut terms = [0; NUM_TERMS_MAX];
         terms[..addresses.len()].copy_from_slice(addresses);
         Self { terms, num_terms: addresses.len() as u64 }
     }

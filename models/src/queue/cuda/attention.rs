@@ -1,6 +1,6 @@
 //! Attention: which kernels it takes, by the size of its heads, and their launches.
 
-use super::arguments::{Argument, DropoutMasks, Grid};
+use super::arguments::{Argument, DropoutMasks, Grid, WIDE_BYTES};
 use super::queue::{CudaQueue, launch};
 use crate::element::ElementType;
 use crate::kernels::attention::AttentionShape;
@@ -18,13 +18,30 @@ struct AttentionKernels {
     num_rows: usize,
 }
 
+/// Whether kernels for tensor cores compute this shape.
+fn on_tensor_cores(shape: AttentionShape, element: ElementType) -> bool {
+    element != ElementType::F32 && shape.head_size.is_multiple_of(16) && shape.head_size <= 128
+}
+
+/// Kernels for tensor cores copy 16 bytes at once, which a GPU refuses elsewhere in a way that ends its context.
+///
+/// # Panics
+/// If an address is not a multiple of that: [`layout`](crate::layout) begins pieces at more.
+fn require_packs(shape: AttentionShape, element: ElementType, addresses: [u64; 2]) {
+    let are_aligned = addresses.iter().all(|address| address.is_multiple_of(WIDE_BYTES as u64));
+    assert!(are_aligned || !on_tensor_cores(shape, element), "attention in 16 bits at {addresses:x?}");
+}
+
+/// Elements of a head at most.
+pub const HEAD_SIZE_MAX: usize = 256;
+
 impl AttentionKernels {
     /// Those of a shape, for elements of a type.
     ///
     /// # Panics
     /// If heads are larger than any kernel takes.
     fn of(shape: AttentionShape, element: ElementType) -> Self {
-        let on_tensor_cores = element != ElementType::F32 && shape.head_size.is_multiple_of(16);
+        let on_tensor_cores = on_tensor_cores(shape, element);
         match shape.head_size {
             1..=64 if on_tensor_cores => Self {
                 forward: "attention_mma_64",
@@ -54,14 +71,14 @@ impl AttentionKernels {
                 num_threads: 256,
                 num_rows: 16,
             },
-            129..=256 => Self {
+            129..=HEAD_SIZE_MAX => Self {
                 forward: "attention_256",
                 backward_queries: "attention_backward_queries_256",
                 backward_keys: "attention_backward_keys_256",
                 num_threads: 128,
                 num_rows: 4,
             },
-            size => panic!("heads of {size} elements, and no kernel takes more than 256"),
+            size => panic!("heads of {size} elements, and no kernel takes more than {HEAD_SIZE_MAX}"),
         }
     }
 
@@ -96,6 +113,7 @@ impl CudaQueue {
         let of = qkv.element_type();
         let kernels = AttentionKernels::of(shape, of);
         let (qkv, out) = (self.read_of(of, qkv), self.write_of(of, &out));
+        require_packs(shape, of, [qkv, out]);
         let log_sum_exp = self.write(&log_sum_exp);
         let [seq_length, num_heads, head_size] = sizes_of(shape);
         let (grid, masks) = (kernels.grid(shape), masks_of(masks, shape));
@@ -135,6 +153,7 @@ impl CudaQueue {
         // Elements of 16 bits fill half of the place of `dqueries`.
         let (dqueries, row_dots) = (self.write(&dqueries), self.write(&row_dots));
         let (qkv, dout) = (self.write_of(of, &qkv), self.read_of(of, dout));
+        require_packs(shape, of, [qkv, dout]);
         let [seq_length, num_heads, head_size] = sizes_of(shape);
         let (grid, masks) = (kernels.grid(shape), masks_of(masks, shape));
         launch!(

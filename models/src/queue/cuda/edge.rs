@@ -4,6 +4,7 @@ use super::queue::CudaQueue;
 use super::transfers;
 use crate::buffer::Buffer;
 use crate::element::{Element, with_element};
+use crate::error::ModelError;
 use crate::memory::{View, ViewMut};
 use crate::queue::HostKernel;
 
@@ -18,20 +19,29 @@ impl CudaQueue {
     }
 
     /// Copies elements to the host, and waits for them.
-    pub(super) fn download_elements<E: Element>(&self, from: View<'_>, values: &mut [E]) {
+    ///
+    /// # Errors
+    /// [`ModelError::Device`] when the device has failed.
+    pub(super) fn download_elements<E: Element>(
+        &self,
+        from: View<'_>,
+        values: &mut [E],
+    ) -> Result<(), ModelError> {
         assert_eq!((values.len(), E::TYPE), (from.len(), from.element_type()), "elements of a download");
         // SAFETY: the view has these elements.
         self.ask("cuMemcpyDtoHAsync", |stream| unsafe {
             transfers::download(stream, self.address(from), values)
         });
+        self.device.check()
     }
 
-    /// The elements in the host's memory; `None` where that has no room.
+    /// The elements in the host's memory; `None` where that has no room, or the device has failed.
     fn copy_on_host(&self, view: View<'_>) -> Option<Buffer> {
         let mut here = Buffer::zeros_of(view.len(), view.element_type())
             .map_err(|error| self.device.fail("a kernel of the host", &error))
             .ok()?;
-        with_element!(view.element_type(), Of => self.download_elements::<Of>(view, here.host_mut_as()));
+        with_element!(view.element_type(), Of => self.download_elements::<Of>(view, here.host_mut_as()))
+            .ok()?;
         Some(here)
     }
 

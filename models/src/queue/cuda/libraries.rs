@@ -4,6 +4,9 @@ use std::error::Error;
 
 use cudarc::{cublaslt, driver, nvrtc};
 
+/// The file of the driver, without which a host has no GPU.
+const DRIVER: &str = "libcuda.so";
+
 /// Why there is no GPU to compute on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -21,7 +24,7 @@ pub enum NoCuda {
         repair: &'static str,
     },
     /// A library is there, and the loader does not take it.
-    #[error("library `{name}` ({what}) is there and cannot be loaded: {reason}; {repair}")]
+    #[error("library `{name}` ({what}) is there and cannot be used: {reason}; {repair}")]
     Unloadable {
         /// The name of its file.
         name: &'static str,
@@ -67,11 +70,15 @@ pub enum NoCuda {
 }
 
 impl NoCuda {
-    /// What is missing, without a repair: for who did not ask for a GPU.
+    /// Whether the host has no GPU, or none that is shown; else it seems to have one that cannot be used.
+    pub fn is_absence(&self) -> bool {
+        matches!(self, Self::Library { name: DRIVER, .. } | Self::NoDevice { .. })
+    }
+
+    /// What is missing, without a repair, for users who did not ask for a GPU.
     pub fn in_short(&self) -> String {
         match self {
             Self::Library { name, what, .. } => format!("no library `{name}` ({what})"),
-            Self::Unloadable { name, what, .. } => format!("library `{name}` ({what}) cannot be loaded"),
             Self::NoDevice { visible } => format!("the driver knows of none{}", among(visible.as_deref())),
             other => other.to_string(),
         }
@@ -101,21 +108,38 @@ pub(super) fn check_libraries() -> Result<(), NoCuda> {
     };
     let toolkit = "install NVIDIA's CUDA toolkit 13, or its packages for Python, and name their folders in LD_LIBRARY_PATH";
     let libraries = [
-        ("libcuda.so", "the GPU driver's", "install NVIDIA's driver on a host that has a GPU"),
+        (DRIVER, "the GPU driver's", "install NVIDIA's driver on a host that has a GPU"),
         ("libnvrtc.so", "which compiles kernels", toolkit),
         ("libcublasLt.so", "which multiplies matrices", toolkit),
     ];
-    match present.iter().position(|&is_present| !is_present) {
-        None => Ok(()),
-        Some(missing) => {
-            let (name, what, repair) = libraries[missing];
-            Err(match why_not_loaded(name) {
-                Some(reason) => NoCuda::Unloadable { name, what, reason, repair },
-                None => NoCuda::Library { name, what, repair },
-            })
+    if let Some(missing) = present.iter().position(|&is_present| !is_present) {
+        let (name, what, repair) = libraries[missing];
+        return Err(match why_not_loaded(name) {
+            Some(reason) => NoCuda::Unloadable { name, what, reason, repair },
+            None => NoCuda::Library { name, what, repair },
+        });
+    }
+    // SAFETY: the libraries can be loaded.
+    let loaded = unsafe { [driver::sys::culib(), nvrtc::sys::culib(), cublaslt::sys::culib()] };
+    for ((name, what, repair), (library, functions)) in
+        libraries.into_iter().zip(loaded.iter().zip(FUNCTIONS))
+    {
+        // SAFETY: the function is looked for and not called.
+        let has = |function: &&&str| unsafe { library.get::<*const ()>(function.as_bytes()) }.is_ok();
+        if let Some(function) = functions.iter().find(|function| !has(function)) {
+            let reason = format!("it has no function `{function}`, as another library or version");
+            return Err(NoCuda::Unloadable { name, what, reason, repair });
         }
     }
+    Ok(())
 }
+
+/// Of each library, functions by which it is known, the youngest of those that are called among them: cudarc panics where one is missing.
+const FUNCTIONS: [&[&str]; 3] = [
+    &["cuInit", "cuLaunchKernel", "cuStreamWriteValue64_v2", "cuEventElapsedTime_v2"],
+    &["nvrtcVersion", "nvrtcCreateProgram", "nvrtcCompileProgram", "nvrtcGetProgramLog"],
+    &["cublasLtCreate", "cublasLtMatmul", "cublasLtMatmulAlgoGetHeuristic"],
+];
 
 /// What the loader says of a library that it finds; `None` if it finds none under the names that cudarc tries.
 fn why_not_loaded(name: &str) -> Option<String> {

@@ -1,7 +1,7 @@
 //! GPUs, through NVIDIA's driver: queues are streams, and kernels are CUDA C++ that is compiled when a device is opened.
 //!
-//! The driver and its libraries are looked for at run time. Buffers lie in the device's memory; nothing but uploads, downloads and
-//! kernels that run on the host crosses its edge. A failure of the device is kept, and what is asked of its queues afterwards does nothing:
+//! The driver and its libraries are looked for at run time. Buffers lie in the device's memory. The host reaches them by uploads,
+//! downloads and kernels that run on the host, and other devices directly. A failure of the device is kept, and what is asked of its queues afterwards does nothing:
 //! [`Queue::has_reached`] says what failed.
 //!
 //! Kernels compute in f32, and read and write elements of the type that a run stores. Sums are added in orders that depend on sizes alone, so
@@ -38,6 +38,8 @@ use cudarc::driver::{CudaContext, DriverError};
 use super::{Device, MemoryInUse, Queue};
 use crate::element::ElementType;
 use crate::error::ModelError;
+pub use arguments::NUM_TERMS_MAX;
+pub use attention::HEAD_SIZE_MAX;
 use clock::Clock;
 pub use libraries::NoCuda;
 use libraries::check_libraries;

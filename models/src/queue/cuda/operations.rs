@@ -100,16 +100,16 @@ impl Queue for CudaQueue {
         self.upload_elements(words, &to);
     }
 
-    fn download(&self, from: View<'_>, words: &mut [u32]) {
-        self.download_elements(from, words);
+    fn download(&self, from: View<'_>, words: &mut [u32]) -> Result<(), ModelError> {
+        self.download_elements(from, words)
     }
 
     fn upload_floats(&self, values: &[f32], to: ViewMut<'_>) {
         self.upload_elements(values, &to);
     }
 
-    fn download_floats(&self, from: View<'_>, values: &mut [f32]) {
-        self.download_elements(from, values);
+    fn download_floats(&self, from: View<'_>, values: &mut [f32]) -> Result<(), ModelError> {
+        self.download_elements(from, values)
     }
 
     fn round(&self, x: ViewMut<'_>, to: ElementType) {

@@ -49,7 +49,7 @@ impl CudaQueue {
             return None;
         }
         if let Err(error) = self.device.context.bind_to_thread() {
-            self.device.fail("cuCtxSetCurrent", &error);
+            self.device.fail("cuCtxSetCurrent, or a call before it", &error);
             return None;
         }
         match call(&self.stream) {

@@ -4,8 +4,8 @@ use cudarc::driver::{CudaStream, DriverError, result};
 
 use crate::element::Element;
 
-/// Copies from the host to the device's address. The values may be changed once this returns: they are pageable memory, which the driver copies
-/// first (CUDA driver API, "API synchronization behavior").
+/// Copies from the host to the device's address, and waits for it: of pageable memory the driver does not promise to have read it when the call
+/// returns (CUDA driver API, "API synchronization behavior").
 ///
 /// # Safety
 /// The address has so many bytes, which nobody else uses until the stream has come to the copy.
@@ -17,8 +17,9 @@ pub(super) unsafe fn upload<T: Element>(
     if values.is_empty() {
         return Ok(());
     }
-    // SAFETY: the caller's promise.
-    unsafe { result::memcpy_htod_async(to, values, stream.cu_stream()) }
+    // SAFETY: the caller's promise; the values are borrowed until the stream has been waited for.
+    unsafe { result::memcpy_htod_async(to, values, stream.cu_stream())? };
+    stream.synchronize()
 }
 
 /// Copies from the device's address to the host, and waits for it.
@@ -37,7 +38,7 @@ pub(super) unsafe fn download<T: Element>(
     stream.synchronize()
 }
 
-/// Copies within the device.
+/// Copies within a device, or between two that reach each other.
 ///
 /// # Safety
 /// Both addresses have so many bytes, which do not overlap, and of which nobody writes the first or uses the second until the stream has come

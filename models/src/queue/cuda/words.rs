@@ -6,31 +6,32 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use cudarc::driver::{CudaContext, CudaStream, DriverError, result, sys};
 
+use super::peers::Peers;
 use super::queue::CudaQueue;
 use crate::queue::word::{SharedWord, Word};
 
-/// A word that all devices reach.
+/// A word that all devices reach which were opened together.
 #[derive(Debug)]
 struct PinnedWord {
-    context: Arc<CudaContext>,
+    peers: Arc<Peers>,
     here: NonNull<AtomicU64>,
     address: u64,
 }
 
-// SAFETY: it owns its memory, in which there is an atomic word; the context may be used by all threads.
+// SAFETY: it owns its memory, in which there is an atomic word; contexts may be used by all threads.
 unsafe impl Send for PinnedWord {}
 // SAFETY: as above.
 unsafe impl Sync for PinnedWord {}
 
 impl PinnedWord {
-    fn new(context: &Arc<CudaContext>) -> Result<Self, DriverError> {
+    fn new(peers: &Arc<Peers>, context: &CudaContext) -> Result<Self, DriverError> {
         context.bind_to_thread()?;
         let flags = sys::CU_MEMHOSTALLOC_PORTABLE | sys::CU_MEMHOSTALLOC_DEVICEMAP;
         // SAFETY: the context is bound; what is allocated is freed once, by `drop`.
         let allocated = unsafe { result::malloc_host(size_of::<AtomicU64>(), flags)? };
         let here = NonNull::new(allocated.cast::<AtomicU64>())
             .ok_or(DriverError(sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY))?;
-        let mut word = Self { context: Arc::clone(context), here, address: 0 };
+        let mut word = Self { peers: Arc::clone(peers), here, address: 0 };
         word.here().store(0, Ordering::Release);
         // SAFETY: the address is written before the call returns, and the memory is mapped.
         unsafe { sys::cuMemHostGetDevicePointer_v2(&raw mut word.address, allocated, 0).result()? };
@@ -52,8 +53,7 @@ impl SharedWord for PinnedWord {
 impl Drop for PinnedWord {
     fn drop(&mut self) {
         // A stream may still store it.
-        let is_settled = self.context.bind_to_thread().and_then(|()| result::ctx::synchronize());
-        if is_settled.is_ok() {
+        if self.peers.synchronize().is_ok() {
             // SAFETY: it was allocated by `malloc_host`, is freed once, and nothing stores it any more.
             let _ = unsafe { result::free_host(self.here.as_ptr().cast()) };
         }
@@ -69,7 +69,8 @@ fn store(stream: &CudaStream, address: u64, value: u64) -> Result<(), DriverErro
 impl CudaQueue {
     /// As [`Queue::word`](crate::queue::Queue::word).
     pub(super) fn new_word(&self) -> Word {
-        let pinned = self.ask("cuMemHostAlloc", |_| PinnedWord::new(&self.device.context));
+        let pinned =
+            self.ask("cuMemHostAlloc", |_| PinnedWord::new(&self.device.peers, &self.device.context));
         pinned.map_or_else(Word::of_host, |word| Word::shared(Box::new(word)))
     }
 

@@ -81,8 +81,9 @@ impl Queue for DeferredQueue {
         self.ask([], [to], move |[], [to]| Host.upload(&words, to));
     }
 
-    fn download(&self, from: View<'_>, words: &mut [u32]) {
+    fn download(&self, from: View<'_>, words: &mut [u32]) -> Result<(), ModelError> {
         words.copy_from_slice(&self.read(from, |from| from.slice().to_vec()));
+        Ok(())
     }
 
     fn upload_floats(&self, values: &[f32], to: ViewMut<'_>) {
@@ -90,8 +91,9 @@ impl Queue for DeferredQueue {
         self.ask([], [to], move |[], [to]| Host.upload_floats(&values, to));
     }
 
-    fn download_floats(&self, from: View<'_>, values: &mut [f32]) {
+    fn download_floats(&self, from: View<'_>, values: &mut [f32]) -> Result<(), ModelError> {
         values.copy_from_slice(&self.read(from, |from| from.slice().to_vec()));
+        Ok(())
     }
 
     fn round(&self, x: ViewMut<'_>, to: ElementType) {

@@ -121,7 +121,7 @@ mod tests {
         let mut buffer = Buffer::zeros(4).unwrap();
         first.clear(buffer.view_mut().range(0..3));
         let message = message_of(|| {
-            other.download_floats(buffer.view(), &mut [0.0; 4]);
+            other.download_floats(buffer.view(), &mut [0.0; 4]).unwrap();
             first.time_ns(first.mark());
         });
         assert!(
@@ -153,7 +153,7 @@ mod tests {
         let message = message_of(|| drop(buffer.host().to_vec()));
         assert_eq!(message, "a queue has something left to do with these elements; download them");
         let mut values = [0.0; 4];
-        queue.download_floats(buffer.view(), &mut values);
+        queue.download_floats(buffer.view(), &mut values).unwrap();
         assert_eq!((values.as_slice(), buffer.host()), ([2.0; 4].as_slice(), [2.0; 4].as_slice()));
     }
 
@@ -165,7 +165,7 @@ mod tests {
         let expected = "a queue has something left to do with these elements; download them";
         assert_eq!(message_of(|| drop(buffer.view().slice::<f32>().to_vec())), expected);
         assert_eq!(message_of(|| Host.clear(buffer.view_mut())), expected);
-        queue.download_floats(buffer.view(), &mut [0.0; 4]);
+        queue.download_floats(buffer.view(), &mut [0.0; 4]).unwrap();
         Host.clear(buffer.view_mut());
     }
 

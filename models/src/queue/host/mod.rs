@@ -109,8 +109,9 @@ impl Queue for Host {
         to.slice().copy_from_slice(words);
     }
 
-    fn download(&self, from: View<'_>, words: &mut [u32]) {
+    fn download(&self, from: View<'_>, words: &mut [u32]) -> Result<(), ModelError> {
         words.copy_from_slice(from.slice());
+        Ok(())
     }
 
     fn round(&self, x: ViewMut<'_>, to: ElementType) {
@@ -131,8 +132,9 @@ impl Queue for Host {
         to.slice().copy_from_slice(values);
     }
 
-    fn download_floats(&self, from: View<'_>, values: &mut [f32]) {
+    fn download_floats(&self, from: View<'_>, values: &mut [f32]) -> Result<(), ModelError> {
         values.copy_from_slice(from.slice());
+        Ok(())
     }
 
     fn linear(&self, shape: LinearShape, x: View<'_>, weight: View<'_>, onto: Onto<'_>, y: ViewMut<'_>) {

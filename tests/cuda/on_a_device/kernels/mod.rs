@@ -94,14 +94,14 @@ impl On {
     fn values(&self, of: &Buffer) -> Values {
         let floats = self.converted(of, ElementType::F32);
         let mut values = vec![0.0; of.len()];
-        self.queue.download_floats(floats.view(), &mut values);
+        self.queue.download_floats(floats.view(), &mut values).unwrap();
         Values { values, rounded_to: of.element_type() }
     }
 
     /// Words as the floats whose bits they are.
     fn bits(&self, of: &Buffer) -> Values {
         let mut words = vec![0; of.len()];
-        self.queue.download(of.view(), &mut words);
+        self.queue.download(of.view(), &mut words).unwrap();
         Values { values: words.into_iter().map(f32::from_bits).collect(), rounded_to: ElementType::F32 }
     }
 }

@@ -79,7 +79,7 @@ fn products_in_tf32() {
         let shape = LinearShape { num_rows: 1, num_inputs: 1, num_outputs: 1 };
         queue.linear(shape, x.view(), weight.view(), Onto::Nothing, y.view_mut());
         let mut value = [0.0];
-        queue.download_floats(y.view(), &mut value);
+        queue.download_floats(y.view(), &mut value).unwrap();
         value
     };
     assert_eq!([on_one(&device), on_one(&super::device())], [[1.0], [1.0 + 2.0_f32.powi(-12)]]);

@@ -106,7 +106,7 @@ fn cross_entropies() {
             let f32 = ElementType::F32;
             on.queue.cross_entropy_backward(0, logits.view_mut(), targets.view(), of_rows, 0.25, f32);
             let mut words = [0; 4];
-            on.queue.download(loss.view(), &mut words);
+            on.queue.download(loss.view(), &mut words).unwrap();
             let sum = f64::from_bits(u64::from(words[0]) | u64::from(words[1]) << 32) as f32;
             let kept = on.values(&statistics).values.chunks(3).map(|row| row[0]).collect();
             let targets = words[2..].iter().map(|&word| word as f32).collect();

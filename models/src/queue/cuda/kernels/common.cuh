@@ -11,7 +11,6 @@
 typedef unsigned short u16;
 typedef unsigned int u32;
 typedef unsigned long long u64;
-typedef long long i64;
 
 #ifdef __CUDACC__
 #define DEVICE static __device__ __forceinline__

@@ -1,0 +1,45 @@
+//! Whether ranks compute on GPUs, and what these do not take.
+
+use pipezero_models::queue::{HEAD_SIZE_MAX, NUM_TERMS_MAX};
+
+use crate::config::launch::Launch;
+use crate::config::raw::RawRun;
+use crate::config::resolved::{BackendName, DeviceName, ModelConfig, ParallelConfig};
+
+/// What ranks compute on: with "auto" the host's GPUs, if it has any and the backend takes them.
+pub(super) fn device(raw: &RawRun, backend: Option<BackendName>, launch: Launch) -> Option<DeviceName> {
+    let on_cpus = backend == Some(BackendName::Mpi);
+    let has_gpu = launch.has_gpu && !on_cpus;
+    let device = raw.device.auto_or(if has_gpu { DeviceName::Cuda } else { DeviceName::Cpu })?;
+    if device == DeviceName::Cuda && on_cpus {
+        let rule = "ranks that are processes of MPI compute on CPUs";
+        return raw.device.broken("\"cuda\"", rule, "use \"cpu\", or `comm.backend` \"threads\"");
+    }
+    Some(device)
+}
+
+/// Reports what is too large for the device; `None` where something is, or is not known.
+pub(super) fn check(
+    raw: &RawRun,
+    device: Option<DeviceName>,
+    grid: Option<&ParallelConfig>,
+    model: Option<&ModelConfig>,
+) -> Option<()> {
+    if device? == DeviceName::Cpu {
+        return Some(());
+    }
+    if let Some(grid) = grid.filter(|grid| grid.data > NUM_TERMS_MAX) {
+        let rule = format!("a GPU adds the gradients of at most {NUM_TERMS_MAX} data ranks");
+        raw.parallel.data.broken::<()>(grid.data, rule, "use fewer, or `device` \"cpu\"");
+    }
+    let ModelConfig::Gpt2(gpt) = model? else { return Some(()) };
+    let head_size = gpt.hidden_size / gpt.num_attention_heads;
+    if head_size <= HEAD_SIZE_MAX {
+        return Some(());
+    }
+    let rule = format!(
+        "`model.hidden_size` is {}: heads of {head_size} elements, and a GPU takes at most {HEAD_SIZE_MAX}",
+        gpt.hidden_size
+    );
+    raw.model.num_attention_heads.broken(gpt.num_attention_heads, rule, "use more, or `device` \"cpu\"")
+}
