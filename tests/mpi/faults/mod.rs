@@ -2,6 +2,7 @@
 
 pub(super) mod fault;
 pub(super) mod in_a_job;
+mod restart; // A job that loses a rank goes on from its last checkpoint.
 
 use std::ffi::OsString;
 use std::path::Path;
