@@ -54,7 +54,10 @@ fn a_message_that_comes_too_late_for_any_wait_is_refused_by_name() {
         match pending.wait() {
             Err(error @ CommError::TooSlow { .. }) => {
                 let text = error.to_string();
-                assert!(text.starts_with("an all-gather of elements 0..4 arrives 3"), "{text}");
+                assert!(
+                    text.starts_with("an all-gather of elements 0..4 between ranks 0 and 1 arrives 3"),
+                    "{text}"
+                );
                 assert!(text.contains("no wait is longer than 60.0s: raise the timeout"), "{text}");
             }
             other => panic!("{other:?}"),

@@ -1,5 +1,6 @@
 //! What integration tests share: small runs, random batches, trained weights as tensors by name, recorded orders.
 
+mod altered;
 mod batches;
 mod draws;
 pub mod features;
@@ -8,13 +9,16 @@ mod job;
 mod joined;
 mod outputs;
 mod pairwise;
+mod phase;
 mod recorded;
 mod runs;
 mod sample;
 mod schedule;
 mod spread;
 mod trained;
+mod trap;
 
+pub use altered::Altered;
 pub use batches::{Mask, RandomBatches};
 pub use draws::Draws;
 pub use imitation::{Imitated, checked_imitation, imitation, run_on_imitation, run_on_imitation_with};
@@ -22,6 +26,7 @@ pub use job::EndOnPanic;
 pub use joined::{in_two_processes, on_devices};
 pub use outputs::Outputs;
 pub use pairwise::pairwise;
+pub use phase::Phase;
 pub use recorded::{GatheredCopy, WeightOrder, WeightUse};
 pub use runs::{
     Case, FP16, GRADIENT_CLIPPING, NO_ZERO, SGD, at_rate, example, grids, loaded, small_gpt, small_run,
@@ -35,3 +40,4 @@ pub use trained::{
     plan_and_batches, started, train, train_into, train_on, train_on_devices, train_plan, train_with,
     weights_in, weights_of,
 };
+pub use trap::{Moment, Trap, TrapCommunicator, TrapDevice, step_of};

@@ -43,6 +43,8 @@ fn run_in_a_job(num_processes: usize, tests: &str) {
     assert!(output.status.success(), "{tests}: {}\n{printed}\n{errors}", output.status);
     assert!(!printed.contains("running 0 tests"), "there is no test {tests}");
     assert_eq!(printed.matches("test result: ok").count(), num_processes, "{printed}\n{errors}");
+    // Each process has drawn the same cases.
+    printed.lines().find(|line| line.starts_with("sample |")).iter().for_each(|line| println!("{line}"));
 }
 
 #[test]

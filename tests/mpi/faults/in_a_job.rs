@@ -11,9 +11,9 @@ use pipezero::run::data::Zeros;
 use pipezero::run::engine::{Engine, EngineError};
 use pipezero::run::world::{MpiWorld, Positions, World};
 use rustix::process::{Signal, getpid, kill_process};
-use tests::{EndOnPanic, example};
+use tests::{EndOnPanic, Phase, example};
 
-use super::fault::{Fault, Kind, Phase};
+use super::fault::{Fault, Kind};
 
 /// The fault.
 pub(in crate::mpi) const FAULT: &str = "PIPEZERO_TEST_FAULT";

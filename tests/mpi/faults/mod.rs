@@ -2,6 +2,7 @@
 
 pub(super) mod fault;
 pub(super) mod in_a_job;
+mod restart; // A job that loses a rank goes on from its last checkpoint.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -9,9 +10,9 @@ use std::time::Duration;
 use std::{env, fs};
 
 use pipezero::launch::{End, Event, Job, Lost};
-use tests::Sample;
+use tests::{Phase, Sample};
 
-use fault::{Fault, Kind, PHASES};
+use fault::{Fault, Kind};
 use in_a_job::{FAILED_AT, FAULT, FOLDER, NUM_RANKS, SPEAKER, TIMEOUT_S};
 
 /// Ranks may take so long beside the time-out of the run to have their report.
@@ -23,7 +24,7 @@ const RANKS: [usize; 3] = [0, 3, 4];
 #[test]
 fn a_rank_that_fails_is_named_by_one_report_in_time() {
     let _one_at_a_time = super::one_job();
-    let all = PHASES.iter().flat_map(|&(phase, _)| [Kind::Kill, Kind::Freeze].map(|kind| (phase, kind)));
+    let all = Phase::ALL.iter().flat_map(|&(phase, _)| [Kind::Kill, Kind::Freeze].map(|kind| (phase, kind)));
     let all: Vec<Fault> =
         all.flat_map(|(phase, kind)| RANKS.map(|rank| Fault { phase, kind, rank })).collect();
     let mut sample = Sample::one_in(3, "rank of a job that is killed or frozen");

@@ -1,11 +1,12 @@
-//! What each of two processes runs between which there is a line that delivers late.
+//! What each of two processes runs between which there is a slow line: one that delivers late, or one of a low rate.
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 use std::{env, fs};
 
 use pipezero::Simulation;
-use pipezero::config::{BackendName, Run};
+use pipezero::config::{BackendName, Link, Links, Run};
 use pipezero::plan::costs::{DeviceSpec, Source};
 use pipezero::plan::{Plan, Purpose};
 use pipezero::run::data::Zeros;
@@ -13,14 +14,18 @@ use pipezero::run::engine::Engine;
 use pipezero::run::world::MpiWorld;
 use tests::{EndOnPanic, example};
 
+use super::Line;
+
 /// The file for what is measured.
 pub(super) const MEASURED: &str = "PIPEZERO_TEST_MEASURED";
-/// Of a message, milliseconds.
-pub(super) const LATE_MS: u64 = 20;
+/// Which line there is: its place in [`LINES`].
+pub(super) const LINE: &str = "PIPEZERO_TEST_LINE";
+/// The lines that are measured.
+pub(super) const LINES: [Line; 2] = [Line::Late { ms: 20 }, Line::Limited { mbit: 100 }];
 /// Steps that are measured, after one that is not.
 const NUM_STEPS: usize = 3;
 
-/// Runs that differ in whether something hides that messages are late: their names, and what is set.
+/// Runs that differ in whether something hides that the line is slow: their names, and what is set.
 pub(super) const CASES: [(&str, [&str; 5]); 4] = [
     (
         "gathers, no prefetch",
@@ -66,28 +71,42 @@ pub(super) const CASES: [(&str, [&str; 5]); 4] = [
 const GATHERED: &str = "zero_optimization.resident_units=strict";
 const WHOLE: &str = "zero_optimization={}";
 
-fn run_of(settings: &[&str]) -> Run {
+fn run_of(line: Line, settings: &[&str]) -> Run {
     let common = [
         "comm.links=null",
         "model.num_layers=8",
-        // Small enough to be one packet, so that TCP does not wait for an answer within a message.
-        "model.parameters_per_layer=256",
         "model.forward_ms=15",
         "model.backward_input_ms=15",
         "model.backward_weight_ms=15",
         "gradient_accumulation_steps=6",
         "threads=1",
     ];
-    example("timed-overlap.json", &[&common, settings].concat())
+    let sizes: &[&str] = match line {
+        // Small enough to be one packet, so that TCP does not wait for an answer within a message.
+        Line::Switch | Line::Late { .. } => &["model.parameters_per_layer=256"],
+        // Some hundred packets, so that the rate counts and not what a message costs beside it.
+        Line::Limited { .. } => &["model.parameters_per_layer=65536", "model.activation_elements=65536"],
+    };
+    example("timed-overlap.json", &[&common, sizes, settings].concat())
 }
 
-/// What the simulator says of a step over links that are as late.
-fn predicted_s(run: &Run) -> f64 {
-    let link =
-        pipezero::config::Link { latency: std::time::Duration::from_millis(LATE_MS), bytes_per_s: 1e9 };
+/// The link that imitates a line.
+fn link(line: Line) -> Link {
+    match line {
+        Line::Switch => Link { latency: Duration::ZERO, bytes_per_s: f64::INFINITY },
+        Line::Late { ms } => Link { latency: Duration::from_millis(ms), bytes_per_s: 1e9 },
+        // The rate counts whole frames: 1448 bytes of a message in each frame of 1514.
+        Line::Limited { mbit } => {
+            Link { latency: Duration::ZERO, bytes_per_s: mbit as f64 * 1e6 / 8.0 * 1448.0 / 1514.0 }
+        }
+    }
+}
+
+/// What the simulator says of a step over links like the line. Gathers and reductions share it.
+fn predicted_s(line: Line, run: &Run) -> f64 {
     let mut run = run.clone();
-    run.comm.links =
-        Some(pipezero::config::Links { ranks_per_node: 1, near: link, far: link, shared: false });
+    let (near, far) = (link(line), link(line));
+    run.comm.links = Some(Links { ranks_per_node: 1, near, far, shared: true });
     run.comm.backend = BackendName::Threads;
     let plan = Plan::even_if_refused(run).expect("a valid run");
     let cpu = DeviceSpec::this_cpu();
@@ -97,13 +116,14 @@ fn predicted_s(run: &Run) -> f64 {
 
 #[test]
 #[ignore = "needs a job of two processes"]
-fn steps_over_a_late_line() {
+fn steps_over_a_slow_line() {
     let _guard = EndOnPanic;
     let file = PathBuf::from(env::var_os(MEASURED).expect("a file"));
+    let line = LINES[env::var(LINE).expect("a line").parse::<usize>().expect("its place")];
     let mut lines = String::new();
     for (name, settings) in CASES {
-        let run = run_of(&settings);
-        let predicted_s = predicted_s(&run);
+        let run = run_of(line, &settings);
+        let predicted_s = predicted_s(line, &run);
         let plan = Plan::even_if_refused(run).expect("a valid run");
         let world = MpiWorld::of_job(plan.run().comm.timeout, None).expect("a job");
         let mut engine =

@@ -6,10 +6,10 @@ use std::process::Child;
 use std::time::{Duration, Instant};
 use std::{env, fs, thread};
 
-use tests::Sample;
+use tests::{Phase, Sample};
 
 use super::{Hosts, Line, address};
-use crate::mpi::faults::fault::{Fault, Kind, PHASES, Phase};
+use crate::mpi::faults::fault::{Fault, Kind};
 use crate::mpi::faults::in_a_job::{COMMAND, FAULT, FOLDER, NUM_RANKS, TIMEOUT_S};
 use crate::mpi::faults::{TIME_FOR_REPORT, Written, reports_in};
 use crate::mpi::one_job;
@@ -36,7 +36,7 @@ enum Broken {
 fn a_link_that_breaks_is_reported_by_both_its_ends() {
     let _one_at_a_time = one_job();
     let mut sample = Sample::one_in(8, "link of a job that is cut or loses what it carries");
-    for (phase, name) in PHASES {
+    for (phase, name) in Phase::ALL {
         for broken in [Broken::Cut, Broken::OneWay] {
             for host in 0..NUM_HOSTS {
                 if sample.takes_next() {

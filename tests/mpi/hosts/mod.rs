@@ -1,8 +1,8 @@
 //! Several hosts on one machine: network namespaces with addresses of their own, connected by a switch or by a slow line.
 
-mod delay;
 mod in_a_job;
 mod links;
+mod slow;
 mod training;
 
 use std::path::PathBuf;
@@ -32,6 +32,8 @@ enum Line {
     Switch,
     /// Between two hosts, a line that delivers each frame so many milliseconds late.
     Late { ms: u64 },
+    /// A switch to which each host sends so many millions of bits a second.
+    Limited { mbit: u64 },
 }
 
 impl Hosts {
@@ -44,7 +46,9 @@ impl Hosts {
         match hosts.connected(line) {
             Ok(hosts) => Some(hosts),
             Err(reason) if env::var_os("PIPEZERO_SKIP_NOTHING").is_none() => {
-                println!("skipped: this machine does not permit network namespaces: {reason}");
+                println!(
+                    "skipped: this machine does not permit network namespaces, or no limits of rates in them: {reason}"
+                );
                 None
             }
             Err(reason) => panic!("network namespaces: {reason}"),
@@ -54,7 +58,8 @@ impl Hosts {
     fn connected(mut self, line: Line) -> Result<Self, String> {
         let net = self.net();
         ip(&format!("netns add {net}"))?;
-        if line == Line::Switch {
+        let is_switched = !matches!(line, Line::Late { .. });
+        if is_switched {
             ip(&format!("-n {net} link add switch type bridge"))?;
             ip(&format!("-n {net} link set switch up"))?;
         }
@@ -62,13 +67,19 @@ impl Hosts {
             let (namespace, address) = (self.host(host), address(host));
             ip(&format!("netns add {namespace}"))?;
             ip(&format!("link add port{host} netns {net} type veth peer name eth0 netns {namespace}"))?;
-            if line == Line::Switch {
+            if is_switched {
                 ip(&format!("-n {net} link set port{host} master switch"))?;
             }
             ip(&format!("-n {net} link set port{host} up"))?;
             ip(&format!("-n {namespace} addr add {address}/24 dev eth0"))?;
             ip(&format!("-n {namespace} link set eth0 up"))?;
             ip(&format!("-n {namespace} link set lo up"))?;
+            if let Line::Limited { mbit } = line {
+                // A queue of a second, so that nothing is dropped.
+                ip(&format!(
+                    "netns exec {namespace} tc qdisc add dev eth0 root tbf rate {mbit}mbit burst 32kb latency 1s"
+                ))?;
+            }
         }
         if let Line::Late { ms } = line {
             let script = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("mpi/hosts/late_line.py");

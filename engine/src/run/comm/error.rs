@@ -100,12 +100,15 @@ pub enum CommError {
     },
     /// An imitated link delivers a message later than a wait may last.
     #[error(
-        "{operation} arrives {arrives_in:.1?} after the wait for it began, but no wait is longer than {timeout:.1?}: raise the \
-         timeout or the bandwidth of the links"
+        "{operation} between {} arrives {arrives_in:.1?} after the wait for it began, but no wait is longer than {timeout:.1?}: raise \
+         the timeout or the bandwidth of the links",
+        named(members)
     )]
     TooSlow {
         /// The operation.
         operation: String,
+        /// Whose link it is.
+        members: Vec<usize>,
         /// From the start of the wait.
         arrives_in: Duration,
         /// The longest wait.

@@ -226,7 +226,8 @@ impl Round {
                 }
                 let arrives_in = waited + delay;
                 if arrives_in > timeout {
-                    return Err(CommError::TooSlow { operation: operation(), arrives_in, timeout });
+                    let (operation, members) = (operation(), members.to_vec());
+                    return Err(CommError::TooSlow { operation, members, arrives_in, timeout });
                 }
                 Ok(Some(delay))
             }

@@ -36,6 +36,23 @@ pub(super) enum Command {
     ReadParameters(Arc<CheckpointReader>),
 }
 
+impl Command {
+    /// Whether ranks run a program, in which none is ahead of the others by more than a wait between ranks. What they read and write for
+    /// themselves may take any time.
+    pub(super) fn is_program(&self) -> bool {
+        match self {
+            Self::Train(_) | Self::Probe(_) | Self::Evaluate { .. } | Self::Logits { .. } => true,
+            Self::Initialise
+            | Self::Save(_)
+            | Self::Load(_)
+            | Self::WriteState(_)
+            | Self::WriteCopy(_)
+            | Self::ReadState(_)
+            | Self::ReadParameters(_) => false,
+        }
+    }
+}
+
 /// What a rank answers.
 #[derive(Debug)]
 pub(super) enum Answer {

@@ -1,5 +1,6 @@
 //! This process's ranks: starts their threads, sends them commands, and stops them together with those of other processes.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -35,11 +36,15 @@ pub(super) struct Ranks {
     grace: Duration,
     /// How long processes may take to say so that are not frozen, beside twice that.
     patience: Duration,
+    /// No wait between ranks is longer.
+    timeout: Duration,
     stopped: bool,
 }
 
 /// A stop ends every wait, so only a rank that computes replies later: after its current unit.
 const GRACE: Duration = Duration::from_secs(10);
+/// The same where others have waited for it in vain, for as long as any wait may last.
+const GRACE_OF_WAITED_FOR: Duration = Duration::from_secs(1);
 /// The same where ranks are processes: one that is frozen never answers, and the launcher ends those that are left soon after the first.
 const GRACE_OF_PROCESSES: Duration = Duration::from_millis(600);
 /// How long other processes may take whose host has much else to do.
@@ -67,6 +72,7 @@ impl Ranks {
             world,
             grace: grace.min(plan.run().comm.timeout),
             patience: PATIENCE.min(plan.run().comm.timeout),
+            timeout: plan.run().comm.timeout,
             stopped: false,
         };
         tracing::debug!(?local, threads = plan.run().threads, ?purpose, "starting ranks");
@@ -94,7 +100,7 @@ impl Ranks {
                 .map_err(|error| EngineError::Start { rank, reason: error.to_string() })?;
             ranks.threads.push(thread);
         }
-        ranks.collect()?;
+        ranks.collect(None)?;
         Ok(ranks)
     }
 
@@ -107,7 +113,7 @@ impl Ranks {
             // A rank that is gone has already answered with its failure.
             let _ = rank.send(command.clone());
         }
-        self.collect()
+        self.collect(command.is_program().then_some(self.timeout))
     }
 
     /// Asks every local rank to run a program.
@@ -164,18 +170,28 @@ impl Ranks {
         &self.ledgers[rank - self.local().start]
     }
 
-    fn collect(&mut self) -> Result<Vec<Answer>, EngineError> {
+    /// The answers of all local ranks. Where they depend on each other, no answer comes later than so long after the one before it: a rank that
+    /// stalls where no other waits for it any more is noticed here alone.
+    fn collect(&mut self, longest: Option<Duration>) -> Result<Vec<Answer>, EngineError> {
         let local = self.local();
         let mut answers: Vec<Option<Answer>> = local.clone().map(|_| None).collect();
+        let mut deadline = None;
         for _ in local.clone() {
-            match self.next_answer() {
-                Some((rank, Ok(answer))) => answers[rank - local.start] = Some(answer),
+            match self.next_answer(deadline) {
+                Some((rank, Ok(answer))) => {
+                    answers[rank - local.start] = Some(answer);
+                    deadline = longest.and_then(|longest| Instant::now().checked_add(longest));
+                }
                 failed => {
                     let failure = failed.and_then(|(_, answer)| answer.err()).map(|failure| *failure);
                     let first = failure.as_ref().map(|failure| failure.rank);
                     let is_busy =
                         |&rank: &usize| Some(rank) != first && answers[rank - local.start].is_none();
                     let busy = local.clone().filter(is_busy).collect();
+                    if failure.is_none() && !self.world.is_stopped() {
+                        // They are late, and have had their time.
+                        self.grace = self.grace.min(GRACE_OF_WAITED_FOR);
+                    }
                     return Err(self.stop(failure, busy));
                 }
             }
@@ -183,13 +199,14 @@ impl Ranks {
         Ok(answers.into_iter().flatten().collect())
     }
 
-    /// The next answer of a local rank; `None` once another process has stopped the world, which ranks that wait for nothing do not
-    /// hear of.
-    fn next_answer(&self) -> Option<(usize, Reply)> {
+    /// The next answer of a local rank; `None` after the deadline, and once another process has stopped the world, which ranks that wait for
+    /// nothing do not hear of.
+    fn next_answer(&self, deadline: Option<Instant>) -> Option<(usize, Reply)> {
+        let is_late = || deadline.is_some_and(|deadline| Instant::now() >= deadline);
         loop {
             match self.answers.recv_timeout(BETWEEN_QUESTIONS) {
                 Ok(answer) => return Some(answer),
-                Err(RecvTimeoutError::Timeout) if !self.world.is_stopped() => {}
+                Err(RecvTimeoutError::Timeout) if !is_late() && !self.world.is_stopped() => {}
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return None,
             }
         }
@@ -202,9 +219,9 @@ impl Ranks {
         tracing::debug!(first = first.as_ref().map(tracing::field::display), "stopping all ranks");
         self.world.stop();
         let mut failures: Vec<RankFailure> = first.into_iter().collect();
-        let deadline = Instant::now() + self.grace;
+        let start = Instant::now();
         while !busy.is_empty() {
-            match self.answers.recv_deadline(deadline) {
+            match self.answers.recv_deadline(start + self.grace_of(&busy, &failures)) {
                 Ok((rank, answer)) => {
                     busy.retain(|&other| other != rank);
                     failures.extend(answer.err().map(|failure| *failure));
@@ -215,6 +232,14 @@ impl Ranks {
         failures.extend(busy.into_iter().map(|rank| self.stalled(rank)));
         self.add_reported(&mut failures);
         EngineError::Stopped(Report::new(failures))
+    }
+
+    /// How long these ranks have to answer after a stop. One that only computes is not called silent before its unit can have ended, but one
+    /// that others have waited for in vain is.
+    fn grace_of(&self, busy: &[usize], failures: &[RankFailure]) -> Duration {
+        let waited_for = waited_for(failures);
+        let were_all = busy.iter().all(|rank| waited_for.contains(rank));
+        if were_all { self.grace.min(GRACE_OF_WAITED_FOR) } else { self.grace }
     }
 
     /// Exchanges failures with the other processes. A process that fails later has as long as this one to collect them.
@@ -250,6 +275,23 @@ impl Ranks {
     }
 }
 
+/// The ranks for which others have waited until their time was up, and those for which these waited themselves, and so on.
+fn waited_for(failures: &[RankFailure]) -> BTreeSet<usize> {
+    let mut found = BTreeSet::new();
+    loop {
+        let missing = failures.iter().flat_map(|RankFailure { rank, cause, .. }| match cause {
+            Cause::Comm(CommError::Timeout { missing, .. }) => &missing[..],
+            Cause::Comm(CommError::Interrupted { missing, .. }) if found.contains(rank) => missing,
+            _ => &[],
+        });
+        let missing: BTreeSet<usize> = missing.copied().collect();
+        if missing == found {
+            return found;
+        }
+        found = missing;
+    }
+}
+
 impl Drop for Ranks {
     /// Ends the threads. After a failure it does not wait for them for long, since one of them may never end; but for a while, since a process that
     /// ends while they free a device's memory takes the driver away from them.
@@ -264,5 +306,32 @@ impl Drop for Ranks {
                 let _ = thread.join();
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::world::Position;
+
+    #[test]
+    fn who_was_waited_for_is_found_along_the_waits() {
+        let failure = |rank, cause| RankFailure { rank, position: Position::Idle, cause: Cause::Comm(cause) };
+        let operation = || "a transfer".to_owned();
+        let timeout =
+            |missing| CommError::Timeout { waited: Duration::ZERO, operation: operation(), missing };
+        let interrupted = |missing| CommError::Interrupted { operation: operation(), missing };
+        let failures = [
+            failure(3, interrupted(vec![5])),
+            failure(5, interrupted(vec![4])),
+            failure(1, timeout(vec![3])),
+            // Nobody has waited for rank 0, so that it may just have begun to wait for rank 2.
+            failure(0, interrupted(vec![2])),
+        ];
+        assert_eq!(waited_for(&failures), BTreeSet::from([3, 4, 5]));
+        assert_eq!(waited_for(&failures[3..]), BTreeSet::new());
+        // Ranks that wait for each other.
+        let circle = [failure(0, timeout(vec![1])), failure(1, interrupted(vec![0]))];
+        assert_eq!(waited_for(&circle), BTreeSet::from([0, 1]));
     }
 }

@@ -1,0 +1,166 @@
+//! What makes one rank fail at exactly one moment: the first call of its compute queue at a phase of a step.
+//!
+//! A queue is asked for something in every phase, also for what a rank sends or saves, and it is asked in the thread of the rank. So a queue that
+//! asks the trap first needs nothing of the engine that users do not have.
+
+mod queue;
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+
+use pipezero::Position;
+use pipezero::models::{Device, Host, ModelError, Queue};
+use pipezero::run::comm::{Channel, CommError, Communicator, Group, Operation, Started};
+use pipezero::run::memory::TrackedBuffer;
+use pipezero::run::world::Positions;
+
+use crate::Phase;
+use queue::TrapQueue;
+
+/// Where a rank fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moment {
+    /// The rank.
+    pub rank: usize,
+    /// What it is doing.
+    pub phase: Phase,
+    /// In which step; of no meaning for saving.
+    pub step: u64,
+}
+
+/// A rank that fails once.
+pub struct Trap {
+    moment: Moment,
+    /// Whether weights are being saved, which no position says.
+    is_saving: Box<dyn Fn() -> bool + Send + Sync>,
+    fails: Box<dyn Fn() + Send + Sync>,
+    positions: OnceLock<Arc<Positions>>,
+    failed_at: OnceLock<Instant>,
+}
+
+impl fmt::Debug for Trap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Trap").field("moment", &self.moment).finish_non_exhaustive()
+    }
+}
+
+impl Trap {
+    /// A trap in which a rank fails by calling `fails`, once it is [armed](Self::arm).
+    pub fn new(
+        moment: Moment,
+        is_saving: impl Fn() -> bool + Send + Sync + 'static,
+        fails: impl Fn() + Send + Sync + 'static,
+    ) -> Arc<Self> {
+        let (positions, failed_at) = (OnceLock::new(), OnceLock::new());
+        Arc::new(Self {
+            moment,
+            is_saving: Box::new(is_saving),
+            fails: Box::new(fails),
+            positions,
+            failed_at,
+        })
+    }
+
+    /// From now on the trap knows where ranks are.
+    ///
+    /// # Panics
+    /// If it knows already.
+    pub fn arm(&self, positions: &Arc<Positions>) {
+        self.positions.set(Arc::clone(positions)).expect("a trap is armed once");
+    }
+
+    /// When the rank failed, if it has.
+    pub fn failed_at(&self) -> Option<Instant> {
+        self.failed_at.get().copied()
+    }
+
+    /// Fails if this is the rank's thread and the rank is there for the first time.
+    pub fn pass(&self) {
+        let Moment { rank, phase, step } = self.moment;
+        let thread = std::thread::current();
+        let is_rank = thread.name().is_some_and(|name| name.starts_with(&format!("rank-{rank}.")));
+        let Some(positions) = self.positions.get().filter(|_| is_rank) else { return };
+        let position = positions.get(rank);
+        let is_there = match phase {
+            Phase::Saving => position == Position::Idle && (self.is_saving)(),
+            phase => phase.has(position) && step_of(position) == Some(step),
+        };
+        if is_there && self.failed_at.set(Instant::now()).is_ok() {
+            (self.fails)();
+        }
+    }
+}
+
+/// The step of a rank that runs its row.
+pub fn step_of(position: Position) -> Option<u64> {
+    match position {
+        Position::At { step, .. } | Position::Waiting { step, .. } | Position::Draining { step, .. } => {
+            Some(step)
+        }
+        _ => None,
+    }
+}
+
+/// The host, with a trap.
+#[derive(Debug)]
+pub struct TrapDevice(pub Arc<Trap>);
+
+impl Device for TrapDevice {
+    fn queue(&self) -> Result<Arc<dyn Queue>, ModelError> {
+        Ok(Arc::new(TrapQueue { inner: Host.queue()?, trap: Arc::clone(&self.0) }))
+    }
+
+    fn computes_in(&self, element: pipezero::models::ElementType) -> bool {
+        Host.computes_in(element)
+    }
+}
+
+/// A communicator whose rank computes on a queue with a trap.
+#[derive(Debug)]
+pub struct TrapCommunicator {
+    inner: Box<dyn Communicator>,
+    queue: Arc<dyn Queue>,
+    trap: Arc<Trap>,
+}
+
+impl TrapCommunicator {
+    /// Of this communicator.
+    pub fn new(inner: Box<dyn Communicator>, trap: Arc<Trap>) -> Self {
+        let queue = TrapQueue { inner: Arc::clone(inner.queue()), trap: Arc::clone(&trap) };
+        Self { inner, queue: Arc::new(queue), trap }
+    }
+}
+
+impl Communicator for TrapCommunicator {
+    fn rank(&self) -> usize {
+        self.inner.rank()
+    }
+
+    fn world_size(&self) -> usize {
+        self.inner.world_size()
+    }
+
+    fn queue(&self) -> &Arc<dyn Queue> {
+        &self.queue
+    }
+
+    fn start(
+        &mut self,
+        members: &[usize],
+        channel: Channel,
+        operation: Operation,
+        buffer: TrackedBuffer,
+    ) -> Started {
+        self.trap.pass();
+        self.inner.start(members, channel, operation, buffer)
+    }
+
+    fn finish(&mut self) -> Result<(), CommError> {
+        self.inner.finish()
+    }
+
+    fn all_reduce_words(&mut self, group: &Group, words: &mut [u64]) -> Result<(), CommError> {
+        self.inner.all_reduce_words(group, words)
+    }
+}
