@@ -4,6 +4,7 @@
 //! A rank fails in its compute queue, which is asked for something in each phase, also by what a rank sends. A link stops for what the phase
 //! waits for: no link can stop within a forward or an update.
 
+mod copies;
 mod stopped_link;
 
 use std::sync::atomic::{AtomicBool, Ordering};

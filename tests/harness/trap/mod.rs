@@ -35,6 +35,8 @@ pub struct Trap {
     /// Whether weights are being saved, which no position says.
     is_saving: Box<dyn Fn() -> bool + Send + Sync>,
     fails: Box<dyn Fn() + Send + Sync>,
+    /// Whether the rank's device then copies nothing to the host any more.
+    ends_copies: bool,
     positions: OnceLock<Arc<Positions>>,
     failed_at: OnceLock<Instant>,
 }
@@ -57,9 +59,30 @@ impl Trap {
             moment,
             is_saving: Box::new(is_saving),
             fails: Box::new(fails),
+            ends_copies: false,
             positions,
             failed_at,
         })
+    }
+
+    /// A trap behind which the rank's device copies nothing to the host.
+    pub fn without_copies(moment: Moment, is_saving: impl Fn() -> bool + Send + Sync + 'static) -> Arc<Self> {
+        let trap = Arc::into_inner(Self::new(moment, is_saving, || ())).expect("it is new");
+        Arc::new(Self { ends_copies: true, ..trap })
+    }
+
+    /// Whether a copy to the host is made.
+    fn copies(&self) -> Result<(), ModelError> {
+        if self.ends_copies && self.failed_at().is_some() && self.is_on_rank() {
+            return Err(ModelError::Device { reason: "it copies nothing to the host".to_owned() });
+        }
+        Ok(())
+    }
+
+    /// Whether this is the rank's thread.
+    fn is_on_rank(&self) -> bool {
+        let thread = std::thread::current();
+        thread.name().is_some_and(|name| name.starts_with(&format!("rank-{}.", self.moment.rank)))
     }
 
     /// From now on the trap knows where ranks are.
@@ -78,9 +101,7 @@ impl Trap {
     /// Fails if this is the rank's thread and the rank is there for the first time.
     pub fn pass(&self) {
         let Moment { rank, phase, step } = self.moment;
-        let thread = std::thread::current();
-        let is_rank = thread.name().is_some_and(|name| name.starts_with(&format!("rank-{rank}.")));
-        let Some(positions) = self.positions.get().filter(|_| is_rank) else { return };
+        let Some(positions) = self.positions.get().filter(|_| self.is_on_rank()) else { return };
         let position = positions.get(rank);
         let is_there = match phase {
             Phase::Saving => position == Position::Idle && (self.is_saving)(),

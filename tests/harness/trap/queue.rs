@@ -31,6 +31,18 @@ macro_rules! behind_the_trap {
 }
 
 impl Queue for TrapQueue {
+    fn download(&self, from: View<'_>, words: &mut [u32]) -> Result<(), ModelError> {
+        self.trap.pass();
+        self.trap.copies()?;
+        self.inner.download(from, words)
+    }
+
+    fn download_floats(&self, from: View<'_>, values: &mut [f32]) -> Result<(), ModelError> {
+        self.trap.pass();
+        self.trap.copies()?;
+        self.inner.download_floats(from, values)
+    }
+
     behind_the_trap! {
         fn zeros(len: usize, element: ElementType) -> Result<Buffer, ModelError>;
         fn record() -> Event;
@@ -45,9 +57,7 @@ impl Queue for TrapQueue {
         fn copy(from: View<'_>, to: ViewMut<'_>);
         fn clear(x: ViewMut<'_>);
         fn upload(words: &[u32], to: ViewMut<'_>);
-        fn download(from: View<'_>, words: &mut [u32]);
         fn upload_floats(values: &[f32], to: ViewMut<'_>);
-        fn download_floats(from: View<'_>, values: &mut [f32]);
         fn round(x: ViewMut<'_>, to: ElementType);
         fn narrow_rows(x: ViewMut<'_>, width: usize, to: ElementType);
         fn linear(shape: LinearShape, x: View<'_>, weight: View<'_>, onto: Onto<'_>, y: ViewMut<'_>);
