@@ -10,8 +10,13 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use pipezero::config::{DeviceName, Run};
 use pipezero::models::queue::{Cuda, F32Products, NoCuda};
-use tests::{Imitated, checked_imitation, imitation, in_full, run_on_imitation, run_on_imitation_with};
+use pipezero::plan::Plan;
+use pipezero::run::world::{WorldError, world_of};
+use tests::{
+    Case, Imitated, checked_imitation, imitation, in_full, run_on_imitation, run_on_imitation_with, small_run,
+};
 
 /// Runs tests in several orders of the imitation's streams.
 fn in_several_orders(folder: &Path, tests: &str, num_devices: usize) {
@@ -162,5 +167,29 @@ fn what_is_missing_for_a_gpu_is_named_with_its_repair() {
         let message = error.to_string();
         assert!(message.starts_with("no library `lib") && message.contains("LD_LIBRARY_PATH"), "{message}");
         assert!(message.contains("; install NVIDIA's "), "{message}");
+    }
+}
+
+/// Said before a device is opened, and not when a run is planned for a cluster.
+#[test]
+fn more_data_ranks_than_a_gpu_adds_up_are_refused() {
+    let case = Case { data: 65, ..Case::ONE_RANK };
+    let plan = Plan::even_if_refused(Run { device: DeviceName::Cuda, ..small_run(case) }).unwrap();
+    let refused = world_of(&plan).unwrap_err();
+    assert!(matches!(refused, WorldError::TooManyTerms { data_degree: 65 }), "{refused}");
+}
+
+/// cudarc would panic at the first call.
+#[test]
+fn a_library_without_the_functions_that_are_called_is_named() {
+    let Some(folder) = imitation() else { return };
+    let home = tempfile::tempdir().unwrap();
+    for [library, other] in [["libnvrtc.so", "libcublasLt.so"], ["libcublasLt.so", "libnvrtc.so"]] {
+        fs::copy(folder.join(other), home.path().join(library)).unwrap();
+        let path = [home.path(), folder].map(|folder| folder.to_str().unwrap()).join(":");
+        let variables = [("LD_LIBRARY_PATH", Path::new(&path)), ("PIPEZERO_UNUSABLE", Path::new(library))];
+        let imitated = Imitated { num_devices: 1, seed: 1, fail_at: None };
+        run_on_imitation_with(folder, "cuda::on_a_device::failing::a_library", imitated, &variables);
+        fs::remove_file(home.path().join(library)).unwrap();
     }
 }

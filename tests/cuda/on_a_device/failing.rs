@@ -32,3 +32,15 @@ fn a_run_trains_or_ends_with_an_error_that_says_what_failed() {
         assert_says_what_failed(&error.to_string());
     }
 }
+
+/// `PIPEZERO_UNUSABLE` names a library that is another one.
+#[test]
+#[ignore = "needs libraries of other names"]
+fn a_library_that_is_another_one_is_an_error() {
+    let Ok(library) = env::var("PIPEZERO_UNUSABLE") else { return };
+    let error = Cuda::open_all(F32Products::Whole).unwrap_err();
+    assert!(!error.is_absence(), "{error}");
+    let message = error.to_string();
+    assert!(message.starts_with(&format!("library `{library}` ")), "{message}");
+    assert!(message.contains("cannot be used: it has no function `"), "{message}");
+}

@@ -1,10 +1,10 @@
 //! Whether ranks compute on GPUs, and what these do not take.
 
-use pipezero_models::queue::{HEAD_SIZE_MAX, NUM_TERMS_MAX};
+use pipezero_models::queue::HEAD_SIZE_MAX;
 
 use crate::config::launch::Launch;
 use crate::config::raw::RawRun;
-use crate::config::resolved::{BackendName, DeviceName, ModelConfig, ParallelConfig};
+use crate::config::resolved::{BackendName, DeviceName, ModelConfig};
 
 /// What ranks compute on: with "auto" the host's GPUs, if it has any and the backend takes them.
 pub(super) fn device(raw: &RawRun, backend: Option<BackendName>, launch: Launch) -> Option<DeviceName> {
@@ -18,19 +18,10 @@ pub(super) fn device(raw: &RawRun, backend: Option<BackendName>, launch: Launch)
     Some(device)
 }
 
-/// Reports what is too large for the device; `None` where something is, or is not known.
-pub(super) fn check(
-    raw: &RawRun,
-    device: Option<DeviceName>,
-    grid: Option<&ParallelConfig>,
-    model: Option<&ModelConfig>,
-) -> Option<()> {
+/// Reports heads that are too large for the device; `None` where they are, or are not known.
+pub(super) fn check(raw: &RawRun, device: Option<DeviceName>, model: Option<&ModelConfig>) -> Option<()> {
     if device? == DeviceName::Cpu {
         return Some(());
-    }
-    if let Some(grid) = grid.filter(|grid| grid.data > NUM_TERMS_MAX) {
-        let rule = format!("a GPU adds the gradients of at most {NUM_TERMS_MAX} data ranks");
-        raw.parallel.data.broken::<()>(grid.data, rule, "use fewer, or `device` \"cpu\"");
     }
     let ModelConfig::Gpt2(gpt) = model? else { return Some(()) };
     let head_size = gpt.hidden_size / gpt.num_attention_heads;

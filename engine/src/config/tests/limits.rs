@@ -169,14 +169,13 @@ fn sizes_that_are_too_large_are_refused() {
 fn what_a_gpu_does_not_take_is_refused() {
     let on_gpu = ("device", "\"cuda\"");
     let wide = r#"{"family": "gpt2", "num_layers": 4, "hidden_size": 1028, "num_attention_heads": 4, "seq_length": 16}"#;
-    let many = [on_gpu, ("parallel", r#"{"pipeline": 1, "data": 65}"#), ("train_batch_size", "65")];
     let on_cpu = [("device", "\"cpu\""), ("model", wide)];
     check_each(
-        &[&[on_gpu, ("model", wide)], &many, &on_cpu],
+        &[&[on_gpu, ("model", wide)], &on_cpu, &[on_gpu, ("comm", r#"{"backend": "mpi"}"#)]],
         expect![[r#"
-        run.json:2:92: `model.num_attention_heads` is 4, but `model.hidden_size` is 1028: heads of 257 elements, and a GPU takes at most 256; use more, or `device` "cpu"
-        run.json:7:39: `parallel.data` is 65, but a GPU adds the gradients of at most 64 data ranks; use fewer, or `device` "cpu"
-        valid
-    "#]],
+            run.json:2:92: `model.num_attention_heads` is 4, but `model.hidden_size` is 1028: heads of 257 elements, and a GPU takes at most 256; use more, or `device` "cpu"
+            valid
+            run.json:6:13: `device` is "cuda", but ranks that are processes of MPI compute on CPUs; use "cpu", or `comm.backend` "threads"
+        "#]],
     );
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pipezero_models::Device;
+use pipezero_models::queue::NUM_TERMS_MAX;
 
 use super::device::{NamedDevice, devices_of};
 use super::error::WorldError;
@@ -63,6 +64,11 @@ fn checked_backend(plan: &Plan) -> Result<BackendName, WorldError> {
             Err(WorldError::Launched { num_processes: size })
         }
         (BackendName::Mpi, _) if plan.run().device != DeviceName::Cpu => Err(WorldError::MpiOnGpus),
+        (BackendName::Threads, _)
+            if plan.run().device == DeviceName::Cuda && plan.grid().data_degree > NUM_TERMS_MAX =>
+        {
+            Err(WorldError::TooManyTerms { data_degree: plan.grid().data_degree })
+        }
         (backend, _) => Ok(backend),
     }
 }

@@ -40,6 +40,15 @@ pub enum WorldError {
     /// Messages of MPI are between memories of hosts.
     #[error("`comm.backend` \"mpi\" is for ranks on CPUs: use `device` \"cpu\" (--set device=cpu)")]
     MpiOnGpus,
+    /// More data ranks than GPUs of one host add up.
+    #[error(
+        "`parallel.data` is {data_degree}, but the GPUs of one process add the gradients of at most {} data ranks: use fewer, or `device` \"cpu\"",
+        pipezero_models::queue::NUM_TERMS_MAX
+    )]
+    TooManyTerms {
+        /// Data ranks.
+        data_degree: usize,
+    },
     /// Each process would be all ranks.
     #[error(
         "the launcher started {num_processes} processes, and with `comm.backend` \"threads\" each of them would run all ranks: use \"mpi\", or start \
