@@ -1,7 +1,7 @@
 //! All files that are JSON are read alike: what is not JSON, keys that are unknown or stand twice, and values of another kind
 //! are refused at their line and column.
 
-use pipezero::config::{Launch, RunFile};
+use pipezero::config::{HostGpu, Launch, RunFile};
 use pipezero::measure::recording::Recording;
 use pipezero::plan::Plan;
 use pipezero::plan::costs::CostsFile;
@@ -9,7 +9,7 @@ use pipezero::train::RunDir;
 use tests::{Case, small_run};
 
 fn run_file(text: &str) -> String {
-    let launch = Launch { cores: 1, memory_bytes: None, has_gpu: false, ranks: None };
+    let launch = Launch { cores: 1, memory_bytes: None, gpu: HostGpu::Absent, ranks: None };
     RunFile::parse("a.json", text).and_then(|file| file.resolve(launch)).unwrap_err().to_string()
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::config::{Launch, RunFile};
+use crate::config::{HostGpu, Launch, RunFile};
 use crate::plan::Plan;
 
 /// Columns that the pages give to output.
@@ -23,7 +23,7 @@ pub(super) fn example(command: &str) -> (Plan, String) {
     let file = RunFile::load(&root.join(path)).and_then(|file| file.set(&set));
     let file = file.expect("the example is well-formed");
     let (run, _) = file
-        .resolve(Launch { cores: 2, memory_bytes: None, has_gpu: false, ranks: None })
+        .resolve(Launch { cores: 2, memory_bytes: None, gpu: HostGpu::Absent, ranks: None })
         .expect("the example is valid");
     (Plan::new(run).expect("the example can be planned"), excerpt.to_owned())
 }

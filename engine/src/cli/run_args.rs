@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::failure::Failure;
 use super::notices::Notices;
-use crate::config::{Launch, RunFile};
+use crate::config::{HostGpu, Launch, RunFile};
 use crate::files::input::named;
 use crate::files::printable::printable;
 use crate::plan::Plan;
@@ -44,7 +44,11 @@ impl RunArgs {
     pub(super) fn plan_for(&self, device: Option<&str>) -> Result<(Plan, Notices), Failure> {
         let launch = Launch::this_host();
         let named = device.and_then(DeviceSpec::by_name);
-        self.plan_on(Launch { has_gpu: named.map_or(launch.has_gpu, |device| device.is_gpu()), ..launch })
+        let gpu = named.map_or(launch.gpu, |device| match device.is_gpu() {
+            true => HostGpu::Present,
+            false => HostGpu::Absent,
+        });
+        self.plan_on(Launch { gpu, ..launch })
     }
 
     fn plan_on(&self, launch: Launch) -> Result<(Plan, Notices), Failure> {

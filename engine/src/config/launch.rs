@@ -12,7 +12,7 @@ pub struct Launch {
     /// Memory of this host, which all ranks share; `None` where it is not known, or ranks run on several hosts.
     pub memory_bytes: Option<u64>,
     /// Whether the host has a GPU, which `"device": "auto"` then means.
-    pub has_gpu: bool,
+    pub gpu: HostGpu,
     /// Ranks that a launcher started, at least 2. `None` where the engine starts its own, as the threads backend does: then
     /// the file alone says how many, and a data degree of `"auto"` is 1.
     pub ranks: Option<usize>,
@@ -28,14 +28,31 @@ impl Launch {
         Self {
             cores,
             memory_bytes: is_one_host.then(host::memory_bytes).flatten(),
-            has_gpu: has_gpu(),
+            gpu: HostGpu::NotLookedFor,
             // A process that is alone runs all ranks, as if nothing had launched it.
             ranks: launched.map(|launched| launched.size).filter(|&size| size > 1),
         }
     }
 }
 
-/// Whether the driver and its libraries are there, and know of a GPU.
-fn has_gpu() -> bool {
-    Cuda::num_devices().is_ok()
+/// Whether a host has a GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HostGpu {
+    /// It has one.
+    Present,
+    /// It has none.
+    Absent,
+    /// Nobody knows yet: a run that names its device does not load the driver's libraries.
+    NotLookedFor,
+}
+
+impl HostGpu {
+    /// Whether the host has one. Looks for the driver and its libraries, if nobody has, and asks whether they know of a GPU.
+    pub(crate) fn is_there(self) -> bool {
+        match self {
+            Self::Present => true,
+            Self::Absent => false,
+            Self::NotLookedFor => Cuda::num_devices().is_ok(),
+        }
+    }
 }

@@ -37,7 +37,7 @@ pub mod resolved;
 pub use elsewhere::Elsewhere;
 pub use error::{ConfigError, ConfigErrors, Problem};
 pub use fix::{Change, Fixed, Unfixed};
-pub use launch::Launch;
+pub use launch::{HostGpu, Launch};
 pub use notice::{Notice, NoticeKind};
 pub use reference::reference;
 pub use refusal::{CombinationRow, CombinationTable, Refusal};

@@ -110,7 +110,15 @@ impl<T: Clone> Field<Auto<T>> {
     where
         T: Serialize,
     {
-        Some(self.or(Auto::Auto)?.value().unwrap_or_else(|| self.became(default)))
+        self.auto_or_else(|| default)
+    }
+
+    /// The same with a default that is worked out only where it is needed.
+    pub(crate) fn auto_or_else(&self, default: impl FnOnce() -> T) -> Option<T>
+    where
+        T: Serialize,
+    {
+        Some(self.or(Auto::Auto)?.value().unwrap_or_else(|| self.became(default())))
     }
 
     /// Says what became of `"auto"`, if that is written.

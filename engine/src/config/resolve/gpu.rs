@@ -9,8 +9,10 @@ use crate::config::resolved::{BackendName, DeviceName, ModelConfig};
 /// What ranks compute on: with "auto" the host's GPUs, if it has any and the backend takes them.
 pub(super) fn device(raw: &RawRun, backend: Option<BackendName>, launch: Launch) -> Option<DeviceName> {
     let on_cpus = backend == Some(BackendName::Mpi);
-    let has_gpu = launch.has_gpu && !on_cpus;
-    let device = raw.device.auto_or(if has_gpu { DeviceName::Cuda } else { DeviceName::Cpu })?;
+    let device = raw.device.auto_or_else(|| match !on_cpus && launch.gpu.is_there() {
+        true => DeviceName::Cuda,
+        false => DeviceName::Cpu,
+    })?;
     if device == DeviceName::Cuda && on_cpus {
         let rule = "ranks that are processes of MPI compute on CPUs";
         return raw.device.broken("\"cuda\"", rule, "use \"cpu\", or `comm.backend` \"threads\"");

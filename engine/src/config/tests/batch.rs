@@ -3,7 +3,7 @@
 use expect_test::expect;
 
 use super::{check_each, file, listed, run};
-use crate::config::{Launch, RunFile};
+use crate::config::{HostGpu, Launch, RunFile};
 
 const GRID: (&str, &str) = ("parallel", r#"{"pipeline": 2, "data": 2}"#);
 
@@ -190,7 +190,7 @@ fn the_launchers_ranks_fix_the_data_degree() {
             ("train_batch_size", ""),
             ("train_micro_batch_size_per_gpu", "1"),
         ]);
-        let launch = Launch { cores: 8, memory_bytes: None, has_gpu: false, ranks };
+        let launch = Launch { cores: 8, memory_bytes: None, gpu: HostGpu::Absent, ranks };
         let resolved = RunFile::parse("run.json", &text).unwrap().resolve(launch);
         resolved.map(|(run, _)| (run.parallel.data, run.batch.train_batch_size, run.threads))
     };

@@ -5,7 +5,7 @@ use std::path::Path;
 use expect_test::expect_file;
 use serde_json::Value;
 
-use crate::config::{Launch, NoticeKind, RunFile, reference, schema};
+use crate::config::{HostGpu, Launch, NoticeKind, RunFile, reference, schema};
 
 #[test]
 fn the_schema_is_up_to_date() {
@@ -31,7 +31,7 @@ fn every_example_loads() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
         let file = RunFile::load(&path).unwrap_or_else(|errors| panic!("{errors}"));
-        let launch = Launch { cores: 2, memory_bytes: None, has_gpu: false, ranks: None };
+        let launch = Launch { cores: 2, memory_bytes: None, gpu: HostGpu::Absent, ranks: None };
         let (run, notices) = file.resolve(launch).unwrap_or_else(|errors| panic!("{errors}"));
         assert!(run.data.text.iter().all(|path| path.is_absolute()), "{name}");
         let warnings = notices.iter().filter(|notice| notice.kind() == NoticeKind::Warning).count();

@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use super::deepspeed::folder;
-use crate::config::{Fixed, Launch, RunFile, Unfixed};
+use crate::config::{Fixed, HostGpu, Launch, RunFile, Unfixed};
 
-const LAUNCH: Launch = Launch { cores: 2, memory_bytes: None, has_gpu: false, ranks: Some(4) };
+const LAUNCH: Launch = Launch { cores: 2, memory_bytes: None, gpu: HostGpu::Absent, ranks: Some(4) };
 
 fn fixed(text: &str) -> Result<Fixed, Unfixed> {
     let home = tempfile::tempdir().unwrap();

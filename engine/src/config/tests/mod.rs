@@ -25,10 +25,10 @@ mod zero;
 
 use expect_test::Expect;
 
-use super::{ConfigErrors, Launch, Notice, Run, RunFile};
+use super::{ConfigErrors, HostGpu, Launch, Notice, Run, RunFile};
 
 /// A host of 8 cores on which the engine starts its own ranks.
-pub(crate) const LAUNCH: Launch = Launch { cores: 8, memory_bytes: None, has_gpu: false, ranks: None };
+pub(crate) const LAUNCH: Launch = Launch { cores: 8, memory_bytes: None, gpu: HostGpu::Absent, ranks: None };
 
 /// A valid file, one key per line: `model` is line 2, `data` 3, `train_batch_size` 4, `steps` 5.
 const BASE: &[(&str, &str)] = &[

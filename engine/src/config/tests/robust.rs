@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use super::{LAUNCH, file};
 use crate::config::raw::RawRun;
 use crate::config::section::{Section, SectionSpec};
-use crate::config::{Launch, Problem, RunFile, keys};
+use crate::config::{HostGpu, Launch, Problem, RunFile, keys};
 
 /// Paths of all sections, but the whole file, and of all keys that have an effect.
 fn paths() -> Vec<String> {
@@ -125,7 +125,7 @@ fn nearly_valid() -> impl Strategy<Value = Value> {
 fn exercise(text: &str, ranks: Option<usize>) {
     let handler = miette::GraphicalReportHandler::new_themed(miette::GraphicalTheme::ascii());
     match RunFile::parse("run.json", text)
-        .and_then(|file| file.resolve(Launch { cores: 0, memory_bytes: None, has_gpu: false, ranks }))
+        .and_then(|file| file.resolve(Launch { cores: 0, memory_bytes: None, gpu: HostGpu::Absent, ranks }))
     {
         Ok((run, notices)) => {
             let (batch, grid) = (run.batch, &run.parallel);

@@ -10,7 +10,7 @@ mod slowness; // Ranks that are off their mean times.
 
 use std::collections::BTreeMap;
 
-use crate::config::{Launch, RunFile};
+use crate::config::{HostGpu, Launch, RunFile};
 use crate::plan::Plan;
 use crate::plan::costs::{MessageKind, MessageTimes, SizedTimes};
 
@@ -18,7 +18,7 @@ use crate::plan::costs::{MessageKind, MessageTimes, SizedTimes};
 pub(crate) fn plan(file: &str, changes: &str) -> Plan {
     let arguments: Vec<String> = changes.split_whitespace().map(str::to_owned).collect();
     let file = RunFile::parse("run.json", file).unwrap().set(&arguments).unwrap();
-    let resolved = file.resolve(Launch { cores: 2, memory_bytes: None, has_gpu: false, ranks: None });
+    let resolved = file.resolve(Launch { cores: 2, memory_bytes: None, gpu: HostGpu::Absent, ranks: None });
     Plan::new(resolved.unwrap_or_else(|errors| panic!("{changes}: {errors}")).0).unwrap()
 }
 

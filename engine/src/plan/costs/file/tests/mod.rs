@@ -6,7 +6,7 @@ use expect_test::{Expect, expect};
 use pipezero_models::shared::GptSizes;
 
 use super::*;
-use crate::config::{Launch, RunFile};
+use crate::config::{HostGpu, Launch, RunFile};
 use crate::plan::costs::CostsFileError;
 
 /// A file of two kinds of units and two kinds of messages.
@@ -247,7 +247,7 @@ fn a_file_that_is_not_there_is_named() {
 fn workload(text: &str) -> Workload {
     let file = RunFile::parse("run.json", text).unwrap();
     Workload::of(
-        &file.resolve(Launch { cores: 2, memory_bytes: None, has_gpu: false, ranks: None }).unwrap().0,
+        &file.resolve(Launch { cores: 2, memory_bytes: None, gpu: HostGpu::Absent, ranks: None }).unwrap().0,
     )
 }
 
