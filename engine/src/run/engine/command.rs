@@ -37,11 +37,6 @@ pub(super) enum Command {
 }
 
 impl Command {
-    /// Whether it takes no memory beside what a rank holds.
-    pub(super) fn is_step(&self) -> bool {
-        matches!(self, Self::Train(_) | Self::Probe(_) | Self::Evaluate { .. })
-    }
-
     /// Whether ranks run a program, in which none is ahead of the others by more than a wait between ranks. What they read and write for
     /// themselves may take any time.
     pub(super) fn is_program(&self) -> bool {

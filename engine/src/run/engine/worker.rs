@@ -37,15 +37,7 @@ impl Worker {
         };
         self.reply(Ok(Answer::Done));
         while let Ok(command) = self.commands.recv() {
-            let is_step = command.is_step();
-            let answer = self.guard(|| {
-                if !is_step {
-                    rank.release_reserve();
-                }
-                let answer = serve(&mut rank, command, self.source.as_ref())?;
-                rank.hold_reserve(self.purpose);
-                Ok(answer)
-            });
+            let answer = self.guard(|| serve(&mut rank, command, self.source.as_ref()));
             let failed = answer.is_err();
             self.reply(answer);
             if failed {

@@ -24,7 +24,6 @@ mod probe;
 mod rank;
 mod read_fault;
 mod recorder;
-mod reserve;
 mod row;
 mod staging;
 mod state;
