@@ -1,7 +1,7 @@
 // The driver's calls that copy and set memory.
 //
 // As "API synchronization behavior" of the driver's manual says: to pageable memory the call waits; page-locked
-// memory is read and written when the stream comes to it. From pageable memory a copy may be read at the call or
+// memory is read and written when the stream comes to it. Pageable memory is read at the call, or with `Async` also
 // when the stream comes to it, and arrives then.
 #pragma once
 
@@ -16,7 +16,10 @@ static void copy_bytes(void* to, const void* from, size_t num_bytes, const char*
     memcpy(to, from, num_bytes);
 }
 
-EXPORTED Result cuMemcpyHtoDAsync_v2(void* to, const void* from, size_t num_bytes, void* stream) {
+// When a copy from pageable memory reads it.
+enum class Reads { AtTheCall, AtTheCallOrLater };
+
+static Result copy_to_device(void* to, const void* from, size_t num_bytes, void* stream, Reads reads) {
     const char* what = "a copy to the device";
     StreamCall call(stream);
     if (call.error) {
@@ -26,7 +29,7 @@ EXPORTED Result cuMemcpyHtoDAsync_v2(void* to, const void* from, size_t num_byte
         put(call.stream, {what, [=] { copy_bytes(to, from, num_bytes, what); }});
         return SUCCESS;
     }
-    if (world().random.below(2) == 0) {
+    if (reads == Reads::AtTheCallOrLater && world().random.below(2) == 0) {
         put(call.stream, {what, [=] {
             accessed(to, num_bytes, Access::Write, what);
             memcpy(to, from, num_bytes);
@@ -39,6 +42,10 @@ EXPORTED Result cuMemcpyHtoDAsync_v2(void* to, const void* from, size_t num_byte
         memcpy(to, values->data(), num_bytes);
     }});
     return SUCCESS;
+}
+
+EXPORTED Result cuMemcpyHtoDAsync_v2(void* to, const void* from, size_t num_bytes, void* stream) {
+    return copy_to_device(to, from, num_bytes, stream, Reads::AtTheCallOrLater);
 }
 
 EXPORTED Result cuMemcpyDtoHAsync_v2(void* to, const void* from, size_t num_bytes, void* stream) {
@@ -97,7 +104,7 @@ EXPORTED Result cuMemcpyHtoD_v2(void* to, const void* from, size_t num_bytes) {
         }
         must_wait = is_pinned(from, num_bytes);
     }
-    Result result = cuMemcpyHtoDAsync_v2(to, from, num_bytes, nullptr);
+    Result result = copy_to_device(to, from, num_bytes, nullptr, Reads::AtTheCall);
     return result == SUCCESS && must_wait ? cuStreamSynchronize(nullptr) : result;
 }
 
