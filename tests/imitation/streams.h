@@ -48,7 +48,7 @@ struct Stream {
     int device;
     unsigned number;
     std::deque<Operation> queue;
-    uint64_t num_put = 0, num_done = 0;
+    uint64_t num_done = 0;
     bool is_running = false, is_destroyed = false;
     // What comes before its next operation.
     Clock before;
@@ -109,7 +109,6 @@ inline void note_change() {
 inline void put(Stream* stream, Operation operation) {
     operation.after = seen_by_thread();
     stream->queue.push_back(std::move(operation));
-    stream->num_put++;
     note_change();
 }
 

@@ -1,8 +1,8 @@
 //! GPUs, through NVIDIA's driver: queues are streams, and kernels are CUDA C++ that is compiled when a device is opened.
 //!
 //! The driver and its libraries are looked for at run time. Buffers lie in the device's memory. The host reaches them by uploads,
-//! downloads and kernels that run on the host, and other devices directly. A failure of the device is kept, and what is asked of its queues afterwards does nothing:
-//! [`Queue::has_reached`] says what failed.
+//! downloads and kernels that run on the host, and other devices directly. A failure of the device is kept, and what is asked of its
+//! queues afterwards does nothing: [`Queue::has_reached`] says what failed.
 //!
 //! Kernels compute in f32, and read and write elements of the type that a run stores. Sums are added in orders that depend on sizes alone, so
 //! equal work gives equal bits on one kind of device.
