@@ -108,6 +108,15 @@ EXPORTED Result cuDeviceGetAttribute(int* value, int attribute, int device) {
             *value = its_value;
         }
     }
+    // IMITATION_ATTRIBUTES, as `NUMBER=VALUE,NUMBER=VALUE`.
+    const char* others = getenv("IMITATION_ATTRIBUTES");
+    int number = 0, its_value = 0, length = 0;
+    while (others && sscanf(others, "%d=%d%n", &number, &its_value, &length) == 2) {
+        if (number == attribute) {
+            *value = its_value;
+        }
+        others += length + (others[length] == ',');
+    }
     return SUCCESS;
 }
 

@@ -3,12 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use pipezero_models::kernels::instruction_set;
+use pipezero_models::queue::cuda_version;
 use serde::{Deserialize, Serialize};
 
 use super::check::{Check, Part};
+use super::memories::{GpuFacts, RanksMemory, gpus_of, memories};
 use super::team::Team;
+use crate::config::DeviceName;
 use crate::host::{self, Launched};
-use crate::plan::{Bytes, Plan, Purpose};
+use crate::plan::Plan;
 use crate::run::comm::CommError;
 use crate::run::world::{Names, mpi_library};
 
@@ -39,6 +42,10 @@ pub(crate) struct ProcessFacts {
     pub(crate) instruction_set: String,
     /// What its ranks compute on.
     pub(crate) devices: String,
+    /// The GPUs among these.
+    pub(crate) gpus: Vec<GpuFacts>,
+    /// The version of CUDA that the driver of these GPUs is of.
+    pub(crate) gpu_driver: Option<String>,
     /// The MPI library, if the program has one.
     pub(crate) mpi: Option<String>,
     /// Variables of launchers that are set.
@@ -46,7 +53,7 @@ pub(crate) struct ProcessFacts {
 }
 
 /// Looks at each process's host.
-pub(super) fn look(team: &Team) -> Result<Vec<ProcessFacts>, CommError> {
+pub(super) fn look(team: &Team, plan: &Plan) -> Result<Vec<ProcessFacts>, CommError> {
     let world = team.world();
     let ranks = world.local_ranks();
     team.gather(&ProcessFacts {
@@ -62,6 +69,8 @@ pub(super) fn look(team: &Team) -> Result<Vec<ProcessFacts>, CommError> {
         available_bytes: host::available_bytes(),
         instruction_set: instruction_set(),
         devices: Names(&world.devices()).to_string(),
+        gpus: gpus_of(world),
+        gpu_driver: (plan.run().device == DeviceName::Cuda).then(cuda_version).flatten(),
         mpi: mpi_library(),
         variables: host::variables_in_force(),
     })
@@ -84,12 +93,17 @@ pub(super) fn judge(plan: &Plan, processes: &[ProcessFacts]) -> Vec<Check> {
             "use hosts of one kind: the slowest rank sets the pace of all",
         ),
     ];
+    if processes.iter().any(|of| of.gpu_driver.is_some()) {
+        let version =
+            |of: &ProcessFacts| of.gpu_driver.clone().map_or("none".to_owned(), |version| format!("CUDA {version}"));
+        checks.push(alike(processes, "driver of GPUs", version, "install one driver on all hosts"));
+    }
     checks.extend(by_host(processes).into_iter().map(|(name, on_host)| cores(plan, name, &on_host)));
-    checks.extend(memory_of_hosts(plan, processes).iter().map(HostMemory::check));
+    checks.extend(memories(plan, processes).iter().map(RanksMemory::check));
     checks
 }
 
-fn by_host(processes: &[ProcessFacts]) -> BTreeMap<&str, Vec<&ProcessFacts>> {
+pub(super) fn by_host(processes: &[ProcessFacts]) -> BTreeMap<&str, Vec<&ProcessFacts>> {
     let mut hosts: BTreeMap<&str, Vec<&ProcessFacts>> = BTreeMap::new();
     for process in processes {
         hosts.entry(&process.host).or_default().push(process);
@@ -144,59 +158,12 @@ fn cores(plan: &Plan, name: &str, processes: &[&ProcessFacts]) -> Check {
     )
 }
 
-/// What the ranks of a host need of its memory.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct HostMemory {
-    name: String,
-    needed_bytes: u64,
-    available_bytes: Option<u64>,
-}
-
-/// What is planned for each host, whichever processes its ranks are in.
-pub(super) fn memory_of_hosts(plan: &Plan, processes: &[ProcessFacts]) -> Vec<HostMemory> {
-    let memory = |(name, on_host): (&str, Vec<&ProcessFacts>)| {
-        let ranks = on_host.iter().flat_map(|of| of.first_rank..of.first_rank + of.num_ranks);
-        HostMemory {
-            name: name.to_owned(),
-            needed_bytes: plan.needed_bytes(Purpose::Training, ranks),
-            available_bytes: on_host.iter().filter_map(|of| of.available_bytes).max(),
-        }
-    };
-    by_host(processes).into_iter().map(memory).collect()
-}
-
-impl HostMemory {
-    /// Whether there is enough, as far as is known.
-    pub(super) fn is_enough(&self) -> bool {
-        self.available_bytes.is_none_or(|bytes| self.needed_bytes <= bytes)
-    }
-
-    /// The figures in words.
-    pub(super) fn figures(&self) -> String {
-        let available =
-            self.available_bytes.map_or_else(|| "not known".to_owned(), |of| Bytes(of).to_string());
-        format!("{} planned for its ranks, {available} available", Bytes(self.needed_bytes))
-    }
-
-    /// What it is called.
-    pub(super) fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn check(&self) -> Check {
-        let rule = "what is planned for the ranks of a host fits its memory";
-        Check::new(Part::Hosts, format!("memory of {}", self.name), self.figures(), rule).fails_unless(
-            self.is_enough(),
-            "use more hosts; or save memory: `pipezero plan` says what else fits, and what it costs",
-        )
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::config::{Launch, RunFile};
     use crate::doctor::check::Verdict;
+    use crate::plan::Purpose;
 
     fn process(first_rank: usize, host: &str) -> ProcessFacts {
         ProcessFacts {
@@ -212,6 +179,8 @@ mod tests {
             available_bytes: Some(1 << 29),
             instruction_set: "AVX2".to_owned(),
             devices: "CPU".to_owned(),
+            gpus: Vec::new(),
+            gpu_driver: None,
             mpi: None,
             variables: Vec::new(),
         }
@@ -239,6 +208,7 @@ mod tests {
         assert_eq!(with(|of| of.instruction_set = "AVX-512".to_owned()), failed);
         assert_eq!(with(|of| of.mpi = Some("another".to_owned())), warning("MPI library"));
         assert_eq!(with(|of| of.cpu = None), warning("processor"));
+        assert_eq!(with(|of| of.gpu_driver = Some("13.0".to_owned())), warning("driver of GPUs"));
         // Three ranks on two cores.
         assert_eq!(with(|of| of.host = "a".to_owned()), warning("cores of a"));
         let needed = plan.needed_bytes(Purpose::Training, 2..4);
@@ -249,5 +219,14 @@ mod tests {
         assert_eq!(not_ok(&small), [("memory of b".to_owned(), Verdict::Failed)]);
         small[3].available_bytes = Some(needed);
         assert_eq!(not_ok(&small), []);
+        // Ranks on a GPU take nothing of their host's.
+        let mut on_gpus = good.clone();
+        for (rank, of) in on_gpus.iter_mut().enumerate() {
+            of.available_bytes = Some(0);
+            let free_bytes = plan.needed_bytes(Purpose::Training, [rank]) - u64::from(rank == 3);
+            let (name, total_bytes) = ("a GPU".to_owned(), 1 << 30);
+            of.gpus = vec![GpuFacts { number: 1, name, ranks: vec![rank], total_bytes, free_bytes }];
+        }
+        assert_eq!(not_ok(&on_gpus), [("memory of GPU 1 of b (a GPU)".to_owned(), Verdict::Failed)]);
     }
 }

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use super::hosts::{ProcessFacts, cores_of_all, memory_of_hosts};
+use super::hosts::{ProcessFacts, cores_of_all};
+use super::memories::memories;
 use super::team::Team;
 use super::text::text;
 use super::tokens::DrawnTokens;
@@ -74,8 +75,8 @@ pub(super) fn look(team: &Team, plan: &Plan, processes: &[ProcessFacts]) -> Resu
         return Ok(without_steps(why, false));
     }
     // Each process has asked for its own ranks alone.
-    if let Some(host) = memory_of_hosts(plan, processes).iter().find(|host| !host.is_enough()) {
-        return Ok(without_steps(format!("the run does not fit {}: {}", host.name(), host.figures()), false));
+    if let Some(memory) = memories(plan, processes).iter().find(|memory| !memory.is_enough()) {
+        return Ok(without_steps(format!("the run does not fit {}: {}", memory.name(), memory.figures()), false));
     }
     let time = team.time_for(TIME_MAX);
     let expected_s = expected_s(plan, processes);

@@ -33,6 +33,16 @@ fn a_run_trains_or_ends_with_an_error_that_says_what_failed() {
     }
 }
 
+/// Compilers would refuse an older GPU with pages of messages; `PIPEZERO_LACK` says what the device lacks.
+#[test]
+#[ignore = "needs an imitation of another GPU"]
+fn a_device_that_lacks_something_is_an_error() {
+    let Ok(lack) = env::var("PIPEZERO_LACK") else { return };
+    let error = Cuda::open_all(F32Products::Whole).unwrap_err();
+    assert!(matches!(error, NoCuda::Unfit { ordinal: 0, .. }), "{error}");
+    assert!(error.to_string().contains(&lack), "{error}");
+}
+
 /// `PIPEZERO_UNUSABLE` names a library that is another one.
 #[test]
 #[ignore = "needs libraries of other names"]

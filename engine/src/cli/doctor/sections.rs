@@ -4,7 +4,7 @@ use crate::cli::figures::{bytes, nanoseconds};
 use crate::cli::table::Table;
 use crate::cli::train_report::alike;
 use crate::doctor::{
-    DiskFacts, LaneFacts, ParityFacts, ProcessClock, ProcessFacts, RankFigures, RunFacts, StepFacts, median,
+    DiskFacts, GpuFacts, LaneFacts, ParityFacts, ProcessClock, ProcessFacts, RankFigures, RunFacts, StepFacts, median,
 };
 use crate::plan::Plan;
 
@@ -22,12 +22,20 @@ pub(super) fn hosts(processes: &[ProcessFacts]) -> String {
         table.row(ranks, cells.chain([process.version.clone(), process.devices.clone()]));
         let variables: Vec<String> =
             process.variables.iter().map(|(name, value)| format!("    {name}={value}\n")).collect();
+        let gpu = |gpu: &GpuFacts| {
+            let ranks: Vec<String> = gpu.ranks.iter().map(usize::to_string).collect();
+            let [total, free] = [gpu.total_bytes, gpu.free_bytes].map(bytes);
+            format!("    GPU {} ({}): ranks {}; {free} of {total} are free\n", gpu.number, gpu.name, ranks.join(", "))
+        };
+        let gpus: Vec<String> = process.gpus.iter().map(gpu).collect();
         let line = format!(
-            "  system {}; processor {}; kernels use {}; MPI: {}\n{}",
+            "  system {}; processor {}; kernels use {}; MPI: {}; driver of GPUs: {}\n{}{}",
             process.system,
             process.cpu.as_deref().unwrap_or("not known"),
             process.instruction_set,
             process.mpi.as_deref().unwrap_or("none"),
+            process.gpu_driver.as_ref().map_or("none".to_owned(), |version| format!("CUDA {version}")),
+            gpus.concat(),
             variables.concat()
         );
         lines.push((process.first_rank, process.num_ranks, line));

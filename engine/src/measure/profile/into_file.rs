@@ -24,6 +24,7 @@ pub(super) fn costs_file(facts: &Facts<'_>, steps: &[Recording<'_>]) -> CostsFil
             name: host_name(),
             cores: available_parallelism().map_or(1, |cores| cores.get() as u64),
             ranks: facts.plan.grid().world_size() as u64,
+            gpus: None,
         },
         workload: Workload::of(run),
         step_overhead_ns: totals.step_overhead.or_zero(),

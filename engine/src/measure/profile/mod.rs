@@ -28,6 +28,7 @@ mod typical;
 
 use std::sync::Arc;
 
+use crate::config::DeviceName;
 use crate::measure::recording::Recording;
 use crate::plan::costs::{CostsFile, PredictError, Source, Step, for_plan};
 use crate::plan::{Plan, Purpose};
@@ -116,6 +117,7 @@ pub fn profile_in(
         return Ok(None);
     };
     let mut profile = profiler.finish()?;
+    profile.costs.host.gpus = (plan.run().device == DeviceName::Cuda).then(|| engine.device_name());
     probe::add_sizes(&mut engine, &Facts::new(&plan), &mut profile.costs, probe::TIME)?;
     engine.end_probes()?;
     Ok(Some(profile))

@@ -11,7 +11,8 @@ use super::unit_key::in_words;
 pub enum PredictError {
     /// The file was measured on another model, or another run of it.
     #[error(
-        "the costs are of another model: {}; measure this one with `pipezero profile`, or leave `--costs` out",
+        "the costs are of another {}: {}; measure this one with `pipezero profile`, or leave `--costs` out",
+        what_is_another(differences),
         differences.iter().map(Difference::to_string).collect::<Vec<_>>().join(", ")
     )]
     AnotherWorkload {
@@ -61,6 +62,11 @@ pub enum PredictError {
     /// The simulator does not take the costs: they add up to more than a step can last.
     #[error("{0} (times are nanoseconds, and give 584 years)")]
     Costs(#[from] pipezero_schedule::simulate::CostsError),
+}
+
+/// What to call the other workload by.
+fn what_is_another(differences: &[Difference]) -> &'static str {
+    if differences.iter().all(|difference| difference.key == "device") { "device" } else { "model" }
 }
 
 /// One thing that differs between a costs file and a run.

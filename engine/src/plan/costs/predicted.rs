@@ -54,11 +54,12 @@ pub fn for_plan(plan: &Plan, source: Source<'_>) -> Result<Predicted, PredictErr
             let predicted = Predicted::by(&mut prices, plan, None)?;
             let mut assumptions = prices.assumptions;
             assumptions.extend(file.rank_slowness_ppm.assumption(plan));
-            let Host { name, cores, ranks } = &file.host;
+            let Host { name, cores, ranks, gpus } = &file.host;
+            let gpus = gpus.as_ref().map(|gpus| format!("{gpus}, ")).unwrap_or_default();
             Ok(Predicted {
                 step_overhead_ns: file.step_overhead_ns,
                 slowness: file.rank_slowness_ppm.clone(),
-                description: format!("measured on {name} ({cores} cores, {ranks} ranks at work)"),
+                description: format!("measured on {name} ({gpus}{cores} cores, {ranks} ranks at work)"),
                 assumptions,
                 ..predicted
             })

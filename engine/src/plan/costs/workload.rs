@@ -1,7 +1,7 @@
 //! The workload of a run: what a costs file must have been measured on to be of it.
 
 use super::file::Workload;
-use crate::config::{Checkpointing, HeadLogits, OptimizerConfig, Run};
+use crate::config::{Checkpointing, DeviceName, HeadLogits, OptimizerConfig, Run};
 
 impl Workload {
     /// What of a run decides its computes' times.
@@ -17,7 +17,11 @@ impl Workload {
             }
             .to_owned(),
             activation_checkpointing: recomputed(run),
-            threads: run.threads as u64,
+            device: run.device,
+            threads: match run.device {
+                DeviceName::Cpu => run.threads as u64,
+                DeviceName::Cuda => 1,
+            },
         }
     }
 }

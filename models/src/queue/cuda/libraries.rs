@@ -49,6 +49,14 @@ pub enum NoCuda {
         /// How many there are.
         num_devices: usize,
     },
+    /// A device lacks what the engine needs.
+    #[error("GPU {ordinal} {lack}; show the program other devices, with CUDA_VISIBLE_DEVICES")]
+    Unfit {
+        /// The device.
+        ordinal: usize,
+        /// What it lacks.
+        lack: String,
+    },
     /// Devices of the host are not connected so that each reaches the other's memory.
     #[error(
         "GPU {one} cannot reach the memory of GPU {other}; show the program devices that can, for example with CUDA_VISIBLE_DEVICES={one}"

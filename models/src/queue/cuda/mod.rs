@@ -32,7 +32,7 @@ use std::fmt::{self, Display};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use cudarc::driver::sys::CUresult;
+use cudarc::driver::sys::{CUdevice_attribute, CUresult};
 use cudarc::driver::{CudaContext, DriverError};
 
 use super::{Device, MemoryInUse, Queue};
@@ -49,6 +49,9 @@ use products::Products;
 use programs::Programs;
 use queue::CudaQueue;
 use said::said;
+
+/// The oldest devices that kernels are for: older ones lack asynchronous copies to shared memory, and bf16 on tensor cores.
+const CAPABILITY_MIN: (i32, i32) = (8, 0);
 
 /// A GPU.
 #[derive(Clone)]
@@ -112,9 +115,20 @@ impl Cuda {
         let capability = context
             .compute_capability()
             .map_err(|error| refused("asking for the compute capability", &error))?;
+        if capability < CAPABILITY_MIN {
+            let (ordinal, [own, least]) =
+                (context.ordinal(), [capability, CAPABILITY_MIN].map(|(major, minor)| format!("{major}.{minor}")));
+            let lack = format!("is of compute capability {own}, and kernels need {least} (A100) or newer");
+            return Err(NoCuda::Unfit { ordinal, lack });
+        }
+        let stores = context.attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS);
+        if stores.map_err(|error| refused("cuDeviceGetAttribute", &error))? == 0 {
+            let lack = "has no streams that store words of 64 bits (CAN_USE_64_BIT_STREAM_MEM_OPS)".to_owned();
+            return Err(NoCuda::Unfit { ordinal: context.ordinal(), lack });
+        }
         let programs = Programs::new(context, capability)?;
         context.bind_to_thread().map_err(|error| refused("cuCtxSetCurrent", &error))?;
-        let products = Products::new(of_f32).map_err(|error| refused("cublasLtCreate", &error))?;
+        let products = Products::new(context, of_f32).map_err(|error| refused("cublasLtCreate", &error))?;
         let clock = Clock::start(context).map_err(|error| refused("starting the clock", &error))?;
         Ok(Self {
             shared: Arc::new(Shared {
@@ -137,6 +151,15 @@ impl Cuda {
     pub fn name(&self) -> Result<String, NoCuda> {
         self.shared.context.name().map_err(|error| refused("cuDeviceGetName", &error))
     }
+}
+
+/// The version of CUDA that the driver is of, `13.0`; `None` where there is no driver.
+pub fn cuda_version() -> Option<String> {
+    check_libraries().ok()?;
+    let mut version = 0;
+    // SAFETY: the library can be loaded, and the number is written before the call returns.
+    unsafe { cudarc::driver::sys::cuDriverGetVersion(&raw mut version).result().ok()? };
+    Some(format!("{}.{}", version / 1000, version % 1000 / 10))
 }
 
 impl Shared {

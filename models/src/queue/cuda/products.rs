@@ -10,9 +10,10 @@
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::ptr::from_ref;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use cudarc::cublaslt::{result, sys};
+use cudarc::driver::CudaContext;
 use cudarc::driver::sys::CUstream;
 
 use super::arguments::WIDE_BYTES;
@@ -190,9 +191,10 @@ impl std::fmt::Debug for Products {
 }
 
 impl Products {
-    /// Of the context that is bound to this thread.
-    pub(super) fn new(of_f32: F32Products) -> Result<Self, result::CublasError> {
-        Ok(Self { handle: Handle(result::create_handle()?), of_f32, algorithms: Mutex::default() })
+    /// Of a context, which is bound to this thread.
+    pub(super) fn new(context: &Arc<CudaContext>, of_f32: F32Products) -> Result<Self, result::CublasError> {
+        let handle = Handle { handle: result::create_handle()?, context: Arc::clone(context) };
+        Ok(Self { handle, of_f32, algorithms: Mutex::default() })
     }
 
     /// Asks for a product, added up in f32. Returns whether the library computes it.
@@ -212,7 +214,7 @@ impl Products {
         // factors are read before the call returns.
         unsafe {
             result::matmul(
-                self.handle.0,
+                self.handle.handle,
                 asked.description.0,
                 from_ref(&alpha).cast(),
                 from_ref(&beta).cast(),
@@ -247,7 +249,7 @@ impl Products {
         // SAFETY: everything that is passed is alive.
         let found = unsafe {
             result::get_matmul_algo_heuristic(
-                self.handle.0,
+                self.handle.handle,
                 asked.description.0,
                 asked.left.0,
                 asked.right.0,
@@ -308,7 +310,10 @@ impl Asked {
     }
 }
 
-struct Handle(sys::cublasLtHandle_t);
+struct Handle {
+    handle: sys::cublasLtHandle_t,
+    context: Arc<CudaContext>,
+}
 
 // SAFETY: the library's handle may be used by several threads at once (cuBLAS documentation, section "Thread safety").
 unsafe impl Send for Handle {}
@@ -317,8 +322,11 @@ unsafe impl Sync for Handle {}
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        // SAFETY: it was created once and is destroyed once.
-        let _ = unsafe { result::destroy_handle(self.0) };
+        // What the library has allocated on the device is freed in the context that is bound.
+        if self.context.bind_to_thread().is_ok() {
+            // SAFETY: it was created once and is destroyed once.
+            let _ = unsafe { result::destroy_handle(self.handle) };
+        }
     }
 }
 

@@ -9,6 +9,7 @@ use cudarc::nvrtc::{self, Ptx};
 
 use super::kernel_cache::KernelCache;
 use super::libraries::NoCuda;
+use super::said::said;
 use crate::element::ElementType;
 
 /// The sources of the kernels that read or write elements, in files named by operation, below what they share. They are one program: NVRTC
@@ -70,12 +71,12 @@ impl Program {
         let ptx = compiled_once(capability, element)?;
         let module = context
             .load_module(ptx)
-            .map_err(|error| refused("loading the compiled kernels", error.to_string()))?;
+            .map_err(|error| refused("loading the compiled kernels", said(&error)))?;
         let mut functions = HashMap::new();
         for name in kernel_names(element) {
             let function = module
                 .load_function(name)
-                .map_err(|error| refused("looking for a compiled kernel", format!("{name}: {error}")))?;
+                .map_err(|error| refused("looking for a compiled kernel", format!("{name}: {}", said(&error))))?;
             functions.insert(name, function);
         }
         Ok(Self { functions })
@@ -135,7 +136,7 @@ fn compiled(source: &str, (major, minor): (i32, i32), element: ElementType) -> R
         "--generate-line-info".to_owned(),
         format!("--define-macro=ELEMENT_{}", name_of(element)),
     ];
-    let version = compiler_version().map_err(|error| refused("nvrtcVersion", error.to_string()))?;
+    let version = compiler_version().map_err(|error| refused("nvrtcVersion", said(&error)))?;
     let cache = KernelCache::of(source, &options, version);
     let kept = |reason| refused("keeping compiled kernels", reason);
     if let Some(ptx) = cache.read().map_err(kept)? {
@@ -143,18 +144,18 @@ fn compiled(source: &str, (major, minor): (i32, i32), element: ElementType) -> R
     }
     let source = CString::new(source).expect("the sources have no zero byte");
     let program = nvrtc::result::create_program(&source, Some(c"pipezero.cu"))
-        .map_err(|error| refused("nvrtcCreateProgram", error.to_string()))?;
+        .map_err(|error| refused("nvrtcCreateProgram", said(&error)))?;
     // SAFETY: the program was created above, and is destroyed below.
     let ptx = unsafe {
         let ptx = match nvrtc::result::compile_program(program, &options) {
             Ok(()) => nvrtc::result::get_ptx(program)
                 .map(|ptx| ptx.iter().map(|&byte| byte.cast_unsigned()).collect::<Vec<u8>>())
-                .map_err(|error| refused("nvrtcGetPTX", error.to_string())),
+                .map_err(|error| refused("nvrtcGetPTX", said(&error))),
             Err(error) => {
                 let log = nvrtc::result::get_program_log(program).unwrap_or_default();
                 let log: Vec<u8> = log.iter().map(|&byte| byte.cast_unsigned()).collect();
                 let log = String::from_utf8_lossy(&log).trim_end_matches('\0').to_owned();
-                Err(refused("compiling the kernels", format!("{error}: {log}")))
+                Err(refused("compiling the kernels", format!("{}: {log}", said(&error))))
             }
         };
         let _ = nvrtc::result::destroy_program(program);

@@ -13,6 +13,7 @@ use super::message_kind::MessageKind;
 use super::nanoseconds::Nanoseconds;
 use super::slowness::RankSlowness;
 use super::whole::{any_ns, measured_ns, positive_ns};
+use crate::config::DeviceName;
 
 /// The version that is written and read.
 pub(crate) const COSTS_VERSION: u64 = 1;
@@ -53,6 +54,9 @@ pub struct Host {
     pub cores: u64,
     /// The ranks that were active together.
     pub ranks: u64,
+    /// The GPUs that they computed on, for people; `None` where they computed on cores.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpus: Option<String>,
 }
 
 /// What decides the time of a unit's computes beside its layers. Costs are of one workload and no other.
@@ -67,14 +71,21 @@ pub struct Workload {
     pub seq_length: u64,
     /// Sequences of a micro-batch.
     pub micro_batch_size: u64,
-    /// `f32`, `bf16` or `fp16`.
+    /// `f32`, `tf32`, `bf16` or `fp16`.
     pub precision: String,
     /// `AdamW` or `SGD`.
     pub optimizer: String,
     /// What is recomputed in the backward: `off`, `unit`, or of every so many layers, `2 layers`.
     pub activation_checkpointing: String,
-    /// Threads of a rank.
+    /// What ranks compute on; files that do not say so are of cores.
+    #[serde(default = "cores")]
+    pub device: DeviceName,
+    /// Threads of a rank; 1 on a GPU, where nothing depends on them.
     pub threads: u64,
+}
+
+fn cores() -> DeviceName {
+    DeviceName::Cpu
 }
 
 /// The family with the sizes that decide a layer's time.

@@ -28,6 +28,9 @@ impl CostsFile {
         check_name("host.name", &self.host.name)?;
         check_count("host.cores", self.host.cores)?;
         check_count("host.ranks", self.host.ranks)?;
+        if let Some(gpus) = &self.host.gpus {
+            check_name("host.gpus", gpus)?;
+        }
         if let Some((step, ranks)) = self.rank_slowness_ppm.unlike(self.host.ranks) {
             let rule = CostsFileRule::RanksOfStep { step, ranks, expected: self.host.ranks };
             return broken(format!("rank_slowness_ppm[{step}]"), rule);

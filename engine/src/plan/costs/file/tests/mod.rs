@@ -31,6 +31,7 @@ pub(in crate::plan::costs) const FILE: &str = r#"{
     "precision": "f32",
     "optimizer": "AdamW",
     "activation_checkpointing": "off",
+    "device": "cpu",
     "threads": 1
   },
   "step_overhead_ns": 40000,
