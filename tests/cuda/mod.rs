@@ -182,7 +182,9 @@ fn more_data_ranks_than_a_gpu_adds_up_are_refused() {
 #[test]
 fn a_device_that_kernels_are_not_for_is_named() {
     let Some(folder) = imitation() else { return };
-    for (attributes, lack) in [("75=7,76=5", "of compute capability 7.5"), ("122=0", "CAN_USE_64_BIT_STREAM_MEM_OPS")] {
+    for (attributes, lack) in
+        [("75=7,76=5", "of compute capability 7.5"), ("122=0", "CAN_USE_64_BIT_STREAM_MEM_OPS")]
+    {
         let variables = [("IMITATION_ATTRIBUTES", Path::new(attributes)), ("PIPEZERO_LACK", Path::new(lack))];
         let imitated = Imitated { num_devices: 1, seed: 1, fail_at: None };
         run_on_imitation_with(folder, "cuda::on_a_device::failing::a_device", imitated, &variables);

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use pipezero_models::queue::Cuda;
 
 use super::describe;
 use super::failure::Failure;
@@ -187,13 +188,29 @@ fn step(plan: &Plan) -> String {
 fn state(plan: &Plan) -> String {
     let run = plan.run();
     let device = match run.device {
-        DeviceName::Cpu => "the CPU",
-        DeviceName::Cuda => "GPUs",
+        DeviceName::Cpu => "the CPU".to_owned(),
+        DeviceName::Cuda => gpus(plan.grid().world_size()),
     };
     let mut parts = vec![format!("{} on {device}", run.precision.name()), describe::at_rest(plan).to_owned()];
     parts.extend(describe::residency(plan));
     parts.extend(describe::checkpointing(plan));
     parts.join(", ")
+}
+
+/// The GPUs of this host, and by how many ranks each is used.
+fn gpus(num_ranks: usize) -> String {
+    match Cuda::names() {
+        Err(none) => format!("GPUs, which this host lacks ({})", none.in_short()),
+        Ok(names) => {
+            let used = names.len().min(num_ranks);
+            let share = match num_ranks.div_ceil(used) {
+                1 => String::new(),
+                ranks => format!(" (up to {ranks} ranks share one)"),
+            };
+            let gpu = if used == 1 { names[0].clone() } else { format!("{used} GPUs such as {}", names[0]) };
+            format!("{gpu}{share}")
+        }
+    }
 }
 
 fn text(plan: &Plan) -> String {

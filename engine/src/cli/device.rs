@@ -1,5 +1,7 @@
 //! The device whose rates a prediction uses.
 
+use pipezero_models::queue::Cuda;
+
 use super::exit_status::InputMistake;
 use super::figures::{bytes, counted};
 use crate::config::DeviceName;
@@ -22,6 +24,15 @@ pub(super) enum DeviceError {
         /// What was asked for.
         name: String,
     },
+    /// None was named, and of the GPU that the run is for no rates are known.
+    #[error(
+        "the run computes on {gpu}, whose rates are not known; name a device whose rates are, --device {}, or costs that were measured",
+        DeviceSpec::NAMES.join(" or ")
+    )]
+    RatesNotKnown {
+        /// What the driver calls it.
+        gpu: String,
+    },
     /// None was named, and this host could not hold the run.
     #[error(
         "this host could not hold the run: its {num_ranks} ranks {what}; name the device that it is for, --device {}, or costs \
@@ -42,13 +53,21 @@ impl InputMistake for DeviceError {
     }
 }
 
-/// The device of this name; where there is none this host's CPU, if it could hold the run.
+/// The device of this name; where there is none what the run is for, this host's GPU or its CPU, if it could hold the run.
 pub(super) fn device(name: Option<&str>, plan: &Plan) -> Result<DeviceSpec, DeviceError> {
     match name {
         Some(name) => DeviceSpec::by_name(name).ok_or_else(|| DeviceError::Unknown { name: name.to_owned() }),
         None if plan.run().device == DeviceName::Cuda => {
-            let what = "compute on a GPU, whose rates are not known".to_owned();
-            Err(DeviceError::NotThisHost { num_ranks: plan.grid().world_size(), what })
+            let gpus = Cuda::names();
+            let gpu = gpus.as_ref().ok().and_then(|names| names.first());
+            gpu.and_then(|name| DeviceSpec::of_gpu(name)).ok_or_else(|| DeviceError::RatesNotKnown {
+                gpu: match gpus {
+                    Ok(names) => names.into_iter().next().unwrap_or_default(),
+                    Err(none) => {
+                        format!("a GPU, and this host has none that could be looked at ({})", none.in_short())
+                    }
+                },
+            })
         }
         None => {
             let device = DeviceSpec::this_cpu();

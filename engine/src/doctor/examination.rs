@@ -55,7 +55,8 @@ impl Examination<'_> {
     /// All parts, those first that take little time for sure, so that the run's steps get what is left.
     fn run(mut self, run_dir: &Path) -> Result<(), CommError> {
         let (team, plan) = (self.team, self.plan);
-        let processes = self.part(Part::Hosts, || hosts::look(team, plan), |found| hosts::judge(plan, found))?;
+        let processes =
+            self.part(Part::Hosts, || hosts::look(team, plan), |found| hosts::judge(plan, found))?;
         // The first has heard of all; the others bound nothing by what they do not know.
         let processes = team.decide(&processes)?;
         self.report.processes = processes.clone();

@@ -94,8 +94,9 @@ pub(super) fn judge(plan: &Plan, processes: &[ProcessFacts]) -> Vec<Check> {
         ),
     ];
     if processes.iter().any(|of| of.gpu_driver.is_some()) {
-        let version =
-            |of: &ProcessFacts| of.gpu_driver.clone().map_or("none".to_owned(), |version| format!("CUDA {version}"));
+        let version = |of: &ProcessFacts| {
+            of.gpu_driver.clone().map_or("none".to_owned(), |version| format!("CUDA {version}"))
+        };
         checks.push(alike(processes, "driver of GPUs", version, "install one driver on all hosts"));
     }
     checks.extend(by_host(processes).into_iter().map(|(name, on_host)| cores(plan, name, &on_host)));

@@ -76,7 +76,10 @@ pub(super) fn look(team: &Team, plan: &Plan, processes: &[ProcessFacts]) -> Resu
     }
     // Each process has asked for its own ranks alone.
     if let Some(memory) = memories(plan, processes).iter().find(|memory| !memory.is_enough()) {
-        return Ok(without_steps(format!("the run does not fit {}: {}", memory.name(), memory.figures()), false));
+        return Ok(without_steps(
+            format!("the run does not fit {}: {}", memory.name(), memory.figures()),
+            false,
+        ));
     }
     let time = team.time_for(TIME_MAX);
     let expected_s = expected_s(plan, processes);

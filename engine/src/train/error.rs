@@ -34,12 +34,16 @@ pub enum TrainingError {
         path: PathBuf,
     },
     /// The run ended with an error, and its state with it.
-    #[error("{error}\n{}", what_is_left(*checkpoint, path))]
+    #[error("{error}\n{}", what_is_left(*step, *checkpoint, *has_weights, path))]
     Lost {
         /// The error.
         error: Box<TrainingError>,
+        /// Steps done.
+        step: u64,
         /// The step of its newest checkpoint.
         checkpoint: Option<u64>,
+        /// Whether the weights after these steps were saved.
+        has_weights: bool,
         /// The run directory.
         path: PathBuf,
     },
@@ -58,14 +62,17 @@ pub enum TrainingError {
 }
 
 /// What is left of a run whose ranks have lost its state.
-fn what_is_left(checkpoint: Option<u64>, path: &Path) -> String {
+fn what_is_left(step: u64, checkpoint: Option<u64>, has_weights: bool, path: &Path) -> String {
+    let path = path.display();
+    let go_on = format!("go on from there with the same command and --resume --out {path}");
     match checkpoint {
-        Some(step) => {
-            format!(
-                "what the run did after step {step}, that of its newest finished checkpoint, is lost: go on from there with the same command and --resume --out {}",
-                path.display()
-            )
+        Some(newest) if newest == step => {
+            format!("no step is lost: the newest finished checkpoint is that of step {step}: {go_on}")
         }
+        _ if has_weights => format!("the weights after step {step} are saved in {path}"),
+        Some(newest) => format!(
+            "what the run did after step {newest}, that of its newest finished checkpoint, is lost: {go_on}"
+        ),
         None => "what the run did is lost: no checkpoint was finished (`checkpoint.every` and `checkpoint.minutes` say when one is begun)"
             .to_owned(),
     }
@@ -116,13 +123,22 @@ mod tests {
 
     #[test]
     fn a_run_that_lost_its_state_names_the_checkpoint_to_go_on_with() {
-        let said = |checkpoint| {
+        let said = |step, checkpoint, has_weights| {
             let error = Box::new(TrainingError::Engine(EngineError::AlreadyStopped));
-            TrainingError::Lost { error, checkpoint, path: PathBuf::from("runs/a") }.to_string()
+            let path = PathBuf::from("runs/a");
+            TrainingError::Lost { error, step, checkpoint, has_weights, path }.to_string()
         };
-        let lines = [said(Some(40)), said(None)].map(|text| text.lines().last().unwrap().to_owned());
+        let cases = [
+            said(50, Some(40), false),
+            said(50, Some(50), true),
+            said(50, Some(40), true),
+            said(50, None, false),
+        ];
+        let lines = cases.map(|text| text.lines().last().unwrap().to_owned());
         let expected = [
             "what the run did after step 40, that of its newest finished checkpoint, is lost: go on from there with the same command and --resume --out runs/a",
+            "no step is lost: the newest finished checkpoint is that of step 50: go on from there with the same command and --resume --out runs/a",
+            "the weights after step 50 are saved in runs/a",
             "what the run did is lost: no checkpoint was finished (`checkpoint.every` and `checkpoint.minutes` say when one is begun)",
         ];
         assert_eq!(lines, expected);

@@ -61,6 +61,8 @@ pub struct Training {
     memory: MemoryWatch,
     resumed: Option<Resumed>,
     rescue: Option<PathBuf>,
+    /// Whether the run directory has the weights of the run's end.
+    has_saved_weights: bool,
 }
 
 impl Training {
@@ -196,7 +198,15 @@ impl Training {
         let memory = MemoryWatch::start(&plan, &*world);
         let source = Arc::clone(&batches.training);
         let engine = Engine::with_state(plan, source, Purpose::Training, world, &state)?;
-        Ok(Self { engine, batches, traced: None, memory, resumed: None, rescue: None })
+        Ok(Self {
+            engine,
+            batches,
+            traced: None,
+            memory,
+            resumed: None,
+            rescue: None,
+            has_saved_weights: false,
+        })
     }
 
     /// The checkpoint from which it goes on; `None` if it starts at the first step.
@@ -254,6 +264,8 @@ impl Training {
             }
             Err(error) => Err(TrainingError::Lost {
                 error: Box::new(error),
+                step: self.engine.position().step,
+                has_weights: self.has_saved_weights,
                 checkpoint: keeper.newest(),
                 path: directory.path().to_owned(),
             }),
@@ -305,6 +317,7 @@ impl Training {
         keeper.finish(&mut self.engine, observer)?;
         observer.begins(Work::Saving);
         self.engine.save(&directory.file(RunDir::WEIGHTS))?;
+        self.has_saved_weights = true;
         self.memory.measure();
         let validation_loss = self.evaluate(progress.num_steps(), metrics.as_mut(), observer)?;
         let summary = self.summary(&progress, validation_loss);

@@ -4,7 +4,8 @@ use crate::cli::figures::{bytes, nanoseconds};
 use crate::cli::table::Table;
 use crate::cli::train_report::alike;
 use crate::doctor::{
-    DiskFacts, GpuFacts, LaneFacts, ParityFacts, ProcessClock, ProcessFacts, RankFigures, RunFacts, StepFacts, median,
+    DiskFacts, GpuFacts, LaneFacts, ParityFacts, ProcessClock, ProcessFacts, RankFigures, RunFacts,
+    StepFacts, median,
 };
 use crate::plan::Plan;
 
@@ -25,7 +26,12 @@ pub(super) fn hosts(processes: &[ProcessFacts]) -> String {
         let gpu = |gpu: &GpuFacts| {
             let ranks: Vec<String> = gpu.ranks.iter().map(usize::to_string).collect();
             let [total, free] = [gpu.total_bytes, gpu.free_bytes].map(bytes);
-            format!("    GPU {} ({}): ranks {}; {free} of {total} are free\n", gpu.number, gpu.name, ranks.join(", "))
+            format!(
+                "    GPU {} ({}): ranks {}; {free} of {total} are free\n",
+                gpu.number,
+                gpu.name,
+                ranks.join(", ")
+            )
         };
         let gpus: Vec<String> = process.gpus.iter().map(gpu).collect();
         let line = format!(

@@ -84,6 +84,13 @@ pub enum DeviceName {
     Cuda,
 }
 
+impl DeviceName {
+    /// Whether buffers lie elsewhere than in the host's memory.
+    pub(crate) fn has_own_memory(self) -> bool {
+        self == Self::Cuda
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -111,7 +111,12 @@ fn file_for(facts: &Facts<'_>) -> CostsFile {
     }
     CostsFile {
         version: crate::plan::costs::COSTS_VERSION,
-        host: Host { name: "none".into(), cores: 2, ranks: facts.plan.grid().world_size() as u64, gpus: None },
+        host: Host {
+            name: "none".into(),
+            cores: 2,
+            ranks: facts.plan.grid().world_size() as u64,
+            gpus: None,
+        },
         workload: Workload::of(facts.plan.run()),
         step_overhead_ns: 123_456,
         rank_slowness_ppm: RankSlowness::default(),

@@ -169,6 +169,16 @@ impl DeviceSpec {
         [H100, H200, A100].into_iter().find(|gpu| gpu.key == name).map(Gpu::device)
     }
 
+    /// A GPU by what its driver calls it, as `NVIDIA H100 80GB HBM3`; `None` of one whose rates are not known, such as those for PCIe.
+    pub fn of_gpu(name: &str) -> Option<Self> {
+        let name = name.to_ascii_lowercase();
+        let mut words = name.split([' ', '-']);
+        if words.clone().any(|word| matches!(word, "pcie" | "nvl")) {
+            return None;
+        }
+        words.find_map(|word| [H100, H200, A100].into_iter().find(|gpu| gpu.key == word)).map(Gpu::device)
+    }
+
     /// A core of this host by the width of its vectors, at a clock that is assumed: nothing is measured.
     pub fn this_cpu() -> Self {
         let (vectors, flops_per_cycle) = vectors();
@@ -296,6 +306,22 @@ mod tests {
         }
         for name in ["", "h1000", "gpu", "h100 sxm"] {
             assert_eq!(DeviceSpec::by_name(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn gpus_are_known_by_what_drivers_call_them() {
+        for (name, key) in [
+            ("NVIDIA H100 80GB HBM3", Some("h100")),
+            ("NVIDIA A100-SXM4-80GB", Some("a100")),
+            ("NVIDIA H200", Some("h200")),
+            ("NVIDIA A100-PCIE-40GB", None),
+            ("NVIDIA H100 PCIe", None),
+            ("NVIDIA H100 NVL", None),
+            ("NVIDIA GeForce RTX 4090", None),
+            ("", None),
+        ] {
+            assert_eq!(DeviceSpec::of_gpu(name), key.and_then(DeviceSpec::by_name), "{name}");
         }
     }
 

@@ -37,7 +37,13 @@ impl Worker {
         };
         self.reply(Ok(Answer::Done));
         while let Ok(command) = self.commands.recv() {
-            let answer = self.guard(|| serve(&mut rank, command, self.source.as_ref()));
+            let answer = self.guard(|| {
+                match command {
+                    Command::Train(_) => rank.hold_reserve(),
+                    _ => rank.release_reserve(),
+                }
+                serve(&mut rank, command, self.source.as_ref())
+            });
             let failed = answer.is_err();
             self.reply(answer);
             if failed {

@@ -24,6 +24,7 @@ mod probe;
 mod rank;
 mod read_fault;
 mod recorder;
+mod reserve;
 mod row;
 mod staging;
 mod state;

@@ -63,6 +63,8 @@ pub(crate) struct Rank {
     pub(super) memory: Allocator,
     /// Where commands between programs take theirs from.
     pub(super) between: Allocator,
+    /// What they will take, on a GPU, while a step runs.
+    pub(super) reserve: Option<TrackedBuffer>,
     pub(super) positions: Arc<Positions>,
     pub(super) recorder: Recorder,
 }
@@ -116,6 +118,7 @@ impl Rank {
             unread: None,
             row_logits: None,
             between: allocator(&ledgers.between),
+            reserve: None,
             memory,
             positions,
             recorder: Recorder::new(queue),

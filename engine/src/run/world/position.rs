@@ -95,7 +95,7 @@ impl Position {
 impl fmt::Display for Position {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            Self::Idle => write!(f, "a point outside a step"),
+            Self::Idle => write!(f, "a point before or after the instructions of a step"),
             Self::Reading { step, micro_batch } => {
                 write!(f, "{}, reading micro-batch {micro_batch}", Step(step))
             }

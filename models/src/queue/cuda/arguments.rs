@@ -12,13 +12,13 @@ use crate::kernels::dropout::Masks;
 pub(super) const NUM_THREADS: u32 = 256;
 
 /// Warps of such a block.
-const NUM_BLOCK_WARPS: usize = 8;
+pub(super) const NUM_BLOCK_WARPS: usize = 8;
 
 /// The most that a thread reads or writes at once, as `kernels/wide.cuh` has it.
 pub(super) const WIDE_BYTES: usize = 16;
 
 /// Neighbouring packs of columns of a block that adds up rows, as `kernels/column_sums.cuh` has it.
-const NUM_BLOCK_PACKS: usize = 2;
+pub(super) const NUM_BLOCK_PACKS: usize = 2;
 
 /// Blocks of a launch.
 #[derive(Clone, Copy, Debug)]

@@ -9,13 +9,13 @@ use crate::memory::{View, ViewMut};
 use crate::queue::Attended;
 
 /// The kernels of an attention with heads of a size.
-struct AttentionKernels {
-    forward: &'static str,
-    backward_queries: &'static str,
-    backward_keys: &'static str,
-    num_threads: u32,
+pub(super) struct AttentionKernels {
+    pub(super) forward: &'static str,
+    pub(super) backward_queries: &'static str,
+    pub(super) backward_keys: &'static str,
+    pub(super) num_threads: u32,
     /// Rows of queries or keys that a block takes.
-    num_rows: usize,
+    pub(super) num_rows: usize,
 }
 
 /// Whether kernels for tensor cores compute this shape.
@@ -40,7 +40,7 @@ impl AttentionKernels {
     ///
     /// # Panics
     /// If heads are larger than any kernel takes.
-    fn of(shape: AttentionShape, element: ElementType) -> Self {
+    pub(super) fn of(shape: AttentionShape, element: ElementType) -> Self {
         let on_tensor_cores = on_tensor_cores(shape, element);
         match shape.head_size {
             1..=64 if on_tensor_cores => Self {

@@ -13,6 +13,8 @@ mod attention;
 mod clock;
 mod edge;
 mod kernel_cache;
+#[cfg(test)]
+mod kernel_constants;
 mod layer_norm;
 mod libraries;
 mod lookups;
@@ -88,6 +90,19 @@ impl Cuda {
         num_devices.ok_or_else(NoCuda::no_device)
     }
 
+    /// What the driver calls its devices, which are not opened for it.
+    ///
+    /// # Errors
+    /// As [`Cuda::num_devices`].
+    pub fn names() -> Result<Vec<String>, NoCuda> {
+        let name = |ordinal: usize| {
+            let ordinal = i32::try_from(ordinal).unwrap_or(i32::MAX);
+            cudarc::driver::result::device::get(ordinal).and_then(cudarc::driver::result::device::get_name)
+        };
+        let names = (0..Self::num_devices()?).map(name).collect::<Result<_, _>>();
+        names.map_err(|error| refused("cuDeviceGetName", &error))
+    }
+
     /// Opens the device of this number, counted from 0, and compiles the kernels for it, or reads them from a folder below the user's home
     /// (or that `PIPEZERO_CACHE` names), where it keeps what it compiles. `of_f32` is about all products that its queues are asked for.
     ///
@@ -116,14 +131,17 @@ impl Cuda {
             .compute_capability()
             .map_err(|error| refused("asking for the compute capability", &error))?;
         if capability < CAPABILITY_MIN {
-            let (ordinal, [own, least]) =
-                (context.ordinal(), [capability, CAPABILITY_MIN].map(|(major, minor)| format!("{major}.{minor}")));
+            let (ordinal, [own, least]) = (
+                context.ordinal(),
+                [capability, CAPABILITY_MIN].map(|(major, minor)| format!("{major}.{minor}")),
+            );
             let lack = format!("is of compute capability {own}, and kernels need {least} (A100) or newer");
             return Err(NoCuda::Unfit { ordinal, lack });
         }
         let stores = context.attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS);
         if stores.map_err(|error| refused("cuDeviceGetAttribute", &error))? == 0 {
-            let lack = "has no streams that store words of 64 bits (CAN_USE_64_BIT_STREAM_MEM_OPS)".to_owned();
+            let lack =
+                "has no streams that store words of 64 bits (CAN_USE_64_BIT_STREAM_MEM_OPS)".to_owned();
             return Err(NoCuda::Unfit { ordinal: context.ordinal(), lack });
         }
         let programs = Programs::new(context, capability)?;

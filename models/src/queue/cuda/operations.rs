@@ -451,7 +451,7 @@ impl Queue for CudaQueue {
 }
 
 /// Elements of a block of `add_squares`, as its source has it.
-const NUM_SQUARES_PER_BLOCK: usize = 1 << 15;
+pub(super) const NUM_SQUARES_PER_BLOCK: usize = 1 << 15;
 
 /// How many rows of `width` so many elements are; none where rows have no elements.
 pub(super) fn rows_of(num_elements: usize, width: usize) -> usize {

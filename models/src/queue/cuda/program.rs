@@ -74,9 +74,9 @@ impl Program {
             .map_err(|error| refused("loading the compiled kernels", said(&error)))?;
         let mut functions = HashMap::new();
         for name in kernel_names(element) {
-            let function = module
-                .load_function(name)
-                .map_err(|error| refused("looking for a compiled kernel", format!("{name}: {}", said(&error))))?;
+            let function = module.load_function(name).map_err(|error| {
+                refused("looking for a compiled kernel", format!("{name}: {}", said(&error)))
+            })?;
             functions.insert(name, function);
         }
         Ok(Self { functions })
@@ -92,7 +92,7 @@ impl Program {
 }
 
 /// The sources of the program for elements of a type.
-fn sources(element: ElementType) -> impl Iterator<Item = &'static str> {
+pub(super) fn sources(element: ElementType) -> impl Iterator<Item = &'static str> {
     let others: &[_] = if element == ElementType::F32 { &OF_F32 } else { &OF_HALVES };
     OF_ELEMENTS.iter().chain(others).copied()
 }
