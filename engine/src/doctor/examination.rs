@@ -7,7 +7,7 @@ use super::check::{Check, Part};
 use super::clocks::{self, Begun};
 use super::report::Report;
 use super::team::Team;
-use super::{disk, hosts, lanes, parity, steps, steps_rules};
+use super::{disk, hosts, lanes, memories, parity, steps, steps_rules};
 use crate::plan::Plan;
 use crate::run::comm::CommError;
 use crate::run::engine::EngineError;
@@ -55,8 +55,11 @@ impl Examination<'_> {
     /// All parts, those first that take little time for sure, so that the run's steps get what is left.
     fn run(mut self, run_dir: &Path) -> Result<(), CommError> {
         let (team, plan) = (self.team, self.plan);
-        let processes =
-            self.part(Part::Hosts, || hosts::look(team, plan), |found| hosts::judge(plan, found))?;
+        let processes = self.part(
+            Part::Hosts,
+            || hosts::look(team, plan),
+            |found| [hosts::judge(plan, found), memories::judge(plan, found)].concat(),
+        )?;
         // The first has heard of all; the others bound nothing by what they do not know.
         let processes = team.decide(&processes)?;
         self.report.processes = processes.clone();

@@ -7,9 +7,8 @@ use pipezero_models::queue::cuda_version;
 use serde::{Deserialize, Serialize};
 
 use super::check::{Check, Part};
-use super::memories::{GpuFacts, RanksMemory, gpus_of, memories};
+use super::gpus::{GpuFacts, gpus_of};
 use super::team::Team;
-use crate::config::DeviceName;
 use crate::host::{self, Launched};
 use crate::plan::Plan;
 use crate::run::comm::CommError;
@@ -70,7 +69,7 @@ pub(super) fn look(team: &Team, plan: &Plan) -> Result<Vec<ProcessFacts>, CommEr
         instruction_set: instruction_set(),
         devices: Names(&world.devices()).to_string(),
         gpus: gpus_of(world),
-        gpu_driver: (plan.run().device == DeviceName::Cuda).then(cuda_version).flatten(),
+        gpu_driver: plan.run().device.has_own_memory().then(cuda_version).flatten(),
         mpi: mpi_library(),
         variables: host::variables_in_force(),
     })
@@ -100,7 +99,6 @@ pub(super) fn judge(plan: &Plan, processes: &[ProcessFacts]) -> Vec<Check> {
         checks.push(alike(processes, "driver of GPUs", version, "install one driver on all hosts"));
     }
     checks.extend(by_host(processes).into_iter().map(|(name, on_host)| cores(plan, name, &on_host)));
-    checks.extend(memories(plan, processes).iter().map(RanksMemory::check));
     checks
 }
 
@@ -160,13 +158,12 @@ fn cores(plan: &Plan, name: &str, processes: &[&ProcessFacts]) -> Check {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::config::{Launch, RunFile};
     use crate::doctor::check::Verdict;
-    use crate::plan::Purpose;
 
-    fn process(first_rank: usize, host: &str) -> ProcessFacts {
+    pub(in crate::doctor) fn process(first_rank: usize, host: &str) -> ProcessFacts {
         ProcessFacts {
             first_rank,
             num_ranks: 1,
@@ -188,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_that_differ_or_are_too_small_are_named() {
+    fn hosts_that_differ_are_named() {
         let text = r#"{"model": {"family": "mlp", "num_layers": 1, "hidden_size": 4, "seq_length": 4}, "threads": 1,
             "data": {"text": "a.txt"}, "steps": 1, "train_batch_size": 4, "parallel": {"data": 4}}"#;
         let file = RunFile::parse("run.json", text).unwrap();
@@ -212,22 +209,5 @@ mod tests {
         assert_eq!(with(|of| of.gpu_driver = Some("13.0".to_owned())), warning("driver of GPUs"));
         // Three ranks on two cores.
         assert_eq!(with(|of| of.host = "a".to_owned()), warning("cores of a"));
-        let needed = plan.needed_bytes(Purpose::Training, 2..4);
-        let mut small = good.clone();
-        for of in &mut small[2..] {
-            of.available_bytes = Some(needed - 1);
-        }
-        assert_eq!(not_ok(&small), [("memory of b".to_owned(), Verdict::Failed)]);
-        small[3].available_bytes = Some(needed);
-        assert_eq!(not_ok(&small), []);
-        // Ranks on a GPU take nothing of their host's.
-        let mut on_gpus = good.clone();
-        for (rank, of) in on_gpus.iter_mut().enumerate() {
-            of.available_bytes = Some(0);
-            let free_bytes = plan.needed_bytes(Purpose::Training, [rank]) - u64::from(rank == 3);
-            let (name, total_bytes) = ("a GPU".to_owned(), 1 << 30);
-            of.gpus = vec![GpuFacts { number: 1, name, ranks: vec![rank], total_bytes, free_bytes }];
-        }
-        assert_eq!(not_ok(&on_gpus), [("memory of GPU 1 of b (a GPU)".to_owned(), Verdict::Failed)]);
     }
 }

@@ -1,36 +1,8 @@
 //! What the ranks of a host or of a GPU need of its memory.
 
-use serde::{Deserialize, Serialize};
-
 use super::check::{Check, Part};
 use super::hosts::{ProcessFacts, by_host};
 use crate::plan::{Bytes, Plan, Purpose};
-use crate::run::world::{RanksOnDevice, World};
-
-/// A GPU that ranks of a process compute on.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct GpuFacts {
-    /// Its number among those of the process.
-    pub(crate) number: usize,
-    /// What people call it.
-    pub(crate) name: String,
-    /// The ranks.
-    pub(crate) ranks: Vec<usize>,
-    /// All the memory that it has.
-    pub(crate) total_bytes: u64,
-    /// What is free of it.
-    pub(crate) free_bytes: u64,
-}
-
-/// The GPUs of this process; one that has failed is left out, which the steps report.
-pub(super) fn gpus_of(world: &dyn World) -> Vec<GpuFacts> {
-    let facts = |(number, of): (usize, RanksOnDevice)| {
-        let memory = of.on.device.memory().ok().flatten()?;
-        let (total_bytes, free_bytes) = (memory.total_bytes, memory.free_bytes);
-        Some(GpuFacts { number, name: of.on.name, ranks: of.ranks, total_bytes, free_bytes })
-    };
-    world.devices().into_iter().enumerate().filter_map(facts).collect()
-}
 
 /// What ranks need of the memory that they share.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,11 +51,56 @@ impl RanksMemory {
         &self.name
     }
 
-    pub(super) fn check(&self) -> Check {
+    fn check(&self) -> Check {
         let rule = "what is planned for ranks fits the memory that they share";
         Check::new(Part::Hosts, format!("memory of {}", self.name), self.figures(), rule).fails_unless(
             self.is_enough(),
             "use more hosts or GPUs; or save memory: `pipezero plan` says what else fits, and what it costs",
         )
+    }
+}
+
+/// Whether each memory is enough.
+pub(super) fn judge(plan: &Plan, processes: &[ProcessFacts]) -> Vec<Check> {
+    memories(plan, processes).iter().map(RanksMemory::check).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Launch, RunFile};
+    use crate::doctor::check::Verdict;
+    use crate::doctor::gpus::GpuFacts;
+    use crate::doctor::hosts::tests::process;
+
+    #[test]
+    fn hosts_and_gpus_that_are_too_small_are_named() {
+        let text = r#"{"model": {"family": "mlp", "num_layers": 1, "hidden_size": 4, "seq_length": 4}, "threads": 1,
+            "data": {"text": "a.txt"}, "steps": 1, "train_batch_size": 4, "parallel": {"data": 4}}"#;
+        let file = RunFile::parse("run.json", text).unwrap();
+        let (plan, _) = Plan::from_file(&file, Launch::this_host()).unwrap();
+        let good = [process(0, "a"), process(1, "a"), process(2, "b"), process(3, "b")];
+        let not_ok = |processes: &[ProcessFacts]| {
+            let checks = judge(&plan, processes).into_iter().filter(|check| check.verdict != Verdict::Ok);
+            checks.map(|check| (check.what, check.verdict)).collect::<Vec<_>>()
+        };
+        assert_eq!(not_ok(&good), []);
+        let needed = plan.needed_bytes(Purpose::Training, 2..4);
+        let mut small = good.clone();
+        for of in &mut small[2..] {
+            of.available_bytes = Some(needed - 1);
+        }
+        assert_eq!(not_ok(&small), [("memory of b".to_owned(), Verdict::Failed)]);
+        small[3].available_bytes = Some(needed);
+        assert_eq!(not_ok(&small), []);
+        // Ranks on a GPU take nothing of their host's.
+        let mut on_gpus = good.clone();
+        for (rank, of) in on_gpus.iter_mut().enumerate() {
+            of.available_bytes = Some(0);
+            let free_bytes = plan.needed_bytes(Purpose::Training, [rank]) - u64::from(rank == 3);
+            let (name, total_bytes) = ("a GPU".to_owned(), 1 << 30);
+            of.gpus = vec![GpuFacts { number: 1, name, ranks: vec![rank], total_bytes, free_bytes }];
+        }
+        assert_eq!(not_ok(&on_gpus), [("memory of GPU 1 of b (a GPU)".to_owned(), Verdict::Failed)]);
     }
 }

@@ -28,7 +28,6 @@ mod typical;
 
 use std::sync::Arc;
 
-use crate::config::DeviceName;
 use crate::measure::recording::Recording;
 use crate::plan::costs::{CostsFile, PredictError, Source, Step, for_plan};
 use crate::plan::{Plan, Purpose};
@@ -117,7 +116,7 @@ pub fn profile_in(
         return Ok(None);
     };
     let mut profile = profiler.finish()?;
-    profile.costs.host.gpus = (plan.run().device == DeviceName::Cuda).then(|| engine.device_name());
+    profile.costs.host.gpus = plan.run().device.has_own_memory().then(|| engine.device_name());
     probe::add_sizes(&mut engine, &Facts::new(&plan), &mut profile.costs, probe::TIME)?;
     engine.end_probes()?;
     Ok(Some(profile))

@@ -46,8 +46,8 @@ enum Stage {
 }
 
 impl Carried {
-    /// Begins what needs no other member: to send. `None` where that fails, which the rank is told.
-    pub(super) fn begin(order: Order, tags_to: Vec<u16>, stagings: &mut Stagings) -> Option<Self> {
+    /// Begins what needs no other member: to send.
+    pub(super) fn begin(order: Order, tags_to: Vec<u16>) -> Self {
         let (position, size) = (order.position, order.members.len());
         let words = match &order.operation {
             Operation::AddWords { num_words } => vec![0; num_words * (size - 1)],
@@ -55,20 +55,14 @@ impl Carried {
         };
         let stage = match &order.operation {
             Operation::ReduceScatter { range } | Operation::AllReduce { range } if size > 1 => {
-                match Reduction::new(equal_part(range, size, position), position, size, stagings) {
-                    Ok(reduction) => Stage::Reducing(reduction),
-                    Err(error) => {
-                        order.outcome.give(Err(error.into()));
-                        return None;
-                    }
-                }
+                Stage::Reducing(Reduction::new(equal_part(range, size, position), position, size))
             }
             _ => Stage::Moving,
         };
         let tags_from = vec![None; size];
         let mut carried = Self { order, tags_to, tags_from, flows: Vec::new(), stage, words, left: None };
         carried.send();
-        Some(carried)
+        carried
     }
 
     pub(super) fn order(&self) -> &Order {
@@ -110,22 +104,19 @@ impl Carried {
             has_moved |= flow.advance(wire)?;
         }
         if let Stage::Reducing(reduction) = &mut self.stage {
-            has_moved |= reduction.advance(wire, elements(&mut self.order.payload))?;
+            has_moved |= reduction.advance(wire, elements(&mut self.order.payload), stagings)?;
             // The other parts are received where they are sent from.
             if reduction.is_done() && self.flows.iter().all(Flow::is_done) {
                 has_moved = true;
-                self.gather_sums(stagings);
+                self.gather_sums();
             }
         }
         Ok(has_moved)
     }
 
     /// After the reduction: its sums go to all, if the operation asks for that.
-    fn gather_sums(&mut self, stagings: &mut Stagings) {
-        let reduced = std::mem::replace(&mut self.stage, Stage::Moving);
-        if let Stage::Reducing(reduction) = reduced {
-            stagings.give_back(reduction.into_staging());
-        }
+    fn gather_sums(&mut self) {
+        self.stage = Stage::Moving;
         self.flows.clear();
         if let Operation::AllReduce { .. } = self.order.operation {
             self.send();

@@ -302,6 +302,8 @@ impl Thread {
         self.wait_for_all(all_have_it, start, time)?;
         let lost = std::mem::take(&mut self.carried);
         Self::interrupt(lost);
+        // What was interrupted may still have some.
+        self.stagings = Stagings::default();
         self.announced.clear();
         if let Some(message) = self.hearing.message.take() {
             self.wire.cancel(message);
@@ -350,7 +352,7 @@ impl Thread {
             }
         }
         let identity = order.identity;
-        let Some(mut carried) = Carried::begin(order, tags_to, &mut self.stagings) else { return Ok(()) };
+        let mut carried = Carried::begin(order, tags_to);
         for (rank, announcement) in self.announced.remove(&identity).unwrap_or_default() {
             if let Err(error) = carried.hear(rank, &announcement) {
                 carried.fail(error);

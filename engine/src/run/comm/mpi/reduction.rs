@@ -1,11 +1,12 @@
 //! How the owner of a part gets its sum: the others' parts come in pieces, and each piece is added in ascending order of the members.
 //!
 //! Two pieces of each member are held at once, one that comes while the other waits for those of the other members: memory that is no line
-//! of the plan, [`STAGING_BYTES`] for each reduction under way at most but for groups of more than 257, kept for the next.
+//! of the plan, [`NUM_STAGINGS`] times [`STAGING_BYTES`] at most but for groups of more than 257.
 #![allow(unsafe_code, reason = "pieces arrive beside each other in one buffer")]
 
 use std::collections::VecDeque;
 use std::ops::Range;
+use std::sync::Arc;
 
 use pipezero_models::{Buffer, ElementType, Host, ModelError, Queue};
 
@@ -15,6 +16,8 @@ use crate::run::memory::TrackedBuffer;
 
 /// Bytes of the pieces that are held at once, of all members together.
 const STAGING_BYTES: usize = 8 << 20;
+/// Reductions that receive at once: the next begins before the last has all of its last pieces.
+const NUM_STAGINGS: usize = 2;
 const PIECE_BYTES_MIN: usize = 16 << 10;
 const PIECE_BYTES_MAX: usize = 1 << 20;
 /// Pieces of a member that are held at once.
@@ -27,21 +30,37 @@ pub(super) fn piece_elements(group_size: usize) -> usize {
     of_each.clamp(PIECE_BYTES_MIN, PIECE_BYTES_MAX) / F32_BYTES
 }
 
-/// Buffers for pieces, kept from one reduction to the next.
+/// Buffers for pieces, kept from one reduction to the next: [`NUM_STAGINGS`], however many reductions are under way.
+///
+/// None waits for another for ever: one that has a staging is one that all members have begun, so its pieces come, whatever else they do.
 #[derive(Debug, Default)]
-pub(super) struct Stagings(Vec<Buffer>);
+pub(super) struct Stagings {
+    free: Vec<Buffer>,
+    /// Each staging that is lent has a copy of it.
+    lent: Arc<()>,
+}
+
+/// One that is lent.
+#[derive(Debug)]
+struct Staging {
+    buffer: Buffer,
+    _lent: Arc<()>,
+}
 
 impl Stagings {
-    fn take(&mut self, num_elements: usize) -> Result<Buffer, ModelError> {
-        match self.0.iter().position(|staging| staging.len() >= num_elements) {
-            Some(found) => Ok(self.0.swap_remove(found)),
-            None => Host.zeros(num_elements, ElementType::F32),
+    /// One of at least so many elements; `None` while all are lent. All there can be are made at once, so that none is made later.
+    fn take(&mut self, num_elements: usize) -> Result<Option<Staging>, ModelError> {
+        let num_lent = Arc::strong_count(&self.lent) - 1;
+        self.free.retain(|buffer| buffer.len() >= num_elements);
+        while self.free.len() + num_lent < NUM_STAGINGS {
+            self.free.push(Host.zeros(num_elements, ElementType::F32)?);
         }
+        let lent = || Arc::clone(&self.lent);
+        Ok(self.free.pop().map(|buffer| Staging { buffer, _lent: lent() }))
     }
 
-    /// One whose messages are done.
-    pub(super) fn give_back(&mut self, staging: Buffer) {
-        self.0.push(staging);
+    fn give_back(&mut self, staging: Staging) {
+        self.free.push(staging.buffer);
     }
 }
 
@@ -51,7 +70,8 @@ pub(super) struct Reduction {
     /// Elements of the rank's buffer that become the sum.
     part: Range<usize>,
     piece: usize,
-    staging: Buffer,
+    /// As long as pieces are received.
+    staging: Option<Staging>,
     others: Vec<Other>,
     num_summed: usize,
 }
@@ -69,13 +89,7 @@ struct Other {
 
 impl Reduction {
     /// Of this part of the buffer of the member at `position`, in a group of so many.
-    pub(super) fn new(
-        part: Range<usize>,
-        position: usize,
-        group_size: usize,
-        stagings: &mut Stagings,
-    ) -> Result<Self, ModelError> {
-        let piece = piece_elements(group_size);
+    pub(super) fn new(part: Range<usize>, position: usize, group_size: usize) -> Self {
         let others = (0..group_size).filter(|&other| other != position).map(|other| Other {
             is_before: other < position,
             peer: None,
@@ -83,8 +97,8 @@ impl Reduction {
             num_arrived: 0,
             under_way: VecDeque::new(),
         });
-        let staging = stagings.take((group_size - 1) * NUM_SLOTS * piece)?;
-        Ok(Self { part, piece, staging, others: others.collect(), num_summed: 0 })
+        let piece = piece_elements(group_size);
+        Self { part, piece, staging: None, others: others.collect(), num_summed: 0 }
     }
 
     /// Where the pieces of a member come from.
@@ -109,22 +123,49 @@ impl Reduction {
     }
 
     /// Receives and adds as far as that goes without waiting; whether anything was.
-    pub(super) fn advance(&mut self, wire: &Wire, buffer: &mut TrackedBuffer) -> Result<bool, MpiError> {
+    pub(super) fn advance(
+        &mut self,
+        wire: &Wire,
+        buffer: &mut TrackedBuffer,
+        stagings: &mut Stagings,
+    ) -> Result<bool, MpiError> {
+        if self.is_done() || self.others.iter().any(|other| other.peer.is_none()) {
+            return Ok(false);
+        }
+        if self.staging.is_none() {
+            let staging = stagings.take(self.others.len() * NUM_SLOTS * self.piece);
+            self.staging = staging.map_err(|error| MpiError::Memory(error.to_string()))?;
+        }
+        let Some(mut staging) = self.staging.take() else { return Ok(false) };
+        let has_moved = self.advance_with(wire, buffer, &mut staging.buffer);
+        match self.is_done() {
+            true => stagings.give_back(staging),
+            false => self.staging = Some(staging),
+        }
+        has_moved
+    }
+
+    fn advance_with(
+        &mut self,
+        wire: &Wire,
+        buffer: &mut TrackedBuffer,
+        staging: &mut Buffer,
+    ) -> Result<bool, MpiError> {
         let mut has_moved = false;
         for index in 0..self.others.len() {
-            has_moved |= self.receive(wire, index)?;
+            has_moved |= self.receive(wire, staging, index)?;
         }
         while self.num_summed < self.num_pieces()
             && self.others.iter().all(|other| other.num_arrived > self.num_summed)
         {
-            self.add(buffer);
+            self.add(buffer, staging);
             self.num_summed += 1;
             has_moved = true;
         }
         Ok(has_moved)
     }
 
-    fn receive(&mut self, wire: &Wire, index: usize) -> Result<bool, MpiError> {
+    fn receive(&mut self, wire: &Wire, staging: &mut Buffer, index: usize) -> Result<bool, MpiError> {
         let (num_pieces, num_summed) = (self.num_pieces(), self.num_summed);
         let mut has_moved = false;
         let other = &mut self.others[index];
@@ -138,7 +179,7 @@ impl Reduction {
         let Some(Peer { rank, tag }) = other.peer else { return Ok(has_moved) };
         while self.others[index].num_begun < num_pieces.min(num_summed + NUM_SLOTS) {
             let slot = self.slot(index, self.others[index].num_begun);
-            let bytes = self.staging.view_mut().range(slot).bytes();
+            let bytes = staging.view_mut().range(slot).bytes();
             // SAFETY: the slot is read only once the message is done, and the staging is kept until then.
             let message = unsafe { wire.receive(Some(rank), tag, bytes) }?;
             self.others[index].under_way.push_back(message);
@@ -148,11 +189,11 @@ impl Reduction {
         Ok(has_moved)
     }
 
-    fn add(&self, buffer: &mut TrackedBuffer) {
+    fn add(&self, buffer: &mut TrackedBuffer, staging: &Buffer) {
         let number = self.num_summed;
         let terms = |is_before: bool| -> Vec<_> {
             let others = self.others.iter().enumerate().filter(|(_, other)| other.is_before == is_before);
-            others.map(|(index, _)| self.staging.view().range(self.slot(index, number))).collect()
+            others.map(|(index, _)| staging.view().range(self.slot(index, number))).collect()
         };
         let start = self.part.start + number * self.piece;
         let own = buffer.view_mut().range(start..start + self.piece_len(number));
@@ -167,10 +208,5 @@ impl Reduction {
     /// Whether the part is the sum.
     pub(super) fn is_done(&self) -> bool {
         self.num_summed == self.num_pieces()
-    }
-
-    /// The staging, for another reduction.
-    pub(super) fn into_staging(self) -> Buffer {
-        self.staging
     }
 }

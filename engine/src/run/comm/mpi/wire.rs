@@ -34,6 +34,9 @@ pub enum MpiError {
     /// The thread that calls MPI has ended.
     #[error("the thread that calls MPI has ended")]
     Ended,
+    /// There is no memory for what others send.
+    #[error("to receive the others' parts of a reduction: {0}")]
+    Memory(String),
     /// A call failed.
     #[error("{call} failed: {reason}")]
     Refused {

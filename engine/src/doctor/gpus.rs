@@ -1,0 +1,30 @@
+//! The GPUs that ranks of a process compute on.
+
+use serde::{Deserialize, Serialize};
+
+use crate::run::world::{RanksOnDevice, World};
+
+/// A GPU that ranks of a process compute on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct GpuFacts {
+    /// Its number among those of the process.
+    pub(crate) number: usize,
+    /// What people call it.
+    pub(crate) name: String,
+    /// The ranks.
+    pub(crate) ranks: Vec<usize>,
+    /// All the memory that it has.
+    pub(crate) total_bytes: u64,
+    /// What is free of it.
+    pub(crate) free_bytes: u64,
+}
+
+/// The GPUs of this process; one that has failed is left out, which the steps report.
+pub(super) fn gpus_of(world: &dyn World) -> Vec<GpuFacts> {
+    let facts = |(number, of): (usize, RanksOnDevice)| {
+        let memory = of.on.device.memory().ok().flatten()?;
+        let (total_bytes, free_bytes) = (memory.total_bytes, memory.free_bytes);
+        Some(GpuFacts { number, name: of.on.name, ranks: of.ranks, total_bytes, free_bytes })
+    };
+    world.devices().into_iter().enumerate().filter_map(facts).collect()
+}
