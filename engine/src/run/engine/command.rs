@@ -18,6 +18,8 @@ pub(super) enum Command {
     Train(StepInputs),
     /// Messages only, recorded.
     Probe(Arc<Probe>),
+    /// Give back the memory that was held for what comes.
+    Release,
     /// The loss of one batch.
     Evaluate { source: Arc<dyn BatchSource>, batch: u64 },
     /// The logits after these tokens.
@@ -43,6 +45,7 @@ impl Command {
         match self {
             Self::Train(_) | Self::Probe(_) | Self::Evaluate { .. } | Self::Logits { .. } => true,
             Self::Initialise
+            | Self::Release
             | Self::Save(_)
             | Self::Load(_)
             | Self::WriteState(_)

@@ -38,6 +38,9 @@ pub(super) struct Ranks {
     patience: Duration,
     /// No wait between ranks is longer.
     timeout: Duration,
+    /// Whether the ranks hold memory for commands between steps: on a device that several of them share each would else find that of the
+    /// others taken.
+    hold_reserves: bool,
     stopped: bool,
 }
 
@@ -73,6 +76,7 @@ impl Ranks {
             grace: grace.min(plan.run().comm.timeout),
             patience: PATIENCE.min(plan.run().comm.timeout),
             timeout: plan.run().comm.timeout,
+            hold_reserves: false,
             stopped: false,
         };
         tracing::debug!(?local, threads = plan.run().threads, ?purpose, "starting ranks");
@@ -108,6 +112,11 @@ impl Ranks {
     pub(super) fn ask(&mut self, command: &Command) -> Result<Vec<Answer>, EngineError> {
         if self.stopped {
             return Err(EngineError::AlreadyStopped);
+        }
+        match command {
+            Command::Train(_) => self.hold_reserves = true,
+            _ if std::mem::take(&mut self.hold_reserves) => drop(self.ask(&Command::Release)?),
+            _ => {}
         }
         for rank in &self.commands {
             // A rank that is gone has already answered with its failure.

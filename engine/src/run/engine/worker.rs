@@ -37,13 +37,7 @@ impl Worker {
         };
         self.reply(Ok(Answer::Done));
         while let Ok(command) = self.commands.recv() {
-            let answer = self.guard(|| {
-                match command {
-                    Command::Train(_) => rank.hold_reserve(),
-                    _ => rank.release_reserve(),
-                }
-                serve(&mut rank, command, self.source.as_ref())
-            });
+            let answer = self.guard(|| serve(&mut rank, command, self.source.as_ref()));
             let failed = answer.is_err();
             self.reply(answer);
             if failed {
@@ -97,7 +91,14 @@ fn serve(rank: &mut Rank, command: Command, source: &dyn BatchSource) -> Result<
             })?;
             Ok(Answer::Done)
         }
-        Command::Train(inputs) => Ok(Answer::Outcome(Box::new(rank.train(inputs, source)?))),
+        Command::Train(inputs) => {
+            rank.hold_reserve();
+            Ok(Answer::Outcome(Box::new(rank.train(inputs, source)?)))
+        }
+        Command::Release => {
+            rank.release_reserve();
+            Ok(Answer::Done)
+        }
         Command::Probe(probe) => Ok(Answer::Outcome(Box::new(rank.probe(&probe)?))),
         Command::Evaluate { source, batch } => {
             Ok(Answer::Outcome(Box::new(rank.evaluate(source.as_ref(), batch)?)))

@@ -20,7 +20,7 @@ impl Rank {
         }
     }
 
-    /// Gives the memory free, for a command between steps.
+    /// Gives the memory free, before a command between steps: once all ranks of the device have, each finds its own.
     pub(crate) fn release_reserve(&mut self) {
         self.reserve = None;
     }
