@@ -117,6 +117,7 @@ pub fn run() -> Run {
         comm: CommConfig {
             backend: BackendName::Threads,
             timeout: Duration::from_secs(600),
+            reduction: ReductionOrder::Ordered,
             port: None,
             links: None,
         },

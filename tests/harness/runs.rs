@@ -171,6 +171,7 @@ pub fn small_run(case: Case) -> Run {
         comm: CommConfig {
             backend: BackendName::Threads,
             timeout: Duration::from_secs(60),
+            reduction: ReductionOrder::Ordered,
             port: None,
             links: None,
         },

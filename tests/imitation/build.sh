@@ -82,4 +82,5 @@ shared="-fdata-sections -Wl,-T,$here/shared.ld"
 compile libcuda.so -O1 $checks $shared -I "$kernels" -I "$out" "$here/libcuda.cpp" -lpthread
 compile libnvrtc.so -O1 "$here/libnvrtc.cpp" $link
 compile libcublasLt.so -O3 "$here/libcublasLt.cpp" $link
+compile libnccl.so -O1 "$here/libnccl.cpp" $link -lpthread
 echo "$made_of" >"$out/made-of"

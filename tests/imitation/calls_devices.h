@@ -91,10 +91,10 @@ EXPORTED Result cuDeviceTotalMem_v2(size_t* num_bytes, int device) {
     return SUCCESS;
 }
 
-// CUdevice_attribute and its value: of an H100 where the program may ask, but with few multiprocessors.
+// CUdevice_attribute and its value: of an H100 where the program may ask.
 static const int ATTRIBUTES[][2] = {
     {1, 1024}, {2, 1024}, {3, 1024}, {4, 64}, {5, 0x7fffffff}, {6, 65535}, {7, 65535}, {8, 49152}, {10, 32},
-    {12, 65536}, {13, 1980000}, {16, 4}, {19, 1}, {31, 1}, {38, 52428800}, {39, 2048}, {40, 2}, {41, 1},
+    {12, 65536}, {13, 1980000}, {16, NUM_MULTIPROCESSORS}, {19, 1}, {31, 1}, {38, 52428800}, {39, 2048}, {40, 2}, {41, 1},
     {75, 9}, {76, 0}, {81, 233472}, {92, 1}, {93, 1}, {97, 232448}, {115, 1}, {122, 1},
 };
 

@@ -17,6 +17,8 @@
 namespace imitation {
 
 inline const int HOST_DEVICES_MAX = 16;
+// Of each device, as an H100 has.
+inline const int NUM_MULTIPROCESSORS = 132;
 
 // The host's numbers of the devices that this process sees, in the order of `CUDA_VISIBLE_DEVICES`. A number
 // that is none ends the list (CUDA C++ programming guide, section on environment variables).

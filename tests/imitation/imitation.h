@@ -11,6 +11,22 @@ extern "C" {
 // library. Returns a CUresult.
 int imitation_push(void* stream, const char* what, void (*run)(void*), void* argument);
 
+// The same; it runs once `can_run` says so, which is asked when the stream has come to it, as often as it takes, under the same rules.
+int imitation_push_when(
+    void* stream, const char* what, int (*can_run)(void*), void (*run)(void*), void* argument
+);
+
+// The point of the operation that runs, with all that comes before it, until it is forgotten.
+void* imitation_point(void);
+
+// The operation that runs, and so all that follows on its stream, comes after this point.
+void imitation_come_after(void* point);
+
+void imitation_forget(void* point);
+
+// The host's number of the device whose context is current, -1 if there is none.
+int imitation_current_device(void);
+
 // Rows of so many bytes, that begin so far apart.
 struct imitation_matrix {
     const void* address;

@@ -20,7 +20,7 @@ using namespace imitation;
 #include "calls_streams.h"
 #include "calls_transfers.h"
 
-EXPORTED int imitation_push(void* stream, const char* what, void (*run)(void*), void* argument) {
+static Result push(void* stream, Operation operation) {
     if (Result error = begin(Needs::Context)) {
         return error;
     }
@@ -29,8 +29,28 @@ EXPORTED int imitation_push(void* stream, const char* what, void (*run)(void*), 
     if (!found) {
         return INVALID_HANDLE;
     }
-    put(found, {what, [=] { run(argument); }});
+    put(found, std::move(operation));
     return SUCCESS;
+}
+
+EXPORTED int imitation_push(void* stream, const char* what, void (*run)(void*), void* argument) {
+    return push(stream, {what, [=] { run(argument); }});
+}
+
+EXPORTED int imitation_push_when(
+    void* stream, const char* what, int (*can_run)(void*), void (*run)(void*), void* argument
+) {
+    return push(stream, {what, [=] { run(argument); }, [=] { return can_run(argument) != 0; }});
+}
+
+EXPORTED void* imitation_point(void) { return new Clock(*orders().before); }
+
+EXPORTED void imitation_come_after(void* point) { join(*orders().before, *(const Clock*)point); }
+
+EXPORTED void imitation_forget(void* point) { delete (Clock*)point; }
+
+EXPORTED int imitation_current_device(void) {
+    return current_context ? world().devices[size_t(current_context->device)] : -1;
 }
 
 static void accessed_matrix(const imitation_matrix& matrix, Access access, const char* what) {

@@ -35,7 +35,7 @@ struct Orders {
     // Of all streams, as they ran. The first is none.
     std::vector<Ran> ran{{"nothing", 0, 0}};
     // Of the operation that runs.
-    const Clock* before = nullptr;
+    Clock* before = nullptr;
     // What all threads of the host together have waited for.
     Clock host;
 };
@@ -46,7 +46,7 @@ inline Orders& orders() {
 }
 
 // From now on an operation runs that these come before, itself counted.
-inline void begin_operation(const char* what, unsigned stream, const Clock& before) {
+inline void begin_operation(const char* what, unsigned stream, Clock& before) {
     orders().ran.push_back({what, stream, before[stream]});
     orders().before = &before;
 }

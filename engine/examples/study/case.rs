@@ -103,6 +103,7 @@ pub(crate) fn run(pipeline: usize, data: usize, zero: ZeroConfig) -> Run {
         comm: CommConfig {
             backend: BackendName::Threads,
             timeout: Duration::from_secs(600),
+            reduction: ReductionOrder::Ordered,
             port: None,
             links: None,
         },

@@ -6,8 +6,8 @@
 use super::byte_size::ByteSize;
 use super::kind::{Auto, Either};
 use super::resolved::{
-    BackendName, DeviceName, EndSignal, OnCheckpointError, PartitionConfig, ReductionPolicy, ShardingRule,
-    UnitLayers, WarmupType,
+    BackendName, DeviceName, EndSignal, OnCheckpointError, PartitionConfig, ReductionOrder, ReductionPolicy,
+    ShardingRule, UnitLayers, WarmupType,
 };
 use super::schedule_name::ScheduleName;
 use super::section::section;
@@ -251,10 +251,13 @@ section! {
     /// How ranks communicate.
     RawComm at "comm" {
         /// `"threads"`: ranks are threads of one process. `"mpi"`: each rank is a process, started by a launcher such as `mpirun`; for programs that
-        /// were built with the feature `mpi`, and ranks on CPUs. `"auto"`: `"mpi"` where a launcher has started several processes, else `"threads"`.
+        /// were built with the feature `mpi`, and ranks on CPUs. `"nccl"`: each rank has a GPU of its own, and NCCL connects them. `"auto"`: `"mpi"` where a launcher has started several processes, else `"threads"`.
         backend: Auto<BackendName> = "\"auto\"", "one file serves a laptop and a job";
         /// Port on which the process of rank 0 listens for the others until all are there.
         port: u64 = "MASTER_PORT + 1, or from the number of SLURM's job, or any", "the launcher knows which is free";
+        /// In which order `"nccl"` adds gradients. `"ordered"`: data ranks ascending, as every other backend, with the same bits. `"library"`: as NCCL does,
+        /// which depends on sizes and on how GPUs are connected.
+        reduction: ReductionOrder = "\"ordered\"", "results do not depend on the backend";
         /// Seconds that a rank waits for another before the run stops with a report.
         timeout_s: f64 = "300", "longer than any step of a run that fits one machine";
     }    sections {

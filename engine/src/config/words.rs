@@ -6,7 +6,7 @@ use schemars::{Schema, json_schema};
 use super::error::Problem;
 use super::kind::Kind;
 use super::place::Place;
-use super::resolved::{BackendName, DeviceName, EndSignal, OnCheckpointError, WarmupType};
+use super::resolved::{BackendName, DeviceName, EndSignal, OnCheckpointError, ReductionOrder, WarmupType};
 use crate::files::json::{Node, Value, nearest, shorten};
 
 /// Declares the words of a key as an enum, or with `impl` the words for the variants of an enum that exists. After them may
@@ -124,7 +124,9 @@ words! { impl EndSignal { Usr1 = "SIGUSR1", Usr2 = "SIGUSR2", None = "none", } }
 
 words! { impl WarmupType { Log = "log", Linear = "linear", } }
 
-words! { impl BackendName { Threads = "threads", Mpi = "mpi", } later ["nccl"] never ["gloo", "ccl", "hccl"] }
+words! { impl BackendName { Threads = "threads", Mpi = "mpi", Nccl = "nccl", } never ["gloo", "ccl", "hccl"] }
+
+words! { impl ReductionOrder { Ordered = "ordered", Library = "library", } }
 
 /// The words as a choice: `"a", "b" or "c"`.
 pub(crate) fn one_of(words: &[&str]) -> String {

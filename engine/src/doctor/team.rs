@@ -37,7 +37,7 @@ impl Team {
         let begun = Instant::now();
         let needed = plan.grid().world_size();
         let all = match plan.run().comm.backend {
-            BackendName::Threads => needed,
+            BackendName::Threads | BackendName::Nccl => needed,
             BackendName::Mpi => usize::MAX,
         };
         let world = world_of_first(plan, all, WAIT_MAX)?.expect("the world is of all processes");

@@ -30,7 +30,10 @@ mod mark;
 mod operands;
 mod word;
 
-pub use cuda::{Cuda, F32Products, HEAD_SIZE_MAX, NUM_TERMS_MAX, NoCuda, cuda_version};
+pub use cuda::{
+    Cuda, F32Products, HEAD_SIZE_MAX, Joining, NUM_TERMS_MAX, NcclCommunicator, NcclId, NoCuda, NoNccl,
+    cuda_version, nccl_version,
+};
 pub use deferred::{Deferred, DeferredQueue};
 pub use device::{Device, MemoryInUse};
 pub use event::Event;

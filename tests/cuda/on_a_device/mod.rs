@@ -4,6 +4,7 @@ mod failing;
 mod features;
 mod kernels;
 mod memory;
+mod nccl;
 mod orders;
 mod processes;
 mod state;

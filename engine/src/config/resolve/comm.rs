@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::config::launch::Launch;
 use crate::config::raw::RawComm;
-use crate::config::resolved::{BackendName, CommConfig, ParallelConfig};
+use crate::config::resolved::{BackendName, CommConfig, ParallelConfig, ReductionOrder};
 
 use super::links;
 
@@ -29,7 +29,23 @@ pub(super) fn resolve(
         })
     });
     let links = links::resolve(&raw.links, grid, timeout);
-    Some(CommConfig { backend: backend?, timeout: timeout?, port: port(raw)?, links: links? })
+    let reduction = reduction(raw, backend);
+    Some(CommConfig {
+        backend: backend?,
+        timeout: timeout?,
+        port: port(raw)?,
+        reduction: reduction?,
+        links: links?,
+    })
+}
+
+fn reduction(raw: &RawComm, backend: Option<BackendName>) -> Option<ReductionOrder> {
+    let order = raw.reduction.or(ReductionOrder::Ordered)?;
+    if order == ReductionOrder::Library && backend? != BackendName::Nccl {
+        let rule = "only `comm.backend` \"nccl\" has a library that adds";
+        return raw.reduction.broken("\"library\"", rule, "remove it, or use that backend");
+    }
+    Some(order)
 }
 
 fn port(raw: &RawComm) -> Option<Option<u16>> {

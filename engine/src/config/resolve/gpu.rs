@@ -8,14 +8,18 @@ use crate::config::resolved::{BackendName, DeviceName, ModelConfig};
 
 /// What ranks compute on: with "auto" the host's GPUs, if it has any and the backend takes them.
 pub(super) fn device(raw: &RawRun, backend: Option<BackendName>, launch: Launch) -> Option<DeviceName> {
-    let on_cpus = backend == Some(BackendName::Mpi);
-    let device = raw.device.auto_or_else(|| match !on_cpus && launch.gpu.is_there() {
+    let (on_cpus, on_gpus) = (backend == Some(BackendName::Mpi), backend == Some(BackendName::Nccl));
+    let device = raw.device.auto_or_else(|| match on_gpus || !on_cpus && launch.gpu.is_there() {
         true => DeviceName::Cuda,
         false => DeviceName::Cpu,
     })?;
     if device == DeviceName::Cuda && on_cpus {
         let rule = "ranks that are processes of MPI compute on CPUs";
         return raw.device.broken("\"cuda\"", rule, "use \"cpu\", or `comm.backend` \"threads\"");
+    }
+    if device == DeviceName::Cpu && on_gpus {
+        let rule = "`comm.backend` \"nccl\" connects GPUs";
+        return raw.device.broken("\"cpu\"", rule, "use \"cuda\", or `comm.backend` \"threads\"");
     }
     Some(device)
 }

@@ -13,6 +13,8 @@ pub struct CommConfig {
     pub timeout: Duration,
     /// Where the process of rank 0 listens for the others; `None` = the port that the launcher names, or else a free one.
     pub port: Option<u16>,
+    /// In which order the nccl backend adds gradients.
+    pub reduction: ReductionOrder,
     /// Links that the threads backend imitates by delaying messages; `None` = as fast as memory.
     pub links: Option<Links>,
 }
@@ -72,6 +74,18 @@ pub enum BackendName {
     Threads,
     /// Ranks are processes that the system's MPI connects.
     Mpi,
+    /// Ranks have a GPU each, which NCCL connects.
+    Nccl,
+}
+
+/// In which order NCCL adds gradients, by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReductionOrder {
+    /// Data ranks ascending, as every other backend.
+    Ordered,
+    /// The library's, which depends on sizes and on how the GPUs are connected.
+    Library,
 }
 
 /// What computes, by name.

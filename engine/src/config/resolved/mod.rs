@@ -15,7 +15,7 @@ use pipezero_schedule::ComputeOrder;
 use serde::Serialize;
 
 pub use checkpoint::{CheckpointConfig, EndSignal, OnCheckpointError};
-pub use comm::{BackendName, CommConfig, DeviceName, Link, Links};
+pub use comm::{BackendName, CommConfig, DeviceName, Link, Links, ReductionOrder};
 pub use learning::{NoDecay, OptimizerConfig, SchedulerConfig, Warmup, WarmupType};
 pub use pipezero_models::facts::PassTimes;
 pub use pipezero_models::{Ablation, GptConfig, HeadLogits, ModelConfig, TimedConfig, VocabularyOptions};

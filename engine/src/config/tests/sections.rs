@@ -149,16 +149,20 @@ fn communication_threads_and_clipping() {
             &[("comm", r#"{"backend": "gloo", "timeout_s": -1}"#)],
             &[("comm", r#"{"backend": "thread", "timeout_s": 1e30}"#)],
             &[("comm", r#"{"port": 65536}"#)],
+            &[("comm", r#"{"backend": "threads", "reduction": "library"}"#)],
+            &[("comm", r#"{"backend": "nccl"}"#), ("device", "\"cpu\"")],
             &[("threads", "0"), ("gradient_clipping", "-1")],
             &[("steps", "")],
         ],
         expect![[r#"
             run.json:6:43: `comm.timeout_s` is 0, but every wait has a limit: it must be a positive number of seconds, below 2^64; use a value such as 300
-            run.json:6:23: `comm.backend` is "gloo", but that is not offered; use "threads" or "mpi"
+            run.json:6:23: `comm.backend` is "gloo", but that is not offered; use "threads", "mpi" or "nccl"
               run.json:6:44: `comm.timeout_s` is -1, but every wait has a limit: it must be a positive number of seconds, below 2^64; use a value such as 300
-            run.json:6:23: `comm.backend` is "thread", but it must be "threads" or "mpi"; did you mean "threads"?
+            run.json:6:23: `comm.backend` is "thread", but it must be "threads", "mpi" or "nccl"; did you mean "threads"?
               run.json:6:46: `comm.timeout_s` is 1e30, but every wait has a limit: it must be a positive number of seconds, below 2^64; use a value such as 300
             run.json:6:20: `comm.port` is 65536, but a port is a number from 1 to 65535; use one that is free, such as 29600
+            run.json:6:47: `comm.reduction` is "library", but only `comm.backend` "nccl" has a library that adds; remove it, or use that backend
+            run.json:7:13: `device` is "cpu", but `comm.backend` "nccl" connects GPUs; use "cuda", or `comm.backend` "threads"
             run.json:6:14: `threads` is 0, but it must be at least 1; use 1 or more
               run.json:7:24: `gradient_clipping` is -1, but it must not be negative; use 0 or more
             run.json:1:1: `steps` is missing: it says when the run ends; add the number of optimizer steps, such as "steps": 1000

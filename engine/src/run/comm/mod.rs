@@ -16,6 +16,7 @@ mod finish;
 mod group;
 #[cfg(feature = "mpi")]
 mod mpi;
+mod nccl;
 mod operation;
 mod part;
 mod rendezvous;
@@ -36,5 +37,6 @@ pub use group::{Channel, Group};
 pub use mpi::MpiError;
 #[cfg(feature = "mpi")]
 pub(crate) use mpi::{Processes, mpi_library_version};
+pub(crate) use nccl::{Lanes, Nccl};
 pub use operation::Operation;
 pub use threads::Threads;

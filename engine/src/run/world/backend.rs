@@ -8,6 +8,7 @@ use pipezero_models::queue::NUM_TERMS_MAX;
 
 use super::device::{NamedDevice, devices_of};
 use super::error::WorldError;
+use super::nccl::nccl_of;
 use super::{ThreadWorld, World};
 use crate::config::{BackendName, DeviceName};
 use crate::host::Launched;
@@ -21,6 +22,7 @@ pub fn world_of(plan: &Plan) -> Result<Arc<dyn World>, WorldError> {
     let all = plan.grid().world_size();
     match checked_backend(plan)? {
         BackendName::Threads => threads_of(plan, all, plan.run().comm.timeout),
+        BackendName::Nccl => nccl_of(plan, plan.run().comm.timeout),
         // A job of another number of processes is refused by the engine.
         BackendName::Mpi => {
             Ok(mpi(plan, usize::MAX, plan.run().comm.timeout)?.expect("each process is one of all"))
@@ -41,6 +43,8 @@ pub(crate) fn world_of_first(
     match checked_backend(plan)? {
         BackendName::Threads => threads_of(plan, num_ranks, timeout).map(Some),
         BackendName::Mpi => mpi(plan, num_ranks, timeout),
+        BackendName::Nccl if num_ranks == plan.grid().world_size() => nccl_of(plan, timeout).map(Some),
+        BackendName::Nccl => threads_of(plan, num_ranks, timeout).map(Some),
     }
 }
 
@@ -60,11 +64,11 @@ pub(crate) fn threads_of(
 /// The backend, if this process can be part of it.
 fn checked_backend(plan: &Plan) -> Result<BackendName, WorldError> {
     match (plan.run().comm.backend, Launched::this()?) {
-        (BackendName::Threads, Some(Launched { size, .. })) if size > 1 => {
-            Err(WorldError::Launched { num_processes: size })
+        (backend @ (BackendName::Threads | BackendName::Nccl), Some(Launched { size, .. })) if size > 1 => {
+            Err(WorldError::Launched { backend, num_processes: size })
         }
         (BackendName::Mpi, _) if plan.run().device != DeviceName::Cpu => Err(WorldError::MpiOnGpus),
-        (BackendName::Threads, _)
+        (BackendName::Threads | BackendName::Nccl, _)
             if plan.run().device == DeviceName::Cuda && plan.grid().data_degree > NUM_TERMS_MAX =>
         {
             Err(WorldError::TooManyTerms { data_degree: plan.grid().data_degree })

@@ -39,13 +39,17 @@ impl NamedDevice {
 /// When a GPU is asked for, and it or a library that it needs is missing.
 pub(super) fn devices_of(run: &Run) -> Result<Vec<NamedDevice>, NoCuda> {
     let named = |cuda: Cuda| Ok(NamedDevice { name: cuda.name()?, device: Arc::new(cuda) });
-    let of_f32 = match run.precision {
-        Precision::Tf32 => F32Products::Tf32,
-        Precision::F32 | Precision::Bf16 | Precision::Fp16(_) => F32Products::Whole,
-    };
     match run.device {
         DeviceName::Cpu => Ok(vec![NamedDevice::cpu()]),
-        DeviceName::Cuda => Cuda::open_all(of_f32)?.into_iter().map(named).collect(),
+        DeviceName::Cuda => Cuda::open_all(f32_products(run))?.into_iter().map(named).collect(),
+    }
+}
+
+/// How GPUs multiply matrices of f32 in a run.
+pub(super) fn f32_products(run: &Run) -> F32Products {
+    match run.precision {
+        Precision::Tf32 => F32Products::Tf32,
+        Precision::F32 | Precision::Bf16 | Precision::Fp16(_) => F32Products::Whole,
     }
 }
 

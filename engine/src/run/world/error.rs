@@ -1,7 +1,8 @@
 //! Why there is no world.
 
-use pipezero_models::queue::NoCuda;
+use pipezero_models::queue::{NoCuda, NoNccl};
 
+use crate::config::BackendName;
 use crate::host::LaunchError;
 
 /// Why there is no world for a plan.
@@ -51,14 +52,40 @@ pub enum WorldError {
     },
     /// Each process would be all ranks.
     #[error(
-        "the launcher started {num_processes} processes, and with `comm.backend` \"threads\" each of them would run all ranks: use \"mpi\", or start \
-         pipezero once"
+        "the launcher started {num_processes} processes, and with `comm.backend` {} each of them would run all ranks, as threads: use \"mpi\", or start \
+         pipezero once",
+        named(*backend)
     )]
     Launched {
+        /// The backend.
+        backend: BackendName,
         /// How many.
         num_processes: usize,
     },
+    /// Each rank needs a GPU of its own.
+    #[error(
+        "`comm.backend` is \"nccl\", for which each rank needs a GPU of its own: the grid has {num_ranks} ranks, and this process sees {num_gpus} GPUs; \
+         use a smaller grid, or \"threads\", whose ranks share GPUs"
+    )]
+    TooFewGpus {
+        /// Ranks of the grid.
+        num_ranks: usize,
+        /// GPUs that the driver shows.
+        num_gpus: usize,
+    },
+    /// GPUs cannot be connected.
+    #[error("`comm.backend` \"nccl\": {0}")]
+    Nccl(#[from] NoNccl),
     /// There is no such device.
     #[error("`device`: {0}; or use \"cpu\" (--set device=cpu, of eval and generate --device cpu)")]
     Device(#[from] NoCuda),
+}
+
+/// A backend as run files name it.
+fn named(backend: BackendName) -> &'static str {
+    match backend {
+        BackendName::Threads => "\"threads\"",
+        BackendName::Mpi => "\"mpi\"",
+        BackendName::Nccl => "\"nccl\"",
+    }
 }

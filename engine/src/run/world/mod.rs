@@ -11,6 +11,7 @@ mod error;
 pub(crate) mod instruction_text;
 #[cfg(feature = "mpi")]
 mod mpi;
+mod nccl;
 mod position;
 #[cfg(feature = "mpi")]
 mod program;

@@ -4,16 +4,20 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+use pipezero_models::queue::Cuda;
+
 use super::device::{NamedDevice, RanksOnDevice, dealt};
 use super::{ClockOffset, Positions, World};
 use crate::config::Links;
-use crate::run::comm::{CommError, Communicator, Threads};
+use crate::run::comm::{CommError, Communicator, Nccl, Threads};
 
 /// A world of one process, which has all ranks and so has nothing to say to any other.
 #[derive(Debug)]
 pub struct ThreadWorld {
     devices: Vec<RanksOnDevice>,
     threads: Threads,
+    /// What carries elements between GPUs instead, and the GPU of each rank.
+    nccl: Option<(Nccl, Vec<Cuda>)>,
     positions: Arc<Positions>,
 }
 
@@ -27,7 +31,17 @@ impl ThreadWorld {
     pub fn on(devices: &[NamedDevice], size: usize, timeout: Duration, links: Option<Links>) -> Self {
         let of_ranks = devices.iter().cycle().take(size).map(|on| Arc::clone(&on.device)).collect();
         let threads = Threads::on(of_ranks, timeout, links);
-        Self { devices: dealt(devices, size), threads, positions: Arc::new(Positions::new(size)) }
+        Self { devices: dealt(devices, size), threads, nccl: None, positions: Arc::new(Positions::new(size)) }
+    }
+
+    /// A world whose ranks have a GPU each, which NCCL connects. No wait lasts longer than `timeout`.
+    pub(crate) fn over_nccl(nccl: Nccl, gpus: Vec<Cuda>, names: &[String], timeout: Duration) -> Self {
+        let named = |(cuda, name): (&Cuda, &String)| NamedDevice {
+            device: Arc::new(cuda.clone()),
+            name: name.clone(),
+        };
+        let devices: Vec<NamedDevice> = gpus.iter().zip(names).map(named).collect();
+        Self { nccl: Some((nccl, gpus)), ..Self::on(&devices, devices.len(), timeout, None) }
     }
 }
 
@@ -45,7 +59,10 @@ impl World for ThreadWorld {
     }
 
     fn communicator(&self, rank: usize) -> Result<Box<dyn Communicator>, CommError> {
-        self.threads.communicator(rank)
+        let words = self.threads.communicator(rank)?;
+        let Some((nccl, gpus)) = &self.nccl else { return Ok(words) };
+        let threads = self.threads.clone();
+        nccl.communicator(&gpus[rank], words, Arc::new(move || threads.check().is_err()))
     }
 
     fn add_words(&self, _: &mut [u64]) -> Result<(), CommError> {

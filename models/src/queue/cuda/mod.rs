@@ -19,6 +19,7 @@ mod layer_norm;
 mod libraries;
 mod lookups;
 mod memory;
+mod nccl;
 mod operations;
 mod peers;
 mod points;
@@ -45,6 +46,7 @@ pub use attention::HEAD_SIZE_MAX;
 use clock::Clock;
 pub use libraries::NoCuda;
 use libraries::check_libraries;
+pub use nccl::{Joining, NcclCommunicator, NcclId, NoNccl, nccl_version};
 use peers::Peers;
 pub use products::F32Products;
 use products::Products;
@@ -160,6 +162,18 @@ impl Cuda {
                 failure: Mutex::default(),
             }),
         })
+    }
+
+    /// How many multiprocessors it has.
+    ///
+    /// # Errors
+    /// When the driver refuses.
+    pub fn num_multiprocessors(&self) -> Result<usize, NoCuda> {
+        let number = CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT;
+        let number = self.shared.context.attribute(number);
+        number
+            .map(|number| usize::try_from(number).unwrap_or(0))
+            .map_err(|error| refused("cuDeviceGetAttribute", &error))
     }
 
     /// What the driver calls it.

@@ -1,0 +1,137 @@
+//! A rank's communicator over NCCL.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pipezero_models::Queue;
+use pipezero_models::queue::Event;
+
+use super::lane::Lane;
+use crate::run::comm::communicator::{Communicator, Pending, Started};
+use crate::run::comm::error::CommError;
+use crate::run::comm::finish::finish;
+use crate::run::comm::group::{Channel, Group};
+use crate::run::comm::operation::Operation;
+use crate::run::memory::TrackedBuffer;
+
+/// One rank's communicator.
+#[derive(Debug)]
+pub(super) struct NcclRank {
+    pub(super) queue: Arc<dyn Queue>,
+    pub(super) lanes: BTreeMap<Channel, Lane>,
+    /// Of the world that the ranks are in, for words.
+    pub(super) words: Box<dyn Communicator>,
+    pub(super) stop: Stop,
+    pub(super) timeout: Duration,
+}
+
+/// Whether ranks have stopped.
+#[derive(Clone)]
+pub(super) struct Stop(pub(super) Arc<dyn Fn() -> bool + Send + Sync>);
+
+impl std::fmt::Debug for Stop {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Stop({})", (self.0)())
+    }
+}
+
+impl Stop {
+    pub(super) fn check(&self) -> Result<(), CommError> {
+        if (self.0)() { Err(CommError::Stopped) } else { Ok(()) }
+    }
+}
+
+impl NcclRank {
+    /// What has gone wrong meanwhile.
+    fn check(&self) -> Result<(), CommError> {
+        self.stop.check()?;
+        self.lanes.values().try_for_each(|lane| lane.connection.poll()).map_err(CommError::from)
+    }
+}
+
+impl Communicator for NcclRank {
+    fn rank(&self) -> usize {
+        self.words.rank()
+    }
+
+    fn world_size(&self) -> usize {
+        self.words.world_size()
+    }
+
+    fn queue(&self) -> &Arc<dyn Queue> {
+        &self.queue
+    }
+
+    fn start(
+        &mut self,
+        members: &[usize],
+        channel: Channel,
+        operation: Operation,
+        mut buffer: TrackedBuffer,
+    ) -> Started {
+        self.stop.check()?;
+        operation.check(members, &buffer)?;
+        let (rank, world_size) = (self.rank(), self.world_size());
+        if let Some(&rank) = members.iter().find(|&&rank| rank >= world_size) {
+            return Err(CommError::UnknownRank { rank, world_size });
+        }
+        let position = members.iter().position(|&member| member == rank);
+        let position = position.ok_or_else(|| CommError::NotAMember { rank, group: members.to_vec() })?;
+        let waits = operation.waits(position)[1];
+        let done = match members {
+            [_] => Event::REACHED,
+            _ => {
+                let lane = self
+                    .lanes
+                    .get_mut(&channel)
+                    .filter(|lane| members.iter().all(|member| lane.members.contains(member)));
+                let lane = lane.ok_or_else(|| CommError::NotAMember { rank, group: members.to_vec() })?;
+                lane.start(&*self.queue, members, &operation, &mut buffer)?
+            }
+        };
+        Ok(Box::new(NcclPending {
+            queue: Arc::clone(&self.queue),
+            done,
+            waits,
+            buffer,
+            stop: self.stop.clone(),
+        }))
+    }
+
+    fn finish(&mut self) -> Result<(), CommError> {
+        finish(&*self.queue, self.timeout, self.world_size(), || self.check())
+    }
+
+    fn all_reduce_words(&mut self, group: &Group, words: &mut [u64]) -> Result<(), CommError> {
+        self.words.all_reduce_words(group, words)
+    }
+}
+
+impl Drop for NcclRank {
+    /// A rank that stops before the others leaves nothing under way, so that its memory can be freed.
+    fn drop(&mut self) {
+        if self.check().is_err() || std::thread::panicking() {
+            self.lanes.values().for_each(|lane| lane.connection.abort());
+        }
+    }
+}
+
+/// An operation that a lane was asked for.
+#[derive(Debug)]
+struct NcclPending {
+    queue: Arc<dyn Queue>,
+    done: Event,
+    /// Why the compute queue waits.
+    waits: &'static str,
+    buffer: TrackedBuffer,
+    stop: Stop,
+}
+
+impl Pending for NcclPending {
+    fn wait(self: Box<Self>) -> Result<TrackedBuffer, CommError> {
+        self.stop.check()?;
+        self.queue.wait(&self.done, self.waits);
+        Ok(self.buffer)
+    }
+}

@@ -1,0 +1,68 @@
+//! A channel's communicator, as one of its members uses it.
+
+use std::sync::Arc;
+
+use pipezero_models::Queue;
+use pipezero_models::queue::{Event, NcclCommunicator};
+
+use super::reduction::Reduction;
+use crate::run::comm::error::CommError;
+use crate::run::comm::operation::Operation;
+use crate::run::comm::part::part;
+use crate::run::memory::TrackedBuffer;
+
+/// A channel's communicator.
+#[derive(Debug)]
+pub(super) struct Lane {
+    /// World ranks, in their order in the communicator.
+    pub(super) members: Vec<usize>,
+    pub(super) connection: NcclCommunicator,
+    /// The stream of its operations.
+    pub(super) queue: Arc<dyn Queue>,
+    pub(super) reduction: Reduction,
+}
+
+impl Lane {
+    /// Asks for an operation, which begins when the compute queue has come to this point. Returns when it is done.
+    pub(super) fn start(
+        &mut self,
+        compute: &dyn Queue,
+        members: &[usize],
+        operation: &Operation,
+        buffer: &mut TrackedBuffer,
+    ) -> Result<Event, CommError> {
+        let own = self.members[self.connection.rank()];
+        let position = members.iter().position(|&member| member == own).unwrap_or(0);
+        self.queue.wait(&compute.record(), operation.waits(position)[0]);
+        match operation {
+            Operation::AllGather { range, .. } => {
+                self.connection.all_gather(&buffer.view_mut().range(range.clone()));
+            }
+            Operation::ReduceScatter { range } => self.reduce(buffer, range)?,
+            Operation::AllReduce { range } => {
+                self.reduce(buffer, range)?;
+                self.connection.all_gather(&buffer.view_mut().range(range.clone()));
+            }
+            Operation::Transfer { .. } => {
+                let place = |rank| self.members.iter().position(|&member| member == rank).unwrap_or(0);
+                match position {
+                    0 => self.connection.send(place(members[1]), buffer.view()),
+                    _ => self.connection.receive(place(members[0]), buffer.view_mut()),
+                }
+            }
+            Operation::AddWords { .. } => unreachable!("words go through the world"),
+        }
+        Ok(self.queue.record())
+    }
+
+    fn reduce(
+        &mut self,
+        buffer: &mut TrackedBuffer,
+        range: &std::ops::Range<usize>,
+    ) -> Result<(), CommError> {
+        let parts: Result<Vec<_>, _> =
+            (0..self.members.len()).map(|member| part(range, self.members.len(), member)).collect();
+        self.reduction.reduce(&self.connection, &*self.queue, buffer, range, &parts?);
+        Ok(())
+    }
+}

@@ -1,0 +1,162 @@
+//! How ranks are connected: the communicators of a rank are made, and sent through once.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use pipezero_models::queue::{Cuda, Joining, NcclCommunicator, NcclId, NoNccl};
+use pipezero_models::{Device, ElementType};
+
+use super::communicator::{NcclRank, Stop};
+use super::lane::Lane;
+use super::lanes::Lanes;
+use super::reduction::Reduction;
+use crate::config::ReductionOrder;
+use crate::run::comm::communicator::Communicator;
+use crate::run::comm::error::CommError;
+use crate::run::comm::finish::finish;
+use crate::run::comm::group::Channel;
+
+/// How long a rank waits before it asks again whether the others have come: communicators are made once.
+const BETWEEN_QUESTIONS: Duration = Duration::from_micros(200);
+
+/// What connects the ranks of a plan that have a GPU each.
+#[derive(Clone, Debug)]
+pub(crate) struct Nccl {
+    id: NcclId,
+    lanes: Lanes,
+    order: ReductionOrder,
+    timeout: Duration,
+    num_ctas: usize,
+}
+
+impl Nccl {
+    /// Makes the id by which the ranks find each other. `num_multiprocessors` is that of each of their GPUs.
+    ///
+    /// # Errors
+    /// When there is no NCCL.
+    pub(crate) fn new(
+        lanes: Lanes,
+        order: ReductionOrder,
+        timeout: Duration,
+        num_multiprocessors: usize,
+    ) -> Result<Self, NoNccl> {
+        let num_ctas = num_ctas(num_multiprocessors, lanes.num_at_once());
+        Ok(Self { id: NcclId::new()?, lanes, order, timeout, num_ctas })
+    }
+
+    /// The communicator of a rank, which computes on this GPU. All ranks call it, each in its own thread.
+    ///
+    /// # Errors
+    /// When not all ranks come within the time-out, or the library refuses.
+    pub(crate) fn communicator(
+        &self,
+        device: &Cuda,
+        words: Box<dyn Communicator>,
+        is_stopped: Arc<dyn Fn() -> bool + Send + Sync>,
+    ) -> Result<Box<dyn Communicator>, CommError> {
+        let (rank, stop) = (words.rank(), Stop(is_stopped));
+        let queue = device.queue()?;
+        let size = self.lanes.world_size;
+        let joining = device.join_nccl(&self.id, [rank, size], self.num_ctas).map_err(refused)?;
+        let world = self.made(joining, &stop)?.ok_or_else(|| no_communicator("the world"))?;
+        let mut lanes = BTreeMap::new();
+        for channel in self.lanes.channels() {
+            let seat = self.lanes.seat(channel, rank);
+            let place = seat.as_ref().map_or([0, 1], |seat| [seat.position, seat.members.len()]);
+            let color = seat.as_ref().map(|seat| seat.color);
+            let joining = world.split(color, place, self.num_ctas).map_err(refused)?;
+            if let (Some(connection), Some(seat)) = (self.made(joining, &stop)?, seat) {
+                lanes.insert(channel, self.lane(connection, channel, seat.members)?);
+            }
+        }
+        let all = (0..size).collect();
+        lanes.insert(Channel::Collect, self.lane(world, Channel::Collect, all)?);
+        let mut made = NcclRank { queue, lanes, words, stop, timeout: self.timeout };
+        self.send_once(&mut made)?;
+        Ok(Box::new(made))
+    }
+
+    fn lane(
+        &self,
+        connection: NcclCommunicator,
+        channel: Channel,
+        members: Vec<usize>,
+    ) -> Result<Lane, CommError> {
+        let queue = connection.queue();
+        let reduction = match channel {
+            Channel::Reduce | Channel::Tied => {
+                Reduction::new(self.order, &*queue, members.len(), self.lanes.largest_unit)?
+            }
+            _ => Reduction::None,
+        };
+        Ok(Lane { members, connection, queue, reduction })
+    }
+
+    /// Waits until a communicator is there.
+    fn made(&self, joining: Joining, stop: &Stop) -> Result<Option<NcclCommunicator>, CommError> {
+        let start = Instant::now();
+        while !joining.poll().map_err(refused)? {
+            stop.check()?;
+            if start.elapsed() > self.timeout {
+                return Err(no_communicator("all ranks to make a communicator of NCCL"));
+            }
+            thread::sleep(BETWEEN_QUESTIONS);
+        }
+        joining.finish(self.timeout).map_err(refused)
+    }
+
+    /// Sends a little through every lane, in the order in which they were made: NCCL connects members when they first send, in which they
+    /// wait for each other, and ranks that did so in different orders would wait for ever.
+    fn send_once(&self, rank: &mut NcclRank) -> Result<(), CommError> {
+        let channels = self.lanes.channels().into_iter().chain([Channel::Collect]);
+        for channel in channels {
+            let Some(lane) = rank.lanes.get_mut(&channel) else { continue };
+            let (own, size) = (lane.connection.rank(), lane.members.len());
+            let from = lane.queue.zeros(size, ElementType::F32)?;
+            let mut to = lane.queue.zeros(2 * size, ElementType::F32)?;
+            let (mut each, all) = to.view_mut().split_at(size);
+            match channel {
+                Channel::Edge(_) if own == 0 => lane.connection.send(1, from.view()),
+                Channel::Edge(_) => lane.connection.receive(0, each),
+                Channel::Gather => lane.connection.all_gather(&all),
+                _ => {
+                    let (mut sends, mut receives) = (Vec::new(), Vec::new());
+                    for member in (0..size).filter(|&member| member != own) {
+                        sends.push((member, from.view().range(member..member + 1)));
+                        let (one, others) = each.split_at(1);
+                        receives.push((member, one));
+                        each = others;
+                    }
+                    lane.connection.exchange(&sends, &receives);
+                    if let Reduction::Library = lane.reduction {
+                        lane.connection.reduce_scatter(&all);
+                    }
+                    if channel == Channel::Tied {
+                        lane.connection.all_gather(&all);
+                    }
+                }
+            }
+            let (stop, connection) = (&rank.stop, &lane.connection);
+            finish(&*lane.queue, self.timeout, size, || {
+                stop.check()?;
+                connection.poll().map_err(CommError::from)
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// Multiprocessors that one operation may take: all lanes of a rank fit at once into half of its GPU, and one does not profit from more than 16.
+fn num_ctas(num_multiprocessors: usize, num_lanes: usize) -> usize {
+    (num_multiprocessors / 2 / num_lanes).clamp(1, 16)
+}
+
+fn refused(error: NoNccl) -> CommError {
+    CommError::Device { reason: format!("NCCL, {error}") }
+}
+
+fn no_communicator(what: &str) -> CommError {
+    CommError::Device { reason: format!("waited for {what} in vain") }
+}
