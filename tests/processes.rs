@@ -412,9 +412,10 @@ fn a_process_that_ends_early_ends_the_other() {
         });
         let report = &found[1 - gone];
         for rank in 0..4 {
-            assert!(report.contains(&format!("rank {rank} at ")), "{report}");
+            assert!(report.contains(&format!("rank {rank}")), "{report}");
         }
         assert_eq!(report.matches("does not answer").count(), 2, "{report}");
+        assert_eq!(report.matches(", last heard of at ").count(), 2, "{report}");
     }
 }
 

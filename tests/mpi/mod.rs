@@ -74,7 +74,7 @@ fn a_rank_that_is_killed_is_named_in_one_report() {
             let [_, cause, others @ ..] = &report.lines().collect::<Vec<_>>()[..] else {
                 panic!("rank {rank} has no report: {errors}")
             };
-            assert!(cause.starts_with(&format!("  rank {killed} at ")), "{report}");
+            assert!(cause.starts_with(&format!("  rank {killed}, last heard of at ")), "{report}");
             assert!(cause.ends_with(": does not answer"), "{report}");
             assert_eq!(others.len(), 3, "{report}");
             assert!(others.iter().all(|line| line.contains(": stopped ")), "{report}");

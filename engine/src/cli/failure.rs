@@ -11,6 +11,7 @@ use super::table::Table;
 use super::terminal;
 use crate::config::{CombinationTable, ConfigErrors, Unfixed};
 use crate::files::printable::printable;
+use crate::host::Launched;
 use crate::plan::FromFileError;
 use crate::plan::costs::PredictError;
 use crate::train::TrainedRunError;
@@ -52,6 +53,10 @@ impl Failure {
                 ));
                 status
             }
+            Self::Config(errors) if of_other_rank().is_some() => {
+                print_error(&errors);
+                2
+            }
             Self::Config(errors) => {
                 let mistakes = errors.counted();
                 let drawn = errors.render(&terminal::report_handler());
@@ -66,7 +71,7 @@ impl Failure {
                 let with = if set.is_empty() { "" } else { " with" };
                 let headline = format!("error: not a valid run{with}{set}, {mistakes}:");
                 let headline = terminal::fitted(&headline);
-                let _ = write!(io::stderr(), "{headline}\n{drawn}{table}");
+                let _ = io::stderr().write_all(format!("{headline}\n{drawn}{table}").as_bytes());
                 2
             }
             Self::Input(error) => {
@@ -83,8 +88,16 @@ impl Failure {
     }
 }
 
+/// Prints an error in words; of several processes, which may all find the same, with the rank.
 fn print_error(error: &dyn Error) {
-    complain(terminal::fitted(&format!("error: {error}")));
+    let of = of_other_rank().map_or_else(String::new, |rank| format!("rank {rank}: "));
+    complain(terminal::fitted(&format!("{of}error: {error}")));
+}
+
+/// The rank of this process, unless it is the one that speaks for all.
+fn of_other_rank() -> Option<usize> {
+    let launched = Launched::this().ok().flatten()?;
+    (launched.rank > 0).then_some(launched.rank)
 }
 
 /// What a refused combination costs beside others, below the errors.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::{env, thread};
 
 use clap::Args;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 
 use super::check_arguments;
@@ -23,9 +23,9 @@ Examples:
   pipezero launch -n 4 --max-restarts 3 -- train run.json --resume \\
     --set checkpoint.every=100
 
-Each rank is a process of this host, connected by Open MPI, whose mpirun starts it: pipezero must be built with --features mpi. Each process takes its share of the cores. Ctrl-C, SIGTERM and SIGHUP end the run after its step, with a checkpoint; a second one ends it at once. If a rank is killed, frozen or fails, the others say which and where, and end; what does not end by itself is ended. With --max-restarts the job is then started again, and --resume goes on from the newest checkpoint. For several hosts use mpirun or srun: docs/launch.md has complete commands.
+Each rank is a process of this host, connected by Open MPI, whose mpirun starts it: pipezero must be built with --features mpi. Each process takes its share of the cores. Ctrl-C, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 end the run after its step, with a checkpoint: the ranks get SIGTERM; a second one ends it at once. If a rank is killed, frozen or fails, the others say which and where, and end; what does not end by itself is ended. With --max-restarts the job is then started again, and --resume goes on from the newest checkpoint. For several hosts use mpirun or srun: docs/launch.md has complete commands.
 
-Exit status: 0 if all ranks succeed, 2 for a mistake in the input, 1 if a rank fails or is lost, 143 if a signal ended the run before it was done.";
+Exit status: 0 if all ranks succeed, also where a signal ended the run after a step, which summary.json names; 2 for a mistake in the input; 1 if a rank fails or is lost; 143 if a signal ended the run at once.";
 
 /// Arguments of `launch`.
 #[derive(Debug, Args)]
@@ -72,7 +72,7 @@ fn of_input(error: JobError) -> Failure {
 /// The number of signals so far that ask this process to end.
 fn count_signals() -> Result<Arc<AtomicUsize>, Failure> {
     let count = Arc::new(AtomicUsize::new(0));
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2])?;
     let counted = Arc::clone(&count);
     thread::Builder::new().name("signals".to_owned()).spawn(move || {
         for _ in signals.forever() {

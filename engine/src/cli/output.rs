@@ -35,7 +35,9 @@ pub(super) fn print(text: impl Display) -> io::Result<()> {
 
 /// Writes an error to stderr, whoever speaks for this process.
 pub(super) fn complain(text: impl Display) {
-    let _ = writeln!(stderr(), "{}", printable(&text.to_string()));
+    // In one piece: other processes write to the same place.
+    let line = format!("{}\n", printable(&text.to_string()));
+    let _ = stderr().write_all(line.as_bytes());
 }
 
 /// Writes a line to stderr: progress, hints and warnings. An error is ignored, since there is no other place for it.

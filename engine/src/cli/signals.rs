@@ -11,6 +11,8 @@ use signal_hook::low_level::signal_name;
 
 use super::output::note;
 use crate::config::EndSignal;
+use crate::host::{Launched, Launcher};
+use crate::launch::statuses;
 
 /// A flag that the first of these signals sets: Ctrl-C, SIGTERM, SIGHUP, and the one that a scheduler sends. The second ends the process at
 /// once, with status 128 and its number, as shells report it. A signal that is ignored when the program starts, as `nohup` has it, stays so.
@@ -37,12 +39,25 @@ fn wait_for(signals: Vec<i32>, flag: Arc<AtomicBool>) -> io::Result<()> {
                 std::process::exit(128 + signal);
             }
             let name = signal_name(signal).unwrap_or("a signal");
+            // Open MPI's mpirun passes these on, and kills what is left two seconds later.
+            let is_hasty = matches!(signal, SIGINT | SIGTERM) && is_of_mpirun();
+            let but = if is_hasty {
+                "; mpirun does so by itself 2 s after this one: where steps are longer, send it SIGUSR1"
+            } else {
+                ""
+            };
             note(format_args!(
-                "\n{name}: the run ends after this step, with a checkpoint; a second signal ends it at once"
+                "\n{name}: the run ends after this step, with a checkpoint; a second signal ends it at once{but}"
             ));
         }
     };
     thread::Builder::new().name("signals".to_owned()).spawn(wait).map(drop)
+}
+
+/// Whether a user's `mpirun` has started this process, and not `pipezero launch`, which passes signals on itself.
+fn is_of_mpirun() -> bool {
+    let launcher = Launched::this().ok().flatten().map(|launched| launched.launcher);
+    launcher == Some(Launcher::OpenMpi) && std::env::var_os(statuses::FOLDER).is_none()
 }
 
 /// What Linux says of this process; empty elsewhere.

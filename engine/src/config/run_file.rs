@@ -15,6 +15,7 @@ use super::section::{Object, Section};
 use super::set;
 use crate::files::input::{is_stdio, named, read_stdin, read_text};
 use crate::files::json::{Node, Source, Span, Value, parse};
+use crate::host::Launched;
 
 /// Bytes of a file at most: the longest lists in one are of texts and of layers.
 const MAX_BYTES: u64 = 16 << 20;
@@ -44,6 +45,11 @@ impl RunFile {
     /// The name by which messages know a file, its text, and the folder at which relative paths in it start.
     pub(super) fn read(path: &Path) -> Result<(String, String, PathBuf), ConfigErrors> {
         let name = named(path).display().to_string();
+        let of_many = Launched::this().ok().flatten().is_some_and(|launched| launched.size > 1);
+        if is_stdio(path) && of_many {
+            let reason = "a launcher gives its input to one of its processes, and each of them reads the run file: name a file";
+            return Err(unreadable(&name, reason));
+        }
         let read = if is_stdio(path) { read_stdin(MAX_BYTES) } else { read_text(path, MAX_BYTES) };
         let text = read.map_err(|error| unreadable(&name, &error.to_string()))?;
         let path = std::path::absolute(path).map_err(|error| unreadable(&name, &error.to_string()))?;

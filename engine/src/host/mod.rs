@@ -13,7 +13,7 @@ pub(crate) use disk::free_bytes;
 pub use launcher::LaunchError;
 #[cfg(feature = "mpi")]
 pub(crate) use launcher::Master;
-pub(crate) use launcher::{Launched, Local, variables_in_force};
+pub(crate) use launcher::{Launched, Launcher, Local, variables_in_force};
 pub(crate) use machine::{cpu_model, host_cores, system};
 pub(crate) use memory::{available_bytes, memory_bytes, resident_bytes};
 pub(crate) use name::name;

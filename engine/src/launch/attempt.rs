@@ -1,6 +1,6 @@
 //! One start of the processes, until all have ended.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -16,6 +16,10 @@ use super::mpirun;
 use super::processes::{Process, children_of};
 use super::statuses::Statuses;
 
+/// How often it is looked which processes there are: the system lists all of its own.
+const BETWEEN_LISTS: Duration = Duration::from_secs(1);
+/// How long after the first process the last one begins, at the latest.
+const TIME_TO_BEGIN: Duration = Duration::from_secs(20);
 /// How often it is looked whether something has happened.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
 /// How long the others have to end once a process has said that it failed: ranks that notice a failure wait for the reports of others that are slow.
@@ -75,8 +79,16 @@ pub(super) fn run(
     let mut command = mpirun::command(num_processes, program, arguments, statuses.folder());
     // A Ctrl-C of the terminal reaches this process alone, which hands it on.
     let mpirun = command.process_group(0).spawn().map_err(JobError::NoMpirun)?;
-    let mut running =
-        Running { mpirun, statuses, handed_on: BTreeMap::new(), failed_at: None, ended_at: None };
+    let mut running = Running {
+        mpirun,
+        statuses,
+        handed_on: BTreeMap::new(),
+        listed_at: Instant::now(),
+        begun: BTreeSet::new(),
+        begun_at: None,
+        failed_at: None,
+        ended_at: None,
+    };
     let status = loop {
         if let Some(status) = running.mpirun.try_wait().map_err(io_error("mpirun"))? {
             break status;
@@ -97,7 +109,12 @@ struct Running {
     statuses: Statuses,
     /// How many signals each process has been sent.
     handed_on: BTreeMap<Process, usize>,
-    /// When a process has first said that it failed.
+    /// When it was last looked which processes there are.
+    listed_at: Instant,
+    /// The ranks whose processes were there, and when the first was.
+    begun: BTreeSet<usize>,
+    begun_at: Option<Instant>,
+    /// When it was first seen that a process has failed.
     failed_at: Option<Instant>,
     /// When the others were ended.
     ended_at: Option<Instant>,
@@ -124,8 +141,7 @@ impl Running {
     }
 
     fn end_what_is_left(&mut self, tell: &mut dyn FnMut(Event)) {
-        let has_failed = |status: &Option<u8>| status.is_some_and(|status| status != 0);
-        if self.failed_at.is_none() && self.statuses.read().iter().any(has_failed) {
+        if self.failed_at.is_none() && (self.says_of_a_failure() || self.misses_a_process()) {
             self.failed_at = Some(Instant::now());
         }
         let is_due = self.failed_at.is_some_and(|since| since.elapsed() > TIME_TO_END);
@@ -141,6 +157,34 @@ impl Running {
             // Its own processes are gone; it will be seen to have ended at the next look.
             let _ = self.mpirun.kill();
         }
+    }
+
+    fn says_of_a_failure(&self) -> bool {
+        self.statuses.read().iter().any(|status| status.is_some_and(|status| status != 0))
+    }
+
+    /// Whether a process is gone that has left no status, or all that are left are frozen: nobody may notice, before the processes are connected
+    /// and after the others have ended.
+    fn misses_a_process(&mut self) -> bool {
+        if self.listed_at.elapsed() < BETWEEN_LISTS {
+            return false;
+        }
+        self.listed_at = Instant::now();
+        // Listed first: a process that ends leaves its status before.
+        let left = self.processes();
+        let statuses = self.statuses.read();
+        self.begun.extend(left.iter().map(|process| process.rank));
+        if !left.is_empty() {
+            self.begun_at.get_or_insert_with(Instant::now);
+        }
+        let have_all_begun = self.begun_at.is_some_and(|since| since.elapsed() > TIME_TO_BEGIN);
+        let is_there = |rank: usize| left.iter().any(|process| process.rank == rank);
+        let is_missed = |(rank, status): (usize, &Option<u8>)| {
+            status.is_none() && !is_there(rank) && (have_all_begun || self.begun.contains(&rank))
+        };
+        let are_frozen = !left.is_empty() && left.iter().all(|process| process.is_frozen);
+        let has_one_ended = statuses.iter().any(Option::is_some);
+        statuses.iter().enumerate().any(is_missed) || (are_frozen && has_one_ended)
     }
 
     fn end(self, status: ExitStatus, is_interrupted: bool) -> Result<End, JobError> {

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use super::statuses;
-use crate::host::cores;
+use crate::host::{Launcher, cores};
 
 /// Starts so many processes of a program on this host.
 pub(super) fn command(
@@ -24,6 +24,10 @@ pub(super) fn command(
     command.args(["--oversubscribe", "--bind-to", "none"]);
     command.arg(program).args(arguments);
     command.env(cores::BIND, "1").env(statuses::FOLDER, statuses);
+    // A shell that torchrun or a scheduler has started has theirs, by which each process would be one of another job.
+    for name in Launcher::variables_beside(Launcher::OpenMpi) {
+        command.env_remove(name);
+    }
     // Who is root starts it as root, as any command.
     command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
     command

@@ -4,6 +4,8 @@ use std::{fs, str};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use super::statuses::RANK;
+
 /// A process of the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Process {
@@ -55,7 +57,7 @@ fn state_and_parent(stat: &str) -> Option<(char, u32)> {
 
 fn rank_in(environment: &[u8]) -> Option<usize> {
     let mut variables = environment.split(|&byte| byte == 0).filter_map(|line| str::from_utf8(line).ok());
-    variables.find_map(|line| line.strip_prefix("OMPI_COMM_WORLD_RANK="))?.parse().ok()
+    variables.find_map(|line| line.strip_prefix(RANK)?.strip_prefix('='))?.parse().ok()
 }
 
 #[cfg(test)]

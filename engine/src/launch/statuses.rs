@@ -5,18 +5,17 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 use std::{env, fs, io, process};
 
-use crate::host::Launched;
-
+/// The variable by which `mpirun` says which rank a process is.
+pub(super) const RANK: &str = "OMPI_COMM_WORLD_RANK";
 /// The variable that names the folder of the files.
 pub(crate) const FOLDER: &str = "PIPEZERO_STATUSES";
 
 /// Says with which status this process ends, if `pipezero launch` has started it.
 pub(crate) fn leave(status: u8) {
-    let Some(folder) = env::var_os(FOLDER) else { return };
-    if let Ok(Some(Launched { rank, .. })) = Launched::this() {
-        // Who launched it takes a process without a file for one that was lost.
-        let _ = fs::write(Path::new(&folder).join(rank.to_string()), status.to_string());
-    }
+    // The other variables of launchers may be what is wrong.
+    let (Some(folder), Ok(rank)) = (env::var_os(FOLDER), env::var(RANK)) else { return };
+    // Who launched it takes a process without a file for one that was lost.
+    let _ = fs::write(Path::new(&folder).join(rank), status.to_string());
 }
 
 /// The folder of one attempt, removed when it is dropped.

@@ -130,7 +130,7 @@ fn a_job_that_loses_a_rank_is_started_again_and_ends_as_if_it_had_not() {
             "{}",
             printed.stderr
         );
-        assert!(printed.stderr.contains(&format!("  rank {rank} at ")), "{}", printed.stderr);
+        assert!(printed.stderr.contains(&format!("  rank {rank}, last heard of at ")), "{}", printed.stderr);
         assert!(fs::read(home.path("out/weights.safetensors")).unwrap() == expected, "{name}");
         fs::remove_dir_all(home.path("out")).unwrap();
     }
@@ -154,8 +154,10 @@ fn the_report_is_out_before_mpirun_ends_those_that_are_left() {
     signal("KILL", &pid);
     let printed = ended(&home, child);
     assert_ne!(printed.status, Some(0));
-    let reports =
-        printed.stderr.matches("all ranks have stopped; the cause comes first\n  rank 3 at ").count();
+    let reports = printed
+        .stderr
+        .matches("all ranks have stopped; the cause comes first\n  rank 3, last heard of at ")
+        .count();
     assert_eq!(reports, 1, "{}", printed.stderr);
 }
 
@@ -178,6 +180,45 @@ fn a_signal_to_launch_ends_the_run_after_its_step_and_threads_go_on() {
     assert_eq!(printed.status, Some(0), "{}", printed.stderr);
     assert!(printed.stderr.contains("the run goes on after step 300"), "{}", printed.stderr);
     assert!(weights() == expected);
+}
+
+/// A bit of a shard is found by the rank that reads it alone.
+#[test]
+fn all_processes_take_an_earlier_checkpoint_where_one_finds_the_newest_damaged() {
+    let home = Home::new();
+    home.run("train run.json --out out --set steps=4 --set checkpoint.every=2").success();
+    let shard = home.path("out/checkpoints/step-00000004/rank-00001.safetensors");
+    let mut bytes = fs::read(&shard).unwrap();
+    let last = bytes.len() - 9;
+    bytes[last] ^= 4;
+    fs::write(&shard, bytes).unwrap();
+    let line = "-- train run.json --out out --resume --set steps=5 --set checkpoint.every=2";
+    let printed = run(&home, &mut launch(&home, line));
+    assert_eq!(printed.status, Some(0), "{}", printed.stderr);
+    assert!(printed.stderr.contains("the run goes on after step 2"), "{}", printed.stderr);
+    assert!(printed.stderr.contains("rank-00001.safetensors: "), "{}", printed.stderr);
+}
+
+/// Nobody who waits in the start of MPI notices.
+#[test]
+fn launch_notices_a_process_that_is_lost_before_it_is_connected() {
+    let home = Home::new();
+    let child = start(&home, "--max-restarts 1");
+    let (_, pid) = until("a rank runs", || ranks_of(&child).into_iter().find(|&(rank, _)| rank == 3));
+    signal("KILL", &pid);
+    let printed = ended(&home, child);
+    assert_eq!(printed.status, Some(0), "{}", printed.stderr);
+    assert!(printed.stderr.contains("; restart 1 of 1"), "{}", printed.stderr);
+}
+
+#[test]
+fn variables_of_another_job_are_named_and_mean_nothing_to_launch() {
+    let home = Home::new();
+    let left_over = [("RANK", "0"), ("LOCAL_RANK", "0"), ("WORLD_SIZE", "1")];
+    run(&home, launch(&home, "-- train run.json --out out").envs(left_over)).success();
+    let of_mpirun = [("OMPI_COMM_WORLD_RANK", "0"), ("OMPI_COMM_WORLD_SIZE", "4")];
+    let error = run(&home, home.command("train run.json").envs(left_over).envs(of_mpirun)).failure(2);
+    assert!(error.contains("WORLD_SIZE is 1, but OMPI_COMM_WORLD_SIZE is 4"), "{error}");
 }
 
 /// Of each process: what it has grown by since before it allocated is what was planned, 5 % and 64 MiB. MPI's own memory is shared between

@@ -124,8 +124,9 @@ fn all_reports(folder: &Path, mut mpirun: Child, hosts: &Hosts) -> Vec<Written> 
 /// Somebody waited in vain over the broken link; who does not answer is at its other side.
 fn check_report(what: &str, broken: Broken, [host, other]: [usize; 2], report: &Written) {
     let lines: Vec<&str> = report.text.lines().collect();
-    let rank_of =
-        |line: &str| -> Option<usize> { line.strip_prefix("  rank ")?.split(' ').next()?.parse().ok() };
+    let rank_of = |line: &str| -> Option<usize> {
+        line.strip_prefix("  rank ")?.split([' ', ',']).next()?.parse().ok()
+    };
     let hosts_in = |text: &str| -> Vec<usize> {
         let numbers = text.split(|character: char| !character.is_ascii_digit());
         numbers.filter_map(|number| number.parse::<usize>().ok()).map(|rank| rank / RANKS_PER_HOST).collect()

@@ -36,6 +36,23 @@ pub enum LaunchError {
         /// The number.
         size: usize,
     },
+    /// Variables of two jobs.
+    #[error(
+        "{size_name} is {size}, but {around_size_name} is {around_size}, so the first is left from another job: unset {rank_name}, {size_name} and what \
+         was set with them"
+    )]
+    OtherJob {
+        /// The variable of the launcher's rank.
+        rank_name: &'static str,
+        /// The variable of its number of processes.
+        size_name: &'static str,
+        /// The number.
+        size: usize,
+        /// The same of the launcher that has started more.
+        around_size_name: &'static str,
+        /// Its number.
+        around_size: usize,
+    },
     /// Nothing says where the process of rank 0 is.
     #[error(
         "MASTER_ADDR is not set: set it in every process to the name or address of the host of rank 0, as torchrun does"

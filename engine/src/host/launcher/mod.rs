@@ -78,12 +78,38 @@ impl Launched {
     }
 
     fn among(variables: &Variables<'_>) -> Result<Option<Self>, LaunchError> {
-        for launcher in Launcher::ALL {
+        let mut launchers = Launcher::ALL.into_iter();
+        for launcher in launchers.by_ref() {
             if let Some(found) = launcher.find(variables)? {
+                found.check_around(launchers, variables)?;
                 return Ok(Some(found));
             }
         }
         Ok(None)
+    }
+
+    /// A launcher that another one has started has at least as many processes as that: else its variables are left from another job.
+    fn check_around(
+        &self,
+        mut others: impl Iterator<Item = Launcher>,
+        variables: &Variables<'_>,
+    ) -> Result<(), LaunchError> {
+        // What is wrong with the variables of those around does not matter.
+        let around = others.find_map(|launcher| launcher.find(variables).ok().flatten());
+        match around {
+            Some(around) if self.launcher == Launcher::Torchrun && around.size > self.size => {
+                let [rank_name, size_name, ..] = self.launcher.names();
+                let (size, around_size_name) = (self.size, around.launcher.names()[1]);
+                Err(LaunchError::OtherJob {
+                    rank_name,
+                    size_name,
+                    size,
+                    around_size_name,
+                    around_size: around.size,
+                })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Whether all processes run on this host; `false` where the launcher does not say.
@@ -114,6 +140,11 @@ impl Launcher {
                 ["SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE"]
             }
         }
+    }
+
+    /// The variables by which processes of other launchers than this one know their ranks.
+    pub(crate) fn variables_beside(own: Self) -> impl Iterator<Item = &'static str> {
+        Self::ALL.into_iter().filter(move |&launcher| launcher != own).flat_map(Self::names)
     }
 
     fn find(self, variables: &Variables<'_>) -> Result<Option<Launched>, LaunchError> {

@@ -13,7 +13,7 @@ fn master(host: &str, port: Option<u16>) -> Option<Master> {
 
 const TORCHRUN: [(&str, &str); 6] = [
     ("RANK", "5"),
-    ("WORLD_SIZE", "8"),
+    ("WORLD_SIZE", "12"),
     ("LOCAL_RANK", "1"),
     ("LOCAL_WORLD_SIZE", "4"),
     ("MASTER_ADDR", "10.0.0.7"),
@@ -42,7 +42,7 @@ fn each_launcher_says_rank_place_and_address_in_its_own_words() {
     let of = |launcher, rank, size, local, master| Ok(Some(Launched { launcher, rank, size, local, master }));
     assert_eq!(
         launched(&TORCHRUN),
-        of(Launcher::Torchrun, 5, 8, local(1, 4), master("10.0.0.7", Some(29501)))
+        of(Launcher::Torchrun, 5, 12, local(1, 4), master("10.0.0.7", Some(29501)))
     );
     assert_eq!(launched(&OPEN_MPI), of(Launcher::OpenMpi, 1, 4, local(1, 2), None));
     assert_eq!(launched(&[("PMI_RANK", "3"), ("PMI_SIZE", "4")]), of(Launcher::Pmi, 3, 4, None, None));
@@ -79,7 +79,7 @@ fn what_contradicts_itself_is_refused() {
         launched(&variables).unwrap_err().to_string()
     };
     for (changes, expected) in [
-        (("RANK", "8"), "RANK is 8, but WORLD_SIZE is 8: ranks count from 0"),
+        (("RANK", "12"), "RANK is 12, but WORLD_SIZE is 12: ranks count from 0"),
         (("LOCAL_RANK", "4"), "LOCAL_RANK is 4, but LOCAL_WORLD_SIZE is 4: ranks count from 0"),
         (
             ("RANK", "-1"),
@@ -104,6 +104,12 @@ fn what_contradicts_itself_is_refused() {
     ] {
         assert_eq!(with(&[changes]), expected, "{changes:?}");
     }
+    let mut left_over = OPEN_MPI.to_vec();
+    left_over.extend([("RANK", "0"), ("LOCAL_RANK", "0"), ("WORLD_SIZE", "1")]);
+    assert_eq!(
+        launched(&left_over).unwrap_err().to_string(),
+        "WORLD_SIZE is 1, but OMPI_COMM_WORLD_SIZE is 4, so the first is left from another job: unset RANK, WORLD_SIZE and what was set with them"
+    );
     assert!(launched(&[("OMPI_COMM_WORLD_RANK", "4"), ("OMPI_COMM_WORLD_SIZE", "4")]).is_err());
     assert!(launched(&[("PMI_RANK", "1")]).is_err());
 }

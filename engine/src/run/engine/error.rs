@@ -9,7 +9,7 @@ use super::weights_file::WeightsError;
 use crate::plan::{Bytes, Change, Changes, CountedRanks};
 use crate::run::checkpoint::CheckpointError;
 use crate::run::comm::CommError;
-use crate::run::executor::{CauseKind, RankFailure};
+use crate::run::executor::{Cause, CauseKind, RankFailure};
 use crate::run::world::WorldError;
 
 /// An error of the engine.
@@ -226,7 +226,9 @@ impl fmt::Display for Report {
             let why = cause.to_string();
             let is_own = matches!(cause.kind(), CauseKind::Failed | CauseKind::DeviceFailed);
             let is_same = is_own && why == before;
-            write!(f, "\n  rank {rank} at {position}: {}", if is_same { "the same" } else { &why })?;
+            // It may have gone on since.
+            let heard = if matches!(cause, Cause::Silent) { ", last heard of" } else { "" };
+            write!(f, "\n  rank {rank}{heard} at {position}: {}", if is_same { "the same" } else { &why })?;
             before = why;
         }
         let timed_out =

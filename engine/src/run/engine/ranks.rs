@@ -238,7 +238,7 @@ impl Ranks {
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
             }
         }
-        failures.extend(busy.into_iter().map(|rank| self.stalled(rank)));
+        failures.extend(busy.into_iter().map(|rank| self.failure(rank, Cause::Stalled)));
         self.add_reported(&mut failures);
         EngineError::Stopped(Report::new(failures))
     }
@@ -265,7 +265,7 @@ impl Ranks {
         for (ranks, reported) in heard {
             match reported {
                 Some(reported) => failures.extend(reported),
-                None => failures.extend(ranks.map(|rank| self.stalled(rank))),
+                None => failures.extend(ranks.map(|rank| self.failure(rank, Cause::Silent))),
             }
         }
     }
@@ -279,8 +279,8 @@ impl Ranks {
         others.map(|(ranks, report)| (ranks, report.and_then(failures))).collect()
     }
 
-    fn stalled(&self, rank: usize) -> RankFailure {
-        RankFailure { rank, position: self.world.positions().get(rank), cause: Cause::Stalled }
+    fn failure(&self, rank: usize, cause: Cause) -> RankFailure {
+        RankFailure { rank, position: self.world.positions().get(rank), cause }
     }
 }
 

@@ -41,6 +41,9 @@ pub enum Cause {
     /// The rank did not answer after the others had stopped.
     #[error("does not answer")]
     Stalled,
+    /// The rank runs in another process, which did not answer.
+    #[error("does not answer")]
+    Silent,
     /// The rank runs in another process, which reported this.
     #[error("{message}")]
     Elsewhere {
@@ -85,7 +88,7 @@ impl Cause {
             Self::Comm(CommError::TooSlow { .. }) => CauseKind::TooSlow,
             Self::Comm(CommError::Timeout { .. } | CommError::Unfinished { .. }) => CauseKind::TimedOut,
             Self::Comm(error) if error.is_stop() => CauseKind::Stopped,
-            Self::Stalled => CauseKind::Stalled,
+            Self::Stalled | Self::Silent => CauseKind::Stalled,
             Self::Elsewhere { kind, .. } => *kind,
             _ => CauseKind::Failed,
         }

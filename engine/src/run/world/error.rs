@@ -33,6 +33,19 @@ pub enum WorldError {
         /// How many MPI knows of.
         connected: usize,
     },
+    /// MPI gives this process another rank than the launcher.
+    #[error(
+        "by {launcher}'s variables this process is rank {launched}, and MPI says that it is rank {connected}: unset the variables that are left from \
+         another job, or set them for each process"
+    )]
+    OtherRank {
+        /// The program that set them.
+        launcher: String,
+        /// The rank that they name.
+        launched: usize,
+        /// That of MPI.
+        connected: usize,
+    },
     /// This program cannot use MPI.
     #[error(
         "`comm.backend` is \"mpi\", and this pipezero was built without MPI: build it with `cargo build --release --features mpi`, or use \"threads\""

@@ -55,11 +55,12 @@ impl MpiWorld {
         let launched = Launched::this()?;
         let processes = Processes::of_job(num_ranks, timeout).map_err(|error| not_connected(&error))?;
         let (rank, world_size) = (processes.rank(), processes.size());
-        check_size(launched.as_ref(), processes.job_size())?;
+        check_job(launched.as_ref(), [rank, processes.job_size()])?;
         let program = program::name_of_this();
         let start_timeout = timeout.max(START_TIME);
         let member = Member { program, world_size, ranks: rank..rank + 1, timeout, start_timeout };
-        let listener = (rank == 0).then(|| SideChannel::listen(own_address(launched.as_ref(), port)?));
+        let listener = (rank == 0)
+            .then(|| SideChannel::listen(own_address(launched.as_ref(), port, processes.job_size() == 1)?));
         let listener = listener.map(|listening| listening.and_then(|it| Ok((it.local_addr()?, it))));
         let told = match &listener {
             None => String::new(),
@@ -100,11 +101,15 @@ impl MpiWorld {
     }
 }
 
-/// Refuses a launcher that started other processes than MPI connects, as torchrun's, each of which is alone.
-fn check_size(launched: Option<&Launched>, connected: usize) -> Result<(), WorldError> {
+/// Refuses a launcher that started other processes than MPI connects, as torchrun's, each of which is alone, and variables that are left from
+/// another job.
+fn check_job(launched: Option<&Launched>, [own, connected]: [usize; 2]) -> Result<(), WorldError> {
     match launched {
         Some(Launched { launcher, size, .. }) if *size != connected => {
             Err(WorldError::OtherSize { launcher: launcher.to_string(), launched: *size, connected })
+        }
+        Some(Launched { launcher, rank, .. }) if *rank != own => {
+            Err(WorldError::OtherRank { launcher: launcher.to_string(), launched: *rank, connected: own })
         }
         _ => Ok(()),
     }
@@ -112,15 +117,19 @@ fn check_size(launched: Option<&Launched>, connected: usize) -> Result<(), World
 
 /// Where the process of rank 0 listens: on the address that the launcher names, else on this host's loopback if all processes are on it, else on
 /// the address of its name.
-fn own_address(launched: Option<&Launched>, port: Option<u16>) -> Result<SocketAddr, SideChannelError> {
+fn own_address(
+    launched: Option<&Launched>,
+    port: Option<u16>,
+    is_alone: bool,
+) -> Result<SocketAddr, SideChannelError> {
+    let is_near = is_alone || launched.is_some_and(Launched::is_on_one_host);
     let master = launched.and_then(|launched| launched.master.clone());
     let port = port.or(master.as_ref().and_then(|master| master.port)).unwrap_or(0);
     let host = match master {
         Some(Master { host, .. }) => host,
-        None if launched.is_some_and(Launched::is_on_one_host) => Ipv4Addr::LOCALHOST.to_string(),
+        None if is_near => Ipv4Addr::LOCALHOST.to_string(),
         None => crate::host::name(),
     };
-    let is_near = launched.is_some_and(Launched::is_on_one_host);
     // A host's own name often leads to its loopback address, at which no other host reaches it.
     let is_reached = |address: &SocketAddr| is_near || !address.ip().is_loopback();
     let reason = match (host.as_str(), port).to_socket_addrs().map(|mut found| found.find(is_reached)) {

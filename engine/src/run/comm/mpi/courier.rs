@@ -31,8 +31,7 @@ const SLEEP_MIN: Duration = Duration::from_micros(100);
 const SLEEP_MAX: Duration = Duration::from_millis(1);
 /// How long it sleeps at most while no operation is under way.
 const SLEEP_IDLE: Duration = Duration::from_millis(100);
-/// How long what ranks sent before they stopped or left may be under way: announcements of operations, after a stop their data, and the data
-/// of a rank that has left.
+/// How long what ranks sent before they stopped or left may be under way: announcements, after a stop data, data of a rank that has left.
 const TIME_OF_ANNOUNCEMENTS: Duration = Duration::from_millis(200);
 const TIME_OF_DATA_AFTER_STOP: Duration = Duration::from_millis(300);
 const TIME_OF_DATA: Duration = Duration::from_secs(2);
@@ -40,6 +39,8 @@ const TIME_OF_DATA: Duration = Duration::from_secs(2);
 const BETWEEN_LOOKS_AT_GONE: Duration = Duration::from_millis(1);
 /// How long the last messages may be under way when the process ends.
 const TIME_OF_LAST_MESSAGES: Duration = Duration::from_secs(1);
+/// How long MPI may take to start: all processes of the job wait for each other.
+const TIME_TO_START: Duration = Duration::from_secs(60);
 /// How long a process that ends waits for MPI to end.
 const TIME_TO_END: Duration = Duration::from_secs(10);
 
@@ -99,7 +100,8 @@ impl Courier {
         };
         let spawned = thread::Builder::new().name("mpi".to_owned()).spawn(body);
         spawned.map_err(|error| MpiError::NoThread(error.to_string()))?;
-        let (rank, size) = is_open.recv().unwrap_or(Err(MpiError::Ended))?;
+        let late = |_| MpiError::Missing { waited: TIME_TO_START };
+        let (rank, size) = is_open.recv_timeout(TIME_TO_START).map_err(late)??;
         let courier = COURIER.get_or_init(|| Self { asked, rank, size, num_worlds: AtomicU64::new(0) });
         at_exit(end);
         Ok(courier)

@@ -4,14 +4,18 @@ mod place;
 mod write;
 mod writing;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::Engine;
 use super::command::{Answer, Command};
 use super::error::EngineError;
 use super::state_check::{check_model, check_optimizer};
-use crate::run::checkpoint::{CheckpointReader, Position};
+use crate::run::checkpoint::{CheckpointError, CheckpointReader, Position};
 pub(super) use writing::Writing;
+
+/// A file, and what shows that it is not as it was written.
+type Damage = (PathBuf, String);
 
 /// What a checkpoint says of its run beside what the engine knows.
 #[derive(Clone, Debug, Default)]
@@ -62,6 +66,24 @@ impl Engine {
             Answer::Read(read) => read.err(),
             _ => None,
         });
-        self.agree(failed.map_or(Ok(()), |error| Err(EngineError::from(error))))
+        let (damage, failed) = match failed {
+            Some(CheckpointError::Damaged { path, reason }) => (Some((path, reason)), None),
+            failed => (None, failed),
+        };
+        self.agree(failed.map_or(Ok(()), |error| Err(EngineError::from(error))))?;
+        match self.first_damage(damage.as_ref())? {
+            Some((path, reason)) => Err(CheckpointError::Damaged { path, reason }.into()),
+            None => Ok(()),
+        }
+    }
+
+    /// What is damaged, and how, as the first process says that has found something: an earlier checkpoint is then taken by all or by none.
+    fn first_damage(&mut self, own: Option<&Damage>) -> Result<Option<Damage>, EngineError> {
+        let own = own.map_or_else(Vec::new, |own| postcard::to_stdvec(own).unwrap_or_default());
+        let first = self.ranks.together(|world| {
+            let found = world.gather(own)?;
+            world.broadcast(found.into_iter().find(|damage| !damage.is_empty()).unwrap_or_default())
+        })?;
+        Ok(postcard::from_bytes(&first).ok())
     }
 }

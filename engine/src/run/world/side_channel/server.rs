@@ -89,13 +89,14 @@ impl Shared {
             if is_alive.try_recv() == Err(TryRecvError::Disconnected) {
                 return;
             }
-            let _ = poll(&mut [PollFd::new(listener, PollFlags::IN)], Some(&step));
-            let Ok((stream, from)) = listener.accept() else { continue };
-            if self.num_greeting.fetch_add(1, Ordering::AcqRel) >= world_size + MAX_STRANGERS {
-                self.num_greeting.fetch_sub(1, Ordering::AcqRel);
-                tracing::warn!(%from, "dropped: too many connections that do not greet");
+            if self.num_greeting.load(Ordering::Acquire) >= world_size + MAX_STRANGERS {
+                // Others wait in the listener's queue until some of these have had their time: a rank may be among them.
+                let _ = poll(&mut [], Some(&step));
                 continue;
             }
+            let _ = poll(&mut [PollFd::new(listener, PollFlags::IN)], Some(&step));
+            let Ok((stream, from)) = listener.accept() else { continue };
+            self.num_greeting.fetch_add(1, Ordering::AcqRel);
             let shared = Arc::clone(self);
             let spawned = thread::Builder::new().name("side-channel-of".to_owned()).spawn(move || {
                 let greeted = shared.greeted(&stream);
