@@ -65,6 +65,18 @@ fn ranks_with_a_gpu_each_train_over_nccl_on_the_imitation() {
 }
 
 #[test]
+fn an_operation_of_nccl_that_fails_ends_the_run_on_the_imitation() {
+    let Some(folder) = imitation() else { return };
+    let operations = if in_full() { (1..95).step_by(3).collect() } else { vec![1, 5, 20, 60, 90] };
+    for number in operations {
+        let imitated = Imitated { num_devices: 4, seed: number, fail_at: None };
+        let number = [("IMITATION_NCCL_FAIL_AT", number.to_string())];
+        let variables = number.each_ref().map(|(name, value)| (*name, Path::new(value)));
+        run_on_imitation_with(folder, "cuda::on_a_device::nccl::an_operation", imitated, &variables);
+    }
+}
+
+#[test]
 fn no_feature_changes_a_bit_on_the_imitation() {
     let Some(folder) = imitation() else { return };
     let imitated = Imitated { num_devices: 2, seed: 4, fail_at: None };

@@ -1,10 +1,15 @@
 //! Ranks with a GPU each, connected by NCCL, train to the bits of ranks that share one.
 
 use std::collections::HashMap;
+use std::env;
+use std::time::{Duration, Instant};
 
 use pipezero::config::{BackendName, CommConfig, ReductionOrder, Run};
 use pipezero::models::queue::Cuda;
-use tests::{Case, Mask, Sample, assert_bit_identical, grids, train, train_on_devices, two_steps};
+use pipezero::run::engine::{Engine, EngineError};
+use tests::{
+    Case, Mask, Sample, assert_bit_identical, grids, plan_and_batches, train, train_on_devices, two_steps,
+};
 
 use super::devices;
 use super::training::on_gpus;
@@ -52,4 +57,26 @@ fn the_library_s_order_of_sums_is_close_and_its_own() {
         let is_same = ordered.weights == library.weights;
         assert_eq!(is_same, data < 3, "{data} data ranks");
     }
+}
+
+/// `IMITATION_NCCL_FAIL_AT` says which operation never begins; another rank then waits in vain for as long as it may.
+#[test]
+#[ignore = "needs the imitation of several GPUs"]
+fn an_operation_that_fails_ends_the_run_in_time_with_what_nccl_says() {
+    if env::var_os("IMITATION_NCCL_FAIL_AT").is_none() {
+        return;
+    }
+    let timeout = Duration::from_secs(3);
+    let run = over_nccl(on_gpus(two_steps(Case { pipeline: 2, data: 2, ..Case::ONE_RANK })));
+    let comm = CommConfig { timeout, ..run.comm };
+    let (plan, source) = plan_and_batches(Run { comm, ..run }, Mask::None);
+    let start = Instant::now();
+    let trains = || -> Result<(), EngineError> {
+        let mut engine = Engine::new(plan, source)?;
+        (0..2).try_for_each(|_| engine.train_batch().map(drop))
+    };
+    let error = trains().expect_err("an operation of the run fails").to_string();
+    assert!(error.contains("remote process exited or there was a network error"), "{error}");
+    assert!(start.elapsed() < timeout + Duration::from_secs(5), "{:?}: {error}", start.elapsed());
+    assert!(!error.contains("does not answer"), "{error}");
 }

@@ -8,6 +8,7 @@ use pipezero_models::Queue;
 use pipezero_models::queue::Event;
 
 use super::lane::Lane;
+use super::stop::Stop;
 use crate::run::comm::communicator::{Communicator, Pending, Started};
 use crate::run::comm::error::CommError;
 use crate::run::comm::finish::finish;
@@ -22,32 +23,8 @@ pub(super) struct NcclRank {
     pub(super) lanes: BTreeMap<Channel, Lane>,
     /// Of the world that the ranks are in, for words.
     pub(super) words: Box<dyn Communicator>,
-    pub(super) stop: Stop,
+    pub(super) stop: Arc<Stop>,
     pub(super) timeout: Duration,
-}
-
-/// Whether ranks have stopped.
-#[derive(Clone)]
-pub(super) struct Stop(pub(super) Arc<dyn Fn() -> bool + Send + Sync>);
-
-impl std::fmt::Debug for Stop {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Stop({})", (self.0)())
-    }
-}
-
-impl Stop {
-    pub(super) fn check(&self) -> Result<(), CommError> {
-        if (self.0)() { Err(CommError::Stopped) } else { Ok(()) }
-    }
-}
-
-impl NcclRank {
-    /// What has gone wrong meanwhile.
-    fn check(&self) -> Result<(), CommError> {
-        self.stop.check()?;
-        self.lanes.values().try_for_each(|lane| lane.connection.poll()).map_err(CommError::from)
-    }
 }
 
 impl Communicator for NcclRank {
@@ -87,7 +64,7 @@ impl Communicator for NcclRank {
                     .get_mut(&channel)
                     .filter(|lane| members.iter().all(|member| lane.members.contains(member)));
                 let lane = lane.ok_or_else(|| CommError::NotAMember { rank, group: members.to_vec() })?;
-                lane.start(&*self.queue, members, &operation, &mut buffer)?
+                self.stop.or_abort(lane.start(&*self.queue, members, &operation, &mut buffer))?
             }
         };
         Ok(Box::new(NcclPending {
@@ -100,7 +77,8 @@ impl Communicator for NcclRank {
     }
 
     fn finish(&mut self) -> Result<(), CommError> {
-        finish(&*self.queue, self.timeout, self.world_size(), || self.check())
+        let check = || self.stop.check_connections();
+        self.stop.or_abort(finish(&*self.queue, self.timeout, self.world_size(), check))
     }
 
     fn all_reduce_words(&mut self, group: &Group, words: &mut [u64]) -> Result<(), CommError> {
@@ -109,10 +87,12 @@ impl Communicator for NcclRank {
 }
 
 impl Drop for NcclRank {
-    /// A rank that stops before the others leaves nothing under way, so that its memory can be freed.
+    /// What was asked for is done before the memory behind it can be freed; it never will be where ranks have stopped.
     fn drop(&mut self) {
-        if self.check().is_err() || std::thread::panicking() {
-            self.lanes.values().for_each(|lane| lane.connection.abort());
+        let check = || self.stop.check_connections();
+        for lane in self.lanes.values() {
+            // Once it has failed, everything is aborted.
+            let _ = self.stop.or_abort(finish(&*lane.queue, self.timeout, lane.members.len(), check));
         }
     }
 }
@@ -125,7 +105,7 @@ struct NcclPending {
     /// Why the compute queue waits.
     waits: &'static str,
     buffer: TrackedBuffer,
-    stop: Stop,
+    stop: Arc<Stop>,
 }
 
 impl Pending for NcclPending {

@@ -16,7 +16,7 @@ use crate::run::memory::TrackedBuffer;
 pub(super) struct Lane {
     /// World ranks, in their order in the communicator.
     pub(super) members: Vec<usize>,
-    pub(super) connection: NcclCommunicator,
+    pub(super) connection: Arc<NcclCommunicator>,
     /// The stream of its operations.
     pub(super) queue: Arc<dyn Queue>,
     pub(super) reduction: Reduction,

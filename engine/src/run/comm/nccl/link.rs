@@ -8,10 +8,11 @@ use std::time::{Duration, Instant};
 use pipezero_models::queue::{Cuda, Joining, NcclCommunicator, NcclId, NoNccl};
 use pipezero_models::{Device, ElementType};
 
-use super::communicator::{NcclRank, Stop};
+use super::communicator::NcclRank;
 use super::lane::Lane;
 use super::lanes::Lanes;
 use super::reduction::Reduction;
+use super::stop::{IsStopped, Stop};
 use crate::config::ReductionOrder;
 use crate::run::comm::communicator::Communicator;
 use crate::run::comm::error::CommError;
@@ -54,25 +55,27 @@ impl Nccl {
         &self,
         device: &Cuda,
         words: Box<dyn Communicator>,
-        is_stopped: Arc<dyn Fn() -> bool + Send + Sync>,
+        is_stopped: IsStopped,
     ) -> Result<Box<dyn Communicator>, CommError> {
-        let (rank, stop) = (words.rank(), Stop(is_stopped));
+        let rank = words.rank();
         let queue = device.queue()?;
         let size = self.lanes.world_size;
         let joining = device.join_nccl(&self.id, [rank, size], self.num_ctas).map_err(refused)?;
-        let world = self.made(joining, &stop)?.ok_or_else(|| no_communicator("the world"))?;
+        let world = self.made(joining, &is_stopped)?.ok_or_else(|| no_communicator("the world"))?;
         let mut lanes = BTreeMap::new();
         for channel in self.lanes.channels() {
             let seat = self.lanes.seat(channel, rank);
             let place = seat.as_ref().map_or([0, 1], |seat| [seat.position, seat.members.len()]);
             let color = seat.as_ref().map(|seat| seat.color);
             let joining = world.split(color, place, self.num_ctas).map_err(refused)?;
-            if let (Some(connection), Some(seat)) = (self.made(joining, &stop)?, seat) {
+            if let (Some(connection), Some(seat)) = (self.made(joining, &is_stopped)?, seat) {
                 lanes.insert(channel, self.lane(connection, channel, seat.members)?);
             }
         }
         let all = (0..size).collect();
         lanes.insert(Channel::Collect, self.lane(world, Channel::Collect, all)?);
+        let connections = lanes.values().map(|lane| Arc::clone(&lane.connection)).collect();
+        let stop = Arc::new(Stop::new(is_stopped, connections));
         let mut made = NcclRank { queue, lanes, words, stop, timeout: self.timeout };
         self.send_once(&mut made)?;
         Ok(Box::new(made))
@@ -91,14 +94,16 @@ impl Nccl {
             }
             _ => Reduction::None,
         };
-        Ok(Lane { members, connection, queue, reduction })
+        Ok(Lane { members, connection: Arc::new(connection), queue, reduction })
     }
 
     /// Waits until a communicator is there.
-    fn made(&self, joining: Joining, stop: &Stop) -> Result<Option<NcclCommunicator>, CommError> {
+    fn made(&self, joining: Joining, is_stopped: &IsStopped) -> Result<Option<NcclCommunicator>, CommError> {
         let start = Instant::now();
         while !joining.poll().map_err(refused)? {
-            stop.check()?;
+            if is_stopped() {
+                return Err(CommError::Stopped);
+            }
             if start.elapsed() > self.timeout {
                 return Err(no_communicator("all ranks to make a communicator of NCCL"));
             }
@@ -138,11 +143,8 @@ impl Nccl {
                     }
                 }
             }
-            let (stop, connection) = (&rank.stop, &lane.connection);
-            finish(&*lane.queue, self.timeout, size, || {
-                stop.check()?;
-                connection.poll().map_err(CommError::from)
-            })?;
+            let check = || rank.stop.check_connections();
+            rank.stop.or_abort(finish(&*lane.queue, self.timeout, size, check))?;
         }
         Ok(())
     }

@@ -12,6 +12,7 @@ mod lane;
 mod lanes;
 mod link;
 mod reduction;
+mod stop;
 
 pub(crate) use lanes::Lanes;
 pub(crate) use link::Nccl;

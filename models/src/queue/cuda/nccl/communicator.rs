@@ -214,7 +214,7 @@ impl NcclCommunicator {
         if self.is_aborted.load(Ordering::Acquire) {
             return;
         }
-        self.queue.ask(call, |stream| {
+        self.queue.ask("NCCL", |stream| {
             self.api.check(call, ask(stream.cu_stream().cast()))?;
             self.wait_until_launched(call)
         });
