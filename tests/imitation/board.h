@@ -37,8 +37,7 @@ struct Clique {
 struct Split {
     Offset next;
     uint64_t round;
-    int num_called, num_taken;
-    bool has_called[MEMBERS_MAX];
+    int num_called;
     int colors[MEMBERS_MAX], keys[MEMBERS_MAX];
     // Once all have called: the members' new cliques, -1 for none, and their ranks there.
     int cliques[MEMBERS_MAX], ranks[MEMBERS_MAX];

@@ -107,7 +107,7 @@ inline void leave(Board* board, int clique_number, Meeting* meeting) {
     give_piece(board, own, sizeof(Meeting));
 }
 
-// The split of this number of a clique, of which `member` is one. The lock is held.
+// The split of this number of a clique, opened by the member that calls first. The lock is held.
 inline Split* split(Board* board, int clique_number, uint64_t round) {
     Clique& clique = board->cliques[clique_number];
     for (auto* found = at<Split>(board, clique.splits); found; found = at<Split>(board, found->next)) {

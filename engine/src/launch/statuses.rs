@@ -5,8 +5,10 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 use std::{env, fs, io, process};
 
+use crate::host::Launcher;
+
 /// The variable by which `mpirun` says which rank a process is.
-pub(super) const RANK: &str = "OMPI_COMM_WORLD_RANK";
+pub(super) const RANK: &str = Launcher::OpenMpi.names()[0];
 /// The variable that names the folder of the files.
 pub(crate) const FOLDER: &str = "PIPEZERO_STATUSES";
 

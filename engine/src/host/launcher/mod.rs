@@ -126,7 +126,7 @@ impl Launcher {
     const ALL: [Self; 4] = [Self::Torchrun, Self::OpenMpi, Self::Pmi, Self::Slurm];
 
     /// The variable by which it is known, then those of the number of processes, of the place on the host and of the number there.
-    const fn names(self) -> [&'static str; 4] {
+    pub(crate) const fn names(self) -> [&'static str; 4] {
         match self {
             Self::Torchrun => ["RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"],
             Self::OpenMpi => [

@@ -1,5 +1,7 @@
 //! Who takes part in an operation, and which operations are matched with each other.
 
+use super::error::CommError;
+
 /// World ranks that take part in a collective, ascending; every member names the same ones.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Group(Vec<usize>);
@@ -24,6 +26,18 @@ impl Group {
     pub fn size(&self) -> usize {
         self.0.len()
     }
+}
+
+/// A rank's place among the members of an operation.
+///
+/// # Errors
+/// [`CommError::UnknownRank`] for a member that does not exist, [`CommError::NotAMember`] if the rank is none of them.
+pub(super) fn place(members: &[usize], rank: usize, world_size: usize) -> Result<usize, CommError> {
+    if let Some(&rank) = members.iter().find(|&&member| member >= world_size) {
+        return Err(CommError::UnknownRank { rank, world_size });
+    }
+    let place = members.iter().position(|&member| member == rank);
+    place.ok_or_else(|| CommError::NotAMember { rank, group: members.to_vec() })
 }
 
 /// What operations of one kind share: those of the same members and channel are matched in the order in which each member

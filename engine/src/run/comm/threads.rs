@@ -13,7 +13,7 @@ use super::communicator::{Communicator, Pending, Started};
 use super::error::CommError;
 use super::exchange::Payload;
 use super::finish::finish;
-use super::group::{Channel, ChannelKey, Group};
+use super::group::{Channel, ChannelKey, Group, place};
 use super::operation::Operation;
 use super::rendezvous::{Gone, Rendezvous};
 use super::shaping::LinkStates;
@@ -135,14 +135,7 @@ impl ThreadCommunicator {
         payload: Payload,
     ) -> Result<ThreadPending, CommError> {
         self.shared.check()?;
-        let world_size = self.world_size();
-        if let Some(&rank) = members.iter().find(|&&rank| rank >= world_size) {
-            return Err(CommError::UnknownRank { rank, world_size });
-        }
-        let position = members
-            .iter()
-            .position(|&member| member == self.rank)
-            .ok_or_else(|| CommError::NotAMember { rank: self.rank, group: members.to_vec() })?;
+        let position = place(members, self.rank, self.world_size())?;
         let key = (members.to_vec(), channel);
         let (rendezvous, next) = match self.used.entry(key) {
             Entry::Occupied(used) => used.into_mut(),

@@ -46,7 +46,7 @@ pub use attention::HEAD_SIZE_MAX;
 use clock::Clock;
 pub use libraries::NoCuda;
 use libraries::check_libraries;
-pub use nccl::{Joining, NcclCommunicator, NcclId, NoNccl, nccl_version};
+pub use nccl::{Joining, NcclCommunicator, NcclId, NoNccl};
 use peers::Peers;
 pub use products::F32Products;
 use products::Products;

@@ -16,7 +16,7 @@ use crate::run::comm::communicator::{Communicator, Pending, Started};
 use crate::run::comm::error::CommError;
 use crate::run::comm::exchange::Payload;
 use crate::run::comm::finish::finish;
-use crate::run::comm::group::{Channel, ChannelKey, Group};
+use crate::run::comm::group::{Channel, ChannelKey, Group, place};
 use crate::run::comm::operation::Operation;
 use crate::run::memory::TrackedBuffer;
 
@@ -150,12 +150,7 @@ impl MpiCommunicator {
         payload: Payload,
     ) -> Result<MpiPending, CommError> {
         self.check()?;
-        let (rank, world_size) = (self.rank(), self.world_size());
-        if let Some(&rank) = members.iter().find(|&&rank| rank >= world_size) {
-            return Err(CommError::UnknownRank { rank, world_size });
-        }
-        let position = members.iter().position(|&member| member == rank);
-        let position = position.ok_or_else(|| CommError::NotAMember { rank, group: members.to_vec() })?;
+        let position = place(members, self.rank(), self.world_size())?;
         let world = self.world;
         let next = self.rounds.entry((members.to_vec(), channel));
         let next = match next {
@@ -168,7 +163,7 @@ impl MpiCommunicator {
         let identity = *next;
         next.round += 1;
         // The courier reads and writes the payload at once.
-        finish(&*self.queue, self.timeout, world_size, || self.check())?;
+        finish(&*self.queue, self.timeout, self.world_size(), || self.check())?;
         let outcome = Arc::new(Outcome::of(members, position));
         let order = Order {
             identity,

@@ -100,8 +100,8 @@ impl Courier {
         };
         let spawned = thread::Builder::new().name("mpi".to_owned()).spawn(body);
         spawned.map_err(|error| MpiError::NoThread(error.to_string()))?;
-        let late = |_| MpiError::Missing { waited: TIME_TO_START };
-        let (rank, size) = is_open.recv_timeout(TIME_TO_START).map_err(late)??;
+        let opened = is_open.recv_timeout(TIME_TO_START);
+        let (rank, size) = opened.map_err(|why| MpiError::without_answer(why, TIME_TO_START))??;
         let courier = COURIER.get_or_init(|| Self { asked, rank, size, num_worlds: AtomicU64::new(0) });
         at_exit(end);
         Ok(courier)

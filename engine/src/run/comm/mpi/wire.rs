@@ -8,6 +8,7 @@ use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
 use std::time::Duration;
 
+use crossbeam::channel::RecvTimeoutError;
 use mpi::environment::{Threading, Universe};
 use mpi::ffi;
 use mpi::traits::Communicator;
@@ -45,6 +46,16 @@ pub enum MpiError {
         /// What MPI says.
         reason: String,
     },
+}
+
+impl MpiError {
+    /// Why the thread that calls MPI gave no answer in this time.
+    pub(super) fn without_answer(why: RecvTimeoutError, waited: Duration) -> Self {
+        match why {
+            RecvTimeoutError::Timeout => Self::Missing { waited },
+            RecvTimeoutError::Disconnected => Self::Ended,
+        }
+    }
 }
 
 /// What the library says of its version, in one line; it may be asked before MPI has started.

@@ -12,7 +12,7 @@ use super::stop::Stop;
 use crate::run::comm::communicator::{Communicator, Pending, Started};
 use crate::run::comm::error::CommError;
 use crate::run::comm::finish::finish;
-use crate::run::comm::group::{Channel, Group};
+use crate::run::comm::group::{Channel, Group, place};
 use crate::run::comm::operation::Operation;
 use crate::run::memory::TrackedBuffer;
 
@@ -49,12 +49,7 @@ impl Communicator for NcclRank {
     ) -> Started {
         self.stop.check()?;
         operation.check(members, &buffer)?;
-        let (rank, world_size) = (self.rank(), self.world_size());
-        if let Some(&rank) = members.iter().find(|&&rank| rank >= world_size) {
-            return Err(CommError::UnknownRank { rank, world_size });
-        }
-        let position = members.iter().position(|&member| member == rank);
-        let position = position.ok_or_else(|| CommError::NotAMember { rank, group: members.to_vec() })?;
+        let position = place(members, self.rank(), self.world_size())?;
         let waits = operation.waits(position)[1];
         let done = match members {
             [_] => Event::REACHED,
@@ -63,8 +58,11 @@ impl Communicator for NcclRank {
                     .lanes
                     .get_mut(&channel)
                     .filter(|lane| members.iter().all(|member| lane.members.contains(member)));
-                let lane = lane.ok_or_else(|| CommError::NotAMember { rank, group: members.to_vec() })?;
-                self.stop.or_abort(lane.start(&*self.queue, members, &operation, &mut buffer))?
+                let lane = lane.ok_or_else(|| CommError::NotAMember {
+                    rank: members[position],
+                    group: members.to_vec(),
+                })?;
+                self.stop.or_abort(lane.start(&*self.queue, members, position, &operation, &mut buffer))?
             }
         };
         Ok(Box::new(NcclPending {
@@ -72,7 +70,7 @@ impl Communicator for NcclRank {
             done,
             waits,
             buffer,
-            stop: self.stop.clone(),
+            stop: Arc::clone(&self.stop),
         }))
     }
 

@@ -23,16 +23,16 @@ pub(super) struct Lane {
 }
 
 impl Lane {
-    /// Asks for an operation, which begins when the compute queue has come to this point. Returns when it is done.
+    /// Asks for an operation in which this rank is at `position` of `members`, and which begins when the compute queue has come to this point.
+    /// Returns the event by which it is done.
     pub(super) fn start(
         &mut self,
         compute: &dyn Queue,
         members: &[usize],
+        position: usize,
         operation: &Operation,
         buffer: &mut TrackedBuffer,
     ) -> Result<Event, CommError> {
-        let own = self.members[self.connection.rank()];
-        let position = members.iter().position(|&member| member == own).unwrap_or(0);
         self.queue.wait(&compute.record(), operation.waits(position)[0]);
         match operation {
             Operation::AllGather { range, .. } => {

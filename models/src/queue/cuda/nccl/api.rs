@@ -124,12 +124,3 @@ fn usable(name: &'static str, library: Library) -> Result<Api, NoNccl> {
         [major, minor, patch] => Err(unusable(format!("it is of version {major}.{minor}.{patch}"))),
     }
 }
-
-/// The version of the library, `2.28.9`.
-///
-/// # Errors
-/// When there is none that can be used.
-pub fn nccl_version() -> Result<String, NoNccl> {
-    let [major, minor, patch] = api()?.version()?;
-    Ok(format!("{major}.{minor}.{patch}"))
-}

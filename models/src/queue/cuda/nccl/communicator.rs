@@ -70,11 +70,6 @@ impl NcclCommunicator {
         self.rank
     }
 
-    /// Number of members.
-    pub fn size(&self) -> usize {
-        self.size
-    }
-
     /// The queue of its operations. Kernels that it is asked for run between them.
     pub fn queue(&self) -> Arc<dyn Queue> {
         Arc::clone(&self.queue) as Arc<dyn Queue>
