@@ -7,7 +7,7 @@ use mpi::collective::SystemOperation;
 use mpi::traits::{Communicator as _, CommunicatorCollectives};
 use pipezero::run::comm::{CommError, Group};
 use pipezero::run::memory::{Allocator, Category};
-use pipezero::run::world::{MpiWorld, World};
+use pipezero::run::world::{ProcessWorld, World};
 
 pub(crate) const PIPEZERO: &str = "pipezero";
 pub(crate) const LIBRARY: &str = "library";
@@ -38,7 +38,7 @@ fn measure<E: std::fmt::Debug>(
 }
 
 pub(crate) fn measure_pipezero() {
-    let world = MpiWorld::of_job(Duration::from_secs(60), None).expect("a job");
+    let world = ProcessWorld::of_mpi(Duration::from_secs(60), None).expect("a job");
     let rank = world.local_ranks().start;
     let mut comm = world.communicator(rank).expect("a queue of the host");
     let group = Group::new(0..comm.world_size());

@@ -43,7 +43,7 @@ pub(super) struct Mpi;
 impl Backend for Mpi {
     fn run(world_size: usize, timeout: Duration, body: impl Fn(Box<dyn Communicator>, &dyn Fn()) + Sync) {
         if let Some(world) =
-            pipezero::run::world::MpiWorld::of_first(world_size, timeout, None).expect("a job")
+            pipezero::run::world::ProcessWorld::of_first_of_mpi(world_size, timeout, None).expect("a job")
         {
             let _guard = tests::EndOnPanic;
             let rank = world.local_ranks().start;

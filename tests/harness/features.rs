@@ -1,11 +1,13 @@
 //! Values of a run's features that tests combine pair by pair.
 
+use std::ops::RangeInclusive;
+
 use pipezero::config::{
     Checkpointing, HeadLogits, Precision, ReductionPolicy, ResidencyConfig, UnitLayers, VocabularyConfig,
     ZeroConfig, ZeroLevel,
 };
 
-use crate::{Case, FP16, NO_ZERO, Schedule};
+use crate::{Case, FP16, NO_ZERO, Schedule, pairwise};
 
 /// Blocks of the model: enough for the most stages, 4 ranks of 3 stages.
 const NUM_LAYERS: usize = 12;
@@ -141,4 +143,26 @@ pub fn case_of([grid, zero, units, precision, checkpointing, tied, data, vocabul
         vocabulary: VocabularyConfig::new(num_slices, head_logits),
         ..Case::ONE_RANK
     }
+}
+
+/// Cases on so many ranks in which every pair of features occurs. A grid, with its schedule and its data degree, is one feature: were they two, pairs
+/// would be lost with the cases that have another number of ranks.
+pub fn pairs_on(num_ranks: RangeInclusive<usize>) -> Vec<Case> {
+    let grids = (0..GRIDS.len()).flat_map(|grid| (0..DATA.len()).map(move |data| (grid, data)));
+    let fits = |&(grid, data): &(usize, usize)| num_ranks.contains(&(GRIDS[grid].0 * DATA[data]));
+    let grids: Vec<(usize, usize)> = grids.filter(fits).collect();
+    let sizes = [
+        grids.len(),
+        ZERO.len(),
+        UNITS.len(),
+        PRECISIONS.len(),
+        CHECKPOINTING.len(),
+        TIED.len(),
+        VOCABULARIES.len(),
+    ];
+    let case = |[grid, zero, units, precision, checkpointing, tied, vocabulary]: [usize; 7]| {
+        let (grid, data) = grids[grid];
+        case_of([grid, zero, units, precision, checkpointing, tied, data, vocabulary])
+    };
+    pairwise(sizes).into_iter().map(case).collect()
 }

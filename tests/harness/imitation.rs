@@ -63,20 +63,27 @@ pub fn run_on_imitation(folder: &Path, tests: &str, imitated: Imitated) {
 /// # Panics
 /// As [`run_on_imitation`].
 pub fn run_on_imitation_with(folder: &Path, tests: &str, imitated: Imitated, variables: &[(&str, &Path)]) {
-    let mut command = Command::new(env::current_exe().expect("a test is a program"));
-    command
-        .args([tests, "--ignored", "--test-threads=1"])
-        .env("LD_LIBRARY_PATH", folder)
-        .env("PIPEZERO_CACHE", "")
-        .env("IMITATION_SEED", imitated.seed.to_string())
-        .env("IMITATION_DEVICES", imitated.num_devices.to_string());
+    let mut command = on_the_imitation(folder, tests, imitated);
     command.envs(variables.iter().copied());
-    if let Some(number) = imitated.fail_at {
-        command.env("IMITATION_FAIL_AT", number.to_string());
-    }
     let output = command.output().expect("the test's own program starts");
     let (printed, errors) =
         (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{tests}, {imitated:?}: {}\n{printed}\n{errors}", output.status);
     assert!(!printed.contains("running 0 tests"), "there is no test {tests}");
+}
+
+/// The command that runs them.
+pub fn on_the_imitation(folder: &Path, tests: &str, imitated: Imitated) -> Command {
+    let mut command = Command::new(env::current_exe().expect("a test is a program"));
+    command
+        .args([tests, "--ignored", "--test-threads=1"])
+        .env("LD_LIBRARY_PATH", folder)
+        .env("PIPEZERO_CACHE", "")
+        .env("CUDA_DEVICE_MAX_CONNECTIONS", "32")
+        .env("IMITATION_SEED", imitated.seed.to_string())
+        .env("IMITATION_DEVICES", imitated.num_devices.to_string());
+    if let Some(number) = imitated.fail_at {
+        command.env("IMITATION_FAIL_AT", number.to_string());
+    }
+    command
 }

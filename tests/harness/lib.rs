@@ -21,7 +21,9 @@ mod trap;
 pub use altered::Altered;
 pub use batches::{Mask, RandomBatches};
 pub use draws::Draws;
-pub use imitation::{Imitated, checked_imitation, imitation, run_on_imitation, run_on_imitation_with};
+pub use imitation::{
+    Imitated, checked_imitation, imitation, on_the_imitation, run_on_imitation, run_on_imitation_with,
+};
 pub use job::EndOnPanic;
 pub use joined::{in_two_processes, on_devices};
 pub use outputs::Outputs;

@@ -21,6 +21,14 @@ impl Outputs {
     /// # Panics
     /// If a rank stops.
     pub fn of(mut engine: Engine, source: &Arc<dyn BatchSource>, path: &Path) -> Self {
+        Self::of_borrowed(&mut engine, source, path)
+    }
+
+    /// As [`Outputs::of`], of an engine that is looked at afterwards.
+    ///
+    /// # Panics
+    /// If a rank stops.
+    pub fn of_borrowed(engine: &mut Engine, source: &Arc<dyn BatchSource>, path: &Path) -> Self {
         let (mut steps, mut evaluation, mut logits) = (Vec::new(), None, Vec::new());
         for step in 1..=engine.plan().run().steps {
             let report = if step % 2 == 0 { engine.train_batch_recorded() } else { engine.train_batch() };

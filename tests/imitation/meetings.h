@@ -6,12 +6,13 @@
 
 namespace imitation {
 
-enum class Kind : int { AllGather, ReduceScatter, Transfer };
+enum class Kind : int { AllGather, ReduceScatter, AllReduce, Transfer };
 
 inline const char* name_of(Kind kind) {
     switch (kind) {
         case Kind::AllGather: return "an all-gather";
         case Kind::ReduceScatter: return "a reduce-scatter";
+        case Kind::AllReduce: return "an all-reduce";
         default: return "a transfer";
     }
 }

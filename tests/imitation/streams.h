@@ -4,11 +4,13 @@
 #pragma once
 
 #include <chrono>
+#include <cstdlib>
 #include <deque>
 #include <functional>
 #include <map>
 #include <memory>
 #include <set>
+#include <thread>
 #include <vector>
 
 #include "orders.h"
@@ -16,7 +18,8 @@
 
 namespace imitation {
 
-inline const std::chrono::seconds PATIENCE(3);
+// Other processes may have to compute first where they share a host.
+inline const std::chrono::seconds PATIENCE(getenv("IMITATION_HOST") ? 60 : 3);
 
 // One use of an event: what a wait waits for, even if the event is recorded again.
 struct Record {
@@ -230,6 +233,24 @@ inline Result wait_until(Lock& lock, const std::function<bool()>& is_done) {
         world().changed.wait_for(lock, std::chrono::milliseconds(2));
     }
     return SUCCESS;
+}
+
+// What other processes wait for comes to pass although nobody here asks: a thread runs operations where none has run for a while.
+inline void go_on_alone() {
+    const std::chrono::milliseconds WHILE(5);
+    static std::once_flag once;
+    std::call_once(once, [WHILE] {
+        std::thread([WHILE] {
+            for (uint64_t num_changes = 0;;) {
+                std::this_thread::sleep_for(WHILE);
+                Lock lock = lock_world();
+                if (num_changes == streams().num_changes) {
+                    run_some(lock);
+                }
+                num_changes = streams().num_changes;
+            }
+        }).detach();
+    });
 }
 
 // The host waits for these points of streams, which it then knows to have come.

@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use pipezero::models::Host;
 use pipezero::plan::{Plan, Purpose};
 use pipezero::run::engine::{Engine, EngineError};
-use pipezero::run::world::{MpiWorld, World};
-use tests::features::{self, CHECKPOINTING, DATA, GRIDS, PRECISIONS, TIED, UNITS, VOCABULARIES, ZERO};
+use pipezero::run::world::{ProcessWorld, World};
+use tests::features::pairs_on;
 use tests::{
-    Case, EndOnPanic, Mask, Outputs, RandomBatches, Sample, pairwise, plan_and_batches, two_steps, weights_in,
+    Case, EndOnPanic, Mask, Outputs, RandomBatches, Sample, plan_and_batches, two_steps, weights_in,
 };
 
 /// Ranks of the job, of which smaller grids use the first ones.
@@ -20,40 +20,20 @@ const NUM_PROCESSES: usize = 4;
 /// In full there are at least so many cases.
 const NUM_CASES_MIN: usize = 60;
 
-/// Cases on two to four ranks in which every pair of features occurs. A grid, with its schedule and its data degree, is one feature: were they
-/// two, pairs would be lost with the cases that have too many ranks.
-fn cases() -> Vec<Case> {
-    let grids = (0..GRIDS.len()).flat_map(|grid| (0..DATA.len()).map(move |data| (grid, data)));
-    let fits = |&(grid, data): &(usize, usize)| (2..=NUM_PROCESSES).contains(&(GRIDS[grid].0 * DATA[data]));
-    let grids: Vec<(usize, usize)> = grids.filter(fits).collect();
-    let sizes = [
-        grids.len(),
-        ZERO.len(),
-        UNITS.len(),
-        PRECISIONS.len(),
-        CHECKPOINTING.len(),
-        TIED.len(),
-        VOCABULARIES.len(),
-    ];
-    let case = |[grid, zero, units, precision, checkpointing, tied, vocabulary]: [usize; 7]| {
-        let (grid, data) = grids[grid];
-        features::case_of([grid, zero, units, precision, checkpointing, tied, data, vocabulary])
-    };
-    pairwise(sizes).into_iter().map(case).collect()
-}
-
 #[test]
 #[ignore = "needs a job of four processes"]
 fn grids_of_processes_give_the_bits_losses_and_traffic_of_threads() {
     let _guard = EndOnPanic;
     let mut sample = Sample::one_in(6, "pair of features on 2 to 4 processes, to the bits of threads");
     let home = tempfile::tempdir().expect("a temporary folder");
-    let cases = cases();
+    let cases = pairs_on(2..=NUM_PROCESSES);
     assert!(cases.len() >= NUM_CASES_MIN, "{} cases", cases.len());
     for case in cases.into_iter().filter(|_| sample.takes_next()) {
         let (plan, source) = plan_and_batches(two_steps(case.clone()), Mask::Uneven);
         let num_ranks = plan.grid().world_size();
-        let Some(world) = MpiWorld::of_first(num_ranks, Duration::from_secs(60), None).expect("a job") else {
+        let Some(world) =
+            ProcessWorld::of_first_of_mpi(num_ranks, Duration::from_secs(60), None).expect("a job")
+        else {
             continue;
         };
         let rank = world.local_ranks().start;
@@ -94,7 +74,7 @@ fn killed_rank_is_reported_by_those_that_are_left() {
         Command::new("kill").args(["-KILL", &std::process::id().to_string()]).status()?;
         Ok(())
     });
-    let world = MpiWorld::of_job(plan.run().comm.timeout, None).expect("a job");
+    let world = ProcessWorld::of_mpi(plan.run().comm.timeout, None).expect("a job");
     let rank = world.local_ranks().start;
     let mut engine =
         Engine::in_world(plan, Arc::new(source), Purpose::Training, Arc::new(world)).expect("ranks start");

@@ -14,6 +14,7 @@ mod figures;
 mod generate;
 mod in_use;
 mod launch;
+mod nccl_variables;
 mod notices;
 mod out_file;
 mod output;

@@ -9,6 +9,7 @@ use pipezero_models::queue::Cuda;
 use super::describe;
 use super::failure::Failure;
 use super::figures::{bytes, count, counted};
+use super::nccl_variables::set_variables;
 use super::notices::Notices;
 use super::output::{be_silent, note, print};
 use super::progress::Progress;
@@ -82,8 +83,7 @@ pub(super) fn run(args: &TrainArgs) -> Result<(), Failure> {
         be_silent();
     }
     let file = args.run.load()?;
-    let (plan, notices) = Plan::from_file_with(&file, Launch::this_host(), &fault_of_text)?;
-    let notices = Notices::new(args.run.name(), notices);
+    let (plan, notices) = args.planned(&file)?;
     let traced = args.traced(plan.run().steps)?;
     let out = args.out.clone().unwrap_or_else(|| RunDir::default_path(&args.run.run));
     // The other processes of a job neither read nor write the folder.
@@ -156,6 +156,13 @@ fn said_once(error: TrainingError, launched: Option<&Launched>) -> Failure {
 }
 
 impl TrainArgs {
+    /// The plan of the run, in a process that can carry it out, and what is to be said of the file.
+    fn planned(&self, file: &RunFile) -> Result<(Plan, Notices), Failure> {
+        let (plan, notices) = Plan::from_file_with(file, Launch::this_host(), &fault_of_text)?;
+        set_variables(plan.run().comm.backend, &self.run.run)?;
+        Ok((plan, Notices::new(self.run.name(), notices)))
+    }
+
     /// Starts the ranks, with the state that the run begins with.
     fn start(&self, plan: Plan, out: &Path, traced: Option<TracedSteps>) -> Result<Training, Failure> {
         let ranks = format!(

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::failure::Failure;
+use super::nccl_variables::set_variables;
 use crate::train::{TrainedRun, TrainedRunError};
 
 /// Which run, and how it computes.
@@ -22,7 +24,13 @@ pub(super) struct TrainedRunArgs {
 
 impl TrainedRunArgs {
     /// Opens the run directory.
-    pub(super) fn open(&self) -> Result<TrainedRun, TrainedRunError> {
+    pub(super) fn open(&self) -> Result<TrainedRun, Failure> {
+        let run = self.found()?;
+        set_variables(run.backend()?, &self.directory)?;
+        Ok(run)
+    }
+
+    fn found(&self) -> Result<TrainedRun, TrainedRunError> {
         let run = match self.step {
             Some(step) => TrainedRun::open_at(&self.directory, step)?,
             None => TrainedRun::open(&self.directory)?,

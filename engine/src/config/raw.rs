@@ -251,7 +251,7 @@ section! {
     /// How ranks communicate.
     RawComm at "comm" {
         /// `"threads"`: ranks are threads of one process. `"mpi"`: each rank is a process, started by a launcher such as `mpirun`; for programs that
-        /// were built with the feature `mpi`, and ranks on CPUs. `"nccl"`: each rank has a GPU of its own, and NCCL connects them. `"auto"`: `"mpi"` where a launcher has started several processes, else `"threads"`.
+        /// were built with the feature `mpi`, and ranks on CPUs. `"nccl"`: each rank has a GPU of its own, be it a process that a launcher has started or a thread, and NCCL connects them. `"auto"`: where a launcher has started several processes `"nccl"` on GPUs and `"mpi"` on CPUs, else `"threads"`.
         backend: Auto<BackendName> = "\"auto\"", "one file serves a laptop and a job";
         /// Port on which the process of rank 0 listens for the others until all are there.
         port: u64 = "MASTER_PORT + 1, or from the number of SLURM's job, or any", "the launcher knows which is free";

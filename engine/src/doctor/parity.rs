@@ -82,7 +82,9 @@ pub(super) fn look(team: &Team, plan: &Plan) -> Result<ParityFacts, CommError> {
 fn compared(team: &Team, plan: &Plan, case: &ParityCase) -> Result<Option<String>, EngineError> {
     let planned = case.plan(plan.run());
     let timeout = WAIT_MAX.min(plan.run().comm.timeout);
-    let Some(world) = world_of_first(plan, case.num_ranks(), timeout)? else { return Ok(None) };
+    let Some(world) = world_of_first(&planned, case.num_ranks(), timeout, Some(team.world()))? else {
+        return Ok(None);
+    };
     let found = trained(planned, world)?;
     if !team.is_first() {
         return Ok(None);

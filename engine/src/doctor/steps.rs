@@ -121,7 +121,8 @@ fn done(team: &Team, plan: &Plan, time: Duration) -> Result<StepFacts, String> {
     let begun = Instant::now();
     let words = |error: &dyn std::error::Error| error.to_string();
     let timeout = plan.run().comm.timeout.min(WAIT_MAX);
-    let world = world_of_first(plan, plan.grid().world_size(), timeout).map_err(|error| words(&error))?;
+    let world = world_of_first(plan, plan.grid().world_size(), timeout, Some(team.world()))
+        .map_err(|error| words(&error))?;
     let world = world.expect("the world is of all ranks");
     let source = Arc::new(DrawnTokens::of(plan));
     let engine = Engine::in_world(plan.clone(), source, Purpose::Training, world);

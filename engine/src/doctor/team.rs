@@ -40,7 +40,7 @@ impl Team {
             BackendName::Threads | BackendName::Nccl => needed,
             BackendName::Mpi => usize::MAX,
         };
-        let world = world_of_first(plan, all, WAIT_MAX)?.expect("the world is of all processes");
+        let world = world_of_first(plan, all, WAIT_MAX, None)?.expect("the world is of all processes");
         match world.size() {
             found if found == needed => Ok(Self { world, begun }),
             found => Err(EngineError::WorldSize { needed, found }),

@@ -11,7 +11,6 @@ mod name;
 
 pub(crate) use disk::free_bytes;
 pub use launcher::LaunchError;
-#[cfg(feature = "mpi")]
 pub(crate) use launcher::Master;
 pub(crate) use launcher::{Launched, Launcher, Local, variables_in_force};
 pub(crate) use machine::{cpu_model, host_cores, system};

@@ -8,8 +8,8 @@ use super::evaluate::evaluate;
 use super::run_dir::RunDir;
 use super::run_dir_error::RunDirError;
 use crate::config::{
-    BatchConfig, ConfigErrors, Launch, ReductionPolicy, ResidencyConfig, Run, RunFile, ScheduleConfig,
-    ZeroLevel,
+    BackendName, BatchConfig, ConfigErrors, Launch, ReductionPolicy, ResidencyConfig, Run, RunFile,
+    ScheduleConfig, ZeroLevel,
 };
 use crate::plan::{Plan, PlanError, Purpose};
 use crate::run::checkpoint::Checkpoints;
@@ -98,12 +98,22 @@ impl TrainedRun {
         Ok(Self { file, weights: InitialState::Parameters(Arc::new(found)) })
     }
 
-    /// The same run on a device of the run file's names, whatever it was trained on.
+    /// The same run on a device of the run file's names, whatever it was trained on and whatever connected its ranks.
     ///
     /// # Errors
     /// When there is no device of this name.
     pub fn on_device(self, name: &str) -> Result<Self, ConfigErrors> {
-        Ok(Self { file: self.file.set(&[format!("device={name}")])?, ..self })
+        let device = format!("device={name}");
+        let connected_by_default = ["comm.backend=auto", "comm.reduction=ordered"].map(str::to_owned);
+        Ok(Self { file: self.file.set(&[&[device][..], &connected_by_default].concat())?, ..self })
+    }
+
+    /// What connects its ranks.
+    ///
+    /// # Errors
+    /// When the run file has mistakes.
+    pub fn backend(&self) -> Result<BackendName, ConfigErrors> {
+        Ok(self.file.resolve(Launch::this_host())?.0.comm.backend)
     }
 
     /// Scores batches of the run's validation text or, if `text` names files, of those. The batches are drawn at random, the

@@ -32,7 +32,7 @@ mod word;
 
 pub use cuda::{
     Cuda, F32Products, HEAD_SIZE_MAX, Joining, NUM_TERMS_MAX, NcclCommunicator, NcclId, NoCuda, NoNccl,
-    cuda_version,
+    cuda_version, nccl_version,
 };
 pub use deferred::{Deferred, DeferredQueue};
 pub use device::{Device, MemoryInUse};

@@ -5,6 +5,7 @@ mod features;
 mod kernels;
 mod memory;
 mod nccl;
+mod nccl_processes;
 mod orders;
 mod processes;
 mod state;

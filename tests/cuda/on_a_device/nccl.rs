@@ -14,7 +14,7 @@ use tests::{
 use super::devices;
 use super::training::on_gpus;
 
-fn over_nccl(run: Run) -> Run {
+pub(super) fn over_nccl(run: Run) -> Run {
     Run { comm: CommConfig { backend: BackendName::Nccl, ..run.comm }, ..run }
 }
 

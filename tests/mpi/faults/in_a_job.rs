@@ -9,7 +9,7 @@ use std::{env, fs, thread};
 use pipezero::plan::{Plan, Purpose};
 use pipezero::run::data::Zeros;
 use pipezero::run::engine::{Engine, EngineError};
-use pipezero::run::world::{MpiWorld, Positions, World};
+use pipezero::run::world::{Positions, ProcessWorld, World};
 use rustix::process::{Signal, getpid, kill_process};
 use tests::{EndOnPanic, Phase, example};
 
@@ -59,7 +59,7 @@ fn one_rank_fails() {
     );
     run.threads = 1;
     let plan = Plan::even_if_refused(run).expect("a valid run");
-    let world = Arc::new(MpiWorld::of_job(plan.run().comm.timeout, None).expect("a job"));
+    let world = Arc::new(ProcessWorld::of_mpi(plan.run().comm.timeout, None).expect("a job"));
     let rank = world.local_ranks().start;
     let positions = Arc::clone(world.positions());
     let mut engine = Engine::in_world(plan, Arc::new(Zeros), Purpose::Training, world).expect("ranks start");

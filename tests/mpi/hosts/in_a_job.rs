@@ -11,7 +11,7 @@ use pipezero::plan::costs::{DeviceSpec, Source};
 use pipezero::plan::{Plan, Purpose};
 use pipezero::run::data::Zeros;
 use pipezero::run::engine::Engine;
-use pipezero::run::world::MpiWorld;
+use pipezero::run::world::ProcessWorld;
 use tests::{EndOnPanic, example};
 
 use super::Line;
@@ -125,7 +125,7 @@ fn steps_over_a_slow_line() {
         let run = run_of(line, &settings);
         let predicted_s = predicted_s(line, &run);
         let plan = Plan::even_if_refused(run).expect("a valid run");
-        let world = MpiWorld::of_job(plan.run().comm.timeout, None).expect("a job");
+        let world = ProcessWorld::of_mpi(plan.run().comm.timeout, None).expect("a job");
         let mut engine =
             Engine::in_world(plan, Arc::new(Zeros), Purpose::Training, Arc::new(world)).expect("ranks start");
         let mut steps = [0.0; NUM_STEPS + 1];

@@ -11,6 +11,7 @@ pub(super) use self::args::{DoctorArgs, EXAMPLES};
 use self::text::{HEAD, summary, whole_text};
 use super::failure::Failure;
 use super::figures::counted;
+use super::nccl_variables::set_variables;
 use super::out_file::{OutFile, Written};
 use super::output::{be_silent, note, print};
 use super::terminal;
@@ -48,6 +49,7 @@ pub(super) fn run(args: &DoctorArgs) -> Result<(), Failure> {
     let file = args.run.load()?;
     // Whether the text is there is found in each process.
     let (plan, _) = Plan::from_file(&file, Launch::this_host())?;
+    set_variables(plan.run().comm.backend, &args.run.run)?;
     let name = named(&args.run.run);
     let stem = name.file_stem().unwrap_or(name.as_os_str()).to_string_lossy();
     let path = args.out.clone().unwrap_or_else(|| format!("doctor-{stem}.txt").into());
@@ -85,6 +87,9 @@ fn said_once(error: EngineError, is_first: bool) -> Failure {
                     | WorldError::NoMpi
                     | WorldError::MpiOnGpus
                     | WorldError::SaidByFirst
+                    | WorldError::NotJoined(_)
+                    | WorldError::NoMeetingPlace { .. }
+                    | WorldError::Variable { .. }
             )
     );
     if is_alike && !is_first { Failure::SaidElsewhere } else { error.into() }

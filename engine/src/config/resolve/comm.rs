@@ -3,17 +3,21 @@
 use std::time::Duration;
 
 use crate::config::launch::Launch;
-use crate::config::raw::RawComm;
+use crate::config::raw::{RawComm, RawRun};
 use crate::config::resolved::{BackendName, CommConfig, ParallelConfig, ReductionOrder};
 
-use super::links;
+use super::{gpu, links};
 
 /// The highest port.
 const PORT_MAX: u64 = 65_535;
 
 /// The backend, which says what ranks can compute on.
-pub(super) fn backend(raw: &RawComm, launch: Launch) -> Option<BackendName> {
-    raw.backend.auto_or(launch.ranks.map_or(BackendName::Threads, |_| BackendName::Mpi))
+pub(super) fn backend(raw: &RawRun, launch: Launch) -> Option<BackendName> {
+    raw.comm.backend.auto_or_else(|| match launch.ranks {
+        None => BackendName::Threads,
+        Some(_) if gpu::is_wanted(raw, launch) => BackendName::Nccl,
+        Some(_) => BackendName::Mpi,
+    })
 }
 
 pub(super) fn resolve(

@@ -2,9 +2,16 @@
 
 use pipezero_models::queue::HEAD_SIZE_MAX;
 
+use crate::config::kind::Auto;
 use crate::config::launch::Launch;
 use crate::config::raw::RawRun;
 use crate::config::resolved::{BackendName, DeviceName, ModelConfig};
+
+/// Whether ranks are to compute on GPUs where the backend takes them: as the file says, and with "auto" where the host has some.
+pub(super) fn is_wanted(raw: &RawRun, launch: Launch) -> bool {
+    let written = raw.device.given().and_then(Auto::value);
+    written.map_or_else(|| launch.gpu.is_there(), |device| device == DeviceName::Cuda)
+}
 
 /// What ranks compute on: with "auto" the host's GPUs, if it has any and the backend takes them.
 pub(super) fn device(raw: &RawRun, backend: Option<BackendName>, launch: Launch) -> Option<DeviceName> {

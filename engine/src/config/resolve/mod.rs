@@ -38,7 +38,7 @@ use super::resolved::Run;
 /// Resolves a whole file.
 pub(crate) fn resolve(raw: &RawRun, folder: &Path, launch: Launch) -> Option<Run> {
     foreign::check(raw);
-    let backend = comm::backend(&raw.comm, launch);
+    let backend = comm::backend(raw, launch);
     let device = gpu::device(raw, backend, launch);
     let precision = precision::resolve(raw, device);
     let memory_bytes = rules::memory(&raw.memory);

@@ -30,7 +30,7 @@ pub(in crate::doctor) fn look(
     let bounds = team.decide(&bounds)?;
     let lanes = lanes(plan);
     let num_ranks = plan.grid().world_size();
-    let world = world_of_first(plan, num_ranks, WAIT_MAX.min(plan.run().comm.timeout));
+    let world = world_of_first(plan, num_ranks, WAIT_MAX.min(plan.run().comm.timeout), Some(team.world()));
     let own = match world {
         Ok(world) => {
             let world = world.expect("the world is of all ranks");

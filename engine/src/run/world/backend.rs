@@ -22,7 +22,10 @@ pub fn world_of(plan: &Plan) -> Result<Arc<dyn World>, WorldError> {
     let all = plan.grid().world_size();
     match checked_backend(plan)? {
         BackendName::Threads => threads_of(plan, all, plan.run().comm.timeout),
-        BackendName::Nccl => nccl_of(plan, plan.run().comm.timeout),
+        BackendName::Nccl => {
+            let world = nccl_of(plan, plan.run().comm.timeout, None)?;
+            Ok(world.expect("each process is one of all"))
+        }
         // A job of another number of processes is refused by the engine.
         BackendName::Mpi => {
             Ok(mpi(plan, usize::MAX, plan.run().comm.timeout)?.expect("each process is one of all"))
@@ -31,7 +34,7 @@ pub fn world_of(plan: &Plan) -> Result<Arc<dyn World>, WorldError> {
 }
 
 /// As [`world_of`], of the first so many ranks alone, and no wait lasts longer than this. `None` in the processes of the others, which
-/// call it too.
+/// call it too. `around` connects all of them already, if anything does.
 ///
 /// # Errors
 /// As [`world_of`].
@@ -39,12 +42,12 @@ pub(crate) fn world_of_first(
     plan: &Plan,
     num_ranks: usize,
     timeout: Duration,
+    around: Option<&dyn World>,
 ) -> Result<Option<Arc<dyn World>>, WorldError> {
     match checked_backend(plan)? {
         BackendName::Threads => threads_of(plan, num_ranks, timeout).map(Some),
         BackendName::Mpi => mpi(plan, num_ranks, timeout),
-        BackendName::Nccl if num_ranks == plan.grid().world_size() => nccl_of(plan, timeout).map(Some),
-        BackendName::Nccl => threads_of(plan, num_ranks, timeout).map(Some),
+        BackendName::Nccl => nccl_of(plan, timeout, around),
     }
 }
 
@@ -64,11 +67,11 @@ pub(crate) fn threads_of(
 /// The backend, if this process can be part of it.
 fn checked_backend(plan: &Plan) -> Result<BackendName, WorldError> {
     match (plan.run().comm.backend, Launched::this()?) {
-        (backend @ (BackendName::Threads | BackendName::Nccl), Some(Launched { size, .. })) if size > 1 => {
-            Err(WorldError::Launched { backend, num_processes: size })
+        (BackendName::Threads, Some(Launched { size, .. })) if size > 1 => {
+            Err(WorldError::Launched { num_processes: size })
         }
         (BackendName::Mpi, _) if plan.run().device != DeviceName::Cpu => Err(WorldError::MpiOnGpus),
-        (BackendName::Threads | BackendName::Nccl, _)
+        (BackendName::Threads, _)
             if plan.run().device == DeviceName::Cuda && plan.grid().data_degree > NUM_TERMS_MAX =>
         {
             Err(WorldError::TooManyTerms { data_degree: plan.grid().data_degree })
@@ -106,7 +109,7 @@ pub(crate) fn mpi_library() -> Option<String> {
 
 #[cfg(feature = "mpi")]
 fn mpi(plan: &Plan, num_ranks: usize, timeout: Duration) -> Result<Option<Arc<dyn World>>, WorldError> {
-    let world = super::MpiWorld::of_first(num_ranks, timeout, plan.run().comm.port)?;
+    let world = super::ProcessWorld::of_first_of_mpi(num_ranks, timeout, plan.run().comm.port)?;
     Ok(world.map(|world| Arc::new(world) as _))
 }
 

@@ -2,7 +2,7 @@
 
 use pipezero_models::queue::{NoCuda, NoNccl};
 
-use crate::config::BackendName;
+use super::nccl::NotJoined;
 use crate::host::LaunchError;
 
 /// Why there is no world for a plan.
@@ -65,26 +65,50 @@ pub enum WorldError {
     },
     /// Each process would be all ranks.
     #[error(
-        "the launcher started {num_processes} processes, and with `comm.backend` {} each of them would run all ranks, as threads: use \"mpi\", or start \
-         pipezero once",
-        named(*backend)
+        "the launcher started {num_processes} processes, and with `comm.backend` \"threads\" each of them would run all ranks: use \"mpi\", on GPUs \
+         \"nccl\", or start pipezero once"
     )]
     Launched {
-        /// The backend.
-        backend: BackendName,
         /// How many.
         num_processes: usize,
     },
     /// Each rank needs a GPU of its own.
     #[error(
-        "`comm.backend` is \"nccl\", for which each rank needs a GPU of its own: the grid has {num_ranks} ranks, and this process sees {num_gpus} GPUs; \
-         use a smaller grid, or \"threads\", whose ranks share GPUs"
+        "`comm.backend` is \"nccl\", for which each rank needs a GPU of its own: there are {num_ranks} ranks on this host, and this process sees \
+         {num_gpus} GPUs; use fewer, or \"threads\", whose ranks share GPUs"
     )]
     TooFewGpus {
-        /// Ranks of the grid.
+        /// Ranks on this host.
         num_ranks: usize,
         /// GPUs that the driver shows.
         num_gpus: usize,
+    },
+    /// NCCL or the driver would let lanes wait for each other.
+    #[error(
+        "`comm.backend` is \"nccl\", and {name} is {}: {rule}; set it to {repair} before the process starts",
+        value.as_ref().map_or_else(|| "not set".to_owned(), |value| format!("\"{value}\""))
+    )]
+    Variable {
+        /// A variable of the environment.
+        name: &'static str,
+        /// Its value, if it has one.
+        value: Option<String>,
+        /// Why it matters.
+        rule: String,
+        /// The value that is right.
+        repair: &'static str,
+    },
+    /// Not all processes can take part.
+    #[error("`comm.backend` \"nccl\": {0}")]
+    NotJoined(#[from] NotJoined),
+    /// Processes do not know where to find each other.
+    #[error(
+        "`comm.backend` is \"nccl\", and {launcher} does not say where the process of rank 0 can be reached: set MASTER_ADDR to an address of its host and \
+         MASTER_PORT to a port that is free there, in every process (on one host `comm.port` is enough)"
+    )]
+    NoMeetingPlace {
+        /// The program that started them.
+        launcher: String,
     },
     /// GPUs cannot be connected.
     #[error("`comm.backend` \"nccl\": {0}")]
@@ -92,13 +116,4 @@ pub enum WorldError {
     /// There is no such device.
     #[error("`device`: {0}; or use \"cpu\" (--set device=cpu, of eval and generate --device cpu)")]
     Device(#[from] NoCuda),
-}
-
-/// A backend as run files name it.
-fn named(backend: BackendName) -> &'static str {
-    match backend {
-        BackendName::Threads => "\"threads\"",
-        BackendName::Mpi => "\"mpi\"",
-        BackendName::Nccl => "\"nccl\"",
-    }
 }

@@ -4,6 +4,7 @@
 //! its [`World`]: words, byte messages, the others' reports when a rank has failed. What ranks send each other while they train goes
 //! through their [`Communicator`]s.
 
+mod address;
 mod backend;
 mod clock;
 mod device;
@@ -13,7 +14,7 @@ pub(crate) mod instruction_text;
 mod mpi;
 mod nccl;
 mod position;
-#[cfg(feature = "mpi")]
+mod process_world;
 mod program;
 mod side_channel;
 mod threads;
@@ -30,9 +31,10 @@ pub use clock::ClockOffset;
 pub(crate) use device::Names;
 pub use device::{NamedDevice, RanksOnDevice};
 pub use error::WorldError;
-#[cfg(feature = "mpi")]
-pub use mpi::MpiWorld;
+pub use nccl::NotJoined;
+pub(crate) use nccl::missing_variables as missing_nccl_variables;
 pub use position::{Position, Positions};
+pub use process_world::ProcessWorld;
 pub use side_channel::{Member, SideChannel, SideChannelError};
 pub use threads::ThreadWorld;
 

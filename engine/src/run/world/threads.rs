@@ -59,10 +59,9 @@ impl World for ThreadWorld {
     }
 
     fn communicator(&self, rank: usize) -> Result<Box<dyn Communicator>, CommError> {
-        let words = self.threads.communicator(rank)?;
-        let Some((nccl, gpus)) = &self.nccl else { return Ok(words) };
+        let Some((nccl, gpus)) = &self.nccl else { return self.threads.communicator(rank) };
         let threads = self.threads.clone();
-        nccl.communicator(&gpus[rank], words, Arc::new(move || threads.check().is_err()))
+        nccl.communicator(rank, &gpus[rank], Arc::new(move || threads.check().is_err()))
     }
 
     fn add_words(&self, _: &mut [u64]) -> Result<(), CommError> {

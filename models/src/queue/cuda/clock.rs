@@ -27,11 +27,13 @@ impl Clock {
         let stream = context.new_stream()?;
         let event = timed_event(&stream)?;
         event.synchronize()?;
-        let ns = u64::try_from(EPOCH.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        // Not 0: marks may have been passed a little before it.
-        Ok(Self {
-            origin: Mutex::new(Origin { event: Arc::new(event), ns: ns.saturating_add(1_000_000_000) }),
-        })
+        Ok(Self { origin: Mutex::new(Origin { event: Arc::new(event), ns: Self::now_ns() }) })
+    }
+
+    /// What it is now on the clocks of all devices.
+    pub(super) fn now_ns() -> u64 {
+        // Not 0 at first: marks may have been passed a little before a clock begins.
+        u64::try_from(EPOCH.elapsed().as_nanos()).unwrap_or(u64::MAX).saturating_add(1_000_000_000)
     }
 
     /// When an event was passed, which has been waited for.

@@ -46,7 +46,7 @@ pub use attention::HEAD_SIZE_MAX;
 use clock::Clock;
 pub use libraries::NoCuda;
 use libraries::check_libraries;
-pub use nccl::{Joining, NcclCommunicator, NcclId, NoNccl};
+pub use nccl::{Joining, NcclCommunicator, NcclId, NoNccl, nccl_version};
 use peers::Peers;
 pub use products::F32Products;
 use products::Products;
@@ -164,6 +164,11 @@ impl Cuda {
         })
     }
 
+    /// The time on the clock by which the queues of all devices of this process say when they passed marks, nanoseconds.
+    pub fn now_ns() -> u64 {
+        Clock::now_ns()
+    }
+
     /// How many multiprocessors it has.
     ///
     /// # Errors
@@ -174,6 +179,15 @@ impl Cuda {
         number
             .map(|number| usize::try_from(number).unwrap_or(0))
             .map_err(|error| refused("cuDeviceGetAttribute", &error))
+    }
+
+    /// What tells it from all other devices, of whatever host.
+    ///
+    /// # Errors
+    /// When the driver refuses.
+    pub fn uuid(&self) -> Result<[u8; 16], NoCuda> {
+        let uuid = self.shared.context.uuid().map_err(|error| refused("cuDeviceGetUuid", &error))?;
+        Ok(uuid.bytes.map(|byte| byte.to_ne_bytes()[0]))
     }
 
     /// What the driver calls it.

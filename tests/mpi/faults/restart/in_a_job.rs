@@ -9,7 +9,7 @@ use std::{env, fs};
 use pipezero::config::Run;
 use pipezero::plan::Plan;
 use pipezero::run::comm::{CommError, Communicator};
-use pipezero::run::world::{MpiWorld, World};
+use pipezero::run::world::{ProcessWorld, World};
 use pipezero::train::{EvalLine, Observer, RunDir, StepLine, Training};
 use rustix::process::{Signal, getpid, kill_process};
 use tests::{Altered, EndOnPanic, Moment, Trap, TrapCommunicator, example};
@@ -67,7 +67,7 @@ fn one_rank_is_killed_and_the_job_goes_on() {
     let plan = Plan::even_if_refused(run("mpi")).expect("a valid run");
     let is_first_start = !folder.join(FAILED_AT).exists();
     let training = if is_first_start {
-        let world = MpiWorld::of_job(plan.run().comm.timeout, None).expect("a job");
+        let world = ProcessWorld::of_mpi(plan.run().comm.timeout, None).expect("a job");
         Training::in_world(plan, Arc::new(with_trap(world, fault, &folder)))
     } else {
         Training::resuming(plan, &out, None, &mut |_| {})
@@ -89,7 +89,7 @@ fn one_rank_is_killed_and_the_job_goes_on() {
 }
 
 /// The world with a trap for the rank.
-fn with_trap(world: MpiWorld, fault: Fault, folder: &Path) -> Altered {
+fn with_trap(world: ProcessWorld, fault: Fault, folder: &Path) -> Altered {
     // A checkpoint has another name until it is whole.
     let partial = folder.join(OUT).join(format!("checkpoints/step-{NEXT_CHECKPOINT:08}.partial"));
     let failed = folder.join(FAILED_AT);

@@ -9,6 +9,7 @@ use pipezero_models::queue::Event;
 
 use super::lane::Lane;
 use super::stop::Stop;
+use super::words::Words;
 use crate::run::comm::communicator::{Communicator, Pending, Started};
 use crate::run::comm::error::CommError;
 use crate::run::comm::finish::finish;
@@ -19,21 +20,22 @@ use crate::run::memory::TrackedBuffer;
 /// One rank's communicator.
 #[derive(Debug)]
 pub(super) struct NcclRank {
+    pub(super) rank: usize,
+    pub(super) world_size: usize,
     pub(super) queue: Arc<dyn Queue>,
     pub(super) lanes: BTreeMap<Channel, Lane>,
-    /// Of the world that the ranks are in, for words.
-    pub(super) words: Box<dyn Communicator>,
+    pub(super) words: Words,
     pub(super) stop: Arc<Stop>,
     pub(super) timeout: Duration,
 }
 
 impl Communicator for NcclRank {
     fn rank(&self) -> usize {
-        self.words.rank()
+        self.rank
     }
 
     fn world_size(&self) -> usize {
-        self.words.world_size()
+        self.world_size
     }
 
     fn queue(&self) -> &Arc<dyn Queue> {
@@ -80,7 +82,13 @@ impl Communicator for NcclRank {
     }
 
     fn all_reduce_words(&mut self, group: &Group, words: &mut [u64]) -> Result<(), CommError> {
-        self.words.all_reduce_words(group, words)
+        self.stop.check()?;
+        let Self { rank, ref lanes, ref stop, .. } = *self;
+        // Words are added over all ranks.
+        let lane = lanes.get(&Channel::Collect).filter(|lane| lane.members == group.ranks());
+        let lane = lane.ok_or_else(|| CommError::NotAMember { rank, group: group.ranks().to_vec() })?;
+        let wait = || finish(&*lane.queue, self.timeout, self.world_size, || stop.check_connections());
+        stop.or_abort(self.words.add(lane, words, wait))
     }
 }
 

@@ -68,7 +68,7 @@ impl Lanes {
     }
 
     /// The most lanes that a rank has, that of the world included.
-    pub(super) fn num_at_once(&self) -> usize {
+    pub(crate) fn num_at_once(&self) -> usize {
         let channels = self.channels();
         let seats = |rank| channels.iter().filter(|&&channel| self.seat(channel, rank).is_some()).count();
         1 + (0..self.world_size).step_by(self.data_degree).map(seats).max().unwrap_or(0)

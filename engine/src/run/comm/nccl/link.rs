@@ -13,6 +13,7 @@ use super::lane::Lane;
 use super::lanes::Lanes;
 use super::reduction::Reduction;
 use super::stop::{IsStopped, Stop};
+use super::words::Words;
 use crate::config::ReductionOrder;
 use crate::run::comm::communicator::Communicator;
 use crate::run::comm::error::CommError;
@@ -33,18 +34,16 @@ pub(crate) struct Nccl {
 }
 
 impl Nccl {
-    /// Makes the id by which the ranks find each other. `num_multiprocessors` is that of each of their GPUs.
-    ///
-    /// # Errors
-    /// When there is no NCCL.
+    /// Ranks that find each other by this id. `num_multiprocessors` is the least of their GPUs.
     pub(crate) fn new(
+        id: NcclId,
         lanes: Lanes,
         order: ReductionOrder,
         timeout: Duration,
         num_multiprocessors: usize,
-    ) -> Result<Self, NoNccl> {
+    ) -> Self {
         let num_ctas = num_ctas(num_multiprocessors, lanes.num_at_once());
-        Ok(Self { id: NcclId::new()?, lanes, order, timeout, num_ctas })
+        Self { id, lanes, order, timeout, num_ctas }
     }
 
     /// The communicator of a rank, which computes on this GPU. All ranks call it, each in its own thread.
@@ -53,11 +52,10 @@ impl Nccl {
     /// When not all ranks come within the time-out, or the library refuses.
     pub(crate) fn communicator(
         &self,
+        rank: usize,
         device: &Cuda,
-        words: Box<dyn Communicator>,
         is_stopped: IsStopped,
     ) -> Result<Box<dyn Communicator>, CommError> {
-        let rank = words.rank();
         let queue = device.queue()?;
         let size = self.lanes.world_size;
         let joining = device.join_nccl(&self.id, [rank, size], self.num_ctas).map_err(refused)?;
@@ -76,7 +74,8 @@ impl Nccl {
         lanes.insert(Channel::Collect, self.lane(world, Channel::Collect, all)?);
         let connections = lanes.values().map(|lane| Arc::clone(&lane.connection)).collect();
         let stop = Arc::new(Stop::new(is_stopped, connections));
-        let mut made = NcclRank { queue, lanes, words, stop, timeout: self.timeout };
+        let words = Words::new(&*queue)?;
+        let mut made = NcclRank { rank, world_size: size, queue, lanes, words, stop, timeout: self.timeout };
         self.send_once(&mut made)?;
         Ok(Box::new(made))
     }
@@ -140,6 +139,10 @@ impl Nccl {
                     }
                     if channel == Channel::Tied {
                         lane.connection.all_gather(&all);
+                    }
+                    if channel == Channel::Collect {
+                        let mut word = lane.queue.zeros(2, ElementType::U32)?;
+                        lane.connection.add_words(&word.view_mut());
                     }
                 }
             }

@@ -2,7 +2,7 @@
 //!
 //! Gathers, reductions, tied weights and each directed stage edge have a communicator and a stream of their own, so that none waits for
 //! another. All are split from one that connects the world, in the order of [`Lanes`], before the first step, and have sent something by
-//! then: no connection is made later. Words go through the world that the ranks are in.
+//! then: no connection is made later.
 //!
 //! Nothing is buffered or copied: a gather lands where the unit is used, and an operation begins once the compute queue has come to its
 //! start. What waits for it is the compute queue, not the host.
@@ -13,6 +13,7 @@ mod lanes;
 mod link;
 mod reduction;
 mod stop;
+mod words;
 
 pub(crate) use lanes::Lanes;
 pub(crate) use link::Nccl;

@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use pipezero_models::queue::NcclCommunicator;
-use pipezero_models::{Buffer, ElementType, ModelError, Queue};
+use pipezero_models::queue::{NUM_TERMS_MAX, NcclCommunicator};
+use pipezero_models::{Buffer, ElementType, ModelError, Queue, View, ViewMut};
 
 use crate::config::ReductionOrder;
 use crate::run::memory::TrackedBuffer;
@@ -72,10 +72,62 @@ impl Reduction {
                         .map(|(member, term)| (member, term.view_mut().range(0..len)))
                         .collect();
                     connection.exchange(&sends, &receives);
-                    let terms: Vec<_> = terms.iter().map(|term| term.view().range(0..len)).collect();
-                    let (before, after) = terms.split_at(own);
-                    queue.sum_in_order(before, buffer.view_mut().range(piece(own)), after);
+                    add_up(queue, terms, own, buffer.view_mut().range(piece(own)));
                 }
+            }
+        }
+    }
+}
+
+/// Adds this member's term and those of the others, of which so many are of members before it: as many at once as a kernel takes.
+fn add_up(queue: &dyn Queue, terms: &mut [Buffer], num_before: usize, mut own: ViewMut<'_>) {
+    const OTHERS_MAX: usize = NUM_TERMS_MAX - 1;
+    let len = own.len();
+    let (mut before, after) = terms.split_at_mut(num_before);
+    // The first of too many are added up in the place of the next.
+    while before.len() > OTHERS_MAX {
+        let (first, rest) = before.split_at_mut(OTHERS_MAX);
+        queue.sum_in_order(&views(first, len), rest[0].view_mut().range(0..len), &[]);
+        before = rest;
+    }
+    let (with, behind) = after.split_at(after.len().min(OTHERS_MAX - before.len()));
+    queue.sum_in_order(&views(before, len), own.reborrow(), &views(with, len));
+    for terms in behind.chunks(OTHERS_MAX) {
+        queue.sum_in_order(&[], own.reborrow(), &views(terms, len));
+    }
+}
+
+fn views(terms: &[Buffer], len: usize) -> Vec<View<'_>> {
+    terms.iter().map(|term| term.view().range(0..len)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pipezero_models::Host;
+
+    /// Values of which a sum in another order has other bits.
+    #[test]
+    fn terms_of_any_number_of_ranks_are_added_in_ascending_order() {
+        let value = |rank: usize| (rank as f32 + 0.1).sin() * 10_f32.powi(rank as i32 % 7 - 3);
+        let buffer = |rank: usize| {
+            let mut buffer = Host.zeros(2, ElementType::F32).unwrap();
+            Host.upload_floats(&[value(rank), -value(rank)], buffer.view_mut());
+            buffer
+        };
+        for size in [2, 5, 63, 64, 65, 127, 128, 129, 200] {
+            let expected = (1..size).fold(value(0), |sum, rank| sum + value(rank));
+            for own in [0, 1, size / 2, size - 1] {
+                let mut terms: Vec<_> = (0..size).filter(|&rank| rank != own).map(buffer).collect();
+                let mut sum = buffer(own);
+                add_up(&Host, &mut terms, own, sum.view_mut());
+                let mut found = [0.0; 2];
+                Host.download_floats(sum.view(), &mut found).unwrap();
+                assert_eq!(
+                    found.map(f32::to_bits),
+                    [expected, -expected].map(f32::to_bits),
+                    "{own} of {size}"
+                );
             }
         }
     }

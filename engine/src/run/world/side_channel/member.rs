@@ -36,6 +36,16 @@ pub struct Member {
     pub start_timeout: Duration,
 }
 
+/// How long processes may take to find each other at least: they start on many hosts.
+const START_TIME: Duration = Duration::from_secs(60);
+
+impl Member {
+    /// A process with one rank of a world of so many.
+    pub(crate) fn of_process(program: String, [rank, world_size]: [usize; 2], timeout: Duration) -> Self {
+        Self { program, world_size, ranks: rank..rank + 1, timeout, start_timeout: timeout.max(START_TIME) }
+    }
+}
+
 /// A process's end of the side channel.
 #[derive(Debug)]
 pub struct SideChannel {

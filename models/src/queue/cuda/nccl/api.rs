@@ -54,6 +54,7 @@ functions! {
     group_end: b"ncclGroupEnd\0" () -> Status;
     all_gather: b"ncclAllGather\0" (*const c_void, *mut c_void, usize, c_int, ncclComm_t, *mut c_void) -> Status;
     reduce_scatter: b"ncclReduceScatter\0" (*const c_void, *mut c_void, usize, c_int, c_int, ncclComm_t, *mut c_void) -> Status;
+    all_reduce: b"ncclAllReduce\0" (*const c_void, *mut c_void, usize, c_int, c_int, ncclComm_t, *mut c_void) -> Status;
     send: b"ncclSend\0" (*const c_void, usize, c_int, c_int, ncclComm_t, *mut c_void) -> Status;
     receive: b"ncclRecv\0" (*mut c_void, usize, c_int, c_int, ncclComm_t, *mut c_void) -> Status;
 }
@@ -123,4 +124,13 @@ fn usable(name: &'static str, library: Library) -> Result<Api, NoNccl> {
         [2, minor, _] if minor >= LEAST_MINOR => Ok(api),
         [major, minor, patch] => Err(unusable(format!("it is of version {major}.{minor}.{patch}"))),
     }
+}
+
+/// The version of the library, `2.28.9`.
+///
+/// # Errors
+/// When there is none that can be used.
+pub fn nccl_version() -> Result<String, NoNccl> {
+    let [major, minor, patch] = api()?.version()?;
+    Ok(format!("{major}.{minor}.{patch}"))
 }

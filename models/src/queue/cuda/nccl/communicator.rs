@@ -118,6 +118,21 @@ impl NcclCommunicator {
         });
     }
 
+    /// All-reduce in place, of whole words of 64 bits, the lower half of each first: every member gets the sums (wrapping).
+    ///
+    /// # Panics
+    /// If the view's elements are not halves of words.
+    pub fn add_words(&self, halves: &ViewMut<'_>) {
+        let is_whole = halves.len().is_multiple_of(2) && halves.element_type() == ElementType::U32;
+        assert!(is_whole, "{} elements of {:?} as words of 64 bits", halves.len(), halves.element_type());
+        self.ask("ncclAllReduce", |stream| {
+            let at = pointer(self.queue.address(halves.view()));
+            let (word, sum) = (ncclDataType_t::ncclUint64 as c_int, ncclRedOp_t::ncclSum as c_int);
+            // SAFETY: the view has all these words, and nobody uses it until the queue has come to the operation.
+            unsafe { (self.api.all_reduce)(at, at, halves.len() / 2, word, sum, self.handle, stream) }
+        });
+    }
+
     /// Sends to another member, which receives as many elements of this type.
     pub fn send(&self, to: usize, from: View<'_>) {
         self.exchange(&[(to, from)], &[]);

@@ -15,6 +15,7 @@ mod joining;
 use super::queue::CudaQueue;
 use super::said::said;
 use super::{Cuda, Shared};
+pub use api::nccl_version;
 pub use communicator::NcclCommunicator;
 pub use error::NoNccl;
 pub use joining::{Joining, NcclId};

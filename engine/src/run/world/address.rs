@@ -1,0 +1,30 @@
+//! Where the process of rank 0 listens for the others.
+
+use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
+
+use super::side_channel::SideChannelError;
+use crate::host::{Launched, Master};
+
+/// On the address that the launcher names, else on this host's loopback if all processes are on it, else on the address of this host's name; on
+/// `port`, else on the one that the launcher names, else on any that is free (0).
+pub(super) fn address_of_first(
+    launched: Option<&Launched>,
+    port: Option<u16>,
+    is_near: bool,
+) -> Result<SocketAddr, SideChannelError> {
+    let master = launched.and_then(|launched| launched.master.clone());
+    let port = port.or(master.as_ref().and_then(|master| master.port)).unwrap_or(0);
+    let host = match master {
+        Some(Master { host, .. }) => host,
+        None if is_near => Ipv4Addr::LOCALHOST.to_string(),
+        None => crate::host::name(),
+    };
+    // A host's own name often leads to its loopback address, at which no other host reaches it.
+    let is_reached = |address: &SocketAddr| is_near || !address.ip().is_loopback();
+    let reason = match (host.as_str(), port).to_socket_addrs().map(|mut found| found.find(is_reached)) {
+        Ok(Some(address)) => return Ok(address),
+        Ok(None) => "it leads to no address at which other hosts reach it".to_owned(),
+        Err(error) => error.to_string(),
+    };
+    Err(SideChannelError::UnknownHost { host, reason })
+}

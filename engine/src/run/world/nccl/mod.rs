@@ -1,0 +1,36 @@
+//! Ranks that have a GPU each, which NCCL connects: threads of this process, or processes that a launcher has started.
+
+mod agreement;
+mod environment;
+mod gpu;
+mod lanes;
+mod not_joined;
+mod processes;
+mod threads;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::World;
+use super::error::WorldError;
+use crate::host::Launched;
+use crate::plan::Plan;
+pub(crate) use environment::missing_variables;
+pub use not_joined::NotJoined;
+
+/// A world of a plan's ranks. In a job of several processes `around` is what connects them already, if anything does; the world is then `None`
+/// in those that have no rank of the plan.
+///
+/// # Errors
+/// When a variable is not as NCCL needs it, a rank has no GPU of its own, there is no NCCL, or the processes do not find each other.
+pub(super) fn nccl_of(
+    plan: &Plan,
+    timeout: Duration,
+    around: Option<&dyn World>,
+) -> Result<Option<Arc<dyn World>>, WorldError> {
+    environment::check(plan)?;
+    match Launched::this()? {
+        Some(launched) if launched.size > 1 => processes::world(plan, &launched, timeout, around),
+        _ => threads::world(plan, timeout).map(Some),
+    }
+}

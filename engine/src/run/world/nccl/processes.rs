@@ -1,0 +1,120 @@
+//! Ranks that are processes, on any number of hosts.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pipezero_models::queue::Cuda;
+
+use super::super::address::address_of_first;
+use super::super::device::{NamedDevice, RanksOnDevice};
+use super::super::error::WorldError;
+use super::super::process_world::{Carrier, IsStopped, ProcessWorld};
+use super::super::side_channel::{Member, SideChannel, SideChannelError};
+use super::super::{World, program};
+use super::agreement::agree;
+use super::gpu::own_gpu;
+use super::lanes::lanes;
+use crate::host::Launched;
+use crate::plan::Plan;
+use crate::run::comm::{CommError, Communicator, Nccl};
+
+/// What carries the elements of this process's rank.
+#[derive(Debug)]
+struct OverNccl {
+    nccl: Nccl,
+    gpu: Cuda,
+    name: String,
+}
+
+/// The world of all processes of the job, or of as many as the plan has ranks where something connects all of them already.
+///
+/// # Errors
+/// When this process has no GPU of its own or no NCCL, or the processes do not find each other.
+pub(super) fn world(
+    plan: &Plan,
+    launched: &Launched,
+    timeout: Duration,
+    around: Option<&dyn World>,
+) -> Result<Option<Arc<dyn World>>, WorldError> {
+    let size = around.map_or(launched.size, |_| plan.grid().world_size());
+    let place @ [rank, _] = [launched.rank, size];
+    let address = match around {
+        None => known_address(launched, plan.run().comm.port)?,
+        // The port of the job may still be in use, by what connects its processes.
+        Some(_) => {
+            address_of_first(Some(launched), Some(0), launched.is_on_one_host()).map_err(not_connected)?
+        }
+    };
+    let listener = (rank == 0).then(|| SideChannel::listen(address)).transpose().map_err(not_connected)?;
+    let address = match around {
+        None => address,
+        Some(around) => told_by_first(around, listener.as_ref().map(|it| it.local_addr()))?,
+    };
+    if rank >= size {
+        return Ok(None);
+    }
+    // The others hear why this one cannot take part.
+    let (gpu, facts) = match own_gpu(launched, plan.run()) {
+        Ok((gpu, facts)) => (Some(gpu), Ok(facts)),
+        Err(error) => (None, Err(error.to_string())),
+    };
+    let member = Member::of_process(program::name_of_this(), place, timeout);
+    let channel = match listener {
+        Some(listener) => SideChannel::host(listener, Cuda::now_ns, member),
+        None => SideChannel::join(address, member),
+    };
+    let channel = Arc::new(channel.map_err(not_connected)?);
+    let name = facts.as_ref().map_or_else(|_| String::new(), |facts| facts.name.clone());
+    let agreement = agree(&channel, facts).map_err(not_connected)??;
+    let gpu = gpu.expect("a process without a GPU has given its reason, to which all agree");
+    let order = plan.run().comm.reduction;
+    let nccl = Nccl::new(agreement.id(), lanes(plan), order, timeout, agreement.num_multiprocessors);
+    Ok(Some(Arc::new(ProcessWorld::new(OverNccl { nccl, gpu, name }, channel, place))))
+}
+
+/// Where the process of rank 0 listens, which all know before they start.
+fn known_address(launched: &Launched, port: Option<u16>) -> Result<SocketAddr, WorldError> {
+    let is_near = launched.is_on_one_host();
+    let unknown = || WorldError::NoMeetingPlace { launcher: launched.launcher.to_string() };
+    if launched.master.is_none() && !is_near {
+        return Err(unknown());
+    }
+    match address_of_first(Some(launched), port, is_near).map_err(not_connected)? {
+        address if address.port() == 0 => Err(unknown()),
+        address => Ok(address),
+    }
+}
+
+/// Where the process of rank 0 listens, as it says.
+fn told_by_first(
+    around: &dyn World,
+    own: Option<std::io::Result<SocketAddr>>,
+) -> Result<SocketAddr, WorldError> {
+    let own = own.transpose().map_err(|error| not_connected(SideChannelError::from(error)))?;
+    let own = own.map_or_else(String::new, |address| address.to_string());
+    let told = around.broadcast(own.into_bytes()).map_err(not_connected)?;
+    Ok(String::from_utf8_lossy(&told).parse().expect("the process of rank 0 tells an address"))
+}
+
+fn not_connected(error: impl ToString) -> WorldError {
+    WorldError::NotConnected { reason: error.to_string() }
+}
+
+impl Carrier for OverNccl {
+    fn communicator(&self, rank: usize, is_stopped: IsStopped) -> Result<Box<dyn Communicator>, CommError> {
+        self.nccl.communicator(rank, &self.gpu, is_stopped)
+    }
+
+    fn device(&self, rank: usize) -> RanksOnDevice {
+        let on = NamedDevice { device: Arc::new(self.gpu.clone()), name: self.name.clone() };
+        RanksOnDevice { on, ranks: vec![rank] }
+    }
+
+    fn now_ns(&self) -> u64 {
+        Cuda::now_ns()
+    }
+
+    /// Nothing connects these processes but the side channel.
+    fn report(&self, _: &[u8]) {}
+}

@@ -1,0 +1,32 @@
+//! Ranks that are threads of this process.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pipezero_models::queue::{Cuda, NcclId};
+
+use super::super::device::f32_products;
+use super::super::error::WorldError;
+use super::super::{ThreadWorld, World};
+use super::lanes::lanes;
+use crate::plan::Plan;
+use crate::run::comm::Nccl;
+
+/// On the first GPUs of this process.
+///
+/// # Errors
+/// When it has fewer GPUs than the plan has ranks, or no NCCL.
+pub(super) fn world(plan: &Plan, timeout: Duration) -> Result<Arc<dyn World>, WorldError> {
+    let num_ranks = plan.grid().world_size();
+    let num_gpus = Cuda::num_devices()?;
+    if num_gpus < num_ranks {
+        return Err(WorldError::TooFewGpus { num_ranks, num_gpus });
+    }
+    let opened = |ordinal| Cuda::open(ordinal, f32_products(plan.run()));
+    let gpus: Vec<Cuda> = (0..num_ranks).map(opened).collect::<Result<_, _>>()?;
+    let names = gpus.iter().map(Cuda::name).collect::<Result<Vec<_>, _>>()?;
+    let num_multiprocessors = gpus.iter().map(Cuda::num_multiprocessors).collect::<Result<Vec<_>, _>>()?;
+    let least = num_multiprocessors.into_iter().min().unwrap_or(0);
+    let nccl = Nccl::new(NcclId::new()?, lanes(plan), plan.run().comm.reduction, timeout, least);
+    Ok(Arc::new(ThreadWorld::over_nccl(nccl, gpus, &names, timeout)))
+}

@@ -1,0 +1,107 @@
+//! Each rank is a process: a side channel connects them, and beside it something that carries what the ranks send each other.
+
+use std::fmt::Debug;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::device::RanksOnDevice;
+use super::side_channel::SideChannel;
+use super::{ClockOffset, Positions, World};
+use crate::run::comm::{CommError, Communicator};
+
+/// Whether a rank of any process has failed.
+pub(super) type IsStopped = Arc<dyn Fn() -> bool + Send + Sync>;
+
+/// What carries the data of the rank of this process.
+pub(super) trait Carrier: Debug + Send + Sync {
+    /// The rank's communicator.
+    fn communicator(&self, rank: usize, is_stopped: IsStopped) -> Result<Box<dyn Communicator>, CommError>;
+
+    /// What the rank computes on.
+    fn device(&self, rank: usize) -> RanksOnDevice;
+
+    /// The clock that times the rank's events.
+    fn now_ns(&self) -> u64;
+
+    /// Gives the report of a failure to the others, where it can without the process of rank 0, which may be the one that is gone.
+    fn report(&self, report: &[u8]);
+}
+
+/// A world of processes with one rank each.
+pub struct ProcessWorld {
+    carrier: Box<dyn Carrier>,
+    channel: Arc<SideChannel>,
+    rank: usize,
+    size: usize,
+}
+
+impl Debug for ProcessWorld {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ProcessWorld").field("carrier", &self.carrier).finish_non_exhaustive()
+    }
+}
+
+impl ProcessWorld {
+    /// Of the rank and the size that `place` names.
+    pub(super) fn new(
+        carrier: impl Carrier + 'static,
+        channel: Arc<SideChannel>,
+        [rank, size]: [usize; 2],
+    ) -> Self {
+        Self { carrier: Box::new(carrier), channel, rank, size }
+    }
+}
+
+impl World for ProcessWorld {
+    fn size(&self) -> usize {
+        self.size
+    }
+
+    fn local_ranks(&self) -> Range<usize> {
+        self.rank..self.rank + 1
+    }
+
+    fn devices(&self) -> Vec<RanksOnDevice> {
+        vec![self.carrier.device(self.rank)]
+    }
+
+    fn communicator(&self, rank: usize) -> Result<Box<dyn Communicator>, CommError> {
+        assert!(rank == self.rank, "a process asks only for its own rank");
+        let channel = Arc::clone(&self.channel);
+        self.carrier.communicator(rank, Arc::new(move || channel.is_stopped()))
+    }
+
+    fn add_words(&self, words: &mut [u64]) -> Result<(), CommError> {
+        self.channel.add_words(words)
+    }
+
+    fn gather(&self, message: Vec<u8>) -> Result<Vec<Vec<u8>>, CommError> {
+        self.channel.gather(message)
+    }
+
+    fn broadcast(&self, message: Vec<u8>) -> Result<Vec<u8>, CommError> {
+        self.channel.broadcast(message)
+    }
+
+    fn clock_offset(&self) -> Result<ClockOffset, CommError> {
+        self.channel.clock_offset(|| self.carrier.now_ns())
+    }
+
+    fn positions(&self) -> &Arc<Positions> {
+        self.channel.positions()
+    }
+
+    fn stop(&self) {
+        self.channel.stop();
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.channel.is_stopped()
+    }
+
+    fn exchange_failures(&self, report: Vec<u8>, time: Duration) -> Vec<(Range<usize>, Option<Vec<u8>>)> {
+        self.carrier.report(&report);
+        self.channel.exchange_failures(report, time)
+    }
+}
