@@ -62,7 +62,7 @@ fn grids_train_to_the_same_bits_on_the_imitation() {
 #[test]
 fn ranks_with_a_gpu_each_train_over_nccl_on_the_imitation() {
     let Some(folder) = imitation() else { return };
-    in_several_orders(folder, "cuda::on_a_device::nccl", 8);
+    in_several_orders(folder, "cuda::on_a_device::nccl::", 8);
 }
 
 #[test]

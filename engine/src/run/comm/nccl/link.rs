@@ -120,6 +120,8 @@ impl Nccl {
             let (own, size) = (lane.connection.rank(), lane.members.len());
             let from = lane.queue.zeros(size, ElementType::F32)?;
             let mut to = lane.queue.zeros(2 * size, ElementType::F32)?;
+            // Memory is allocated before anything is under way, for which the driver may wait.
+            let mut word = lane.queue.zeros(2, ElementType::U32)?;
             let (mut each, all) = to.view_mut().split_at(size);
             match channel {
                 Channel::Edge(_) if own == 0 => lane.connection.send(1, from.view()),
@@ -141,7 +143,6 @@ impl Nccl {
                         lane.connection.all_gather(&all);
                     }
                     if channel == Channel::Collect {
-                        let mut word = lane.queue.zeros(2, ElementType::U32)?;
                         lane.connection.add_words(&word.view_mut());
                     }
                 }
