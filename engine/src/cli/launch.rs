@@ -10,11 +10,13 @@ use clap::Args;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 
-use super::check_arguments;
+use super::checked_arguments;
 use super::failure::Failure;
 use super::output::note;
+use super::run_args::RunArgs;
 use super::terminal;
-use crate::launch::{End, Event, Job, JobError, Lost};
+use crate::config::{BackendName, Launch};
+use crate::launch::{ConnectedBy, End, Event, Job, JobError, Lost};
 
 /// What `--help` ends with.
 pub(super) const EXAMPLES: &str = "\
@@ -23,7 +25,7 @@ Examples:
   pipezero launch -n 4 --max-restarts 3 -- train run.json --resume \\
     --set checkpoint.every=100
 
-Each rank is a process of this host, connected by Open MPI, whose mpirun starts it: pipezero must be built with --features mpi. Each process takes its share of the cores. Ctrl-C, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 end the run after its step, with a checkpoint: the ranks get SIGTERM; a second one ends it at once. If a rank is killed, frozen or fails, the others say which and where, and end; what does not end by itself is ended. With --max-restarts the job is then started again, and --resume goes on from the newest checkpoint. For several hosts use mpirun or srun: docs/launch.md has complete commands.
+Each rank is a process of this host. On CPUs Open MPI connects them, whose mpirun starts them: pipezero must be built with --features mpi. On GPUs NCCL does, with a GPU for each. Each process takes its share of the cores. Ctrl-C, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 end the run after its step, with a checkpoint: the ranks get SIGTERM; a second one ends it at once. If a rank is killed, frozen or fails, the others say which and where, and end; what does not end by itself is ended, and if `launch` itself is killed, its processes end after their step. With --max-restarts the job is then started again, and --resume goes on from the newest checkpoint. For several hosts use mpirun or srun: docs/launch.md has complete commands.
 
 Exit status: 0 if all ranks succeed, also where a signal ended the run after a step, which summary.json names; 2 for a mistake in the input; 1 if a rank fails or is lost; 143 if a signal ended the run at once.";
 
@@ -43,8 +45,12 @@ pub(super) struct LaunchArgs {
 
 pub(super) fn run(args: LaunchArgs) -> Result<ExitCode, Failure> {
     let LaunchArgs { num_processes, max_restarts, command } = args;
-    check_arguments(&command)?;
-    let job = Job { num_processes, max_restarts, program: env::current_exe()?, arguments: command };
+    let connected_by = match checked_arguments(&command)? {
+        Some(run) => connection(&run, num_processes)?,
+        None => ConnectedBy::Mpi,
+    };
+    let program = env::current_exe()?;
+    let job = Job { num_processes, connected_by, max_restarts, program, arguments: command };
     let num_signals = count_signals()?;
     let end =
         job.run(&|| num_signals.load(Ordering::Relaxed), &mut |event| note(terminal::fitted(&said(&event))));
@@ -57,6 +63,16 @@ pub(super) fn run(args: LaunchArgs) -> Result<ExitCode, Failure> {
         }
         End::Interrupted => Ok(ExitCode::from(128 + SIGTERM as u8)),
     }
+}
+
+/// What connects so many processes of a run. What is wrong with its file is said by each command in the same words, and so before any is started.
+fn connection(run: &RunArgs, num_processes: usize) -> Result<ConnectedBy, Failure> {
+    let several = Some(num_processes).filter(|&num_processes| num_processes > 1);
+    let (run, _) = run.load()?.resolve(Launch { ranks: several, ..Launch::this_host() })?;
+    Ok(match run.comm.backend {
+        BackendName::Nccl => ConnectedBy::Nccl,
+        BackendName::Mpi | BackendName::Threads => ConnectedBy::Mpi,
+    })
 }
 
 fn of_input(error: JobError) -> Failure {

@@ -42,9 +42,10 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use failure::Failure;
+use run_args::RunArgs;
 
 use crate::host::{Launched, Local, cores};
-use crate::launch::statuses;
+use crate::launch::{end_with_launcher, statuses};
 
 /// Trains GPT-style models on DP x PP grids with ZeRO, from one JSON file.
 ///
@@ -121,6 +122,7 @@ pub fn main() -> ExitCode {
     if let Some(local) = bound_place() {
         cores::bind(local);
     }
+    end_with_launcher();
     let result = match command {
         Command::Launch(args) => {
             return launch::run(args).unwrap_or_else(|failure| ExitCode::from(failure.report()));
@@ -147,14 +149,17 @@ pub fn main() -> ExitCode {
     ExitCode::from(status)
 }
 
-/// Refuses arguments of a command that is to be started, as it would do itself.
-fn check_arguments(command: &[OsString]) -> Result<(), Failure> {
+/// Refuses arguments of a command that is to be started, as it would do itself. Returns the arguments about the run file of a command whose ranks may
+/// be processes.
+fn checked_arguments(command: &[OsString]) -> Result<Option<RunArgs>, Failure> {
     let named = iter::once(OsString::from("pipezero")).chain(command.iter().cloned());
     match Cli::try_parse_from(named) {
         Ok(Cli { command: Command::Launch(_) }) => Err(Failure::Input(
             "launch: a job cannot start another; write the command behind one `launch`".into(),
         )),
-        Ok(_) => Ok(()),
+        Ok(Cli { command: Command::Train(args) }) => Ok(Some(args.run)),
+        Ok(Cli { command: Command::Doctor(args) }) => Ok(Some(args.run)),
+        Ok(_) => Ok(None),
         Err(error) => error.exit(),
     }
 }

@@ -49,7 +49,7 @@ The run directory holds run.json (the run file with its overrides; schedule.csv 
 #[derive(Debug, Args)]
 pub(super) struct TrainArgs {
     #[command(flatten)]
-    run: RunArgs,
+    pub(super) run: RunArgs,
     /// The run directory [default: runs/NAME for a run file NAME.json]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,

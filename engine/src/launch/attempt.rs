@@ -3,17 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::io;
-use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, ExitStatus};
+use std::process::ExitStatus;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
 use super::error::JobError;
-use super::mpirun;
-use super::processes::{Process, children_of};
+use super::processes::Process;
+use super::started::{ConnectedBy, Started};
 use super::statuses::Statuses;
 
 /// How often it is looked which processes there are: the system lists all of its own.
@@ -70,17 +69,15 @@ pub enum End {
 
 /// Starts so many processes of a program once, and returns when they have ended. `num_signals` counts those that ask this process to end.
 pub(super) fn run(
-    num_processes: usize,
-    (program, arguments): (&Path, &[OsString]),
+    (connected_by, num_processes): (ConnectedBy, usize),
+    command: (&Path, &[OsString]),
     num_signals: &dyn Fn() -> usize,
     tell: &mut dyn FnMut(Event),
 ) -> Result<End, JobError> {
     let statuses = Statuses::new(num_processes).map_err(io_error("a folder for the processes' statuses"))?;
-    let mut command = mpirun::command(num_processes, program, arguments, statuses.folder());
-    // A Ctrl-C of the terminal reaches this process alone, which hands it on.
-    let mpirun = command.process_group(0).spawn().map_err(JobError::NoMpirun)?;
+    let started = Started::new(connected_by, num_processes, command, statuses.folder())?;
     let mut running = Running {
-        mpirun,
+        started,
         statuses,
         handed_on: BTreeMap::new(),
         listed_at: Instant::now(),
@@ -89,15 +86,15 @@ pub(super) fn run(
         failed_at: None,
         ended_at: None,
     };
-    let status = loop {
-        if let Some(status) = running.mpirun.try_wait().map_err(io_error("mpirun"))? {
-            break status;
+    let end = loop {
+        if let Some(end) = running.started.end().map_err(io_error("the processes of the job"))? {
+            break end;
         }
         running.hand_on(num_signals());
         running.end_what_is_left(tell);
         thread::sleep(BETWEEN_LOOKS);
     };
-    running.end(status, num_signals() > 0)
+    running.end(end, num_signals() > 0)
 }
 
 fn io_error(what: &'static str) -> impl Fn(io::Error) -> JobError {
@@ -105,7 +102,7 @@ fn io_error(what: &'static str) -> impl Fn(io::Error) -> JobError {
 }
 
 struct Running {
-    mpirun: Child,
+    started: Started,
     statuses: Statuses,
     /// How many signals each process has been sent.
     handed_on: BTreeMap<Process, usize>,
@@ -122,7 +119,7 @@ struct Running {
 
 impl Running {
     fn processes(&self) -> Vec<Process> {
-        children_of(self.mpirun.id())
+        self.started.processes()
     }
 
     /// Hands signals on to the ranks: the first ends the run after its step, the second at once.
@@ -154,8 +151,7 @@ impl Running {
             left.into_iter().for_each(|process| process.signal(Signal::KILL));
         }
         if self.ended_at.is_some_and(|since| since.elapsed() > TIME_OF_MPIRUN) {
-            // Its own processes are gone; it will be seen to have ended at the next look.
-            let _ = self.mpirun.kill();
+            self.started.kill_starter();
         }
     }
 
@@ -187,8 +183,12 @@ impl Running {
         statuses.iter().enumerate().any(is_missed) || (are_frozen && has_one_ended)
     }
 
-    fn end(self, status: ExitStatus, is_interrupted: bool) -> Result<End, JobError> {
-        end_of(&self.statuses.read(), status.success(), is_interrupted).ok_or(JobError::NotStarted(status))
+    fn end(self, end: Result<(), ExitStatus>, is_interrupted: bool) -> Result<End, JobError> {
+        match (end_of(&self.statuses.read(), end.is_ok(), is_interrupted), end) {
+            (Some(end), _) => Ok(end),
+            (None, Err(status)) => Err(JobError::NotStarted(status)),
+            (None, Ok(())) => unreachable!("where mpirun has succeeded, processes without a status are lost"),
+        }
     }
 }
 
@@ -218,12 +218,10 @@ fn end_of(statuses: &[Option<u8>], has_mpirun_succeeded: bool, is_interrupted: b
 const INPUT_MISTAKE: u8 = 2;
 
 impl Drop for Running {
-    /// However this ends, but for a SIGKILL of this process itself, no process stays behind.
+    /// However this ends, no process stays behind; after a SIGKILL of this process none stays longer than its step.
     fn drop(&mut self) {
-        if matches!(self.mpirun.try_wait(), Ok(None)) {
-            self.processes().into_iter().for_each(|process| process.signal(Signal::KILL));
-            let _ = self.mpirun.kill();
-            let _ = self.mpirun.wait();
+        if matches!(self.started.end(), Ok(None)) {
+            self.started.kill();
         }
     }
 }

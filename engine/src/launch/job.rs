@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use super::attempt::{self, End, Event};
 use super::error::JobError;
+use super::started::ConnectedBy;
 use crate::host::Launched;
 
 /// A command of pipezero's as several processes of this host.
@@ -12,6 +13,8 @@ use crate::host::Launched;
 pub struct Job {
     /// How many, at least one.
     pub num_processes: usize,
+    /// What connects them.
+    pub connected_by: ConnectedBy,
     /// How often they are started again after ranks were lost.
     pub max_restarts: u32,
     /// The program of each process.
@@ -30,7 +33,7 @@ impl Job {
         self.check(Launched::this()?)?;
         for restart in 1.. {
             let command = (&*self.program, &*self.arguments);
-            match attempt::run(self.num_processes, command, num_signals, tell)? {
+            match attempt::run((self.connected_by, self.num_processes), command, num_signals, tell)? {
                 End::Lost(lost) if restart <= self.max_restarts && num_signals() == 0 => {
                     tell(Event::Restarting { restart, max_restarts: self.max_restarts, lost });
                 }
@@ -63,7 +66,8 @@ mod tests {
     fn what_makes_no_sense_is_refused_before_anything_is_started() {
         let job = |num_processes, max_restarts, arguments: &[&str]| {
             let arguments = arguments.iter().map(OsString::from).collect();
-            Job { num_processes, max_restarts, program: "/nowhere/pipezero".into(), arguments }
+            let connected_by = ConnectedBy::Mpi;
+            Job { num_processes, connected_by, max_restarts, program: "/nowhere/pipezero".into(), arguments }
         };
         assert!(matches!(job(0, 0, &["train"]).check(None), Err(JobError::NoProcess)));
         assert!(matches!(

@@ -4,16 +4,10 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::Command;
 
-use super::statuses;
-use crate::host::{Launcher, cores};
+use crate::host::Launcher;
 
 /// Starts so many processes of a program on this host.
-pub(super) fn command(
-    num_processes: usize,
-    program: &Path,
-    arguments: &[OsString],
-    statuses: &Path,
-) -> Command {
+pub(super) fn command(num_processes: usize, program: &Path, arguments: &[OsString]) -> Command {
     let mut command = Command::new("mpirun");
     command.args(["-n", &num_processes.to_string()]);
     // Where a scheduler has given several hosts, on this one alone.
@@ -23,7 +17,6 @@ pub(super) fn command(
     // More processes than cores are the user's choice; each binds itself to its share of the cores.
     command.args(["--oversubscribe", "--bind-to", "none"]);
     command.arg(program).args(arguments);
-    command.env(cores::BIND, "1").env(statuses::FOLDER, statuses);
     // A shell that torchrun or a scheduler has started has theirs, by which each process would be one of another job.
     for name in Launcher::variables_beside(Launcher::OpenMpi) {
         command.env_remove(name);
@@ -40,7 +33,7 @@ mod tests {
     #[test]
     fn the_command_stands_behind_the_options() {
         let arguments = ["train", "run.json"].map(OsString::from);
-        let command = command(4, Path::new("/bin/pipezero"), &arguments, Path::new("/tmp/s"));
+        let command = command(4, Path::new("/bin/pipezero"), &arguments);
         let words: Vec<_> = command.get_args().map(|word| word.to_str().unwrap()).collect();
         assert_eq!(
             words.join(" "),

@@ -1,10 +1,10 @@
-//! The processes that `mpirun` has started on this host, as the system lists them.
+//! The processes of a job on this host, as the system lists them.
 
 use std::{fs, str};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::statuses::RANK;
+use crate::host::Launcher;
 
 /// A process of the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,16 +29,18 @@ impl Process {
     }
 }
 
-/// Those that a process has started and that have not ended, by rank; empty where the system does not list processes (any but Linux).
-pub(super) fn children_of(parent: u32) -> Vec<Process> {
+/// Those that a process has started with a launcher's variables and that have not ended, by rank; empty where the system does not list processes (any
+/// but Linux).
+pub(super) fn children_of(parent: u32, launcher: Launcher) -> Vec<Process> {
+    let [rank_name, ..] = launcher.names();
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
-    let mut children: Vec<Process> = pids.filter_map(|pid| child(pid, parent)).collect();
+    let mut children: Vec<Process> = pids.filter_map(|pid| child(pid, parent, rank_name)).collect();
     children.sort_by_key(|process| process.rank);
     children
 }
 
-fn child(pid: i32, parent: u32) -> Option<Process> {
+fn child(pid: i32, parent: u32, rank_name: &str) -> Option<Process> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (state, of_parent) = state_and_parent(&stat)?;
     // One that has ended stays in the list until its parent has asked how.
@@ -46,7 +48,7 @@ fn child(pid: i32, parent: u32) -> Option<Process> {
         return None;
     }
     let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
-    Some(Process { rank: rank_in(&environment)?, pid, is_frozen: matches!(state, 'T' | 't') })
+    Some(Process { rank: rank_in(&environment, rank_name)?, pid, is_frozen: matches!(state, 'T' | 't') })
 }
 
 /// Of a line as `7 (name) S 3 ...`, where the name may have spaces and brackets.
@@ -55,9 +57,9 @@ fn state_and_parent(stat: &str) -> Option<(char, u32)> {
     Some((fields.next()?.chars().next()?, fields.next()?.parse().ok()?))
 }
 
-fn rank_in(environment: &[u8]) -> Option<usize> {
+fn rank_in(environment: &[u8], name: &str) -> Option<usize> {
     let mut variables = environment.split(|&byte| byte == 0).filter_map(|line| str::from_utf8(line).ok());
-    variables.find_map(|line| line.strip_prefix(RANK)?.strip_prefix('='))?.parse().ok()
+    variables.find_map(|line| line.strip_prefix(name)?.strip_prefix('='))?.parse().ok()
 }
 
 #[cfg(test)]
@@ -68,8 +70,8 @@ mod tests {
     fn state_parent_and_rank_are_read_from_what_the_system_lists() {
         assert_eq!(state_and_parent("7 (a b) (c)) T 31 7 7 0"), Some(('T', 31)));
         assert_eq!(state_and_parent("7 (a"), None);
-        assert_eq!(rank_in(b"A=1\0OMPI_COMM_WORLD_RANK=12\0B=2\0"), Some(12));
-        assert_eq!(rank_in(b"XOMPI_COMM_WORLD_RANK=12\0"), None);
+        assert_eq!(rank_in(b"A=1\0RANK=12\0B=2\0", "RANK"), Some(12));
+        assert_eq!(rank_in(b"XRANK=12\0RANKS=3\0", "RANK"), None);
     }
 
     #[test]
@@ -84,7 +86,7 @@ mod tests {
         // The environment is that of the new program once it has begun.
         let mut found = Vec::new();
         for _ in 0..1000 {
-            found = children_of(std::process::id());
+            found = children_of(std::process::id(), Launcher::OpenMpi);
             found.retain(|process| started.iter().any(|child| child.id() == process.pid as u32));
             if !found.is_empty() {
                 break;

@@ -7,15 +7,16 @@ use std::{env, fs, io, process};
 
 use crate::host::Launcher;
 
-/// The variable by which `mpirun` says which rank a process is.
-pub(super) const RANK: &str = Launcher::OpenMpi.names()[0];
+/// The variables by which a process knows its rank that `pipezero launch` has started: it sets one of them.
+const RANKS: [&str; 2] = [Launcher::OpenMpi.names()[0], Launcher::Torchrun.names()[0]];
 /// The variable that names the folder of the files.
 pub(crate) const FOLDER: &str = "PIPEZERO_STATUSES";
 
 /// Says with which status this process ends, if `pipezero launch` has started it.
 pub(crate) fn leave(status: u8) {
     // The other variables of launchers may be what is wrong.
-    let (Some(folder), Ok(rank)) = (env::var_os(FOLDER), env::var(RANK)) else { return };
+    let rank = RANKS.iter().find_map(|name| env::var(name).ok());
+    let (Some(folder), Some(rank)) = (env::var_os(FOLDER), rank) else { return };
     // Who launched it takes a process without a file for one that was lost.
     let _ = fs::write(Path::new(&folder).join(rank), status.to_string());
 }

@@ -18,8 +18,10 @@ mod launchers; // Variables of launchers.
 mod memory; // Runs that do not fit.
 #[cfg(feature = "mpi")]
 mod mpi; // `launch`.
+mod nccl; // Ranks that are processes with a GPU each.
 mod planning; // `check`, `plan` and `show`.
 mod precision; // fp16 and bf16.
+mod processes; // Processes that a command starts.
 mod profile; // `profile`.
 mod residency; // Units that stay gathered.
 mod resume; // `train --resume`.

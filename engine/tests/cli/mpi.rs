@@ -5,9 +5,7 @@ use std::time::{Duration, Instant};
 use std::{fs, thread};
 
 use crate::command::{Home, Printed};
-
-/// How long a job may take until it is given up.
-const LONGEST: Duration = Duration::from_secs(120);
+use crate::processes::{ranks_of, signal, until};
 
 fn launch(home: &Home, arguments: &str) -> Command {
     let mut command = home.command(format!("launch -n 4 {arguments}"));
@@ -50,41 +48,6 @@ fn a_job_of_the_wrong_size_or_that_cannot_be_started_again_is_refused() {
     assert!(error.contains("-n 0: a job has at least one process"), "{error}");
 }
 
-/// The ranks of a job whose `mpirun` this is, or is a child of this, by process number.
-fn ranks_of(parent: &Child) -> Vec<(usize, String)> {
-    let children = |parent: &str| -> Vec<String> {
-        let listed = Command::new("ps").args(["-o", "pid=", "--ppid", parent]).output().unwrap();
-        String::from_utf8(listed.stdout).unwrap().split_whitespace().map(str::to_owned).collect()
-    };
-    let rank = |pid: String| {
-        let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
-        let variables = environment.split(|&byte| byte == 0).map(String::from_utf8_lossy);
-        let rank = variables
-            .into_iter()
-            .find_map(|line| line.strip_prefix("OMPI_COMM_WORLD_RANK=")?.parse().ok())?;
-        Some((rank, pid))
-    };
-    let near = children(&parent.id().to_string());
-    let far: Vec<String> = near.iter().flat_map(|child| children(child)).collect();
-    near.into_iter().chain(far).filter_map(rank).collect()
-}
-
-fn signal(name: &str, pid: &str) {
-    assert!(Command::new("kill").args([&format!("-{name}"), pid]).status().unwrap().success());
-}
-
-/// Waits, for a bounded time, until something is there.
-fn until<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
-    let start = Instant::now();
-    loop {
-        if let Some(found) = found() {
-            return found;
-        }
-        assert!(start.elapsed() < LONGEST, "{what}");
-        thread::yield_now();
-    }
-}
-
 /// What makes a run long enough to be disturbed.
 const LONG: &str = "--set steps=400 --set comm.timeout_s=3 --set evaluation=null";
 
@@ -119,8 +82,9 @@ fn a_job_that_loses_a_rank_is_started_again_and_ends_as_if_it_had_not() {
     for (name, rank) in [("KILL", 2), ("STOP", 0)] {
         let child = start(&home, "--max-restarts 1");
         wait_for_checkpoint(&home);
-        let (_, pid) =
-            until("all ranks run", || ranks_of(&child).into_iter().find(|(found, _)| *found == rank));
+        let (_, pid) = until("all ranks run", || {
+            ranks_of(&child, "OMPI_COMM_WORLD_RANK").into_iter().find(|(found, _)| *found == rank)
+        });
         signal(name, &pid);
         let printed = ended(&home, child);
         assert_eq!(printed.status, Some(0), "{}", printed.stderr);
@@ -150,7 +114,9 @@ fn the_report_is_out_before_mpirun_ends_those_that_are_left() {
     mpirun.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = mpirun.spawn().unwrap();
     wait_for_checkpoint(&home);
-    let (_, pid) = until("all ranks run", || ranks_of(&child).into_iter().find(|(found, _)| *found == 3));
+    let (_, pid) = until("all ranks run", || {
+        ranks_of(&child, "OMPI_COMM_WORLD_RANK").into_iter().find(|(found, _)| *found == 3)
+    });
     signal("KILL", &pid);
     let printed = ended(&home, child);
     assert_ne!(printed.status, Some(0));
@@ -204,7 +170,9 @@ fn all_processes_take_an_earlier_checkpoint_where_one_finds_the_newest_damaged()
 fn launch_notices_a_process_that_is_lost_before_it_is_connected() {
     let home = Home::new();
     let child = start(&home, "--max-restarts 1");
-    let (_, pid) = until("a rank runs", || ranks_of(&child).into_iter().find(|&(rank, _)| rank == 3));
+    let (_, pid) = until("a rank runs", || {
+        ranks_of(&child, "OMPI_COMM_WORLD_RANK").into_iter().find(|&(rank, _)| rank == 3)
+    });
     signal("KILL", &pid);
     let printed = ended(&home, child);
     assert_eq!(printed.status, Some(0), "{}", printed.stderr);

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 use std::{env, fs};
 
-use pipezero::launch::{End, Event, Job, Lost};
+use pipezero::launch::{ConnectedBy, End, Event, Job, Lost};
 use tests::{Phase, Sample};
 
 use fault::{Fault, Kind};
@@ -113,7 +113,13 @@ fn run(fault: Fault, folder: &Path) -> (End, Vec<Event>) {
     arguments.extend(
         ["mpi::faults::in_a_job", "--ignored", "--test-threads=1", "--nocapture"].map(OsString::from),
     );
-    let job = Job { num_processes: NUM_RANKS, max_restarts: 0, program: "env".into(), arguments };
+    let job = Job {
+        num_processes: NUM_RANKS,
+        connected_by: ConnectedBy::Mpi,
+        max_restarts: 0,
+        program: "env".into(),
+        arguments,
+    };
     let mut events = Vec::new();
     let end = job.run(&|| 0, &mut |event| events.push(event)).expect("mpirun is there");
     (end, events)

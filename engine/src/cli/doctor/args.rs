@@ -22,7 +22,7 @@ Exit status: 0 if no check failed, warnings or not; 1 if one failed; 2 for a mis
 #[derive(Debug, Args)]
 pub(in crate::cli) struct DoctorArgs {
     #[command(flatten)]
-    pub(super) run: RunArgs,
+    pub(in crate::cli) run: RunArgs,
     /// Where the report goes; an earlier report there is replaced [default: doctor-NAME.txt for a run file NAME.json]
     #[arg(long, value_name = "FILE")]
     pub(super) out: Option<PathBuf>,

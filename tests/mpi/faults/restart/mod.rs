@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::{env, fs};
 
-use pipezero::launch::{End, Event, Job, Lost};
+use pipezero::launch::{ConnectedBy, End, Event, Job, Lost};
 use pipezero::plan::Plan;
 use pipezero::train::RunDir;
 use tests::{Phase, Sample, train_into};
@@ -69,7 +69,13 @@ fn started(fault: Fault, folder: &Path) -> (End, Vec<Event>) {
     arguments.extend(["sh", "-c", run].map(OsString::from));
     // What is started again has to resume, as the processes do.
     arguments.extend([this.into_os_string(), "--resume".into()]);
-    let job = Job { num_processes: NUM_RANKS, max_restarts: 1, program: "env".into(), arguments };
+    let job = Job {
+        num_processes: NUM_RANKS,
+        connected_by: ConnectedBy::Mpi,
+        max_restarts: 1,
+        program: "env".into(),
+        arguments,
+    };
     let mut events = Vec::new();
     let end = job.run(&|| 0, &mut |event| events.push(event)).expect("mpirun is there");
     (end, events)

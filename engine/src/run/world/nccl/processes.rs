@@ -25,6 +25,7 @@ struct OverNccl {
     nccl: Nccl,
     gpu: Cuda,
     name: String,
+    channel: Arc<SideChannel>,
 }
 
 /// The world of all processes of the job, or of as many as the plan has ranks where something connects all of them already.
@@ -70,7 +71,8 @@ pub(super) fn world(
     let gpu = gpu.expect("a process without a GPU has given its reason, to which all agree");
     let order = plan.run().comm.reduction;
     let nccl = Nccl::new(agreement.id(), lanes(plan), order, timeout, agreement.num_multiprocessors);
-    Ok(Some(Arc::new(ProcessWorld::new(OverNccl { nccl, gpu, name }, channel, place))))
+    let carrier = OverNccl { nccl, gpu, name, channel: Arc::clone(&channel) };
+    Ok(Some(Arc::new(ProcessWorld::new(carrier, channel, place))))
 }
 
 /// Where the process of rank 0 listens, which all know before they start.
@@ -103,7 +105,10 @@ fn not_connected(error: impl ToString) -> WorldError {
 
 impl Carrier for OverNccl {
     fn communicator(&self, rank: usize, is_stopped: IsStopped) -> Result<Box<dyn Communicator>, CommError> {
-        self.nccl.communicator(rank, &self.gpu, is_stopped)
+        // NCCL does not always notice that a process is gone, and nothing that it takes part in ends.
+        let channel = Arc::clone(&self.channel);
+        let has_to_stop = move || is_stopped() || channel.has_lost_a_process();
+        self.nccl.communicator(rank, &self.gpu, Arc::new(has_to_stop))
     }
 
     fn device(&self, rank: usize) -> RanksOnDevice {

@@ -84,7 +84,7 @@ pub(super) enum FromHub {
     /// How the ranks of a process have failed, by its first rank.
     Report { first_rank: usize, report: Vec<u8> },
     /// A process has ended, by its first rank.
-    Ended(usize),
+    Ended { first_rank: usize, has_said_so: bool },
 }
 
 /// Writes a frame.

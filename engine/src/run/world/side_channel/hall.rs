@@ -73,7 +73,7 @@ impl Hall {
             seats.send(sent);
         }
         let mut seats = self.seats();
-        let sent = seats.hub.end(seat);
+        let sent = seats.hub.lose(seat);
         seats.send(sent);
     }
 

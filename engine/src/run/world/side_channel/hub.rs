@@ -133,18 +133,22 @@ impl Hub {
             ToHub::Report(report) => {
                 self.to_others(from, |_| FromHub::Report { first_rank, report: report.clone() })
             }
-            ToHub::End => self.end(from),
+            ToHub::End => self.end(from, true),
         }
     }
 
-    /// A connection is gone, whether or not its process said that it ends.
-    pub(super) fn end(&mut self, from: SeatId) -> Vec<Sent> {
+    /// A connection is gone, whether or not its process has said that it ends.
+    pub(super) fn lose(&mut self, from: SeatId) -> Vec<Sent> {
+        self.end(from, false)
+    }
+
+    fn end(&mut self, from: SeatId, has_said_so: bool) -> Vec<Sent> {
         if std::mem::replace(&mut self.seats[from].has_ended, true) {
             return Vec::new();
         }
         let first_rank = self.seats[from].ranks.start;
         if self.has_begun {
-            let mut sent = self.to_others(from, |_| FromHub::Ended(first_rank));
+            let mut sent = self.to_others(from, |_| FromHub::Ended { first_rank, has_said_so });
             sent.extend(self.lost_without(from));
             return sent;
         }

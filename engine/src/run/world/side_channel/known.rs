@@ -28,6 +28,8 @@ pub(super) struct Known {
     pub(super) reports: BTreeMap<usize, Vec<u8>>,
     /// First ranks of processes that have ended.
     pub(super) ended: BTreeSet<usize>,
+    /// One of them has not said that it ends: something has ended it.
+    pub(super) has_lost_some: bool,
     /// The connection is gone.
     pub(super) is_cut: bool,
 }
@@ -66,7 +68,8 @@ impl Known {
             FromHub::Report { first_rank, report } => {
                 self.reports.insert(first_rank, report);
             }
-            FromHub::Ended(first_rank) => {
+            FromHub::Ended { first_rank, has_said_so } => {
+                self.has_lost_some |= !has_said_so;
                 self.ended.insert(first_rank);
             }
         }

@@ -218,6 +218,11 @@ impl SideChannel {
         self.shared.known().is_stopped
     }
 
+    /// Whether a process has ended without having said so: it has been killed, or its host is gone.
+    pub fn has_lost_a_process(&self) -> bool {
+        self.shared.known().has_lost_some
+    }
+
     /// Whether the process of a rank has ended.
     pub fn has_ended(&self, rank: usize) -> bool {
         let known = self.shared.known();

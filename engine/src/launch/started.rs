@@ -1,0 +1,132 @@
+//! The processes of one start, and who started them: `mpirun`, where MPI connects them, or this process itself.
+
+use std::ffi::OsString;
+use std::io;
+use std::net::{Ipv4Addr, TcpListener};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus};
+
+use super::error::JobError;
+use super::launcher::LAUNCHER;
+use super::processes::{Process, children_of};
+use super::{mpirun, statuses};
+use crate::host::{Launcher, cores};
+
+/// What connects the processes of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConnectedBy {
+    /// MPI.
+    Mpi,
+    /// NCCL: each has a GPU, and they find each other by themselves.
+    Nccl,
+}
+
+/// Processes that have been started.
+#[derive(Debug)]
+pub(super) enum Started {
+    By(Child),
+    Here(Vec<Child>),
+}
+
+impl Started {
+    /// Starts so many processes of a program, which leave their statuses in this folder.
+    pub(super) fn new(
+        connected_by: ConnectedBy,
+        num_processes: usize,
+        (program, arguments): (&Path, &[OsString]),
+        statuses: &Path,
+    ) -> Result<Self, JobError> {
+        // A Ctrl-C of the terminal reaches this process alone, which hands it on.
+        let start = |command: &mut Command| {
+            command.env(cores::BIND, "1").env(statuses::FOLDER, statuses);
+            command.env(LAUNCHER, std::process::id().to_string()).process_group(0).spawn()
+        };
+        if connected_by == ConnectedBy::Mpi {
+            let mut command = mpirun::command(num_processes, program, arguments);
+            return start(&mut command).map(Self::By).map_err(JobError::NoMpirun);
+        }
+        let in_words = |source| JobError::Io { what: "a process of the job", source };
+        let port = free_port().map_err(in_words)?;
+        let mut started = Self::Here(Vec::new());
+        for rank in 0..num_processes {
+            let mut command = direct(program, num_processes, rank, port);
+            command.args(arguments);
+            match (&mut started, start(&mut command)) {
+                (Self::Here(children), Ok(child)) => children.push(child),
+                (_, Err(source)) => {
+                    started.kill();
+                    return Err(in_words(source));
+                }
+                (Self::By(_), _) => unreachable!("they are started here"),
+            }
+        }
+        Ok(started)
+    }
+
+    /// Whether all of them have ended, and if so whether whoever started them says that all went well.
+    pub(super) fn end(&mut self) -> io::Result<Option<Result<(), ExitStatus>>> {
+        let said = |status: ExitStatus| if status.success() { Ok(()) } else { Err(status) };
+        match self {
+            Self::By(mpirun) => Ok(mpirun.try_wait()?.map(said)),
+            Self::Here(children) => {
+                let ends =
+                    children.iter_mut().map(Child::try_wait).collect::<io::Result<Option<Vec<_>>>>()?;
+                Ok(ends.map(|ends| ends.into_iter().try_for_each(said)))
+            }
+        }
+    }
+
+    /// Those that have not ended, by rank.
+    pub(super) fn processes(&self) -> Vec<Process> {
+        match self {
+            Self::By(mpirun) => children_of(mpirun.id(), Launcher::OpenMpi),
+            Self::Here(_) => children_of(std::process::id(), Launcher::Torchrun),
+        }
+    }
+
+    /// Ends all of them, and `mpirun`.
+    pub(super) fn kill(&mut self) {
+        self.processes().into_iter().for_each(|process| process.signal(rustix::process::Signal::KILL));
+        self.kill_starter();
+        let children = match self {
+            Self::By(mpirun) => std::slice::from_mut(mpirun),
+            Self::Here(children) => children.as_mut_slice(),
+        };
+        for child in children {
+            let _ = child.wait();
+        }
+    }
+
+    /// Ends `mpirun`, whose processes are gone; it will be seen to have ended at the next look.
+    pub(super) fn kill_starter(&mut self) {
+        if let Self::By(mpirun) = self {
+            let _ = mpirun.kill();
+        }
+    }
+}
+
+/// The process of a rank, which knows its place from torchrun's variables.
+fn direct(program: &Path, num_processes: usize, rank: usize, port: u16) -> Command {
+    let mut command = Command::new(program);
+    // A shell that another launcher has started has its variables, by which each process would be one of another job.
+    for name in Launcher::variables_beside(Launcher::Torchrun) {
+        command.env_remove(name);
+    }
+    let [rank_name, size_name, local_rank_name, local_size_name] = Launcher::Torchrun.names();
+    let [rank, size] = [rank, num_processes].map(|number| number.to_string());
+    command.envs([
+        (rank_name, &rank),
+        (local_rank_name, &rank),
+        (size_name, &size),
+        (local_size_name, &size),
+    ]);
+    // The process of rank 0 listens on the port behind this one.
+    command.env("MASTER_ADDR", Ipv4Addr::LOCALHOST.to_string()).env("MASTER_PORT", (port - 1).to_string());
+    command
+}
+
+/// A port of this host that nobody listens on.
+fn free_port() -> io::Result<u16> {
+    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
+}

@@ -1,0 +1,187 @@
+//! Ranks that are processes with a GPU each, connected by NCCL, on the imitation of GPUs (`tests/imitation`).
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::sync::OnceLock;
+use std::{env, fs};
+
+use crate::command::{Home, Printed};
+use crate::processes::{ranks_of, signal, until};
+
+/// The folder of the imitation's libraries; `None` where there is no compiler for them.
+fn imitation() -> Option<&'static Path> {
+    static FOLDER: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let built = || {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        if Command::new("g++").arg("--version").output().is_err() {
+            assert!(
+                env::var_os("PIPEZERO_SKIP_NOTHING").is_none(),
+                "there is no g++, which builds the imitation of a GPU"
+            );
+            println!("skipped: there is no g++, which builds the imitation of a GPU");
+            return None;
+        }
+        let [script, folder, kernels] =
+            ["tests/imitation/build.sh", "target/imitation", "models/src/queue/cuda/kernels"]
+                .map(|path| root.join(path));
+        let output = Command::new("sh").arg(script).args([&folder, &kernels]).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        Some(folder)
+    };
+    FOLDER.get_or_init(built).as_deref()
+}
+
+/// A command on a host with four GPUs.
+fn on_gpus(home: &Home, libraries: &Path, line: &str) -> Command {
+    let mut command = home.command(line);
+    command.env("LD_LIBRARY_PATH", libraries).env("PIPEZERO_CACHE", home.path("cache"));
+    command.env("IMITATION_DEVICES", "4").env("IMITATION_HOST", home.path("host"));
+    command
+}
+
+fn run(home: &Home, mut command: Command) -> Printed {
+    Printed::new(command.output().unwrap(), &home.path(""))
+}
+
+fn weights(home: &Home, name: &str) -> Vec<u8> {
+    fs::read(home.path(&format!("{name}/weights.safetensors"))).unwrap()
+}
+
+#[test]
+fn processes_with_a_gpu_each_write_the_weights_and_metrics_of_threads() {
+    let Some(libraries) = imitation() else { return };
+    let home = Home::new();
+    let line = "train run.json --out threads --set device=cuda --set comm.backend=threads";
+    run(&home, on_gpus(&home, libraries, line)).success();
+    let line = "launch -n 4 -- train run.json --out processes --set device=cuda";
+    run(&home, on_gpus(&home, libraries, line)).success();
+    assert!(weights(&home, "threads") == weights(&home, "processes"));
+    let metrics = |name: &str| -> Vec<String> {
+        let lines = home.read(&format!("{name}/metrics.jsonl"));
+        let value = |line: &str| -> serde_json::Value { serde_json::from_str(line).unwrap() };
+        let text = |line: &str| {
+            format!("{} {} {}", value(line)["loss"], value(line)["grad_norm"], value(line)["validation_loss"])
+        };
+        lines.lines().map(text).collect()
+    };
+    assert_eq!(metrics("threads"), metrics("processes"));
+    let summary: serde_json::Value = serde_json::from_str(&home.read("processes/summary.json")).unwrap();
+    assert_eq!(summary["ranks"].as_array().map(Vec::len), Some(4), "{summary}");
+}
+
+#[test]
+fn doctor_examines_processes_with_a_gpu_each() {
+    let Some(libraries) = imitation() else { return };
+    let home = Home::new();
+    let printed =
+        run(&home, on_gpus(&home, libraries, "launch -n 4 -- doctor run.json --set device=cuda")).success();
+    for expected in [
+        "messages hold what they have to",
+        "small models of 2 steps are the same",
+        "memory: as planned on all 4 ranks",
+    ] {
+        assert!(printed.contains(expected), "{printed}");
+    }
+}
+
+/// What makes a run long enough to be disturbed.
+const LONG: &str = "--set device=cuda --set comm.timeout_s=3 --set evaluation=null \
+    --set checkpoint.every=5 --set checkpoint.background=false";
+
+fn started(home: &Home, libraries: &Path, options: &str, num_steps: u32) -> Child {
+    let line =
+        format!("launch -n 4 {options} -- train run.json --out out --resume --set steps={num_steps} {LONG}");
+    let child = on_gpus(home, libraries, &line).spawn().unwrap();
+    let checkpoints = home.path("out/checkpoints");
+    until("the run writes a checkpoint", || {
+        let mut entries = fs::read_dir(&checkpoints).ok()?.flatten();
+        entries.any(|entry| entry.path().join("manifest.json").exists()).then_some(())
+    });
+    child
+}
+
+fn pid_of(child: &Child, rank: usize) -> String {
+    let found = || ranks_of(child, "RANK").into_iter().find(|(found, _)| *found == rank);
+    until("all ranks run", found).1
+}
+
+#[test]
+fn a_job_that_loses_a_rank_is_started_again_and_ends_as_if_it_had_not() {
+    let Some(libraries) = imitation() else { return };
+    let home = Home::new();
+    run(
+        &home,
+        on_gpus(
+            &home,
+            libraries,
+            &format!("train run.json --out undisturbed --set steps=60 {LONG} --set comm.backend=threads"),
+        ),
+    )
+    .success();
+    for (name, rank) in [("KILL", 2), ("KILL", 0), ("STOP", 1)] {
+        let child = started(&home, libraries, "--max-restarts 1", 60);
+        signal(name, &pid_of(&child, rank));
+        let printed = Printed::new(child.wait_with_output().unwrap(), &home.path(""));
+        assert_eq!(printed.status, Some(0), "{}", printed.stderr);
+        let said =
+            [format!("launch: rank {rank} was killed, ranks "), format!("  rank {rank}, last heard of at ")];
+        for said in [&said[0], &said[1], "; restart 1 of 1"] {
+            assert!(printed.stderr.contains(said), "{name} of rank {rank}: {}", printed.stderr);
+        }
+        assert!(weights(&home, "out") == weights(&home, "undisturbed"), "{name} of rank {rank}");
+        fs::remove_dir_all(home.path("out")).unwrap();
+    }
+}
+
+/// A SIGKILL leaves it no time to end them.
+#[test]
+fn processes_end_after_their_step_when_launch_is_lost() {
+    let Some(libraries) = imitation() else { return };
+    let home = Home::new();
+    let mut child = started(&home, libraries, "", 100_000);
+    let ranks = ranks_of(&child, "RANK");
+    assert_eq!(ranks.len(), 4);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    for (rank, pid) in ranks {
+        until(&format!("rank {rank} ends"), || (!Path::new(&format!("/proc/{pid}")).exists()).then_some(()));
+    }
+    assert_eq!(
+        serde_json::from_str::<serde_json::Value>(&home.read("out/summary.json")).unwrap()["interrupted"],
+        true
+    );
+}
+
+#[test]
+fn what_keeps_processes_from_connecting_their_gpus_is_said_with_a_repair() {
+    let Some(libraries) = imitation() else { return };
+    let home = Home::new();
+    let line = "launch -n 4 -- train run.json --set device=cuda";
+    for (name, value, expected) in [
+        ("CUDA_VISIBLE_DEVICES", "0", "ranks 0 and 1 are on the same GPU of "),
+        ("CUDA_VISIBLE_DEVICES", "0,1,2", "there are 4 ranks on this host, and this process sees 3 GPUs"),
+        ("NCCL_LAUNCH_ORDER_IMPLICIT", "1", "NCCL_LAUNCH_ORDER_IMPLICIT is \"1\": "),
+        (
+            "CUDA_DEVICE_MAX_CONNECTIONS",
+            "1",
+            "CUDA_DEVICE_MAX_CONNECTIONS is \"1\": a rank of this run uses 7 streams",
+        ),
+    ] {
+        let mut command = on_gpus(&home, libraries, line);
+        command.env(name, value);
+        let error = run(&home, command).stderr;
+        assert!(error.contains(expected), "{name}={value}: {error}");
+    }
+    // One process on a host with too few GPUs, and processes that nobody has told where rank 0 is.
+    let error =
+        run(&home, on_gpus(&home, libraries, "train run.json --set comm.backend=nccl --set parallel.data=4"))
+            .failure(1);
+    assert!(error.contains("there are 8 ranks on this host, and this process sees 4 GPUs"), "{error}");
+    let mut command = on_gpus(&home, libraries, "train run.json --set device=cuda");
+    command.envs([("PMI_RANK", "0"), ("PMI_SIZE", "4")]);
+    let error = run(&home, command).failure(1);
+    assert!(
+        error.contains("mpiexec does not say where the process of rank 0 can be reached: set MASTER_ADDR"),
+        "{error}"
+    );
+}
