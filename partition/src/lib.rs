@@ -89,7 +89,7 @@ pub use element::ElementBytes;
 pub use flat::{ALIGNMENT_ELEMENTS, padded_elements, shard_elements};
 pub use graph::{GraphError, LayerGraph, LayerNode};
 pub use manual::manual;
-pub use memory::{Category, Purpose, RankFacts, RankMemory, StageFacts, UnitFacts};
+pub use memory::{Category, Purpose, RankFacts, RankMemory, ReductionTerms, StageFacts, UnitFacts};
 pub use parameters::parameters;
 pub use role::{LayerRole, Tying, UnitSharding};
 pub use shard_layout::ShardLayout;

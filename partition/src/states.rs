@@ -58,6 +58,7 @@ mod tests {
             num_optimizer_states: of.num_optimizer_states,
             gather_buffer_elements: vec![num_elements],
             gradient_buffer_elements: vec![num_elements; 2],
+            num_term_elements: 0,
             copies_checkpoints: false,
             num_tokens: 0,
             stages: vec![StageFacts {

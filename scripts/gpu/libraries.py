@@ -2,7 +2,7 @@
 
     python3 scripts/gpu/libraries.py LINKS
 
-pipezero asks the loader for `libcuda.so`, `libnvrtc.so` and `libcublasLt.so`, and where there is no such
+pipezero asks the loader for `libcuda.so`, `libnvrtc.so`, `libcublasLt.so` and `libnccl.so.2`, and where there is no such
 file, for names with a version, such as `libnvrtc.so.13`. NVIDIA's packages for Python have only the latter,
 in folders that the loader does not know; and a toolkit of another version elsewhere would be found first,
 under the plain names. So this makes links with the plain names in the folder LINKS, to the files that go with
@@ -99,6 +99,9 @@ def main():
     tell(f"the driver serves CUDA {newest}" if newest else "no driver: there is no libcuda.so.1")
     found = {"libnvrtc.so": compiler(newest), "libcublasLt.so": next(candidates("libcublasLt"), None)}
     path = [links]
+    # It is found under its own name, but not in its own folder. Runs on one GPU do not need it.
+    nccl = next((file for folder in folders() for file in glob.glob(os.path.join(folder, "libnccl.so.2"))), None)
+    tell(f"NCCL is {nccl}" if nccl else "no libnccl.so.2: install nvidia-nccl-cu13 for Python")
     for name, file in found.items():
         if file is None:
             tell(f"no {name}: install CUDA {MAJOR}, or its nvidia-cuda-nvrtc and nvidia-cublas for Python")
@@ -110,6 +113,7 @@ def main():
         tell(f"{name} is {file}")
         # NVRTC loads a second library from its own folder, under a name with a version.
         path.append(os.path.dirname(file))
+    path += [os.path.dirname(nccl)] if nccl else []
     print(":".join(dict.fromkeys(path)))
 
 

@@ -5,6 +5,38 @@ part_b() {
     tests "training, all grids" 40 150 cuda::on_a_device::training
     traced_grid
     tests "state, all grids" 40 150 cuda::on_a_device::state
+    over_nccl
+}
+
+# Every call with one rank; what needs two GPUs, where there are two.
+over_nccl() {
+    tests "NCCL, every call, one rank" 5 60 cuda::on_a_device::nccl_calls
+    if (($(num_gpus) < 2)); then
+        skip "NCCL, 2 processes" "it needs two GPUs"
+        return
+    fi
+    local launch=("${WITH_CUDA[@]}")
+    [ -z "$IMITATION" ] || launch+=(IMITATION_DEVICES=2 "IMITATION_HOST=$WORK/host")
+    local on_two=("$HERE/runs/tiny.json" --set parallel.data=2 --set train_batch_size=4 --set device=cuda)
+    FIGURE='checks in ' step "NCCL, 2 processes, doctor" 60 150 "${launch[@]}" "$BIN/pipezero" launch -n 2 -- doctor \
+        "${on_two[@]}" --run-dir "$WORK/doctor-run" --out "$WORK/doctor.txt"
+    cp "$WORK/doctor.txt" "$OUT/B-doctor.txt" 2>>"$LOG"
+    local name
+    for name in threads nccl; do
+        local command=(train "${on_two[@]}" --set "comm.backend=$name" --out "$WORK/on-$name" --overwrite)
+        [ "$name" = threads ] || command=(launch -n 2 -- "${command[@]}")
+        step "2 ranks over $name" 15 60 "${launch[@]}" "$BIN/pipezero" "${command[@]}"
+    done
+    FIGURE='' step "2 ranks, the same weights" 1 10 cmp "$WORK/on-threads/weights.safetensors" "$WORK/on-nccl/weights.safetensors"
+}
+
+# Of this host; a rehearsal imitates two.
+num_gpus() {
+    if [ -n "$IMITATION" ]; then
+        echo 2
+    else
+        nvidia-smi --list-gpus 2>/dev/null | wc -l
+    fi
 }
 
 # Four ranks on one GPU. A run with hardly any memory of its own comes first: what the GPU has in use beside

@@ -66,6 +66,16 @@ fn ranks_with_a_gpu_each_train_over_nccl_on_the_imitation() {
 }
 
 #[test]
+fn every_call_of_nccl_works_with_one_rank_on_the_imitation() {
+    let Some(folder) = imitation() else { return };
+    run_on_imitation(
+        folder,
+        "cuda::on_a_device::nccl_calls",
+        Imitated { num_devices: 1, seed: 1, fail_at: None },
+    );
+}
+
+#[test]
 fn an_operation_of_nccl_that_fails_ends_the_run_on_the_imitation() {
     let Some(folder) = imitation() else { return };
     let operations = if in_full() { (1..95).step_by(3).collect() } else { vec![1, 5, 20, 60, 90] };

@@ -71,7 +71,8 @@ struct Communicator {
     // The one stream that it is used on.
     void* stream = nullptr;
     uint64_t num_splits = 0, num_collectives = 0;
-    std::map<std::pair<int, int>, uint64_t> num_transfers;
+    // To and from each other member, which may be this one itself.
+    std::map<int, uint64_t> num_sends, num_receives;
     // Launches that are not over.
     std::atomic<int> num_launched = 0;
     std::atomic<bool> is_aborted = false;
@@ -648,7 +649,7 @@ static Result transfer(bool sends, void* at, size_t count, int type, int peer, C
         return INVALID_ARGUMENT;
     }
     int from = sends ? of->rank : peer, to = sends ? peer : of->rank;
-    MeetingKey key{true, from, to, of->num_transfers[{from, to}]++};
+    MeetingKey key{true, from, to, (sends ? of->num_sends : of->num_receives)[peer]++};
     const char* read = sends ? (const char*)at : nullptr;
     char* written = sends ? nullptr : (char*)at;
     return call(of, stream, {{Kind::Transfer, count, type}, key, sends ? 0 : 1, read, written});

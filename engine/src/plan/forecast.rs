@@ -3,8 +3,8 @@
 
 use pipezero_models::layer::MicroBatchShape;
 use pipezero_partition::{
-    ElementBytes, Purpose, RankFacts, RankMemory, Sharding, StageFacts, StageTraffic, Traffic, TrafficFacts,
-    UnitFacts, UnitSharding, UnitTraffic,
+    ElementBytes, Purpose, RankFacts, RankMemory, ReductionTerms, Sharding, StageFacts, StageTraffic,
+    Traffic, TrafficFacts, UnitFacts, UnitSharding, UnitTraffic,
 };
 use pipezero_schedule::{Instruction, PipelineRank, Unit};
 use serde::Serialize;
@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::element_types::ElementTypes;
 use super::stages::PlannedStage;
 use super::{Plan, PlannedUnit};
-use crate::config::{Precision, Run};
+use crate::config::{BackendName, Precision, ReductionOrder, Run};
 
 /// What one rank will hold and send.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -148,10 +148,24 @@ impl Plan {
             num_optimizer_states: self.run.optimizer.num_states() as u64,
             gather_buffer_elements: gather_buffers.iter().map(|&len| len as u64).collect(),
             gradient_buffer_elements: gradient_buffers.iter().map(|&len| len as u64).collect(),
+            num_term_elements: self.num_term_elements(rank),
             copies_checkpoints: self.run.checkpoint.is_copied(),
             num_tokens: num_tokens(&self.run, self.tokens_read(rank)),
             stages: self.stages_of(rank).into_iter().map(stage_facts).collect(),
         }
+    }
+
+    /// Where terms of sums arrive over NCCL that ranks add by themselves.
+    fn num_term_elements(&self, rank: PipelineRank) -> u64 {
+        let comm = &self.run.comm;
+        if comm.backend != BackendName::Nccl || comm.reduction != ReductionOrder::Ordered {
+            return 0;
+        }
+        let ends = self.tied_pipeline_ranks();
+        let is_tied = ends.is_some_and(|(lower, upper)| lower != upper && [lower, upper].contains(&rank));
+        let lanes = [Some(self.grid.data_degree), is_tied.then_some(2)];
+        let terms = |num_members| ReductionTerms::of(num_members, self.largest_unit()).num_elements();
+        lanes.into_iter().flatten().map(terms).sum()
     }
 
     pub(super) fn traffic_facts(&self, rank: PipelineRank) -> TrafficFacts {

@@ -206,6 +206,11 @@ impl Plan {
         Unit(unit.0 - self.unit(unit).unit.table_slice().index as u32)
     }
 
+    /// Padded elements of the largest unit.
+    pub(crate) fn largest_unit(&self) -> usize {
+        self.units.iter().map(|planned| planned.layout.padded_len()).max().unwrap_or(0)
+    }
+
     /// The pipeline ranks of both uses of a tied weight, ascending, where they differ. On most placements the embedding's
     /// is the lower one; a schedule file may have it otherwise.
     pub(crate) fn tied_pipeline_ranks(&self) -> Option<(PipelineRank, PipelineRank)> {

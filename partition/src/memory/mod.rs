@@ -21,6 +21,7 @@
 //! | | `+ 8 * micro-batches * B * T` | inputs and targets of a step in 32 bits each, where the rank has the first unit or the last |
 //! | communication | `b_a * sum over stages of (2 * input cut + 2 * output cut)` | two receive buffers for each incoming edge |
 //! | | `+ b_a * sum over stages of g * input cut` | gradient send buffers: g = 2, or as many as wait while the receiving rank is at another of its stages |
+//! | | `+ 4 * terms` | terms of sums that arrive and are not yet added ([`ReductionTerms`]), where GPUs send each other theirs |
 //! | checkpoint | `4 * (1 + states) * sum S` | where checkpoints are written while training goes on: a copy of what the rank writes, of a tied weight on the rank of its first use |
 //!
 //! Inference has no gradients, no optimizer state and no checkpoints: these categories are 0, no f32 gradient streams, and only outputs
@@ -43,10 +44,12 @@
 //! Memory Cost"), section 3.
 
 mod category;
+mod reduction_terms;
 #[cfg(test)]
 mod tests;
 
 pub use category::Category;
+pub use reduction_terms::ReductionTerms;
 use serde::{Deserialize, Serialize};
 
 use crate::element::{ElementBytes, F32_BYTES};
@@ -125,6 +128,8 @@ pub struct RankFacts {
     pub gather_buffer_elements: Vec<u64>,
     /// Padded elements of each buffer for an unsharded gradient, from the program; not read where gradients accumulate unsharded.
     pub gradient_buffer_elements: Vec<u64>,
+    /// Elements of the terms of sums that arrive and are not yet added; 0 where sums need no memory of their own.
+    pub num_term_elements: u64,
     /// Whether checkpoints are written while training goes on, out of a copy.
     pub copies_checkpoints: bool,
     /// Tokens of a step's micro-batches that the rank reads, each with its target; 0 where it has neither the first
@@ -275,7 +280,8 @@ impl RankFacts {
             .iter()
             .map(|stage| product(stage.num_gradient_send_buffers, stage.input_cut_elements.into()))
             .fold(0, u128::saturating_add);
-        product(self.element_bytes.activation, received.saturating_add(sent))
+        let terms = product(F32_BYTES, self.num_term_elements.into());
+        product(self.element_bytes.activation, received.saturating_add(sent)).saturating_add(terms)
     }
 
     fn checkpoint_bytes(&self) -> u128 {

@@ -46,6 +46,7 @@ fn middle_rank(level: ZeroLevel, reduce: ReductionPolicy) -> RankFacts {
         num_optimizer_states: 2,
         gather_buffer_elements: vec![160, 160],
         gradient_buffer_elements: vec![160, 160],
+        num_term_elements: 0,
         copies_checkpoints: false,
         num_tokens: 0,
         stages: vec![middle_stage()],

@@ -5,9 +5,11 @@ mod features;
 mod kernels;
 mod memory;
 mod nccl;
+mod nccl_calls;
 mod nccl_processes;
 mod orders;
 mod processes;
+mod real_nccl;
 mod state;
 mod training;
 

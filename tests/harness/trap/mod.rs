@@ -12,7 +12,7 @@ use std::time::Instant;
 use pipezero::Position;
 use pipezero::models::{Device, Host, ModelError, Queue};
 use pipezero::run::comm::{Channel, CommError, Communicator, Group, Operation, Started};
-use pipezero::run::memory::TrackedBuffer;
+use pipezero::run::memory::{Allocator, TrackedBuffer};
 use pipezero::run::world::Positions;
 
 use crate::Phase;
@@ -175,6 +175,10 @@ impl Communicator for TrapCommunicator {
     ) -> Started {
         self.trap.pass();
         self.inner.start(members, channel, operation, buffer)
+    }
+
+    fn prepare_sums(&mut self, memory: &Allocator) -> Result<(), CommError> {
+        self.inner.prepare_sums(memory)
     }
 
     fn finish(&mut self) -> Result<(), CommError> {

@@ -93,6 +93,7 @@ pub(super) fn rounds(
 ) -> Result<Vec<Measured>, CommError> {
     let world = Group::new(0..comm.world_size());
     let memory = Allocator::new(Arc::clone(comm.queue()), Arc::default());
+    comm.prepare_sums(&memory)?;
     let mut measured = Vec::new();
     let mut pace = Pace::new(bounds.time);
     for round in 0..=SIZES.len() {

@@ -157,6 +157,8 @@ impl<'a> StageBytes<'a> {
             num_optimizer_states: self.of.run.optimizer.num_states() as u64,
             gather_buffer_elements: protocol::gather_buffer_bytes(gathered, resident_units),
             gradient_buffer_elements: protocol::gradient_buffer_bytes(&gradients.repeat(MICRO_BATCHES)),
+            // At most 32 MiB for each lane that adds, whatever the cut.
+            num_term_elements: 0,
             copies_checkpoints: self.of.run.checkpoint.is_copied(),
             num_tokens: if reads_tokens { num_tokens(self.of.run, self.of.shape) } else { 0 },
             stages: vec![StageFacts {

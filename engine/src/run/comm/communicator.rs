@@ -9,7 +9,7 @@ use pipezero_models::Queue;
 use super::error::CommError;
 use super::group::{Channel, Group};
 use super::operation::Operation;
-use crate::run::memory::TrackedBuffer;
+use crate::run::memory::{Allocator, TrackedBuffer};
 
 /// An operation that was started. Dropped without a wait, it still completes for the peers; its own buffer is lost.
 #[must_use = "an operation completes only when it is waited for"]
@@ -107,6 +107,14 @@ pub trait Communicator: Debug {
     /// * Errors: as for a send.
     fn start_collect(&mut self, from: usize, to: usize, buffer: TrackedBuffer) -> Started {
         self.start(&[from, to], Channel::Collect, Operation::transfer(&buffer), buffer)
+    }
+
+    /// Allocates what sums of a training rank need, before the first of them.
+    ///
+    /// # Errors
+    /// When the device has no such memory left.
+    fn prepare_sums(&mut self, _: &Allocator) -> Result<(), CommError> {
+        Ok(())
     }
 
     /// Returns when this rank's compute queue has come to this point, and with it all operations between ranks that it waits for. What

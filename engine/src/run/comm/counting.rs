@@ -13,7 +13,7 @@ use super::communicator::{Communicator, Started};
 use super::error::CommError;
 use super::group::{Channel, Group};
 use super::operation::Operation;
-use crate::run::memory::TrackedBuffer;
+use crate::run::memory::{Allocator, TrackedBuffer};
 
 /// A communicator that counts.
 #[derive(Debug)]
@@ -71,6 +71,10 @@ impl Communicator for Counting {
         let pending = self.inner.start(members, channel, operation.clone(), buffer)?;
         self.count(&operation, members);
         Ok(pending)
+    }
+
+    fn prepare_sums(&mut self, memory: &Allocator) -> Result<(), CommError> {
+        self.inner.prepare_sums(memory)
     }
 
     fn finish(&mut self) -> Result<(), CommError> {

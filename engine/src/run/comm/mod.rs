@@ -37,6 +37,7 @@ pub use group::{Channel, Group};
 pub use mpi::MpiError;
 #[cfg(feature = "mpi")]
 pub(crate) use mpi::{Processes, mpi_library_version};
+pub use nccl::TooManyLanes;
 pub(crate) use nccl::{Lanes, Nccl};
 pub use operation::Operation;
 pub use threads::Threads;

@@ -123,6 +123,9 @@ impl Rank {
             positions,
             recorder: Recorder::new(queue),
         };
+        if purpose == Purpose::Training {
+            built.comm.prepare_sums(&built.memory)?;
+        }
         built.allocate_stores(purpose)?;
         if sizes.checkpoint_elements > 0 {
             let copy = built.memory.host_zeros(sizes.checkpoint_elements, Category::Checkpoint)?;

@@ -4,6 +4,7 @@ use pipezero_models::queue::{NoCuda, NoNccl};
 
 use super::nccl::NotJoined;
 use crate::host::LaunchError;
+use crate::run::comm::TooManyLanes;
 
 /// Why there is no world for a plan.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -110,6 +111,9 @@ pub enum WorldError {
         /// The program that started them.
         launcher: String,
     },
+    /// Operations do not fit on a GPU all at once.
+    #[error("`comm.backend` is \"nccl\": {0}")]
+    TooManyLanes(#[from] TooManyLanes),
     /// GPUs cannot be connected.
     #[error("`comm.backend` \"nccl\": {0}")]
     Nccl(#[from] NoNccl),

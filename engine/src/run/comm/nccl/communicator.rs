@@ -15,7 +15,7 @@ use crate::run::comm::error::CommError;
 use crate::run::comm::finish::finish;
 use crate::run::comm::group::{Channel, Group, place};
 use crate::run::comm::operation::Operation;
-use crate::run::memory::TrackedBuffer;
+use crate::run::memory::{Allocator, TrackedBuffer};
 
 /// One rank's communicator.
 #[derive(Debug)]
@@ -74,6 +74,13 @@ impl Communicator for NcclRank {
             buffer,
             stop: Arc::clone(&self.stop),
         }))
+    }
+
+    fn prepare_sums(&mut self, memory: &Allocator) -> Result<(), CommError> {
+        for lane in self.lanes.values_mut() {
+            lane.reduction.prepare(memory)?;
+        }
+        Ok(())
     }
 
     fn finish(&mut self) -> Result<(), CommError> {

@@ -23,6 +23,19 @@ use crate::run::comm::group::Channel;
 /// How long a rank waits before it asks again whether the others have come: communicators are made once.
 const BETWEEN_QUESTIONS: Duration = Duration::from_micros(200);
 
+/// The GPU is too small for all operations that may be under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "a rank of this run uses {num_lanes} lanes, each of which may hold a multiprocessor while it waits for others, and half of the smallest GPU's \
+     {num_multiprocessors} are for that: use fewer `parallel.virtual_stages`"
+)]
+pub struct TooManyLanes {
+    /// Lanes of the rank that has most.
+    pub num_lanes: usize,
+    /// Of the smallest GPU.
+    pub num_multiprocessors: usize,
+}
+
 /// What connects the ranks of a plan that have a GPU each.
 #[derive(Clone, Debug)]
 pub(crate) struct Nccl {
@@ -35,15 +48,26 @@ pub(crate) struct Nccl {
 
 impl Nccl {
     /// Ranks that find each other by this id. `num_multiprocessors` is the least of their GPUs.
+    ///
+    /// # Errors
+    /// When their operations do not fit there all at once.
     pub(crate) fn new(
         id: NcclId,
         lanes: Lanes,
         order: ReductionOrder,
         timeout: Duration,
         num_multiprocessors: usize,
-    ) -> Self {
-        let num_ctas = num_ctas(num_multiprocessors, lanes.num_at_once());
-        Self { id, lanes, order, timeout, num_ctas }
+    ) -> Result<Self, TooManyLanes> {
+        let num_lanes = lanes.num_at_once();
+        let num_ctas = num_ctas(num_multiprocessors, num_lanes)
+            .ok_or(TooManyLanes { num_lanes, num_multiprocessors })?;
+        tracing::info!(
+            num_lanes,
+            num_ctas,
+            num_multiprocessors,
+            "operations of NCCL fit on a GPU all at once"
+        );
+        Ok(Self { id, lanes, order, timeout, num_ctas })
     }
 
     /// The communicator of a rank, which computes on this GPU. All ranks call it, each in its own thread.
@@ -89,7 +113,7 @@ impl Nccl {
         let queue = connection.queue();
         let reduction = match channel {
             Channel::Reduce | Channel::Tied => {
-                Reduction::new(self.order, &*queue, members.len(), self.lanes.largest_unit)?
+                Reduction::new(self.order, members.len(), self.lanes.largest_unit)
             }
             _ => Reduction::None,
         };
@@ -154,9 +178,10 @@ impl Nccl {
     }
 }
 
-/// Multiprocessors that one operation may take: all lanes of a rank fit at once into half of its GPU, and one does not profit from more than 16.
-fn num_ctas(num_multiprocessors: usize, num_lanes: usize) -> usize {
-    (num_multiprocessors / 2 / num_lanes).clamp(1, 16)
+/// Multiprocessors that one operation may take: all lanes of a rank fit at once into half of its GPU, and one does not profit from more than 16. `None`
+/// where they do not fit: an operation stays on its GPU until all members have come, and would keep out the one that they wait for.
+fn num_ctas(num_multiprocessors: usize, num_lanes: usize) -> Option<usize> {
+    Some((num_multiprocessors / 2 / num_lanes).min(16)).filter(|&num_ctas| num_ctas > 0)
 }
 
 fn refused(error: NoNccl) -> CommError {
@@ -165,4 +190,25 @@ fn refused(error: NoNccl) -> CommError {
 
 fn no_communicator(what: &str) -> CommError {
     CommError::Device { reason: format!("waited for {what} in vain") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_lanes_fit_into_half_of_a_gpu_or_there_are_too_many() {
+        for (num_multiprocessors, num_lanes, expected) in [
+            (132, 4, Some(16)),
+            (132, 7, Some(9)),
+            (132, 66, Some(1)),
+            (132, 67, None),
+            (14, 7, Some(1)),
+            (14, 8, None),
+        ] {
+            let found = num_ctas(num_multiprocessors, num_lanes);
+            assert_eq!(found, expected, "{num_lanes} lanes on {num_multiprocessors} multiprocessors");
+            assert!(found.is_none_or(|num_ctas| num_ctas * num_lanes <= num_multiprocessors / 2));
+        }
+    }
 }

@@ -17,3 +17,4 @@ mod words;
 
 pub(crate) use lanes::Lanes;
 pub(crate) use link::Nccl;
+pub use link::TooManyLanes;

@@ -3,13 +3,11 @@
 use std::ops::Range;
 
 use pipezero_models::queue::{NUM_TERMS_MAX, NcclCommunicator};
-use pipezero_models::{Buffer, ElementType, ModelError, Queue, View, ViewMut};
+use pipezero_models::{ModelError, Queue, View, ViewMut};
+use pipezero_partition::{Category, ReductionTerms};
 
 use crate::config::ReductionOrder;
-use crate::run::memory::TrackedBuffer;
-
-/// The most memory for terms that have arrived and are not yet added.
-const TERMS_BYTES_MAX: usize = 32 << 20;
+use crate::run::memory::{Allocator, TrackedBuffer};
 
 /// How a lane sums.
 #[derive(Debug)]
@@ -20,30 +18,31 @@ pub(super) enum Reduction {
     Library,
     /// In ascending order of the ranks, as every other backend: the terms are sent to the rank that owns the sum, a stretch of it at a time.
     Ordered {
-        /// `[member beside this one]`, a stretch each.
-        terms: Vec<Buffer>,
-        /// Elements of a stretch.
-        stretch: usize,
+        /// What the terms need.
+        sizes: ReductionTerms,
+        /// `[member beside this one]`, a stretch each; none before training is prepared.
+        terms: Vec<TrackedBuffer>,
     },
 }
 
 impl Reduction {
     /// Between so many members, of ranges of at most so many elements.
-    pub(super) fn new(
-        order: ReductionOrder,
-        queue: &dyn Queue,
-        num_members: usize,
-        largest_range: usize,
-    ) -> Result<Self, ModelError> {
-        if order == ReductionOrder::Library {
-            return Ok(Self::Library);
+    pub(super) fn new(order: ReductionOrder, num_members: usize, largest_range: usize) -> Self {
+        match order {
+            ReductionOrder::Library => Self::Library,
+            ReductionOrder::Ordered => {
+                Self::Ordered { sizes: ReductionTerms::of(num_members, largest_range), terms: Vec::new() }
+            }
         }
-        let num_terms = num_members - 1;
-        let most = TERMS_BYTES_MAX / ElementType::F32.num_bytes() / num_terms.max(1);
-        let stretch = largest_range.div_ceil(num_members).clamp(1, most);
-        let terms =
-            (0..num_terms).map(|_| queue.zeros(stretch, ElementType::F32)).collect::<Result<_, _>>()?;
-        Ok(Self::Ordered { terms, stretch })
+    }
+
+    /// Allocates what it needs.
+    pub(super) fn prepare(&mut self, memory: &Allocator) -> Result<(), ModelError> {
+        if let Self::Ordered { sizes, terms } = self {
+            let term = |_| memory.zeros(sizes.stretch, Category::Communication);
+            *terms = (0..sizes.num_terms).map(term).collect::<Result<_, _>>()?;
+        }
+        Ok(())
     }
 
     /// Reduce-scatter in place: this member's part of `range` becomes the sum.
@@ -58,10 +57,10 @@ impl Reduction {
         match self {
             Self::None => unreachable!("a lane of gradients has a reduction"),
             Self::Library => connection.reduce_scatter(&buffer.view_mut().range(range.clone())),
-            Self::Ordered { terms, stretch } => {
+            Self::Ordered { sizes, terms } => {
                 let (own, part_len) = (connection.rank(), parts[0].len());
-                for first in (0..part_len).step_by(*stretch) {
-                    let len = (*stretch).min(part_len - first);
+                for first in (0..part_len).step_by(sizes.stretch) {
+                    let len = sizes.stretch.min(part_len - first);
                     let piece =
                         |member: usize| parts[member].start + first..parts[member].start + first + len;
                     let others = || (0..parts.len()).filter(|&member| member != own);
@@ -80,7 +79,7 @@ impl Reduction {
 }
 
 /// Adds this member's term and those of the others, of which so many are of members before it: as many at once as a kernel takes.
-fn add_up(queue: &dyn Queue, terms: &mut [Buffer], num_before: usize, mut own: ViewMut<'_>) {
+fn add_up(queue: &dyn Queue, terms: &mut [TrackedBuffer], num_before: usize, mut own: ViewMut<'_>) {
     const OTHERS_MAX: usize = NUM_TERMS_MAX - 1;
     let len = own.len();
     let (mut before, after) = terms.split_at_mut(num_before);
@@ -97,12 +96,14 @@ fn add_up(queue: &dyn Queue, terms: &mut [Buffer], num_before: usize, mut own: V
     }
 }
 
-fn views(terms: &[Buffer], len: usize) -> Vec<View<'_>> {
+fn views(terms: &[TrackedBuffer], len: usize) -> Vec<View<'_>> {
     terms.iter().map(|term| term.view().range(0..len)).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use pipezero_models::Host;
 
@@ -110,8 +111,9 @@ mod tests {
     #[test]
     fn terms_of_any_number_of_ranks_are_added_in_ascending_order() {
         let value = |rank: usize| (rank as f32 + 0.1).sin() * 10_f32.powi(rank as i32 % 7 - 3);
+        let memory = Allocator::new(Arc::new(Host), Arc::default());
         let buffer = |rank: usize| {
-            let mut buffer = Host.zeros(2, ElementType::F32).unwrap();
+            let mut buffer = memory.zeros(2, Category::Communication).unwrap();
             Host.upload_floats(&[value(rank), -value(rank)], buffer.view_mut());
             buffer
         };

@@ -8,12 +8,11 @@ pub(super) fn lanes(plan: &Plan) -> Lanes {
     let on = |stage| plan.pipeline_rank_of(stage).index();
     let edges = plan.training().chain().edges();
     let edges = edges.map(|edge| (edge.index() as u32, [on(edge.sender()), on(edge.receiver())]));
-    let largest_unit = plan.units().iter().map(|planned| planned.layout.padded_len()).max().unwrap_or(0);
     Lanes {
         world_size: grid.world_size(),
         data_degree: grid.data_degree,
         tied: plan.tied_pipeline_ranks().map(|(lower, upper)| [lower.index(), upper.index()]),
         edges: edges.filter(|(_, [from, to])| from != to).collect(),
-        largest_unit,
+        largest_unit: plan.largest_unit(),
     }
 }

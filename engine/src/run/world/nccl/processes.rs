@@ -70,7 +70,7 @@ pub(super) fn world(
     let agreement = agree(&channel, facts).map_err(not_connected)??;
     let gpu = gpu.expect("a process without a GPU has given its reason, to which all agree");
     let order = plan.run().comm.reduction;
-    let nccl = Nccl::new(agreement.id(), lanes(plan), order, timeout, agreement.num_multiprocessors);
+    let nccl = Nccl::new(agreement.id(), lanes(plan), order, timeout, agreement.num_multiprocessors)?;
     let carrier = OverNccl { nccl, gpu, name, channel: Arc::clone(&channel) };
     Ok(Some(Arc::new(ProcessWorld::new(carrier, channel, place))))
 }

@@ -27,6 +27,6 @@ pub(super) fn world(plan: &Plan, timeout: Duration) -> Result<Arc<dyn World>, Wo
     let names = gpus.iter().map(Cuda::name).collect::<Result<Vec<_>, _>>()?;
     let num_multiprocessors = gpus.iter().map(Cuda::num_multiprocessors).collect::<Result<Vec<_>, _>>()?;
     let least = num_multiprocessors.into_iter().min().unwrap_or(0);
-    let nccl = Nccl::new(NcclId::new()?, lanes(plan), plan.run().comm.reduction, timeout, least);
+    let nccl = Nccl::new(NcclId::new()?, lanes(plan), plan.run().comm.reduction, timeout, least)?;
     Ok(Arc::new(ThreadWorld::over_nccl(nccl, gpus, &names, timeout)))
 }
