@@ -91,9 +91,12 @@ fn check_report(fault: Fault, report: &str) {
     let lines: Vec<&str> = report.lines().collect();
     let ranks: Vec<&str> =
         lines.iter().filter_map(|line| line.strip_prefix("  rank ")?.split([' ', ',']).next()).collect();
+    let why = match fault.kind {
+        Kind::Kill => ": does not answer: its process has ended",
+        Kind::Freeze | Kind::Command => ": does not answer",
+    };
     let is_first = lines.get(1).is_some_and(|line| {
-        line.starts_with(&format!("  rank {}, last heard of at ", fault.rank))
-            && line.ends_with(": does not answer")
+        line.starts_with(&format!("  rank {}, last heard of at ", fault.rank)) && line.ends_with(why)
     });
     assert!(is_first, "{fault}:\n{report}");
     let mut sorted = ranks.clone();

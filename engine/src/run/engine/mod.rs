@@ -4,6 +4,7 @@ mod check_run;
 mod checkpoint;
 mod command;
 mod error;
+mod failures;
 mod host_memory;
 mod initial_state;
 mod probe;

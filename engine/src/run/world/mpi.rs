@@ -187,6 +187,10 @@ impl World for MpiWorld {
         self.channel.is_stopped()
     }
 
+    fn has_ended(&self, rank: usize) -> bool {
+        self.channel.has_ended(rank)
+    }
+
     fn exchange_failures(&self, report: Vec<u8>, time: Duration) -> Vec<(Range<usize>, Option<Vec<u8>>)> {
         // The connections of the side channel go over the process of rank 0, which may be the one that is gone.
         self.processes.report(report.clone());
