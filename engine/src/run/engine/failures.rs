@@ -57,6 +57,18 @@ pub(super) fn add_reported(world: &dyn World, time: TimeForReports, failures: &m
     failures.extend(silent.into_iter().map(|(rank, cause)| failure_of(world, rank, cause)));
 }
 
+/// A rank's failure where its process stood still for so long, as SIGSTOP, a debugger or a virtual machine that is moved make it: whatever it then
+/// waited for, or was kept from, is an effect. The process has measured this itself, so that it holds even where ranks have waited for each other
+/// in a circle.
+pub(super) fn after_standstill(failure: RankFailure, time: Duration) -> RankFailure {
+    match failure.cause.kind() {
+        CauseKind::TimedOut | CauseKind::Stopped => {
+            RankFailure { cause: Cause::StoodStill { time, then: Box::new(failure.cause) }, ..failure }
+        }
+        _ => failure,
+    }
+}
+
 /// A rank's failure, where it is now as far as is known.
 pub(super) fn failure_of(world: &dyn World, rank: usize, cause: Cause) -> RankFailure {
     RankFailure { rank, position: world.positions().get(rank), cause }
@@ -159,6 +171,27 @@ mod tests {
         // Ranks that wait for each other.
         let circle = [failure(0, timeout(vec![1])), failure(1, interrupted(vec![0]))];
         assert_eq!(waited_for(&circle), BTreeSet::from([0, 1]));
+    }
+
+    #[test]
+    fn a_process_that_stood_still_is_the_cause_unless_another_is_gone() {
+        let seconds = Duration::from_secs(3);
+        let failed = |rank, cause| after_standstill(failure(rank, cause), seconds);
+        let thawed = reported(&failed(2, timeout(vec![1])));
+        let stood_still = "rank 2 at: answers again: its process stood still for 3.0s, and then waited 3.0s for rank 1 in a transfer";
+        let waited = "rank 1 at: waited 3.0s for rank 2 in a transfer";
+        assert_eq!(
+            report(vec![failure(1, timeout(vec![2])), thawed], &[]),
+            format!("{stood_still}; {waited}")
+        );
+        let thawed = reported(&failed(2, timeout(vec![1])));
+        let gone = "rank 4, last heard of at: does not answer: its process has ended";
+        assert_eq!(
+            report(vec![failure(1, timeout(vec![2])), thawed], &[4]),
+            format!("{gone}; {stood_still}; {waited}")
+        );
+        let device = CommError::Device { reason: "the GPU is gone".to_owned() };
+        assert_eq!(failed(1, device.clone()).cause.to_string(), device.to_string());
     }
 
     /// The report of failures beside ranks that say nothing, the last of which has ended.

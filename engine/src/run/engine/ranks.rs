@@ -9,7 +9,9 @@ use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 
 use super::command::{Answer, Command, Reply};
 use super::error::{EngineError, Report};
-use super::failures::{GRACE_OF_PROCESSES, TimeForReports, add_reported, failure_of, waited_for};
+use super::failures::{
+    GRACE_OF_PROCESSES, TimeForReports, add_reported, after_standstill, failure_of, waited_for,
+};
 use super::worker::Worker;
 use crate::plan::Plan;
 use crate::run::comm::CommError;
@@ -36,6 +38,8 @@ pub(super) struct Ranks {
     grace: Duration,
     /// No wait between ranks is longer.
     timeout: Duration,
+    /// The longest that this process has stood still while its ranks carried out the last command.
+    stood_still: Duration,
     /// Whether the ranks hold memory for commands between steps: on a device that several of them share each would else find that of the
     /// others taken.
     hold_reserves: bool,
@@ -46,6 +50,9 @@ pub(super) struct Ranks {
 const GRACE: Duration = Duration::from_secs(10);
 /// The same where others have waited for it in vain, for as long as any wait may last.
 const GRACE_OF_WAITED_FOR: Duration = Duration::from_secs(1);
+
+/// A process that stands still for as long, and for half a time-out, is what others have waited for.
+const STANDSTILL_MIN: Duration = Duration::from_secs(1);
 
 /// How long the engine waits for an answer before it asks whether another process has stopped.
 const BETWEEN_QUESTIONS: Duration = Duration::from_millis(100);
@@ -69,6 +76,7 @@ impl Ranks {
             world,
             grace: grace.min(plan.run().comm.timeout),
             timeout: plan.run().comm.timeout,
+            stood_still: Duration::ZERO,
             hold_reserves: false,
             stopped: false,
         };
@@ -111,6 +119,7 @@ impl Ranks {
             _ if std::mem::take(&mut self.hold_reserves) => drop(self.ask(&Command::Release)?),
             _ => {}
         }
+        self.stood_still = Duration::ZERO;
         for rank in &self.commands {
             // A rank that is gone has already answered with its failure.
             let _ = rank.send(command.clone());
@@ -203,10 +212,14 @@ impl Ranks {
 
     /// The next answer of a local rank; `None` after the deadline, and once another process has stopped the world, which ranks that wait for
     /// nothing do not hear of.
-    fn next_answer(&self, deadline: Option<Instant>) -> Option<(usize, Reply)> {
+    fn next_answer(&mut self, deadline: Option<Instant>) -> Option<(usize, Reply)> {
         let is_late = || deadline.is_some_and(|deadline| Instant::now() >= deadline);
         loop {
-            match self.answers.recv_timeout(BETWEEN_QUESTIONS) {
+            let asked = Instant::now();
+            let answer = self.answers.recv_timeout(BETWEEN_QUESTIONS);
+            // A process that runs is back in time.
+            self.stood_still = self.stood_still.max(asked.elapsed().saturating_sub(BETWEEN_QUESTIONS));
+            match answer {
                 Ok(answer) => return Some(answer),
                 Err(RecvTimeoutError::Timeout) if !is_late() && !self.world.is_stopped() => {}
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return None,
@@ -232,6 +245,10 @@ impl Ranks {
             }
         }
         failures.extend(busy.into_iter().map(|rank| self.failure(rank, Cause::Stalled)));
+        if !self.are_all() && self.stood_still >= STANDSTILL_MIN.max(self.timeout / 2) {
+            let time = self.stood_still;
+            failures = failures.into_iter().map(|failure| after_standstill(failure, time)).collect();
+        }
         add_reported(&*self.world, TimeForReports::after(self.grace, self.timeout), &mut failures);
         EngineError::Stopped(Report::new(failures))
     }

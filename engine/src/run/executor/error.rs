@@ -42,6 +42,14 @@ pub enum Cause {
     /// The rank did not answer after the others had stopped.
     #[error("does not answer")]
     Stalled,
+    /// The rank's process did not run for a while, as if frozen.
+    #[error("answers again: its process stood still for {time:.1?}, and then {then}")]
+    StoodStill {
+        /// How long.
+        time: Duration,
+        /// What became of the rank when the process went on.
+        then: Box<Cause>,
+    },
     /// The rank runs in another process, for which others have waited in vain, and which did not answer either.
     #[error("does not answer")]
     Silent,
@@ -88,6 +96,8 @@ pub enum CauseKind {
     Ended,
     /// The rank did not answer.
     Stalled,
+    /// Its process stood still.
+    StoodStill,
     /// The rank did not answer, and nobody has missed it.
     Late,
     /// It waited too long.
@@ -113,6 +123,7 @@ impl Cause {
             Self::Comm(error) if error.is_stop() => CauseKind::Stopped,
             Self::Ended => CauseKind::Ended,
             Self::Stalled | Self::Silent => CauseKind::Stalled,
+            Self::StoodStill { .. } => CauseKind::StoodStill,
             Self::Late { .. } => CauseKind::Late,
             Self::Elsewhere { kind, .. } => *kind,
             _ => CauseKind::Failed,
