@@ -9,7 +9,7 @@ use crate::command::{Home, Printed};
 /// How long a job may take until it is given up.
 const LONGEST: Duration = Duration::from_secs(120);
 
-fn launch(home: &Home, arguments: &str) -> Command {
+pub(crate) fn launch(home: &Home, arguments: &str) -> Command {
     let mut command = home.command(format!("launch -n 4 {arguments}"));
     // Where one process may not read another's memory, Open MPI says so on every start.
     command.env("OMPI_MCA_btl_vader_single_copy_mechanism", "none");
@@ -51,7 +51,7 @@ fn a_job_of_the_wrong_size_or_that_cannot_be_started_again_is_refused() {
 }
 
 /// The ranks of a job whose `mpirun` this is, or is a child of this, by process number.
-fn ranks_of(parent: &Child) -> Vec<(usize, String)> {
+pub(crate) fn ranks_of(parent: &Child) -> Vec<(usize, String)> {
     let children = |parent: &str| -> Vec<String> {
         let listed = Command::new("ps").args(["-o", "pid=", "--ppid", parent]).output().unwrap();
         String::from_utf8(listed.stdout).unwrap().split_whitespace().map(str::to_owned).collect()
@@ -69,12 +69,12 @@ fn ranks_of(parent: &Child) -> Vec<(usize, String)> {
     near.into_iter().chain(far).filter_map(rank).collect()
 }
 
-fn signal(name: &str, pid: &str) {
+pub(crate) fn signal(name: &str, pid: &str) {
     assert!(Command::new("kill").args([&format!("-{name}"), pid]).status().unwrap().success());
 }
 
 /// Waits, for a bounded time, until something is there.
-fn until<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
+pub(crate) fn until<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();
     loop {
         if let Some(found) = found() {

@@ -212,6 +212,16 @@ impl Report {
         alive.map(|failure| failure.rank).min()
     }
 
+    /// Whether a rank has not said why it stopped: its process may be gone.
+    pub(crate) fn misses_a_rank(&self) -> bool {
+        self.failures.iter().any(|failure| !failure.cause.kind().has_answered())
+    }
+
+    /// The first line of the causes.
+    pub(crate) fn first_cause(&self) -> String {
+        self.failures.first().map_or_else(String::new, |failure| line(failure, &failure.cause.to_string()))
+    }
+
     /// The ranks' failures: first those with a cause of their own, then ranks whose processes have ended, ranks that do not answer, and
     /// ranks that waited.
     pub fn failures(&self) -> &[RankFailure] {

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
+use super::error::Report;
 use crate::run::executor::{Cause, CauseKind, RankFailure, ReportedFailure};
 use crate::run::world::World;
 
@@ -32,6 +33,21 @@ impl TimeForReports {
     pub(super) fn after(grace: Duration, timeout: Duration) -> Self {
         Self { first: 2 * grace, patience: PATIENCE.min(timeout) }
     }
+}
+
+/// Stops a world none of whose ranks runs a program, since this process cannot go on: how the ranks of each process have failed.
+pub(crate) fn stopped(world: &dyn World, cause: impl Into<Cause>, timeout: Duration) -> Report {
+    world.stop();
+    let mut failures = vec![failure_of(world, world.local_ranks().start, cause.into())];
+    add_reported(world, TimeForReports::after(GRACE_OF_PROCESSES.min(timeout), timeout), &mut failures);
+    Report::new(failures)
+}
+
+/// As [`stopped`], for a reason that is known in words alone: because a process has ended, or because one has not come in time.
+pub(crate) fn gave_up(world: &dyn World, message: String, timeout: Duration) -> Report {
+    let is_any_gone = (0..world.size()).any(|rank| world.has_ended(rank));
+    let kind = if is_any_gone { CauseKind::Stopped } else { CauseKind::TimedOut };
+    stopped(world, Cause::GaveUp { kind, message }, timeout)
 }
 
 /// Exchanges the failures of this process's ranks for those of all others.
@@ -135,7 +151,6 @@ pub(super) fn waited_for(failures: &[RankFailure]) -> BTreeSet<usize> {
 mod tests {
     use super::*;
     use crate::run::comm::CommError;
-    use crate::run::engine::Report;
     use crate::run::world::Position;
 
     fn failure(rank: usize, cause: CommError) -> RankFailure {

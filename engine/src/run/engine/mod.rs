@@ -29,6 +29,7 @@ pub use checkpoint::AboutRun;
 use checkpoint::Writing;
 use command::Command;
 pub use error::{EngineError, Report};
+pub(crate) use failures::{gave_up, stopped};
 pub use initial_state::InitialState;
 use ranks::Ranks;
 pub(crate) use report::ProcessReport;

@@ -62,6 +62,14 @@ pub enum Cause {
         /// How long it was waited for.
         waited: Duration,
     },
+    /// The rank ran no program, and its process cannot go on.
+    #[error("{message}")]
+    GaveUp {
+        /// Its kind.
+        kind: CauseKind,
+        /// Why.
+        message: String,
+    },
     /// The rank runs in another process, which reported this.
     #[error("{message}")]
     Elsewhere {
@@ -125,7 +133,7 @@ impl Cause {
             Self::Stalled | Self::Silent => CauseKind::Stalled,
             Self::StoodStill { .. } => CauseKind::StoodStill,
             Self::Late { .. } => CauseKind::Late,
-            Self::Elsewhere { kind, .. } => *kind,
+            Self::GaveUp { kind, .. } | Self::Elsewhere { kind, .. } => *kind,
             _ => CauseKind::Failed,
         }
     }

@@ -24,14 +24,12 @@ pub fn world_of(plan: &Plan) -> Result<Arc<dyn World>, WorldError> {
         BackendName::Threads => threads_of(plan, all, plan.run().comm.timeout),
         BackendName::Nccl => nccl_of(plan, plan.run().comm.timeout),
         // A job of another number of processes is refused by the engine.
-        BackendName::Mpi => {
-            Ok(mpi(plan, usize::MAX, plan.run().comm.timeout)?.expect("each process is one of all"))
-        }
+        BackendName::Mpi => mpi(plan),
     }
 }
 
-/// As [`world_of`], of the first so many ranks alone, and no wait lasts longer than this. `None` in the processes of the others, which
-/// call it too.
+/// As [`world_of`], of the first so many ranks alone, and no wait lasts longer than this, that for all processes to come neither. `None` in the
+/// processes of the others, which call it too.
 ///
 /// # Errors
 /// As [`world_of`].
@@ -42,7 +40,7 @@ pub(crate) fn world_of_first(
 ) -> Result<Option<Arc<dyn World>>, WorldError> {
     match checked_backend(plan)? {
         BackendName::Threads => threads_of(plan, num_ranks, timeout).map(Some),
-        BackendName::Mpi => mpi(plan, num_ranks, timeout),
+        BackendName::Mpi => mpi_of_first(plan, num_ranks, timeout),
         BackendName::Nccl if num_ranks == plan.grid().world_size() => nccl_of(plan, timeout).map(Some),
         BackendName::Nccl => threads_of(plan, num_ranks, timeout).map(Some),
     }
@@ -105,12 +103,27 @@ pub(crate) fn mpi_library() -> Option<String> {
 }
 
 #[cfg(feature = "mpi")]
-fn mpi(plan: &Plan, num_ranks: usize, timeout: Duration) -> Result<Option<Arc<dyn World>>, WorldError> {
-    let world = super::MpiWorld::of_first(num_ranks, timeout, plan.run().comm.port)?;
+fn mpi(plan: &Plan) -> Result<Arc<dyn World>, WorldError> {
+    let comm = &plan.run().comm;
+    Ok(Arc::new(super::MpiWorld::of_job(comm.timeout, comm.port)?))
+}
+
+#[cfg(not(feature = "mpi"))]
+fn mpi(_: &Plan) -> Result<Arc<dyn World>, WorldError> {
+    Err(WorldError::NoMpi)
+}
+
+#[cfg(feature = "mpi")]
+fn mpi_of_first(
+    plan: &Plan,
+    num_ranks: usize,
+    timeout: Duration,
+) -> Result<Option<Arc<dyn World>>, WorldError> {
+    let world = super::MpiWorld::of_first_again(num_ranks, timeout, plan.run().comm.port)?;
     Ok(world.map(|world| Arc::new(world) as _))
 }
 
 #[cfg(not(feature = "mpi"))]
-fn mpi(_: &Plan, _: usize, _: Duration) -> Result<Option<Arc<dyn World>>, WorldError> {
+fn mpi_of_first(_: &Plan, _: usize, _: Duration) -> Result<Option<Arc<dyn World>>, WorldError> {
     Err(WorldError::NoMpi)
 }

@@ -19,6 +19,14 @@ const ADDRESS_BYTES: usize = 512;
 /// How long processes may take to find each other at least: they start on many hosts.
 const START_TIME: Duration = Duration::from_secs(60);
 
+/// How long processes wait for each other at most.
+#[derive(Clone, Copy, Debug)]
+struct Waits {
+    longest: Duration,
+    /// Until all are there.
+    to_start: Duration,
+}
+
 /// A world of processes with one rank each.
 pub struct MpiWorld {
     processes: Processes,
@@ -51,13 +59,29 @@ impl MpiWorld {
         timeout: Duration,
         port: Option<u16>,
     ) -> Result<Option<Self>, WorldError> {
+        Self::connected(num_ranks, Waits { longest: timeout, to_start: timeout.max(START_TIME) }, port)
+    }
+
+    /// As [`MpiWorld::of_first`], of processes that have found each other before: none waits longer than `timeout` for the others to come.
+    ///
+    /// # Errors
+    /// As [`MpiWorld::of_job`].
+    pub(crate) fn of_first_again(
+        num_ranks: usize,
+        timeout: Duration,
+        port: Option<u16>,
+    ) -> Result<Option<Self>, WorldError> {
+        Self::connected(num_ranks, Waits { longest: timeout, to_start: timeout }, port)
+    }
+
+    fn connected(num_ranks: usize, waits: Waits, port: Option<u16>) -> Result<Option<Self>, WorldError> {
         let not_connected = |error: &dyn ToString| WorldError::NotConnected { reason: error.to_string() };
         let launched = Launched::this()?;
-        let processes = Processes::of_job(num_ranks, timeout).map_err(|error| not_connected(&error))?;
+        let processes = Processes::of_job(num_ranks, waits.longest).map_err(|error| not_connected(&error))?;
         let (rank, world_size) = (processes.rank(), processes.size());
         check_job(launched.as_ref(), [rank, processes.job_size()])?;
         let program = program::name_of_this();
-        let start_timeout = timeout.max(START_TIME);
+        let Waits { longest: timeout, to_start: start_timeout } = waits;
         let member = Member { program, world_size, ranks: rank..rank + 1, timeout, start_timeout };
         let listener = (rank == 0)
             .then(|| SideChannel::listen(own_address(launched.as_ref(), port, processes.job_size() == 1)?));
@@ -87,10 +111,11 @@ impl MpiWorld {
             }
         };
         let channel = Arc::new(channel.map_err(|error| not_connected(&error))?);
-        let [stopped, left, failed] = [&channel, &channel, &channel].map(Arc::clone);
+        let [stopped, left, first, failed] = [&channel, &channel, &channel, &channel].map(Arc::clone);
         processes.watch(
             move || stopped.is_stopped(),
             move |rank| left.has_ended(rank),
+            move || first.first_ended(),
             move |rank, report| failed.take_report(rank, report),
         );
         Ok(Some(Self { processes, channel }))

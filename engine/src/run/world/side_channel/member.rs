@@ -219,6 +219,13 @@ impl SideChannel {
         of_rank.is_some_and(|ranks| known.has_ended(ranks))
     }
 
+    /// The first rank of a process that has ended, if any has.
+    pub fn first_ended(&self) -> Option<usize> {
+        let known = self.shared.known();
+        let first = known.processes.iter().flatten().next().filter(|ranks| known.has_ended(ranks));
+        first.map(|ranks| ranks.start).or_else(|| known.ended.first().copied())
+    }
+
     /// A process has failed, whose first rank this is, and has told this one beside the channel.
     pub fn take_report(&self, first_rank: usize, report: Vec<u8>) {
         let mut known = self.shared.known();
