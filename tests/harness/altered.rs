@@ -81,6 +81,10 @@ impl World for Altered {
         self.world.is_stopped()
     }
 
+    fn has_ended(&self, rank: usize) -> bool {
+        self.world.has_ended(rank)
+    }
+
     fn exchange_failures(&self, report: Vec<u8>, time: Duration) -> Vec<(Range<usize>, Option<Vec<u8>>)> {
         self.world.exchange_failures(report, time)
     }

@@ -115,6 +115,10 @@ impl World for End {
         self.channel.is_stopped()
     }
 
+    fn has_ended(&self, rank: usize) -> bool {
+        self.channel.has_ended(rank)
+    }
+
     fn exchange_failures(&self, report: Vec<u8>, time: Duration) -> Vec<(Range<usize>, Option<Vec<u8>>)> {
         self.channel.exchange_failures(report, time)
     }

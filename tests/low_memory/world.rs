@@ -112,6 +112,10 @@ impl World for FolderWorld {
         false
     }
 
+    fn has_ended(&self, _: usize) -> bool {
+        false
+    }
+
     fn exchange_failures(&self, report: Vec<u8>, _: Duration) -> Vec<(Range<usize>, Option<Vec<u8>>)> {
         vec![(self.local_ranks(), Some(report))]
     }

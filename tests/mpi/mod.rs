@@ -75,7 +75,7 @@ fn a_rank_that_is_killed_is_named_in_one_report() {
                 panic!("rank {rank} has no report: {errors}")
             };
             assert!(cause.starts_with(&format!("  rank {killed}, last heard of at ")), "{report}");
-            assert!(cause.ends_with(": does not answer"), "{report}");
+            assert!(cause.ends_with(": does not answer: its process has ended"), "{report}");
             assert_eq!(others.len(), 3, "{report}");
             assert!(others.iter().all(|line| line.contains(": stopped ")), "{report}");
         }

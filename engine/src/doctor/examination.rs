@@ -5,18 +5,19 @@ use std::time::Duration;
 
 use super::check::{Check, Part};
 use super::clocks::{self, Begun};
+use super::lost::Lost;
 use super::report::Report;
 use super::team::Team;
 use super::{disk, hosts, lanes, memories, parity, steps, steps_rules};
 use crate::plan::Plan;
-use crate::run::comm::CommError;
 use crate::run::engine::EngineError;
 
 /// Examines the machines of a plan's run, whose directory would be `run_dir`; `watch` hears of each part as it begins, and when. Only the process of rank 0 has a
 /// report; all processes call it.
 ///
 /// # Errors
-/// When the processes cannot be connected, or are not as many as the plan has ranks. All else is in the report.
+/// When the processes cannot be connected, or are not as many as the plan has ranks; in other processes than the first, when one is lost. All else
+/// is in the report.
 pub(crate) fn examine(
     plan: &Plan,
     run_dir: &Path,
@@ -25,19 +26,17 @@ pub(crate) fn examine(
     let team = Team::of(plan)?;
     let mut report = Report::new(plan.run());
     let done = Examination { team: &team, plan, report: &mut report, watch }.run(run_dir);
-    if let Err(error) = done {
+    if let Err((part, lost)) = done {
+        let stopped = lost.stop(team.world());
         if !team.is_first() {
-            return Err(error.into());
+            return Err(EngineError::Stopped(stopped));
         }
-        let check = Check::new(
-            Part::Hosts,
-            "processes",
-            error.to_string(),
-            "every process comes to each part in time",
+        let rule = "every process comes to each part in time";
+        let check = Check::new(part, "processes", stopped.first_cause(), rule).fails_unless(
+            false,
+            "see what the process that is named has printed, and what the system's log says of its end; one that is slow or frozen prints nothing",
         );
-        let repair =
-            "see what the processes that are named have printed; one that is slow or frozen prints nothing";
-        report.add(Part::Hosts, Duration::ZERO, vec![check.fails_unless(false, repair)]);
+        report.add(part, Duration::ZERO, vec![check]);
     }
     report.checks.sort_by_key(|check| check.part);
     Ok(team.is_first().then_some(report))
@@ -53,7 +52,7 @@ struct Examination<'a> {
 
 impl Examination<'_> {
     /// All parts, those first that take little time for sure, so that the run's steps get what is left.
-    fn run(mut self, run_dir: &Path) -> Result<(), CommError> {
+    fn run(mut self, run_dir: &Path) -> Result<(), (Part, Lost)> {
         let (team, plan) = (self.team, self.plan);
         let processes = self.part(
             Part::Hosts,
@@ -61,7 +60,7 @@ impl Examination<'_> {
             |found| [hosts::judge(plan, found), memories::judge(plan, found)].concat(),
         )?;
         // The first has heard of all; the others bound nothing by what they do not know.
-        let processes = team.decide(&processes)?;
+        let processes = team.decide(&processes).map_err(|error| (Part::Hosts, error.into()))?;
         self.report.processes = processes.clone();
         let clock = self.part(Part::Clocks, || Begun::now(team), |_| Vec::new())?;
         let lanes = self.part(Part::Lanes, || lanes::look(team, plan, &processes), lanes::judge)?;
@@ -83,15 +82,15 @@ impl Examination<'_> {
     }
 
     /// Looks, and in the first process judges.
-    fn part<T>(
+    fn part<T, E: Into<Lost>>(
         &mut self,
         part: Part,
-        look: impl FnOnce() -> Result<T, CommError>,
+        look: impl FnOnce() -> Result<T, E>,
         judge: impl FnOnce(&T) -> Vec<Check>,
-    ) -> Result<T, CommError> {
+    ) -> Result<T, (Part, Lost)> {
         let begun = self.team.elapsed();
         (self.watch)(part, begun);
-        let found = look()?;
+        let found = look().map_err(|error| (part, error.into()))?;
         let checks = if self.team.is_first() { judge(&found) } else { Vec::new() };
         self.report.add(part, self.team.elapsed() - begun, checks);
         Ok(found)

@@ -18,6 +18,7 @@ mod examination;
 mod gpus;
 mod hosts;
 mod lanes;
+mod lost;
 mod memories;
 mod parity;
 mod parity_case;

@@ -11,11 +11,11 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::check::{Check, Part};
+use super::lost::{Lost, survived};
 use super::parity_case::ParityCase;
 use super::team::Team;
 use super::tokens::DrawnTokens;
 use crate::plan::{Plan, Purpose};
-use crate::run::comm::CommError;
 use crate::run::engine::{Engine, EngineError};
 use crate::run::world::{World, threads_of, world_of_first};
 
@@ -23,6 +23,8 @@ use crate::run::world::{World, threads_of, world_of_first};
 const TIME_MAX: Duration = Duration::from_secs(25);
 /// How long a wait may take.
 const WAIT_MAX: Duration = Duration::from_secs(20);
+/// How long the first process may compute what a case is compared with, while the others wait for it.
+const REFERENCE_MAX: Duration = Duration::from_secs(5);
 /// Steps of each model.
 const NUM_STEPS: usize = 2;
 
@@ -56,7 +58,9 @@ struct Outcome {
 }
 
 /// Trains the cases that fit this world. `plan` says on what, and how ranks are connected.
-pub(super) fn look(team: &Team, plan: &Plan) -> Result<ParityFacts, CommError> {
+pub(super) fn look(team: &Team, plan: &Plan) -> Result<ParityFacts, Lost> {
+    let wait_max = WAIT_MAX.min(plan.run().comm.timeout).max(REFERENCE_MAX);
+    let team = &team.again(plan, wait_max).map_err(Lost::Rank)?;
     let cases = ParityCase::of_world(plan.grid().world_size());
     let time = team.time_for(TIME_MAX);
     let begun = team.elapsed();
@@ -66,13 +70,12 @@ pub(super) fn look(team: &Team, plan: &Plan) -> Result<ParityFacts, CommError> {
         if team.decide(&is_late)? {
             return Ok(ParityFacts { results, num_left: cases.len() - index });
         }
-        let own = compared(team, plan, case).map_err(|error| error.to_string());
         // A process that has no part of the case has no error either.
-        let differences: Vec<String> = match own {
-            Ok(difference) => team.gather(&difference)?.into_iter().flatten().collect(),
-            Err(error) => team.gather(&Some(error))?.into_iter().flatten().collect(),
+        let own = match compared(team, plan, case) {
+            Ok(difference) => difference,
+            Err(error) => Some(survived(error)?),
         };
-        let difference = differences.into_iter().next();
+        let difference = team.gather(&own)?.into_iter().flatten().next();
         results.push(ParityResult { case: case.to_string(), num_ranks: case.num_ranks(), difference });
     }
     Ok(ParityFacts { results, num_left: 0 })

@@ -6,17 +6,18 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use super::hosts::{ProcessFacts, cores_of_all};
+use super::lost::{Lost, survived};
 use super::memories::memories;
 use super::team::Team;
 use super::text::text;
 use super::tokens::DrawnTokens;
 use crate::config::DeviceName;
 use crate::host::available_bytes;
-use crate::measure::profile::{Profiler, check_steps};
+use crate::measure::profile::{ProfileError, Profiler, check_steps};
 use crate::plan::costs::DeviceSpec;
 use crate::plan::{Plan, Purpose, RankMemory, Traffic};
 use crate::run::comm::CommError;
-use crate::run::engine::{Engine, MeasuredRank, StepReport};
+use crate::run::engine::{Engine, EngineError, MeasuredRank, StepReport};
 use crate::run::world::world_of_first;
 
 /// How long this part may take.
@@ -66,7 +67,7 @@ pub(crate) struct RunFacts {
 }
 
 /// Runs as many steps as there is time for.
-pub(super) fn look(team: &Team, plan: &Plan, processes: &[ProcessFacts]) -> Result<RunFacts, CommError> {
+pub(super) fn look(team: &Team, plan: &Plan, processes: &[ProcessFacts]) -> Result<RunFacts, Lost> {
     let text = team.gather(&text(plan))?;
     let without_steps =
         |why: String, is_too_long| RunFacts { steps: Err(why), is_too_long, text: text.clone() };
@@ -90,7 +91,11 @@ pub(super) fn look(team: &Team, plan: &Plan, processes: &[ProcessFacts]) -> Resu
             format!("a step and drawing weights are estimated at {expected_s:.0} s; {seconds:.0} s are left");
         return Ok(without_steps(why, true));
     }
-    let own = done(team, plan, time);
+    let own = match done(team, plan, time) {
+        Ok(steps) => Ok(steps),
+        Err(ProfileError::Engine(error)) => Err(survived(error)?),
+        Err(error) => Err(error.to_string()),
+    };
     // All ranks stop together, and the report that all have is the cause.
     let steps = match (own.clone(), first_error(team, own.as_ref().err())?) {
         (Ok(steps), None) => Ok(steps),
@@ -117,16 +122,14 @@ fn expected_s(plan: &Plan, processes: &[ProcessFacts]) -> f64 {
 }
 
 /// The steps of this process; those of all in the first.
-fn done(team: &Team, plan: &Plan, time: Duration) -> Result<StepFacts, String> {
+fn done(team: &Team, plan: &Plan, time: Duration) -> Result<StepFacts, ProfileError> {
     let begun = Instant::now();
-    let words = |error: &dyn std::error::Error| error.to_string();
     let timeout = plan.run().comm.timeout.min(WAIT_MAX);
     let world = world_of_first(plan, plan.grid().world_size(), timeout, Some(team.world()))
-        .map_err(|error| words(&error))?;
+        .map_err(EngineError::from)?;
     let world = world.expect("the world is of all ranks");
     let source = Arc::new(DrawnTokens::of(plan));
-    let engine = Engine::in_world(plan.clone(), source, Purpose::Training, world);
-    let mut engine = engine.map_err(|error| words(&error))?;
+    let mut engine = Engine::in_world(plan.clone(), source, Purpose::Training, world)?;
     let is_recorded =
         check_steps(plan, NUM_TIMED_MAX as u64, available_bytes().map(|bytes| bytes / 4)).is_ok();
     let mut profiler = (team.is_first() && is_recorded).then(|| Profiler::new(plan));
@@ -134,18 +137,17 @@ fn done(team: &Team, plan: &Plan, time: Duration) -> Result<StepFacts, String> {
     let report = loop {
         let step = Instant::now();
         // All processes record, or none does.
-        let report = engine.train_batch_recorded().map_err(|error| words(&error))?;
+        let report = engine.train_batch_recorded()?;
         if report.step == 1 {
             first_s = report.step_s;
         } else {
             timed_s.push(report.step_s);
             if let Some(profiler) = profiler.as_mut().filter(|_| !report.skipped) {
-                profiler.add(&report).map_err(|error| words(&error))?;
+                profiler.add(&report)?;
             }
         }
         let is_late = timed_s.len() == NUM_TIMED_MAX || begun.elapsed() + step.elapsed() > time;
-        let ends = engine.in_any_process(team.is_first() && is_late);
-        if ends.map_err(|error| words(&error))? {
+        if engine.in_any_process(team.is_first() && is_late)? {
             break report;
         }
     };

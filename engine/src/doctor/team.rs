@@ -34,13 +34,29 @@ impl Team {
     /// # Errors
     /// When they cannot be connected, or are not as many as the plan has ranks.
     pub(super) fn of(plan: &Plan) -> Result<Self, EngineError> {
-        let begun = Instant::now();
+        Self::connected(plan, WAIT_MAX, None, Instant::now())
+    }
+
+    /// The same processes for one part, in which none waits longer than this for another.
+    ///
+    /// # Errors
+    /// When one of them does not come.
+    pub(super) fn again(&self, plan: &Plan, wait_max: Duration) -> Result<Self, EngineError> {
+        Self::connected(plan, wait_max, Some(&*self.world), self.begun)
+    }
+
+    fn connected(
+        plan: &Plan,
+        wait_max: Duration,
+        around: Option<&dyn World>,
+        begun: Instant,
+    ) -> Result<Self, EngineError> {
         let needed = plan.grid().world_size();
         let all = match plan.run().comm.backend {
             BackendName::Threads | BackendName::Nccl => needed,
             BackendName::Mpi => usize::MAX,
         };
-        let world = world_of_first(plan, all, WAIT_MAX, None)?.expect("the world is of all processes");
+        let world = world_of_first(plan, all, wait_max, around)?.expect("the world is of all processes");
         match world.size() {
             found if found == needed => Ok(Self { world, begun }),
             found => Err(EngineError::WorldSize { needed, found }),

@@ -1,9 +1,13 @@
 //! `doctor` where each rank is a process of `mpirun`.
 
+use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use crate::command::Home;
 use crate::doctor::SECTIONS;
+use crate::mpi::launch;
+use crate::processes::{ranks_of, signal, until};
 
 /// Starts a job of so many processes of the binary, as root and on fewer cores than processes too.
 fn job(home: &Home, num_processes: usize, arguments: &str) -> std::process::Output {
@@ -54,4 +58,41 @@ fn processes_that_would_fail_say_so_once() {
     assert_eq!(output.status.code(), Some(1), "{stdout}\n{stderr}");
     assert_eq!(stderr.matches("error: 1 check failed: see doctor-run.txt").count(), 1, "{stderr}");
     assert!(stdout.contains("failed    the run itself    text: process 0: "), "{stdout}");
+}
+
+/// Between two small models MPI waits for all processes, and ends that wait for none that is gone.
+#[test]
+fn a_rank_that_is_lost_amid_small_models_is_named_in_time() {
+    for (how, rank, end) in
+        [("KILL", 2, "does not answer: its process has ended"), ("STOP", 1, "does not answer")]
+    {
+        let home = Home::new();
+        let mut child = launch(&home, "-- doctor run.json --set comm.timeout_s=3").spawn().unwrap();
+        let mut stderr = BufReader::new(child.stderr.take().expect("it is piped"));
+        let mut said = String::new();
+        while !said.ends_with(" s  parity\n") {
+            assert!(stderr.read_line(&mut said).unwrap() > 0, "{said}");
+        }
+        let (_, pid) = until("all ranks run", || {
+            ranks_of(&child, "OMPI_COMM_WORLD_RANK").into_iter().find(|(of, _)| *of == rank)
+        });
+        signal(how, &pid);
+        let lost = Instant::now();
+        let is_there = || home.names().iter().any(|name| name == "doctor-run.txt").then_some(());
+        until("there is a report", is_there);
+        assert!(lost.elapsed() < Duration::from_secs(20), "{:?}", lost.elapsed());
+        let report = home.read("doctor-run.txt");
+        let words = report.split_whitespace().collect::<Vec<_>>().join(" ");
+        let check = words.split_once("failed parity processes: ").map_or("", |(_, check)| check);
+        let (found, _) = check.split_once(" rule: every process comes").unwrap_or_default();
+        assert!(found.starts_with(&format!("rank {rank}, last heard of at ")), "{how}: {report}");
+        assert!(found.ends_with(&format!(": {end}")), "{how}: {report}");
+        if how == "STOP" {
+            signal("KILL", &pid);
+        }
+        stderr.read_to_string(&mut said).unwrap();
+        assert!(!child.wait().unwrap().success());
+        // One process speaks.
+        assert_eq!(said.matches("error: ").count(), 1, "{said}");
+    }
 }

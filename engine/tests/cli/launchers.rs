@@ -56,6 +56,7 @@ fn variables_that_contradict_each_other_are_mistakes_in_the_input() {
         (&TORCHRUN, &[("WORLD_SIZE", "2"), ("MASTER_ADDR", "")], "MASTER_ADDR is not set"),
         (&TORCHRUN, &[("MASTER_PORT", "70000")], "MASTER_PORT is 70000"),
         (&SLURM, &[("SLURM_PROCID", "4")], "SLURM_PROCID is 4, but SLURM_STEP_NUM_TASKS is 4"),
+        (&SLURM, &[("SLURM_STEP_NUM_TASKS", "")], "SLURM_STEP_NUM_TASKS is not set, but others of srun are"),
     ] {
         let error = run("train run.json", variables, changed).failure(2);
         assert!(error.contains(expected), "{error}");

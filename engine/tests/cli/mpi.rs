@@ -1,13 +1,12 @@
 //! Ranks that are processes: `launch`, and what launchers say in the environment.
 
+use std::fs;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
-use std::{fs, thread};
 
 use crate::command::{Home, Printed};
 use crate::processes::{ranks_of, signal, until};
 
-fn launch(home: &Home, arguments: &str) -> Command {
+pub(crate) fn launch(home: &Home, arguments: &str) -> Command {
     let mut command = home.command(format!("launch -n 4 {arguments}"));
     // Where one process may not read another's memory, Open MPI says so on every start.
     command.env("OMPI_MCA_btl_vader_single_copy_mechanism", "none");

@@ -12,6 +12,8 @@ pub(in crate::mpi) enum Kind {
     Kill,
     /// SIGSTOP.
     Freeze,
+    /// SIGSTOP, and SIGCONT as soon as the others have stopped.
+    Pause,
     /// It runs a command, which does something to the links of its host.
     Command,
 }
@@ -24,8 +26,8 @@ pub(in crate::mpi) struct Fault {
     pub(in crate::mpi) rank: usize,
 }
 
-pub(in crate::mpi) const KINDS: [(Kind, &str); 3] =
-    [(Kind::Kill, "kill"), (Kind::Freeze, "freeze"), (Kind::Command, "command")];
+pub(in crate::mpi) const KINDS: [(Kind, &str); 4] =
+    [(Kind::Kill, "kill"), (Kind::Freeze, "freeze"), (Kind::Pause, "pause"), (Kind::Command, "command")];
 
 fn word<T: Copy + PartialEq>(words: &[(T, &'static str)], of: T) -> &'static str {
     words.iter().find(|(value, _)| *value == of).expect("each has a word").1

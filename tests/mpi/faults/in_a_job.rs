@@ -10,7 +10,7 @@ use pipezero::plan::{Plan, Purpose};
 use pipezero::run::data::Zeros;
 use pipezero::run::engine::{Engine, EngineError};
 use pipezero::run::world::{Positions, ProcessWorld, World};
-use rustix::process::{Signal, getpid, kill_process};
+use rustix::process::{Pid, Signal, getpid, kill_process};
 use tests::{EndOnPanic, Phase, example};
 
 use super::fault::{Fault, Kind};
@@ -24,6 +24,8 @@ pub(in crate::mpi) const FOLDER: &str = "PIPEZERO_TEST_FOLDER";
 /// In it: when the rank failed; a file named by each rank, with its report and when it had it; and an empty file named by each rank that speaks.
 pub(in crate::mpi) const FAILED_AT: &str = "failed";
 pub(in crate::mpi) const SPEAKER: &str = "speaker";
+/// In it, too: the process that is paused.
+const PAUSED: &str = "paused";
 /// Ranks of the job: pipeline 3 x data 2.
 pub(in crate::mpi) const NUM_RANKS: usize = 6;
 pub(in crate::mpi) const TIMEOUT_S: u64 = 3;
@@ -62,6 +64,10 @@ fn one_rank_fails() {
     let world = Arc::new(ProcessWorld::of_mpi(plan.run().comm.timeout, None).expect("a job"));
     let rank = world.local_ranks().start;
     let positions = Arc::clone(world.positions());
+    if fault.kind == Kind::Pause && rank == (fault.rank + 1) % NUM_RANKS {
+        let (world, folder) = (Arc::clone(&world), folder.clone());
+        thread::spawn(move || thaw(&*world, &folder));
+    }
     let mut engine = Engine::in_world(plan, Arc::new(Zeros), Purpose::Training, world).expect("ranks start");
     let fails = || fail(fault.kind, &folder);
     let error = loop {
@@ -105,9 +111,10 @@ fn fail_at(fault: Fault, positions: &Positions, folder: &Path) {
 
 fn fail(kind: Kind, folder: &Path) {
     fs::write(folder.join(FAILED_AT), now_ns().to_string()).expect("a folder");
+    fs::write(folder.join(PAUSED), getpid().as_raw_pid().to_string()).expect("a folder");
     let signal = match kind {
         Kind::Kill => Signal::KILL,
-        Kind::Freeze => Signal::STOP,
+        Kind::Freeze | Kind::Pause => Signal::STOP,
         Kind::Command => {
             let command = env::var(COMMAND).expect("a command");
             assert!(
@@ -118,6 +125,16 @@ fn fail(kind: Kind, folder: &Path) {
         }
     };
     kill_process(getpid(), signal).expect("a signal");
+}
+
+/// Lets the process that is paused go on once the others have stopped.
+fn thaw(world: &dyn World, folder: &Path) {
+    while !world.is_stopped() {
+        thread::yield_now();
+    }
+    let paused = fs::read_to_string(folder.join(PAUSED)).expect("a process is paused");
+    let paused = Pid::from_raw(paused.parse().expect("a number")).expect("a process");
+    kill_process(paused, Signal::CONT).expect("a signal");
 }
 
 /// By the clock that all processes of the host share.

@@ -34,6 +34,30 @@ fn a_rank_that_fails_is_named_by_one_report_in_time() {
     }
 }
 
+/// It answers by then, as do those that have waited for it.
+#[test]
+fn a_rank_that_was_frozen_and_goes_on_too_late_comes_first() {
+    let _one_at_a_time = super::one_job();
+    let folder = tempfile::tempdir().expect("a folder");
+    let fault = Fault { phase: Phase::Forward, kind: Kind::Pause, rank: 3 };
+    let (end, events) = run(fault, folder.path());
+    let all: Vec<usize> = (0..NUM_RANKS).collect();
+    assert_eq!(end, End::Lost(Lost { killed: Vec::new(), failed: all }), "{events:?}");
+    assert_eq!(events, []);
+    let reports = reports_in(folder.path());
+    assert_eq!(reports.len(), NUM_RANKS);
+    for Written { text, .. } in &reports {
+        let first = text.lines().nth(1).unwrap_or_default();
+        assert!(first.starts_with("  rank 3 at "), "{text}");
+        assert!(first.contains(": answers again: its process stood still for "), "{text}");
+        assert!(text.contains(": waited ") && text.matches("\n  rank ").count() == NUM_RANKS, "{text}");
+    }
+    assert_eq!(
+        reports.iter().filter(|report| report.speaks).map(|report| report.rank).collect::<Vec<_>>(),
+        [0]
+    );
+}
+
 /// Runs a job in which a rank fails so; how long after it the last of the others had its report.
 fn fail(fault: Fault) -> Duration {
     let folder = tempfile::tempdir().expect("a folder");
@@ -55,7 +79,7 @@ fn fail(fault: Fault) -> Duration {
     let last = reports.iter().map(|report| report.after).max().expect("there are reports");
     let waits = match fault.kind {
         Kind::Kill | Kind::Command => Duration::ZERO,
-        Kind::Freeze => Duration::from_secs(TIMEOUT_S),
+        Kind::Freeze | Kind::Pause => Duration::from_secs(TIMEOUT_S),
     };
     assert!(last <= waits + TIME_FOR_REPORT, "{fault}: the last report took {last:.2?}");
     last
@@ -91,9 +115,12 @@ fn check_report(fault: Fault, report: &str) {
     let lines: Vec<&str> = report.lines().collect();
     let ranks: Vec<&str> =
         lines.iter().filter_map(|line| line.strip_prefix("  rank ")?.split([' ', ',']).next()).collect();
+    let why = match fault.kind {
+        Kind::Kill => ": does not answer: its process has ended",
+        Kind::Freeze | Kind::Pause | Kind::Command => ": does not answer",
+    };
     let is_first = lines.get(1).is_some_and(|line| {
-        line.starts_with(&format!("  rank {}, last heard of at ", fault.rank))
-            && line.ends_with(": does not answer")
+        line.starts_with(&format!("  rank {}, last heard of at ", fault.rank)) && line.ends_with(why)
     });
     assert!(is_first, "{fault}:\n{report}");
     let mut sorted = ranks.clone();

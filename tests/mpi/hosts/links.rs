@@ -152,7 +152,7 @@ fn check_report(what: &str, broken: Broken, [host, other]: [usize; 2], report: &
     );
     let own_side = report.rank / RANKS_PER_HOST == host;
     for silent in
-        lines.iter().filter(|line| line.ends_with(": does not answer")).filter_map(|line| rank_of(line))
+        lines.iter().filter(|line| line.contains(": does not answer")).filter_map(|line| rank_of(line))
     {
         let silent = silent / RANKS_PER_HOST;
         let is_beyond = match broken {

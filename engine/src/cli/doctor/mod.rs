@@ -58,7 +58,7 @@ pub(super) fn run(args: &DoctorArgs) -> Result<(), Failure> {
     let watch = &mut |part: Part, begun: Duration| {
         note(format_args!("{:5.1} s  {part}", begun.as_secs_f64()));
     };
-    let report = examine(&plan, &run_dir, watch).map_err(|error| said_once(error, is_first))?;
+    let report = examine(&plan, &run_dir, watch).map_err(|error| said_once(error, launched.as_ref()))?;
     let (Some(report), Some(out)) = (report, out) else { return Ok(()) };
     out.write(&whole_text(&args.run.name(), &file.effective_json(RunDir::SCHEDULE), &plan, &report))?;
     if args.json {
@@ -77,8 +77,9 @@ pub(super) fn run(args: &DoctorArgs) -> Result<(), Failure> {
     }
 }
 
-/// What every process finds alike is said by the first; what keeps one from the others only that one knows.
-fn said_once(error: EngineError, is_first: bool) -> Failure {
+/// What every process finds alike is said by the first, or by the lowest rank that is left; what keeps one from the others only that one knows.
+fn said_once(error: EngineError, launched: Option<&Launched>) -> Failure {
+    let rank = launched.map_or(0, |launched| launched.rank);
     let is_alike = matches!(
         error,
         EngineError::WorldSize { .. }
@@ -92,5 +93,9 @@ fn said_once(error: EngineError, is_first: bool) -> Failure {
                     | WorldError::Variable { .. }
             )
     );
-    if is_alike && !is_first { Failure::SaidElsewhere } else { error.into() }
+    let is_said = match &error {
+        EngineError::Stopped(report) => report.speaker().is_some_and(|speaker| speaker != rank),
+        _ => is_alike && rank > 0,
+    };
+    if is_said { Failure::SaidElsewhere } else { error.into() }
 }

@@ -99,7 +99,7 @@ impl Launched {
         match around {
             Some(around) if self.launcher == Launcher::Torchrun && around.size > self.size => {
                 let [rank_name, size_name, ..] = self.launcher.names();
-                let (size, around_size_name) = (self.size, around.launcher.names()[1]);
+                let (size, around_size_name) = (self.size, around.launcher.size_name(variables));
                 Err(LaunchError::OtherJob {
                     rank_name,
                     size_name,
@@ -142,18 +142,24 @@ impl Launcher {
         }
     }
 
+    /// The variable of the number of processes.
+    fn size_name(self, variables: &Variables<'_>) -> &'static str {
+        let [_, size_name, ..] = self.names();
+        if self == Self::Slurm { slurm::size_name(size_name, variables) } else { size_name }
+    }
+
     /// The variables by which processes of other launchers than this one know their ranks.
     pub(crate) fn variables_beside(own: Self) -> impl Iterator<Item = &'static str> {
         Self::ALL.into_iter().filter(move |&launcher| launcher != own).flat_map(Self::names)
     }
 
     fn find(self, variables: &Variables<'_>) -> Result<Option<Launched>, LaunchError> {
-        let [rank_name, size_name, local_rank_name, local_size_name] = self.names();
+        let [rank_name, _, local_rank_name, local_size_name] = self.names();
+        let size_name = self.size_name(variables);
         let is_of_launcher = match self {
             // Other programs have a RANK too, and a pod of Kubernetes is told RANK and WORLD_SIZE before torchrun starts.
             Self::Torchrun => [rank_name, local_rank_name].iter().all(|name| variables(name).is_some()),
-            // A batch script has SLURM_PROCID too, but is no step.
-            Self::Slurm => variables("SLURM_STEP_ID").is_some() && variables(size_name).is_some(),
+            Self::Slurm => slurm::is_step(variables),
             Self::OpenMpi | Self::Pmi => variables(rank_name).is_some(),
         };
         if !is_of_launcher {

@@ -6,6 +6,23 @@ use super::Variables;
 const FIRST_PORT: u64 = 20_000;
 const NUM_PORTS: u64 = 10_000;
 
+/// Numbers from this one on are of steps that SLURM makes by itself: the batch script, the shell of `salloc`, what surrounds a job.
+const FIRST_STEP_OF_ITS_OWN: u64 = 0xffff_fff0;
+
+/// Whether this process is a task of a step. A batch script and a shell of `salloc` have SLURM_PROCID too, but no SLURM_STEP_ID, or one of SLURM's own.
+pub(super) fn is_step(variables: &Variables<'_>) -> bool {
+    let Some(step) = variables("SLURM_STEP_ID") else { return false };
+    let is_of_its_own = step.trim().parse::<u64>().is_ok_and(|step| step >= FIRST_STEP_OF_ITS_OWN);
+    !is_of_its_own || variables("SLURM_STEP_NUM_TASKS").is_some()
+}
+
+/// The variable of the step's tasks: `own`, or where that is not set SLURM_NTASKS, to which srun gives the same number, unless its option
+/// `--preserve-env` leaves that of the job. Then MPI knows of another number, which is an error.
+pub(super) fn size_name(own: &'static str, variables: &Variables<'_>) -> &'static str {
+    let is_older = variables(own).is_none() && variables("SLURM_NTASKS").is_some();
+    if is_older { "SLURM_NTASKS" } else { own }
+}
+
 /// The first host of the step, which has rank 0: of `node[03-05,9],login1` it is `node03`.
 pub(super) fn first_host(variables: &Variables<'_>) -> Option<String> {
     let list = variables("SLURM_STEP_NODELIST")?;

@@ -62,10 +62,36 @@ fn the_innermost_launcher_counts() {
     assert_eq!(all(&[&SLURM, &TORCHRUN]), Launcher::Torchrun);
 }
 
+/// srun sets the number of a step's tasks twice, and nobody guesses where both are missing.
+#[test]
+fn a_step_without_its_number_of_tasks_is_no_single_process() {
+    let with = |changes: &[(&'static str, &'static str)]| {
+        let mut variables = changes.to_vec();
+        variables.extend(SLURM.iter().filter(|(name, _)| *name != "SLURM_STEP_NUM_TASKS"));
+        launched(&variables)
+    };
+    assert_eq!(
+        with(&[]).unwrap_err().to_string(),
+        "the environment variable SLURM_STEP_NUM_TASKS is not set, but others of srun are: start pipezero by srun, or unset those"
+    );
+    assert_eq!(with(&[("SLURM_NTASKS", "11")]), launched(&SLURM));
+    assert_eq!(
+        with(&[("SLURM_NTASKS", "6")]).unwrap_err().to_string(),
+        "SLURM_PROCID is 6, but SLURM_NTASKS is 6: ranks count from 0"
+    );
+    let mut torchrun = TORCHRUN.to_vec();
+    torchrun.extend([("SLURM_STEP_ID", "0"), ("SLURM_PROCID", "0"), ("SLURM_NTASKS", "16")]);
+    let error = launched(&torchrun).unwrap_err().to_string();
+    assert!(error.starts_with("WORLD_SIZE is 12, but SLURM_NTASKS is 16, so"), "{error}");
+}
+
 /// A batch script of SLURM runs outside its steps, and a pod is told a rank before torchrun starts.
 #[test]
 fn variables_of_what_surrounds_a_process_make_it_no_rank() {
     assert_eq!(launched(&[("SLURM_PROCID", "0"), ("SLURM_NTASKS", "4"), ("SLURM_JOB_ID", "7")]), Ok(None));
+    // The shell of an `salloc` that starts it on the job's first host.
+    let shell = [("SLURM_STEP_ID", "4294967290"), ("SLURM_PROCID", "0"), ("SLURM_NTASKS", "4")];
+    assert_eq!(launched(&shell), Ok(None));
     assert_eq!(launched(&[("RANK", "0"), ("WORLD_SIZE", "2"), ("MASTER_ADDR", "a")]), Ok(None));
 }
 

@@ -208,11 +208,22 @@ impl Report {
 
     /// The lowest rank that is there to speak for all, if any is.
     pub fn speaker(&self) -> Option<usize> {
-        let alive = self.failures.iter().filter(|failure| failure.cause.kind() != CauseKind::Stalled);
+        let alive = self.failures.iter().filter(|failure| failure.cause.kind().has_answered());
         alive.map(|failure| failure.rank).min()
     }
 
-    /// The ranks' failures: first those with a cause of their own, then ranks that do not answer, then ranks that waited.
+    /// Whether a rank has not said why it stopped: its process may be gone.
+    pub(crate) fn misses_a_rank(&self) -> bool {
+        self.failures.iter().any(|failure| !failure.cause.kind().has_answered())
+    }
+
+    /// The first line of the causes.
+    pub(crate) fn first_cause(&self) -> String {
+        self.failures.first().map_or_else(String::new, |failure| line(failure, &failure.cause.to_string()))
+    }
+
+    /// The ranks' failures: first those with a cause of their own, then ranks whose processes have ended, ranks that do not answer, and
+    /// ranks that waited.
     pub fn failures(&self) -> &[RankFailure] {
         &self.failures
     }
@@ -222,13 +233,11 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "all ranks have stopped; the cause comes first")?;
         let mut before = String::new();
-        for RankFailure { rank, position, cause } in &self.failures {
-            let why = cause.to_string();
-            let is_own = matches!(cause.kind(), CauseKind::Failed | CauseKind::DeviceFailed);
+        for failure in &self.failures {
+            let why = failure.cause.to_string();
+            let is_own = matches!(failure.cause.kind(), CauseKind::Failed | CauseKind::DeviceFailed);
             let is_same = is_own && why == before;
-            // It may have gone on since.
-            let heard = if matches!(cause, Cause::Silent) { ", last heard of" } else { "" };
-            write!(f, "\n  rank {rank}{heard} at {position}: {}", if is_same { "the same" } else { &why })?;
+            write!(f, "\n  {}", line(failure, if is_same { "the same" } else { &why }))?;
             before = why;
         }
         let timed_out =
@@ -238,4 +247,12 @@ impl fmt::Display for Report {
         }
         Ok(())
     }
+}
+
+/// A rank, where it was, and why it stopped.
+fn line(RankFailure { rank, position, cause }: &RankFailure, why: &str) -> String {
+    // A rank of a process that has said nothing may have gone on since.
+    let is_unheard = matches!(cause, Cause::Silent | Cause::Ended | Cause::Late { .. });
+    let heard = if is_unheard { ", last heard of" } else { "" };
+    format!("rank {rank}{heard} at {position}: {why}")
 }

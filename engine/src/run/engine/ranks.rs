@@ -1,6 +1,5 @@
 //! This process's ranks: starts their threads, sends them commands, and stops them together with those of other processes.
 
-use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -10,11 +9,14 @@ use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 
 use super::command::{Answer, Command, Reply};
 use super::error::{EngineError, Report};
+use super::failures::{
+    GRACE_OF_PROCESSES, TimeForReports, add_reported, after_standstill, failure_of, waited_for,
+};
 use super::worker::Worker;
 use crate::plan::Plan;
 use crate::run::comm::CommError;
 use crate::run::data::BatchSource;
-use crate::run::executor::{Cause, CauseKind, RankFailure, RankOutcome, ReportedFailure};
+use crate::run::executor::{Cause, RankFailure, RankOutcome};
 use crate::run::memory::Ledgers;
 use crate::run::world::{RanksOnDevice, World};
 use pipezero_partition::Purpose;
@@ -34,10 +36,10 @@ pub(super) struct Ranks {
     world: Arc<dyn World>,
     /// How long a rank may take to notice that the others have stopped.
     grace: Duration,
-    /// How long processes may take to say so that are not frozen, beside twice that.
-    patience: Duration,
     /// No wait between ranks is longer.
     timeout: Duration,
+    /// The longest that this process has stood still while its ranks carried out the last command.
+    stood_still: Duration,
     /// Whether the ranks hold memory for commands between steps: on a device that several of them share each would else find that of the
     /// others taken.
     hold_reserves: bool,
@@ -48,10 +50,9 @@ pub(super) struct Ranks {
 const GRACE: Duration = Duration::from_secs(10);
 /// The same where others have waited for it in vain, for as long as any wait may last.
 const GRACE_OF_WAITED_FOR: Duration = Duration::from_secs(1);
-/// The same where ranks are processes: one that is frozen never answers, and the launcher ends those that are left soon after the first.
-const GRACE_OF_PROCESSES: Duration = Duration::from_millis(600);
-/// How long other processes may take whose host has much else to do.
-const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A process that stands still for as long, and for half a time-out, is what others have waited for.
+const STANDSTILL_MIN: Duration = Duration::from_secs(1);
 
 /// How long the engine waits for an answer before it asks whether another process has stopped.
 const BETWEEN_QUESTIONS: Duration = Duration::from_millis(100);
@@ -74,8 +75,8 @@ impl Ranks {
             ledgers: local.clone().map(|_| Arc::default()).collect(),
             world,
             grace: grace.min(plan.run().comm.timeout),
-            patience: PATIENCE.min(plan.run().comm.timeout),
             timeout: plan.run().comm.timeout,
+            stood_still: Duration::ZERO,
             hold_reserves: false,
             stopped: false,
         };
@@ -118,6 +119,7 @@ impl Ranks {
             _ if std::mem::take(&mut self.hold_reserves) => drop(self.ask(&Command::Release)?),
             _ => {}
         }
+        self.stood_still = Duration::ZERO;
         for rank in &self.commands {
             // A rank that is gone has already answered with its failure.
             let _ = rank.send(command.clone());
@@ -210,10 +212,14 @@ impl Ranks {
 
     /// The next answer of a local rank; `None` after the deadline, and once another process has stopped the world, which ranks that wait for
     /// nothing do not hear of.
-    fn next_answer(&self, deadline: Option<Instant>) -> Option<(usize, Reply)> {
+    fn next_answer(&mut self, deadline: Option<Instant>) -> Option<(usize, Reply)> {
         let is_late = || deadline.is_some_and(|deadline| Instant::now() >= deadline);
         loop {
-            match self.answers.recv_timeout(BETWEEN_QUESTIONS) {
+            let asked = Instant::now();
+            let answer = self.answers.recv_timeout(BETWEEN_QUESTIONS);
+            // A process that runs is back in time.
+            self.stood_still = self.stood_still.max(asked.elapsed().saturating_sub(BETWEEN_QUESTIONS));
+            match answer {
                 Ok(answer) => return Some(answer),
                 Err(RecvTimeoutError::Timeout) if !is_late() && !self.world.is_stopped() => {}
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return None,
@@ -239,7 +245,11 @@ impl Ranks {
             }
         }
         failures.extend(busy.into_iter().map(|rank| self.failure(rank, Cause::Stalled)));
-        self.add_reported(&mut failures);
+        if !self.are_all() && self.stood_still >= STANDSTILL_MIN.max(self.timeout / 2) {
+            let time = self.stood_still;
+            failures = failures.into_iter().map(|failure| after_standstill(failure, time)).collect();
+        }
+        add_reported(&*self.world, TimeForReports::after(self.grace, self.timeout), &mut failures);
         EngineError::Stopped(Report::new(failures))
     }
 
@@ -251,53 +261,8 @@ impl Ranks {
         if were_all { self.grace.min(GRACE_OF_WAITED_FOR) } else { self.grace }
     }
 
-    /// Exchanges failures with the other processes. A process that fails later has as long as this one to collect them.
-    fn add_reported(&self, failures: &mut Vec<RankFailure>) {
-        let own: Vec<ReportedFailure> = failures.iter().map(ReportedFailure::from).collect();
-        let own = serde_json::to_vec(&own).expect("failures have string keys and finite depth");
-        let mut heard = self.reported(own.clone(), 2 * self.grace);
-        let known = failures.iter().chain(heard.iter().flat_map(|(_, failures)| failures.iter().flatten()));
-        let is_waited_for = known.into_iter().any(|failure| failure.cause.kind() == CauseKind::TimedOut);
-        // Who has been waited for in vain is frozen. Where nobody has, those that have not answered are only slow.
-        if !is_waited_for && heard.iter().any(|(_, failures)| failures.is_none()) {
-            heard = self.reported(own, self.patience);
-        }
-        for (ranks, reported) in heard {
-            match reported {
-                Some(reported) => failures.extend(reported),
-                None => failures.extend(ranks.map(|rank| self.failure(rank, Cause::Silent))),
-            }
-        }
-    }
-
-    /// What the other processes say of their ranks' failures in this time.
-    fn reported(&self, own: Vec<u8>, time: Duration) -> Vec<(Range<usize>, Option<Vec<RankFailure>>)> {
-        let others =
-            self.world.exchange_failures(own, time).into_iter().filter(|(ranks, _)| *ranks != self.local());
-        let read = |report: Vec<u8>| serde_json::from_slice::<Vec<ReportedFailure>>(&report).ok();
-        let failures = |report| Some(read(report)?.into_iter().map(RankFailure::from).collect());
-        others.map(|(ranks, report)| (ranks, report.and_then(failures))).collect()
-    }
-
     fn failure(&self, rank: usize, cause: Cause) -> RankFailure {
-        RankFailure { rank, position: self.world.positions().get(rank), cause }
-    }
-}
-
-/// The ranks for which others have waited until their time was up, and those for which these waited themselves, and so on.
-fn waited_for(failures: &[RankFailure]) -> BTreeSet<usize> {
-    let mut found = BTreeSet::new();
-    loop {
-        let missing = failures.iter().flat_map(|RankFailure { rank, cause, .. }| match cause {
-            Cause::Comm(CommError::Timeout { missing, .. }) => &missing[..],
-            Cause::Comm(CommError::Interrupted { missing, .. }) if found.contains(rank) => missing,
-            _ => &[],
-        });
-        let missing: BTreeSet<usize> = missing.copied().collect();
-        if missing == found {
-            return found;
-        }
-        found = missing;
+        failure_of(&*self.world, rank, cause)
     }
 }
 
@@ -315,32 +280,5 @@ impl Drop for Ranks {
                 let _ = thread.join();
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::run::world::Position;
-
-    #[test]
-    fn who_was_waited_for_is_found_along_the_waits() {
-        let failure = |rank, cause| RankFailure { rank, position: Position::Idle, cause: Cause::Comm(cause) };
-        let operation = || "a transfer".to_owned();
-        let timeout =
-            |missing| CommError::Timeout { waited: Duration::ZERO, operation: operation(), missing };
-        let interrupted = |missing| CommError::Interrupted { operation: operation(), missing };
-        let failures = [
-            failure(3, interrupted(vec![5])),
-            failure(5, interrupted(vec![4])),
-            failure(1, timeout(vec![3])),
-            // Nobody has waited for rank 0, so that it may just have begun to wait for rank 2.
-            failure(0, interrupted(vec![2])),
-        ];
-        assert_eq!(waited_for(&failures), BTreeSet::from([3, 4, 5]));
-        assert_eq!(waited_for(&failures[3..]), BTreeSet::new());
-        // Ranks that wait for each other.
-        let circle = [failure(0, timeout(vec![1])), failure(1, interrupted(vec![0]))];
-        assert_eq!(waited_for(&circle), BTreeSet::from([0, 1]));
     }
 }

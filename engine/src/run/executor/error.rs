@@ -1,6 +1,7 @@
 //! Why a rank stopped.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use pipezero_models::ModelError;
 use serde::{Deserialize, Serialize};
@@ -41,9 +42,34 @@ pub enum Cause {
     /// The rank did not answer after the others had stopped.
     #[error("does not answer")]
     Stalled,
-    /// The rank runs in another process, which did not answer.
+    /// The rank's process did not run for a while, as if frozen.
+    #[error("answers again: its process stood still for {time:.1?}, and then {then}")]
+    StoodStill {
+        /// How long.
+        time: Duration,
+        /// What became of the rank when the process went on.
+        then: Box<Cause>,
+    },
+    /// The rank runs in another process, for which others have waited in vain, and which did not answer either.
     #[error("does not answer")]
     Silent,
+    /// The rank runs in another process, which has ended without a word.
+    #[error("does not answer: its process has ended")]
+    Ended,
+    /// The rank runs in another process, which nobody has missed, and which did not answer in time.
+    #[error("did not answer in {waited:.1?}, and may be alive")]
+    Late {
+        /// How long it was waited for.
+        waited: Duration,
+    },
+    /// The rank ran no program, and its process cannot go on.
+    #[error("{message}")]
+    GaveUp {
+        /// Its kind.
+        kind: CauseKind,
+        /// Why.
+        message: String,
+    },
     /// The rank runs in another process, which reported this.
     #[error("{message}")]
     Elsewhere {
@@ -51,6 +77,8 @@ pub enum Cause {
         kind: CauseKind,
         /// What the other process says.
         message: String,
+        /// The ranks that this one waited for.
+        waits_for: Vec<usize>,
     },
 }
 
@@ -72,12 +100,25 @@ pub enum CauseKind {
     DeviceFailed,
     /// A link would deliver too late.
     TooSlow,
+    /// The rank's process has ended.
+    Ended,
     /// The rank did not answer.
     Stalled,
+    /// Its process stood still.
+    StoodStill,
+    /// The rank did not answer, and nobody has missed it.
+    Late,
     /// It waited too long.
     TimedOut,
     /// It stopped because another rank failed.
     Stopped,
+}
+
+impl CauseKind {
+    /// Whether the rank itself has said why it stopped.
+    pub(crate) fn has_answered(self) -> bool {
+        !matches!(self, Self::Ended | Self::Stalled | Self::Late)
+    }
 }
 
 impl Cause {
@@ -88,9 +129,23 @@ impl Cause {
             Self::Comm(CommError::TooSlow { .. }) => CauseKind::TooSlow,
             Self::Comm(CommError::Timeout { .. } | CommError::Unfinished { .. }) => CauseKind::TimedOut,
             Self::Comm(error) if error.is_stop() => CauseKind::Stopped,
+            Self::Ended => CauseKind::Ended,
             Self::Stalled | Self::Silent => CauseKind::Stalled,
-            Self::Elsewhere { kind, .. } => *kind,
+            Self::StoodStill { .. } => CauseKind::StoodStill,
+            Self::Late { .. } => CauseKind::Late,
+            Self::GaveUp { kind, .. } | Self::Elsewhere { kind, .. } => *kind,
             _ => CauseKind::Failed,
+        }
+    }
+
+    /// The ranks that this one waited for when it stopped.
+    pub(crate) fn waits_for(&self) -> &[usize] {
+        match self {
+            Self::Comm(CommError::Timeout { missing, .. } | CommError::Interrupted { missing, .. }) => {
+                missing
+            }
+            Self::Elsewhere { waits_for, .. } => waits_for,
+            _ => &[],
         }
     }
 }
@@ -115,16 +170,18 @@ pub(crate) struct ReportedFailure {
     position: Position,
     kind: CauseKind,
     message: String,
+    waits_for: Vec<usize>,
 }
 
 impl From<&RankFailure> for ReportedFailure {
     fn from(RankFailure { rank, position, cause }: &RankFailure) -> Self {
-        Self { rank: *rank, position: *position, kind: cause.kind(), message: cause.to_string() }
+        let (message, waits_for) = (cause.to_string(), cause.waits_for().to_vec());
+        Self { rank: *rank, position: *position, kind: cause.kind(), message, waits_for }
     }
 }
 
 impl From<ReportedFailure> for RankFailure {
-    fn from(ReportedFailure { rank, position, kind, message }: ReportedFailure) -> Self {
-        Self { rank, position, cause: Cause::Elsewhere { kind, message } }
+    fn from(ReportedFailure { rank, position, kind, message, waits_for }: ReportedFailure) -> Self {
+        Self { rank, position, cause: Cause::Elsewhere { kind, message, waits_for } }
     }
 }

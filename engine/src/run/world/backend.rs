@@ -27,14 +27,12 @@ pub fn world_of(plan: &Plan) -> Result<Arc<dyn World>, WorldError> {
             Ok(world.expect("each process is one of all"))
         }
         // A job of another number of processes is refused by the engine.
-        BackendName::Mpi => {
-            Ok(mpi(plan, usize::MAX, plan.run().comm.timeout)?.expect("each process is one of all"))
-        }
+        BackendName::Mpi => mpi(plan),
     }
 }
 
-/// As [`world_of`], of the first so many ranks alone, and no wait lasts longer than this. `None` in the processes of the others, which
-/// call it too. `around` connects all of them already, if anything does.
+/// As [`world_of`], of the first so many ranks alone, and no wait lasts longer than this, that for all processes to come neither. `None` in the
+/// processes of the others, which call it too. `around` connects all of them already, if anything does.
 ///
 /// # Errors
 /// As [`world_of`].
@@ -46,7 +44,7 @@ pub(crate) fn world_of_first(
 ) -> Result<Option<Arc<dyn World>>, WorldError> {
     match checked_backend(plan)? {
         BackendName::Threads => threads_of(plan, num_ranks, timeout).map(Some),
-        BackendName::Mpi => mpi(plan, num_ranks, timeout),
+        BackendName::Mpi => mpi_of_first(plan, num_ranks, timeout),
         BackendName::Nccl => nccl_of(plan, timeout, around),
     }
 }
@@ -108,12 +106,27 @@ pub(crate) fn mpi_library() -> Option<String> {
 }
 
 #[cfg(feature = "mpi")]
-fn mpi(plan: &Plan, num_ranks: usize, timeout: Duration) -> Result<Option<Arc<dyn World>>, WorldError> {
-    let world = super::ProcessWorld::of_first_of_mpi(num_ranks, timeout, plan.run().comm.port)?;
+fn mpi(plan: &Plan) -> Result<Arc<dyn World>, WorldError> {
+    let comm = &plan.run().comm;
+    Ok(Arc::new(super::ProcessWorld::of_mpi(comm.timeout, comm.port)?))
+}
+
+#[cfg(not(feature = "mpi"))]
+fn mpi(_: &Plan) -> Result<Arc<dyn World>, WorldError> {
+    Err(WorldError::NoMpi)
+}
+
+#[cfg(feature = "mpi")]
+fn mpi_of_first(
+    plan: &Plan,
+    num_ranks: usize,
+    timeout: Duration,
+) -> Result<Option<Arc<dyn World>>, WorldError> {
+    let world = super::ProcessWorld::of_first_of_mpi_again(num_ranks, timeout, plan.run().comm.port)?;
     Ok(world.map(|world| Arc::new(world) as _))
 }
 
 #[cfg(not(feature = "mpi"))]
-fn mpi(_: &Plan, _: usize, _: Duration) -> Result<Option<Arc<dyn World>>, WorldError> {
+fn mpi_of_first(_: &Plan, _: usize, _: Duration) -> Result<Option<Arc<dyn World>>, WorldError> {
     Err(WorldError::NoMpi)
 }

@@ -89,6 +89,9 @@ pub trait World: Debug + Send + Sync {
     /// Whether the world was stopped, by whichever process.
     fn is_stopped(&self) -> bool;
 
+    /// Whether the process of a rank is known to have ended. One that is frozen, or that cannot be reached, has not.
+    fn has_ended(&self, rank: usize) -> bool;
+
     /// After a stop: gives this process's failures to the others and returns theirs, in the order of their ranks, with its own among
     /// them; `None` for each process that has ended, or does not answer in this time. To wait for longer it is called again.
     fn exchange_failures(&self, report: Vec<u8>, time: Duration) -> Vec<(Range<usize>, Option<Vec<u8>>)>;

@@ -11,7 +11,7 @@ use super::device::{NamedDevice, RanksOnDevice};
 use super::error::WorldError;
 use super::process_world::{Carrier, IsStopped, ProcessWorld};
 use super::program;
-use super::side_channel::{Member, SideChannel};
+use super::side_channel::{Member, START_TIME, SideChannel};
 use crate::host::Launched;
 use crate::run::comm::{CommError, Communicator, Processes};
 
@@ -38,12 +38,33 @@ impl ProcessWorld {
         timeout: Duration,
         port: Option<u16>,
     ) -> Result<Option<Self>, WorldError> {
+        Self::connected(num_ranks, [timeout, timeout.max(START_TIME)], port)
+    }
+
+    /// As [`ProcessWorld::of_first_of_mpi`], of processes that have found each other before: none waits longer than `timeout` for the others to come.
+    ///
+    /// # Errors
+    /// As [`ProcessWorld::of_mpi`].
+    pub(crate) fn of_first_of_mpi_again(
+        num_ranks: usize,
+        timeout: Duration,
+        port: Option<u16>,
+    ) -> Result<Option<Self>, WorldError> {
+        Self::connected(num_ranks, [timeout, timeout], port)
+    }
+
+    /// No wait is longer than the first of `timeouts`, that until all are there than the second.
+    fn connected(
+        num_ranks: usize,
+        timeouts: [Duration; 2],
+        port: Option<u16>,
+    ) -> Result<Option<Self>, WorldError> {
+        let [timeout, start_timeout] = timeouts;
         let launched = Launched::this()?;
         let processes = Processes::of_job(num_ranks, timeout).map_err(not_connected)?;
         let place @ [rank, world_size] = [processes.rank(), processes.size()];
         check_job(launched.as_ref(), [rank, processes.job_size()])?;
-        let member = Member::of_process(program::name_of_this(), place, timeout);
-        let start_timeout = member.start_timeout;
+        let member = Member { start_timeout, ..Member::of_process(program::name_of_this(), place, timeout) };
         let is_near = processes.job_size() == 1 || launched.as_ref().is_some_and(Launched::is_on_one_host);
         let listener =
             (rank == 0).then(|| SideChannel::listen(address_of_first(launched.as_ref(), port, is_near)?));
@@ -73,10 +94,11 @@ impl ProcessWorld {
             }
         };
         let channel = Arc::new(channel.map_err(not_connected)?);
-        let [stopped, left, failed] = [&channel, &channel, &channel].map(Arc::clone);
+        let [stopped, left, first, failed] = [&channel, &channel, &channel, &channel].map(Arc::clone);
         processes.watch(
             move || stopped.is_stopped(),
             move |rank| left.has_ended(rank),
+            move || first.first_ended(),
             move |rank, report| failed.take_report(rank, report),
         );
         Ok(Some(Self::new(processes, channel, place)))

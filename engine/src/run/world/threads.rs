@@ -92,6 +92,10 @@ impl World for ThreadWorld {
         self.threads.check().is_err()
     }
 
+    fn has_ended(&self, _: usize) -> bool {
+        false
+    }
+
     fn exchange_failures(&self, report: Vec<u8>, _: Duration) -> Vec<(Range<usize>, Option<Vec<u8>>)> {
         vec![(self.local_ranks(), Some(report))]
     }

@@ -9,7 +9,8 @@ use std::time::Duration;
 use pipezero_models::{Device, Queue};
 
 use super::announcement::{Identity, number_of};
-use super::courier::{Courier, Gone};
+use super::courier::Courier;
+use super::gone::Gone;
 use super::order::{Order, Outcome};
 use super::wire::MpiError;
 use crate::run::comm::communicator::{Communicator, Pending, Started};
@@ -73,18 +74,24 @@ impl Processes {
     /// Sends the report of this process's rank to all others.
     pub(crate) fn report(&self, report: Vec<u8>) {
         let others = (0..self.size).filter(|&rank| rank != self.rank()).collect();
-        self.courier.report(report, others);
+        self.courier.report(self.world, report, others);
     }
 
-    /// Waits end once all have stopped, or a rank has left that has not joined. `failed` takes the reports of other ranks.
+    /// Waits end once all have stopped, or a rank has left that has not joined; and once any has left, `first_left` the lowest, waits for all
+    /// processes to meet for a next world. `failed` takes the reports of other ranks.
     pub(crate) fn watch(
         &self,
         is_stopped: impl Fn() -> bool + Send + 'static,
         has_left: impl Fn(usize) -> bool + Send + 'static,
+        first_left: impl Fn() -> Option<usize> + Send + 'static,
         failed: impl Fn(usize, Vec<u8>) + Send + 'static,
     ) {
-        let gone =
-            Gone { is_stopped: Box::new(is_stopped), has_left: Box::new(has_left), failed: Box::new(failed) };
+        let gone = Gone {
+            is_stopped: Box::new(is_stopped),
+            has_left: Box::new(has_left),
+            first_left: Box::new(first_left),
+            failed: Box::new(failed),
+        };
         self.courier.watch(self.world, Some(gone));
     }
 

@@ -13,6 +13,7 @@ use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded}
 
 use super::announcement::{self, Announcement, Identity};
 use super::carried::Carried;
+use super::gone::{Gone, Worlds};
 use super::order::Order;
 use super::reduction::Stagings;
 use super::reports::Reports;
@@ -44,16 +45,6 @@ const TIME_TO_START: Duration = Duration::from_secs(60);
 /// How long a process that ends waits for MPI to end.
 const TIME_TO_END: Duration = Duration::from_secs(10);
 
-/// Who takes part no more in the world that is now, and who is to know of failures.
-pub(super) struct Gone {
-    /// Whether all have stopped.
-    pub(super) is_stopped: Box<dyn Fn() -> bool + Send>,
-    /// Whether a rank has left.
-    pub(super) has_left: Box<dyn Fn(usize) -> bool + Send>,
-    /// Takes the report of a rank that has failed.
-    pub(super) failed: Box<dyn Fn(usize, Vec<u8>) + Send>,
-}
-
 /// What the courier is asked for.
 enum Asked {
     /// To carry out a rank's part of an operation.
@@ -62,8 +53,8 @@ enum Asked {
     Watch(u64, Option<Gone>),
     /// To meet all processes for a new world, in this time; each gets the bytes of rank 0's.
     Meet { bytes: Vec<u8>, time: Duration, answer: Sender<Result<Vec<u8>, MpiError>> },
-    /// To send the report of this process's ranks to others.
-    Report { report: Vec<u8>, others: Vec<usize> },
+    /// To send the report of this process's ranks to others of the world of this number.
+    Report { world: u64, report: Vec<u8>, others: Vec<usize> },
     /// To end MPI.
     End(Sender<()>),
 }
@@ -137,9 +128,9 @@ impl Courier {
         answered.recv().unwrap_or(Err(MpiError::Ended))
     }
 
-    /// Sends the report of this process's ranks to others.
-    pub(super) fn report(&self, report: Vec<u8>, others: Vec<usize>) {
-        let _ = self.asked.send(Asked::Report { report, others });
+    /// Sends the report of this process's ranks to others of the world of this number.
+    pub(super) fn report(&self, world: u64, report: Vec<u8>, others: Vec<usize>) {
+        let _ = self.asked.send(Asked::Report { world, report, others });
     }
 }
 
@@ -156,10 +147,9 @@ extern "C" fn end() {
 struct Thread {
     wire: Wire,
     asked: Receiver<Asked>,
-    /// With the number of the world.
-    gone: Option<(u64, Gone)>,
+    worlds: Worlds,
     looked_at_gone: Instant,
-    /// Since when all have stopped.
+    /// Since when all of the newest world have stopped.
     stopped: Option<Instant>,
     /// Whether ranks have stopped in the last world: then MPI cannot be ended in order. It can where single operations have failed, whose
     /// messages may be under way for ever: all processes must decide alike, and MPI ends them.
@@ -190,7 +180,7 @@ impl Thread {
         Self {
             wire,
             asked,
-            gone: None,
+            worlds: Worlds::default(),
             looked_at_gone: Instant::now(),
             stopped: None,
             has_failed: false,
@@ -263,7 +253,7 @@ impl Thread {
                 }
             }
             Asked::Watch(world, None) => {
-                if let Some((_, gone)) = self.gone.take_if(|(number, _)| *number == world) {
+                if let Some(gone) = self.worlds.remove(world) {
                     self.has_failed |= (gone.is_stopped)();
                     self.stopped = None;
                 }
@@ -271,16 +261,16 @@ impl Thread {
             Asked::Watch(world, Some(gone)) => {
                 // It has found all its processes.
                 self.has_failed = false;
-                self.gone = Some((world, gone));
+                self.worlds.add(world, gone);
                 self.stopped = None;
             }
             Asked::Meet { bytes, time, answer } => {
                 let _ = answer.send(self.meet(bytes, time));
             }
-            Asked::Report { report, others } => {
+            Asked::Report { world, report, others } => {
                 self.has_failed = true;
                 if self.broken.is_none()
-                    && let Err(error) = self.reports.send(&self.wire, &report, &others)
+                    && let Err(error) = self.reports.send(&self.wire, (world, &report), &others)
                 {
                     self.fail_all(error);
                 }
@@ -320,9 +310,10 @@ impl Thread {
     fn wait_for_all(&mut self, mut message: Message, start: Instant, time: Duration) -> Result<(), MpiError> {
         while self.wire.done(&mut message)?.is_none() {
             let waited = start.elapsed();
-            if waited > time {
+            let is_late = || (waited > time).then_some(MpiError::Missing { waited });
+            if let Some(error) = self.worlds.why_not_all_meet().or_else(is_late) {
                 self.has_failed = true;
-                return Err(MpiError::Missing { waited });
+                return Err(error);
             }
             if !self.advance()? {
                 thread::sleep(SLEEP_MIN);
@@ -376,10 +367,8 @@ impl Thread {
 
     fn advance(&mut self) -> Result<bool, MpiError> {
         let mut has_moved = self.hear()?;
-        while let Some((rank, report)) = self.reports.hear(&self.wire)? {
-            if let Some((_, gone)) = &self.gone {
-                (gone.failed)(rank, report);
-            }
+        while let Some((rank, world, report)) = self.reports.hear(&self.wire)? {
+            self.worlds.take_report(world, rank, report);
         }
         while let Some((first, _)) = self.telling.front_mut()
             && self.wire.done(first)?.is_some()
@@ -432,7 +421,7 @@ impl Thread {
 
     /// Ends operations that cannot end by themselves any more.
     fn look_who_is_gone(&mut self) {
-        let Some((_, Gone { is_stopped, has_left, .. })) = &self.gone else { return };
+        let Some(Gone { is_stopped, has_left, .. }) = self.worlds.newest() else { return };
         if self.looked_at_gone.elapsed() < BETWEEN_LOOKS_AT_GONE {
             return;
         }

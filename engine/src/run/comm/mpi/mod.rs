@@ -7,6 +7,7 @@
 //! - [`announcement`]: before its data each member sends the others what it has started. So members that have started different operations
 //!   find out, and data is received only where it fits.
 //! - [`reports`]: how those that are left report failures if the process of rank 0 is gone.
+//! - [`gone`]: who takes part no more.
 //! - [`wire`]: the calls of MPI.
 
 mod announcement;
@@ -14,6 +15,7 @@ mod carried;
 mod communicator;
 mod courier;
 mod flow;
+mod gone;
 mod order;
 mod reduction;
 mod reports;

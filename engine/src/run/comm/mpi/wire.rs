@@ -32,6 +32,15 @@ pub enum MpiError {
         /// How long.
         waited: Duration,
     },
+    /// A process will never come to where all of the job are to meet.
+    #[error("the process of rank {rank} has ended")]
+    Left {
+        /// Its first rank.
+        rank: usize,
+    },
+    /// Others will never come to where all of the job are to meet.
+    #[error("ranks of another process have failed")]
+    Stopped,
     /// The thread that calls MPI has ended.
     #[error("the thread that calls MPI has ended")]
     Ended,

@@ -60,7 +60,11 @@ pub(super) fn world(
         Ok((gpu, facts)) => (Some(gpu), Ok(facts)),
         Err(error) => (None, Err(error.to_string())),
     };
-    let member = Member::of_process(program::name_of_this(), place, timeout);
+    let mut member = Member::of_process(program::name_of_this(), place, timeout);
+    if around.is_some() {
+        // They have started, and have only to come.
+        member.start_timeout = timeout;
+    }
     let channel = match listener {
         Some(listener) => SideChannel::host(listener, Cuda::now_ns, member),
         None => SideChannel::join(address, member),

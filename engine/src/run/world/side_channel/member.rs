@@ -21,6 +21,9 @@ use crate::run::sync::{
 /// How often a process says where its ranks are.
 const BETWEEN_POSITIONS: Duration = Duration::from_millis(200);
 
+/// How long the process of the hub waits for the others at its end, after a stop.
+const LONGEST_FAREWELL: Duration = Duration::from_millis(400);
+
 /// Who takes part.
 #[derive(Clone, Debug)]
 pub struct Member {
@@ -37,7 +40,7 @@ pub struct Member {
 }
 
 /// How long processes may take to find each other at least: they start on many hosts.
-const START_TIME: Duration = Duration::from_secs(60);
+pub(in crate::run::world) const START_TIME: Duration = Duration::from_secs(60);
 
 impl Member {
     /// A process with one rank of a world of so many.
@@ -231,6 +234,13 @@ impl SideChannel {
         of_rank.is_some_and(|ranks| known.has_ended(ranks))
     }
 
+    /// The first rank of a process that has ended, if any has.
+    pub fn first_ended(&self) -> Option<usize> {
+        let known = self.shared.known();
+        let first = known.processes.iter().flatten().next().filter(|ranks| known.has_ended(ranks));
+        first.map(|ranks| ranks.start).or_else(|| known.ended.first().copied())
+    }
+
     /// A process has failed, whose first rank this is, and has told this one beside the channel.
     pub fn take_report(&self, first_rank: usize, report: Vec<u8>) {
         let mut known = self.shared.known();
@@ -263,6 +273,9 @@ impl SideChannel {
 
 impl Drop for SideChannel {
     fn drop(&mut self) {
+        if self.server.is_some() {
+            self.shared.wait_for_others_after_a_stop();
+        }
         let _ = self.shared.send(&ToHub::End, "the end");
         self.shared.to_hub.lock().unwrap_or_else(PoisonError::into_inner).close();
     }
@@ -386,6 +399,21 @@ impl Shared {
                 return Err(SideChannelError::Missing { waited, missing: missing() });
             }
             known = self.known.wait(known, now, timeout - waited);
+        }
+    }
+
+    /// After a stop, the hub ends when the others have, or have had time to: with it goes what they have not read yet of the reports.
+    fn wait_for_others_after_a_stop(&self) {
+        let start = Instant::now();
+        let mut known = self.known();
+        let processes = known.processes.clone().unwrap_or_default();
+        let is_there =
+            |known: &Known, ranks: &Range<usize>| *ranks != self.member.ranks && !known.has_ended(ranks);
+        while known.is_stopped
+            && processes.iter().any(|ranks| is_there(&known, ranks))
+            && start.elapsed() < LONGEST_FAREWELL
+        {
+            known = self.known.wait(known, start, LONGEST_FAREWELL);
         }
     }
 

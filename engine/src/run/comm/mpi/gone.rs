@@ -1,0 +1,86 @@
+//! Who takes part no more in the worlds that this process has.
+//!
+//! It may have several: while `doctor` examines small models, each in a world of its own, all processes stay connected in a world around them. What
+//! is known there ends the wait for processes that are to meet for the next world, which MPI alone would never end.
+
+use std::collections::BTreeMap;
+
+use super::wire::MpiError;
+
+/// Who takes part no more in a world, and who is to know of failures.
+pub(super) struct Gone {
+    /// Whether all have stopped.
+    pub(super) is_stopped: Box<dyn Fn() -> bool + Send>,
+    /// Whether a rank has left.
+    pub(super) has_left: Box<dyn Fn(usize) -> bool + Send>,
+    /// The lowest rank that has left.
+    pub(super) first_left: Box<dyn Fn() -> Option<usize> + Send>,
+    /// Takes the report of a rank that has failed.
+    pub(super) failed: Box<dyn Fn(usize, Vec<u8>) + Send>,
+}
+
+/// The worlds of this process that have not ended here, by number.
+#[derive(Default)]
+pub(super) struct Worlds(BTreeMap<u64, Gone>);
+
+impl Worlds {
+    /// One more, which all processes number alike.
+    pub(super) fn add(&mut self, world: u64, gone: Gone) {
+        self.0.insert(world, gone);
+    }
+
+    /// It has ended here.
+    pub(super) fn remove(&mut self, world: u64) -> Option<Gone> {
+        self.0.remove(&world)
+    }
+
+    /// The one whose ranks send messages.
+    pub(super) fn newest(&self) -> Option<&Gone> {
+        self.0.last_key_value().map(|(_, gone)| gone)
+    }
+
+    /// A report of ranks of a world.
+    pub(super) fn take_report(&self, world: u64, rank: usize, report: Vec<u8>) {
+        if let Some(gone) = self.0.get(&world) {
+            (gone.failed)(rank, report);
+        }
+    }
+
+    /// Why the processes of the job can never meet for a next world: one of them has ended in a world that others still have, or has failed there.
+    pub(super) fn why_not_all_meet(&self) -> Option<MpiError> {
+        self.0.values().find_map(|gone| match (gone.first_left)() {
+            Some(rank) => Some(MpiError::Left { rank }),
+            None => (gone.is_stopped)().then_some(MpiError::Stopped),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gone(first_left: Option<usize>, is_stopped: bool) -> Gone {
+        Gone {
+            is_stopped: Box::new(move || is_stopped),
+            has_left: Box::new(|_| false),
+            first_left: Box::new(move || first_left),
+            failed: Box::new(|_, _| {}),
+        }
+    }
+
+    #[test]
+    fn who_is_gone_from_any_world_is_not_waited_for_in_the_next() {
+        let mut worlds = Worlds::default();
+        assert_eq!(worlds.why_not_all_meet(), None);
+        worlds.add(0, gone(None, false));
+        assert_eq!(worlds.why_not_all_meet(), None);
+        worlds.add(4, gone(Some(2), true));
+        assert_eq!(worlds.why_not_all_meet(), Some(MpiError::Left { rank: 2 }));
+        // What happened in a world that has ended is over.
+        assert!(worlds.remove(4).is_some());
+        assert_eq!(worlds.why_not_all_meet(), None);
+        worlds.add(5, gone(None, false));
+        worlds.add(0, gone(None, true));
+        assert_eq!(worlds.why_not_all_meet(), Some(MpiError::Stopped));
+    }
+}
