@@ -2,11 +2,17 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
-use std::sync::OnceLock;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::{env, fs};
 
 use crate::command::{Home, Printed};
 use crate::processes::{ranks_of, signal, until};
+
+/// Jobs have more processes than this host has cores, so that two at once would only be late.
+fn one_job() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    ONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// The folder of the imitation's libraries; `None` where there is no compiler for them.
 fn imitation() -> Option<&'static Path> {
@@ -50,6 +56,7 @@ fn weights(home: &Home, name: &str) -> Vec<u8> {
 #[test]
 fn processes_with_a_gpu_each_write_the_weights_and_metrics_of_threads() {
     let Some(libraries) = imitation() else { return };
+    let _one_at_a_time = one_job();
     let home = Home::new();
     let line = "train run.json --out threads --set device=cuda --set comm.backend=threads";
     run(&home, on_gpus(&home, libraries, line)).success();
@@ -72,6 +79,7 @@ fn processes_with_a_gpu_each_write_the_weights_and_metrics_of_threads() {
 #[test]
 fn doctor_examines_processes_with_a_gpu_each() {
     let Some(libraries) = imitation() else { return };
+    let _one_at_a_time = one_job();
     let home = Home::new();
     let printed =
         run(&home, on_gpus(&home, libraries, "launch -n 4 -- doctor run.json --set device=cuda")).success();
@@ -85,7 +93,7 @@ fn doctor_examines_processes_with_a_gpu_each() {
 }
 
 /// What makes a run long enough to be disturbed.
-const LONG: &str = "--set device=cuda --set comm.timeout_s=3 --set evaluation=null \
+const LONG: &str = "--set device=cuda --set comm.timeout_s=5 --set evaluation=null \
     --set checkpoint.every=5 --set checkpoint.background=false";
 
 fn started(home: &Home, libraries: &Path, options: &str, num_steps: u32) -> Child {
@@ -108,6 +116,7 @@ fn pid_of(child: &Child, rank: usize) -> String {
 #[test]
 fn a_job_that_loses_a_rank_is_started_again_and_ends_as_if_it_had_not() {
     let Some(libraries) = imitation() else { return };
+    let _one_at_a_time = one_job();
     let home = Home::new();
     run(
         &home,
@@ -118,7 +127,7 @@ fn a_job_that_loses_a_rank_is_started_again_and_ends_as_if_it_had_not() {
         ),
     )
     .success();
-    for (name, rank) in [("KILL", 2), ("KILL", 0), ("STOP", 1)] {
+    for (name, rank) in [("KILL", 0), ("STOP", 2)] {
         let child = started(&home, libraries, "--max-restarts 1", 60);
         signal(name, &pid_of(&child, rank));
         let printed = Printed::new(child.wait_with_output().unwrap(), &home.path(""));
@@ -137,6 +146,7 @@ fn a_job_that_loses_a_rank_is_started_again_and_ends_as_if_it_had_not() {
 #[test]
 fn processes_end_after_their_step_when_launch_is_lost() {
     let Some(libraries) = imitation() else { return };
+    let _one_at_a_time = one_job();
     let home = Home::new();
     let mut child = started(&home, libraries, "", 100_000);
     let ranks = ranks_of(&child, "RANK");
@@ -155,6 +165,7 @@ fn processes_end_after_their_step_when_launch_is_lost() {
 #[test]
 fn what_keeps_processes_from_connecting_their_gpus_is_said_with_a_repair() {
     let Some(libraries) = imitation() else { return };
+    let _one_at_a_time = one_job();
     let home = Home::new();
     let line = "launch -n 4 -- train run.json --set device=cuda";
     for (name, value, expected) in [
