@@ -230,7 +230,8 @@ bool may_begin(const Launch& launch) {
     if (launch.of->is_aborted) {
         return true;
     }
-    bool has_room = process().num_ctas[launch.of->device] + launch.of->num_ctas <= NUM_MULTIPROCESSORS;
+    static const int room = int(setting("IMITATION_NCCL_ROOM", NUM_MULTIPROCESSORS));
+    bool has_room = process().num_ctas[launch.of->device] + launch.of->num_ctas <= room;
     return !launch.fails && has_turn(launch) && has_room;
 }
 

@@ -6,6 +6,7 @@ mod kernels;
 mod memory;
 mod nccl;
 mod nccl_processes;
+mod nccl_schedules;
 mod orders;
 mod processes;
 mod state;
