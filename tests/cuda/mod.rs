@@ -4,19 +4,22 @@
 //! $ cargo test -p tests --test it -- cuda::on_a_device --ignored    # on a host with a GPU
 //! ```
 
+mod nccl_misuse;
 mod nccl_processes;
 mod on_a_device;
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::process::Stdio;
 
 use pipezero::config::{DeviceName, Run};
 use pipezero::models::queue::{Cuda, F32Products, NoCuda};
 use pipezero::plan::Plan;
 use pipezero::run::world::{WorldError, world_of};
 use tests::{
-    Case, Imitated, checked_imitation, imitation, in_full, run_on_imitation, run_on_imitation_with, small_run,
+    Case, Imitated, checked_imitation, imitation, in_full, on_the_imitation, run_on_imitation,
+    run_on_imitation_with, small_run,
 };
 
 /// Runs tests in several orders of the imitation's streams.
@@ -73,6 +76,31 @@ fn every_call_of_nccl_works_with_one_rank_on_the_imitation() {
         "cuda::on_a_device::nccl_calls",
         Imitated { num_devices: 1, seed: 1, fail_at: None },
     );
+}
+
+#[test]
+fn no_schedule_hangs_over_nccl_on_the_imitation() {
+    let Some(folder) = imitation() else { return };
+    in_several_orders(folder, "cuda::on_a_device::nccl_schedules", 8);
+}
+
+/// The same steps, where the next operation may have to wait for what the engine relies on: that operations of other lanes begin in any order, and
+/// have room.
+#[test]
+fn a_schedule_hangs_over_nccl_that_keeps_operations_back_on_the_imitation() {
+    let Some(folder) = imitation() else { return };
+    let imitated = Imitated { num_devices: 8, seed: 0, fail_at: None };
+    let started = [("IMITATION_NCCL_ORDER", "1"), ("IMITATION_NCCL_ROOM", "16")].map(|(name, value)| {
+        let mut command = on_the_imitation(folder, "cuda::on_a_device::nccl_schedules", imitated);
+        command.env(name, value).stdout(Stdio::piped()).stderr(Stdio::piped());
+        (name, command.spawn().expect("the test's own program starts"))
+    });
+    for (name, process) in started {
+        let output = process.wait_with_output().expect("it ends");
+        let printed = String::from_utf8_lossy(&output.stdout);
+        let hangs = "waited 5.0s for the rank's own compute queue";
+        assert!(!output.status.success() && printed.contains(hangs), "{name}: {printed}");
+    }
 }
 
 #[test]

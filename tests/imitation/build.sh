@@ -83,4 +83,6 @@ compile libcuda.so -O1 $checks $shared -I "$kernels" -I "$out" "$here/libcuda.cp
 compile libnvrtc.so -O1 "$here/libnvrtc.cpp" $link
 compile libcublasLt.so -O3 "$here/libcublasLt.cpp" $link
 compile libnccl.so -O1 "$here/libnccl.cpp" $link -lpthread
+"$cxx" -std=c++20 -O1 -o "$out/nccl_misuse.$$" "$here/nccl_misuse.cpp" $link -lnccl -lpthread
+mv "$out/nccl_misuse.$$" "$out/nccl_misuse"
 echo "$made_of" >"$out/made-of"

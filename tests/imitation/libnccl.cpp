@@ -4,7 +4,7 @@
 // A launch, which is one call or a group of them, begins when its stream has come to it and its device has room for its CTAs, and
 // stays there until all its members have come (NCCL's documentation, "Using multiple NCCL communicators concurrently"): the
 // strictest reading, by which nothing is ever buffered. With NCCL_LAUNCH_ORDER_IMPLICIT launches of a device begin in the order of
-// their calls.
+// their calls; by IMITATION_NCCL_ORDER each only once the one before it has ended, as where CUDA is older than 12.3.
 
 #include <algorithm>
 #include <atomic>
@@ -121,8 +121,8 @@ struct Process {
     // By the host's numbers of devices: launches that were called for.
     uint64_t num_called[HOST_DEVICES_MAX] = {};
 
-    // On streams: launches that have begun, and CTAs of those that have not ended.
-    uint64_t num_begun[HOST_DEVICES_MAX] = {};
+    // On streams: launches that have begun, those that have ended, and CTAs of those that have not.
+    uint64_t num_begun[HOST_DEVICES_MAX] = {}, num_ended[HOST_DEVICES_MAX] = {};
     int num_ctas[HOST_DEVICES_MAX] = {};
     // By a meeting and a member's place: the point at which this member's launch began.
     std::map<std::pair<const Meeting*, int>, std::unique_ptr<void, ForgetsPoint>> begun;
@@ -148,9 +148,18 @@ size_t element_bytes(int type) {
 
 size_t part_bytes(const Part& part) { return size_t(part.call.count) * element_bytes(part.call.type); }
 
-bool is_in_implicit_order() {
-    const char* value = getenv("NCCL_LAUNCH_ORDER_IMPLICIT");
-    return value && *value == '1';
+// In which order launches of a device begin.
+enum Order : uint64_t { ANY = 0, AS_CALLED = 1, ONE_BY_ONE = 2 };
+
+bool has_turn(const Launch& launch) {
+    const char* implicit = getenv("NCCL_LAUNCH_ORDER_IMPLICIT");
+    static const uint64_t order = setting("IMITATION_NCCL_ORDER", implicit && *implicit == '1' ? AS_CALLED : ANY);
+    int device = launch.of->device;
+    switch (order) {
+        case ANY: return true;
+        case AS_CALLED: return process().num_begun[device] == launch.turn;
+        default: return process().num_ended[device] == launch.turn;
+    }
 }
 
 // The sum of all members' parts for one of them. The members are added round a ring, from a place and in a direction that
@@ -222,10 +231,9 @@ bool may_begin(const Launch& launch) {
     if (launch.of->is_aborted) {
         return true;
     }
-    int device = launch.of->device;
-    bool has_turn = !is_in_implicit_order() || process().num_begun[device] == launch.turn;
-    bool has_room = process().num_ctas[device] + launch.of->num_ctas <= NUM_MULTIPROCESSORS;
-    return !launch.fails && has_turn && has_room;
+    static const int room = int(setting("IMITATION_NCCL_ROOM", NUM_MULTIPROCESSORS));
+    bool has_room = process().num_ctas[launch.of->device] + launch.of->num_ctas <= room;
+    return !launch.fails && has_turn(launch) && has_room;
 }
 
 void begin_launch(Launch& launch) {
@@ -278,6 +286,7 @@ void receive(const Launch& launch, const Part& part) {
 
 void end_launch(Launch& launch) {
     launch.of->num_launched--;
+    process().num_ended[launch.of->device]++;
     if (launch.has_begun) {
         process().num_ctas[launch.of->device] -= launch.of->num_ctas;
     }

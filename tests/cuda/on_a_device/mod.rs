@@ -7,6 +7,7 @@ mod memory;
 mod nccl;
 mod nccl_calls;
 mod nccl_processes;
+mod nccl_schedules;
 mod orders;
 mod processes;
 mod real_nccl;
