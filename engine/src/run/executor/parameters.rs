@@ -65,6 +65,8 @@ impl Rank {
         if let Some(GatheredWhole { buffer, place }) = gathered {
             self.buffer_at(place).give_back(buffer);
         }
+        // Also of a rank that has gathered alone. Nobody would notice what fails while it waits for its next command.
+        self.comm.finish()?;
         Ok(())
     }
 
