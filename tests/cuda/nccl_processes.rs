@@ -1,6 +1,5 @@
 //! Jobs of processes with a GPU each, which NCCL connects, on the imitation: each process runs tests of `on_a_device`.
 
-use std::env;
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -13,18 +12,17 @@ fn free_port() -> u16 {
     listener.local_addr().expect("a port").port()
 }
 
-/// The processes of a job on one host, as torchrun starts them.
-fn started(folder: &Path, num_processes: usize, seed: u64, tests: &str) -> Vec<Child> {
-    let home = env::temp_dir().join(format!("pipezero-imitated-host-{}-{}", std::process::id(), free_port()));
+/// The processes of a job on one host, as torchrun starts them. `host` is a file for what they share of it.
+fn started(folder: &Path, host: &Path, num_processes: usize, tests: &str) -> Vec<Child> {
     let port = free_port() - 1;
     let process = |rank: usize| {
-        let imitated = Imitated { num_devices: num_processes, seed: seed + rank as u64, fail_at: None };
+        let imitated = Imitated { num_devices: num_processes, seed: 1 + rank as u64, fail_at: None };
         let mut command: Command = on_the_imitation(folder, tests, imitated);
         let [size, rank] = [num_processes, rank].map(|number| number.to_string());
         command.envs([("WORLD_SIZE", &size), ("LOCAL_WORLD_SIZE", &size)]);
         command.envs([("RANK", &rank), ("LOCAL_RANK", &rank)]);
         command.env("MASTER_ADDR", "127.0.0.1").env("MASTER_PORT", port.to_string());
-        command.env("IMITATION_HOST", &home).arg("--nocapture");
+        command.env("IMITATION_HOST", host).arg("--nocapture");
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the test's own program starts")
     };
     (0..num_processes).map(process).collect()
@@ -34,9 +32,10 @@ fn started(folder: &Path, num_processes: usize, seed: u64, tests: &str) -> Vec<C
 fn grids_of_processes_train_over_nccl_on_the_imitation() {
     let Some(folder) = imitation() else { return };
     let sizes: &[usize] = if in_full() { &[2, 3, 4, 6, 8] } else { &[4] };
+    let home = tempfile::tempdir().expect("a temporary folder");
     for &num_processes in sizes {
         let tests = "cuda::on_a_device::nccl_processes::grids";
-        let outputs: Vec<_> = started(folder, num_processes, 1, tests)
+        let outputs: Vec<_> = started(folder, &home.path().join("host"), num_processes, tests)
             .into_iter()
             .map(|process| process.wait_with_output().expect("it ends"))
             .collect();
