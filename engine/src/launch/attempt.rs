@@ -187,7 +187,7 @@ impl Running {
         match (end_of(&self.statuses.read(), end.is_ok(), is_interrupted), end) {
             (Some(end), _) => Ok(end),
             (None, Err(status)) => Err(JobError::NotStarted(status)),
-            (None, Ok(())) => unreachable!("where mpirun has succeeded, processes without a status are lost"),
+            (None, Ok(())) => unreachable!("of processes that were started those without a status are lost"),
         }
     }
 }

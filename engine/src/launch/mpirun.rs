@@ -4,8 +4,6 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::Command;
 
-use crate::host::Launcher;
-
 /// Starts so many processes of a program on this host.
 pub(super) fn command(num_processes: usize, program: &Path, arguments: &[OsString]) -> Command {
     let mut command = Command::new("mpirun");
@@ -17,10 +15,6 @@ pub(super) fn command(num_processes: usize, program: &Path, arguments: &[OsStrin
     // More processes than cores are the user's choice; each binds itself to its share of the cores.
     command.args(["--oversubscribe", "--bind-to", "none"]);
     command.arg(program).args(arguments);
-    // A shell that torchrun or a scheduler has started has theirs, by which each process would be one of another job.
-    for name in Launcher::variables_beside(Launcher::OpenMpi) {
-        command.env_remove(name);
-    }
     // Who is root starts it as root, as any command.
     command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
     command

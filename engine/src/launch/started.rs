@@ -37,34 +37,37 @@ impl Started {
         (program, arguments): (&Path, &[OsString]),
         statuses: &Path,
     ) -> Result<Self, JobError> {
-        // A Ctrl-C of the terminal reaches this process alone, which hands it on.
-        let start = |command: &mut Command| {
+        let start = |mut command: Command, launcher: Launcher| {
+            // A shell that another launcher has started has its variables, by which each process would be one of another job.
+            Launcher::variables_beside(launcher).for_each(|name| {
+                command.env_remove(name);
+            });
             command.env(cores::BIND, "1").env(statuses::FOLDER, statuses);
+            // A Ctrl-C of the terminal reaches this process alone, which hands it on.
             command.env(LAUNCHER, std::process::id().to_string()).process_group(0).spawn()
         };
         if connected_by == ConnectedBy::Mpi {
-            let mut command = mpirun::command(num_processes, program, arguments);
-            return start(&mut command).map(Self::By).map_err(JobError::NoMpirun);
+            let command = mpirun::command(num_processes, program, arguments);
+            return start(command, Launcher::OpenMpi).map(Self::By).map_err(JobError::NoMpirun);
         }
         let in_words = |source| JobError::Io { what: "a process of the job", source };
         let port = free_port().map_err(in_words)?;
-        let mut started = Self::Here(Vec::new());
+        let mut children = Vec::new();
         for rank in 0..num_processes {
             let mut command = direct(program, num_processes, rank, port);
             command.args(arguments);
-            match (&mut started, start(&mut command)) {
-                (Self::Here(children), Ok(child)) => children.push(child),
-                (_, Err(source)) => {
-                    started.kill();
+            match start(command, Launcher::Torchrun) {
+                Ok(child) => children.push(child),
+                Err(source) => {
+                    Self::Here(children).kill();
                     return Err(in_words(source));
                 }
-                (Self::By(_), _) => unreachable!("they are started here"),
             }
         }
-        Ok(started)
+        Ok(Self::Here(children))
     }
 
-    /// Whether all of them have ended, and if so whether whoever started them says that all went well.
+    /// Whether all of them have ended, and if so whether they were started: the status of an `mpirun` that ended otherwise than well.
     pub(super) fn end(&mut self) -> io::Result<Option<Result<(), ExitStatus>>> {
         let said = |status: ExitStatus| if status.success() { Ok(()) } else { Err(status) };
         match self {
@@ -72,7 +75,7 @@ impl Started {
             Self::Here(children) => {
                 let ends =
                     children.iter_mut().map(Child::try_wait).collect::<io::Result<Option<Vec<_>>>>()?;
-                Ok(ends.map(|ends| ends.into_iter().try_for_each(said)))
+                Ok(ends.map(|_| Ok(())))
             }
         }
     }
@@ -109,10 +112,6 @@ impl Started {
 /// The process of a rank, which knows its place from torchrun's variables.
 fn direct(program: &Path, num_processes: usize, rank: usize, port: u16) -> Command {
     let mut command = Command::new(program);
-    // A shell that another launcher has started has its variables, by which each process would be one of another job.
-    for name in Launcher::variables_beside(Launcher::Torchrun) {
-        command.env_remove(name);
-    }
     let [rank_name, size_name, local_rank_name, local_size_name] = Launcher::Torchrun.names();
     let [rank, size] = [rank, num_processes].map(|number| number.to_string());
     command.envs([
