@@ -65,7 +65,7 @@ pub(super) fn run(args: LaunchArgs) -> Result<ExitCode, Failure> {
     }
 }
 
-/// What connects so many processes of a run. What is wrong with its file is said by each command in the same words, and so before any is started.
+/// What connects so many processes of a run. A mistake in its file is said here, in the words of the command itself, before any process is started.
 fn connection(run: &RunArgs, num_processes: usize) -> Result<ConnectedBy, Failure> {
     let several = Some(num_processes).filter(|&num_processes| num_processes > 1);
     let (run, _) = run.load()?.resolve(Launch { ranks: several, ..Launch::this_host() })?;

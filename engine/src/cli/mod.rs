@@ -14,7 +14,7 @@ mod figures;
 mod generate;
 mod in_use;
 mod launch;
-mod nccl_variables;
+mod nccl_variable;
 mod notices;
 mod out_file;
 mod output;

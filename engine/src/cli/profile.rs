@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::failure::Failure;
 use super::figures::{bytes, nanoseconds};
-use super::nccl_variables::set_variables;
+use super::nccl_variable::set_variable;
 use super::out_file::{OutFile, Written};
 use super::output::{note, print};
 use super::progress::Progress;
@@ -58,7 +58,7 @@ pub(super) fn run(args: &ProfileArgs) -> Result<(), Failure> {
         return Err(ProfileError::NoSteps.into());
     }
     let (plan, _notices) = args.run.plan()?;
-    set_variables(plan.run().comm.backend, &args.run.run)?;
+    set_variable(plan.run().comm.backend, &args.run.run)?;
     check_steps(&plan, args.steps, available_bytes())?;
     let source = training_batches(&plan)?;
     let out = OutFile::new(&args.out, Existing::of(args.overwrite), COSTS_FILE)?;

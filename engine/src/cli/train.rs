@@ -9,7 +9,7 @@ use pipezero_models::queue::Cuda;
 use super::describe;
 use super::failure::Failure;
 use super::figures::{bytes, count, counted};
-use super::nccl_variables::set_variables;
+use super::nccl_variable::set_variable;
 use super::notices::Notices;
 use super::output::{be_silent, note, print};
 use super::progress::Progress;
@@ -159,7 +159,7 @@ impl TrainArgs {
     /// The plan of the run, in a process that can carry it out, and what is to be said of the file.
     fn planned(&self, file: &RunFile) -> Result<(Plan, Notices), Failure> {
         let (plan, notices) = Plan::from_file_with(file, Launch::this_host(), &fault_of_text)?;
-        set_variables(plan.run().comm.backend, &self.run.run)?;
+        set_variable(plan.run().comm.backend, &self.run.run)?;
         Ok((plan, Notices::new(self.run.name(), notices)))
     }
 

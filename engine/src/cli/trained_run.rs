@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::failure::Failure;
-use super::nccl_variables::set_variables;
+use super::nccl_variable::set_variable;
 use crate::train::{TrainedRun, TrainedRunError};
 
 /// Which run, and how it computes.
@@ -26,7 +26,7 @@ impl TrainedRunArgs {
     /// Opens the run directory.
     pub(super) fn open(&self) -> Result<TrainedRun, Failure> {
         let run = self.found()?;
-        set_variables(run.backend()?, &self.directory)?;
+        set_variable(run.backend()?, &self.directory)?;
         Ok(run)
     }
 

@@ -155,14 +155,14 @@ impl Plan {
         }
     }
 
-    /// Where terms of sums arrive over NCCL that ranks add by themselves.
+    /// Elements of the terms that a rank receives over NCCL to add them by itself.
     fn num_term_elements(&self, rank: PipelineRank) -> u64 {
         let comm = &self.run.comm;
         if comm.backend != BackendName::Nccl || comm.reduction != ReductionOrder::Ordered {
             return 0;
         }
         let ends = self.tied_pipeline_ranks();
-        let is_tied = ends.is_some_and(|(lower, upper)| lower != upper && [lower, upper].contains(&rank));
+        let is_tied = ends.is_some_and(|(lower, upper)| [lower, upper].contains(&rank));
         let lanes = [Some(self.grid.data_degree), is_tied.then_some(2)];
         let terms = |num_members| ReductionTerms::of(num_members, self.largest_unit()).num_elements();
         lanes.into_iter().flatten().map(terms).sum()

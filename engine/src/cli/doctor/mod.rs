@@ -11,7 +11,7 @@ pub(super) use self::args::{DoctorArgs, EXAMPLES};
 use self::text::{HEAD, summary, whole_text};
 use super::failure::Failure;
 use super::figures::counted;
-use super::nccl_variables::set_variables;
+use super::nccl_variable::set_variable;
 use super::out_file::{OutFile, Written};
 use super::output::{be_silent, note, print};
 use super::terminal;
@@ -49,7 +49,7 @@ pub(super) fn run(args: &DoctorArgs) -> Result<(), Failure> {
     let file = args.run.load()?;
     // Whether the text is there is found in each process.
     let (plan, _) = Plan::from_file(&file, Launch::this_host())?;
-    set_variables(plan.run().comm.backend, &args.run.run)?;
+    set_variable(plan.run().comm.backend, &args.run.run)?;
     let name = named(&args.run.run);
     let stem = name.file_stem().unwrap_or(name.as_os_str()).to_string_lossy();
     let path = args.out.clone().unwrap_or_else(|| format!("doctor-{stem}.txt").into());

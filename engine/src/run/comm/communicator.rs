@@ -29,6 +29,9 @@ pub trait Pending: Debug {
 /// The handle of an operation that was started.
 pub type Started = Result<Box<dyn Pending>, CommError>;
 
+/// Whether a rank of any process has failed.
+pub(crate) type IsStopped = Arc<dyn Fn() -> bool + Send + Sync>;
+
 /// What a rank uses to communicate with the others; made inside the thread that owns it.
 ///
 /// Every start can fail with [`CommError::Stopped`] once another rank has failed, with [`CommError::NotAMember`] or

@@ -29,6 +29,7 @@ pub(in crate::run) mod testing;
 mod tests;
 mod threads;
 
+pub(crate) use communicator::IsStopped;
 pub use communicator::{Communicator, Pending, Started};
 pub use counting::Counting;
 pub use error::CommError;

@@ -2,7 +2,7 @@
 
 use pipezero_models::queue::{NoCuda, NoNccl};
 
-use super::nccl::NotJoined;
+use super::not_joined::NotJoined;
 use crate::host::LaunchError;
 use crate::run::comm::TooManyLanes;
 
@@ -120,4 +120,11 @@ pub enum WorldError {
     /// There is no such device.
     #[error("`device`: {0}; or use \"cpu\" (--set device=cpu, of eval and generate --device cpu)")]
     Device(#[from] NoCuda),
+}
+
+impl WorldError {
+    /// For this reason.
+    pub(super) fn not_connected(reason: impl ToString) -> Self {
+        Self::NotConnected { reason: reason.to_string() }
+    }
 }

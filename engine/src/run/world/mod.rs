@@ -13,6 +13,7 @@ pub(crate) mod instruction_text;
 #[cfg(feature = "mpi")]
 mod mpi;
 mod nccl;
+mod not_joined;
 mod position;
 mod process_world;
 mod program;
@@ -31,8 +32,8 @@ pub use clock::ClockOffset;
 pub(crate) use device::Names;
 pub use device::{NamedDevice, RanksOnDevice};
 pub use error::WorldError;
-pub use nccl::NotJoined;
-pub(crate) use nccl::missing_variables as missing_nccl_variables;
+pub(crate) use nccl::missing_variable as missing_nccl_variable;
+pub use not_joined::NotJoined;
 pub use position::{Position, Positions};
 pub use process_world::ProcessWorld;
 pub use side_channel::{Member, SideChannel, SideChannelError};

@@ -9,11 +9,11 @@ use pipezero_models::{Host, Queue};
 use super::address::address_of_first;
 use super::device::{NamedDevice, RanksOnDevice};
 use super::error::WorldError;
-use super::process_world::{Carrier, IsStopped, ProcessWorld};
+use super::process_world::{Carrier, ProcessWorld};
 use super::program;
-use super::side_channel::{Member, START_TIME, SideChannel};
+use super::side_channel::{Member, SideChannel};
 use crate::host::Launched;
-use crate::run::comm::{CommError, Communicator, Processes};
+use crate::run::comm::{CommError, Communicator, IsStopped, Processes};
 
 /// Bytes of an address as text, or of why there is none.
 const ADDRESS_BYTES: usize = 512;
@@ -38,7 +38,7 @@ impl ProcessWorld {
         timeout: Duration,
         port: Option<u16>,
     ) -> Result<Option<Self>, WorldError> {
-        Self::connected(num_ranks, [timeout, timeout.max(START_TIME)], port)
+        Self::connected(num_ranks, timeout, port, |member| member)
     }
 
     /// As [`ProcessWorld::of_first_of_mpi`], of processes that have found each other before: none waits longer than `timeout` for the others to come.
@@ -50,21 +50,22 @@ impl ProcessWorld {
         timeout: Duration,
         port: Option<u16>,
     ) -> Result<Option<Self>, WorldError> {
-        Self::connected(num_ranks, [timeout, timeout], port)
+        Self::connected(num_ranks, timeout, port, Member::again)
     }
 
-    /// No wait is longer than the first of `timeouts`, that until all are there than the second.
+    /// `changed` says how this process takes part, where it is not as at the start of a job.
     fn connected(
         num_ranks: usize,
-        timeouts: [Duration; 2],
+        timeout: Duration,
         port: Option<u16>,
+        changed: impl FnOnce(Member) -> Member,
     ) -> Result<Option<Self>, WorldError> {
-        let [timeout, start_timeout] = timeouts;
         let launched = Launched::this()?;
-        let processes = Processes::of_job(num_ranks, timeout).map_err(not_connected)?;
+        let processes = Processes::of_job(num_ranks, timeout).map_err(WorldError::not_connected)?;
         let place @ [rank, world_size] = [processes.rank(), processes.size()];
         check_job(launched.as_ref(), [rank, processes.job_size()])?;
-        let member = Member { start_timeout, ..Member::of_process(program::name_of_this(), place, timeout) };
+        let member = changed(Member::of_process(program::name_of_this(), place, timeout));
+        let start_timeout = member.start_timeout;
         let is_near = processes.job_size() == 1 || launched.as_ref().is_some_and(Launched::is_on_one_host);
         let listener =
             (rank == 0).then(|| SideChannel::listen(address_of_first(launched.as_ref(), port, is_near)?));
@@ -76,7 +77,7 @@ impl ProcessWorld {
         };
         let mut bytes = told.into_bytes();
         bytes.resize(ADDRESS_BYTES, 0);
-        let heard = processes.meet(bytes, start_timeout).map_err(not_connected)?;
+        let heard = processes.meet(bytes, start_timeout).map_err(WorldError::not_connected)?;
         let heard = String::from_utf8_lossy(&heard);
         let heard = heard.trim_end_matches('\0');
         if rank >= world_size {
@@ -84,7 +85,7 @@ impl ProcessWorld {
         }
         let channel = match listener {
             Some(listening) => {
-                let (_, listener) = listening.map_err(not_connected)?;
+                let (_, listener) = listening.map_err(WorldError::not_connected)?;
                 SideChannel::host(listener, now_ns, member)
             }
             None => {
@@ -93,7 +94,7 @@ impl ProcessWorld {
                 SideChannel::join(address, member)
             }
         };
-        let channel = Arc::new(channel.map_err(not_connected)?);
+        let channel = Arc::new(channel.map_err(WorldError::not_connected)?);
         let [stopped, left, first, failed] = [&channel, &channel, &channel, &channel].map(Arc::clone);
         processes.watch(
             move || stopped.is_stopped(),
@@ -103,10 +104,6 @@ impl ProcessWorld {
         );
         Ok(Some(Self::new(processes, channel, place)))
     }
-}
-
-fn not_connected(error: impl ToString) -> WorldError {
-    WorldError::NotConnected { reason: error.to_string() }
 }
 
 /// Refuses a launcher that started other processes than MPI connects, as torchrun's, each of which is alone, and variables that are left from

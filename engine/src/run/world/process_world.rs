@@ -8,10 +8,7 @@ use std::time::Duration;
 use super::device::RanksOnDevice;
 use super::side_channel::SideChannel;
 use super::{ClockOffset, Positions, World};
-use crate::run::comm::{CommError, Communicator};
-
-/// Whether a rank of any process has failed.
-pub(super) type IsStopped = Arc<dyn Fn() -> bool + Send + Sync>;
+use crate::run::comm::{CommError, Communicator, IsStopped};
 
 /// What carries the data of the rank of this process.
 pub(super) trait Carrier: Debug + Send + Sync {
@@ -43,7 +40,7 @@ impl Debug for ProcessWorld {
 }
 
 impl ProcessWorld {
-    /// Of the rank and the size that `place` names.
+    /// A world of `size` ranks, of which this process has `rank`.
     pub(super) fn new(
         carrier: impl Carrier + 'static,
         channel: Arc<SideChannel>,

@@ -13,7 +13,7 @@ use super::courier::Courier;
 use super::gone::Gone;
 use super::order::{Order, Outcome};
 use super::wire::MpiError;
-use crate::run::comm::communicator::{Communicator, Pending, Started};
+use crate::run::comm::communicator::{Communicator, IsStopped, Pending, Started};
 use crate::run::comm::error::CommError;
 use crate::run::comm::exchange::Payload;
 use crate::run::comm::finish::finish;
@@ -102,7 +102,7 @@ impl Processes {
     pub(crate) fn communicator(
         &self,
         device: &dyn Device,
-        is_stopped: Arc<dyn Fn() -> bool + Send + Sync>,
+        is_stopped: IsStopped,
     ) -> Result<Box<dyn Communicator>, CommError> {
         let queue = device.queue()?;
         if self.is_taken.swap(true, Ordering::AcqRel) {
@@ -133,7 +133,7 @@ struct MpiCommunicator {
     world: u64,
     timeout: Duration,
     queue: Arc<dyn Queue>,
-    is_stopped: Arc<dyn Fn() -> bool + Send + Sync>,
+    is_stopped: IsStopped,
     /// The number of each key, and of its next operation.
     rounds: HashMap<ChannelKey, Identity>,
 }

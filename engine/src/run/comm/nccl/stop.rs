@@ -4,10 +4,8 @@ use std::sync::Arc;
 
 use pipezero_models::queue::NcclCommunicator;
 
+use crate::run::comm::communicator::IsStopped;
 use crate::run::comm::error::CommError;
-
-/// Whether ranks have stopped.
-pub(super) type IsStopped = Arc<dyn Fn() -> bool + Send + Sync>;
 
 /// The end of a rank's communication.
 pub(super) struct Stop {

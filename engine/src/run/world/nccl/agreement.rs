@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use pipezero_models::queue::NcclId;
 use serde::{Deserialize, Serialize};
 
+use super::super::not_joined::NotJoined;
 use super::gpu::GpuFacts;
-use super::not_joined::NotJoined;
 use crate::run::comm::CommError;
 use crate::run::world::SideChannel;
 

@@ -6,8 +6,8 @@
 //! documentation, `NCCL_LAUNCH_ORDER_IMPLICIT`): then a second message that a rank is ready to receive, which waits for the first, would keep back
 //! a send that the first depends on.
 //!
-//! A process cannot change what its libraries have read, nor safely what its threads may read at that moment. So whoever starts it sets the variables:
-//! `pipezero launch` for its processes, and every other command for itself, by starting itself again (`engine/src/cli/nccl_variables.rs`).
+//! A process cannot change what its libraries have read, nor safely what its threads may read at that moment. So a command
+//! sets the number of connections by starting itself again (`engine/src/cli/nccl_variable.rs`).
 
 use std::env;
 
@@ -22,8 +22,8 @@ const CONNECTIONS: (&str, &str) = ("CUDA_DEVICE_MAX_CONNECTIONS", "32");
 const DEFAULT_CONNECTIONS: usize = 8;
 
 /// What is to be set, if nobody has set it.
-pub(crate) fn missing_variables() -> Vec<(&'static str, &'static str)> {
-    [CONNECTIONS].into_iter().filter(|(name, _)| env::var_os(name).is_none()).collect()
+pub(crate) fn missing_variable() -> Option<(&'static str, &'static str)> {
+    env::var_os(CONNECTIONS.0).is_none().then_some(CONNECTIONS)
 }
 
 /// Whether the lanes of a plan can be relied on.

@@ -4,7 +4,6 @@ mod agreement;
 mod environment;
 mod gpu;
 mod lanes;
-mod not_joined;
 mod processes;
 mod threads;
 
@@ -15,8 +14,7 @@ use super::World;
 use super::error::WorldError;
 use crate::host::Launched;
 use crate::plan::Plan;
-pub(crate) use environment::missing_variables;
-pub use not_joined::NotJoined;
+pub(crate) use environment::missing_variable;
 
 /// A world of a plan's ranks. In a job of several processes `around` is what connects them already, if anything does; the world is then `None`
 /// in those that have no rank of the plan.

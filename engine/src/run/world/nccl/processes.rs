@@ -9,7 +9,7 @@ use pipezero_models::queue::Cuda;
 use super::super::address::address_of_first;
 use super::super::device::{NamedDevice, RanksOnDevice};
 use super::super::error::WorldError;
-use super::super::process_world::{Carrier, IsStopped, ProcessWorld};
+use super::super::process_world::{Carrier, ProcessWorld};
 use super::super::side_channel::{Member, SideChannel, SideChannelError};
 use super::super::{World, program};
 use super::agreement::agree;
@@ -17,7 +17,7 @@ use super::gpu::own_gpu;
 use super::lanes::lanes;
 use crate::host::Launched;
 use crate::plan::Plan;
-use crate::run::comm::{CommError, Communicator, Nccl};
+use crate::run::comm::{CommError, Communicator, IsStopped, Nccl};
 
 /// What carries the elements of this process's rank.
 #[derive(Debug)]
@@ -43,11 +43,11 @@ pub(super) fn world(
     let address = match around {
         None => known_address(launched, plan.run().comm.port)?,
         // The port of the job may still be in use, by what connects its processes.
-        Some(_) => {
-            address_of_first(Some(launched), Some(0), launched.is_on_one_host()).map_err(not_connected)?
-        }
+        Some(_) => address_of_first(Some(launched), Some(0), launched.is_on_one_host())
+            .map_err(WorldError::not_connected)?,
     };
-    let listener = (rank == 0).then(|| SideChannel::listen(address)).transpose().map_err(not_connected)?;
+    let listener =
+        (rank == 0).then(|| SideChannel::listen(address)).transpose().map_err(WorldError::not_connected)?;
     let address = match around {
         None => address,
         Some(around) => told_by_first(around, listener.as_ref().map(|it| it.local_addr()))?,
@@ -60,18 +60,15 @@ pub(super) fn world(
         Ok((gpu, facts)) => (Some(gpu), Ok(facts)),
         Err(error) => (None, Err(error.to_string())),
     };
-    let mut member = Member::of_process(program::name_of_this(), place, timeout);
-    if around.is_some() {
-        // They have started, and have only to come.
-        member.start_timeout = timeout;
-    }
+    let member = Member::of_process(program::name_of_this(), place, timeout);
+    let member = if around.is_some() { member.again() } else { member };
     let channel = match listener {
         Some(listener) => SideChannel::host(listener, Cuda::now_ns, member),
         None => SideChannel::join(address, member),
     };
-    let channel = Arc::new(channel.map_err(not_connected)?);
+    let channel = Arc::new(channel.map_err(WorldError::not_connected)?);
     let name = facts.as_ref().map_or_else(|_| String::new(), |facts| facts.name.clone());
-    let agreement = agree(&channel, facts).map_err(not_connected)??;
+    let agreement = agree(&channel, facts).map_err(WorldError::not_connected)??;
     let gpu = gpu.expect("a process without a GPU has given its reason, to which all agree");
     let order = plan.run().comm.reduction;
     let nccl = Nccl::new(agreement.id(), lanes(plan), order, timeout, agreement.num_multiprocessors)?;
@@ -86,7 +83,7 @@ fn known_address(launched: &Launched, port: Option<u16>) -> Result<SocketAddr, W
     if launched.master.is_none() && !is_near {
         return Err(unknown());
     }
-    match address_of_first(Some(launched), port, is_near).map_err(not_connected)? {
+    match address_of_first(Some(launched), port, is_near).map_err(WorldError::not_connected)? {
         address if address.port() == 0 => Err(unknown()),
         address => Ok(address),
     }
@@ -97,14 +94,10 @@ fn told_by_first(
     around: &dyn World,
     own: Option<std::io::Result<SocketAddr>>,
 ) -> Result<SocketAddr, WorldError> {
-    let own = own.transpose().map_err(|error| not_connected(SideChannelError::from(error)))?;
+    let own = own.transpose().map_err(|error| WorldError::not_connected(SideChannelError::from(error)))?;
     let own = own.map_or_else(String::new, |address| address.to_string());
-    let told = around.broadcast(own.into_bytes()).map_err(not_connected)?;
+    let told = around.broadcast(own.into_bytes()).map_err(WorldError::not_connected)?;
     Ok(String::from_utf8_lossy(&told).parse().expect("the process of rank 0 tells an address"))
-}
-
-fn not_connected(error: impl ToString) -> WorldError {
-    WorldError::NotConnected { reason: error.to_string() }
 }
 
 impl Carrier for OverNccl {

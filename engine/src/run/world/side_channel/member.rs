@@ -40,12 +40,17 @@ pub struct Member {
 }
 
 /// How long processes may take to find each other at least: they start on many hosts.
-pub(in crate::run::world) const START_TIME: Duration = Duration::from_secs(60);
+const START_TIME: Duration = Duration::from_secs(60);
 
 impl Member {
     /// A process with one rank of a world of so many.
     pub(crate) fn of_process(program: String, [rank, world_size]: [usize; 2], timeout: Duration) -> Self {
         Self { program, world_size, ranks: rank..rank + 1, timeout, start_timeout: timeout.max(START_TIME) }
+    }
+
+    /// The same, of processes that have found each other before: they have started, and have only to come.
+    pub(crate) fn again(self) -> Self {
+        Self { start_timeout: self.timeout, ..self }
     }
 }
 

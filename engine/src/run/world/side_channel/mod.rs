@@ -19,6 +19,4 @@ mod server;
 mod tests;
 
 pub use error::SideChannelError;
-#[cfg(feature = "mpi")]
-pub(super) use member::START_TIME;
 pub use member::{Member, SideChannel};
