@@ -14,6 +14,7 @@ mod figures;
 mod generate;
 mod in_use;
 mod launch;
+mod log;
 mod nccl_variable;
 mod notices;
 mod out_file;
@@ -43,6 +44,9 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 use failure::Failure;
 use run_args::RunArgs;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, fmt};
 
 use crate::host::{Launched, Local, cores};
 use crate::launch::{end_with_launcher, statuses};
@@ -106,10 +110,10 @@ enum Command {
 
 /// Runs the command that the process was started with.
 pub fn main() -> ExitCode {
-    tracing_subscriber::fmt()
-        .with_writer(std::io::stderr)
-        .with_ansi(terminal::has_colours())
-        .with_env_filter(tracing_subscriber::EnvFilter::from_env("PIPEZERO_LOG"))
+    tracing_subscriber::registry()
+        .with(EnvFilter::from_env("PIPEZERO_LOG"))
+        .with(fmt::layer().with_writer(std::io::stderr).with_ansi(terminal::has_colours()))
+        .with(fmt::layer().with_writer(|| output::Events).with_ansi(false).without_time())
         .init();
     let command = match Cli::try_parse() {
         Ok(Cli { command }) => command,

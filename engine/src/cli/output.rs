@@ -1,11 +1,13 @@
 //! Standard output and standard error, without a panic if the reader closes them (`| head`), and without control characters that names
-//! may hold.
+//! may hold. What a process of a job says is kept in its [`log`] too.
 
 use std::fmt::Display;
 use std::io::{self, Write, stderr, stdout};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::log;
 use crate::files::printable::printable;
+use crate::train::{RankLog, RunDirError};
 
 /// Whether another process speaks for this one.
 static IS_SILENT: AtomicBool = AtomicBool::new(false);
@@ -25,24 +27,66 @@ pub(super) fn is_silent() -> bool {
 /// # Errors
 /// The error of the system; [`super::failure`] ends quietly if the pipe is closed.
 pub(super) fn print(text: impl Display) -> io::Result<()> {
+    let text = text.to_string();
+    keep(&text);
     if is_silent() {
         return Ok(());
     }
     let mut out = stdout().lock();
-    out.write_all(printable(&text.to_string()).as_bytes())?;
+    out.write_all(printable(&text).as_bytes())?;
     out.flush()
 }
 
 /// Writes an error to stderr, whoever speaks for this process.
 pub(super) fn complain(text: impl Display) {
-    // In one piece: other processes write to the same place.
-    let line = format!("{}\n", printable(&text.to_string()));
-    let _ = stderr().write_all(line.as_bytes());
+    let text = text.to_string();
+    keep(&text);
+    show(&text);
 }
 
 /// Writes a line to stderr: progress, hints and warnings. An error is ignored, since there is no other place for it.
 pub(super) fn note(text: impl Display) {
+    let text = text.to_string();
+    keep(&text);
     if !is_silent() {
-        complain(text);
+        show(&text);
+    }
+}
+
+/// Adds a text to the log of this process, if it has one. A warning says where that fails.
+pub(super) fn keep(text: &str) {
+    warn_if_lost(log::add(&printable(text)));
+}
+
+/// What this process says is kept in this log from now on, after what was held for it. A warning says where that fails, and the process goes on
+/// without.
+pub(super) fn keep_in(opened: Result<RankLog, RunDirError>) {
+    warn_if_lost(log::keep_in(opened));
+}
+
+fn warn_if_lost(kept: Result<(), RunDirError>) {
+    if let Err(error) = kept {
+        show(&format!("warning: what this rank says is not kept: {error}"));
+    }
+}
+
+fn show(text: &str) {
+    // In one piece: other processes write to the same place.
+    let line = format!("{}\n", printable(text));
+    let _ = stderr().write_all(line.as_bytes());
+}
+
+/// Takes the events of [`tracing`] into the log of this process.
+#[derive(Debug)]
+pub(super) struct Events;
+
+impl Write for Events {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        keep(&String::from_utf8_lossy(bytes));
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::output::{is_silent, note};
+use super::output::{is_silent, keep, note};
 use super::terminal;
 use crate::run::checkpoint::CheckpointError;
 use crate::run::engine::EngineError;
@@ -14,20 +14,15 @@ use crate::train::{EvalLine, Observer, StepLine, Work};
 /// Shows the progress of a run.
 #[derive(Debug)]
 pub(super) struct Progress {
-    form: Form,
+    /// A bar that redraws itself, where a person sees it.
+    bar: Option<ProgressBar>,
+    /// When the next plain line is due: on the screen if there is no bar, and in the log of this process.
+    next_line: Instant,
     num_steps: u64,
     /// What the bar says of the last step.
     figures: String,
     /// Whether the run has a loss to show; else the time of a step is shown.
     learns: bool,
-}
-
-#[derive(Debug)]
-enum Form {
-    /// A bar that redraws itself.
-    Bar(ProgressBar),
-    /// A line every few seconds.
-    Lines { next: Instant },
 }
 
 /// Time between plain lines, so that a log stays readable.
@@ -36,21 +31,44 @@ const LINE_EVERY: Duration = Duration::from_secs(5);
 impl Progress {
     /// The progress of a run of so many steps; `learns`: whether it has a loss.
     pub(super) fn new(num_steps: u64, learns: bool) -> Self {
-        let form = Form::new(num_steps);
-        match &form {
-            // A first step may take minutes.
-            Form::Bar(bar) => bar.tick(),
-            Form::Lines { .. } => note(format_args!("the first of {num_steps} steps begins")),
-        }
-        Self { form, num_steps, figures: String::new(), learns }
+        let bar = (!is_silent() && stderr().is_terminal()).then(|| bar_of(num_steps));
+        let progress = Self { bar, next_line: Instant::now(), num_steps, figures: String::new(), learns };
+        // A first step may take minutes.
+        progress.print_below(&format!("the first of {num_steps} steps begins"));
+        progress
     }
 
     /// A line of its own, above the bar.
-    fn print_line(&self, text: String) {
-        match &self.form {
-            Form::Bar(bar) => bar.println(terminal::fitted(&text)),
-            Form::Lines { .. } => note(terminal::fitted(&text)),
+    fn print_line(&self, text: &str) {
+        let text = terminal::fitted(text);
+        match &self.bar {
+            Some(bar) => {
+                keep(&text);
+                bar.println(text);
+            }
+            None => note(text),
         }
+    }
+
+    /// A line that a bar stands for.
+    fn print_below(&self, text: &str) {
+        match &self.bar {
+            Some(bar) => {
+                keep(text);
+                bar.tick();
+            }
+            None => note(terminal::fitted(text)),
+        }
+    }
+
+    /// Whether a plain line is due. The next is then due a while later.
+    fn is_line_due(&mut self) -> bool {
+        let now = Instant::now();
+        let is_due = now >= self.next_line;
+        if is_due {
+            self.next_line = now + LINE_EVERY;
+        }
+        is_due
     }
 
     /// Shows a step by its time alone.
@@ -61,42 +79,29 @@ impl Progress {
     /// Shows a step by its figures, which are shorter beside a bar.
     fn show(&mut self, step: u64, step_s: f64, figures: impl Fn(bool) -> String) {
         let num_steps = self.num_steps;
-        match &mut self.form {
-            Form::Bar(bar) => {
-                self.figures = figures(true);
-                bar.set_position(step);
-                bar.set_message(self.figures.clone());
-            }
-            Form::Lines { next } => {
-                if Instant::now() >= *next || step == num_steps {
-                    *next = Instant::now() + LINE_EVERY;
-                    let left = step_s * (num_steps - step) as f64;
-                    note(terminal::fitted(&format!(
-                        "step {step}/{num_steps}  {}  ETA {left:.0} s",
-                        figures(false)
-                    )));
-                }
-            }
+        if let Some(bar) = &self.bar {
+            self.figures = figures(true);
+            bar.set_position(step);
+            bar.set_message(self.figures.clone());
+        }
+        if self.is_line_due() || step == num_steps {
+            let left = step_s * (num_steps - step) as f64;
+            self.print_below(&format!("step {step}/{num_steps}  {}  ETA {left:.0} s", figures(false)));
         }
     }
 
     pub(super) fn finish(&self) {
-        if let Form::Bar(bar) = &self.form {
+        if let Some(bar) = &self.bar {
             bar.set_message(self.figures.clone());
             bar.finish();
         }
     }
 }
 
-impl Form {
-    fn new(num_steps: u64) -> Self {
-        if is_silent() || !stderr().is_terminal() {
-            return Self::Lines { next: Instant::now() };
-        }
-        let template = "{bar:20} {pos}/{len} steps  {msg}  ETA {eta}";
-        let style = ProgressStyle::with_template(template).expect("the template is constant and valid");
-        Self::Bar(ProgressBar::new(num_steps).with_style(style))
-    }
+fn bar_of(num_steps: u64) -> ProgressBar {
+    let template = "{bar:20} {pos}/{len} steps  {msg}  ETA {eta}";
+    let style = ProgressStyle::with_template(template).expect("the template is constant and valid");
+    ProgressBar::new(num_steps).with_style(style)
 }
 
 impl Observer for Progress {
@@ -106,20 +111,17 @@ impl Observer for Progress {
             Work::Checkpoint => "writing a checkpoint".to_owned(),
             Work::Evaluation { batch, num_batches } => format!("evaluating: batch {batch} of {num_batches}"),
         };
-        match &mut self.form {
-            Form::Bar(bar) => bar.set_message(what),
-            Form::Lines { next } => {
-                if Instant::now() >= *next {
-                    *next = Instant::now() + LINE_EVERY;
-                    note(what);
-                }
-            }
+        if let Some(bar) = &self.bar {
+            bar.set_message(what.clone());
+        }
+        if self.is_line_due() {
+            self.print_below(&what);
         }
     }
 
     fn step(&mut self, line: &StepLine) {
         if line.skipped {
-            self.print_line(skipped(line));
+            self.print_line(&skipped(line));
         }
         let norm = line.grad_norm.map_or_else(|| "none".to_owned(), |norm| format!("{norm:.3}"));
         let learns = self.learns;
@@ -130,18 +132,18 @@ impl Observer for Progress {
     }
 
     fn checkpoint_failed(&mut self, step: u64, error: &EngineError) {
-        self.print_line(format!("warning: no checkpoint after step {step}, and the run goes on: {error}"));
+        self.print_line(&format!("warning: no checkpoint after step {step}, and the run goes on: {error}"));
     }
 
     fn old_checkpoint_stays(&mut self, error: &CheckpointError) {
-        self.print_line(format!("warning: {error}"));
+        self.print_line(&format!("warning: {error}"));
     }
 
     fn evaluation(&mut self, line: &EvalLine) {
-        if let Form::Bar(bar) = &self.form {
+        if let Some(bar) = &self.bar {
             bar.set_message(self.figures.clone());
         }
-        self.print_line(format!("step {}  validation loss {}", line.step, loss(line.validation_loss)));
+        self.print_line(&format!("step {}  validation loss {}", line.step, loss(line.validation_loss)));
     }
 }
 

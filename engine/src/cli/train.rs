@@ -9,23 +9,24 @@ use pipezero_models::queue::Cuda;
 use super::describe;
 use super::failure::Failure;
 use super::figures::{bytes, count, counted};
+use super::log;
 use super::nccl_variable::set_variable;
 use super::notices::Notices;
-use super::output::{be_silent, note, print};
+use super::output::{be_silent, keep, keep_in, note, print};
 use super::progress::Progress;
 use super::run_args::{RunArgs, fault_of_text};
 use super::signals::end_after_the_step;
 use super::terminal;
 use super::train_report::report;
 use crate::config::{DeviceName, Launch, RunFile};
-use crate::host::Launched;
+use crate::host::{self, Launched};
 use crate::measure::trace::{TracedSteps, TracedStepsError};
 use crate::plan::Plan;
 use crate::run::data::first_words;
 use crate::run::engine::Report;
 use crate::run::world::WorldError;
 use crate::train::{
-    ChangedKey, Claim, Place, Resumed, RunDir, RunDirError, Start, Summary, Training, TrainingError,
+    ChangedKey, Claim, Place, RankLog, Resumed, RunDir, RunDirError, Start, Summary, Training, TrainingError,
     check_disk_space,
 };
 
@@ -43,7 +44,7 @@ Examples:
   pipezero train run.json --set bf16.enabled=true \\
     --set activation_checkpointing.enabled=true
 
-The run directory holds run.json (the run file with its overrides; schedule.csv beside it, if the schedule is a file), metrics.jsonl (a line per step: loss, rate, tokens, exposed communication, loss scale, ...), weights.safetensors and summary.json (measured beside planned); with --trace also trace/, a file per recorded step, and trace.json, one of them for ui.perfetto.dev or chrome://tracing. checkpoints/ has the whole state after some steps, from which --resume goes on. Ctrl-C, SIGTERM, SIGHUP and the signal of `checkpoint.signal` end the run after the current step, with a checkpoint and all of them.";
+The run directory holds run.json (the run file with its overrides; schedule.csv beside it, if the schedule is a file), metrics.jsonl (a line per step: loss, rate, tokens, exposed communication, loss scale, ...), weights.safetensors and summary.json (measured beside planned); with --trace also trace/, a file per recorded step, and trace.json, one of them for ui.perfetto.dev or chrome://tracing. logs/ has what the process of each rank says, where ranks are processes. checkpoints/ has the whole state after some steps, from which --resume goes on. Ctrl-C, SIGTERM, SIGHUP and the signal of `checkpoint.signal` end the run after the current step, with a checkpoint and all of them.";
 
 /// Arguments of `train`.
 #[derive(Debug, Args)]
@@ -79,6 +80,9 @@ pub(super) struct TrainArgs {
 pub(super) fn run(args: &TrainArgs) -> Result<(), Failure> {
     let launched = Launched::this().map_err(WorldError::from)?;
     let is_first = launched.as_ref().is_none_or(|launched| launched.rank == 0);
+    if launched.is_some() {
+        log::hold();
+    }
     if !is_first {
         be_silent();
     }
@@ -106,14 +110,20 @@ pub(super) fn run(args: &TrainArgs) -> Result<(), Failure> {
     // Locked before its checkpoint is read.
     let earlier = args.resume && place == Place::EarlierRun;
     let earlier = earlier.then(|| RunDir::resume(&out)).transpose()?;
-    let training = args.start(plan, &out, traced.clone())?;
+    let mut training = args.start(plan, &out, traced.clone())?;
     note(terminal::fitted(&format!("computing on: {}", device_of(&training, &file))));
     if let Some(warning) = check_disk_space(training.plan(), &out)? {
         note(terminal::fitted(&warning));
     }
     // A directory is made or replaced only after everything else worked.
-    let directory = earlier.map_or_else(|| args.directory(&out, is_first), Ok)?;
-    let changed = if is_first { directory.record(&file, training.plan())? } else { Vec::new() };
+    let recorded = args.recorded(&out, earlier, &file, training.plan(), is_first);
+    // The others open their logs in it.
+    let recorded = training.together(recorded.map_err(TrainingError::from));
+    let (directory, changed) = recorded.map_err(|error| said_once(error, launched.as_ref()))?;
+    if let Some(launched) = &launched {
+        keep_in(RankLog::open(&out, launched.rank, args.resume));
+        keep(&place_of(training.plan(), launched));
+    }
     if training.resumed().is_some() {
         say_what_changed(&changed);
     }
@@ -146,13 +156,29 @@ pub(super) fn run(args: &TrainArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Of the processes of a job, the one of the lowest rank that is left says how the ranks have stopped.
+/// Of the processes of a job, the one of the lowest rank that is left says how the ranks have stopped. What this one knows is in its log.
 fn said_once(error: TrainingError, launched: Option<&Launched>) -> Failure {
+    let Some(launched) = launched else { return error.into() };
     let speaker = error.report().and_then(Report::speaker);
-    match (launched, speaker) {
-        (Some(launched), Some(speaker)) if launched.rank != speaker => Failure::SaidElsewhere,
-        _ => error.into(),
+    if error.is_elsewhere() || speaker.is_some_and(|speaker| speaker != launched.rank) {
+        keep(&format!("error: {error}"));
+        return Failure::SaidElsewhere;
     }
+    error.into()
+}
+
+/// Where in the grid and on which host a process is.
+fn place_of(plan: &Plan, launched: &Launched) -> String {
+    let (grid, rank) = (plan.grid(), launched.rank);
+    format!(
+        "rank {rank} of {}: pipeline rank {}, data rank {}; host {}, process {}, {}",
+        grid.world_size(),
+        grid.pipeline_rank(rank),
+        grid.data_rank(rank),
+        host::name(),
+        std::process::id(),
+        counted(plan.run().threads, "thread"),
+    )
 }
 
 impl TrainArgs {
@@ -195,9 +221,21 @@ impl TrainArgs {
         Ok(training)
     }
 
-    /// The run directory, made by the process that writes it.
-    fn directory(&self, out: &Path, is_first: bool) -> Result<RunDir, RunDirError> {
-        if is_first { RunDir::create(out, self.overwrite) } else { Ok(RunDir::written_elsewhere(out)) }
+    /// The run directory with the run file in it, made by the process that writes it, and what the run file says otherwise than before.
+    fn recorded(
+        &self,
+        out: &Path,
+        earlier: Option<RunDir>,
+        file: &RunFile,
+        plan: &Plan,
+        is_first: bool,
+    ) -> Result<(RunDir, Vec<ChangedKey>), RunDirError> {
+        if !is_first {
+            return Ok((RunDir::written_elsewhere(out), Vec::new()));
+        }
+        let directory = earlier.map_or_else(|| RunDir::create(out, self.overwrite), Ok)?;
+        let changed = directory.record(file, plan)?;
+        Ok((directory, changed))
     }
 
     fn claim(&self) -> Claim {

@@ -7,6 +7,7 @@ use super::figures::bytes;
 use super::table::Table;
 use super::terminal;
 use crate::run::data::NgramCrossEntropy;
+use crate::run::engine::MeasuredRank;
 use crate::train::{DeviceMemory, ProcessMemory, Summary};
 use pipezero_partition::RankMemory;
 
@@ -101,31 +102,37 @@ fn scale_table(summary: &Summary, scale: f64) -> Table {
 }
 
 fn memory_table(summary: &Summary) -> Table {
-    let memories: Vec<(RankMemory, RankMemory)> = summary
-        .ranks
-        .iter()
-        .zip(&summary.planned)
-        .map(|(rank, planned)| (rank.memory, planned.memory))
-        .collect();
-    let rows = alike(&memories, |both| *both).into_iter().flat_map(|(ranks, &(measured, planned))| {
-        let indent = " ".repeat(ranks.len());
-        if measured == planned {
-            vec![(format!("{ranks} measured = planned"), measured)]
-        } else {
-            vec![(format!("{ranks} measured"), measured), (format!("{indent} planned"), planned)]
-        }
-    });
+    let planned = |rank: &MeasuredRank| (rank.memory, summary.planned[rank.rank].memory);
+    let memories: Vec<(RankMemory, RankMemory)> = summary.ranks.iter().map(planned).collect();
+    let rows = alike(first_rank(summary), &memories, |both| *both).into_iter().flat_map(
+        |(ranks, &(measured, planned))| {
+            let indent = " ".repeat(ranks.len());
+            if measured == planned {
+                vec![(format!("{ranks} measured = planned"), measured)]
+            } else {
+                vec![(format!("{ranks} measured"), measured), (format!("{indent} planned"), planned)]
+            }
+        },
+    );
     Table::of_memory("peak memory", rows)
 }
 
 fn traffic_table(summary: &Summary) -> Table {
-    let rows = alike(&summary.ranks, |rank| rank.traffic);
+    let rows = alike(first_rank(summary), &summary.ranks, |rank| rank.traffic);
     Table::of_traffic("sent per step", rows.into_iter().map(|(name, rank)| (name, rank.traffic)))
 }
 
-/// Groups of neighbouring ranks with the same figures: the name of each, and its first rank.
-pub(super) fn alike<T, F: PartialEq>(of_ranks: &[T], figures: impl Fn(&T) -> F) -> Vec<(String, &T)> {
-    let mut first = 0;
+/// The first rank that this process knows.
+fn first_rank(summary: &Summary) -> usize {
+    summary.ranks.first().map_or(0, |rank| rank.rank)
+}
+
+/// Groups of neighbouring ranks with the same figures, from rank `first`: the name of each, and its first rank.
+pub(super) fn alike<T, F: PartialEq>(
+    mut first: usize,
+    of_ranks: &[T],
+    figures: impl Fn(&T) -> F,
+) -> Vec<(String, &T)> {
     let groups = of_ranks.chunk_by(|one, next| figures(one) == figures(next)).map(|group| {
         let last = first + group.len() - 1;
         let name = if first == last { format!("rank {first}") } else { format!("ranks {first}-{last}") };
@@ -142,7 +149,6 @@ mod tests {
 
     use super::*;
     use crate::plan::RankForecast;
-    use crate::run::engine::MeasuredRank;
     use crate::train::StepSeconds;
 
     fn memory(peak: u64) -> RankMemory {
@@ -196,6 +202,15 @@ mod tests {
             ranks 2-3      6 x, 2.00 KiB        0 x, 0 B    0 x, 0 B  0 x, 0 B
             ranks 4-5      6 x, 3.00 KiB        0 x, 0 B    0 x, 0 B  0 x, 0 B
         "#]].assert_eq(&report(&summary, true, 2.0, 120));
+    }
+
+    /// A process of a job knows what its own rank has measured, and the plan of all.
+    #[test]
+    fn the_only_rank_of_a_process_is_held_against_its_own_plan() {
+        let mut summary = summary(&[(15, 15), (16, 16)]);
+        summary.ranks.remove(0);
+        let report = report(&summary, true, 2.0, 120);
+        assert!(report.contains("rank 1 measured = planned") && !report.contains("rank 0"), "{report}");
     }
 
     #[test]

@@ -88,6 +88,17 @@ impl TrainingError {
         }
     }
 
+    /// Whether only another process failed, which says why.
+    pub fn is_elsewhere(&self) -> bool {
+        match self {
+            Self::Engine(EngineError::Elsewhere) => true,
+            Self::Saved { error, .. } | Self::Lost { error, .. } | Self::NotSaved { error, .. } => {
+                error.is_elsewhere()
+            }
+            _ => false,
+        }
+    }
+
     /// Whether the engine still has the weights of a step.
     pub(super) fn leaves_weights(&self) -> bool {
         match self {

@@ -8,6 +8,7 @@ use std::sync::OnceLock;
 
 use super::changed_keys::ChangedKey;
 use super::metrics_file::MetricsFile;
+use super::rank_log::RankLog;
 use super::run_dir_error::RunDirError;
 use super::run_lock::{LockError, RunLock};
 use super::summary;
@@ -98,7 +99,7 @@ impl RunDir {
             // Last the file by which the folder is known as a run's, for one who is killed here and does it again.
             entries.sort_by_key(|entry| entry.ends_with(Self::METRICS));
             for entry in entries {
-                // Folders are those of traced steps and of checkpoints, and they hold nothing else.
+                // Folders are those of traced steps, logs and checkpoints, and they hold nothing else.
                 if entry.is_dir() { fs::remove_dir_all(entry) } else { fs::remove_file(entry) }
                     .map_err(io)?;
             }
@@ -169,10 +170,13 @@ impl RunDir {
     /// What is in a folder, and whether it may be replaced.
     fn check_contents(path: &Path, claim: Claim) -> Result<Place, RunDirError> {
         let io = |source| RunDirError::Io { path: path.to_owned(), source };
-        let is_lock = |entry: &io::Result<fs::DirEntry>| {
-            entry.as_ref().is_ok_and(|entry| entry.file_name() == *RunLock::FILE)
+        // Other processes of a job leave their logs on their hosts, where the process of rank 0 may be next time.
+        let has_logs_alone = || RankLog::stranger(path).is_ok_and(|stranger| stranger.is_none());
+        let is_free = |entry: &io::Result<fs::DirEntry>| match entry.as_ref().map(fs::DirEntry::file_name) {
+            Ok(name) => name == *RunLock::FILE || name == *RankLog::FOLDER && has_logs_alone(),
+            Err(_) => false,
         };
-        if path.is_dir() && fs::read_dir(path).map_err(io)?.all(|entry| is_lock(&entry)) {
+        if path.is_dir() && fs::read_dir(path).map_err(io)?.all(|entry| is_free(&entry)) {
             return Ok(Place::Free);
         }
         if claim == Claim::New {
@@ -201,6 +205,10 @@ impl RunDir {
                 }
             } else if name == *TraceFolder::NAME {
                 if let Some(stranger) = TraceFolder::of_run(path).stranger().map_err(io)? {
+                    return Err(not_a_run(format!("it holds `{}`, which no run wrote", stranger.display())));
+                }
+            } else if name == *RankLog::FOLDER {
+                if let Some(stranger) = RankLog::stranger(path).map_err(io)? {
                     return Err(not_a_run(format!("it holds `{}`, which no run wrote", stranger.display())));
                 }
             } else if !name.to_str().is_some_and(Self::is_written) {
@@ -456,6 +464,20 @@ mod tests {
         for file in ["thesis.txt", RunDir::RUN_FILE, RunDir::METRICS] {
             assert!(path.join(file).exists(), "{file}");
         }
+    }
+
+    #[test]
+    fn a_folder_that_has_logs_of_other_ranks_alone_is_free() {
+        let home = tempfile::tempdir().unwrap();
+        RankLog::open(home.path(), 3, false).unwrap();
+        assert_eq!(RunDir::check(home.path(), Claim::New).unwrap(), Place::Free);
+        fs::write(home.path().join("logs/thesis.txt"), "years of work").unwrap();
+        assert!(matches!(RunDir::check(home.path(), Claim::New), Err(RunDirError::Exists { .. })));
+        drop(RunDir::written_elsewhere(home.path()).metrics_until(0, false).unwrap());
+        assert!(matches!(RunDir::check(home.path(), Claim::Replace), Err(RunDirError::NotARun { .. })));
+        fs::remove_file(home.path().join("logs/thesis.txt")).unwrap();
+        RunDir::create(home.path(), true).unwrap();
+        assert!(!home.path().join("logs").exists());
     }
 
     #[test]

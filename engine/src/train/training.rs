@@ -239,6 +239,14 @@ impl Training {
         self.engine.has_rank_0()
     }
 
+    /// What this process has done before the steps, once all processes have come as far, if none failed at it.
+    ///
+    /// # Errors
+    /// Its own error; [`EngineError::Elsewhere`] where only others failed; when a rank, or another process, stops.
+    pub fn together<T>(&mut self, done: Result<T, TrainingError>) -> Result<T, TrainingError> {
+        self.engine.agree(done)
+    }
+
     /// Runs until the last step or until `interrupted` is set in any process, then evaluates, saves the weights and the summary. The
     /// process of rank 0 writes to `directory`, which the others do not read. The lines that the observer gets, and the summary, have the
     /// same losses, norms and counts in every process; their times, memory and traffic are of the ranks that the process knows

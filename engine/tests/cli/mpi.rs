@@ -25,7 +25,8 @@ fn ended(home: &Home, child: Child) -> Printed {
 fn processes_write_the_weights_and_metrics_of_threads() {
     let home = Home::new();
     home.run("train run.json --out threads --set comm.backend=threads").success();
-    run(&home, &mut launch(&home, "-- train run.json --out processes")).success();
+    let printed = run(&home, &mut launch(&home, "-- train run.json --out processes"));
+    assert_eq!(printed.status, Some(0), "{}", printed.stderr);
     let weights = |name: &str| fs::read(home.path(&format!("{name}/weights.safetensors"))).unwrap();
     assert!(weights("threads") == weights("processes"));
     let losses = |name: &str| -> Vec<String> {
@@ -34,6 +35,30 @@ fn processes_write_the_weights_and_metrics_of_threads() {
         lines.lines().map(|line| format!("{} {}", value(line)["loss"], value(line)["grad_norm"])).collect()
     };
     assert_eq!(losses("threads"), losses("processes"));
+    every_rank_has_its_log(&home, &printed.stderr);
+    let line = "-- train run.json --overwrite --out processes --set steps=1 --set evaluation=null";
+    run(&home, &mut launch(&home, line)).success();
+    assert!(home.read("processes/logs/rank-00003.log").contains("step 1/1  "));
+}
+
+/// The screen has the lines of rank 0, and each log those of its own rank, every one with the time.
+fn every_rank_has_its_log(home: &Home, screen: &str) {
+    assert_eq!(screen.matches("the first of ").count(), 1, "{screen}");
+    for (rank, place) in
+        ["0, data rank 0", "0, data rank 1", "1, data rank 0", "1, data rank 1"].iter().enumerate()
+    {
+        let log = home.read(&format!("processes/logs/rank-0000{rank}.log"));
+        for said in [
+            &format!("Z rank {rank} of 4: pipeline rank {place}; host "),
+            "Z the first of ",
+            "  loss ",
+            "measured = planned",
+            "Z run directory: processes",
+        ] {
+            assert!(log.contains(said), "{said}: {log}");
+        }
+        assert!(log.starts_with("20") && !log.contains("\n\n2"), "{log}");
+    }
 }
 
 #[test]
@@ -95,6 +120,11 @@ fn a_job_that_loses_a_rank_is_started_again_and_ends_as_if_it_had_not() {
         );
         assert!(printed.stderr.contains(&format!("  rank {rank}, last heard of at ")), "{}", printed.stderr);
         assert!(fs::read(home.path("out/weights.safetensors")).unwrap() == expected, "{name}");
+        // Those that stayed keep the report, whether they printed it or not, and both starts.
+        let log = home.read("out/logs/rank-00003.log");
+        for (said, count) in [(" of 4: pipeline rank 1, ", 2), ("error: all ranks have stopped", 1)] {
+            assert_eq!(log.matches(said).count(), count, "{said}: {log}");
+        }
         fs::remove_dir_all(home.path("out")).unwrap();
     }
 }

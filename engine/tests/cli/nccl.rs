@@ -63,6 +63,9 @@ fn processes_with_a_gpu_each_write_the_weights_and_metrics_of_threads() {
     let line = "launch -n 4 -- train run.json --out processes --set device=cuda";
     run(&home, on_gpus(&home, libraries, line)).success();
     assert!(weights(&home, "threads") == weights(&home, "processes"));
+    assert!(
+        home.read("processes/logs/rank-00003.log").contains(" rank 3 of 4: pipeline rank 1, data rank 1; ")
+    );
     let metrics = |name: &str| -> Vec<String> {
         let lines = home.read(&format!("{name}/metrics.jsonl"));
         let value = |line: &str| -> serde_json::Value { serde_json::from_str(line).unwrap() };

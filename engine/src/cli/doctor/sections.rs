@@ -138,7 +138,7 @@ fn beside<T: Copy + PartialEq>(
     ranks: &[RankFigures],
     figures: impl Fn(&RankFigures) -> [T; 2],
 ) -> Vec<(String, T)> {
-    let rows = alike(ranks, &figures).into_iter().flat_map(|(name, of)| match figures(of) {
+    let rows = alike(0, ranks, &figures).into_iter().flat_map(|(name, of)| match figures(of) {
         [planned, measured] if planned == measured => vec![(format!("{name} measured = planned"), measured)],
         [planned, measured] => {
             vec![(format!("{name} measured"), measured), (format!("{:1$} planned", "", name.len()), planned)]
