@@ -5,6 +5,7 @@ mod environment;
 mod gpu;
 mod lanes;
 mod processes;
+mod second_channel;
 mod threads;
 
 use std::sync::Arc;

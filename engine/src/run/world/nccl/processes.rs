@@ -15,6 +15,7 @@ use super::super::{World, program};
 use super::agreement::agree;
 use super::gpu::own_gpu;
 use super::lanes::lanes;
+use super::second_channel::second_channel;
 use crate::host::Launched;
 use crate::plan::Plan;
 use crate::run::comm::{CommError, Communicator, IsStopped, Nccl};
@@ -26,6 +27,8 @@ struct OverNccl {
     gpu: Cuda,
     name: String,
     channel: Arc<SideChannel>,
+    /// By which reports come too, if there is one.
+    second: Option<SideChannel>,
 }
 
 /// The world of all processes of the job, or of as many as the plan has ranks where something connects all of them already.
@@ -63,16 +66,17 @@ pub(super) fn world(
     let member = Member::of_process(program::name_of_this(), place, timeout);
     let member = if around.is_some() { member.again() } else { member };
     let channel = match listener {
-        Some(listener) => SideChannel::host(listener, Cuda::now_ns, member),
-        None => SideChannel::join(address, member),
+        Some(listener) => SideChannel::host(listener, Cuda::now_ns, member.clone()),
+        None => SideChannel::join(address, member.clone()),
     };
     let channel = Arc::new(channel.map_err(WorldError::not_connected)?);
     let name = facts.as_ref().map_or_else(|_| String::new(), |facts| facts.name.clone());
     let agreement = agree(&channel, facts).map_err(WorldError::not_connected)??;
     let gpu = gpu.expect("a process without a GPU has given its reason, to which all agree");
+    let second = second_channel(&channel, member).map_err(WorldError::not_connected)?;
     let order = plan.run().comm.reduction;
     let nccl = Nccl::new(agreement.id(), lanes(plan), order, timeout, agreement.num_multiprocessors)?;
-    let carrier = OverNccl { nccl, gpu, name, channel: Arc::clone(&channel) };
+    let carrier = OverNccl { nccl, gpu, name, channel: Arc::clone(&channel), second };
     Ok(Some(Arc::new(ProcessWorld::new(carrier, channel, place))))
 }
 
@@ -117,6 +121,9 @@ impl Carrier for OverNccl {
         Cuda::now_ns()
     }
 
-    /// Nothing connects these processes but the side channel.
-    fn report(&self, _: &[u8]) {}
+    fn report(&self, report: &[u8]) {
+        if let Some(Err(error)) = self.second.as_ref().map(|second| second.report(report.to_vec())) {
+            tracing::debug!(%error, "the report goes to the other processes by way of rank 0 alone");
+        }
+    }
 }

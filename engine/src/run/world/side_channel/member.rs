@@ -1,9 +1,9 @@
 //! A process's end of the side channel.
 
 use std::io::Read;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::super::{ClockOffset, Positions};
@@ -60,6 +60,8 @@ pub struct SideChannel {
     shared: Arc<Shared>,
     /// In the process of rank 0.
     server: Option<Server>,
+    /// The address of this host in the connection with the hub.
+    local_ip: Option<IpAddr>,
     /// Dropped with the channel, which the thread sees that says where ranks are.
     _alive: Sender<()>,
 }
@@ -70,6 +72,8 @@ struct Shared {
     positions: Arc<Positions>,
     to_hub: Mutex<Box<dyn Outgoing>>,
     known: Monitor<Known>,
+    /// Another channel, which gets the reports that come over this one.
+    takes_reports: Mutex<Weak<SideChannel>>,
 }
 
 impl SideChannel {
@@ -115,7 +119,10 @@ impl SideChannel {
         let stream = connected(address, member.start_timeout)?;
         stream.set_nodelay(true)?;
         stream.set_write_timeout(Some(member.timeout))?;
-        Self::over(Box::new(stream.try_clone()?), stream, member, server, start)
+        let local_ip = stream.local_addr()?.ip();
+        let mut own = Self::over(Box::new(stream.try_clone()?), stream, member, server, start)?;
+        own.local_ip = Some(local_ip);
+        Ok(own)
     }
 
     /// The end of a process that is connected with the hub: `start` is when it began to connect.
@@ -137,10 +144,11 @@ impl SideChannel {
             positions: Arc::new(Positions::new(member.world_size)),
             to_hub: Mutex::new(to_hub),
             known: Monitor::default(),
+            takes_reports: Mutex::new(Weak::new()),
             member,
         });
         let (alive, is_alive) = channel();
-        let own = Self { shared, server, _alive: alive };
+        let own = Self { shared, server, local_ip: None, _alive: alive };
         let reader = Arc::clone(&own.shared);
         spawn("side-channel-from-hub", move || reader.hear(&mut from_hub))?;
         own.shared.wait_for_all(start, own.server.as_ref())?;
@@ -148,6 +156,27 @@ impl SideChannel {
         let teller = Arc::clone(&own.shared);
         spawn("side-channel-positions", move || teller.tell_positions(&is_alive))?;
         Ok(own)
+    }
+
+    /// The address of this host by which the process of the hub is reached.
+    ///
+    /// # Errors
+    /// When this process reaches it otherwise than over a network.
+    pub(crate) fn local_ip(&self) -> std::io::Result<IpAddr> {
+        self.local_ip.ok_or_else(|| std::io::ErrorKind::AddrNotAvailable.into())
+    }
+
+    /// From now on another channel gets the reports that come over this one. It connects the same processes by another hub.
+    pub(crate) fn pass_reports_to(&self, other: &Arc<SideChannel>) {
+        *self.shared.takes_reports.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(other);
+    }
+
+    /// Gives the report of a failure to all others, and waits for none of theirs.
+    ///
+    /// # Errors
+    /// [`CommError::Interrupted`] where the process of the hub is gone.
+    pub(crate) fn report(&self, report: Vec<u8>) -> Result<(), CommError> {
+        self.shared.send(&ToHub::Report(report), "a report")
     }
 
     /// The ranks of each process, ascending.
@@ -257,7 +286,7 @@ impl SideChannel {
 
     /// As [`World::exchange_failures`](crate::run::world::World::exchange_failures).
     pub fn exchange_failures(&self, report: Vec<u8>, time: Duration) -> Vec<(Range<usize>, Option<Vec<u8>>)> {
-        if let Err(error) = self.shared.send(&ToHub::Report(report.clone()), "a report") {
+        if let Err(error) = self.report(report.clone()) {
             tracing::debug!(%error, "the report goes to the other processes directly, if at all");
         }
         let processes = self.processes();
@@ -279,7 +308,7 @@ impl SideChannel {
 impl Drop for SideChannel {
     fn drop(&mut self) {
         if self.server.is_some() {
-            self.shared.wait_for_others_after_a_stop();
+            self.shared.wait_for_others_after_a_failure();
         }
         let _ = self.shared.send(&ToHub::End, "the end");
         self.shared.to_hub.lock().unwrap_or_else(PoisonError::into_inner).close();
@@ -298,6 +327,10 @@ impl Shared {
     /// Takes note of what the hub says, until the connection is gone.
     fn hear(&self, from_hub: &mut impl Read) {
         while let Ok(Some(frame)) = frame::read::<FromHub>(from_hub) {
+            if let FromHub::Report { first_rank, report } = &frame {
+                let other = self.takes_reports.lock().unwrap_or_else(PoisonError::into_inner).upgrade();
+                other.iter().for_each(|other| other.take_report(*first_rank, report.clone()));
+            }
             self.known().note(frame, &self.member.ranks, &self.positions);
             self.known.notify_all();
         }
@@ -407,14 +440,15 @@ impl Shared {
         }
     }
 
-    /// After a stop, the hub ends when the others have, or have had time to: with it goes what they have not read yet of the reports.
-    fn wait_for_others_after_a_stop(&self) {
+    /// After a failure, the hub ends when the others have, or have had time to: with it goes what they have not read yet of the reports.
+    fn wait_for_others_after_a_failure(&self) {
         let start = Instant::now();
         let mut known = self.known();
         let processes = known.processes.clone().unwrap_or_default();
         let is_there =
             |known: &Known, ranks: &Range<usize>| *ranks != self.member.ranks && !known.has_ended(ranks);
-        while known.is_stopped
+        let has_failed = |known: &Known| known.is_stopped || !known.reports.is_empty();
+        while has_failed(&known)
             && processes.iter().any(|ranks| is_there(&known, ranks))
             && start.elapsed() < LONGEST_FAREWELL
         {
