@@ -4,6 +4,7 @@
 //! $ cargo test -p tests --test it -- cuda::on_a_device --ignored    # on a host with a GPU
 //! ```
 
+mod nccl_faults;
 mod nccl_misuse;
 mod nccl_processes;
 mod on_a_device;

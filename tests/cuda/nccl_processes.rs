@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use tests::{Imitated, imitation, in_full, on_the_imitation};
 
@@ -12,8 +12,8 @@ fn free_port() -> u16 {
     listener.local_addr().expect("a port").port()
 }
 
-/// The processes of a job on one host, as torchrun starts them. `host` is a file for what they share of it.
-fn started(folder: &Path, host: &Path, num_processes: usize, tests: &str) -> Vec<Child> {
+/// The processes of a job on one host, as torchrun starts them, by their ranks. `host` is a file for what they share of it.
+pub(super) fn job(folder: &Path, host: &Path, num_processes: usize, tests: &str) -> Vec<Command> {
     let port = free_port() - 1;
     let process = |rank: usize| {
         let imitated = Imitated { num_devices: num_processes, seed: 1 + rank as u64, fail_at: None };
@@ -23,7 +23,8 @@ fn started(folder: &Path, host: &Path, num_processes: usize, tests: &str) -> Vec
         command.envs([("RANK", &rank), ("LOCAL_RANK", &rank)]);
         command.env("MASTER_ADDR", "127.0.0.1").env("MASTER_PORT", port.to_string());
         command.env("IMITATION_HOST", host).arg("--nocapture");
-        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the test's own program starts")
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
     };
     (0..num_processes).map(process).collect()
 }
@@ -35,10 +36,12 @@ fn grids_of_processes_train_over_nccl_on_the_imitation() {
     let home = tempfile::tempdir().expect("a temporary folder");
     for &num_processes in sizes {
         let tests = "cuda::on_a_device::nccl_processes::grids";
-        let outputs: Vec<_> = started(folder, &home.path().join("host"), num_processes, tests)
+        let started = job(folder, &home.path().join("host"), num_processes, tests)
             .into_iter()
-            .map(|process| process.wait_with_output().expect("it ends"))
-            .collect();
+            .map(|mut process| process.spawn().expect("the test's own program starts"));
+        let started: Vec<_> = started.collect();
+        let ended = started.into_iter().map(|process| process.wait_with_output().expect("it ends"));
+        let outputs: Vec<_> = ended.collect();
         for (rank, output) in outputs.iter().enumerate() {
             let [printed, errors] =
                 [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));

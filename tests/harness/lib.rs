@@ -3,6 +3,7 @@
 mod altered;
 mod batches;
 mod draws;
+pub mod faults;
 pub mod features;
 mod imitation;
 mod job;

@@ -333,11 +333,21 @@ Result put(const LaunchPointer& launch, void* stream) {
     return is_put ? SUCCESS : UNHANDLED_CUDA_ERROR;
 }
 
+// Whether the operation that is asked for now fails.
+bool is_next_to_fail() {
+    static const uint64_t fail_at = setting("IMITATION_NCCL_FAIL_AT", 0);
+    static const char* fail_when = getenv("IMITATION_NCCL_FAIL_WHEN");
+    if (fail_when && access(fail_when, F_OK) == 0) {
+        fail_when = nullptr;
+        return true;
+    }
+    return ++process().num_launches == fail_at;
+}
+
 // The parts of one communicator become a launch.
 Result launch(Communicator* communicator, std::vector<Part> parts) {
     const CommunicatorPointer& of = process().communicators.at(communicator);
-    static const uint64_t fail_at = setting("IMITATION_NCCL_FAIL_AT", 0);
-    bool fails = ++process().num_launches == fail_at;
+    bool fails = is_next_to_fail();
     if (fails) {
         of->error = REMOTE_ERROR;
     }

@@ -6,6 +6,7 @@ mod kernels;
 mod memory;
 mod nccl;
 mod nccl_calls;
+mod nccl_faults;
 mod nccl_processes;
 mod nccl_schedules;
 mod orders;

@@ -20,7 +20,7 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 const DATA: [usize; 4] = [1, 2, 3, 4];
 
 /// The smallest model that has a block for each stage.
-fn smallest(case: Case) -> Run {
+pub(super) fn smallest(case: Case) -> Run {
     let model = GptConfig {
         num_layers: case.num_layers,
         hidden_size: 4,

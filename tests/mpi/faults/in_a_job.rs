@@ -3,36 +3,20 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 use std::{env, fs, thread};
 
 use pipezero::plan::{Plan, Purpose};
 use pipezero::run::data::Zeros;
 use pipezero::run::engine::{Engine, EngineError};
-use pipezero::run::world::{Positions, ProcessWorld, World};
+use pipezero::run::world::{ProcessWorld, World};
 use rustix::process::{Pid, Signal, getpid, kill_process};
-use tests::{EndOnPanic, Phase, example};
+use tests::faults::{FAULT, FOLDER, Fault, Kind, NUM_RANKS, TIMEOUT_S, error_of, write_report};
+use tests::{EndOnPanic, example};
 
-use super::fault::{Fault, Kind};
-
-/// The fault.
-pub(in crate::mpi) const FAULT: &str = "PIPEZERO_TEST_FAULT";
 /// What a rank runs that fails by a command.
 pub(in crate::mpi) const COMMAND: &str = "PIPEZERO_TEST_COMMAND";
-/// The folder in which the processes write what they see.
-pub(in crate::mpi) const FOLDER: &str = "PIPEZERO_TEST_FOLDER";
-/// In it: when the rank failed; a file named by each rank, with its report and when it had it; and an empty file named by each rank that speaks.
-pub(in crate::mpi) const FAILED_AT: &str = "failed";
-pub(in crate::mpi) const SPEAKER: &str = "speaker";
-/// In it, too: the process that is paused.
+/// In the folder: the process that is paused.
 const PAUSED: &str = "paused";
-/// Ranks of the job: pipeline 3 x data 2.
-pub(in crate::mpi) const NUM_RANKS: usize = 6;
-pub(in crate::mpi) const TIMEOUT_S: u64 = 3;
-/// The step that is the first in which the rank may fail: others have then begun.
-const FIRST_STEP: u64 = 2;
-/// A rank that has not failed by then does not come to what it is to fail at.
-const LAST_STEP: u64 = 400;
 
 #[test]
 #[ignore = "needs a job of six processes, one of which fails"]
@@ -69,52 +53,23 @@ fn one_rank_fails() {
         thread::spawn(move || thaw(&*world, &folder));
     }
     let mut engine = Engine::in_world(plan, Arc::new(Zeros), Purpose::Training, world).expect("ranks start");
-    let fails = || fail(fault.kind, &folder);
-    let error = loop {
-        let report = match engine.train_batch() {
-            Ok(report) => report,
-            Err(error) => break error,
-        };
-        assert!(report.step < LAST_STEP, "rank {} does not come to {fault}", fault.rank);
-        if report.step == FIRST_STEP - 1 && rank == fault.rank && fault.phase != Phase::Saving {
-            let (positions, folder) = (Arc::clone(&positions), folder.clone());
-            thread::spawn(move || fail_at(fault, &positions, &folder));
-        }
-        if fault.phase == Phase::Saving && report.step == FIRST_STEP {
-            if rank == fault.rank {
-                fails();
-            }
-            break engine.save(&folder.join("weights.safetensors")).expect_err("one rank is missing");
-        }
-    };
+    let at = folder.clone();
+    let fails = move || fail(fault.kind, &at);
+    let error = error_of(&mut engine, &positions, rank, fault, &folder, fails);
     let EngineError::Stopped(report) = error else { panic!("{error}") };
-    if report.speaker() == Some(rank) {
-        fs::write(folder.join(format!("{SPEAKER}{rank}")), "").expect("a folder");
-    }
-    // Whole as soon as it is there.
-    let written = folder.join(format!("{rank}.part"));
-    fs::write(&written, format!("{}\n{report}\n", now_ns())).expect("a report");
-    fs::rename(written, folder.join(rank.to_string())).expect("a folder");
+    write_report(&folder, rank, &report);
     // As the program says to `launch` with which status it ends.
     if let Some(statuses) = env::var_os("PIPEZERO_STATUSES") {
         fs::write(Path::new(&statuses).join(rank.to_string()), "1").expect("a status");
     }
 }
 
-/// Fails as soon as the rank is at what the fault says.
-fn fail_at(fault: Fault, positions: &Positions, folder: &Path) {
-    while !fault.phase.has(positions.get(fault.rank)) {
-        std::hint::spin_loop();
-    }
-    fail(fault.kind, folder);
-}
-
 fn fail(kind: Kind, folder: &Path) {
-    fs::write(folder.join(FAILED_AT), now_ns().to_string()).expect("a folder");
     fs::write(folder.join(PAUSED), getpid().as_raw_pid().to_string()).expect("a folder");
     let signal = match kind {
         Kind::Kill => Signal::KILL,
         Kind::Freeze | Kind::Pause => Signal::STOP,
+        Kind::Nccl => panic!("these ranks do not use NCCL"),
         Kind::Command => {
             let command = env::var(COMMAND).expect("a command");
             assert!(
@@ -135,9 +90,4 @@ fn thaw(world: &dyn World, folder: &Path) {
     let paused = fs::read_to_string(folder.join(PAUSED)).expect("a process is paused");
     let paused = Pid::from_raw(paused.parse().expect("a number")).expect("a process");
     kill_process(paused, Signal::CONT).expect("a signal");
-}
-
-/// By the clock that all processes of the host share.
-fn now_ns() -> u128 {
-    SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock after 1970").as_nanos()
 }

@@ -1,25 +1,19 @@
 //! A rank that is killed or frozen, at each phase of a run and in each stage: the others say so, in time, and nothing is left.
 
-pub(super) mod fault;
 pub(super) mod in_a_job;
 mod restart; // A job that loses a rank goes on from its last checkpoint.
 
+use std::env;
 use std::ffi::OsString;
 use std::path::Path;
 use std::time::Duration;
-use std::{env, fs};
 
 use pipezero::launch::{ConnectedBy, End, Event, Job, Lost};
+use tests::faults::{
+    FAULT, FOLDER, Fault, Kind, NUM_RANKS, RANKS, TIME_FOR_REPORT, TIMEOUT_S, Written, check_report,
+    reports_in,
+};
 use tests::{Phase, Sample};
-
-use fault::{Fault, Kind};
-use in_a_job::{FAILED_AT, FAULT, FOLDER, NUM_RANKS, SPEAKER, TIMEOUT_S};
-
-/// Ranks may take so long beside the time-out of the run to have their report.
-pub(super) const TIME_FOR_REPORT: Duration = Duration::from_secs(2);
-
-/// A rank of the first, the middle and the last stage.
-const RANKS: [usize; 3] = [0, 3, 4];
 
 #[test]
 fn a_rank_that_fails_is_named_by_one_report_in_time() {
@@ -78,55 +72,11 @@ fn fail(fault: Fault) -> Duration {
     assert_eq!(speakers, [usize::from(fault.rank == 0)], "{fault}: the lowest that is left speaks");
     let last = reports.iter().map(|report| report.after).max().expect("there are reports");
     let waits = match fault.kind {
-        Kind::Kill | Kind::Command => Duration::ZERO,
+        Kind::Kill | Kind::Nccl | Kind::Command => Duration::ZERO,
         Kind::Freeze | Kind::Pause => Duration::from_secs(TIMEOUT_S),
     };
     assert!(last <= waits + TIME_FOR_REPORT, "{fault}: the last report took {last:.2?}");
     last
-}
-
-/// What a rank has written.
-#[derive(Debug)]
-pub(super) struct Written {
-    pub(super) rank: usize,
-    /// How long after the fault.
-    pub(super) after: Duration,
-    pub(super) text: String,
-    /// Whether it speaks for others.
-    pub(super) speaks: bool,
-}
-
-/// The reports that ranks have written, by rank.
-pub(super) fn reports_in(folder: &Path) -> Vec<Written> {
-    let read = |name: &str| fs::read_to_string(folder.join(name)).ok();
-    let failed_at: u64 = read(FAILED_AT).expect("a rank has failed").parse().expect("a time");
-    let written = |rank: usize| {
-        let report = read(&rank.to_string())?;
-        let (reported_at, text) = report.split_once('\n')?;
-        let after = Duration::from_nanos(reported_at.parse::<u64>().ok()?.saturating_sub(failed_at));
-        let speaks = folder.join(format!("{SPEAKER}{rank}")).exists();
-        Some(Written { rank, after, text: text.to_owned(), speaks })
-    };
-    (0..NUM_RANKS).filter_map(written).collect()
-}
-
-/// The rank that has failed is the first that is named, and each other is named once.
-fn check_report(fault: Fault, report: &str) {
-    let lines: Vec<&str> = report.lines().collect();
-    let ranks: Vec<&str> =
-        lines.iter().filter_map(|line| line.strip_prefix("  rank ")?.split([' ', ',']).next()).collect();
-    let why = match fault.kind {
-        Kind::Kill => ": does not answer: its process has ended",
-        Kind::Freeze | Kind::Pause | Kind::Command => ": does not answer",
-    };
-    let is_first = lines.get(1).is_some_and(|line| {
-        line.starts_with(&format!("  rank {}, last heard of at ", fault.rank)) && line.ends_with(why)
-    });
-    assert!(is_first, "{fault}:\n{report}");
-    let mut sorted = ranks.clone();
-    sorted.sort_unstable();
-    assert_eq!(sorted, ["0", "1", "2", "3", "4", "5"], "{fault}:\n{report}");
-    assert_eq!(report.matches("does not answer").count(), 1, "{fault}:\n{report}");
 }
 
 fn run(fault: Fault, folder: &Path) -> (End, Vec<Event>) {

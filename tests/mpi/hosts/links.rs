@@ -6,12 +6,11 @@ use std::process::Child;
 use std::time::{Duration, Instant};
 use std::{env, fs, thread};
 
+use tests::faults::{FAULT, FOLDER, Fault, Kind, NUM_RANKS, TIME_FOR_REPORT, TIMEOUT_S, Written, reports_in};
 use tests::{Phase, Sample};
 
 use super::{Hosts, Line, address};
-use crate::mpi::faults::fault::{Fault, Kind};
-use crate::mpi::faults::in_a_job::{COMMAND, FAULT, FOLDER, NUM_RANKS, TIMEOUT_S};
-use crate::mpi::faults::{TIME_FOR_REPORT, Written, reports_in};
+use crate::mpi::faults::in_a_job::COMMAND;
 use crate::mpi::one_job;
 
 /// Each stage is a host with its two data ranks.

@@ -21,6 +21,8 @@ impl Handed<'_> {
     /// The elements in f32, on the host of rank 0; both ranks call it.
     pub(super) fn hand_over(self, comm: &mut Counting, queue: &dyn Queue) -> Result<Option<Vec<f32>>, Cause> {
         let Self { holder, from, len, memory } = self;
+        // A device waits for all that is under way before it gives new memory, and would notice no failure meanwhile.
+        comm.finish()?;
         let mut buffer = memory.zeros(len, Category::Communication)?;
         if let Some(from) = from {
             queue.copy(from, buffer.view_mut());

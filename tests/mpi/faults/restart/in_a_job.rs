@@ -12,10 +12,8 @@ use pipezero::run::comm::{CommError, Communicator};
 use pipezero::run::world::{ProcessWorld, World};
 use pipezero::train::{EvalLine, Observer, RunDir, StepLine, Training};
 use rustix::process::{Signal, getpid, kill_process};
+use tests::faults::{FAILED_AT, FAULT, FOLDER, Fault};
 use tests::{Altered, EndOnPanic, Moment, Trap, TrapCommunicator, example};
-
-use crate::mpi::faults::fault::Fault;
-use crate::mpi::faults::in_a_job::{FAILED_AT, FAULT, FOLDER};
 
 /// In the folder: the run directory, and the step of the checkpoint from which the run went on.
 pub(super) const OUT: &str = "out";

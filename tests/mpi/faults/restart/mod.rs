@@ -10,11 +10,9 @@ use std::{env, fs};
 use pipezero::launch::{ConnectedBy, End, Event, Job, Lost};
 use pipezero::plan::Plan;
 use pipezero::train::RunDir;
+use tests::faults::{FAILED_AT, FAULT, FOLDER, Fault, Kind, NUM_RANKS, RANKS};
 use tests::{Phase, Sample, train_into};
 
-use super::RANKS;
-use super::fault::{Fault, Kind};
-use super::in_a_job::{FAILED_AT, FAULT, FOLDER, NUM_RANKS};
 use in_a_job::{CHECKPOINT, OUT, RESUMED, run};
 
 #[test]

@@ -3,31 +3,41 @@
 use std::fmt;
 use std::str::FromStr;
 
-use tests::Phase;
+use crate::Phase;
 
 /// What happens to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::mpi) enum Kind {
+pub enum Kind {
     /// SIGKILL.
     Kill,
     /// SIGSTOP.
     Freeze,
     /// SIGSTOP, and SIGCONT as soon as the others have stopped.
     Pause,
+    /// What it asks NCCL for next never begins, and NCCL says so.
+    Nccl,
     /// It runs a command, which does something to the links of its host.
     Command,
 }
 
 /// A fault, as text in the environment of a job's processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::mpi) struct Fault {
-    pub(in crate::mpi) phase: Phase,
-    pub(in crate::mpi) kind: Kind,
-    pub(in crate::mpi) rank: usize,
+pub struct Fault {
+    /// What the rank is doing.
+    pub phase: Phase,
+    /// What happens to it.
+    pub kind: Kind,
+    /// The rank.
+    pub rank: usize,
 }
 
-pub(in crate::mpi) const KINDS: [(Kind, &str); 4] =
-    [(Kind::Kill, "kill"), (Kind::Freeze, "freeze"), (Kind::Pause, "pause"), (Kind::Command, "command")];
+const KINDS: [(Kind, &str); 5] = [
+    (Kind::Kill, "kill"),
+    (Kind::Freeze, "freeze"),
+    (Kind::Pause, "pause"),
+    (Kind::Nccl, "nccl"),
+    (Kind::Command, "command"),
+];
 
 fn word<T: Copy + PartialEq>(words: &[(T, &'static str)], of: T) -> &'static str {
     words.iter().find(|(value, _)| *value == of).expect("each has a word").1
