@@ -65,6 +65,7 @@ input_mistakes! {
         | RunDirError::NoSpace { .. }
         | RunDirError::NotARun { .. }
         | RunDirError::Unwritable { .. }
+        | RunDirError::RescueUnwritable { .. }
         | RunDirError::Io { .. } => false,
     };
     TraceError: |error| match error {

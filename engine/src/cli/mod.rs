@@ -1,5 +1,6 @@
 //! The command line: reads arguments, calls the library, prints. Machine output goes to stdout, all else to stderr.
 
+mod agreement;
 mod check;
 mod checkpoint;
 mod compare;

@@ -14,10 +14,19 @@ use crate::config::EndSignal;
 use crate::host::{Launched, Launcher};
 use crate::launch::statuses;
 
-/// A flag that the first of these signals sets: Ctrl-C, SIGTERM, SIGHUP, and the one that a scheduler sends. The second ends the process at
-/// once, with status 128 and its number, as shells report it. A signal that is ignored when the program starts, as `nohup` has it, stays so.
-pub(super) fn end_after_the_step(own: EndSignal) -> Arc<AtomicBool> {
-    let flag = Arc::new(AtomicBool::new(false));
+/// What signals ask of a run.
+#[derive(Debug, Default)]
+pub(super) struct Signalled {
+    /// Whether it is to end after its step.
+    pub(super) interrupted: AtomicBool,
+    /// Whether it has ended, so that a signal changes nothing any more.
+    pub(super) is_over: AtomicBool,
+}
+
+/// The first of these signals asks a run to end after its step: Ctrl-C, SIGTERM, SIGHUP, and the one that a scheduler sends. The second ends the process
+/// at once, with status 128 and its number, as shells report it. A signal that is ignored when the program starts, as `nohup` has it, stays so.
+pub(super) fn end_after_the_step(own: EndSignal) -> Arc<Signalled> {
+    let signalled = Arc::new(Signalled::default());
     let own = match own {
         EndSignal::Usr1 => Some(SIGUSR1),
         EndSignal::Usr2 => Some(SIGUSR2),
@@ -25,20 +34,24 @@ pub(super) fn end_after_the_step(own: EndSignal) -> Arc<AtomicBool> {
     };
     let ignored = ignored_signals(&status_of_process());
     let signals = [SIGINT, SIGTERM, SIGHUP].into_iter().chain(own).filter(|&signal| !is_in(ignored, signal));
-    if let Err(error) = wait_for(signals.collect(), Arc::clone(&flag)) {
+    if let Err(error) = wait_for(signals.collect(), Arc::clone(&signalled)) {
         note(format_args!("warning: a signal will end the run at once: {error}"));
     }
-    flag
+    signalled
 }
 
-fn wait_for(signals: Vec<i32>, flag: Arc<AtomicBool>) -> io::Result<()> {
+fn wait_for(signals: Vec<i32>, signalled: Arc<Signalled>) -> io::Result<()> {
     let mut signals = Signals::new(signals)?;
     let wait = move || {
         for signal in signals.forever() {
-            if flag.swap(true, Ordering::Relaxed) {
+            let name = signal_name(signal).unwrap_or("a signal");
+            if signalled.interrupted.swap(true, Ordering::Relaxed) {
+                note(format_args!("{name}, the second signal: the run ends at once"));
                 std::process::exit(128 + signal);
             }
-            let name = signal_name(signal).unwrap_or("a signal");
+            if signalled.is_over.load(Ordering::Relaxed) {
+                continue;
+            }
             // Open MPI's mpirun passes these on, and kills what is left two seconds later.
             let is_hasty = matches!(signal, SIGINT | SIGTERM) && is_of_mpirun();
             let but = if is_hasty {

@@ -1,11 +1,14 @@
 //! `pipezero train`.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use clap::Args;
 use pipezero_models::queue::Cuda;
 
+use super::agreement::agreed;
 use super::describe;
 use super::failure::Failure;
 use super::figures::{bytes, count, counted};
@@ -23,8 +26,8 @@ use crate::host::{self, Launched};
 use crate::measure::trace::{TracedSteps, TracedStepsError};
 use crate::plan::Plan;
 use crate::run::data::first_words;
-use crate::run::engine::Report;
-use crate::run::world::WorldError;
+use crate::run::engine::{EngineError, Report};
+use crate::run::world::{World, WorldError, world_of};
 use crate::train::{
     ChangedKey, Claim, Place, RankLog, Resumed, RunDir, RunDirError, Start, Summary, Training, TrainingError,
     check_disk_space,
@@ -88,34 +91,40 @@ pub(super) fn run(args: &TrainArgs) -> Result<(), Failure> {
     }
     let file = args.run.load()?;
     let (plan, notices) = args.planned(&file)?;
-    let traced = args.traced(plan.run().steps)?;
     let out = args.out.clone().unwrap_or_else(|| RunDir::default_path(&args.run.run));
-    // The other processes of a job neither read nor write the folder.
-    let place = if is_first { RunDir::check(&out, args.claim())? } else { Place::Free };
-    args.check_rescue(&out)?;
-    args.check_init()?;
-    if args.resume && args.step.is_none() && is_finished(&out, plan.run().steps)? {
+    let mut ready = args.ready(&plan, &out, is_first);
+    if launched.is_none() {
+        // Nobody else waits for what this process has found.
+        ready = Ok(ready?);
+    }
+    if let Ok(Ready { is_finished: false, .. }) = ready {
+        note(terminal::wrapped(&headline(&plan), terminal::width()));
+        if plan.run().model.learns() {
+            note(terminal::wrapped(&plan.element_types().to_string(), terminal::width()));
+        }
+        for units in plan.units_that_stay() {
+            note(units);
+        }
+        // Before the steps, which may take days.
+        drop(notices);
+    }
+    let world = world_of(&plan).map_err(EngineError::from).map_err(TrainingError::from)?;
+    let ready = match &launched {
+        Some(launched) => agreed(&*world, launched.rank, ready)?,
+        None => ready?,
+    };
+    if is_finished(&*world, &ready)? {
         return Ok(());
     }
-    note(terminal::wrapped(&headline(&plan), terminal::width()));
-    if plan.run().model.learns() {
-        note(terminal::wrapped(&plan.element_types().to_string(), terminal::width()));
-    }
-    for units in plan.units_that_stay() {
-        note(units);
-    }
-    // Before the steps, which may take days.
-    drop(notices);
     let prompt = first_words(&plan.run().data.text).unwrap_or_else(|| "The".to_owned());
-    // Locked before its checkpoint is read.
-    let earlier = args.resume && place == Place::EarlierRun;
-    let earlier = earlier.then(|| RunDir::resume(&out)).transpose()?;
-    let mut training = args.start(plan, &out, traced.clone())?;
+    let traced = args.traced(plan.run().steps)?;
+    let mut training = args.start(plan, world, &out, traced.clone())?;
     note(terminal::fitted(&format!("computing on: {}", device_of(&training, &file))));
-    if let Some(warning) = check_disk_space(training.plan(), &out)? {
+    if let Some(warning) = ready.disk_warning {
         note(terminal::fitted(&warning));
     }
     // A directory is made or replaced only after everything else worked.
+    let earlier = ready.earlier;
     let recorded = args.recorded(&out, earlier, &file, training.plan(), is_first);
     // The others open their logs in it.
     let recorded = training.together(recorded.map_err(TrainingError::from));
@@ -127,12 +136,13 @@ pub(super) fn run(args: &TrainArgs) -> Result<(), Failure> {
     if training.resumed().is_some() {
         say_what_changed(&changed);
     }
-    let interrupted = end_after_the_step(training.plan().run().checkpoint.signal);
+    let signalled = end_after_the_step(training.plan().run().checkpoint.signal);
     let num_steps = training.plan().run().steps;
     let learns = training.plan().run().model.learns();
     let mut progress = Progress::new(num_steps, learns);
     let start = Instant::now();
-    let ended = training.run(&directory, &interrupted, &mut progress);
+    let ended = training.run(&directory, &signalled.interrupted, &mut progress);
+    signalled.is_over.store(true, Ordering::Relaxed);
     let summary = ended.map_err(|error| said_once(error, launched.as_ref()))?;
     progress.finish();
     if summary.interrupted {
@@ -160,7 +170,8 @@ pub(super) fn run(args: &TrainArgs) -> Result<(), Failure> {
 fn said_once(error: TrainingError, launched: Option<&Launched>) -> Failure {
     let Some(launched) = launched else { return error.into() };
     let speaker = error.report().and_then(Report::speaker);
-    if error.is_elsewhere() || speaker.is_some_and(|speaker| speaker != launched.rank) {
+    let is_said = error.is_elsewhere() || error.is_of_all() && launched.rank > 0;
+    if is_said || speaker.is_some_and(|speaker| speaker != launched.rank) {
         keep(&format!("error: {error}"));
         return Failure::SaidElsewhere;
     }
@@ -189,8 +200,37 @@ impl TrainArgs {
         Ok((plan, Notices::new(self.run.name(), notices)))
     }
 
+    /// What can be found out before the ranks start, by every process; what rank 0 alone writes, by its process.
+    fn ready(&self, plan: &Plan, out: &Path, is_first: bool) -> Result<Ready, Failure> {
+        self.traced(plan.run().steps)?;
+        // The other processes of a job neither read nor write the folder.
+        let place = if is_first { RunDir::check(out, self.claim())? } else { Place::Free };
+        self.check_rescue(out, is_first)?;
+        self.check_init()?;
+        let goes_on = self.resume && self.step.is_none();
+        let finished = if goes_on && is_first { finished_steps(out, plan.run().steps) } else { None };
+        if let Some(steps) = finished {
+            note(format_args!("{} has done all {steps} steps: nothing is left to resume", out.display()));
+            return Ok(Ready { is_finished: true, ..Ready::default() });
+        }
+        // Locked before its checkpoint is read.
+        let earlier = self.resume && place == Place::EarlierRun;
+        let earlier = earlier.then(|| RunDir::resume(out)).transpose()?;
+        if self.resume {
+            Training::check_resumable(out, self.step)?;
+        }
+        let disk_warning = check_disk_space(plan, out)?;
+        Ok(Ready { is_finished: false, earlier, disk_warning })
+    }
+
     /// Starts the ranks, with the state that the run begins with.
-    fn start(&self, plan: Plan, out: &Path, traced: Option<TracedSteps>) -> Result<Training, Failure> {
+    fn start(
+        &self,
+        plan: Plan,
+        world: Arc<dyn World>,
+        out: &Path,
+        traced: Option<TracedSteps>,
+    ) -> Result<Training, Failure> {
         let ranks = format!(
             "starting {} and {} of memory in all",
             counted(plan.grid().world_size(), "rank"),
@@ -205,9 +245,9 @@ impl TrainArgs {
             Start::Resumed { step } => note(format_args!("{ranks}; the checkpoint of step {step} is read")),
         };
         let mut training = match &self.init {
-            Some(path) => Training::initialised_from(plan, path, begins)?,
-            None if self.resume => Training::resuming(plan, out, self.step, begins)?,
-            None => Training::starting(plan, begins)?,
+            Some(path) => Training::initialised_from(plan, world, path, begins)?,
+            None if self.resume => Training::resuming(plan, world, out, self.step, begins)?,
+            None => Training::starting(plan, world, begins)?,
         };
         if self.resume {
             say_where_it_goes_on(training.resumed(), out);
@@ -247,7 +287,7 @@ impl TrainArgs {
     }
 
     /// Refuses a folder for the state of a failed run that is the run directory or lies in it, or is there already.
-    fn check_rescue(&self, out: &Path) -> Result<(), Failure> {
+    fn check_rescue(&self, out: &Path, is_first: bool) -> Result<(), Failure> {
         let Some(rescue) = &self.rescue else { return Ok(()) };
         let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         if absolute(rescue).starts_with(absolute(out)) {
@@ -258,10 +298,13 @@ impl TrainArgs {
             );
             return Err(Failure::Input(error.into()));
         }
-        RunDir::check(rescue, Claim::New).map_err(|error| match error {
-            RunDirError::Exists { path } => RunDirError::RescueExists { path },
-            error => error,
-        })?;
+        if is_first {
+            RunDir::check(rescue, Claim::New).map_err(|error| match error {
+                RunDirError::Exists { path } => RunDirError::RescueExists { path },
+                RunDirError::Unwritable { path, source } => RunDirError::RescueUnwritable { path, source },
+                error => error,
+            })?;
+        }
         Ok(())
     }
 
@@ -289,20 +332,28 @@ impl TrainArgs {
     }
 }
 
-/// Whether the run has done all steps; says so.
-fn is_finished(out: &Path, num_steps: u64) -> Result<bool, Failure> {
-    let finished = match RunDir::of_run_file(out) {
-        // A summary that is damaged is written anew.
-        Ok(directory) => directory.steps_of_finished().unwrap_or(None),
-        Err(_) => None,
-    };
-    match finished.filter(|&steps| steps >= num_steps) {
-        None => Ok(false),
-        Some(steps) => {
-            note(format_args!("{} has done all {steps} steps: nothing is left to resume", out.display()));
-            Ok(true)
-        }
-    }
+/// What was found before the ranks start.
+#[derive(Debug, Default)]
+struct Ready {
+    /// Whether the run that is to go on has done all steps.
+    is_finished: bool,
+    /// The directory of the run that goes on, in the process that writes it.
+    earlier: Option<RunDir>,
+    disk_warning: Option<String>,
+}
+
+/// Whether a run that is to go on has done all steps, as the process of rank 0 knows.
+fn is_finished(world: &dyn World, ready: &Ready) -> Result<bool, TrainingError> {
+    let mut words = [u64::from(ready.is_finished)];
+    world.add_words(&mut words).map_err(EngineError::from)?;
+    Ok(words != [0])
+}
+
+/// Steps of a run that has done all.
+fn finished_steps(out: &Path, num_steps: u64) -> Option<u64> {
+    // A summary that is damaged is written anew.
+    let steps = RunDir::of_run_file(out).ok()?.steps_of_finished().ok()??;
+    (steps >= num_steps).then_some(steps)
 }
 
 fn say_where_it_goes_on(resumed: Option<&Resumed>, out: &Path) {

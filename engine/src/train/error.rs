@@ -88,6 +88,20 @@ impl TrainingError {
         }
     }
 
+    /// Whether every process of the run has the same error.
+    pub fn is_of_all(&self) -> bool {
+        match self {
+            Self::Engine(error) => {
+                use EngineError::{EvaluationNotFinite, LossScale, NotFinite};
+                matches!(error, NotFinite { .. } | LossScale { .. } | EvaluationNotFinite)
+            }
+            Self::Saved { error, .. } | Self::Lost { error, .. } | Self::NotSaved { error, .. } => {
+                error.is_of_all()
+            }
+            _ => false,
+        }
+    }
+
     /// Whether only another process failed, which says why.
     pub fn is_elsewhere(&self) -> bool {
         match self {

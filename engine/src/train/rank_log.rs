@@ -24,17 +24,9 @@ impl RankLog {
     /// When the system refuses.
     pub fn open(directory: &Path, rank: usize, goes_on: bool) -> Result<Self, RunDirError> {
         let folder = directory.join(Self::FOLDER);
+        fs::create_dir_all(&folder).map_err(|source| RunDirError::Io { path: folder.clone(), source })?;
         let path = folder.join(name_of(rank));
-        let mut options = File::options();
-        options.create(true).append(goes_on).write(true).truncate(!goes_on);
-        let opened = fs::create_dir_all(&folder).and_then(|()| {
-            // To open a pipe would wait for its reader.
-            match fs::metadata(&path) {
-                Ok(found) if !found.is_file() => Err(io::Error::other("it is not a regular file; remove it")),
-                _ => options.open(&path),
-            }
-        });
-        match opened {
+        match opened(&path, goes_on) {
             Ok(file) => Ok(Self { file, path }),
             Err(source) => Err(RunDirError::Io { path, source }),
         }
@@ -70,6 +62,14 @@ impl RankLog {
     }
 }
 
+fn opened(path: &Path, goes_on: bool) -> io::Result<File> {
+    // What a link leads to is not ours to write, and to open a pipe would wait for its reader.
+    if fs::symlink_metadata(path).is_ok_and(|found| !found.is_file()) {
+        return Err(io::Error::other("it is not a regular file; remove it"));
+    }
+    File::options().create(true).append(goes_on).write(true).truncate(!goes_on).open(path)
+}
+
 fn name_of(rank: usize) -> String {
     format!("rank-{rank:05}.log")
 }
@@ -99,7 +99,7 @@ mod tests {
             assert_eq!(fs::read_to_string(home.path().join("logs/rank-00003.log")).unwrap(), expected);
         }
         assert_eq!(RankLog::stranger(home.path()).unwrap(), None);
-        fs::create_dir(home.path().join("logs/rank-00004.log")).unwrap();
+        std::os::unix::fs::symlink("thesis.txt", home.path().join("logs/rank-00004.log")).unwrap();
         assert_eq!(RankLog::stranger(home.path()).unwrap(), Some(PathBuf::from("logs/rank-00004.log")));
         assert!(matches!(RankLog::open(home.path(), 4, true), Err(RunDirError::Io { .. })));
     }

@@ -96,12 +96,13 @@ impl RunDir {
             let mut entries: Vec<PathBuf> =
                 entries.map_err(io)?.into_iter().map(|entry| entry.path()).collect();
             entries.retain(|entry| !entry.ends_with(RunLock::FILE));
-            // Last the file by which the folder is known as a run's, for one who is killed here and does it again.
-            entries.sort_by_key(|entry| entry.ends_with(Self::METRICS));
+            // First the logs, which are the least worth if they cannot be removed and the run is refused. Last the file by which the folder is
+            // known as a run's, for one who is killed here and does it again.
+            entries.sort_by_key(|entry| (!entry.ends_with(RankLog::FOLDER), entry.ends_with(Self::METRICS)));
             for entry in entries {
                 // Folders are those of traced steps, logs and checkpoints, and they hold nothing else.
-                if entry.is_dir() { fs::remove_dir_all(entry) } else { fs::remove_file(entry) }
-                    .map_err(io)?;
+                if entry.is_dir() { fs::remove_dir_all(&entry) } else { fs::remove_file(&entry) }
+                    .map_err(|source| RunDirError::Io { path: entry, source })?;
             }
         }
         Ok(Self::locked_by(path, Some(lock)))

@@ -105,6 +105,14 @@ pub enum RunDirError {
         /// What the system said.
         source: io::Error,
     },
+    /// The folder for the state of a run that an error ends cannot be made.
+    #[error("--rescue {} cannot be made: {source}; name a folder in one that can be written to", path.display())]
+    RescueUnwritable {
+        /// The folder.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
     /// The system refused.
     #[error("{}: {source}", path.display())]
     Io {

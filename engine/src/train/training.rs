@@ -71,31 +71,66 @@ impl Training {
     /// # Errors
     /// When the text cannot be read or is too short, or the ranks cannot be started.
     pub fn new(plan: Plan) -> Result<Self, TrainingError> {
-        Self::starting(plan, &mut |_| {})
+        let world = world_of(&plan).map_err(EngineError::from)?;
+        Self::in_world(plan, world)
     }
 
-    /// As [`Training::new`], and says what it is about to do.
+    /// As [`Training::new`], for the ranks of this process. Every process of the world trains the same plan.
     ///
     /// # Errors
     /// As [`Training::new`].
-    pub fn starting(plan: Plan, begins: &mut dyn FnMut(Start)) -> Result<Self, TrainingError> {
-        let world = world_of(&plan).map_err(EngineError::from)?;
-        Self::with(plan, world, begins)
+    pub fn in_world(plan: Plan, world: Arc<dyn World>) -> Result<Self, TrainingError> {
+        Self::starting(plan, world, &mut |_| {})
+    }
+
+    /// As [`Training::in_world`], and says what it is about to do.
+    ///
+    /// # Errors
+    /// As [`Training::new`].
+    pub fn starting(
+        plan: Plan,
+        world: Arc<dyn World>,
+        begins: &mut dyn FnMut(Start),
+    ) -> Result<Self, TrainingError> {
+        Self::at(plan, world, TextStart::default(), InitialState::Drawn, begins)
+    }
+
+    /// Checks that a run can go on from the checkpoint of a run directory that was written after a step, or from one that may be sound; or that
+    /// nothing is lost if it starts at the first step.
+    ///
+    /// # Errors
+    /// When the checkpoint is missing, when all are damaged, and when there is none of a run that has left weights.
+    pub fn check_resumable(directory: &Path, step: Option<u64>) -> Result<(), TrainingError> {
+        if step.is_some() {
+            return Ok(Checkpoints::open(directory, step).map(drop).map_err(EngineError::from)?);
+        }
+        let mut refused = Vec::new();
+        let found = Checkpoints::of_run(directory).newest_before(u64::MAX, &mut refused);
+        match found.map_err(EngineError::from)? {
+            Some(_) => Ok(()),
+            None => check_start_anew(directory, refused),
+        }
     }
 
     /// As [`Training::starting`], and goes on from the checkpoint of a run directory that was written after a step, or from the newest that is
-    /// sound, whichever grid wrote it. Without any it starts at the first step.
+    /// sound, whichever grid wrote it. Without any it starts at the first step. Where a checkpoint turns out to be damaged while it is read, the
+    /// processes connect again.
     ///
     /// # Errors
     /// As [`Training::new`]; when the checkpoint holds another model or optimizer, when that of the step is missing or all are damaged, and
     /// when there is none of a run that has left weights.
     pub fn resuming(
         plan: Plan,
+        world: Arc<dyn World>,
         directory: &Path,
         step: Option<u64>,
         begins: &mut dyn FnMut(Start),
     ) -> Result<Self, TrainingError> {
-        let world = || world_of(&plan).map_err(EngineError::from);
+        let mut world = Some(world);
+        let mut world = || match world.take() {
+            Some(world) => Ok(world),
+            None => world_of(&plan).map_err(EngineError::from),
+        };
         if let Some(step) = step {
             let found = Arc::new(Checkpoints::open(directory, Some(step)).map_err(EngineError::from)?);
             return Self::from_checkpoint(plan.clone(), world()?, found, begins);
@@ -106,11 +141,8 @@ impl Training {
         loop {
             let found = checkpoints.newest_before(before, &mut refused).map_err(EngineError::from)?;
             let Some(found) = found else {
-                if let Some(error) = CheckpointError::of_all(refused) {
-                    return Err(EngineError::from(error).into());
-                }
-                RunDir::check_nothing_is_lost(directory)?;
-                return Self::with(plan.clone(), world()?, begins);
+                check_start_anew(directory, refused)?;
+                return Self::starting(plan.clone(), world()?, begins);
             };
             before = found.manifest().position.step;
             match Self::from_checkpoint(plan.clone(), world()?, Arc::new(found), begins) {
@@ -134,10 +166,10 @@ impl Training {
     /// As [`Training::new`]; when there are no weights, or they are damaged or of another model.
     pub fn initialised_from(
         plan: Plan,
+        world: Arc<dyn World>,
         path: &Path,
         begins: &mut dyn FnMut(Start),
     ) -> Result<Self, TrainingError> {
-        let world = world_of(&plan).map_err(EngineError::from)?;
         check_run_of_weights(&plan, path)?;
         let weights = if path.is_dir() { path.join(RunDir::WEIGHTS) } else { path.to_owned() };
         let state = if path.is_dir() && !weights.is_file() {
@@ -165,18 +197,6 @@ impl Training {
         let has_other_text = found.manifest().text_checksum != training.batches.text_checksum;
         training.resumed = Some(Resumed { step, has_other_text, refused: Vec::new() });
         Ok(training)
-    }
-
-    /// As [`Training::new`], for the ranks of this process. Every process of the world trains the same plan.
-    ///
-    /// # Errors
-    /// As [`Training::new`].
-    pub fn in_world(plan: Plan, world: Arc<dyn World>) -> Result<Self, TrainingError> {
-        Self::with(plan, world, &mut |_| {})
-    }
-
-    fn with(plan: Plan, world: Arc<dyn World>, begins: &mut dyn FnMut(Start)) -> Result<Self, TrainingError> {
-        Self::at(plan, world, TextStart::default(), InitialState::Drawn, begins)
     }
 
     fn at(
@@ -408,5 +428,13 @@ impl Training {
             process: self.memory.memory(),
             devices: DeviceMemory::of_devices(&self.engine.devices()),
         }
+    }
+}
+
+/// Checks that nothing is lost if a run starts at its first step, after these checkpoints were refused.
+fn check_start_anew(directory: &Path, refused: Vec<CheckpointError>) -> Result<(), TrainingError> {
+    match CheckpointError::of_all(refused) {
+        Some(error) => Err(EngineError::from(error).into()),
+        None => Ok(RunDir::check_nothing_is_lost(directory)?),
     }
 }

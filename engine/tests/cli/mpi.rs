@@ -90,6 +90,30 @@ fn start(home: &Home, options: &str) -> Child {
         .unwrap()
 }
 
+/// One process finds it, or all do.
+#[test]
+fn what_is_wrong_is_said_by_one_process_and_ends_all() {
+    let home = Home::new();
+    home.run("train run.json --out out --set steps=2 --set checkpoint.every=1").success();
+    for (line, status, expected) in [
+        ("--out out", 1, "error: out already exists: "),
+        ("--out out --resume --step 7", 2, "error: "),
+        ("--out out --resume --set steps=2", 0, "out has done all 2 steps: nothing is left to resume"),
+        ("--out new --init nowhere", 2, "error: --init nowhere: "),
+        ("--out new --rescue new/rescue", 2, "error: --rescue new/rescue is in the run directory "),
+        ("--out new --trace --trace-steps 7..9", 2, "error: "),
+        ("--out new --set optimizer.params.lr=1e30 --set steps=30", 1, "error: step "),
+    ] {
+        let printed = run(&home, &mut launch(&home, &format!("-- train run.json {line}")));
+        assert_eq!(printed.status, Some(status), "{line}: {}", printed.stderr);
+        assert_eq!(printed.stderr.matches(expected).count(), 1, "{line}: {}", printed.stderr);
+        // Nobody had to be ended, and no rank was missed.
+        for other in ["rank 1: error", "were killed", "so these are ended", "all ranks have stopped"] {
+            assert!(!printed.stderr.contains(other), "{line}: {}", printed.stderr);
+        }
+    }
+}
+
 /// Waits until the run has a checkpoint.
 fn wait_for_checkpoint(home: &Home) {
     let checkpoints = home.path("out/checkpoints");

@@ -206,10 +206,12 @@ impl Report {
         Self { failures }
     }
 
-    /// The lowest rank that is there to speak for all, if any is.
+    /// The lowest rank that is there to speak for all, if any is. Of a process that stood still the others may have said that it does not answer, so
+    /// that one speaks only where there is no other.
     pub fn speaker(&self) -> Option<usize> {
         let alive = self.failures.iter().filter(|failure| failure.cause.kind().has_answered());
-        alive.map(|failure| failure.rank).min()
+        let stood_still = |failure: &RankFailure| failure.cause.kind() == CauseKind::StoodStill;
+        alive.map(|failure| (stood_still(failure), failure.rank)).min().map(|(_, rank)| rank)
     }
 
     /// Whether a rank has not said why it stopped: its process may be gone.

@@ -9,7 +9,7 @@ use std::{env, fs};
 use pipezero::config::Run;
 use pipezero::plan::Plan;
 use pipezero::run::comm::{CommError, Communicator};
-use pipezero::run::world::{ProcessWorld, World};
+use pipezero::run::world::{ProcessWorld, World, world_of};
 use pipezero::train::{EvalLine, Observer, RunDir, StepLine, Training};
 use rustix::process::{Signal, getpid, kill_process};
 use tests::faults::{FAILED_AT, FAULT, FOLDER, Fault};
@@ -68,7 +68,8 @@ fn one_rank_is_killed_and_the_job_goes_on() {
         let world = ProcessWorld::of_mpi(plan.run().comm.timeout, None).expect("a job");
         Training::in_world(plan, Arc::new(with_trap(world, fault, &folder)))
     } else {
-        Training::resuming(plan, &out, None, &mut |_| {})
+        let world = world_of(&plan).expect("a job");
+        Training::resuming(plan, world, &out, None, &mut |_| {})
     };
     let training = training.expect("ranks start");
     let directory = match training.writes() {
