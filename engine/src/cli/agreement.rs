@@ -1,22 +1,52 @@
 //! What the processes of a job find before their ranks start is known to all: what is wrong is said by one, and all end.
 
+use std::sync::Arc;
+
 use super::failure::Failure;
+use crate::host::Launched;
+use crate::plan::Plan;
 use crate::run::engine::EngineError;
-use crate::run::world::World;
+use crate::run::world::{World, world_of};
 use crate::train::TrainingError;
 
-/// What this process has found, once all have come as far. Where some failed, the one with the lowest rank says why.
-pub(super) fn agreed<T>(world: &dyn World, rank: usize, own: Result<T, Failure>) -> Result<T, Failure> {
+/// Connects the ranks of a plan, once this process has found something that lets it start, or keeps it from that.
+///
+/// # Errors
+/// As [`agreed`], and when the ranks cannot be connected.
+pub(super) fn connected<T>(
+    plan: &Plan,
+    launched: Option<&Launched>,
+    own: Result<T, Failure>,
+) -> Result<(Arc<dyn World>, T), Failure> {
+    // Nobody else waits for what a process finds that is alone.
+    let own = if launched.is_none() { Ok(own?) } else { own };
+    let world = world_of(plan).map_err(|error| TrainingError::from(EngineError::from(error)))?;
+    let found = agreed(&*world, launched, own)?;
+    Ok((world, found))
+}
+
+/// What this process has found, once all have come as far.
+///
+/// # Errors
+/// What it has found, in a process that is alone, and in the one with the lowest rank of those whose errors keep a job from starting.
+pub(super) fn agreed<T>(
+    world: &dyn World,
+    launched: Option<&Launched>,
+    own: Result<T, Failure>,
+) -> Result<T, Failure> {
+    let Some(&Launched { rank, .. }) = launched else { return own };
     let mut failed = vec![0; world.size()];
+    // A launcher's rank may be beyond, which the engine refuses.
     if let Some(failed) = failed.get_mut(rank) {
         *failed = u64::from(own.is_err());
     }
     let asked = world.add_words(&mut failed);
     match (own, failed.iter().position(|&failed| failed > 0)) {
-        (Ok(found), None) => {
-            asked.map(|()| found).map_err(|error| TrainingError::from(EngineError::from(error)).into())
-        }
         (Err(error), Some(first)) if first == rank => Err(error),
-        _ => Err(Failure::SaidElsewhere),
+        (_, Some(_)) => Err(Failure::SaidElsewhere),
+        (own, None) => {
+            asked.map_err(|error| TrainingError::from(EngineError::from(error)))?;
+            own
+        }
     }
 }

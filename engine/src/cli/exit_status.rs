@@ -80,7 +80,11 @@ input_mistakes! {
         WeightsError::Io { .. } => false,
     };
     CheckpointError: |error| !matches!(error, CheckpointError::Io { .. });
-    WorldError: |error| matches!(error, WorldError::Launch(_));
+    // The others are mistakes of the environment, or of none.
+    WorldError: |error| {
+        use WorldError::{Launch, Launched, MpiOnGpus, NoMpi, TooManyTerms};
+        matches!(error, Launch(_) | Launched { .. } | MpiOnGpus | NoMpi | TooManyTerms { .. })
+    };
     EngineError: |error| match error {
         EngineError::Weights(error) => error.is_input_mistake(),
         EngineError::Checkpoint(error) => error.is_input_mistake(),

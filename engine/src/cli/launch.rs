@@ -45,10 +45,7 @@ pub(super) struct LaunchArgs {
 
 pub(super) fn run(args: LaunchArgs) -> Result<ExitCode, Failure> {
     let LaunchArgs { num_processes, max_restarts, command } = args;
-    let connected_by = match checked_arguments(&command)? {
-        Some(run) => connection(&run, num_processes)?,
-        None => ConnectedBy::Mpi,
-    };
+    let connected_by = connection(&checked_arguments(&command)?, num_processes)?;
     let program = env::current_exe()?;
     let job = Job { num_processes, connected_by, max_restarts, program, arguments: command };
     let num_signals = count_signals()?;

@@ -33,6 +33,7 @@ mod simulate;
 mod table;
 mod terminal;
 mod train;
+mod train_ready;
 mod train_report;
 mod trained_run;
 mod utilisation;
@@ -40,6 +41,7 @@ mod whole;
 
 use std::ffi::OsString;
 use std::iter;
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
@@ -154,17 +156,25 @@ pub fn main() -> ExitCode {
     ExitCode::from(status)
 }
 
-/// Refuses arguments of a command that is to be started, as it would do itself. Returns the arguments about the run file of a command whose ranks may
-/// be processes.
-fn checked_arguments(command: &[OsString]) -> Result<Option<RunArgs>, Failure> {
+/// Refuses arguments of a command that is to be started, as it would do itself, and a command that several processes would each do alone. Returns the
+/// arguments about the run file.
+fn checked_arguments(command: &[OsString]) -> Result<RunArgs, Failure> {
+    if command.first().is_some_and(|first| Path::new(first).file_name() == Some("pipezero".as_ref())) {
+        return Err(Failure::Input(
+            "launch: write the command without the name of the program: pipezero launch -n 4 -- train run.json".into(),
+        ));
+    }
     let named = iter::once(OsString::from("pipezero")).chain(command.iter().cloned());
     match Cli::try_parse_from(named) {
+        Ok(Cli { command: Command::Train(args) }) => Ok(args.run),
+        Ok(Cli { command: Command::Doctor(args) }) => Ok(args.run),
+        Ok(Cli { command: Command::Profile(args) }) => Ok(args.run),
         Ok(Cli { command: Command::Launch(_) }) => Err(Failure::Input(
             "launch: a job cannot start another; write the command behind one `launch`".into(),
         )),
-        Ok(Cli { command: Command::Train(args) }) => Ok(Some(args.run)),
-        Ok(Cli { command: Command::Doctor(args) }) => Ok(Some(args.run)),
-        Ok(_) => Ok(None),
+        Ok(_) => Err(Failure::Input(
+            "launch: `train`, `doctor` and `profile` run as several processes; start this command without `launch`".into(),
+        )),
         Err(error) => error.exit(),
     }
 }

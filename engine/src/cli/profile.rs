@@ -1,14 +1,16 @@
 //! `pipezero profile`.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use clap::Args;
 
+use super::agreement::connected;
 use super::failure::Failure;
 use super::figures::{bytes, nanoseconds};
 use super::nccl_variable::set_variable;
 use super::out_file::{OutFile, Written};
-use super::output::{note, print};
+use super::output::{be_silent, note, print};
 use super::progress::Progress;
 use super::run_args::RunArgs;
 use super::table::Table;
@@ -17,10 +19,12 @@ use super::whole::whole;
 use crate::files::input::read_text;
 use crate::files::json;
 use crate::files::partial::Existing;
-use crate::host::available_bytes;
-use crate::measure::profile::{Profile, ProfileError, ProfileOptions, check_steps, profile};
+use crate::host::{Launched, available_bytes};
+use crate::measure::profile::{Profile, ProfileError, ProfileOptions, Watched, check_steps, profile_in};
 use crate::plan::Plan;
 use crate::plan::costs::{COSTS_BYTES_MAX, CostsFile, PredictError, UnitTimes};
+use crate::run::data::BatchSource;
+use crate::run::world::WorldError;
 use crate::train::training_batches;
 
 /// What `--help` ends with.
@@ -31,13 +35,13 @@ Examples:
   pipezero simulate run.json --costs costs.json --set parallel.schedule=zb-h1
   pipezero profile run.json --out costs.json --overwrite --steps 40
 
-From the costs `simulate` predicts steps, of this run and of others like it. The run itself is measured, with its ranks, threads and links, and nothing of it is kept but the costs. Then its ranks send messages of other sizes, for some seconds at most. Let nothing else run meanwhile.";
+From the costs `simulate` predicts steps, of this run and of others like it. The run itself is measured, with its ranks, threads and links, and nothing of it is kept but the costs. Then its ranks send messages of other sizes, for some seconds at most. Let nothing else run meanwhile. Where a launcher has started several processes, they are measured: pipezero launch -n 4 -- profile run.json --out costs.json";
 
 /// Arguments of `profile`.
 #[derive(Debug, Args)]
 pub(super) struct ProfileArgs {
     #[command(flatten)]
-    run: RunArgs,
+    pub(super) run: RunArgs,
     /// Where the costs go.
     #[arg(long, value_name = "COSTS.json")]
     out: PathBuf,
@@ -57,21 +61,36 @@ pub(super) fn run(args: &ProfileArgs) -> Result<(), Failure> {
     if args.steps == 0 {
         return Err(ProfileError::NoSteps.into());
     }
+    let launched = Launched::this().map_err(WorldError::from)?;
+    let is_first = launched.as_ref().is_none_or(|launched| launched.rank == 0);
+    if !is_first {
+        be_silent();
+    }
     let (plan, _notices) = args.run.plan()?;
     set_variable(plan.run().comm.backend, &args.run.run)?;
-    check_steps(&plan, args.steps, available_bytes())?;
-    let source = training_batches(&plan)?;
-    let out = OutFile::new(&args.out, Existing::of(args.overwrite), COSTS_FILE)?;
+    let ready = args.ready(&plan, is_first);
+    let (world, (source, out)) = connected(&plan, launched.as_ref(), ready)?;
     let options = ProfileOptions { num_steps: args.steps, ..ProfileOptions::default() };
     let mut progress = Progress::new(options.num_warm_up_steps.saturating_add(options.num_steps), false);
-    let profile =
-        profile(plan.clone(), source, options, &mut |step| progress.timed_step(step.num_done, step.step_s))?;
+    let mut watch = |step: Watched| progress.timed_step(step.num_done, step.step_s);
+    let profile = profile_in(plan.clone(), source, options, world, &mut watch)?;
+    let (Some(profile), Some(out)) = (profile, out) else { return Ok(()) };
     progress.finish();
     out.write(&profile.costs.to_json())?;
     print(report(&profile))?;
     print(against_itself(&plan, &profile)?)?;
     note(format_args!("\ncosts: {}", args.out.display()));
     Ok(())
+}
+
+impl ProfileArgs {
+    /// What is read, and, in the process that writes it, where the costs go.
+    fn ready(&self, plan: &Plan, is_first: bool) -> Result<(Arc<dyn BatchSource>, Option<OutFile>), Failure> {
+        check_steps(plan, self.steps, available_bytes())?;
+        let source = training_batches(plan)?;
+        let out = is_first.then(|| OutFile::new(&self.out, Existing::of(self.overwrite), COSTS_FILE));
+        Ok((source, out.transpose()?))
+    }
 }
 
 /// Whether a file has a costs file's keys, of whatever version: the run file that is measured has not.

@@ -8,29 +8,29 @@ use std::time::Instant;
 use clap::Args;
 use pipezero_models::queue::Cuda;
 
-use super::agreement::agreed;
+use super::agreement::{agreed, connected};
 use super::describe;
 use super::failure::Failure;
 use super::figures::{bytes, count, counted};
 use super::log;
 use super::nccl_variable::set_variable;
 use super::notices::Notices;
-use super::output::{be_silent, keep, keep_in, note, print};
+use super::output::{be_silent, complain, keep, keep_in, note, print};
 use super::progress::Progress;
 use super::run_args::{RunArgs, fault_of_text};
 use super::signals::end_after_the_step;
 use super::terminal;
+use super::train_ready::{Ready, check_room, is_finished};
 use super::train_report::report;
 use crate::config::{DeviceName, Launch, RunFile};
 use crate::host::{self, Launched};
-use crate::measure::trace::{TracedSteps, TracedStepsError};
+use crate::measure::trace::TracedSteps;
 use crate::plan::Plan;
 use crate::run::data::first_words;
-use crate::run::engine::{EngineError, Report};
-use crate::run::world::{World, WorldError, world_of};
+use crate::run::engine::Report;
+use crate::run::world::{World, WorldError};
 use crate::train::{
-    ChangedKey, Claim, Place, RankLog, Resumed, RunDir, RunDirError, Start, Summary, Training, TrainingError,
-    check_disk_space,
+    ChangedKey, RankLog, Resumed, RunDir, RunDirError, Start, Summary, Training, TrainingError,
 };
 
 /// What `--help` ends with.
@@ -56,28 +56,28 @@ pub(super) struct TrainArgs {
     pub(super) run: RunArgs,
     /// The run directory [default: runs/NAME for a run file NAME.json]
     #[arg(long, value_name = "DIR")]
-    out: Option<PathBuf>,
+    pub(super) out: Option<PathBuf>,
     /// Replace the run directory if it exists.
     #[arg(long)]
-    overwrite: bool,
+    pub(super) overwrite: bool,
     /// Go on from the run directory's newest checkpoint, on whichever grid the run file now says; start if there is none.
     #[arg(long, conflicts_with_all = ["overwrite", "trace"])]
-    resume: bool,
+    pub(super) resume: bool,
     /// Go on from the checkpoint after this step instead of the newest: later ones are removed once the run has written another.
     #[arg(long, value_name = "N", requires = "resume")]
-    step: Option<u64>,
+    pub(super) step: Option<u64>,
     /// Start with the weights of another run: its directory, its weights.safetensors, or a checkpoint; the optimizer starts anew.
     #[arg(long, value_name = "DIR", conflicts_with = "resume")]
-    init: Option<PathBuf>,
+    pub(super) init: Option<PathBuf>,
     /// A new folder for the state of the run, should an error end it while the run directory cannot be written.
     #[arg(long, value_name = "DIR")]
-    rescue: Option<PathBuf>,
+    pub(super) rescue: Option<PathBuf>,
     /// Record when each instruction ran, for `pipezero compare`.
     #[arg(long)]
-    trace: bool,
+    pub(super) trace: bool,
     /// The first and last step to record [default: 2..4, as far as the run has them; or its only step]
     #[arg(long, value_name = "A..B", requires = "trace")]
-    trace_steps: Option<TracedSteps>,
+    pub(super) trace_steps: Option<TracedSteps>,
 }
 
 pub(super) fn run(args: &TrainArgs) -> Result<(), Failure> {
@@ -85,6 +85,7 @@ pub(super) fn run(args: &TrainArgs) -> Result<(), Failure> {
     let is_first = launched.as_ref().is_none_or(|launched| launched.rank == 0);
     if launched.is_some() {
         log::hold();
+        keep(&this_start());
     }
     if !is_first {
         be_silent();
@@ -92,11 +93,7 @@ pub(super) fn run(args: &TrainArgs) -> Result<(), Failure> {
     let file = args.run.load()?;
     let (plan, notices) = args.planned(&file)?;
     let out = args.out.clone().unwrap_or_else(|| RunDir::default_path(&args.run.run));
-    let mut ready = args.ready(&plan, &out, is_first);
-    if launched.is_none() {
-        // Nobody else waits for what this process has found.
-        ready = Ok(ready?);
-    }
+    let ready = args.ready(&plan, &out, is_first);
     if let Ok(Ready { is_finished: false, .. }) = ready {
         note(terminal::wrapped(&headline(&plan), terminal::width()));
         if plan.run().model.learns() {
@@ -108,19 +105,17 @@ pub(super) fn run(args: &TrainArgs) -> Result<(), Failure> {
         // Before the steps, which may take days.
         drop(notices);
     }
-    let world = world_of(&plan).map_err(EngineError::from).map_err(TrainingError::from)?;
-    let ready = match &launched {
-        Some(launched) => agreed(&*world, launched.rank, ready)?,
-        None => ready?,
-    };
+    let (world, ready) = connected(&plan, launched.as_ref(), ready)?;
     if is_finished(&*world, &ready)? {
         return Ok(());
     }
+    let room = check_room(&plan, &*world, &out);
+    let disk_warning = agreed(&*world, launched.as_ref(), room)?;
     let prompt = first_words(&plan.run().data.text).unwrap_or_else(|| "The".to_owned());
     let traced = args.traced(plan.run().steps)?;
     let mut training = args.start(plan, world, &out, traced.clone())?;
     note(terminal::fitted(&format!("computing on: {}", device_of(&training, &file))));
-    if let Some(warning) = ready.disk_warning {
+    if let Some(warning) = disk_warning {
         note(terminal::fitted(&warning));
     }
     // A directory is made or replaced only after everything else worked.
@@ -143,7 +138,13 @@ pub(super) fn run(args: &TrainArgs) -> Result<(), Failure> {
     let start = Instant::now();
     let ended = training.run(&directory, &signalled.interrupted, &mut progress);
     signalled.is_over.store(true, Ordering::Relaxed);
-    let summary = ended.map_err(|error| said_once(error, launched.as_ref()))?;
+    let summary = ended.map_err(|error| {
+        let failure = said_once(error, launched.as_ref());
+        if launched.is_some() && !matches!(failure, Failure::SaidElsewhere) {
+            complain(where_logs_are(directory.path()));
+        }
+        failure
+    })?;
     progress.finish();
     if summary.interrupted {
         note(format_args!(
@@ -157,6 +158,9 @@ pub(super) fn run(args: &TrainArgs) -> Result<(), Failure> {
     }
     let path = directory.path().display();
     note(format_args!("\nrun directory: {path}"));
+    if launched.is_some() {
+        note(where_logs_are(directory.path()));
+    }
     if let Some(steps) = traced {
         note(format_args!("traced: steps {steps}; try: pipezero compare {path}"));
     }
@@ -176,6 +180,16 @@ fn said_once(error: TrainingError, launched: Option<&Launched>) -> Failure {
         return Failure::SaidElsewhere;
     }
     error.into()
+}
+
+/// With what a start of the run begins in a log.
+fn this_start() -> String {
+    let arguments: Vec<_> = std::env::args().skip(1).collect();
+    format!("pipezero {} {}", env!("CARGO_PKG_VERSION"), arguments.join(" "))
+}
+
+fn where_logs_are(directory: &Path) -> String {
+    format!("logs of all ranks: {}", RankLog::folder(directory).display())
 }
 
 /// Where in the grid and on which host a process is.
@@ -198,29 +212,6 @@ impl TrainArgs {
         let (plan, notices) = Plan::from_file_with(file, Launch::this_host(), &fault_of_text)?;
         set_variable(plan.run().comm.backend, &self.run.run)?;
         Ok((plan, Notices::new(self.run.name(), notices)))
-    }
-
-    /// What can be found out before the ranks start, by every process; what rank 0 alone writes, by its process.
-    fn ready(&self, plan: &Plan, out: &Path, is_first: bool) -> Result<Ready, Failure> {
-        self.traced(plan.run().steps)?;
-        // The other processes of a job neither read nor write the folder.
-        let place = if is_first { RunDir::check(out, self.claim())? } else { Place::Free };
-        self.check_rescue(out, is_first)?;
-        self.check_init()?;
-        let goes_on = self.resume && self.step.is_none();
-        let finished = if goes_on && is_first { finished_steps(out, plan.run().steps) } else { None };
-        if let Some(steps) = finished {
-            note(format_args!("{} has done all {steps} steps: nothing is left to resume", out.display()));
-            return Ok(Ready { is_finished: true, ..Ready::default() });
-        }
-        // Locked before its checkpoint is read.
-        let earlier = self.resume && place == Place::EarlierRun;
-        let earlier = earlier.then(|| RunDir::resume(out)).transpose()?;
-        if self.resume {
-            Training::check_resumable(out, self.step)?;
-        }
-        let disk_warning = check_disk_space(plan, out)?;
-        Ok(Ready { is_finished: false, earlier, disk_warning })
     }
 
     /// Starts the ranks, with the state that the run begins with.
@@ -277,83 +268,6 @@ impl TrainArgs {
         let changed = directory.record(file, plan)?;
         Ok((directory, changed))
     }
-
-    fn claim(&self) -> Claim {
-        match (self.overwrite, self.resume) {
-            (true, _) => Claim::Replace,
-            (_, true) => Claim::GoOn,
-            _ => Claim::New,
-        }
-    }
-
-    /// Refuses a folder for the state of a failed run that is the run directory or lies in it, or is there already.
-    fn check_rescue(&self, out: &Path, is_first: bool) -> Result<(), Failure> {
-        let Some(rescue) = &self.rescue else { return Ok(()) };
-        let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-        if absolute(rescue).starts_with(absolute(out)) {
-            let error = format!(
-                "--rescue {} is in the run directory {}: name a folder elsewhere, on another disk if possible",
-                rescue.display(),
-                out.display()
-            );
-            return Err(Failure::Input(error.into()));
-        }
-        if is_first {
-            RunDir::check(rescue, Claim::New).map_err(|error| match error {
-                RunDirError::Exists { path } => RunDirError::RescueExists { path },
-                RunDirError::Unwritable { path, source } => RunDirError::RescueUnwritable { path, source },
-                error => error,
-            })?;
-        }
-        Ok(())
-    }
-
-    /// Refuses a path that is not there, before the ranks start.
-    fn check_init(&self) -> Result<(), Failure> {
-        match &self.init {
-            Some(path) if !path.exists() => {
-                let error = format!(
-                    "--init {}: there is no such file or folder; name a run directory, its weights.safetensors, or a checkpoint's folder",
-                    path.display()
-                );
-                Err(Failure::Input(error.into()))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// The steps to record, if --trace is given.
-    fn traced(&self, num_steps: u64) -> Result<Option<TracedSteps>, TracedStepsError> {
-        let Some(steps) = &self.trace_steps else {
-            return Ok(self.trace.then(|| TracedSteps::of_run(num_steps)));
-        };
-        steps.check(num_steps)?;
-        Ok(Some(steps.clone()))
-    }
-}
-
-/// What was found before the ranks start.
-#[derive(Debug, Default)]
-struct Ready {
-    /// Whether the run that is to go on has done all steps.
-    is_finished: bool,
-    /// The directory of the run that goes on, in the process that writes it.
-    earlier: Option<RunDir>,
-    disk_warning: Option<String>,
-}
-
-/// Whether a run that is to go on has done all steps, as the process of rank 0 knows.
-fn is_finished(world: &dyn World, ready: &Ready) -> Result<bool, TrainingError> {
-    let mut words = [u64::from(ready.is_finished)];
-    world.add_words(&mut words).map_err(EngineError::from)?;
-    Ok(words != [0])
-}
-
-/// Steps of a run that has done all.
-fn finished_steps(out: &Path, num_steps: u64) -> Option<u64> {
-    // A summary that is damaged is written anew.
-    let steps = RunDir::of_run_file(out).ok()?.steps_of_finished().ok()??;
-    (steps >= num_steps).then_some(steps)
 }
 
 fn say_where_it_goes_on(resumed: Option<&Resumed>, out: &Path) {

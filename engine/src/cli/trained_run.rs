@@ -6,6 +6,8 @@ use clap::Args;
 
 use super::failure::Failure;
 use super::nccl_variable::set_variable;
+use crate::host::Launched;
+use crate::run::world::WorldError;
 use crate::train::{TrainedRun, TrainedRunError};
 
 /// Which run, and how it computes.
@@ -24,7 +26,16 @@ pub(super) struct TrainedRunArgs {
 
 impl TrainedRunArgs {
     /// Opens the run directory.
+    ///
+    /// # Errors
+    /// When it cannot be read, and in a job of several processes: each would do all of it.
     pub(super) fn open(&self) -> Result<TrainedRun, Failure> {
+        let launched = Launched::this().map_err(WorldError::from)?;
+        if let Some(Launched { launcher, rank, size, .. }) = launched.filter(|launched| launched.size > 1) {
+            let error =
+                format!("this command runs in one process, and {launcher} has started {size}: start it once");
+            return Err(if rank == 0 { Failure::Input(error.into()) } else { Failure::SaidElsewhere });
+        }
         let run = self.found()?;
         set_variable(run.backend()?, &self.directory)?;
         Ok(run)

@@ -25,7 +25,9 @@ pub enum JobError {
         launcher: String,
     },
     /// Variables of a launcher contradict each other.
-    #[error(transparent)]
+    #[error(
+        "`pipezero launch` is a launcher itself, and the environment has variables of another, which it cannot read ({0}): unset them"
+    )]
     Variables(#[from] LaunchError),
     /// The system does not start `mpirun`.
     #[error(

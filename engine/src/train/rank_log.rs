@@ -17,13 +17,18 @@ impl RankLog {
     /// The name of the logs' folder in a run directory.
     pub(super) const FOLDER: &str = "logs";
 
+    /// The folder of the logs of a run directory.
+    pub fn folder(directory: &Path) -> PathBuf {
+        directory.join(Self::FOLDER)
+    }
+
     /// Opens the log of the process with this rank; one that `goes_on` keeps what an earlier start of the run has left. The folder is made where
     /// the process's host has none.
     ///
     /// # Errors
     /// When the system refuses.
     pub fn open(directory: &Path, rank: usize, goes_on: bool) -> Result<Self, RunDirError> {
-        let folder = directory.join(Self::FOLDER);
+        let folder = Self::folder(directory);
         fs::create_dir_all(&folder).map_err(|source| RunDirError::Io { path: folder.clone(), source })?;
         let path = folder.join(name_of(rank));
         match opened(&path, goes_on) {
@@ -46,7 +51,7 @@ impl RankLog {
     /// # Errors
     /// When the system refuses.
     pub(super) fn stranger(directory: &Path) -> io::Result<Option<PathBuf>> {
-        let folder = directory.join(Self::FOLDER);
+        let folder = Self::folder(directory);
         // Not `is_dir`, which follows links: what they lead to is not ours to remove.
         if !fs::symlink_metadata(&folder)?.is_dir() {
             return Ok(Some(PathBuf::from(Self::FOLDER)));

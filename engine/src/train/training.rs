@@ -290,13 +290,16 @@ impl Training {
                 let rescue = self.rescue.as_deref();
                 Err(save_after(error, &mut self.engine, &mut keeper, directory, rescue))
             }
-            Err(error) => Err(TrainingError::Lost {
-                error: Box::new(error),
-                step: self.engine.position().step,
-                has_weights: self.has_saved_weights,
-                checkpoint: keeper.newest(),
-                path: directory.path().to_owned(),
-            }),
+            Err(error) => {
+                let step = self.engine.position().step;
+                Err(TrainingError::Lost {
+                    error: Box::new(error),
+                    step,
+                    has_weights: self.has_saved_weights,
+                    checkpoint: newest_checkpoint(directory.path(), step).max(keeper.newest()),
+                    path: directory.path().to_owned(),
+                })
+            }
             done => done,
         }
     }
@@ -437,4 +440,10 @@ fn check_start_anew(directory: &Path, refused: Vec<CheckpointError>) -> Result<(
         Some(error) => Err(EngineError::from(error).into()),
         None => Ok(RunDir::check_nothing_is_lost(directory)?),
     }
+}
+
+/// The step of the newest checkpoint up to one: it may have been finished since the run last saw to it.
+fn newest_checkpoint(directory: &Path, step: u64) -> Option<u64> {
+    let found = Checkpoints::of_run(directory).newest_before(step.saturating_add(1), &mut Vec::new());
+    Some(found.ok()??.manifest().position.step)
 }

@@ -40,7 +40,7 @@ fn a_process_that_is_alone_runs_all_ranks() {
 #[test]
 fn processes_of_a_launcher_that_would_each_run_all_ranks_are_refused() {
     for (variables, changed) in [(&TORCHRUN[..], &[("WORLD_SIZE", "4")][..]), (&SLURM[..], &[])] {
-        let error = run("train run.json --set comm.backend=threads", variables, changed).failure(1);
+        let error = run("train run.json --set comm.backend=threads", variables, changed).failure(2);
         assert!(
             error.contains("the launcher started 4 processes, and with `comm.backend` \"threads\""),
             "{error}"

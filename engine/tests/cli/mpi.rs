@@ -114,6 +114,16 @@ fn what_is_wrong_is_said_by_one_process_and_ends_all() {
     }
 }
 
+#[test]
+fn profile_measures_processes_and_one_writes_the_costs() {
+    let home = Home::new();
+    let printed = run(&home, &mut launch(&home, "-- profile run.json --out costs.json --steps 4")).success();
+    assert_eq!(printed.matches("mean of the ").count(), 1, "{printed}");
+    home.run("simulate run.json --costs costs.json").success();
+    let again = run(&home, &mut launch(&home, "-- profile run.json --out costs.json"));
+    assert_eq!((again.status, again.stderr.matches("error: ").count()), (Some(1), 1), "{}", again.stderr);
+}
+
 /// Waits until the run has a checkpoint.
 fn wait_for_checkpoint(home: &Home) {
     let checkpoints = home.path("out/checkpoints");
@@ -265,6 +275,8 @@ fn a_mistake_in_the_arguments_is_said_once_and_starts_nothing() {
     for (line, expected) in [
         ("launch -n 4 -- train run.json --bogus", "unexpected argument '--bogus'"),
         ("launch -n 4 -- launch -n 2 -- train run.json", "a job cannot start another"),
+        ("launch -n 4 -- pipezero train run.json", "write the command without the name of the program"),
+        ("launch -n 4 -- eval out", "start this command without `launch`"),
     ] {
         let error = home.run(line).failure(2);
         assert_eq!(error.matches(expected).count(), 1, "{error}");
@@ -281,7 +293,7 @@ fn a_port_that_is_taken_is_named() {
     let line = format!("-- train run.json --set comm.port={}", address.port());
     let error = run(&home, &mut launch(&home, &line)).failure(1);
     let expected = format!(
-        "rank 0 cannot listen on {address}: Address already in use (os error 98); name an address of this host and a port that is free"
+        "rank 0 cannot listen on {address}: Address already in use (os error 98); set MASTER_ADDR to an address of its host, and `comm.port` to a port that is free there"
     );
     assert_eq!(error.matches(&expected).count(), 1, "{error}");
     assert_eq!(error.matches("the process of rank 0 cannot listen for the others, and says why").count(), 3);

@@ -23,7 +23,9 @@ pub(super) fn address_of_first(
     let is_reached = |address: &SocketAddr| is_near || !address.ip().is_loopback();
     let reason = match (host.as_str(), port).to_socket_addrs().map(|mut found| found.find(is_reached)) {
         Ok(Some(address)) => return Ok(address),
-        Ok(None) => "it leads to no address at which other hosts reach it".to_owned(),
+        Ok(None) => {
+            "it leads to no address at which other hosts reach it, and the launcher does not say that all processes are on this one".to_owned()
+        }
         Err(error) => error.to_string(),
     };
     Err(SideChannelError::UnknownHost { host, reason })

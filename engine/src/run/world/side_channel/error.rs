@@ -9,7 +9,7 @@ use std::time::Duration;
 pub enum SideChannelError {
     /// The process of rank 0 cannot listen.
     #[error(
-        "rank 0 cannot listen on {address}: {source}; name an address of this host and a port that is free"
+        "rank 0 cannot listen on {address}: {source}; set MASTER_ADDR to an address of its host, and `comm.port` to a port that is free there"
     )]
     Listen {
         /// Where.
