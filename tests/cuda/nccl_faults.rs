@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use tests::faults::{
-    FAILED_AT, FAULT, FOLDER, Fault, Kind, NUM_RANKS, RANKS, TIME_FOR_REPORT, TIMEOUT_S, check_report,
-    now_ns, ranks_in, reports_in, since_failure,
+    FAILED_AT, FAULT, FOLDER, Fault, Kind, NUM_RANKS, RANKS, TIME_FOR_REPORT, TIMEOUT_S, WEIGHTS,
+    check_report, now_ns, ranks_in, reports_in, since_failure,
 };
 use tests::{Phase, Sample, imitation};
 
@@ -48,17 +48,19 @@ fn fail(libraries: &Path, fault: Fault) -> [Duration; 2] {
     let folder = tempfile::tempdir().expect("a folder");
     let (ended, frozen) = run(libraries, fault, folder.path());
     let fails_alone = fault.kind != Kind::Nccl;
-    let others: Vec<usize> = (0..NUM_RANKS).filter(|&rank| rank != fault.rank || !fails_alone).collect();
+    // Whose processes go on after the fault.
+    let left: Vec<usize> = (0..NUM_RANKS).filter(|&rank| rank != fault.rank || !fails_alone).collect();
     let said: Vec<String> = ended.iter().map(Ended::to_string).collect();
     let said = said.join("\n");
     for Ended { rank, output, .. } in &ended {
-        assert_eq!(output.status.success(), others.contains(rank), "{fault}: rank {rank}\n{said}");
+        assert_eq!(output.status.success(), left.contains(rank), "{fault}: rank {rank}\n{said}");
     }
     assert_eq!(frozen, fault.kind == Kind::Freeze, "{fault}: who else has not ended\n{said}");
 
+    assert!(!folder.path().join(WEIGHTS).exists(), "{fault}: half a file has no name");
     let reports = reports_in(folder.path());
     let ranks: Vec<usize> = reports.iter().map(|report| report.rank).collect();
-    assert_eq!(ranks, others, "{fault}: each has a report\n{said}");
+    assert_eq!(ranks, left, "{fault}: each has a report\n{said}");
     for report in &reports {
         match fault.kind {
             Kind::Nccl => check_report_of_nccl(fault, &report.text),
@@ -67,12 +69,12 @@ fn fail(libraries: &Path, fault: Fault) -> [Duration; 2] {
     }
     let speakers: Vec<usize> =
         reports.iter().filter(|report| report.speaks).map(|report| report.rank).collect();
-    assert_eq!(speakers, [others[0]], "{fault}: the lowest that is left speaks\n{said}");
+    assert_eq!(speakers, [left[0]], "{fault}: the lowest that is left speaks\n{said}");
     let reported = reports.iter().map(|report| report.after).max().expect("there are reports");
     let waits = if fault.kind == Kind::Kill { Duration::ZERO } else { Duration::from_secs(TIMEOUT_S) };
     let longest = waits + TIME_FOR_REPORT + TIME_FOR_OTHERS;
     assert!(reported <= longest, "{fault}: the last report took {reported:.2?}\n{said}");
-    let of_others = ended.iter().filter(|ended| others.contains(&ended.rank));
+    let of_others = ended.iter().filter(|ended| left.contains(&ended.rank));
     let ended = of_others.map(|ended| ended.after).max().expect("processes have ended");
     assert!(ended <= reported + TIME_TO_END, "{fault}: the last process ended after {ended:.2?}\n{said}");
     [reported, ended]

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use super::failure::Failure;
+use super::output::keep;
 use crate::host::Launched;
 use crate::plan::Plan;
-use crate::run::engine::EngineError;
+use crate::run::engine::{EngineError, Report};
 use crate::run::world::{World, world_of};
 use crate::train::TrainingError;
 
@@ -20,7 +21,14 @@ pub(super) fn connected<T>(
 ) -> Result<(Arc<dyn World>, T), Failure> {
     // Nobody else waits for what a process finds that is alone.
     let own = if launched.is_none() { Ok(own?) } else { own };
-    let world = world_of(plan).map_err(|error| TrainingError::from(EngineError::from(error)))?;
+    let world = match world_of(plan) {
+        Ok(world) => world,
+        // What this process has found itself is the likelier cause.
+        Err(error) => {
+            let not_connected = || said_once(EngineError::from(error).into(), launched);
+            return Err(own.err().unwrap_or_else(not_connected));
+        }
+    };
     let found = agreed(&*world, launched, own)?;
     Ok((world, found))
 }
@@ -49,4 +57,19 @@ pub(super) fn agreed<T>(
             own
         }
     }
+}
+
+/// What ends a job is said by one process: what all find alike by that of rank 0, and how ranks have stopped by that of the lowest rank that is left. What the
+/// others know is in their logs.
+pub(super) fn said_once(error: TrainingError, launched: Option<&Launched>) -> Failure {
+    let Some(launched) = launched else { return error.into() };
+    let is_another = |rank: usize| rank != launched.rank;
+    let is_said = error.is_elsewhere()
+        || error.is_of_all() && is_another(0)
+        || error.report().and_then(Report::speaker).is_some_and(is_another);
+    if is_said {
+        keep(&format!("error: {error}"));
+        return Failure::SaidElsewhere;
+    }
+    error.into()
 }

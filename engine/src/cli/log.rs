@@ -8,25 +8,25 @@ use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 
 use crate::train::{RankLog, RunDirError};
 
-static LOG: Mutex<Log> = Mutex::new(Log::None);
+static KEPT: Mutex<Kept> = Mutex::new(Kept::Nothing);
 
 /// Where what is said goes beside the screen.
 #[derive(Debug)]
-enum Log {
+enum Kept {
     /// Nowhere.
-    None,
+    Nothing,
     /// Into a log that is not open yet.
     Held(String),
-    Open(RankLog),
+    InFile(RankLog),
 }
 
-fn log() -> MutexGuard<'static, Log> {
-    LOG.lock().unwrap_or_else(PoisonError::into_inner)
+fn locked() -> MutexGuard<'static, Kept> {
+    KEPT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// From now on what this process says is held for its log.
 pub(super) fn hold() {
-    *log() = Log::Held(String::new());
+    *locked() = Kept::Held(String::new());
 }
 
 /// Writes what was held, and from now on all that this process says, to its log. Where there is none, or it cannot be written, nothing
@@ -35,11 +35,11 @@ pub(super) fn hold() {
 /// # Errors
 /// When the log could not be opened, or cannot be written.
 pub(super) fn keep_in(opened: Result<RankLog, RunDirError>) -> Result<(), RunDirError> {
-    let mut log = log();
-    let Log::Held(held) = std::mem::replace(&mut *log, Log::None) else { return Ok(()) };
+    let mut kept = locked();
+    let Kept::Held(held) = std::mem::replace(&mut *kept, Kept::Nothing) else { return Ok(()) };
     let mut opened = opened?;
     opened.add(&held)?;
-    *log = Log::Open(opened);
+    *kept = Kept::InFile(opened);
     Ok(())
 }
 
@@ -49,8 +49,8 @@ pub(super) fn keep_in(opened: Result<RankLog, RunDirError>) -> Result<(), RunDir
 /// When the log cannot be written. Nothing more is kept then.
 pub(super) fn add(text: &str) -> Result<(), RunDirError> {
     let text = text.trim_matches('\n');
-    let mut log = log();
-    if matches!(*log, Log::None) || text.is_empty() {
+    let mut kept = locked();
+    if matches!(*kept, Kept::Nothing) || text.is_empty() {
         return Ok(());
     }
     let mut lines = String::new();
@@ -59,16 +59,16 @@ pub(super) fn add(text: &str) -> Result<(), RunDirError> {
     lines.push(' ');
     lines.push_str(text);
     lines.push('\n');
-    let added = match &mut *log {
-        Log::None => Ok(()),
-        Log::Held(held) => {
+    let added = match &mut *kept {
+        Kept::Nothing => Ok(()),
+        Kept::Held(held) => {
             held.push_str(&lines);
             Ok(())
         }
-        Log::Open(opened) => opened.add(&lines),
+        Kept::InFile(opened) => opened.add(&lines),
     };
     if added.is_err() {
-        *log = Log::None;
+        *kept = Kept::Nothing;
     }
     added
 }

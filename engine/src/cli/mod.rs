@@ -33,6 +33,7 @@ mod simulate;
 mod table;
 mod terminal;
 mod train;
+mod train_args;
 mod train_ready;
 mod train_report;
 mod trained_run;
@@ -68,8 +69,8 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Train the model of a run file, and write a run directory.
-    #[command(after_help = train::EXAMPLES)]
-    Train(train::TrainArgs),
+    #[command(after_help = train_args::EXAMPLES)]
+    Train(train_args::TrainArgs),
     /// Loss, perplexity and bits per byte of a trained model.
     #[command(after_help = eval::EXAMPLES)]
     Eval(eval::EvalArgs),

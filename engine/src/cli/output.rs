@@ -28,29 +28,31 @@ pub(super) fn is_silent() -> bool {
 /// The error of the system; [`super::failure`] ends quietly if the pipe is closed.
 pub(super) fn print(text: impl Display) -> io::Result<()> {
     let text = text.to_string();
-    keep(&text);
-    if is_silent() {
-        return Ok(());
-    }
     let mut out = stdout().lock();
-    out.write_all(printable(&text).as_bytes())?;
-    out.flush()
+    let printed = match is_silent() {
+        true => Ok(()),
+        false => out.write_all(printable(&text).as_bytes()).and_then(|()| out.flush()),
+    };
+    drop(out);
+    keep(&text);
+    printed
 }
 
 /// Writes an error to stderr, whoever speaks for this process.
 pub(super) fn complain(text: impl Display) {
     let text = text.to_string();
-    keep(&text);
+    // First what a person sees: a file system may hang.
     show(&text);
+    keep(&text);
 }
 
 /// Writes a line to stderr: progress, hints and warnings. An error is ignored, since there is no other place for it.
 pub(super) fn note(text: impl Display) {
     let text = text.to_string();
-    keep(&text);
     if !is_silent() {
         show(&text);
     }
+    keep(&text);
 }
 
 /// Adds a text to the log of this process, if it has one. A warning says where that fails.
@@ -70,7 +72,8 @@ fn warn_if_lost(kept: Result<(), RunDirError>) {
     }
 }
 
-fn show(text: &str) {
+/// Writes to stderr alone.
+pub(super) fn show(text: &str) {
     // In one piece: other processes write to the same place.
     let line = format!("{}\n", printable(text));
     let _ = stderr().write_all(line.as_bytes());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use clap::Args;
 
-use super::agreement::connected;
+use super::agreement::{connected, said_once};
 use super::failure::Failure;
 use super::figures::{bytes, nanoseconds};
 use super::nccl_variable::set_variable;
@@ -73,7 +73,11 @@ pub(super) fn run(args: &ProfileArgs) -> Result<(), Failure> {
     let options = ProfileOptions { num_steps: args.steps, ..ProfileOptions::default() };
     let mut progress = Progress::new(options.num_warm_up_steps.saturating_add(options.num_steps), false);
     let mut watch = |step: Watched| progress.timed_step(step.num_done, step.step_s);
-    let profile = profile_in(plan.clone(), source, options, world, &mut watch)?;
+    let profile = profile_in(plan.clone(), source, options, world, &mut watch);
+    let profile = profile.map_err(|error| match error {
+        ProfileError::Engine(error) => said_once(error.into(), launched.as_ref()),
+        error => error.into(),
+    })?;
     let (Some(profile), Some(out)) = (profile, out) else { return Ok(()) };
     progress.finish();
     out.write(&profile.costs.to_json())?;

@@ -34,7 +34,7 @@ impl Progress {
         let bar = (!is_silent() && stderr().is_terminal()).then(|| bar_of(num_steps));
         let progress = Self { bar, next_line: Instant::now(), num_steps, figures: String::new(), learns };
         // A first step may take minutes.
-        progress.print_below(&format!("the first of {num_steps} steps begins"));
+        progress.print_unless_bar(&format!("the first of {num_steps} steps begins"));
         progress
     }
 
@@ -50,8 +50,8 @@ impl Progress {
         }
     }
 
-    /// A line that a bar stands for.
-    fn print_below(&self, text: &str) {
+    /// A line for the log, and for the screen where no bar shows the same.
+    fn print_unless_bar(&self, text: &str) {
         match &self.bar {
             Some(bar) => {
                 keep(text);
@@ -86,7 +86,7 @@ impl Progress {
         }
         if self.is_line_due() || step == num_steps {
             let left = step_s * (num_steps - step) as f64;
-            self.print_below(&format!("step {step}/{num_steps}  {}  ETA {left:.0} s", figures(false)));
+            self.print_unless_bar(&format!("step {step}/{num_steps}  {}  ETA {left:.0} s", figures(false)));
         }
     }
 
@@ -115,7 +115,7 @@ impl Observer for Progress {
             bar.set_message(what.clone());
         }
         if self.is_line_due() {
-            self.print_below(&what);
+            self.print_unless_bar(&what);
         }
     }
 

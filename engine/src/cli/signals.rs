@@ -9,7 +9,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::signal_name;
 
-use super::output::note;
+use super::output::{is_silent, note, show};
 use crate::config::EndSignal;
 use crate::host::{Launched, Launcher};
 use crate::launch::statuses;
@@ -19,8 +19,16 @@ use crate::launch::statuses;
 pub(super) struct Signalled {
     /// Whether it is to end after its step.
     pub(super) interrupted: AtomicBool,
-    /// Whether it has ended, so that a signal changes nothing any more.
-    pub(super) is_over: AtomicBool,
+    /// Whether it has ended, and has only to say so.
+    is_over: AtomicBool,
+}
+
+impl Signalled {
+    /// The run has ended: the next signal changes nothing, and the one after it ends the process.
+    pub(super) fn end(&self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        self.interrupted.store(false, Ordering::Relaxed);
+    }
 }
 
 /// The first of these signals asks a run to end after its step: Ctrl-C, SIGTERM, SIGHUP, and the one that a scheduler sends. The second ends the process
@@ -46,7 +54,10 @@ fn wait_for(signals: Vec<i32>, signalled: Arc<Signalled>) -> io::Result<()> {
         for signal in signals.forever() {
             let name = signal_name(signal).unwrap_or("a signal");
             if signalled.interrupted.swap(true, Ordering::Relaxed) {
-                note(format_args!("{name}, the second signal: the run ends at once"));
+                // Not to the log: its file system may be what hangs.
+                if !is_silent() {
+                    show(&format!("{name}, the second signal: the run ends at once"));
+                }
                 std::process::exit(128 + signal);
             }
             if signalled.is_over.load(Ordering::Relaxed) {

@@ -1,14 +1,12 @@
 //! `pipezero train`.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use clap::Args;
 use pipezero_models::queue::Cuda;
 
-use super::agreement::{agreed, connected};
+use super::agreement::{agreed, connected, said_once};
 use super::describe;
 use super::failure::Failure;
 use super::figures::{bytes, count, counted};
@@ -17,9 +15,10 @@ use super::nccl_variable::set_variable;
 use super::notices::Notices;
 use super::output::{be_silent, complain, keep, keep_in, note, print};
 use super::progress::Progress;
-use super::run_args::{RunArgs, fault_of_text};
+use super::run_args::fault_of_text;
 use super::signals::end_after_the_step;
 use super::terminal;
+use super::train_args::TrainArgs;
 use super::train_ready::{Ready, check_room, is_finished};
 use super::train_report::report;
 use crate::config::{DeviceName, Launch, RunFile};
@@ -27,58 +26,10 @@ use crate::host::{self, Launched};
 use crate::measure::trace::TracedSteps;
 use crate::plan::Plan;
 use crate::run::data::first_words;
-use crate::run::engine::Report;
 use crate::run::world::{World, WorldError};
 use crate::train::{
     ChangedKey, RankLog, Resumed, RunDir, RunDirError, Start, Summary, Training, TrainingError,
 };
-
-/// What `--help` ends with.
-pub(super) const EXAMPLES: &str = "\
-Examples:
-  pipezero train engine/configs/quickstart.json
-  pipezero train run.json --out runs/lr-3e-4 --set optimizer.params.lr=3e-4
-  pipezero train run.json --set parallel.pipeline=4 --set parallel.data=1 \\
-    --overwrite
-  pipezero train run.json --set checkpoint.every=500
-  pipezero train run.json --resume --set parallel.pipeline=8
-  pipezero train run.json --resume --step 1500 --set optimizer.params.lr=1e-4
-  pipezero train run.json --trace --out runs/traced   # for `compare`
-  pipezero train run.json --set bf16.enabled=true \\
-    --set activation_checkpointing.enabled=true
-
-The run directory holds run.json (the run file with its overrides; schedule.csv beside it, if the schedule is a file), metrics.jsonl (a line per step: loss, rate, tokens, exposed communication, loss scale, ...), weights.safetensors and summary.json (measured beside planned); with --trace also trace/, a file per recorded step, and trace.json, one of them for ui.perfetto.dev or chrome://tracing. logs/ has what the process of each rank says, where ranks are processes. checkpoints/ has the whole state after some steps, from which --resume goes on. Ctrl-C, SIGTERM, SIGHUP and the signal of `checkpoint.signal` end the run after the current step, with a checkpoint and all of them.";
-
-/// Arguments of `train`.
-#[derive(Debug, Args)]
-pub(super) struct TrainArgs {
-    #[command(flatten)]
-    pub(super) run: RunArgs,
-    /// The run directory [default: runs/NAME for a run file NAME.json]
-    #[arg(long, value_name = "DIR")]
-    pub(super) out: Option<PathBuf>,
-    /// Replace the run directory if it exists.
-    #[arg(long)]
-    pub(super) overwrite: bool,
-    /// Go on from the run directory's newest checkpoint, on whichever grid the run file now says; start if there is none.
-    #[arg(long, conflicts_with_all = ["overwrite", "trace"])]
-    pub(super) resume: bool,
-    /// Go on from the checkpoint after this step instead of the newest: later ones are removed once the run has written another.
-    #[arg(long, value_name = "N", requires = "resume")]
-    pub(super) step: Option<u64>,
-    /// Start with the weights of another run: its directory, its weights.safetensors, or a checkpoint; the optimizer starts anew.
-    #[arg(long, value_name = "DIR", conflicts_with = "resume")]
-    pub(super) init: Option<PathBuf>,
-    /// A new folder for the state of the run, should an error end it while the run directory cannot be written.
-    #[arg(long, value_name = "DIR")]
-    pub(super) rescue: Option<PathBuf>,
-    /// Record when each instruction ran, for `pipezero compare`.
-    #[arg(long)]
-    pub(super) trace: bool,
-    /// The first and last step to record [default: 2..4, as far as the run has them; or its only step]
-    #[arg(long, value_name = "A..B", requires = "trace")]
-    pub(super) trace_steps: Option<TracedSteps>,
-}
 
 pub(super) fn run(args: &TrainArgs) -> Result<(), Failure> {
     let launched = Launched::this().map_err(WorldError::from)?;
@@ -113,7 +64,8 @@ pub(super) fn run(args: &TrainArgs) -> Result<(), Failure> {
     let disk_warning = agreed(&*world, launched.as_ref(), room)?;
     let prompt = first_words(&plan.run().data.text).unwrap_or_else(|| "The".to_owned());
     let traced = args.traced(plan.run().steps)?;
-    let mut training = args.start(plan, world, &out, traced.clone())?;
+    let training = args.start(plan, world, &out, traced.clone());
+    let mut training = training.map_err(|error| said_once(error, launched.as_ref()))?;
     note(terminal::fitted(&format!("computing on: {}", device_of(&training, &file))));
     if let Some(warning) = disk_warning {
         note(terminal::fitted(&warning));
@@ -131,13 +83,8 @@ pub(super) fn run(args: &TrainArgs) -> Result<(), Failure> {
     if training.resumed().is_some() {
         say_what_changed(&changed);
     }
-    let signalled = end_after_the_step(training.plan().run().checkpoint.signal);
-    let num_steps = training.plan().run().steps;
     let learns = training.plan().run().model.learns();
-    let mut progress = Progress::new(num_steps, learns);
-    let start = Instant::now();
-    let ended = training.run(&directory, &signalled.interrupted, &mut progress);
-    signalled.is_over.store(true, Ordering::Relaxed);
+    let ended = steps(training, &directory, learns)?;
     let summary = ended.map_err(|error| {
         let failure = said_once(error, launched.as_ref());
         if launched.is_some() && !matches!(failure, Failure::SaidElsewhere) {
@@ -145,14 +92,6 @@ pub(super) fn run(args: &TrainArgs) -> Result<(), Failure> {
         }
         failure
     })?;
-    progress.finish();
-    if summary.interrupted {
-        note(format_args!(
-            "ended after step {} of {num_steps}; the same command with --resume goes on",
-            summary.steps
-        ));
-    }
-    print(report(&summary, learns, start.elapsed().as_secs_f64(), terminal::width()))?;
     if let Some(warning) = skipped_too_many(&summary) {
         note(terminal::fitted(&warning));
     }
@@ -170,16 +109,28 @@ pub(super) fn run(args: &TrainArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Of the processes of a job, the one of the lowest rank that is left says how the ranks have stopped. What this one knows is in its log.
-fn said_once(error: TrainingError, launched: Option<&Launched>) -> Failure {
-    let Some(launched) = launched else { return error.into() };
-    let speaker = error.report().and_then(Report::speaker);
-    let is_said = error.is_elsewhere() || error.is_of_all() && launched.rank > 0;
-    if is_said || speaker.is_some_and(|speaker| speaker != launched.rank) {
-        keep(&format!("error: {error}"));
-        return Failure::SaidElsewhere;
+/// Trains until the last step or a signal, and prints the final tables; why the run failed, if it did.
+fn steps(
+    training: Training,
+    directory: &RunDir,
+    learns: bool,
+) -> Result<Result<Summary, TrainingError>, Failure> {
+    let signalled = end_after_the_step(training.plan().run().checkpoint.signal);
+    let num_steps = training.plan().run().steps;
+    let mut progress = Progress::new(num_steps, learns);
+    let start = Instant::now();
+    let ended = training.run(directory, &signalled.interrupted, &mut progress);
+    signalled.end();
+    let Ok(summary) = ended else { return Ok(ended) };
+    progress.finish();
+    if summary.interrupted {
+        note(format_args!(
+            "ended after step {} of {num_steps}; the same command with --resume goes on",
+            summary.steps
+        ));
     }
-    error.into()
+    print(report(&summary, learns, start.elapsed().as_secs_f64(), terminal::width()))?;
+    Ok(Ok(summary))
 }
 
 /// With what a start of the run begins in a log.
@@ -221,7 +172,7 @@ impl TrainArgs {
         world: Arc<dyn World>,
         out: &Path,
         traced: Option<TracedSteps>,
-    ) -> Result<Training, Failure> {
+    ) -> Result<Training, TrainingError> {
         let ranks = format!(
             "starting {} and {} of memory in all",
             counted(plan.grid().world_size(), "rank"),

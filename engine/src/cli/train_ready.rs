@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::failure::Failure;
 use super::output::note;
-use super::train::TrainArgs;
+use super::train_args::TrainArgs;
 use crate::measure::trace::{TracedSteps, TracedStepsError};
 use crate::plan::{Plan, Purpose};
 use crate::run::engine::{Engine, EngineError};
@@ -20,7 +20,7 @@ pub(super) struct Ready {
     pub(super) earlier: Option<RunDir>,
 }
 
-/// Whether a run that is to go on has done all steps, as the process of rank 0 knows.
+/// Whether a run that is to go on has done all steps, as any process knows that sees its directory.
 pub(super) fn is_finished(world: &dyn World, ready: &Ready) -> Result<bool, TrainingError> {
     let mut words = [u64::from(ready.is_finished)];
     world.add_words(&mut words).map_err(EngineError::from)?;
@@ -44,12 +44,12 @@ impl TrainArgs {
     /// What can be found out before the ranks start, by every process; what rank 0 alone writes, by its process.
     pub(super) fn ready(&self, plan: &Plan, out: &Path, is_first: bool) -> Result<Ready, Failure> {
         self.traced(plan.run().steps)?;
-        // The other processes of a job neither read nor write the folder.
+        // The process of rank 0 alone makes or replaces the folder.
         let place = if is_first { RunDir::check(out, self.claim())? } else { Place::Free };
         self.check_rescue(out, is_first)?;
         self.check_init()?;
         let goes_on = self.resume && self.step.is_none();
-        let finished = if goes_on && is_first { finished_steps(out, plan.run().steps) } else { None };
+        let finished = if goes_on { finished_steps(out, plan.run().steps) } else { None };
         if let Some(steps) = finished {
             note(format_args!("{} has done all {steps} steps: nothing is left to resume", out.display()));
             return Ok(Ready { is_finished: true, ..Ready::default() });

@@ -83,7 +83,8 @@ impl TrainingError {
     pub fn report(&self) -> Option<&Report> {
         match self {
             Self::Engine(EngineError::Stopped(report)) => Some(report),
-            Self::Lost { error, .. } | Self::NotSaved { error, .. } => error.report(),
+            Self::Lost { error, .. } => error.report(),
+            Self::NotSaved { error, why, .. } => error.report().or_else(|| why.report()),
             _ => None,
         }
     }
@@ -91,13 +92,9 @@ impl TrainingError {
     /// Whether every process of the run has the same error.
     pub fn is_of_all(&self) -> bool {
         match self {
-            Self::Engine(error) => {
-                use EngineError::{EvaluationNotFinite, LossScale, NotFinite};
-                matches!(error, NotFinite { .. } | LossScale { .. } | EvaluationNotFinite)
-            }
-            Self::Saved { error, .. } | Self::Lost { error, .. } | Self::NotSaved { error, .. } => {
-                error.is_of_all()
-            }
+            Self::Engine(error) => error.is_of_all(),
+            Self::Saved { error, .. } | Self::Lost { error, .. } => error.is_of_all(),
+            Self::NotSaved { error, why, .. } => error.is_of_all() && why.is_of_all(),
             _ => false,
         }
     }
@@ -106,8 +103,10 @@ impl TrainingError {
     pub fn is_elsewhere(&self) -> bool {
         match self {
             Self::Engine(EngineError::Elsewhere) => true,
-            Self::Saved { error, .. } | Self::Lost { error, .. } | Self::NotSaved { error, .. } => {
-                error.is_elsewhere()
+            Self::Saved { error, .. } | Self::Lost { error, .. } => error.is_elsewhere(),
+            // One that has its own error says that; here another has failed to save, and says so.
+            Self::NotSaved { error, why, .. } => {
+                (error.is_elsewhere() || error.is_of_all()) && why.is_elsewhere()
             }
             _ => false,
         }
@@ -167,5 +166,32 @@ mod tests {
             "what the run did is lost: no checkpoint was finished (`checkpoint.every` and `checkpoint.minutes` say when one is begun)",
         ];
         assert_eq!(lines, expected);
+    }
+
+    /// Of processes whose run ended for a reason that all know, or one has, and in which saving may fail too.
+    #[test]
+    fn each_failure_is_said_by_a_process() {
+        let engine = TrainingError::Engine;
+        let (alike, elsewhere) =
+            (|| engine(EngineError::EvaluationNotFinite), || engine(EngineError::Elsewhere));
+        let own = || TrainingError::RunDir(RunDirError::Unfinished { path: PathBuf::from("runs/a") });
+        let not_saved = |error, why| {
+            let [error, why] = [error, why].map(Box::new);
+            TrainingError::NotSaved { error, step: 2, why }
+        };
+        let saved =
+            |error| TrainingError::Saved { error: Box::new(error), step: 2, path: PathBuf::from("runs/a") };
+        for (error, is_of_all, is_elsewhere) in [
+            (alike(), true, false),
+            (saved(alike()), true, false),
+            (saved(elsewhere()), false, true),
+            (saved(own()), false, false),
+            (not_saved(alike(), own()), false, false),
+            (not_saved(alike(), elsewhere()), false, true),
+            (not_saved(own(), elsewhere()), false, false),
+            (not_saved(elsewhere(), own()), false, false),
+        ] {
+            assert_eq!((error.is_of_all(), error.is_elsewhere()), (is_of_all, is_elsewhere), "{error:?}");
+        }
     }
 }

@@ -95,10 +95,12 @@ fn start(home: &Home, options: &str) -> Child {
 fn what_is_wrong_is_said_by_one_process_and_ends_all() {
     let home = Home::new();
     home.run("train run.json --out out --set steps=2 --set checkpoint.every=1").success();
+    home.run("train run.json --out without").success();
     for (line, status, expected) in [
         ("--out out", 1, "error: out already exists: "),
         ("--out out --resume --step 7", 2, "error: "),
         ("--out out --resume --set steps=2", 0, "out has done all 2 steps: nothing is left to resume"),
+        ("--out without --resume", 0, "without has done all 3 steps: nothing is left to resume"),
         ("--out new --init nowhere", 2, "error: --init nowhere: "),
         ("--out new --rescue new/rescue", 2, "error: --rescue new/rescue is in the run directory "),
         ("--out new --trace --trace-steps 7..9", 2, "error: "),
@@ -296,7 +298,7 @@ fn a_port_that_is_taken_is_named() {
         "rank 0 cannot listen on {address}: Address already in use (os error 98); set MASTER_ADDR to an address of its host, and `comm.port` to a port that is free there"
     );
     assert_eq!(error.matches(&expected).count(), 1, "{error}");
-    assert_eq!(error.matches("the process of rank 0 cannot listen for the others, and says why").count(), 3);
+    assert!(!error.contains("and says why"), "{error}");
 }
 
 /// MPI connects only what its own launcher has started.

@@ -7,7 +7,7 @@ use std::thread;
 use pipezero::run::engine::{Engine, EngineError};
 use pipezero::run::world::Positions;
 
-use super::{Fault, note_failure};
+use super::{Fault, WEIGHTS, note_failure};
 use crate::Phase;
 
 /// The step that is the first in which the rank may fail: others have then begun.
@@ -52,10 +52,7 @@ pub fn error_of(
         }
         if fault.phase == Phase::Saving && report.step == FIRST_STEP {
             fails.iter().for_each(|fails| fails());
-            let path = folder.join(format!("weights-{rank}.safetensors"));
-            let error = engine.save(&path).expect_err("one rank is missing");
-            assert!(!path.exists(), "half a file has no name");
-            return error;
+            return engine.save(&folder.join(WEIGHTS)).expect_err("one rank is missing");
         }
     }
 }

@@ -16,6 +16,8 @@ pub use written::{
 pub const FAULT: &str = "PIPEZERO_TEST_FAULT";
 /// The folder in which they write what they see.
 pub const FOLDER: &str = "PIPEZERO_TEST_FOLDER";
+/// In it: the weights, if all ranks were there to save them.
+pub const WEIGHTS: &str = "weights.safetensors";
 /// Ranks of the job: pipeline 3 x data 2.
 pub const NUM_RANKS: usize = 6;
 /// A rank of the first, the middle and the last stage.

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 pub(super) use self::args::{DoctorArgs, EXAMPLES};
 use self::text::{HEAD, summary, whole_text};
+use super::agreement::said_once;
 use super::failure::Failure;
 use super::figures::counted;
 use super::nccl_variable::set_variable;
@@ -20,7 +21,6 @@ use crate::doctor::{Part, Verdict, examine};
 use crate::files::input::{named, read_text};
 use crate::host::Launched;
 use crate::plan::Plan;
-use crate::run::engine::EngineError;
 use crate::run::world::WorldError;
 use crate::train::RunDir;
 
@@ -58,7 +58,8 @@ pub(super) fn run(args: &DoctorArgs) -> Result<(), Failure> {
     let watch = &mut |part: Part, begun: Duration| {
         note(format_args!("{:5.1} s  {part}", begun.as_secs_f64()));
     };
-    let report = examine(&plan, &run_dir, watch).map_err(|error| said_once(error, launched.as_ref()))?;
+    let report =
+        examine(&plan, &run_dir, watch).map_err(|error| said_once(error.into(), launched.as_ref()))?;
     let (Some(report), Some(out)) = (report, out) else { return Ok(()) };
     out.write(&whole_text(&args.run.name(), &file.effective_json(RunDir::SCHEDULE), &plan, &report))?;
     if args.json {
@@ -75,27 +76,4 @@ pub(super) fn run(args: &DoctorArgs) -> Result<(), Failure> {
             Err(Failure::Other(format!("{failed} failed: see {}", path.display()).into()))
         }
     }
-}
-
-/// What every process finds alike is said by the first, or by the lowest rank that is left; what keeps one from the others only that one knows.
-fn said_once(error: EngineError, launched: Option<&Launched>) -> Failure {
-    let rank = launched.map_or(0, |launched| launched.rank);
-    let is_alike = matches!(
-        error,
-        EngineError::WorldSize { .. }
-            | EngineError::World(
-                WorldError::Launched { .. }
-                    | WorldError::NoMpi
-                    | WorldError::MpiOnGpus
-                    | WorldError::SaidByFirst
-                    | WorldError::NotJoined(_)
-                    | WorldError::NoMeetingPlace { .. }
-                    | WorldError::Variable { .. }
-            )
-    );
-    let is_said = match &error {
-        EngineError::Stopped(report) => report.speaker().is_some_and(|speaker| speaker != rank),
-        _ => is_alike && rank > 0,
-    };
-    if is_said { Failure::SaidElsewhere } else { error.into() }
 }

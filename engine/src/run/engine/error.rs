@@ -193,6 +193,20 @@ pub enum EngineError {
     Weights(#[from] WeightsError),
 }
 
+impl EngineError {
+    /// Whether every process of a world has the same error.
+    pub fn is_of_all(&self) -> bool {
+        match self {
+            Self::WorldSize { .. }
+            | Self::NotFinite { .. }
+            | Self::LossScale { .. }
+            | Self::EvaluationNotFinite => true,
+            Self::World(error) => error.is_of_all(),
+            _ => false,
+        }
+    }
+}
+
 /// Where every rank was when one of them stopped, the cause first.
 #[derive(Debug)]
 pub struct Report {

@@ -123,6 +123,20 @@ pub enum WorldError {
 }
 
 impl WorldError {
+    /// Whether every process of a job has the same error, or one of them says why.
+    pub(crate) fn is_of_all(&self) -> bool {
+        matches!(
+            self,
+            Self::Launched { .. }
+                | Self::NoMpi
+                | Self::MpiOnGpus
+                | Self::SaidByFirst
+                | Self::NotJoined(_)
+                | Self::NoMeetingPlace { .. }
+                | Self::Variable { .. }
+        )
+    }
+
     /// For this reason.
     pub(super) fn not_connected(reason: impl ToString) -> Self {
         Self::NotConnected { reason: reason.to_string() }

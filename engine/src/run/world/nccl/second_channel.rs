@@ -14,7 +14,7 @@ use super::super::side_channel::{Member, SideChannel, SideChannelError};
 use crate::run::comm::CommError;
 
 /// The rank whose process has the hub.
-const HOST: usize = 1;
+const HUB_RANK: usize = 1;
 
 /// Why processes are not connected a second time.
 #[derive(Debug, thiserror::Error)]
@@ -23,14 +23,14 @@ pub(super) enum SecondChannelError {
     #[error(transparent)]
     First(#[from] CommError),
     /// Nobody listens.
-    #[error("the process of rank {HOST} cannot listen for the others: {reason}")]
+    #[error("the process of rank {HUB_RANK} cannot listen for the others: {reason}")]
     NoListener {
         /// Why not.
         reason: String,
     },
     /// Nobody answers.
     #[error(
-        "the process of rank {HOST} does not answer on {address}: {source}; between hosts, processes connect to each other on any free port, \
+        "the process of rank {HUB_RANK} does not answer on {address}: {source}; between hosts, processes connect to each other on any free port, \
          as NCCL does: see whether a firewall is between them"
     )]
     Connect {
@@ -39,13 +39,16 @@ pub(super) enum SecondChannelError {
         /// The system's error.
         source: std::io::Error,
     },
+    /// One is lost.
+    #[error("the connection with the process of rank {HUB_RANK} failed: {0}")]
+    Lost(io::Error),
     /// Not all are there.
     #[error(transparent)]
     Other(SideChannelError),
 }
 
 /// Connects all processes, which `first` connects already, a second time: on any port of the address by which the process of rank 1 reaches that of
-/// rank 0. Nothing is connected where a single process is left when another fails.
+/// rank 0. Two processes need no second channel: where one fails, the other has nobody to tell.
 ///
 /// # Errors
 /// When a process cannot be reached.
@@ -56,7 +59,8 @@ pub(super) fn second_channel(
     if member.world_size <= 2 {
         return Ok(None);
     }
-    let listener = member.ranks.contains(&HOST).then(|| listener(first).map_err(|error| error.to_string()));
+    let listener =
+        member.ranks.contains(&HUB_RANK).then(|| listener(first).map_err(|error| error.to_string()));
     // An address, or why there is none.
     let own = match &listener {
         None => String::new(),
@@ -64,18 +68,17 @@ pub(super) fn second_channel(
         Some(Err(reason)) => reason.clone(),
     };
     let all = first.gather(own.into_bytes())?;
-    let of_host = first.broadcast(all.into_iter().nth(HOST).unwrap_or_default())?;
-    let of_host = String::from_utf8_lossy(&of_host);
+    let of_hub = first.broadcast(all.into_iter().nth(HUB_RANK).unwrap_or_default())?;
+    let of_hub = String::from_utf8_lossy(&of_hub);
     let address =
-        of_host.parse().map_err(|_| SecondChannelError::NoListener { reason: of_host.to_string() })?;
+        of_hub.parse().map_err(|_| SecondChannelError::NoListener { reason: of_hub.to_string() })?;
     let second = match listener {
         Some(Ok((_, listener))) => SideChannel::host(listener, Cuda::now_ns, member),
         _ => SideChannel::join(address, member),
     };
     let second = second.map_err(|error| match error {
-        SideChannelError::Connect { source, .. } | SideChannelError::Io(source) => {
-            SecondChannelError::Connect { address, source }
-        }
+        SideChannelError::Connect { source, .. } => SecondChannelError::Connect { address, source },
+        SideChannelError::Io(source) => SecondChannelError::Lost(source),
         error => SecondChannelError::Other(error),
     })?;
     second.pass_reports_to(first);

@@ -58,7 +58,7 @@ impl Member {
 #[derive(Debug)]
 pub struct SideChannel {
     shared: Arc<Shared>,
-    /// In the process of rank 0.
+    /// In the process that has the hub.
     server: Option<Server>,
     /// The address of this host in the connection with the hub.
     local_ip: Option<IpAddr>,
@@ -77,7 +77,7 @@ struct Shared {
 }
 
 impl SideChannel {
-    /// Listens for the other processes, in that of rank 0.
+    /// Listens for the other processes, in the one that has the hub.
     ///
     /// # Errors
     /// When the address is of no interface of this host, or its port is taken.
@@ -85,7 +85,7 @@ impl SideChannel {
         TcpListener::bind(address).map_err(|source| SideChannelError::Listen { address, source })
     }
 
-    /// The end of the process of rank 0, which others find where `listener` listens. Their clocks are compared with this one. Returns once all
+    /// The end of the process that has the hub, which others find where `listener` listens. Their clocks are compared with this one. Returns once all
     /// ranks are there.
     ///
     /// # Errors
@@ -430,7 +430,7 @@ impl Shared {
             let waited = now.duration_since(start);
             let missing = || server.map_or_else(Vec::new, Server::missing);
             if known.is_cut {
-                let gone = std::io::Error::other("the process of rank 0 has ended");
+                let gone = std::io::Error::other("the process that listens has ended");
                 return Err(SideChannelError::Io(gone));
             }
             if waited >= timeout {
