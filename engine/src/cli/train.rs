@@ -46,13 +46,7 @@ pub(super) fn run(args: &TrainArgs) -> Result<(), Failure> {
     let out = args.out.clone().unwrap_or_else(|| RunDir::default_path(&args.run.run));
     let ready = args.ready(&plan, &out, is_first);
     if let Ok(Ready { is_finished: false, .. }) = ready {
-        note(terminal::wrapped(&headline(&plan), terminal::width()));
-        if plan.run().model.learns() {
-            note(terminal::wrapped(&plan.element_types().to_string(), terminal::width()));
-        }
-        for units in plan.units_that_stay() {
-            note(units);
-        }
+        say_what_runs(&plan);
         // Before the steps, which may take days.
         drop(notices);
     }
@@ -71,8 +65,7 @@ pub(super) fn run(args: &TrainArgs) -> Result<(), Failure> {
         note(terminal::fitted(&warning));
     }
     // A directory is made or replaced only after everything else worked.
-    let earlier = ready.earlier;
-    let recorded = args.recorded(&out, earlier, &file, training.plan(), is_first);
+    let recorded = args.recorded(&out, ready.earlier, &file, training.plan(), is_first);
     // The others open their logs in it.
     let recorded = training.together(recorded.map_err(TrainingError::from));
     let (directory, changed) = recorded.map_err(|error| said_once(error, launched.as_ref()))?;
@@ -240,6 +233,16 @@ fn say_what_changed(changed: &[ChangedKey]) {
     if !changed.is_empty() {
         let changed: Vec<String> = changed.iter().map(ChangedKey::to_string).collect();
         note(terminal::fitted(&format!("since the last start of the run: {}", changed.join(", "))));
+    }
+}
+
+fn say_what_runs(plan: &Plan) {
+    note(terminal::wrapped(&headline(plan), terminal::width()));
+    if plan.run().model.learns() {
+        note(terminal::wrapped(&plan.element_types().to_string(), terminal::width()));
+    }
+    for units in plan.units_that_stay() {
+        note(units);
     }
 }
 
