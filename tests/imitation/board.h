@@ -69,7 +69,7 @@ inline std::mutex& board_users() {
 }
 
 // Once a file is there that a test names, the process stops by SIGSTOP for good, and with no board's lock, for which others would wait for ever.
-inline void freeze_when_told() {
+inline void freeze_if_asked() {
     static const char* when = getenv("IMITATION_NCCL_FREEZE_WHEN");
     if (when && access(when, F_OK) == 0) {
         std::lock_guard lock(board_users());
@@ -87,7 +87,7 @@ class BoardLock {
 
 public:
     explicit BoardLock(Board* of) : board(of) {
-        freeze_when_told();
+        freeze_if_asked();
         user = std::unique_lock(board_users());
         if (pthread_mutex_lock(&board->mutex) == EOWNERDEAD) {
             pthread_mutex_consistent(&board->mutex);

@@ -3,12 +3,23 @@
 use std::sync::Arc;
 
 use super::failure::Failure;
-use super::output::keep;
+use super::output::{be_silent, keep};
 use crate::host::Launched;
 use crate::plan::Plan;
 use crate::run::engine::{EngineError, Report};
-use crate::run::world::{World, world_of};
+use crate::run::world::{World, WorldError, world_of};
 use crate::train::TrainingError;
+
+/// What a launcher says of this process, if one has started it, and whether it speaks for the job: that of rank 0 does, and the others are silent from
+/// now on.
+pub(super) fn place_in_job() -> Result<(Option<Launched>, bool), Failure> {
+    let launched = Launched::this().map_err(WorldError::from)?;
+    let is_first = launched.as_ref().is_none_or(|launched| launched.rank == 0);
+    if !is_first {
+        be_silent();
+    }
+    Ok((launched, is_first))
+}
 
 /// Connects the ranks of a plan, once this process has found something that lets it start, or keeps it from that.
 ///

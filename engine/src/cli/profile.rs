@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use clap::Args;
 
-use super::agreement::{connected, said_once};
+use super::agreement::{connected, place_in_job, said_once};
 use super::failure::Failure;
 use super::figures::{bytes, nanoseconds};
 use super::nccl_variable::set_variable;
 use super::out_file::{OutFile, Written};
-use super::output::{be_silent, note, print};
+use super::output::{note, print};
 use super::progress::Progress;
 use super::run_args::RunArgs;
 use super::table::Table;
@@ -19,12 +19,11 @@ use super::whole::whole;
 use crate::files::input::read_text;
 use crate::files::json;
 use crate::files::partial::Existing;
-use crate::host::{Launched, available_bytes};
+use crate::host::available_bytes;
 use crate::measure::profile::{Profile, ProfileError, ProfileOptions, Watched, check_steps, profile_in};
 use crate::plan::Plan;
 use crate::plan::costs::{COSTS_BYTES_MAX, CostsFile, PredictError, UnitTimes};
 use crate::run::data::BatchSource;
-use crate::run::world::WorldError;
 use crate::train::training_batches;
 
 /// What `--help` ends with.
@@ -61,11 +60,7 @@ pub(super) fn run(args: &ProfileArgs) -> Result<(), Failure> {
     if args.steps == 0 {
         return Err(ProfileError::NoSteps.into());
     }
-    let launched = Launched::this().map_err(WorldError::from)?;
-    let is_first = launched.as_ref().is_none_or(|launched| launched.rank == 0);
-    if !is_first {
-        be_silent();
-    }
+    let (launched, is_first) = place_in_job()?;
     let (plan, _notices) = args.run.plan()?;
     set_variable(plan.run().comm.backend, &args.run.run)?;
     let ready = args.ready(&plan, is_first);

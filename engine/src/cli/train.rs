@@ -6,14 +6,14 @@ use std::time::Instant;
 
 use pipezero_models::queue::Cuda;
 
-use super::agreement::{agreed, connected, said_once};
+use super::agreement::{agreed, connected, place_in_job, said_once};
 use super::describe;
 use super::failure::Failure;
 use super::figures::{bytes, count, counted};
 use super::log;
 use super::nccl_variable::set_variable;
 use super::notices::Notices;
-use super::output::{be_silent, complain, keep, keep_in, note, print};
+use super::output::{complain, keep, keep_in, note, print};
 use super::progress::Progress;
 use super::run_args::fault_of_text;
 use super::signals::end_after_the_step;
@@ -26,20 +26,16 @@ use crate::host::{self, Launched};
 use crate::measure::trace::TracedSteps;
 use crate::plan::Plan;
 use crate::run::data::first_words;
-use crate::run::world::{World, WorldError};
+use crate::run::world::World;
 use crate::train::{
     ChangedKey, RankLog, Resumed, RunDir, RunDirError, Start, Summary, Training, TrainingError,
 };
 
 pub(super) fn run(args: &TrainArgs) -> Result<(), Failure> {
-    let launched = Launched::this().map_err(WorldError::from)?;
-    let is_first = launched.as_ref().is_none_or(|launched| launched.rank == 0);
+    let (launched, is_first) = place_in_job()?;
     if launched.is_some() {
         log::hold();
         keep(&this_start());
-    }
-    if !is_first {
-        be_silent();
     }
     let file = args.run.load()?;
     let (plan, notices) = args.planned(&file)?;
@@ -57,8 +53,7 @@ pub(super) fn run(args: &TrainArgs) -> Result<(), Failure> {
     let room = check_room(&plan, &*world, &out);
     let disk_warning = agreed(&*world, launched.as_ref(), room)?;
     let prompt = first_words(&plan.run().data.text).unwrap_or_else(|| "The".to_owned());
-    let traced = args.traced(plan.run().steps)?;
-    let training = args.start(plan, world, &out, traced.clone());
+    let training = args.start(plan, world, &out, ready.traced.clone());
     let mut training = training.map_err(|error| said_once(error, launched.as_ref()))?;
     note(terminal::fitted(&format!("computing on: {}", device_of(&training, &file))));
     if let Some(warning) = disk_warning {
@@ -93,7 +88,7 @@ pub(super) fn run(args: &TrainArgs) -> Result<(), Failure> {
     if launched.is_some() {
         note(where_logs_are(directory.path()));
     }
-    if let Some(steps) = traced {
+    if let Some(steps) = ready.traced {
         note(format_args!("traced: steps {steps}; try: pipezero compare {path}"));
     }
     if learns {

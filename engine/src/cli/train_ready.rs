@@ -18,6 +18,8 @@ pub(super) struct Ready {
     pub(super) is_finished: bool,
     /// The directory of the run that goes on, in the process that writes it.
     pub(super) earlier: Option<RunDir>,
+    /// The steps to record, if --trace is given.
+    pub(super) traced: Option<TracedSteps>,
 }
 
 /// Whether a run that is to go on has done all steps, as any process knows that sees its directory.
@@ -43,7 +45,7 @@ fn finished_steps(out: &Path, num_steps: u64) -> Option<u64> {
 impl TrainArgs {
     /// What can be found out before the ranks start, by every process; what rank 0 alone writes, by its process.
     pub(super) fn ready(&self, plan: &Plan, out: &Path, is_first: bool) -> Result<Ready, Failure> {
-        self.traced(plan.run().steps)?;
+        let traced = self.traced(plan.run().steps)?;
         // The process of rank 0 alone makes or replaces the folder.
         let place = if is_first { RunDir::check(out, self.claim())? } else { Place::Free };
         self.check_rescue(out, is_first)?;
@@ -60,7 +62,7 @@ impl TrainArgs {
         if self.resume {
             Training::check_resumable(out, self.step)?;
         }
-        Ok(Ready { is_finished: false, earlier })
+        Ok(Ready { is_finished: false, earlier, traced })
     }
 
     fn claim(&self) -> Claim {
@@ -108,7 +110,7 @@ impl TrainArgs {
     }
 
     /// The steps to record, if --trace is given.
-    pub(super) fn traced(&self, num_steps: u64) -> Result<Option<TracedSteps>, TracedStepsError> {
+    fn traced(&self, num_steps: u64) -> Result<Option<TracedSteps>, TracedStepsError> {
         let Some(steps) = &self.trace_steps else {
             return Ok(self.trace.then(|| TracedSteps::of_run(num_steps)));
         };

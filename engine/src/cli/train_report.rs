@@ -9,7 +9,6 @@ use super::terminal;
 use crate::run::data::NgramCrossEntropy;
 use crate::run::engine::MeasuredRank;
 use crate::train::{DeviceMemory, ProcessMemory, Summary};
-use pipezero_partition::RankMemory;
 
 /// The final tables. A run that learns nothing has step times instead of losses.
 pub(super) fn report(summary: &Summary, learns: bool, elapsed_s: f64, width: usize) -> String {
@@ -102,18 +101,8 @@ fn scale_table(summary: &Summary, scale: f64) -> Table {
 }
 
 fn memory_table(summary: &Summary) -> Table {
-    let planned = |rank: &MeasuredRank| (rank.memory, summary.planned[rank.rank].memory);
-    let memories: Vec<(RankMemory, RankMemory)> = summary.ranks.iter().map(planned).collect();
-    let rows = alike(first_rank(summary), &memories, |both| *both).into_iter().flat_map(
-        |(ranks, &(measured, planned))| {
-            let indent = " ".repeat(ranks.len());
-            if measured == planned {
-                vec![(format!("{ranks} measured = planned"), measured)]
-            } else {
-                vec![(format!("{ranks} measured"), measured), (format!("{indent} planned"), planned)]
-            }
-        },
-    );
+    let planned = |rank: &MeasuredRank| [summary.planned[rank.rank].memory, rank.memory];
+    let rows = measured_beside_planned(first_rank(summary), &summary.ranks, planned);
     Table::of_memory("peak memory", rows)
 }
 
@@ -127,12 +116,23 @@ fn first_rank(summary: &Summary) -> usize {
     summary.ranks.first().map_or(0, |rank| rank.rank)
 }
 
-/// Groups of neighbouring ranks with the same figures, from rank `first`: the name of each, and its first rank.
-pub(super) fn alike<T, F: PartialEq>(
-    mut first: usize,
+/// Planned and measured figures in one row where they are equal, neighbouring ranks with the same ones together.
+pub(super) fn measured_beside_planned<T, F: Copy + PartialEq>(
+    first: usize,
     of_ranks: &[T],
-    figures: impl Fn(&T) -> F,
-) -> Vec<(String, &T)> {
+    figures: impl Fn(&T) -> [F; 2],
+) -> Vec<(String, F)> {
+    let rows = alike(first, of_ranks, &figures).into_iter().flat_map(|(name, of)| match figures(of) {
+        [planned, measured] if planned == measured => vec![(format!("{name} measured = planned"), measured)],
+        [planned, measured] => {
+            vec![(format!("{name} measured"), measured), (format!("{:1$} planned", "", name.len()), planned)]
+        }
+    });
+    rows.collect()
+}
+
+/// Groups of neighbouring ranks with the same figures, from rank `first`: the name of each, and its first rank.
+fn alike<T, F: PartialEq>(mut first: usize, of_ranks: &[T], figures: impl Fn(&T) -> F) -> Vec<(String, &T)> {
     let groups = of_ranks.chunk_by(|one, next| figures(one) == figures(next)).map(|group| {
         let last = first + group.len() - 1;
         let name = if first == last { format!("rank {first}") } else { format!("ranks {first}-{last}") };
@@ -150,6 +150,7 @@ mod tests {
     use super::*;
     use crate::plan::RankForecast;
     use crate::train::StepSeconds;
+    use pipezero_partition::RankMemory;
 
     fn memory(peak: u64) -> RankMemory {
         let rest =

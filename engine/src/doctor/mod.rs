@@ -38,5 +38,5 @@ pub(crate) use self::hosts::ProcessFacts;
 pub(crate) use self::lanes::LaneFacts;
 pub(crate) use self::parity::ParityFacts;
 pub(crate) use self::report::Report;
-pub(crate) use self::steps::{RankFigures, RunFacts, StepFacts};
+pub(crate) use self::steps::{RunFacts, StepFacts};
 pub(crate) use self::steps_rules::median;

@@ -5,3 +5,4 @@ pub(crate) mod json;
 pub(crate) mod order;
 pub(crate) mod partial;
 pub(crate) mod printable;
+pub(crate) mod strangers;

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use super::run_dir_error::RunDirError;
+use crate::files::strangers;
 
 /// The log of a process.
 #[derive(Debug)]
@@ -51,19 +52,7 @@ impl RankLog {
     /// # Errors
     /// When the system refuses.
     pub(super) fn stranger(directory: &Path) -> io::Result<Option<PathBuf>> {
-        let folder = Self::folder(directory);
-        // Not `is_dir`, which follows links: what they lead to is not ours to remove.
-        if !fs::symlink_metadata(&folder)?.is_dir() {
-            return Ok(Some(PathBuf::from(Self::FOLDER)));
-        }
-        for entry in fs::read_dir(&folder)? {
-            let entry = entry?;
-            let name = entry.file_name();
-            if !name.to_str().is_some_and(is_name) || !entry.file_type()?.is_file() {
-                return Ok(Some(Path::new(Self::FOLDER).join(name)));
-            }
-        }
-        Ok(None)
+        strangers::stranger(&Self::folder(directory), is_name)
     }
 }
 

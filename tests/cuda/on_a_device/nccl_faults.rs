@@ -1,7 +1,5 @@
 //! What each process of a job does of which one rank fails, whose ranks have a GPU each, connected by NCCL (`tests/cuda/nccl_faults.rs` starts such jobs).
 
-use std::env;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +8,7 @@ use pipezero::plan::Purpose;
 use pipezero::run::engine::{Engine, EngineError};
 use pipezero::run::world::world_of;
 use rustix::process::{Signal, getpid, kill_process};
-use tests::faults::{FAULT, FOLDER, Fault, Kind, TIMEOUT_S, error_of, write_report};
+use tests::faults::{Kind, TIMEOUT_S, error_of, fault_and_folder, write_report};
 use tests::{Case, EndOnPanic, Mask, plan_and_batches, zero};
 
 use super::nccl::over_nccl;
@@ -35,8 +33,7 @@ fn run() -> Run {
 #[ignore = "needs a job of six processes on the imitation of a GPU each, one of which fails"]
 fn one_rank_fails() {
     let _guard = EndOnPanic;
-    let fault: Fault = env::var(FAULT).expect("a fault").parse().expect("a fault");
-    let folder = PathBuf::from(env::var_os(FOLDER).expect("a folder"));
+    let (fault, folder) = fault_and_folder();
     let (plan, source) = plan_and_batches(run(), Mask::None);
     let world = world_of(&plan).expect("a job");
     let rank = world.local_ranks().start;

@@ -4,6 +4,8 @@ mod failing;
 mod fault;
 mod written;
 
+use std::env;
+use std::path::PathBuf;
 use std::time::Duration;
 
 pub use failing::error_of;
@@ -26,3 +28,12 @@ pub const RANKS: [usize; 3] = [0, 3, 4];
 pub const TIMEOUT_S: u64 = 3;
 /// Ranks may take so long beside that to have their report.
 pub const TIME_FOR_REPORT: Duration = Duration::from_secs(2);
+
+/// In a process of the job: the fault, and the folder.
+///
+/// # Panics
+/// In any other process.
+pub fn fault_and_folder() -> (Fault, PathBuf) {
+    let fault = env::var(FAULT).expect("a fault").parse().expect("a fault");
+    (fault, PathBuf::from(env::var_os(FOLDER).expect("a folder")))
+}

@@ -1,6 +1,6 @@
 //! What each process of a job runs of which one rank fails.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::{env, fs, thread};
@@ -10,7 +10,7 @@ use pipezero::run::data::Zeros;
 use pipezero::run::engine::{Engine, EngineError};
 use pipezero::run::world::{ProcessWorld, World};
 use rustix::process::{Pid, Signal, getpid, kill_process};
-use tests::faults::{FAULT, FOLDER, Fault, Kind, NUM_RANKS, TIMEOUT_S, error_of, write_report};
+use tests::faults::{Kind, NUM_RANKS, TIMEOUT_S, error_of, fault_and_folder, write_report};
 use tests::{EndOnPanic, example};
 
 /// What a rank runs that fails by a command.
@@ -22,8 +22,7 @@ const PAUSED: &str = "paused";
 #[ignore = "needs a job of six processes, one of which fails"]
 fn one_rank_fails() {
     let _guard = EndOnPanic;
-    let fault: Fault = env::var(FAULT).expect("a fault").parse().expect("a fault");
-    let folder = PathBuf::from(env::var_os(FOLDER).expect("a folder"));
+    let (fault, folder) = fault_and_folder();
     let mut run = example(
         "timed-overlap.json",
         &[

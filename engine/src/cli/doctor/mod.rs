@@ -9,19 +9,17 @@ use std::time::Duration;
 
 pub(super) use self::args::{DoctorArgs, EXAMPLES};
 use self::text::{HEAD, summary, whole_text};
-use super::agreement::said_once;
+use super::agreement::{place_in_job, said_once};
 use super::failure::Failure;
 use super::figures::counted;
 use super::nccl_variable::set_variable;
 use super::out_file::{OutFile, Written};
-use super::output::{be_silent, note, print};
+use super::output::{note, print};
 use super::terminal;
 use crate::config::Launch;
 use crate::doctor::{Part, Verdict, examine};
 use crate::files::input::{named, read_text};
-use crate::host::Launched;
 use crate::plan::Plan;
-use crate::run::world::WorldError;
 use crate::train::RunDir;
 
 /// What is written.
@@ -41,11 +39,7 @@ fn looks_like_a_report(path: &Path) -> bool {
 }
 
 pub(super) fn run(args: &DoctorArgs) -> Result<(), Failure> {
-    let launched = Launched::this().map_err(WorldError::from)?;
-    let is_first = launched.as_ref().is_none_or(|launched| launched.rank == 0);
-    if !is_first {
-        be_silent();
-    }
+    let (launched, is_first) = place_in_job()?;
     let file = args.run.load()?;
     // Whether the text is there is found in each process.
     let (plan, _) = Plan::from_file(&file, Launch::this_host())?;

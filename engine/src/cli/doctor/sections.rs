@@ -2,10 +2,9 @@
 
 use crate::cli::figures::{bytes, nanoseconds};
 use crate::cli::table::Table;
-use crate::cli::train_report::alike;
+use crate::cli::train_report::measured_beside_planned;
 use crate::doctor::{
-    DiskFacts, GpuFacts, LaneFacts, ParityFacts, ProcessClock, ProcessFacts, RankFigures, RunFacts,
-    StepFacts, median,
+    DiskFacts, GpuFacts, LaneFacts, ParityFacts, ProcessClock, ProcessFacts, RunFacts, StepFacts, median,
 };
 use crate::plan::Plan;
 
@@ -124,27 +123,14 @@ fn of_steps(steps: &StepFacts) -> String {
     let cells =
         [steps.first_s, median(&steps.timed_s), shortest, longest].map(ms).into_iter().chain([simulated]);
     times.row(format!("step, of {} timed", steps.timed_s.len()), cells);
-    let memory = Table::of_memory("peak memory", beside(&steps.ranks, |of| of.memory));
-    let traffic = Table::of_traffic("sent per step", beside(&steps.ranks, |of| of.traffic));
+    let memory = Table::of_memory("peak memory", measured_beside_planned(0, &steps.ranks, |of| of.memory));
+    let traffic =
+        Table::of_traffic("sent per step", measured_beside_planned(0, &steps.ranks, |of| of.traffic));
     let loss = steps.loss.map_or_else(|| "-".to_owned(), |loss| format!("{loss:.4}"));
     format!(
         "{times}\n{memory}\n{traffic}\nTokens were drawn at random; loss of the last step: {loss} nats per token. `pipezero profile` measures costs, from which\n\
          `pipezero simulate` predicts other grids and schedules.\n"
     )
-}
-
-/// Planned and measured figures in one row where they are equal, neighbouring ranks with the same ones together.
-fn beside<T: Copy + PartialEq>(
-    ranks: &[RankFigures],
-    figures: impl Fn(&RankFigures) -> [T; 2],
-) -> Vec<(String, T)> {
-    let rows = alike(0, ranks, &figures).into_iter().flat_map(|(name, of)| match figures(of) {
-        [planned, measured] if planned == measured => vec![(format!("{name} measured = planned"), measured)],
-        [planned, measured] => {
-            vec![(format!("{name} measured"), measured), (format!("{:1$} planned", "", name.len()), planned)]
-        }
-    });
-    rows.collect()
 }
 
 pub(super) fn clocks(clocks: &[ProcessClock]) -> String {

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use super::file::ParseError;
 use crate::files::input::{InputError, read_text};
 use crate::files::partial::{Existing, PartialFile};
+use crate::files::strangers;
 use crate::measure::recording::{Fault, Recording};
 use crate::plan::Plan;
 
@@ -82,21 +83,9 @@ impl TraceFolder {
     /// # Errors
     /// When the system refuses.
     pub fn stranger(&self) -> io::Result<Option<PathBuf>> {
-        // Not `is_dir`, which follows links: what they lead to is not ours to remove.
-        if !fs::symlink_metadata(&self.path)?.is_dir() {
-            return Ok(Some(PathBuf::from(Self::NAME)));
-        }
-        for entry in fs::read_dir(&self.path)? {
-            let entry = entry?;
-            let name = entry.file_name();
-            let is_ours = name.to_str().is_some_and(|name| {
-                step_of(name.strip_suffix(PartialFile::ENDING).unwrap_or(name)).is_some()
-            });
-            if !is_ours || !entry.file_type()?.is_file() {
-                return Ok(Some(Path::new(Self::NAME).join(name)));
-            }
-        }
-        Ok(None)
+        strangers::stranger(&self.path, |name| {
+            step_of(name.strip_suffix(PartialFile::ENDING).unwrap_or(name)).is_some()
+        })
     }
 
     /// Writes a step; the file appears under its name only when it is complete.

@@ -12,7 +12,7 @@ use pipezero::run::comm::{CommError, Communicator};
 use pipezero::run::world::{ProcessWorld, World, world_of};
 use pipezero::train::{EvalLine, Observer, RunDir, StepLine, Training};
 use rustix::process::{Signal, getpid, kill_process};
-use tests::faults::{FAILED_AT, FAULT, FOLDER, Fault};
+use tests::faults::{FAILED_AT, Fault, fault_and_folder};
 use tests::{Altered, EndOnPanic, Moment, Trap, TrapCommunicator, example};
 
 /// In the folder: the run directory, and the step of the checkpoint from which the run went on.
@@ -59,8 +59,7 @@ impl Observer for Silent {
 #[ignore = "needs a job of six processes, one of which is killed, and which is started again"]
 fn one_rank_is_killed_and_the_job_goes_on() {
     let _guard = EndOnPanic;
-    let fault: Fault = env::var(FAULT).expect("a fault").parse().expect("a fault");
-    let folder = PathBuf::from(env::var_os(FOLDER).expect("a folder"));
+    let (fault, folder) = fault_and_folder();
     let out = folder.join(OUT);
     let plan = Plan::even_if_refused(run("mpi")).expect("a valid run");
     let is_first_start = !folder.join(FAILED_AT).exists();
