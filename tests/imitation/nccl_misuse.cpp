@@ -102,11 +102,11 @@ struct Rank {
         must(ncclRecv(zeros(COUNT), COUNT, FLOAT32, other(), communicators[communicator], streams[communicator]));
     }
 
-    // An operation that has begun has spoilt what it writes.
+    // An operation that has begun has spoilt what it writes, until it ends.
     void wait_until_begun(const float* written, int stream) {
         for (int asked = 0; asked < 1'000'000; asked++) {
-            cuStreamQuery(streams[stream]);
-            if (*(const volatile unsigned char*)written == 0xff) {
+            bool has_ended = cuStreamQuery(streams[stream]) == 0;
+            if (has_ended || *(const volatile unsigned char*)written == 0xff) {
                 return;
             }
         }
