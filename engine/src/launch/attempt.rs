@@ -184,16 +184,17 @@ impl Running {
     }
 
     fn end(self, end: Result<(), ExitStatus>, is_interrupted: bool) -> Result<End, JobError> {
-        match (end_of(&self.statuses.read(), end.is_ok(), is_interrupted), end) {
+        let have_begun = end.is_ok() || !self.begun.is_empty();
+        match (end_of(&self.statuses.read(), have_begun, is_interrupted), end) {
             (Some(end), _) => Ok(end),
             (None, Err(status)) => Err(JobError::NotStarted(status)),
-            (None, Ok(())) => unreachable!("of processes that were started those without a status are lost"),
+            (None, Ok(())) => unreachable!("of processes that have begun those without a status are lost"),
         }
     }
 }
 
-/// How processes with these statuses have ended, by rank; `None` if there was none.
-fn end_of(statuses: &[Option<u8>], has_mpirun_succeeded: bool, is_interrupted: bool) -> Option<End> {
+/// How processes with these statuses have ended, by rank; `None` if there was none. `have_begun`: there were some, whatever they say.
+fn end_of(statuses: &[Option<u8>], have_begun: bool, is_interrupted: bool) -> Option<End> {
     let ranks_with = |is_so: fn(&Option<u8>) -> bool| -> Vec<usize> {
         statuses.iter().enumerate().filter(|(_, status)| is_so(status)).map(|(rank, _)| rank).collect()
     };
@@ -211,7 +212,7 @@ fn end_of(statuses: &[Option<u8>], has_mpirun_succeeded: bool, is_interrupted: b
         return Some(End::Interrupted);
     }
     let is_none = lost.killed.len() == statuses.len();
-    (!is_none || has_mpirun_succeeded).then_some(End::Lost(lost))
+    (!is_none || have_begun).then_some(End::Lost(lost))
 }
 
 /// The exit status of a mistake in the input.
@@ -249,7 +250,7 @@ mod tests {
         ] {
             assert_eq!(end_of(statuses, false, is_interrupted), expected, "{statuses:?}, {is_interrupted}");
         }
-        // mpirun ends well although all its processes were killed.
+        // mpirun ends well although all its processes were killed, or is killed itself because it does not notice.
         assert_eq!(end_of(&[None, None], true, false), lost(&[0, 1], &[]));
     }
 }
