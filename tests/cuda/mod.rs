@@ -104,6 +104,35 @@ fn a_schedule_hangs_over_nccl_that_keeps_operations_back_on_the_imitation() {
     }
 }
 
+/// Runs tests in virtual times.
+fn in_virtual_times(folder: &Path, tests: &str, variable: (&str, usize)) {
+    let home = tempfile::tempdir().unwrap();
+    let (times, value) = (home.path().join("times"), variable.1.to_string());
+    let variables = [("IMITATION_TIMES", &*times), (variable.0, Path::new(&value))];
+    let imitated = Imitated { num_devices: 6, seed: 11, fail_at: None };
+    run_on_imitation_with(folder, &format!("cuda::on_a_device::times::{tests}"), imitated, &variables);
+}
+
+/// With slow lanes, and with fast ones.
+#[test]
+fn a_step_over_nccl_takes_the_times_that_the_simulator_says_on_the_imitation() {
+    let Some(folder) = imitation() else { return };
+    let bytes = if in_full() { vec![32, 256, 4096] } else { vec![128] };
+    for bytes in bytes {
+        in_virtual_times(folder, "a_step", ("IMITATION_LINK_BYTES", bytes));
+    }
+}
+
+/// Of gathers, reductions and messages to the next stage. Left out: who waits at once for one that it receives waits for ever, and of message 12 nothing was hidden.
+#[test]
+fn one_wait_that_comes_too_early_changes_the_times_of_a_step() {
+    let Some(folder) = imitation() else { return };
+    let messages = if in_full() { (3..12).chain(14..21).collect() } else { vec![3, 9, 15] };
+    for message in messages {
+        in_virtual_times(folder, "a_wait", ("IMITATION_EARLY_WAIT", message));
+    }
+}
+
 #[test]
 fn an_operation_of_nccl_that_fails_ends_the_run_on_the_imitation() {
     let Some(folder) = imitation() else { return };

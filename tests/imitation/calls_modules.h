@@ -115,6 +115,8 @@ EXPORTED Result cuLaunchKernel(
     if (!found || found->device != launched->context->device) {
         return INVALID_HANDLE;
     }
-    put(found, {kernel.name, [&kernel, launch] { run_kernel(kernel, *launch); }});
+    Operation operation{kernel.name, [&kernel, launch] { run_kernel(kernel, *launch); }};
+    operation.lasts_ns = BLOCK_NS * launch->grid.count();
+    put(found, std::move(operation));
     return SUCCESS;
 }

@@ -63,6 +63,7 @@ EXPORTED Result cuStreamQuery(void* stream) {
     }
     if (found) {
         host_has_seen(found->before);
+        host_waited_until(found->free_ns);
     }
     return SUCCESS;
 }
@@ -185,6 +186,9 @@ EXPORTED Result cuEventRecord(void* event, void* stream) {
         return INVALID_HANDLE;
     }
     call.event->latest = put_record(found);
+    if (found->has_messages && found->asks && is_early(found->device)) {
+        put_wait(found->asks, call.event);
+    }
     return SUCCESS;
 }
 
@@ -242,6 +246,7 @@ EXPORTED Result cuEventQuery(void* event) {
         return NOT_READY;
     }
     host_has_seen(record->before);
+    host_waited_until(record->ns);
     return SUCCESS;
 }
 

@@ -81,7 +81,9 @@ EXPORTED Result cuMemcpyDtoDAsync_v2(void* to, const void* from, size_t num_byte
     if (call.error) {
         return call.error;
     }
-    put(call.stream, {what, [=] { copy_bytes(to, from, num_bytes, what); }});
+    Operation copy{what, [=] { copy_bytes(to, from, num_bytes, what); }};
+    copy.lasts_ns = BLOCK_NS * ((num_bytes + BLOCK_BYTES - 1) / BLOCK_BYTES);
+    put(call.stream, std::move(copy));
     return SUCCESS;
 }
 

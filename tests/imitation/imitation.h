@@ -6,15 +6,22 @@
 
 extern "C" {
 
-// Puts a function on a stream, to be called once with `argument` when the stream comes to it. While it runs,
+// Puts a function on a stream, to be called once with `argument` when the stream comes to it, as an operation that lasts so long where times
+// are virtual. While it runs,
 // no other operation does. It may call `imitation_reads` and `imitation_writes` and nothing else of this
 // library. Returns a CUresult.
-int imitation_push(void* stream, const char* what, void (*run)(void*), void* argument);
+int imitation_push(void* stream, const char* what, void (*run)(void*), void* argument, uint64_t lasts_ns);
 
-// The same; it runs once `can_run` says so, which is asked when the stream has come to it, as often as it takes, under the same rules.
+// The same of what says itself how long it lasts; it runs once `can_run` says so, which is asked when the stream has come to it, as often as it takes, under the same rules.
 int imitation_push_when(
     void* stream, const char* what, int (*can_run)(void*), void (*run)(void*), void* argument
 );
+
+// Where times are virtual: when the operation that runs can begin. 0 elsewhere.
+uint64_t imitation_free_ns(void);
+
+// Where times are virtual: the operation that runs begins then at the earliest, and lasts so long.
+void imitation_spend(uint64_t start_ns, uint64_t lasts_ns, const char* what);
 
 // The point of the operation that runs, with all that comes before it, until it is forgotten.
 void* imitation_point(void);

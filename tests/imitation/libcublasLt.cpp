@@ -6,6 +6,7 @@
 #include "imitation.h"
 #include "product_faults.h"
 #include "products.h"
+#include "times.h"
 
 #define EXPORTED extern "C" __attribute__((visibility("default")))
 
@@ -332,7 +333,9 @@ EXPORTED Status cublasLtMatmul(
         multiply(call->product, call->operands);
         delete call;
     };
-    if (imitation_push(stream, "cublasLtMatmul", run, call) != 0) {
+    uint64_t size = product.d.rows * product.d.columns * product.inner();
+    uint64_t lasts_ns = PRODUCT_NS * (1 + size / PRODUCT_SIZE);
+    if (imitation_push(stream, "cublasLtMatmul", run, call, lasts_ns) != 0) {
         delete call;
         return INTERNAL_ERROR;
     }

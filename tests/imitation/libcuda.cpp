@@ -8,6 +8,7 @@
 #include "modules.h"
 #include "races.h"
 #include "streams.h"
+#include "times.h"
 #include "world.h"
 
 using namespace imitation;
@@ -29,18 +30,31 @@ static Result push(void* stream, Operation operation) {
     if (!found) {
         return INVALID_HANDLE;
     }
+    found->has_messages = found->has_messages || operation.can_run;
     put(found, std::move(operation));
     return SUCCESS;
 }
 
-EXPORTED int imitation_push(void* stream, const char* what, void (*run)(void*), void* argument) {
-    return push(stream, {what, [=] { run(argument); }});
+EXPORTED int imitation_push(
+    void* stream, const char* what, void (*run)(void*), void* argument, uint64_t lasts_ns
+) {
+    Operation operation{what, [=] { run(argument); }};
+    operation.lasts_ns = lasts_ns;
+    return push(stream, std::move(operation));
 }
 
 EXPORTED int imitation_push_when(
     void* stream, const char* what, int (*can_run)(void*), void (*run)(void*), void* argument
 ) {
     return push(stream, {what, [=] { run(argument); }, [=] { return can_run(argument) != 0; }});
+}
+
+EXPORTED uint64_t imitation_free_ns(void) { return are_times_virtual() ? streams().current->free_ns : 0; }
+
+EXPORTED void imitation_spend(uint64_t start_ns, uint64_t lasts_ns, const char* what) {
+    if (are_times_virtual()) {
+        spend(start_ns, lasts_ns, what);
+    }
 }
 
 EXPORTED void* imitation_point(void) { return new Clock(*orders().before); }

@@ -21,6 +21,7 @@
 #include "host.h"
 #include "imitation.h"
 #include "meetings.h"
+#include "times.h"
 
 #define EXPORTED extern "C" __attribute__((visibility("default")))
 
@@ -249,7 +250,7 @@ void begin_launch(Launch& launch) {
         Places places = places_of(part);
         const char* what = name_of(part.call.kind);
         imitation_reads(row(places.from, places.from_bytes), what);
-        arrive(launch.of->board, part.meeting, part.place, places.from, places.from_bytes);
+        arrive(launch.of->board, part.meeting, part.place, places.from, places.from_bytes, imitation_free_ns());
         imitation_writes(row(places.to, places.to_bytes), what);
         spoil(part, places);
         process().begun[{part.meeting, part.place}].reset(imitation_point());
@@ -284,6 +285,19 @@ void receive(const Launch& launch, const Part& part) {
     }
 }
 
+// A launch lasts from when all members have come, for what one member gets from the others of all parts together.
+void spend_time(const Launch& launch) {
+    uint64_t ready_ns = 0, num_bytes = 0;
+    for (const Part& part : launch.parts) {
+        ready_ns = std::max(ready_ns, part.meeting->ready_ns);
+        // Of a transfer each end is as long under way; of what goes both ways at once, one counts.
+        uint64_t num_others = part.call.kind == Kind::Transfer ? 1 : uint64_t(part.meeting->num_members - 1);
+        bool counts = launch.parts.size() == 1 || part.place == 1;
+        num_bytes += counts ? num_others * part_bytes(part) : 0;
+    }
+    imitation_spend(ready_ns, LINK_NS * (1 + num_bytes / LINK_BYTES), name_of(launch.parts[0].call.kind));
+}
+
 void end_launch(Launch& launch) {
     launch.of->num_launched--;
     process().num_ended[launch.of->device]++;
@@ -294,6 +308,7 @@ void end_launch(Launch& launch) {
         return;
     }
     BoardLock lock(launch.of->board);
+    spend_time(launch);
     for (Part& part : launch.parts) {
         bool only_sends = part.call.kind == Kind::Transfer && part.place == 0;
         for (int place = 0; place < part.meeting->num_members && !only_sends; place++) {

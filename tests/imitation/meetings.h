@@ -37,6 +37,8 @@ struct Meeting {
     int num_members, num_arrived, num_done;
     // By the members' ranks; of a transfer, the sender first.
     bool has_arrived[MEMBERS_MAX];
+    // When the last of those that have come was there, where times are virtual.
+    uint64_t ready_ns;
     Offset data[MEMBERS_MAX];
     uint64_t data_bytes[MEMBERS_MAX];
 
@@ -75,8 +77,8 @@ inline Meeting* meet(Board* board, int clique_number, const MeetingKey& key, con
     return opened;
 }
 
-// A member brings what it sends.
-inline void arrive(Board* board, Meeting* meeting, int place, const void* bytes, size_t num_bytes) {
+// A member brings what it sends, at this time.
+inline void arrive(Board* board, Meeting* meeting, int place, const void* bytes, size_t num_bytes, uint64_t ns) {
     if (meeting->has_arrived[place]) {
         stop("NCCL: a rank takes part twice in %s", name_of(meeting->kind));
     }
@@ -86,6 +88,7 @@ inline void arrive(Board* board, Meeting* meeting, int place, const void* bytes,
         memcpy(at<char>(board, meeting->data[place]), bytes, num_bytes);
     }
     meeting->has_arrived[place] = true;
+    meeting->ready_ns = std::max(meeting->ready_ns, ns);
     meeting->num_arrived++;
 }
 

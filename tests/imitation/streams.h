@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "orders.h"
+#include "times.h"
 #include "world.h"
 
 namespace imitation {
@@ -21,12 +22,15 @@ namespace imitation {
 // Other processes may have to compute first where they share a host.
 inline const std::chrono::seconds PATIENCE(getenv("IMITATION_HOST") ? 60 : 3);
 
+struct Stream;
+
 // One use of an event: what a wait waits for, even if the event is recorded again.
 struct Record {
     bool is_reached = false;
     uint64_t ns = 0;
     // Once it is reached.
     Clock before;
+    Stream* stream;
 };
 
 struct Event {
@@ -43,8 +47,11 @@ struct Operation {
     std::function<bool()> can_run = nullptr;
     // Runs without the lock.
     bool is_host_function = false;
-    // What the host had waited for when it put this.
+    // How long it lasts, where times are virtual.
+    uint64_t lasts_ns = 0;
+    // What the host had waited for when it put this, and until when.
     std::shared_ptr<const Clock> after = nullptr;
+    uint64_t put_ns = 0;
 };
 
 struct Stream {
@@ -55,6 +62,11 @@ struct Stream {
     bool is_running = false, is_destroyed = false;
     // What comes before its next operation.
     Clock before;
+    // When that can begin, where times are virtual.
+    uint64_t free_ns = 0;
+    // Whether it is one of NCCL's, and which stream it waited for last: that asked for its messages.
+    bool has_messages = false;
+    Stream* asks = nullptr;
 };
 
 struct Streams {
@@ -66,6 +78,8 @@ struct Streams {
     // Operations that were put or have run.
     uint64_t num_changes = 0;
     uint64_t latest_ns = 0;
+    // That whose operation runs.
+    Stream* current = nullptr;
 };
 
 inline Streams& streams() {
@@ -109,8 +123,22 @@ inline void note_change() {
     world().changed.notify_all();
 }
 
+inline void begin_times_if_asked() {
+    if (!begin_times()) {
+        return;
+    }
+    for (auto& stream : streams().all) {
+        if (!stream->queue.empty()) {
+            stop("IMITATION_TIMES: times begin anew while operations are under way");
+        }
+        stream->free_ns = 0;
+    }
+}
+
 inline void put(Stream* stream, Operation operation) {
+    begin_times_if_asked();
     operation.after = seen_by_thread();
+    operation.put_ns = host_ns();
     stream->queue.push_back(std::move(operation));
     note_change();
 }
@@ -124,9 +152,10 @@ inline uint64_t now_ns() {
 
 inline std::shared_ptr<Record> put_record(Stream* stream) {
     auto record = std::make_shared<Record>();
+    record->stream = stream;
     put(stream, {"an event", [record, stream] {
         record->before = stream->before;
-        record->ns = now_ns();
+        record->ns = are_times_virtual() ? stream->free_ns : now_ns();
         record->is_reached = true;
     }});
     return record;
@@ -135,13 +164,26 @@ inline std::shared_ptr<Record> put_record(Stream* stream) {
 // Later operations of the stream wait for the event's record before this call.
 inline void put_wait(Stream* stream, const Event* event) {
     if (auto record = event->latest) {
-        auto wait = [record, stream] { join(stream->before, record->before); };
+        auto wait = [record, stream] {
+            join(stream->before, record->before);
+            stream->free_ns = std::max(stream->free_ns, record->ns);
+            write_times(stream->device, stream->number, stream->free_ns, stream->free_ns, "wait");
+        };
         put(stream, {"a wait for an event", wait, [record] { return record->is_reached; }});
+        stream->asks = record->stream;
     }
 }
 
 inline void forget_destroyed() {
     std::erase_if(streams().all, [](auto& stream) { return stream->is_destroyed && stream->queue.empty(); });
+}
+
+// The operation that runs begins at a time at the earliest, lasts so long, and is written down.
+inline void spend(uint64_t start_ns, uint64_t lasts_ns, const char* what) {
+    Stream* stream = streams().current;
+    start_ns = std::max(start_ns, stream->free_ns);
+    stream->free_ns = start_ns + lasts_ns;
+    write_times(stream->device, stream->number, start_ns, stream->free_ns, what);
 }
 
 // Runs the first operation of a stream, which stays in the queue meanwhile.
@@ -153,6 +195,8 @@ inline void run_first(Stream* stream, Lock& lock) {
     before.resize(std::max(before.size(), size_t(stream->number) + 1));
     before[stream->number] = stream->num_done + 1;
     begin_operation(operation.what, stream->number, before);
+    stream->free_ns = std::max(stream->free_ns, operation.put_ns);
+    streams().current = stream;
     if (operation.is_host_function) {
         lock.unlock();
         is_in_host_function = true;
@@ -161,6 +205,9 @@ inline void run_first(Stream* stream, Lock& lock) {
         lock.lock();
     } else {
         operation.run();
+    }
+    if (operation.lasts_ns != 0) {
+        spend(0, operation.lasts_ns, operation.what);
     }
     stream->is_running = false;
     stream->queue.pop_front();
@@ -260,6 +307,7 @@ inline Result wait_for(Lock& lock, const std::vector<std::shared_ptr<Record>>& p
     if (result == SUCCESS) {
         for (auto& point : points) {
             host_has_seen(point->before);
+            host_waited_until(point->ns);
         }
     }
     return result;

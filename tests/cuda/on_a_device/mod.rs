@@ -13,6 +13,7 @@ mod orders;
 mod processes;
 mod real_nccl;
 mod state;
+mod times;
 mod training;
 
 use std::sync::{Arc, OnceLock};

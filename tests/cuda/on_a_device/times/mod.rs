@@ -1,0 +1,114 @@
+//! A step on GPUs that NCCL connects takes the times that the simulator says, instruction by instruction, on the compute queue and on every lane:
+//! what overlaps there overlaps here.
+//!
+//! The imitation's times are virtual (`tests/imitation/times.h`): they follow from what waits for what. What an instruction costs is read off the step;
+//! when it begins and ends is the simulator's to say.
+
+mod costs;
+mod ran;
+
+use std::env;
+
+use pipezero::config::{
+    CommConfig, GptConfig, NoDecay, OptimizerConfig, ReductionOrder, ResidencyConfig, Run, ZeroLevel,
+};
+use pipezero::models::family::ModelConfig;
+use pipezero::plan::Plan;
+use pipezero_schedule::simulate::{Span, simulate};
+use pipezero_schedule::{Lane, PipelineRank};
+use tests::{Case, Sample, Schedule, grids, small_run, zero};
+
+use self::costs::costs;
+use self::ran::{Step, step_of};
+use super::nccl::over_nccl;
+use super::training::on_gpus;
+
+/// Holds a step against the simulator's; returns how many pairs of a message and a compute of the same rank overlap, and how many do not.
+fn compare(plan: &Plan, step: &Step) -> Result<[usize; 2], String> {
+    let timeline = simulate(plan.training(), &costs(plan, step)).expect("costs of the program");
+    let mut pairs = [0; 2];
+    for (rank, ran) in step.iter().enumerate() {
+        let pipeline_rank = PipelineRank(plan.grid().pipeline_rank(rank) as u32);
+        let row = plan.training().row(pipeline_rank);
+        let found =
+            ran.iter().map(|ran| ran.under_way.unwrap_or(Span { start: ran.started, end: ran.ended }));
+        let found: Vec<Span> = found.collect();
+        for (index, (found, expected)) in found.iter().zip(timeline.row(pipeline_rank)).enumerate() {
+            if found != expected {
+                let instruction = row[index];
+                return Err(format!(
+                    "rank {rank}, instruction {index}, {instruction:?}: {found:?}, in the simulator {expected:?}"
+                ));
+            }
+        }
+        let computes = || (0..row.len()).filter(|&index| row[index].is_micro_batch_compute());
+        for message in (0..row.len()).filter(|&index| row[index].lane() != Lane::Compute) {
+            for compute in computes() {
+                let [one, other] = [message, compute].map(|index| found[index]);
+                let overlap = one.start < other.end && other.start < one.end;
+                pairs[usize::from(!overlap)] += 1;
+            }
+        }
+    }
+    Ok(pairs)
+}
+
+/// The simulator's data ranks are all alike. So units have as many elements for each, and all parameters decay: else shards have parts that do and parts that
+/// do not, with a kernel each.
+fn even(run: Run, reduction: ReductionOrder) -> Run {
+    let ModelConfig::Gpt2(model) = run.model else { panic!("small runs are of GPT-2") };
+    // Of a unit, each data rank has some times 16 elements.
+    let num_attention_heads = run.parallel.data.max(2);
+    let model = GptConfig { hidden_size: 16 * num_attention_heads, num_attention_heads, ..model };
+    let optimizer = OptimizerConfig::AdamW {
+        lr: 1e-2,
+        betas: (0.9, 0.95),
+        eps: 1e-8,
+        weight_decay: 0.1,
+        no_decay: NoDecay::Patterns(Vec::new()),
+    };
+    Run { model: ModelConfig::Gpt2(model), comm: CommConfig { reduction, ..run.comm }, optimizer, ..run }
+}
+
+/// Gathers two units ahead.
+fn prefetching() -> Case {
+    let zero = zero(ZeroLevel::Zero3, ResidencyConfig::Units(3), 2);
+    Case { pipeline: 2, data: 2, num_micro_batches: 4, num_layers: 8, zero, ..Case::ONE_RANK }
+}
+
+fn cases() -> Vec<Case> {
+    let mut cases = grids();
+    cases.push(Case { schedule: Schedule::Interleaved { virtual_stages: 2 }, ..prefetching() });
+    cases.push(Case { pipeline: 3, num_layers: 9, num_micro_batches: 7, ..prefetching() });
+    cases
+}
+
+#[test]
+#[ignore = "needs the imitation of several GPUs with virtual times"]
+fn a_step_takes_the_times_that_the_simulator_says() {
+    let mut pairs = [0; 2];
+    let mut sample = Sample::one_in(4, "grid over NCCL, for times that are the simulator's");
+    for case in cases().into_iter().filter(|_| sample.takes_next()) {
+        for order in [ReductionOrder::Ordered, ReductionOrder::Library] {
+            let (engine, step) = step_of(even(over_nccl(on_gpus(small_run(case.clone()))), order));
+            let found = compare(engine.plan(), &step)
+                .unwrap_or_else(|fault| panic!("{fault} in {case:?}, {order:?}"));
+            pairs = [0, 1].map(|index| pairs[index] + found[index]);
+        }
+    }
+    let [overlapping, apart] = pairs;
+    println!("messages and computes | {overlapping} overlap | {apart} do not |");
+    assert!(overlapping > 100 && apart > 100, "{overlapping} overlap, {apart} do not");
+}
+
+/// `IMITATION_EARLY_WAIT` says for which message of rank 0 its compute queue waits at once.
+#[test]
+#[ignore = "needs the imitation of several GPUs with virtual times, and a wait that comes too early"]
+fn a_wait_that_comes_too_early_is_found() {
+    if env::var_os("IMITATION_EARLY_WAIT").is_none() {
+        return;
+    }
+    let (engine, step) = step_of(even(over_nccl(on_gpus(small_run(prefetching()))), ReductionOrder::Ordered));
+    let fault = compare(engine.plan(), &step).expect_err("a message that nothing hides any more");
+    println!("{fault}");
+}
