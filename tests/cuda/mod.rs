@@ -134,6 +134,19 @@ fn one_wait_that_comes_too_early_changes_the_times_of_a_step() {
 }
 
 #[test]
+fn gathers_over_nccl_land_in_windows_on_the_imitation() {
+    let Some(folder) = imitation() else { return };
+    let imitated = Imitated { num_devices: 4, seed: 6, fail_at: None };
+    let windows = [("IMITATION_NCCL_WINDOWS", Path::new("1"))];
+    run_on_imitation_with(folder, "cuda::on_a_device::nccl::gathers_of_units", imitated, &windows);
+    // Where they land in parameters, the imitation says so.
+    let mut command = on_the_imitation(folder, "cuda::on_a_device::nccl::gathers_after_a_step", imitated);
+    let output = command.envs(windows).output().expect("the test's own program starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("does not land in a window"), "{said}");
+}
+
+#[test]
 fn an_operation_of_nccl_that_fails_ends_the_run_on_the_imitation() {
     let Some(folder) = imitation() else { return };
     let operations = if in_full() { (1..95).step_by(3).collect() } else { vec![1, 5, 20, 60, 90] };

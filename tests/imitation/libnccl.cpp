@@ -22,6 +22,7 @@
 #include "imitation.h"
 #include "meetings.h"
 #include "times.h"
+#include "windows.h"
 
 #define EXPORTED extern "C" __attribute__((visibility("default")))
 
@@ -82,6 +83,11 @@ struct Communicator {
     Communicator** split_into = nullptr;
     uint64_t split_round = 0;
     int split_ctas = 0;
+    // A registration that is under way, where its window goes, and how many there were.
+    Meeting* registration = nullptr;
+    Window* registered = nullptr;
+    void** window_into = nullptr;
+    uint64_t num_registrations = 0;
 };
 
 using CommunicatorPointer = std::shared_ptr<Communicator>;
@@ -416,6 +422,18 @@ Result call(Communicator* communicator, void* stream, const Part& part) {
     return group.depth == 0 ? end_group() : SUCCESS;
 }
 
+// The board's lock is held.
+Result finish_registration(Communicator* communicator) {
+    if (!communicator->registration->is_complete()) {
+        return IN_PROGRESS;
+    }
+    leave(communicator->board, communicator->clique, communicator->registration);
+    communicator->registration = nullptr;
+    windows().open.insert(communicator->registered);
+    *communicator->window_into = communicator->registered;
+    return SUCCESS;
+}
+
 // What all calls together of a rank say of its clique: whether it is complete.
 Result state_of(Communicator* communicator) {
     if (communicator->error != SUCCESS) {
@@ -431,6 +449,9 @@ Result state_of(Communicator* communicator) {
             fprintf(stderr, "imitation: NCCL: two ranks are on one device, %d\n", clique.devices[one]);
             return communicator->error = INVALID_USAGE;
         }
+    }
+    if (communicator->registration) {
+        return finish_registration(communicator);
     }
     if (!communicator->split_into) {
         return SUCCESS;
@@ -610,6 +631,7 @@ EXPORTED int ncclCommAbort(Communicator* communicator) {
         return INVALID_ARGUMENT;
     }
     communicator->is_aborted = true;
+    std::erase_if(windows().open, [&](const Window* window) { return window->communicator == communicator; });
     process().communicators.erase(communicator);
     return SUCCESS;
 }
@@ -631,6 +653,63 @@ EXPORTED int ncclCommDestroy(Communicator* communicator) {
     return SUCCESS;
 }
 
+EXPORTED int ncclMemAlloc(void** address, size_t num_bytes) {
+    if (imitation_fails()) {
+        return UNHANDLED_CUDA_ERROR;
+    }
+    std::lock_guard lock(process().mutex);
+    if (cuMemAlloc_v2(address, (num_bytes + GRANULARITY - 1) / GRANULARITY * GRANULARITY) != 0) {
+        return UNHANDLED_CUDA_ERROR;
+    }
+    windows().allocated.insert(*address);
+    return SUCCESS;
+}
+
+EXPORTED int ncclMemFree(void* address) {
+    std::lock_guard lock(process().mutex);
+    for (const Window* window : windows().open) {
+        if (window->address == address) {
+            stop("NCCL: memory of a window is freed");
+        }
+    }
+    bool is_own = windows().allocated.erase(address) == 1;
+    return is_own && cuMemFree_v2(address) == 0 ? SUCCESS : INVALID_ARGUMENT;
+}
+
+// `window` is written when all members have called.
+EXPORTED int ncclCommWindowRegister(Communicator* of, void* address, size_t num_bytes, void** window, int) {
+    *window = nullptr;
+    if (imitation_fails()) {
+        return UNHANDLED_CUDA_ERROR;
+    }
+    {
+        std::lock_guard lock(process().mutex);
+        if (!is_known(of) || windows().allocated.count(address) == 0) {
+            return INVALID_ARGUMENT;
+        }
+        if (Result state = state_of(of)) {
+            return state == IN_PROGRESS ? INVALID_USAGE : state;
+        }
+        const int BYTES = 1;
+        BoardLock board_lock(of->board);
+        MeetingKey key{false, -1, -1, of->num_registrations++};
+        of->registration = meet(of->board, of->clique, key, {Kind::Registration, num_bytes, BYTES});
+        arrive(of->board, of->registration, of->rank, nullptr, 0, 0);
+        of->registered = new Window{of, (const char*)address, num_bytes};
+        of->window_into = window;
+    }
+    return of->is_blocking ? wait_for_others(of) : IN_PROGRESS;
+}
+
+EXPORTED int ncclCommWindowDeregister(Communicator* of, void* window) {
+    std::lock_guard lock(process().mutex);
+    if (!is_known(of) || windows().open.erase((Window*)window) == 0) {
+        return INVALID_ARGUMENT;
+    }
+    delete (Window*)window;
+    return SUCCESS;
+}
+
 EXPORTED int ncclGroupStart() {
     group.depth++;
     return SUCCESS;
@@ -648,6 +727,9 @@ static Result collective(Kind kind, const void* from, void* to, size_t count, in
     std::lock_guard lock(process().mutex);
     if (!is_known(of)) {
         return INVALID_ARGUMENT;
+    }
+    if (kind == Kind::AllGather) {
+        check_window(of, to, count, count * size_t(of->size) * element_bytes(type));
     }
     MeetingKey key{false, 0, 0, of->num_collectives++};
     return call(of, stream, {{kind, count, type}, key, of->rank, (const char*)from, (char*)to});

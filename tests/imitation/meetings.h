@@ -6,20 +6,21 @@
 
 namespace imitation {
 
-enum class Kind : int { AllGather, ReduceScatter, AllReduce, Transfer };
+enum class Kind : int { AllGather, ReduceScatter, AllReduce, Transfer, Registration };
 
 inline const char* name_of(Kind kind) {
     switch (kind) {
         case Kind::AllGather: return "an all-gather";
         case Kind::ReduceScatter: return "a reduce-scatter";
         case Kind::AllReduce: return "an all-reduce";
+        case Kind::Registration: return "a registration";
         default: return "a transfer";
     }
 }
 
 // Which operation of a clique: the number of the collective, or of the transfer from one member to another.
 struct MeetingKey {
-    // The same for all collectives.
+    // The same for all collectives; a registration is from -1.
     bool is_transfer;
     int from, to;
     uint64_t number;

@@ -4,11 +4,14 @@ use std::collections::HashMap;
 use std::env;
 use std::time::{Duration, Instant};
 
-use pipezero::config::{BackendName, CommConfig, ReductionOrder, Run};
+use pipezero::config::{
+    BackendName, CommConfig, Precision, ReductionOrder, ResidencyConfig, Run, ZeroConfig, ZeroLevel,
+};
 use pipezero::models::queue::Cuda;
 use pipezero::run::engine::{Engine, EngineError};
 use tests::{
-    Case, Mask, Sample, assert_bit_identical, grids, plan_and_batches, train, train_on_devices, two_steps,
+    Case, Mask, Sample, assert_bit_identical, grids, plan_and_batches, started, train, train_on_devices,
+    two_steps, zero,
 };
 
 use super::devices;
@@ -56,6 +59,27 @@ fn the_library_s_order_of_sums_is_close_and_its_own() {
         }
         let is_same = ordered.weights == library.weights;
         assert_eq!(is_same, data < 3, "{data} data ranks");
+    }
+}
+
+/// `IMITATION_NCCL_WINDOWS` stops the process where one lands elsewhere.
+#[test]
+#[ignore = "needs several GPUs, or the imitation of them"]
+fn gathers_of_units_land_in_memory_of_the_library() {
+    two_steps_of(zero(ZeroLevel::Zero3, ResidencyConfig::Units(2), 1));
+}
+
+#[test]
+#[ignore = "needs several GPUs, or the imitation of them"]
+fn gathers_after_a_step_land_in_parameters() {
+    two_steps_of(zero(ZeroLevel::Zero1, ResidencyConfig::Units(1), 0));
+}
+
+fn two_steps_of(zero: ZeroConfig) {
+    let case = Case { pipeline: 2, data: 2, zero, precision: Precision::Bf16, ..Case::ONE_RANK };
+    let mut engine = started(Engine::new, over_nccl(on_gpus(two_steps(case))), Mask::None);
+    for _ in 0..2 {
+        engine.train_batch().expect("a step");
     }
 }
 

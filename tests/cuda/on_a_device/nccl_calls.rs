@@ -1,5 +1,6 @@
 //! Every call of NCCL that ranks make, with one rank, which sends to itself: on one GPU there cannot be two.
 
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -66,6 +67,24 @@ fn operations_leave_what_one_rank_brings(comm: &NcclCommunicator) {
     comm.poll().expect("nothing has gone wrong");
 }
 
+/// It is zero at first, and is freed with its registration before the communicator ends.
+fn memory_of_the_library_is_used_as_any(comm: &Arc<NcclCommunicator>) {
+    let values: Vec<f32> = (0..1000).map(|index| index as f32).collect();
+    let queue = comm.queue();
+    let mut found = vec![1.0; values.len()];
+    for len in [1, 1000, 1 << 20] {
+        let mut buffer = comm.zeros(len, ElementType::F32).expect("memory");
+        let len = len.min(values.len());
+        queue.download_floats(buffer.view().range(0..len), &mut found[..len]).expect("the device works");
+        assert!(found[..len].iter().all(|&value| value == 0.0));
+        queue.upload_floats(&values[..len], buffer.view_mut().range(0..len));
+        comm.all_gather(&buffer.view_mut());
+        finish(&*queue);
+        queue.download_floats(buffer.view().range(0..len), &mut found[..len]).expect("the device works");
+        assert_eq!(found[..len], values[..len]);
+    }
+}
+
 #[test]
 #[ignore = "needs a GPU and NCCL, or the imitation of them"]
 fn every_call_of_nccl_works_with_one_rank() {
@@ -78,7 +97,9 @@ fn every_call_of_nccl_works_with_one_rank() {
     // A rank without a color takes part in the split and gets nothing.
     assert!(joined(world.split(None, [0, 1], NUM_CTAS).expect("a split is begun")).is_none());
     let lane = joined(world.split(Some(3), [0, 1], NUM_CTAS).expect("a split is begun"));
-    operations_leave_what_one_rank_brings(&lane.expect("the rank has a color"));
+    let lane = Arc::new(lane.expect("the rank has a color"));
+    operations_leave_what_one_rank_brings(&lane);
+    memory_of_the_library_is_used_as_any(&lane);
     // What is aborted answers no question any more, and ends at once.
     world.abort();
     world.poll().expect("an aborted communicator has no state");

@@ -4,7 +4,8 @@ use std::fmt::Debug;
 use std::ops::Range;
 use std::sync::Arc;
 
-use pipezero_models::Queue;
+use pipezero_models::{ElementType, Queue};
+use pipezero_partition::Category;
 
 use super::error::CommError;
 use super::group::{Channel, Group};
@@ -110,6 +111,19 @@ pub trait Communicator: Debug {
     /// * Errors: as for a send.
     fn start_collect(&mut self, from: usize, to: usize, buffer: TrackedBuffer) -> Started {
         self.start(&[from, to], Channel::Collect, Operation::transfer(&buffer), buffer)
+    }
+
+    /// Allocates a buffer in which all-gathers land. All ranks of a data group allocate theirs in the same order, each with the same sizes.
+    ///
+    /// # Errors
+    /// When the device has no such memory left.
+    fn gather_buffer(
+        &mut self,
+        memory: &Allocator,
+        len: usize,
+        element_type: ElementType,
+    ) -> Result<TrackedBuffer, CommError> {
+        Ok(memory.zeros_of(len, element_type, Category::Gathered)?)
     }
 
     /// Allocates what sums of a training rank need, before the first of them.

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use pipezero_models::Queue;
+use pipezero_models::{ElementType, Queue};
 use pipezero_partition::{Traffic, Volume};
 
 use super::communicator::{Communicator, Started};
@@ -71,6 +71,15 @@ impl Communicator for Counting {
         let pending = self.inner.start(members, channel, operation.clone(), buffer)?;
         self.count(&operation, members);
         Ok(pending)
+    }
+
+    fn gather_buffer(
+        &mut self,
+        memory: &Allocator,
+        len: usize,
+        element_type: ElementType,
+    ) -> Result<TrackedBuffer, CommError> {
+        self.inner.gather_buffer(memory, len, element_type)
     }
 
     fn prepare_sums(&mut self, memory: &Allocator) -> Result<(), CommError> {

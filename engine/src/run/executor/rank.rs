@@ -87,8 +87,10 @@ impl Rank {
         let queue = Arc::clone(comm.queue());
         let allocator = |ledger| Allocator::new(Arc::clone(&queue), Arc::clone(ledger));
         let memory = allocator(&ledgers.planned);
-        let gather_buffer =
-            |&len: &usize| memory.zeros_of(len, element_type, Category::Gathered).map(Lendable::new);
+        let mut comm = Counting::new(comm);
+        let gather_buffers = sizes.gather_buffers.iter();
+        let gather_buffers = gather_buffers.map(|&len| comm.gather_buffer(&memory, len, element_type));
+        let gather_buffers = gather_buffers.map(|made| made.map(Lendable::new)).collect::<Result<_, _>>()?;
         let gradient_buffer = |&len: &usize| memory.zeros(len, Category::Gradients).map(Lendable::new);
         let groups = Groups {
             data: Group::new(grid.data_group(rank)),
@@ -103,10 +105,10 @@ impl Rank {
             pipeline_rank,
             data_rank,
             queue: Arc::clone(&queue),
-            comm: Counting::new(comm),
+            comm,
             groups,
             stores: BTreeMap::new(),
-            gather_buffers: sizes.gather_buffers.iter().map(gather_buffer).collect::<Result<_, _>>()?,
+            gather_buffers,
             gradient_buffers: sizes.gradient_buffers.iter().map(gradient_buffer).collect::<Result<_, _>>()?,
             activations: Activations::new(&sizes, element_type, &memory)?,
             edges: Edges::new(&sizes, element_type, &memory)?,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pipezero_models::{ElementType, ModelError, Queue};
+use pipezero_models::{Buffer, ElementType, ModelError, Queue};
 use pipezero_partition::Category;
 
 use super::host_values::HostValues;
@@ -40,8 +40,12 @@ impl Allocator {
         element_type: ElementType,
         category: Category,
     ) -> Result<TrackedBuffer, ModelError> {
-        let buffer = self.queue.zeros(len, element_type)?;
-        Ok(TrackedBuffer::new(buffer, category, &self.ledger))
+        Ok(self.charged(self.queue.zeros(len, element_type)?, category))
+    }
+
+    /// A buffer that was allocated elsewhere, charged to `category`.
+    pub fn charged(&self, buffer: Buffer, category: Category) -> TrackedBuffer {
+        TrackedBuffer::new(buffer, category, &self.ledger)
     }
 
     /// `len` f32 zeros in the host's memory, wherever the queue computes.

@@ -25,12 +25,21 @@ impl Allocation {
         let address = unsafe { result::malloc_sync(num_bytes)? };
         device.buffer_bytes.fetch_add(num_bytes as u64, Ordering::Relaxed);
         let allocation = Self { device: Arc::clone(device), address, num_bytes };
-        // SAFETY: the allocation has these bytes. A device's own memory may be set after the call returns, on the default stream, with which
-        // queues are not in order: so it is waited for.
-        unsafe { result::memset_d8_sync(address, 0, num_bytes)? };
-        result::ctx::synchronize()?;
+        // SAFETY: the allocation has these bytes.
+        unsafe { clear(address, num_bytes)? };
         Ok(allocation)
     }
+}
+
+/// Sets bytes of the device whose context is bound to zero. They may be set after the driver's call returns, on the default stream, with which queues are
+/// not in order: so it is waited for.
+///
+/// # Safety
+/// They are one allocation's, and nobody uses them.
+pub(super) unsafe fn clear(address: u64, num_bytes: usize) -> Result<(), DriverError> {
+    // SAFETY: the caller's promise.
+    unsafe { result::memset_d8_sync(address, 0, num_bytes)? };
+    result::ctx::synchronize()
 }
 
 impl DeviceMemory for Allocation {

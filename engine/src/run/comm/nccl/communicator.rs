@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pipezero_models::Queue;
 use pipezero_models::queue::Event;
+use pipezero_models::{ElementType, Queue};
+use pipezero_partition::Category;
 
 use super::lane::Lane;
 use super::stop::Stop;
@@ -74,6 +75,23 @@ impl Communicator for NcclRank {
             buffer,
             stop: Arc::clone(&self.stop),
         }))
+    }
+
+    /// The library allocates it, and it is registered with the communicator of gathers.
+    fn gather_buffer(
+        &mut self,
+        memory: &Allocator,
+        len: usize,
+        element_type: ElementType,
+    ) -> Result<TrackedBuffer, CommError> {
+        match self.lanes.get(&Channel::Gather) {
+            Some(lane) => {
+                let buffer =
+                    self.stop.or_abort(lane.connection.zeros(len, element_type).map_err(Into::into))?;
+                Ok(memory.charged(buffer, Category::Gathered))
+            }
+            None => Ok(memory.zeros_of(len, element_type, Category::Gathered)?),
+        }
     }
 
     fn prepare_sums(&mut self, memory: &Allocator) -> Result<(), CommError> {

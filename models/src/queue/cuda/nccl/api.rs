@@ -27,13 +27,18 @@ macro_rules! functions {
         #[derive(Debug)]
         pub(super) struct Api {
             $($(#[$doc])* pub(super) $field: unsafe extern "C" fn($($argument),*) -> $result,)+
+            /// Of versions from 2.27 on.
+            pub(super) windows: Option<Windows>,
             _library: Library,
         }
 
         impl Api {
             fn of(library: Library) -> Result<Self, libloading::Error> {
                 // SAFETY: the names are of functions of NCCL with these signatures (nccl.h), and the library is kept as long as they are.
-                unsafe { Ok(Self { $($field: *library.get($name)?,)+ _library: library }) }
+                unsafe {
+                    let windows = Windows::of(&library);
+                    Ok(Self { $($field: *library.get($name)?,)+ windows, _library: library })
+                }
             }
         }
     };
@@ -56,7 +61,31 @@ functions! {
     reduce_scatter: b"ncclReduceScatter\0" (*const c_void, *mut c_void, usize, c_int, c_int, ncclComm_t, *mut c_void) -> Status;
     all_reduce: b"ncclAllReduce\0" (*const c_void, *mut c_void, usize, c_int, c_int, ncclComm_t, *mut c_void) -> Status;
     send: b"ncclSend\0" (*const c_void, usize, c_int, c_int, ncclComm_t, *mut c_void) -> Status;
+    allocate: b"ncclMemAlloc\0" (*mut *mut c_void, usize) -> Status;
+    free: b"ncclMemFree\0" (*mut c_void) -> Status;
     receive: b"ncclRecv\0" (*mut c_void, usize, c_int, c_int, ncclComm_t, *mut c_void) -> Status;
+}
+
+/// Functions by which the members of a communicator let each other's GPUs use memory of theirs (`ncclWindow_t` is a pointer).
+#[derive(Debug)]
+pub(super) struct Windows {
+    pub(super) register:
+        unsafe extern "C" fn(ncclComm_t, *mut c_void, usize, *mut *mut c_void, c_int) -> Status,
+    pub(super) deregister: unsafe extern "C" fn(ncclComm_t, *mut c_void) -> Status,
+}
+
+impl Windows {
+    /// # Safety
+    /// The library is NCCL, and is kept as long as these are.
+    unsafe fn of(library: &Library) -> Option<Self> {
+        // SAFETY: the names are of functions of NCCL with these signatures (nccl.h).
+        unsafe {
+            Some(Self {
+                register: *library.get(b"ncclCommWindowRegister\0").ok()?,
+                deregister: *library.get(b"ncclCommWindowDeregister\0").ok()?,
+            })
+        }
+    }
 }
 
 impl Api {

@@ -70,6 +70,10 @@ impl NcclCommunicator {
         self.rank
     }
 
+    pub(super) fn is_aborted(&self) -> bool {
+        self.is_aborted.load(Ordering::Acquire)
+    }
+
     /// The queue of its operations. Kernels that it is asked for run between them.
     pub fn queue(&self) -> Arc<dyn Queue> {
         Arc::clone(&self.queue) as Arc<dyn Queue>
@@ -174,7 +178,7 @@ impl NcclCommunicator {
     /// # Errors
     /// [`ModelError::Device`] once something has.
     pub fn poll(&self) -> Result<(), ModelError> {
-        if self.is_aborted.load(Ordering::Acquire) {
+        if self.is_aborted() {
             return Ok(());
         }
         let state = self.state("an operation between GPUs");
@@ -190,9 +194,9 @@ impl NcclCommunicator {
     }
 
     /// A non-blocking call may return before the stream has the operation, and an event that is recorded then would come before it.
-    fn wait_until_launched(&self, call: &'static str) -> Result<(), NoNccl> {
+    pub(super) fn wait_until_launched(&self, call: &'static str) -> Result<(), NoNccl> {
         let start = Instant::now();
-        while self.state(call)? == IN_PROGRESS && !self.is_aborted.load(Ordering::Acquire) {
+        while self.state(call)? == IN_PROGRESS && !self.is_aborted() {
             if start.elapsed() > self.timeout {
                 let reason = format!("other ranks have not answered for {:.1?}", self.timeout);
                 return Err(NoNccl::Refused { call, reason });
@@ -221,7 +225,7 @@ impl NcclCommunicator {
 
     /// Asks for something on the stream, unless it was aborted or the device has failed.
     fn ask(&self, call: &'static str, ask: impl FnOnce(*mut c_void) -> Status) {
-        if self.is_aborted.load(Ordering::Acquire) {
+        if self.is_aborted() {
             return;
         }
         self.queue.ask("NCCL", |stream| {
@@ -236,7 +240,7 @@ impl Drop for NcclCommunicator {
     fn drop(&mut self) {
         if self.device().has_failed.load(Ordering::Acquire) {
             self.abort();
-        } else if !self.is_aborted.load(Ordering::Acquire) && self.device().context.bind_to_thread().is_ok() {
+        } else if !self.is_aborted() && self.device().context.bind_to_thread().is_ok() {
             // SAFETY: the communicator is alive.
             let status = unsafe { (self.api.finalize)(self.handle) };
             let finalized = self.api.check("ncclCommFinalize", status);

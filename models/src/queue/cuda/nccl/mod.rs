@@ -11,6 +11,7 @@ mod api;
 mod communicator;
 mod error;
 mod joining;
+mod memory;
 
 use super::queue::CudaQueue;
 use super::said::said;
