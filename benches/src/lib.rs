@@ -119,6 +119,7 @@ pub fn run() -> Run {
             timeout: Duration::from_secs(600),
             reduction: ReductionOrder::Ordered,
             port: None,
+            ranks_per_node: None,
             links: None,
         },
         threads: 1,

@@ -173,6 +173,7 @@ pub fn small_run(case: Case) -> Run {
             timeout: Duration::from_secs(60),
             reduction: ReductionOrder::Ordered,
             port: None,
+            ranks_per_node: None,
             links: None,
         },
         threads: case.threads,

@@ -26,6 +26,9 @@ fn grids_of_processes_give_the_bits_losses_and_traffic_of_threads() {
     let _guard = EndOnPanic;
     let mut sample = Sample::one_in(6, "pair of features on 2 to 4 processes, to the bits of threads");
     let home = tempfile::tempdir().expect("a temporary folder");
+    let world = ProcessWorld::of_mpi(Duration::from_secs(60), None).expect("a job");
+    println!("on hosts: {:?}", world.on_hosts().expect("processes"));
+    drop(world);
     let cases = pairs_on(2..=NUM_PROCESSES);
     assert!(cases.len() >= NUM_CASES_MIN, "{} cases", cases.len());
     for case in cases.into_iter().filter(|_| sample.takes_next()) {

@@ -105,6 +105,7 @@ pub(crate) fn run(pipeline: usize, data: usize, zero: ZeroConfig) -> Run {
             timeout: Duration::from_secs(600),
             reduction: ReductionOrder::Ordered,
             port: None,
+            ranks_per_node: None,
             links: None,
         },
         threads: 1,

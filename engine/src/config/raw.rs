@@ -255,6 +255,9 @@ section! {
         backend: Auto<BackendName> = "\"auto\"", "one file serves a laptop and a job";
         /// Port on which the process of rank 0 listens for the others until all are there.
         port: u64 = "MASTER_PORT + 1, or from the number of SLURM's job, or any", "the launcher knows which is free";
+        /// Ranks on each host: `n k` to `n k + n - 1` share one. `simulate` takes links within and between hosts from it, and a job of processes whose hosts have other
+        /// ranks is refused.
+        ranks_per_node: Auto<usize> = "\"auto\"", "a job says how its hosts are filled; for a plan, the device has a number";
         /// In which order `"nccl"` adds gradients. `"ordered"`: data ranks ascending, as every other backend, with the same bits. `"library"`: as NCCL does,
         /// which depends on sizes and on how GPUs are connected.
         reduction: ReductionOrder = "\"ordered\"", "results do not depend on the backend";
@@ -270,7 +273,7 @@ section! {
     /// since nothing is computed to delay it. Absent, messages are as fast as memory.
     RawLinks at "comm.links" {
         /// Ranks that share a node; ranks on one node are near each other, others far.
-        ranks_per_node: usize = "all ranks", "one host";
+        ranks_per_node: usize = "comm.ranks_per_node, else all ranks", "one host";
         /// Whether a rank's gathers and reductions share one link, so that each waits for the other.
         shared: bool = "false", "lanes are independent";
     }

@@ -18,6 +18,7 @@ use crate::files::partial::{Existing, PartialFile};
 use crate::measure::trace::TraceFolder;
 use crate::plan::Plan;
 use crate::run::checkpoint::Checkpoints;
+use crate::run::world::RanksOnHosts;
 
 /// A run's folder.
 #[derive(Debug)]
@@ -321,13 +322,18 @@ impl RunDir {
     /// if that is a file. What the plan made of a residency that was left to it is written too, so that another host plans the run as it
     /// ran. Where `memory` bounds the split it is not: the split is that of the fewest resident units, and with these numbers written it could
     /// be another. A list of what is sharded, on which bits depend, is written in any case, and so is the type to compute in where the device
-    /// decided it.
+    /// decided it, and how many ranks each host has, where processes lie so on several or one.
     ///
     /// Returns what the run file says otherwise than that of an earlier start of the run.
     ///
     /// # Errors
     /// When the system refuses.
-    pub fn record(&self, file: &RunFile, plan: &Plan) -> Result<Vec<ChangedKey>, RunDirError> {
+    pub fn record(
+        &self,
+        file: &RunFile,
+        plan: &Plan,
+        on_hosts: Option<RanksOnHosts>,
+    ) -> Result<Vec<ChangedKey>, RunDirError> {
         let run = plan.run();
         let metrics = self.file(Self::METRICS);
         let io = |source| RunDirError::Io { path: metrics.clone(), source };
@@ -354,6 +360,9 @@ impl RunDir {
             resolved.push(format!("zero_optimization.parameters={list}"));
             resolved.push("zero_optimization.sharding=listed".to_owned());
             resolved.push("zero_optimization.stage3_param_persistence_threshold=0".to_owned());
+        }
+        if let (None, Some(RanksOnHosts::Each(number))) = (run.comm.ranks_per_node, on_hosts) {
+            resolved.push(format!("comm.ranks_per_node={number}"));
         }
         let file = file.clone().set(&resolved).expect("the run file was valid");
         let text = file.effective_json(Self::SCHEDULE);

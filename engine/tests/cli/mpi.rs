@@ -36,6 +36,11 @@ fn processes_write_the_weights_and_metrics_of_threads() {
     };
     assert_eq!(losses("threads"), losses("processes"));
     every_rank_has_its_log(&home, &printed.stderr);
+    let per_node = |name: &str| {
+        let file: serde_json::Value = serde_json::from_str(&home.read(&format!("{name}/run.json"))).unwrap();
+        file["comm"]["ranks_per_node"].as_u64()
+    };
+    assert_eq!(["threads", "processes"].map(per_node), [None, Some(4)]);
     let line = "-- train run.json --overwrite --out processes --set steps=1 --set evaluation=null";
     run(&home, &mut launch(&home, line)).success();
     assert!(home.read("processes/logs/rank-00003.log").contains("step 1/1  "));
@@ -101,6 +106,11 @@ fn what_is_wrong_is_said_by_one_process_and_ends_all() {
         ("--out out --resume --step 7", 2, "error: "),
         ("--out out --resume --set steps=2", 0, "out has done all 2 steps: nothing is left to resume"),
         ("--out without --resume", 0, "without has done all 3 steps: nothing is left to resume"),
+        (
+            "--out new --set comm.ranks_per_node=2",
+            1,
+            "`comm.ranks_per_node` is 2, and the hosts of this job have 4 each: ",
+        ),
         ("--out new --init nowhere", 2, "error: --init nowhere: "),
         ("--out new --rescue new/rescue", 2, "error: --rescue new/rescue is in the run directory "),
         ("--out new --trace --trace-steps 7..9", 2, "error: "),

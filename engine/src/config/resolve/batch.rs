@@ -4,11 +4,11 @@
 //! As in DeepSpeed, any two imply the third, and one of the first two alone implies one micro-batch per step.
 
 use crate::config::findings::Site;
-use crate::config::kind::Auto;
 use crate::config::place::Place;
 use crate::config::raw::RawRun;
 use crate::config::resolved::BatchConfig;
-use crate::config::section::Field;
+
+use super::rules::known;
 
 const TRAIN: &str = "train_batch_size";
 const MICRO: &str = "`train_micro_batch_size_per_gpu`";
@@ -84,14 +84,6 @@ fn of_another_degree(raw: &RawRun, train: usize, product: usize, data: usize) ->
         return String::new();
     }
     format!("write \"parallel\": {{\"data\": {}}}, for which the batch was made, or ", train / product * data)
-}
-
-/// `Some(None)` is absent or `"auto"`; `None` is a mistake that is reported.
-fn known(field: &Field<Auto<usize>>) -> Option<Option<usize>> {
-    match field.or(Auto::Auto)? {
-        Auto::Value(value) => field.at_least_one(Some(value)).map(Some),
-        Auto::Auto => Some(None),
-    }
 }
 
 /// `micro * steps * data`, if a step of so many sequences can be counted.

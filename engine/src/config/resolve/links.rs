@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::config::raw::RawLinks;
-use crate::config::resolved::{Link, Links, ParallelConfig};
+use crate::config::resolved::{Link, Links};
 use crate::config::section::Field;
 
 use super::rules::LESS_THAN_A_NANOSECOND;
@@ -11,10 +11,10 @@ use super::rules::LESS_THAN_A_NANOSECOND;
 /// Bytes in a second of 1 GB/s.
 const GIGA: f64 = 1e9;
 
-/// `Some(None)` where no links are imitated.
+/// `Some(None)` where no links are imitated. `otherwise_per_node`: ranks that share a node unless the links say so.
 pub(super) fn resolve(
     raw: &RawLinks,
-    grid: Option<&ParallelConfig>,
+    otherwise_per_node: Option<usize>,
     timeout: Option<Duration>,
 ) -> Option<Option<Links>> {
     if !raw.head.is_written {
@@ -22,7 +22,7 @@ pub(super) fn resolve(
     }
     let ranks_per_node = match raw.ranks_per_node.is_written() {
         true => raw.ranks_per_node.at_least_one(raw.ranks_per_node.given()),
-        false => grid.map(ParallelConfig::num_ranks),
+        false => otherwise_per_node,
     };
     let repair = "add it, in units of 10^9 bytes, or remove `links`";
     let near_gb = raw.near.gb_per_s.required("every link has a bandwidth", repair);

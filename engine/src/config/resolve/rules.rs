@@ -12,6 +12,14 @@ use crate::config::whole_number::MAX_COUNT;
 pub(super) const LESS_THAN_A_NANOSECOND: &str =
     "times are rounded to whole nanoseconds, and this one would be rounded to 0";
 
+/// `Some(None)` is absent or `"auto"`; `None` is a mistake that is reported.
+pub(super) fn known(field: &Field<Auto<usize>>) -> Option<Option<usize>> {
+    match field.or(Auto::Auto)? {
+        Auto::Value(value) => field.at_least_one(Some(value)).map(Some),
+        Auto::Auto => Some(None),
+    }
+}
+
 /// `threads`; `"auto"` gives every core of the process to one of its ranks, of which a launcher's processes have one each.
 pub(super) fn threads(
     field: &Field<Auto<usize>>,

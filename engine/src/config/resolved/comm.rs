@@ -13,6 +13,8 @@ pub struct CommConfig {
     pub timeout: Duration,
     /// Where the process of rank 0 listens for the others; `None` = the port that the launcher names, or else a free one.
     pub port: Option<u16>,
+    /// Ranks on each host, if the run file says so.
+    pub ranks_per_node: Option<usize>,
     /// In which order the nccl backend adds gradients.
     pub reduction: ReductionOrder,
     /// Links that the threads backend imitates by delaying messages; `None` = as fast as memory.

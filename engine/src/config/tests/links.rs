@@ -27,6 +27,26 @@ fn far_links_are_like_near_ones_where_nothing_else_is_written() {
     assert_eq!((slow.near.bytes_per_s, slow.far.bytes_per_s), (5e8, 6.25e7));
 }
 
+/// A job says it unless the file does; links have their own number, or that one.
+#[test]
+fn ranks_of_a_node_are_those_of_the_job_of_the_file_or_of_the_links() {
+    let comm = |keys: &str| run(&[("parallel", r#"{"data": 8}"#), ("comm", keys)]).comm;
+    for keys in ["{}", r#"{"ranks_per_node": "auto"}"#] {
+        assert_eq!(comm(keys).ranks_per_node, None, "{keys}");
+    }
+    let said = comm(r#"{"ranks_per_node": 4, "links": {"near": {"gb_per_s": 1}}}"#);
+    assert_eq!((said.ranks_per_node, said.links.unwrap().ranks_per_node), (Some(4), 4));
+    let both = comm(r#"{"ranks_per_node": 4, "links": {"ranks_per_node": 2, "near": {"gb_per_s": 1}}}"#);
+    assert_eq!((both.ranks_per_node, both.links.unwrap().ranks_per_node), (Some(4), 2));
+    check_values(
+        "comm",
+        &[r#"{"ranks_per_node": 0}"#],
+        expect![[r#"
+            run.json:6:30: `comm.ranks_per_node` is 0, but it must be at least 1; use 1 or more
+        "#]],
+    );
+}
+
 #[test]
 fn links_that_cannot_be_imitated_are_refused() {
     let late =

@@ -28,7 +28,7 @@ pub enum Source<'a> {
 pub struct Predicted {
     /// What every instruction of the plan's training program costs, nanoseconds.
     pub costs: Costs,
-    /// World ranks `n k` to `n k + n - 1` share a node: the run's links say so, else the device; `None` where all share one.
+    /// World ranks `n k` to `n k + n - 1` share a node: the run says so, else the device; `None` where all share one.
     pub ranks_per_node: Option<NonZeroU32>,
     /// Edges of which some data ranks' messages stay in a node and others' do not: what both cost. In `costs` all cost
     /// what the slowest does.
@@ -80,9 +80,10 @@ impl Predicted {
             Some(Network { shared: true, .. }) => Links::SharedByCollectives,
             _ => Links::Own,
         };
-        let of_links = plan.run().comm.links.map(|links| links.ranks_per_node);
+        let comm = &plan.run().comm;
+        let said = comm.links.map(|links| links.ranks_per_node).or(comm.ranks_per_node);
         // None if a node has all ranks, or more than can be counted.
-        let ranks_per_node = of_links.or(network.map(|network| network.ranks_per_node));
+        let ranks_per_node = said.or(network.map(|network| network.ranks_per_node));
         let ranks_per_node = ranks_per_node.and_then(|ranks| NonZeroU32::new(u32::try_from(ranks).ok()?));
         let links = plan.links().unwrap_or(of_device);
         let (costs, edges_by_reach) = prices::costs(plan, prices, links, ranks_per_node)?;

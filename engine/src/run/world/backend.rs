@@ -8,6 +8,7 @@ use pipezero_models::queue::NUM_TERMS_MAX;
 
 use super::device::{NamedDevice, devices_of};
 use super::error::WorldError;
+use super::hosts::RanksOnHosts;
 use super::nccl::nccl_of;
 use super::{ThreadWorld, World};
 use crate::config::{BackendName, DeviceName};
@@ -20,7 +21,7 @@ use crate::plan::Plan;
 /// When this process cannot be connected with the others, or does not have the device.
 pub fn world_of(plan: &Plan) -> Result<Arc<dyn World>, WorldError> {
     let all = plan.grid().world_size();
-    match checked_backend(plan)? {
+    let world = match checked_backend(plan)? {
         BackendName::Threads => threads_of(plan, all, plan.run().comm.timeout),
         BackendName::Nccl => {
             let world = nccl_of(plan, plan.run().comm.timeout, None)?;
@@ -28,6 +29,12 @@ pub fn world_of(plan: &Plan) -> Result<Arc<dyn World>, WorldError> {
         }
         // A job of another number of processes is refused by the engine.
         BackendName::Mpi => mpi(plan),
+    }?;
+    match (plan.run().comm.ranks_per_node, world.on_hosts()) {
+        (Some(said), Some(found)) if found != RanksOnHosts::Each(said) => {
+            Err(WorldError::OtherHosts { said, found })
+        }
+        _ => Ok(world),
     }
 }
 

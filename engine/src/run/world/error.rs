@@ -2,6 +2,7 @@
 
 use pipezero_models::queue::{NoCuda, NoNccl};
 
+use super::hosts::RanksOnHosts;
 use super::not_joined::NotJoined;
 use crate::host::LaunchError;
 use crate::run::comm::TooManyLanes;
@@ -99,6 +100,17 @@ pub enum WorldError {
         /// The value that is right.
         repair: &'static str,
     },
+    /// The hosts of the job are filled otherwise than the run file says.
+    #[error(
+        "`comm.ranks_per_node` is {said}, and the hosts of this job have {found}: have the launcher start {said} processes on each host, one host after the \
+         other, or leave the key out"
+    )]
+    OtherHosts {
+        /// What the run file says.
+        said: usize,
+        /// What the processes see.
+        found: RanksOnHosts,
+    },
     /// Not all processes can take part.
     #[error("`comm.backend` \"nccl\": {0}")]
     NotJoined(#[from] NotJoined),
@@ -133,6 +145,7 @@ impl WorldError {
                 | Self::SaidByFirst
                 | Self::NotJoined(_)
                 | Self::NoMeetingPlace { .. }
+                | Self::OtherHosts { .. }
                 | Self::Variable { .. }
         )
     }

@@ -9,6 +9,7 @@ mod backend;
 mod clock;
 mod device;
 mod error;
+mod hosts;
 pub(crate) mod instruction_text;
 #[cfg(feature = "mpi")]
 mod mpi;
@@ -32,6 +33,7 @@ pub use clock::ClockOffset;
 pub(crate) use device::Names;
 pub use device::{NamedDevice, RanksOnDevice};
 pub use error::WorldError;
+pub use hosts::RanksOnHosts;
 pub(crate) use nccl::missing_variable as missing_nccl_variable;
 pub use not_joined::NotJoined;
 pub use position::{Position, Positions};
@@ -53,6 +55,11 @@ pub trait World: Debug + Send + Sync {
 
     /// The world ranks of this process, at least one. They are consecutive, and so are those of the processes.
     fn local_ranks(&self) -> Range<usize>;
+
+    /// How its processes lie on hosts; `None` of one process.
+    fn on_hosts(&self) -> Option<RanksOnHosts> {
+        None
+    }
 
     /// What the local ranks compute on: the host's cores, if nothing else is said.
     fn devices(&self) -> Vec<RanksOnDevice> {

@@ -102,7 +102,7 @@ impl ProcessWorld {
             move || first.first_ended(),
             move |rank, report| failed.take_report(rank, report),
         );
-        Ok(Some(Self::new(processes, channel, place)))
+        Self::new(processes, channel, place).map(Some)
     }
 }
 

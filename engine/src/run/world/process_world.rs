@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::device::RanksOnDevice;
+use super::error::WorldError;
+use super::hosts::RanksOnHosts;
 use super::side_channel::SideChannel;
 use super::{ClockOffset, Positions, World};
 use crate::run::comm::{CommError, Communicator, IsStopped};
@@ -31,6 +33,7 @@ pub struct ProcessWorld {
     channel: Arc<SideChannel>,
     rank: usize,
     size: usize,
+    on_hosts: RanksOnHosts,
 }
 
 impl Debug for ProcessWorld {
@@ -41,12 +44,16 @@ impl Debug for ProcessWorld {
 
 impl ProcessWorld {
     /// A world of `size` ranks, of which this process has `rank`.
+    ///
+    /// # Errors
+    /// When the processes cannot tell each other on which hosts they are.
     pub(super) fn new(
         carrier: impl Carrier + 'static,
         channel: Arc<SideChannel>,
         [rank, size]: [usize; 2],
-    ) -> Self {
-        Self { carrier: Box::new(carrier), channel, rank, size }
+    ) -> Result<Self, WorldError> {
+        let on_hosts = RanksOnHosts::of_job(&channel).map_err(WorldError::not_connected)?;
+        Ok(Self { carrier: Box::new(carrier), channel, rank, size, on_hosts })
     }
 }
 
@@ -57,6 +64,10 @@ impl World for ProcessWorld {
 
     fn local_ranks(&self) -> Range<usize> {
         self.rank..self.rank + 1
+    }
+
+    fn on_hosts(&self) -> Option<RanksOnHosts> {
+        Some(self.on_hosts)
     }
 
     fn devices(&self) -> Vec<RanksOnDevice> {

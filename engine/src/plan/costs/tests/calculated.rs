@@ -1,5 +1,7 @@
 //! Analytic costs beside closed forms.
 
+use std::num::NonZeroU32;
+
 use pipezero_models::ElementType;
 use pipezero_schedule::simulate::Links;
 
@@ -40,6 +42,14 @@ fn timed_layers_take_the_run_files_times() {
         assert_eq!((rank.busy_ns, rank.computed_ns), (48_000_000, 48_000_000));
         assert_eq!(rank.busy_ns + rank.bubble.total(), step.makespan_ns);
         assert_eq!(rank.exposed_comm_ns(), 0);
+    }
+}
+
+#[test]
+fn ranks_of_a_node_are_as_the_run_says_or_else_as_the_device_does() {
+    for (arguments, expected) in [("", 8), ("comm.ranks_per_node=2", 2)] {
+        let predicted = for_plan(&plan(TIMED, arguments), Source::Analytic(&device(1.0, 1.0))).unwrap();
+        assert_eq!(predicted.ranks_per_node.map(NonZeroU32::get), Some(expected), "{arguments}");
     }
 }
 

@@ -1,6 +1,6 @@
 //! What processes agree on before NCCL connects them: each has a GPU of its own, all have one version of NCCL.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use pipezero_models::queue::NcclId;
 use serde::{Deserialize, Serialize};
@@ -69,22 +69,10 @@ fn agreed(
             );
         }
     }
-    if !are_hosts_whole(&all) {
-        tracing::warn!(
-            "the ranks of a host do not follow each other, so that data ranks, which send most, are on several hosts: have the launcher fill one host \
-             after the other"
-        );
-    }
     tracing::debug!(nccl = first.nccl, "all ranks have one version of NCCL");
     let id = id().map_err(|reason| NotJoined::Rank { rank: 0, reason })?;
     let least = all.iter().map(|facts| facts.num_multiprocessors).min();
     Ok(Agreement { id, num_multiprocessors: least.unwrap_or(0) })
-}
-
-/// Whether each host has ranks that follow each other.
-fn are_hosts_whole(all: &[GpuFacts]) -> bool {
-    let mut seen = BTreeSet::new();
-    all.chunk_by(|one, next| one.host == next.host).all(|of_host| seen.insert(&of_host[0].host))
 }
 
 fn written(message: &impl Serialize) -> Vec<u8> {
@@ -107,13 +95,6 @@ mod tests {
             num_multiprocessors: 100 + usize::from(number),
             nccl: "2.28.9".to_owned(),
         }
-    }
-
-    #[test]
-    fn ranks_of_a_host_follow_each_other() {
-        assert!(are_hosts_whole(&[0, 1, 2, 3].map(facts)));
-        assert!(are_hosts_whole(&[2, 3, 0, 1].map(facts)));
-        assert!(!are_hosts_whole(&[0, 2, 1, 3].map(facts)));
     }
 
     #[test]

@@ -77,7 +77,7 @@ pub(super) fn world(
     let order = plan.run().comm.reduction;
     let nccl = Nccl::new(agreement.id(), lanes(plan), order, timeout, agreement.num_multiprocessors)?;
     let carrier = OverNccl { nccl, gpu, name, channel: Arc::clone(&channel), second };
-    Ok(Some(Arc::new(ProcessWorld::new(carrier, channel, place))))
+    Ok(Some(Arc::new(ProcessWorld::new(carrier, channel, place)?)))
 }
 
 /// Where the process of rank 0 listens, which all know before they start.
