@@ -20,7 +20,7 @@ pub(super) fn report(summary: &Summary, learns: bool, elapsed_s: f64, width: usi
         memory_table(summary),
         process(summary)
             .into_iter()
-            .chain(summary.devices.iter().map(device))
+            .chain(devices(&summary.devices))
             .map(|text| format!("{}\n", terminal::wrapped(&text, width)))
             .collect::<String>(),
         traffic_table(summary),
@@ -39,6 +39,22 @@ fn process(summary: &Summary) -> Option<String> {
         bytes(grown_bytes),
         bytes(planned_bytes)
     ))
+}
+
+/// Devices of which each has a line.
+const DEVICES_MAX: usize = 4;
+
+/// Of many devices, the one that has least left.
+fn devices(all: &[DeviceMemory]) -> Vec<String> {
+    let left_bytes = |memory: &&DeviceMemory| {
+        memory.total_bytes.saturating_sub(memory.buffer_bytes).saturating_sub(memory.beside_bytes)
+    };
+    match all.iter().min_by_key(left_bytes) {
+        Some(fullest) if all.len() > DEVICES_MAX => {
+            vec![format!("the fullest of {} devices, {}", all.len(), device(fullest))]
+        }
+        _ => all.iter().map(device).collect(),
+    }
 }
 
 /// What a device's driver says of its memory.

@@ -1,15 +1,15 @@
 //! The memory of the devices that ranks compute on, and what is used of it beside their buffers.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::run::world::RanksOnDevice;
 
 /// A device's memory at the end of a run, before buffers are freed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceMemory {
     /// What people call the device.
     pub device: String,
-    /// The ranks of this process that compute on it.
+    /// The ranks of a process that compute on it.
     pub ranks: Vec<usize>,
     /// All that it has.
     pub total_bytes: u64,

@@ -65,7 +65,7 @@ pub struct Summary {
     pub planned: Vec<RankForecast>,
     /// Memory of this process from outside; null where the system does not report it.
     pub process: Option<ProcessMemory>,
-    /// Memory of this process's devices that have their own.
+    /// Memory of the devices that have their own: of all processes' in that of rank 0.
     pub devices: Vec<DeviceMemory>,
 }
 

@@ -351,7 +351,8 @@ impl Training {
         self.has_saved_weights = true;
         self.memory.measure();
         let validation_loss = self.evaluate(progress.num_steps(), metrics.as_mut(), observer)?;
-        let summary = self.summary(&progress, validation_loss);
+        let devices = self.engine.gather(DeviceMemory::of_devices(&self.engine.devices()))?.concat();
+        let summary = self.summary(&progress, validation_loss, devices);
         let written = if self.writes() { self.write(&summary, directory, tracer) } else { Ok(()) };
         self.engine.agree(written)?;
         Ok(summary)
@@ -410,7 +411,12 @@ impl Training {
         Ok(line.validation_loss)
     }
 
-    fn summary(&self, progress: &Progress, validation_loss: Option<f64>) -> Summary {
+    fn summary(
+        &self,
+        progress: &Progress,
+        validation_loss: Option<f64>,
+        devices: Vec<DeviceMemory>,
+    ) -> Summary {
         let run = self.plan().run();
         Summary {
             steps: progress.num_steps(),
@@ -429,7 +435,7 @@ impl Training {
             ranks: progress.last.as_ref().map_or_else(Vec::new, StepReport::measured),
             planned: self.plan().forecast(),
             process: self.memory.memory(),
-            devices: DeviceMemory::of_devices(&self.engine.devices()),
+            devices,
         }
     }
 }

@@ -76,7 +76,10 @@ fn processes_with_a_gpu_each_write_the_weights_and_metrics_of_threads() {
     };
     assert_eq!(metrics("threads"), metrics("processes"));
     let summary: serde_json::Value = serde_json::from_str(&home.read("processes/summary.json")).unwrap();
-    assert_eq!(summary["ranks"].as_array().map(Vec::len), Some(4), "{summary}");
+    for list in ["ranks", "devices"] {
+        assert_eq!(summary[list].as_array().map(Vec::len), Some(4), "{list}: {summary}");
+    }
+    assert!((0..4).all(|rank| summary["devices"][rank]["ranks"] == serde_json::json!([rank])), "{summary}");
 }
 
 #[test]

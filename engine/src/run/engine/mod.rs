@@ -23,6 +23,8 @@ use std::sync::Arc;
 use pipezero_models::Device;
 use pipezero_models::queue::MemoryInUse;
 use pipezero_partition::Purpose;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use check_run::check_run;
 pub use checkpoint::AboutRun;
@@ -336,12 +338,11 @@ impl Engine {
 
     /// Of what the processes have found not to be finite, where it began.
     fn least_of_all(&mut self, own: Option<NotFinite>) -> Result<Option<NotFinite>, EngineError> {
-        let write = |found: &Option<NotFinite>| serde_json::to_vec(found).expect("numbers and names");
-        let read = |message: Vec<u8>| serde_json::from_slice::<Option<NotFinite>>(&message).ok().flatten();
-        let found = self.ranks.together(|world| world.gather(write(&own)))?;
-        let least = found.into_iter().filter_map(read).min();
-        let least = self.ranks.together(|world| world.broadcast(write(&least)))?;
-        Ok(read(least))
+        // What other processes than that of rank 0 give does not count.
+        let least = self.gather(own)?.into_iter().flatten().min();
+        let least = serde_json::to_vec(&least).expect("numbers and names");
+        let least = self.ranks.together(|world| world.broadcast(least))?;
+        Ok(serde_json::from_slice(&least).expect("every process runs this program"))
     }
 
     /// How far this process's clock is ahead of the first one's, if events are recorded.
@@ -356,11 +357,15 @@ impl Engine {
         outcomes: Vec<RankOutcome>,
     ) -> Result<Vec<ProcessReport>, EngineError> {
         let ranks = outcomes.into_iter().map(|outcome| outcome.report).collect();
-        let own = ProcessReport { clock, first_rank: self.ranks.local().start, ranks };
+        self.gather(ProcessReport { clock, first_rank: self.ranks.local().start, ranks })
+    }
+
+    /// What each process gives, in the process of rank 0, in the order of their ranks; the own in the others.
+    pub(crate) fn gather<T: Serialize + DeserializeOwned>(&mut self, own: T) -> Result<Vec<T>, EngineError> {
         if self.ranks.are_all() {
             return Ok(vec![own]);
         }
-        let message = serde_json::to_vec(&own).expect("a report has string keys and finite depth");
+        let message = serde_json::to_vec(&own).expect("it has string keys and finite depth");
         let messages = self.ranks.together(|world| world.gather(message))?;
         if messages.is_empty() {
             return Ok(vec![own]);

@@ -26,20 +26,19 @@ impl Allocation {
         device.buffer_bytes.fetch_add(num_bytes as u64, Ordering::Relaxed);
         let allocation = Self { device: Arc::clone(device), address, num_bytes };
         // SAFETY: the allocation has these bytes.
-        unsafe { clear(address, num_bytes)? };
+        unsafe { clear(device, address, num_bytes)? };
         Ok(allocation)
     }
 }
 
-/// Sets bytes of the device whose context is bound to zero. They may be set after the driver's call returns, on the default stream, with which queues are
-/// not in order: so it is waited for.
+/// Sets bytes of a device to zero, and waits for that alone: what else is under way may wait for other ranks.
 ///
 /// # Safety
-/// They are one allocation's, and nobody uses them.
-pub(super) unsafe fn clear(address: u64, num_bytes: usize) -> Result<(), DriverError> {
+/// They are one allocation's, and nobody uses them; the device's context is bound.
+pub(super) unsafe fn clear(device: &Shared, address: u64, num_bytes: usize) -> Result<(), DriverError> {
     // SAFETY: the caller's promise.
-    unsafe { result::memset_d8_sync(address, 0, num_bytes)? };
-    result::ctx::synchronize()
+    unsafe { result::memset_d8_async(address, 0, num_bytes, device.clearing.cu_stream())? };
+    device.clearing.synchronize()
 }
 
 impl DeviceMemory for Allocation {

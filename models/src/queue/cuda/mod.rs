@@ -36,7 +36,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cudarc::driver::sys::{CUdevice_attribute, CUresult};
-use cudarc::driver::{CudaContext, DriverError};
+use cudarc::driver::{CudaContext, CudaStream, DriverError};
 
 use super::{Device, MemoryInUse, Queue};
 use crate::element::ElementType;
@@ -70,6 +70,8 @@ struct Shared {
     programs: Programs,
     products: Products,
     clock: Clock,
+    /// Of new memory that is set to zero, and nothing else.
+    clearing: Arc<CudaStream>,
     /// Bytes of all live buffers.
     buffer_bytes: AtomicU64,
     has_failed: AtomicBool,
@@ -149,6 +151,7 @@ impl Cuda {
         let programs = Programs::new(context, capability)?;
         context.bind_to_thread().map_err(|error| refused("cuCtxSetCurrent", &error))?;
         let products = Products::new(context, of_f32).map_err(|error| refused("cublasLtCreate", &error))?;
+        let clearing = context.new_stream().map_err(|error| refused("cuStreamCreate", &error))?;
         let clock = Clock::start(context).map_err(|error| refused("starting the clock", &error))?;
         Ok(Self {
             shared: Arc::new(Shared {
@@ -157,6 +160,7 @@ impl Cuda {
                 programs,
                 products,
                 clock,
+                clearing,
                 buffer_bytes: AtomicU64::new(0),
                 has_failed: AtomicBool::new(false),
                 failure: Mutex::default(),

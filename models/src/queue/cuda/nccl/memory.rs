@@ -65,7 +65,8 @@ impl NcclMemory {
         device.buffer_bytes.fetch_add(num_bytes as u64, Ordering::Relaxed);
         let mut memory = Self { of: Arc::clone(of), address, num_bytes, window: null_mut() };
         // SAFETY: the context is bound, and nobody else has these bytes yet.
-        unsafe { clear(address as u64, num_bytes) }.map_err(|error| device.refuses("cuMemsetD8", &error))?;
+        unsafe { clear(device, address as u64, num_bytes) }
+            .map_err(|error| device.refuses("cuMemsetD8", &error))?;
         memory.register()?;
         Ok(memory)
     }
