@@ -123,7 +123,8 @@ fn a_step_over_nccl_takes_the_times_that_the_simulator_says_on_the_imitation() {
     }
 }
 
-/// Of gathers, reductions and messages to the next stage. Left out: who waits at once for one that it receives waits for ever, and of message 12 nothing was hidden.
+/// Of gathers, reductions and messages to the next stage. Left out: 1, 2 and 13, which rank 0 receives, since who waits for
+/// one at once waits for ever; and 12, behind which nothing was hidden.
 #[test]
 fn one_wait_that_comes_too_early_changes_the_times_of_a_step() {
     let Some(folder) = imitation() else { return };

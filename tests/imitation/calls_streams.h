@@ -246,7 +246,7 @@ EXPORTED Result cuEventQuery(void* event) {
         return NOT_READY;
     }
     host_has_seen(record->before);
-    host_waited_until(record->ns);
+    host_waited_until(record->reached_ns());
     return SUCCESS;
 }
 

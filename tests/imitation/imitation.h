@@ -12,7 +12,7 @@ extern "C" {
 // library. Returns a CUresult.
 int imitation_push(void* stream, const char* what, void (*run)(void*), void* argument, uint64_t lasts_ns);
 
-// The same of what says itself how long it lasts; it runs once `can_run` says so, which is asked when the stream has come to it, as often as it takes, under the same rules.
+// The same for an operation that calls `imitation_spend` itself; it runs once `can_run` says so, which is asked when the stream has come to it, as often as it takes, under the same rules.
 int imitation_push_when(
     void* stream, const char* what, int (*can_run)(void*), void (*run)(void*), void* argument
 );

@@ -288,6 +288,7 @@ void receive(const Launch& launch, const Part& part) {
         case Kind::ReduceScatter: add_up((float*)places.to, board, meeting, part.place); break;
         case Kind::AllReduce: add_up_words((uint64_t*)places.to, board, meeting); break;
         case Kind::Transfer: memcpy(places.to, at<char>(board, meeting->data[0]), bytes); break;
+        case Kind::Registration: break;
     }
 }
 
@@ -648,6 +649,11 @@ EXPORTED int ncclCommDestroy(Communicator* communicator) {
     }
     if (communicator->num_launched != 0) {
         stop("NCCL: a communicator is destroyed with %d launches under way", communicator->num_launched.load());
+    }
+    for (const Window* window : windows().open) {
+        if (window->communicator == communicator) {
+            stop("NCCL: a communicator is destroyed while it has a window");
+        }
     }
     process().communicators.erase(communicator);
     return SUCCESS;

@@ -20,7 +20,7 @@ inline const char* name_of(Kind kind) {
 
 // Which operation of a clique: the number of the collective, or of the transfer from one member to another.
 struct MeetingKey {
-    // The same for all collectives; a registration is from -1.
+    // The same for all collectives; of a registration `from` is -1.
     bool is_transfer;
     int from, to;
     uint64_t number;

@@ -31,6 +31,10 @@ struct Record {
     // Once it is reached.
     Clock before;
     Stream* stream;
+    uint64_t round = 0;
+
+    // In virtual times; one from before they began anew was at 0.
+    uint64_t reached_ns() const { return round == times().round ? ns : 0; }
 };
 
 struct Event {
@@ -156,6 +160,7 @@ inline std::shared_ptr<Record> put_record(Stream* stream) {
     put(stream, {"an event", [record, stream] {
         record->before = stream->before;
         record->ns = are_times_virtual() ? stream->free_ns : now_ns();
+        record->round = times().round;
         record->is_reached = true;
     }});
     return record;
@@ -166,7 +171,7 @@ inline void put_wait(Stream* stream, const Event* event) {
     if (auto record = event->latest) {
         auto wait = [record, stream] {
             join(stream->before, record->before);
-            stream->free_ns = std::max(stream->free_ns, record->ns);
+            stream->free_ns = std::max(stream->free_ns, record->reached_ns());
             write_times(stream->device, stream->number, stream->free_ns, stream->free_ns, "wait");
         };
         put(stream, {"a wait for an event", wait, [record] { return record->is_reached; }});
@@ -175,7 +180,11 @@ inline void put_wait(Stream* stream, const Event* event) {
 }
 
 inline void forget_destroyed() {
-    std::erase_if(streams().all, [](auto& stream) { return stream->is_destroyed && stream->queue.empty(); });
+    auto is_gone = [](const Stream* stream) { return stream->is_destroyed && stream->queue.empty(); };
+    for (auto& stream : streams().all) {
+        stream->asks = stream->asks && is_gone(stream->asks) ? nullptr : stream->asks;
+    }
+    std::erase_if(streams().all, [&](auto& stream) { return is_gone(stream.get()); });
 }
 
 // The operation that runs begins at a time at the earliest, lasts so long, and is written down.
@@ -307,7 +316,7 @@ inline Result wait_for(Lock& lock, const std::vector<std::shared_ptr<Record>>& p
     if (result == SUCCESS) {
         for (auto& point : points) {
             host_has_seen(point->before);
-            host_waited_until(point->ns);
+            host_waited_until(point->reached_ns());
         }
     }
     return result;

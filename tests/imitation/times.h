@@ -18,9 +18,14 @@
 
 namespace imitation {
 
-// Of a kernel, for each block, and of a copy within a device, for what a kernel's block adds up; of a product, for each so many multiplications; of what NCCL moves, for each so many bytes that a member gets.
-inline const uint64_t BLOCK_NS = 1000, PRODUCT_NS = 1000, LINK_NS = 1000;
-inline const uint64_t BLOCK_BYTES = 4096, PRODUCT_SIZE = 4096, LINK_BYTES = setting("IMITATION_LINK_BYTES", 256);
+// A kernel lasts so long for each of its blocks.
+inline const uint64_t BLOCK_NS = 1000;
+// A copy within a device counts as a block for each so many bytes.
+inline const uint64_t BLOCK_BYTES = 4096;
+// A product lasts so long, and as long again for each so many multiplications.
+inline const uint64_t PRODUCT_NS = 1000, PRODUCT_SIZE = 4096;
+// An operation of NCCL lasts so long, and as long again for each so many bytes that a member gets.
+inline const uint64_t LINK_NS = 1000, LINK_BYTES = setting("IMITATION_LINK_BYTES", 256);
 
 struct Times {
     const char* const path = getenv("IMITATION_TIMES");

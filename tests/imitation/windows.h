@@ -4,7 +4,6 @@
 // few elements must land in a window of its communicator.
 #pragma once
 
-#include <map>
 #include <set>
 
 #include "settings.h"

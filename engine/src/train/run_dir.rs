@@ -322,7 +322,7 @@ impl RunDir {
     /// if that is a file. What the plan made of a residency that was left to it is written too, so that another host plans the run as it
     /// ran. Where `memory` bounds the split it is not: the split is that of the fewest resident units, and with these numbers written it could
     /// be another. A list of what is sharded, on which bits depend, is written in any case, and so is the type to compute in where the device
-    /// decided it, and how many ranks each host has, where processes lie so on several or one.
+    /// decided it, and how many ranks each host has, where ranks are processes and hosts have as many.
     ///
     /// Returns what the run file says otherwise than that of an earlier start of the run.
     ///

@@ -330,6 +330,6 @@ fn nodes_have_another_size_and_a_run_for_other_hosts_asks_for_a_device() {
         $ --ranks-per-node 0
         [2] error: invalid value '0' for '--ranks-per-node <N>': 0 is not in 1..=4294967295
         $ --ranks-per-node 2 --set comm={"links":{"near":{"gb_per_s":25}}}
-        [2] error: --ranks-per-node is for a device's links, but the run has its own: use --set comm.links.ranks_per_node=2
+        [2] error: --ranks-per-node is for a device's nodes, but the run has its own: use --set comm.links.ranks_per_node=2
     "#]]);
 }

@@ -199,7 +199,7 @@ fn what_if_arguments_that_cannot_be_applied_are_errors() {
         $ --slowdown 0.9
         [2] error: invalid value '0.9' for '--slowdown <FACTOR>': a message does not make computes faster: write 1 or more
         $ --sharing node-port
-        [2] error: messages to other nodes share the port of their node, but all 4 ranks are on one node; set comm.links.ranks_per_node to fewer, name a device with smaller nodes, or let ranks share ports instead (rank-port)
+        [2] error: messages to other nodes share the port of their node, but all 4 ranks are on one node; set comm.ranks_per_node to fewer (comm.links.ranks_per_node where the run has links), name a device with smaller nodes, or let ranks share ports instead (rank-port)
         $ --sharing own --half-duplex
         [2] error: --half-duplex needs ports that messages share: add --sharing rank-port or node-port
         $ --cores 0

@@ -73,7 +73,7 @@ fn memory_of_the_library_is_used_as_any(comm: &Arc<NcclCommunicator>) {
     let queue = comm.queue();
     let mut found = vec![1.0; values.len()];
     for len in [1, 1000, 1 << 20] {
-        let mut buffer = comm.zeros(len, ElementType::F32).expect("memory");
+        let mut buffer = comm.zeros(len, ElementType::F32, &|| false).expect("memory");
         let len = len.min(values.len());
         queue.download_floats(buffer.view().range(0..len), &mut found[..len]).expect("the device works");
         assert!(found[..len].iter().all(|&value| value == 0.0));

@@ -65,10 +65,10 @@ pub(in crate::cli) enum SimulateError {
     #[error("--half-duplex needs ports that messages share: add --sharing rank-port or node-port")]
     HalfDuplex,
     /// Nodes of another size, where the run has links of its own.
-    #[error(
-        "--ranks-per-node is for a device's links, but the run has its own: use --set comm.links.ranks_per_node={ranks}"
-    )]
+    #[error("--ranks-per-node is for a device's nodes, but the run has its own: use --set {key}={ranks}")]
     NodeOfRun {
+        /// What the run says it by.
+        key: &'static str,
         /// What was asked for.
         ranks: u32,
     },

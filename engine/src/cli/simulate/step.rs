@@ -79,8 +79,10 @@ impl StepRequest<'_> {
         if self.costs.is_some() {
             return Err(SimulateError::NodeOfCosts.into());
         }
-        if plan.run().comm.links.is_some() {
-            return Err(SimulateError::NodeOfRun { ranks }.into());
+        let comm = &plan.run().comm;
+        if comm.links.is_some() || comm.ranks_per_node.is_some() {
+            let key = if comm.links.is_some() { "comm.links.ranks_per_node" } else { "comm.ranks_per_node" };
+            return Err(SimulateError::NodeOfRun { key, ranks }.into());
         }
         let ranks_per_node = ranks as usize;
         Ok(DeviceSpec { network: Network { ranks_per_node, ..device.network }, ..device })

@@ -8,7 +8,7 @@ use crate::config::place::Place;
 use crate::config::raw::RawRun;
 use crate::config::resolved::BatchConfig;
 
-use super::rules::known;
+use super::rules::count_or_auto;
 
 const TRAIN: &str = "train_batch_size";
 const MICRO: &str = "`train_micro_batch_size_per_gpu`";
@@ -17,9 +17,9 @@ const STEPS: &str = "`gradient_accumulation_steps`";
 /// Resolves the equation for data degree `data`; `None` leaves only the keys' own rules to check.
 pub(super) fn resolve(raw: &RawRun, data: Option<usize>) -> Option<BatchConfig> {
     // A key of the wrong type is not the same as an absent one: nothing follows from the others then.
-    let train = known(&raw.train_batch_size);
-    let micro = known(&raw.train_micro_batch_size_per_gpu);
-    let steps = known(&raw.gradient_accumulation_steps);
+    let train = count_or_auto(&raw.train_batch_size);
+    let micro = count_or_auto(&raw.train_micro_batch_size_per_gpu);
+    let steps = count_or_auto(&raw.gradient_accumulation_steps);
     let (train, micro, steps) = (train?, micro?, steps?);
     if train.is_none() && micro.is_none() {
         return no_size(raw);

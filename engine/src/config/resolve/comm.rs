@@ -6,7 +6,7 @@ use crate::config::launch::Launch;
 use crate::config::raw::{RawComm, RawRun};
 use crate::config::resolved::{BackendName, CommConfig, ParallelConfig, ReductionOrder};
 
-use super::rules::known;
+use super::rules::count_or_auto;
 use super::{gpu, links};
 
 /// The highest port.
@@ -33,7 +33,7 @@ pub(super) fn resolve(
             raw.timeout_s.broken(seconds, rule, "use a value such as 300")
         })
     });
-    let ranks_per_node = known(&raw.ranks_per_node);
+    let ranks_per_node = count_or_auto(&raw.ranks_per_node);
     let all_ranks = grid.map(ParallelConfig::num_ranks);
     let links = links::resolve(&raw.links, ranks_per_node.and_then(|said| said.or(all_ranks)), timeout);
     let reduction = reduction(raw, backend);

@@ -12,8 +12,8 @@ use crate::config::whole_number::MAX_COUNT;
 pub(super) const LESS_THAN_A_NANOSECOND: &str =
     "times are rounded to whole nanoseconds, and this one would be rounded to 0";
 
-/// `Some(None)` is absent or `"auto"`; `None` is a mistake that is reported.
-pub(super) fn known(field: &Field<Auto<usize>>) -> Option<Option<usize>> {
+/// `Some(None)` is absent or `"auto"`; else at least one; `None` is a mistake that is reported.
+pub(super) fn count_or_auto(field: &Field<Auto<usize>>) -> Option<Option<usize>> {
     match field.or(Auto::Auto)? {
         Auto::Value(value) => field.at_least_one(Some(value)).map(Some),
         Auto::Auto => Some(None),

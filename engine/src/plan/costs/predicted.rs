@@ -65,6 +65,9 @@ pub fn for_plan(plan: &Plan, source: Source<'_>) -> Result<Predicted, PredictErr
             })
         }
         Source::Analytic(device) => {
+            let ranks_per_node = plan.run().comm.ranks_per_node.unwrap_or(device.network.ranks_per_node);
+            let network = Network { ranks_per_node, ..device.network };
+            let device = &DeviceSpec { network, ..device.clone() };
             let rates = rates_of_rank(plan, device);
             let predicted = Predicted::by(&mut Analytic { plan, device, rates }, plan, Some(device))?;
             Ok(Predicted { description: describe(plan, device, rates), ..predicted })

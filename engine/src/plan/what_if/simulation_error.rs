@@ -15,7 +15,7 @@ pub enum SimulationError {
     /// Ports to other nodes are shared, and there is only one node.
     #[error(
         "messages to other nodes share the port of their node, but all {world_size} ranks are on one node; set \
-         comm.links.ranks_per_node to fewer, name a device with smaller nodes, or let ranks share ports instead (rank-port)"
+         comm.ranks_per_node to fewer (comm.links.ranks_per_node where the run has links), name a device with smaller nodes, or let ranks share ports instead (rank-port)"
     )]
     OneNode {
         /// Ranks of the run.

@@ -8,7 +8,6 @@ use pipezero_models::queue::NUM_TERMS_MAX;
 
 use super::device::{NamedDevice, devices_of};
 use super::error::WorldError;
-use super::hosts::RanksOnHosts;
 use super::nccl::nccl_of;
 use super::{ThreadWorld, World};
 use crate::config::{BackendName, DeviceName};
@@ -31,7 +30,7 @@ pub fn world_of(plan: &Plan) -> Result<Arc<dyn World>, WorldError> {
         BackendName::Mpi => mpi(plan),
     }?;
     match (plan.run().comm.ranks_per_node, world.on_hosts()) {
-        (Some(said), Some(found)) if found != RanksOnHosts::Each(said) => {
+        (Some(said), Some(found)) if !found.are_as_said(all, said) => {
             Err(WorldError::OtherHosts { said, found })
         }
         _ => Ok(world),

@@ -56,7 +56,7 @@ pub trait World: Debug + Send + Sync {
     /// The world ranks of this process, at least one. They are consecutive, and so are those of the processes.
     fn local_ranks(&self) -> Range<usize>;
 
-    /// How its processes lie on hosts; `None` of one process.
+    /// How its ranks lie on hosts; `None` where they are threads.
     fn on_hosts(&self) -> Option<RanksOnHosts> {
         None
     }

@@ -6,6 +6,8 @@ use std::sync::atomic::Ordering;
 use cudarc::driver::{DriverError, result, sys};
 
 use super::Shared;
+use crate::element::ElementType;
+use crate::error::ModelError;
 use crate::memory::DeviceMemory;
 
 /// An allocation, freed once all has been done that the devices were asked for that reach it.
@@ -17,10 +19,9 @@ pub(super) struct Allocation {
 }
 
 impl Allocation {
-    /// Allocates so many bytes, at least one, all zero.
+    /// Allocates so many bytes, all zero.
     pub(super) fn zeros(device: &Arc<Shared>, num_bytes: usize) -> Result<Self, DriverError> {
         device.context.bind_to_thread()?;
-        let num_bytes = num_bytes.max(1);
         // SAFETY: the context is bound. The bytes are set before anybody has their address.
         let address = unsafe { result::malloc_sync(num_bytes)? };
         device.buffer_bytes.fetch_add(num_bytes as u64, Ordering::Relaxed);
@@ -29,6 +30,12 @@ impl Allocation {
         unsafe { clear(device, address, num_bytes)? };
         Ok(allocation)
     }
+}
+
+/// Bytes of so many elements, as an allocation has them: one at least.
+pub(super) fn num_bytes(len: usize, element_type: ElementType) -> Result<usize, ModelError> {
+    let num_bytes = len.checked_mul(element_type.num_bytes()).filter(|&bytes| isize::try_from(bytes).is_ok());
+    Ok(num_bytes.ok_or(ModelError::TooLarge { len, element_type })?.max(1))
 }
 
 /// Sets bytes of a device to zero, and waits for that alone: what else is under way may wait for other ranks.

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::arguments::{Argument, DropoutMasks, Grid, SumTerms};
-use super::memory::Allocation;
+use super::memory::{Allocation, num_bytes};
 use super::products::{Epilogue, Operands, Product};
 use super::queue::{CudaQueue, launch};
 use super::transfers;
@@ -24,8 +24,7 @@ use crate::queue::{Affine, Attended, Event, HostKernel, Mark, Onto, Queue, Word}
 
 impl Queue for CudaQueue {
     fn zeros(&self, len: usize, element: ElementType) -> Result<Buffer, ModelError> {
-        let num_bytes = len.checked_mul(element.num_bytes()).filter(|&bytes| isize::try_from(bytes).is_ok());
-        let num_bytes = num_bytes.ok_or(ModelError::TooLarge { len, element_type: element })?;
+        let num_bytes = num_bytes(len, element)?;
         self.device.check()?;
         match Allocation::zeros(&self.device, num_bytes) {
             Ok(memory) => Ok(Buffer::on_device(Box::new(memory), len, element)),

@@ -6,7 +6,7 @@ use pipezero_models::ElementType;
 use pipezero_schedule::simulate::Links;
 
 use super::{GPT2, TIMED, plan};
-use crate::plan::costs::{DeviceSpec, Network, NetworkLink, Source, Step, for_plan};
+use crate::plan::costs::{DeviceSpec, Network, NetworkLink, Predicted, Source, Step, for_plan};
 
 const MLP: &str = "model.family=mlp model.num_attention_heads=null";
 
@@ -47,10 +47,19 @@ fn timed_layers_take_the_run_files_times() {
 
 #[test]
 fn ranks_of_a_node_are_as_the_run_says_or_else_as_the_device_does() {
-    for (arguments, expected) in [("", 8), ("comm.ranks_per_node=2", 2)] {
-        let predicted = for_plan(&plan(TIMED, arguments), Source::Analytic(&device(1.0, 1.0))).unwrap();
-        assert_eq!(predicted.ranks_per_node.map(NonZeroU32::get), Some(expected), "{arguments}");
+    let mut device = device(1e12, 1e9);
+    device.network.far.bytes_per_s = 1e8;
+    let predicted = |arguments: &str| {
+        let grid = "parallel.pipeline=1 parallel.data=4 zero_optimization.stage=3";
+        for_plan(&plan(GPT2, &format!("{grid} {arguments}")), Source::Analytic(&device)).unwrap()
+    };
+    let [of_device, of_run] = ["", "comm.ranks_per_node=2"].map(predicted);
+    for (predicted, expected) in [(&of_device, 8), (&of_run, 2)] {
+        assert_eq!(predicted.ranks_per_node.map(NonZeroU32::get), Some(expected));
     }
+    // Four data ranks on two nodes.
+    let gather = |predicted: &Predicted| predicted.costs.units[0].gather.occupied;
+    assert!(gather(&of_run) > 2 * gather(&of_device), "{} and {}", gather(&of_run), gather(&of_device));
 }
 
 /// The zero-bubble schedule runs the halves of a backward: `m T + (p - 1)(T_F + T_I - T_W)`, with 2, 3 and 1 ms.

@@ -86,8 +86,11 @@ impl Communicator for NcclRank {
     ) -> Result<TrackedBuffer, CommError> {
         match self.lanes.get(&Channel::Gather) {
             Some(lane) => {
-                let buffer =
-                    self.stop.or_abort(lane.connection.zeros(len, element_type).map_err(Into::into))?;
+                self.stop.check()?;
+                let buffer = lane.connection.zeros(len, element_type, &|| self.stop.is_stopped());
+                // Where others have stopped, that is why.
+                self.stop.check()?;
+                let buffer = self.stop.or_abort(buffer.map_err(CommError::from))?;
                 Ok(memory.charged(buffer, Category::Gathered))
             }
             None => Ok(memory.zeros_of(len, element_type, Category::Gathered)?),

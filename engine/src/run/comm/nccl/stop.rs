@@ -25,12 +25,17 @@ impl Stop {
         Self { is_stopped, connections }
     }
 
+    /// Whether ranks have stopped.
+    pub(super) fn is_stopped(&self) -> bool {
+        (self.is_stopped)()
+    }
+
     /// Whether the rank may go on; else what is under way is aborted.
     ///
     /// # Errors
     /// [`CommError::Stopped`] once ranks have stopped.
     pub(super) fn check(&self) -> Result<(), CommError> {
-        let checked = if (self.is_stopped)() { Err(CommError::Stopped) } else { Ok(()) };
+        let checked = if self.is_stopped() { Err(CommError::Stopped) } else { Ok(()) };
         self.or_abort(checked)
     }
 

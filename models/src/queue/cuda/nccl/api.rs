@@ -61,9 +61,9 @@ functions! {
     reduce_scatter: b"ncclReduceScatter\0" (*const c_void, *mut c_void, usize, c_int, c_int, ncclComm_t, *mut c_void) -> Status;
     all_reduce: b"ncclAllReduce\0" (*const c_void, *mut c_void, usize, c_int, c_int, ncclComm_t, *mut c_void) -> Status;
     send: b"ncclSend\0" (*const c_void, usize, c_int, c_int, ncclComm_t, *mut c_void) -> Status;
+    receive: b"ncclRecv\0" (*mut c_void, usize, c_int, c_int, ncclComm_t, *mut c_void) -> Status;
     allocate: b"ncclMemAlloc\0" (*mut *mut c_void, usize) -> Status;
     free: b"ncclMemFree\0" (*mut c_void) -> Status;
-    receive: b"ncclRecv\0" (*mut c_void, usize, c_int, c_int, ncclComm_t, *mut c_void) -> Status;
 }
 
 /// Functions by which the members of a communicator let each other's GPUs use memory of theirs (`ncclWindow_t` is a pointer).

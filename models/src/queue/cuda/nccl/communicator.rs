@@ -194,9 +194,21 @@ impl NcclCommunicator {
     }
 
     /// A non-blocking call may return before the stream has the operation, and an event that is recorded then would come before it.
-    pub(super) fn wait_until_launched(&self, call: &'static str) -> Result<(), NoNccl> {
+    fn wait_until_launched(&self, call: &'static str) -> Result<(), NoNccl> {
+        self.wait_for_call(call, &|| false)
+    }
+
+    /// Waits until a call is done in which all members take part, or ranks have stopped.
+    pub(super) fn wait_for_call(
+        &self,
+        call: &'static str,
+        is_stopped: &dyn Fn() -> bool,
+    ) -> Result<(), NoNccl> {
         let start = Instant::now();
         while self.state(call)? == IN_PROGRESS && !self.is_aborted() {
+            if is_stopped() {
+                return Err(NoNccl::Refused { call, reason: "other ranks have stopped".to_owned() });
+            }
             if start.elapsed() > self.timeout {
                 let reason = format!("other ranks have not answered for {:.1?}", self.timeout);
                 return Err(NoNccl::Refused { call, reason });
