@@ -4,12 +4,13 @@ use std::fmt::Debug;
 use std::ops::Range;
 use std::sync::Arc;
 
-use pipezero_models::{ElementType, Queue};
+use pipezero_models::{ElementType, Queue, View};
 use pipezero_partition::Category;
 
 use super::error::CommError;
-use super::group::{Channel, Group};
+use super::group::{Channel, Group, place};
 use super::operation::Operation;
+use super::part::part;
 use crate::run::memory::{Allocator, TrackedBuffer};
 
 /// An operation that was started. Dropped without a wait, it still completes for the peers; its own buffer is lost.
@@ -66,6 +67,23 @@ pub trait Communicator: Debug {
     fn start_all_gather(&mut self, group: &Group, buffer: TrackedBuffer, range: Range<usize>) -> Started {
         let operation = Operation::AllGather { range, element_type: buffer.element_type() };
         self.start(group.ranks(), Channel::Gather, operation, buffer)
+    }
+
+    /// All-gather of shards that lie elsewhere: this rank's is copied to its part of the range, or taken from where it is, and stays as it is until
+    /// the gather has ended.
+    ///
+    /// * Cost, errors: as for an all-gather in place.
+    fn start_gather_of(
+        &mut self,
+        group: &Group,
+        shard: View<'_>,
+        mut buffer: TrackedBuffer,
+        range: Range<usize>,
+    ) -> Started {
+        let position = place(group.ranks(), self.rank(), self.world_size())?;
+        let own = part(&range, group.size(), position)?;
+        self.queue().copy(shard, buffer.view_mut().range(own));
+        self.start_all_gather(group, buffer, range)
     }
 
     /// Reduce-scatter in place: this rank's part of the range becomes the sum; the other parts are unspecified.

@@ -4,9 +4,10 @@
 //! reduce-scatter, both for an all-reduce, the payload for a send. Calls in groups of one move nothing and count
 //! nothing, nor do calls that were refused.
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use pipezero_models::{ElementType, Queue};
+use pipezero_models::{ElementType, Queue, View};
 use pipezero_partition::{Traffic, Volume};
 
 use super::communicator::{Communicator, Started};
@@ -70,6 +71,19 @@ impl Communicator for Counting {
     ) -> Started {
         let pending = self.inner.start(members, channel, operation.clone(), buffer)?;
         self.count(&operation, members);
+        Ok(pending)
+    }
+
+    fn start_gather_of(
+        &mut self,
+        group: &Group,
+        shard: View<'_>,
+        buffer: TrackedBuffer,
+        range: Range<usize>,
+    ) -> Started {
+        let operation = Operation::AllGather { range: range.clone(), element_type: buffer.element_type() };
+        let pending = self.inner.start_gather_of(group, shard, buffer, range)?;
+        self.count(&operation, group.ranks());
         Ok(pending)
     }
 

@@ -21,11 +21,10 @@ impl Rank {
     ) -> Result<(), Cause> {
         let layout = self.stores[&unit].layout;
         let gather_buffer = program.gather_buffer(self.pipeline_rank.at(index));
-        let mut buffer = self.gather_buffers[gather_buffer].lend();
+        let buffer = self.gather_buffers[gather_buffer].lend();
         let owner = &self.stores[&self.plan.weights_owner(unit)];
-        let own = buffer.view_mut().range(layout.shard(self.data_rank));
-        self.queue.copy(owner.parameters().view().range(0..layout.shard_len()), own);
-        let pending = self.comm.start_all_gather(&self.groups.data, buffer, 0..layout.padded_len())?;
+        let shard = owner.parameters().view().range(0..layout.shard_len());
+        let pending = self.comm.start_gather_of(&self.groups.data, shard, buffer, 0..layout.padded_len())?;
         self.issue(index, pending, Completion::Unshard { unit, buffer: gather_buffer });
         Ok(())
     }

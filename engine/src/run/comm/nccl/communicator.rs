@@ -1,11 +1,12 @@
 //! A rank's communicator over NCCL.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
 use pipezero_models::queue::Event;
-use pipezero_models::{ElementType, Queue};
+use pipezero_models::{ElementType, Queue, View};
 use pipezero_partition::Category;
 
 use super::lane::Lane;
@@ -16,6 +17,7 @@ use crate::run::comm::error::CommError;
 use crate::run::comm::finish::finish;
 use crate::run::comm::group::{Channel, Group, place};
 use crate::run::comm::operation::Operation;
+use crate::run::comm::part::part;
 use crate::run::memory::{Allocator, TrackedBuffer};
 
 /// One rank's communicator.
@@ -28,6 +30,50 @@ pub(super) struct NcclRank {
     pub(super) words: Words,
     pub(super) stop: Arc<Stop>,
     pub(super) timeout: Duration,
+}
+
+impl NcclRank {
+    /// Starts an operation, for which this rank's part comes from a shard if there is one.
+    fn start_from(
+        &mut self,
+        shard: Option<View<'_>>,
+        members: &[usize],
+        channel: Channel,
+        operation: &Operation,
+        mut buffer: TrackedBuffer,
+    ) -> Started {
+        self.stop.check()?;
+        operation.check(members, &buffer)?;
+        let position = place(members, self.rank(), self.world_size())?;
+        let waits = operation.waits(position)[1];
+        let done = match members {
+            [_] => Event::REACHED,
+            _ => {
+                let lane = self
+                    .lanes
+                    .get_mut(&channel)
+                    .filter(|lane| members.iter().all(|member| lane.members.contains(member)));
+                let lane = lane.ok_or_else(|| CommError::NotAMember {
+                    rank: members[position],
+                    group: members.to_vec(),
+                })?;
+                self.stop.or_abort(lane.start(
+                    &*self.queue,
+                    (members, position),
+                    operation,
+                    shard,
+                    &mut buffer,
+                ))?
+            }
+        };
+        Ok(Box::new(NcclPending {
+            queue: Arc::clone(&self.queue),
+            done,
+            waits,
+            buffer,
+            stop: Arc::clone(&self.stop),
+        }))
+    }
 }
 
 impl Communicator for NcclRank {
@@ -48,33 +94,27 @@ impl Communicator for NcclRank {
         members: &[usize],
         channel: Channel,
         operation: Operation,
-        mut buffer: TrackedBuffer,
+        buffer: TrackedBuffer,
     ) -> Started {
-        self.stop.check()?;
-        operation.check(members, &buffer)?;
-        let position = place(members, self.rank(), self.world_size())?;
-        let waits = operation.waits(position)[1];
-        let done = match members {
-            [_] => Event::REACHED,
-            _ => {
-                let lane = self
-                    .lanes
-                    .get_mut(&channel)
-                    .filter(|lane| members.iter().all(|member| lane.members.contains(member)));
-                let lane = lane.ok_or_else(|| CommError::NotAMember {
-                    rank: members[position],
-                    group: members.to_vec(),
-                })?;
-                self.stop.or_abort(lane.start(&*self.queue, members, position, &operation, &mut buffer))?
-            }
-        };
-        Ok(Box::new(NcclPending {
-            queue: Arc::clone(&self.queue),
-            done,
-            waits,
-            buffer,
-            stop: Arc::clone(&self.stop),
-        }))
+        self.start_from(None, members, channel, &operation, buffer)
+    }
+
+    /// Nothing is copied: the gather takes the shard from where it is.
+    fn start_gather_of(
+        &mut self,
+        group: &Group,
+        shard: View<'_>,
+        mut buffer: TrackedBuffer,
+        range: Range<usize>,
+    ) -> Started {
+        let element_type = buffer.element_type();
+        if group.size() == 1 || shard.element_type() != element_type {
+            let own = part(&range, group.size(), place(group.ranks(), self.rank, self.world_size)?)?;
+            self.queue.copy(shard, buffer.view_mut().range(own));
+            return self.start_all_gather(group, buffer, range);
+        }
+        let operation = Operation::AllGather { range, element_type };
+        self.start_from(Some(shard), group.ranks(), Channel::Gather, &operation, buffer)
     }
 
     /// The library allocates it, and it is registered with the communicator of gathers.

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use pipezero_models::Queue;
 use pipezero_models::queue::{Event, NcclCommunicator};
+use pipezero_models::{Queue, View};
 
 use super::reduction::Reduction;
 use crate::run::comm::error::CommError;
@@ -23,20 +23,24 @@ pub(super) struct Lane {
 }
 
 impl Lane {
-    /// Asks for an operation in which this rank is at `position` of `members`, and which begins when the compute queue has come to this point.
-    /// Returns the event by which it is done.
+    /// Asks for an operation in which this rank is at `position` of `members`, and which begins when the compute queue has come to this point. Of a
+    /// gather this rank's part comes from `shard`, or is in the buffer. Returns the event by which it is done.
     pub(super) fn start(
         &mut self,
         compute: &dyn Queue,
-        members: &[usize],
-        position: usize,
+        (members, position): (&[usize], usize),
         operation: &Operation,
+        shard: Option<View<'_>>,
         buffer: &mut TrackedBuffer,
     ) -> Result<Event, CommError> {
         self.queue.wait(&compute.record(), operation.waits(position)[0]);
         match operation {
             Operation::AllGather { range, .. } => {
-                self.connection.all_gather(&buffer.view_mut().range(range.clone()));
+                let whole = buffer.view_mut().range(range.clone());
+                match shard {
+                    Some(shard) => self.connection.all_gather_of(shard, &whole),
+                    None => self.connection.all_gather(&whole),
+                }
             }
             Operation::ReduceScatter { range } => self.reduce(buffer, range)?,
             Operation::AllReduce { range } => {

@@ -81,15 +81,36 @@ impl NcclCommunicator {
 
     /// All-gather in place: of the view's equal parts this member has brought its own, and gets the others.
     pub fn all_gather(&self, whole: &ViewMut<'_>) {
-        let (part_bytes, count) = self.part(whole);
+        let (part_bytes, _) = self.part(whole);
+        let own = self.queue.address(whole.view()) + (self.rank * part_bytes) as u64;
+        self.all_gather_from(own, whole);
+    }
+
+    /// All-gather of what each member has elsewhere: the view gets the parts of all, its own too.
+    ///
+    /// # Panics
+    /// If it is not one of the view's equal parts, or of another type.
+    pub fn all_gather_of(&self, own: View<'_>, whole: &ViewMut<'_>) {
+        let (_, count) = self.part(whole);
+        assert!(
+            own.len() == count && own.element_type() == whole.element_type(),
+            "{} {:?} as a part of {count} {:?}",
+            own.len(),
+            own.element_type(),
+            whole.element_type()
+        );
+        self.all_gather_from(self.queue.address(own), whole);
+    }
+
+    fn all_gather_from(&self, own: u64, whole: &ViewMut<'_>) {
+        let (_, count) = self.part(whole);
         self.ask("ncclAllGather", |stream| {
-            let all = self.queue.address(whole.view());
-            let own = all + (self.rank * part_bytes) as u64;
-            // SAFETY: the view has all members' parts, and nobody uses it until the queue has come to the operation.
+            // SAFETY: the view has room for all members' parts, of which `own` has one; nobody writes that, or uses the view, until the queue has
+            // come to the operation.
             unsafe {
                 (self.api.all_gather)(
                     pointer(own),
-                    pointer(all),
+                    pointer(self.queue.address(whole.view())),
                     count,
                     type_of(whole.element_type()),
                     self.handle,
