@@ -64,7 +64,7 @@ pub(in crate::cli) enum SimulateError {
     /// Both directions share a port, but no messages share ports.
     #[error("--half-duplex needs ports that messages share: add --sharing rank-port or node-port")]
     HalfDuplex,
-    /// Nodes of another size, where the run has links of its own.
+    /// Nodes of another size, where the run says how large they are.
     #[error("--ranks-per-node is for a device's nodes, but the run has its own: use --set {key}={ranks}")]
     NodeOfRun {
         /// What the run says it by.

@@ -77,13 +77,10 @@ pub trait Communicator: Debug {
         &mut self,
         group: &Group,
         shard: View<'_>,
-        mut buffer: TrackedBuffer,
+        buffer: TrackedBuffer,
         range: Range<usize>,
     ) -> Started {
-        let position = place(group.ranks(), self.rank(), self.world_size())?;
-        let own = part(&range, group.size(), position)?;
-        self.queue().copy(shard, buffer.view_mut().range(own));
-        self.start_all_gather(group, buffer, range)
+        start_gather_of_copy(self, group, shard, buffer, range)
     }
 
     /// Reduce-scatter in place: this rank's part of the range becomes the sum; the other parts are unspecified.
@@ -162,4 +159,18 @@ pub trait Communicator: Debug {
 
     /// Adds words over the group (wrapping), blocking; every member gets the sum.
     fn all_reduce_words(&mut self, group: &Group, words: &mut [u64]) -> Result<(), CommError>;
+}
+
+/// Copies this rank's shard to its part of the range, and gathers in place.
+pub(super) fn start_gather_of_copy(
+    comm: &mut (impl Communicator + ?Sized),
+    group: &Group,
+    shard: View<'_>,
+    mut buffer: TrackedBuffer,
+    range: Range<usize>,
+) -> Started {
+    let position = place(group.ranks(), comm.rank(), comm.world_size())?;
+    let own = part(&range, group.size(), position)?;
+    comm.queue().copy(shard, buffer.view_mut().range(own));
+    comm.start_all_gather(group, buffer, range)
 }

@@ -12,12 +12,11 @@ use pipezero_partition::Category;
 use super::lane::Lane;
 use super::stop::Stop;
 use super::words::Words;
-use crate::run::comm::communicator::{Communicator, Pending, Started};
+use crate::run::comm::communicator::{Communicator, Pending, Started, start_gather_of_copy};
 use crate::run::comm::error::CommError;
 use crate::run::comm::finish::finish;
 use crate::run::comm::group::{Channel, Group, place};
 use crate::run::comm::operation::Operation;
-use crate::run::comm::part::part;
 use crate::run::memory::{Allocator, TrackedBuffer};
 
 /// One rank's communicator.
@@ -99,19 +98,17 @@ impl Communicator for NcclRank {
         self.start_from(None, members, channel, &operation, buffer)
     }
 
-    /// Nothing is copied: the gather takes the shard from where it is.
+    /// Nothing is copied, unless elements have to be converted: the gather takes the shard from where it is.
     fn start_gather_of(
         &mut self,
         group: &Group,
         shard: View<'_>,
-        mut buffer: TrackedBuffer,
+        buffer: TrackedBuffer,
         range: Range<usize>,
     ) -> Started {
         let element_type = buffer.element_type();
         if group.size() == 1 || shard.element_type() != element_type {
-            let own = part(&range, group.size(), place(group.ranks(), self.rank, self.world_size)?)?;
-            self.queue.copy(shard, buffer.view_mut().range(own));
-            return self.start_all_gather(group, buffer, range);
+            return start_gather_of_copy(self, group, shard, buffer, range);
         }
         let operation = Operation::AllGather { range, element_type };
         self.start_from(Some(shard), group.ranks(), Channel::Gather, &operation, buffer)

@@ -81,9 +81,9 @@ impl NcclCommunicator {
 
     /// All-gather in place: of the view's equal parts this member has brought its own, and gets the others.
     pub fn all_gather(&self, whole: &ViewMut<'_>) {
-        let (part_bytes, _) = self.part(whole);
+        let (part_bytes, count) = self.part(whole);
         let own = self.queue.address(whole.view()) + (self.rank * part_bytes) as u64;
-        self.all_gather_from(own, whole);
+        self.all_gather_from(own, whole, count);
     }
 
     /// All-gather of what each member has elsewhere: the view gets the parts of all, its own too.
@@ -99,11 +99,10 @@ impl NcclCommunicator {
             own.element_type(),
             whole.element_type()
         );
-        self.all_gather_from(self.queue.address(own), whole);
+        self.all_gather_from(self.queue.address(own), whole, count);
     }
 
-    fn all_gather_from(&self, own: u64, whole: &ViewMut<'_>) {
-        let (_, count) = self.part(whole);
+    fn all_gather_from(&self, own: u64, whole: &ViewMut<'_>, count: usize) {
         self.ask("ncclAllGather", |stream| {
             // SAFETY: the view has room for all members' parts, of which `own` has one; nobody writes that, or uses the view, until the queue has
             // come to the operation.
