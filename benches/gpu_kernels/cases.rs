@@ -142,7 +142,7 @@ fn layer_norm(queue: &dyn Queue, model: &ModelShape) -> Result<Case, Box<dyn Err
     let (mut y, mut statistics) = (half(queue, model.activation())?, floats(queue, 2 * model.num_rows())?);
     moving("layer_norm", model, 2 * HALF_BYTES * model.activation(), move |queue| {
         let affine = Affine { weight: weight.view(), bias: bias.view() };
-        queue.layer_norm(x.view(), affine, y.view_mut(), statistics.view_mut());
+        queue.norm(Norm::GPT2, x.view(), affine, y.view_mut(), statistics.view_mut());
     })
 }
 
@@ -307,7 +307,15 @@ fn layer_norm_backward_input(queue: &dyn Queue, model: &ModelShape) -> Result<Ca
     let bytes = 2 * (HALF_BYTES + F32_BYTES) * model.activation();
     moving("layer_norm_backward_input", model, bytes, move |queue| {
         let (statistics, mode) = (statistics.view(), WriteMode::Add);
-        queue.layer_norm_backward_input(x.view(), weight.view(), statistics, dy.view(), dx.view_mut(), mode);
+        queue.norm_backward_input(
+            Norm::GPT2,
+            x.view(),
+            weight.view(),
+            statistics,
+            dy.view(),
+            dx.view_mut(),
+            mode,
+        );
     })
 }
 
@@ -318,7 +326,7 @@ fn layer_norm_backward_weight(queue: &dyn Queue, model: &ModelShape) -> Result<C
     moving("layer_norm_backward_weight", model, 2 * HALF_BYTES * model.activation(), move |queue| {
         let (dweight, dbias) = (dweight.view_mut(), dbias.view_mut());
         let (statistics, mode) = (statistics.view(), WriteMode::Overwrite);
-        queue.layer_norm_backward_weight(x.view(), statistics, dy.view(), dweight, dbias, mode);
+        queue.norm_backward_weight(Norm::GPT2, x.view(), statistics, dy.view(), dweight, dbias, mode);
     })
 }
 

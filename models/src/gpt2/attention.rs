@@ -3,6 +3,7 @@
 use crate::kernels::attention::AttentionShape;
 use crate::kernels::dropout::{Dropout, Place};
 use crate::kernels::linear::LinearShape;
+use crate::kernels::norm::Norm;
 use crate::layer::*;
 use crate::layout;
 use crate::parameter::ParameterSpec;
@@ -72,6 +73,7 @@ impl Attention {
             num_sequences: shape.num_sequences,
             seq_length: shape.seq_length,
             num_heads: self.num_heads,
+            num_kv_heads: self.num_heads,
             head_size: self.width / self.num_heads,
         }
     }
@@ -165,7 +167,7 @@ impl Layer for Attention {
         let [log_sum_exp, statistics] = layout::split_mut(exact, self.exact_lens(shape));
 
         let norm = Affine { weight: norm_weight, bias: norm_bias };
-        queue.layer_norm(input, norm, normed.reborrow(), statistics);
+        queue.norm(Norm::GPT2, input, norm, normed.reborrow(), statistics);
         queue.linear(self.qkv(shape), normed.view(), qkv_weight, Onto::Bias(qkv_bias), qkv.reborrow());
         let masks = tokens.masks_of(self.weights_dropout, shape);
         let (qkv, out) = (qkv.view(), attended.reborrow());
@@ -218,13 +220,21 @@ impl Layer for Attention {
         queue.attention_backward(self.attention(shape), masks, qkv.reborrow(), attended, dattended, scratch);
         let dqkv = qkv.view();
         let norm = Affine { weight: norm_weight, bias: norm_bias };
-        queue.layer_norm_again(input, norm, statistics, normed);
+        queue.norm_again(Norm::GPT2, input, norm, statistics, normed);
         let mode = WriteMode::Overwrite;
         queue.linear_backward_input(self.qkv(shape), dqkv, qkv_weight, dactivation.reborrow(), mode);
         let dnormed = dactivation.view();
         let dinput = gradient.reborrow();
-        queue.layer_norm_backward_input(input, norm_weight, statistics, dnormed, dinput, WriteMode::Add);
-        queue.layer_norm_backward_weight(input, statistics, dnormed, dnorm_weight, dnorm_bias, mode);
+        queue.norm_backward_input(
+            Norm::GPT2,
+            input,
+            norm_weight,
+            statistics,
+            dnormed,
+            dinput,
+            WriteMode::Add,
+        );
+        queue.norm_backward_weight(Norm::GPT2, input, statistics, dnormed, dnorm_weight, dnorm_bias, mode);
     }
 
     fn backward_weight(&self, queue: &dyn Queue, shape: MicroBatchShape, args: BackwardWeightArgs<'_>) {

@@ -1,5 +1,6 @@
 //! The norm before the head.
 
+use crate::kernels::norm::Norm;
 use crate::layer::*;
 use crate::layout;
 use crate::parameter::ParameterSpec;
@@ -48,11 +49,11 @@ impl Layer for FinalNorm {
 
     fn forward(&self, queue: &dyn Queue, _: MicroBatchShape, args: ForwardArgs<'_>) {
         let [weight, bias] = layout::split(args.parameters, [self.width; 2]);
-        queue.layer_norm(args.input, Affine { weight, bias }, args.output, args.exact);
+        queue.norm(Norm::GPT2, args.input, Affine { weight, bias }, args.output, args.exact);
     }
 
     fn recompute(&self, queue: &dyn Queue, _: MicroBatchShape, args: RecomputeArgs<'_>) {
-        queue.layer_norm_statistics(args.input, self.width, args.exact);
+        queue.norm_statistics(Norm::GPT2, args.input, self.width, args.exact);
     }
 
     fn backward_input(&self, queue: &dyn Queue, _: MicroBatchShape, args: BackwardInputArgs<'_>) {
@@ -70,8 +71,24 @@ impl Layer for FinalNorm {
         queue.copy(gradient.view(), doutput.reborrow());
         let (statistics, doutput) = (statistics.view(), doutput.view());
         let dinput = gradient.reborrow();
-        queue.layer_norm_backward_input(input, weight, statistics, doutput, dinput, WriteMode::Overwrite);
-        queue.layer_norm_backward_weight(input, statistics, doutput, dweight, dbias, WriteMode::Overwrite);
+        queue.norm_backward_input(
+            Norm::GPT2,
+            input,
+            weight,
+            statistics,
+            doutput,
+            dinput,
+            WriteMode::Overwrite,
+        );
+        queue.norm_backward_weight(
+            Norm::GPT2,
+            input,
+            statistics,
+            doutput,
+            dweight,
+            dbias,
+            WriteMode::Overwrite,
+        );
     }
 
     fn backward_weight(&self, queue: &dyn Queue, _: MicroBatchShape, args: BackwardWeightArgs<'_>) {

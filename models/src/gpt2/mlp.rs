@@ -2,6 +2,7 @@
 
 use crate::kernels::dropout::{Dropout, Place};
 use crate::kernels::linear::LinearShape;
+use crate::kernels::norm::Norm;
 use crate::layer::*;
 use crate::layout;
 use crate::parameter::ParameterSpec;
@@ -134,7 +135,7 @@ impl Layer for Mlp {
         let [mut normed, active] = layout::split_mut(workspace, self.forward_workspace_lens(shape));
 
         let norm = Affine { weight: norm_weight, bias: norm_bias };
-        queue.layer_norm(input, norm, normed.reborrow(), statistics);
+        queue.norm(Norm::GPT2, input, norm, normed.reborrow(), statistics);
         // The forward goes on with GELU's output; a recomputation has no use for it, but the same call gives `hidden` the same bits.
         let up = Affine { weight: up_weight, bias: up_bias };
         queue.linear_gelu(self.up(shape), normed.view(), up, hidden, active);
@@ -169,10 +170,18 @@ impl Layer for Mlp {
         queue.linear_gelu_backward_input(down, doutput.view(), down_weight, hidden, dhidden.reborrow());
         queue.linear_backward_input(self.up(shape), dhidden.view(), up_weight, dnormed.reborrow(), mode);
         let norm = Affine { weight: norm_weight, bias: norm_bias };
-        queue.layer_norm_again(input, norm, statistics, normed);
+        queue.norm_again(Norm::GPT2, input, norm, statistics, normed);
         let (dnormed, dinput) = (dnormed.view(), gradient.reborrow());
-        queue.layer_norm_backward_input(input, norm_weight, statistics, dnormed, dinput, WriteMode::Add);
-        queue.layer_norm_backward_weight(input, statistics, dnormed, dnorm_weight, dnorm_bias, mode);
+        queue.norm_backward_input(
+            Norm::GPT2,
+            input,
+            norm_weight,
+            statistics,
+            dnormed,
+            dinput,
+            WriteMode::Add,
+        );
+        queue.norm_backward_weight(Norm::GPT2, input, statistics, dnormed, dnorm_weight, dnorm_bias, mode);
     }
 
     fn backward_weight(&self, queue: &dyn Queue, shape: MicroBatchShape, args: BackwardWeightArgs<'_>) {

@@ -174,6 +174,20 @@ impl<'a> MatrixMut<'a> {
         MatrixMut { start: self.start.wrapping_add(first * self.row_stride), num_rows, ..*self }
     }
 
+    /// The columns from `first` on, `num_columns` of them, borrowed from this view.
+    ///
+    /// # Panics
+    /// If there are fewer.
+    pub fn columns_mut(&mut self, first: usize, num_columns: usize) -> MatrixMut<'_> {
+        let end = first.checked_add(num_columns);
+        assert!(
+            end.is_some_and(|end| end <= self.num_columns),
+            "columns {first}..+{num_columns} of {}",
+            self.num_columns
+        );
+        MatrixMut { start: self.start.wrapping_add(first), num_columns, ..*self }
+    }
+
     /// The same elements to read.
     pub fn as_matrix(&self) -> Matrix<'_> {
         Matrix {
@@ -226,7 +240,8 @@ mod tests {
         top.row_mut(0).fill(3.0);
         bottom.row_mut(0).fill(4.0);
         assert_eq!(right.as_matrix().row(1), [2.0; 3]);
-        assert_eq!(all, [3.0, 0.0, 0.0, 0.0, 0.0, 2.0, 2.0, 2.0, 4.0, 1.0, 1.0, 1.0]);
+        right.columns_mut(2, 1).row_mut(0).fill(5.0);
+        assert_eq!(all, [3.0, 0.0, 0.0, 5.0, 0.0, 2.0, 2.0, 2.0, 4.0, 1.0, 1.0, 1.0]);
     }
 
     #[test]

@@ -16,13 +16,16 @@ pub mod cross_entropy;
 pub mod dropout;
 pub mod embedding;
 pub mod gelu;
-pub mod layer_norm;
+pub mod head_norm;
 pub mod linear;
 pub mod matmul;
 pub mod matrix;
+pub mod norm;
+pub mod rope;
 pub mod sgd;
 pub mod square_sum;
 pub mod sum;
+pub mod swiglu;
 
 mod columns;
 mod exp;

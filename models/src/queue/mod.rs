@@ -17,6 +17,8 @@ use crate::kernels::attention::AttentionShape;
 use crate::kernels::dropout::Masks;
 use crate::kernels::linear::LinearShape;
 use crate::kernels::matmul::WriteMode;
+use crate::kernels::norm::Norm;
+use crate::kernels::rope::{Rope, Turn};
 use crate::kernels::sgd::SgdStep;
 use crate::memory::{View, ViewMut};
 
@@ -39,7 +41,7 @@ pub use device::{Device, MemoryInUse};
 pub use event::Event;
 pub use host::Host;
 pub use mark::Mark;
-pub use operands::{Affine, Attended, HostKernel, Onto};
+pub use operands::{Affine, Attended, HeadWeights, HostKernel, Onto};
 pub use word::Word;
 
 /// A queue of kernels on one device. Where nothing else is said, what is written is overwritten.
@@ -181,18 +183,20 @@ pub trait Queue: Debug + Send + Sync {
     /// `dy` becomes the gradient of `x`, and `x` becomes `gelu(x)`.
     fn gelu_backward(&self, x: ViewMut<'_>, dy: ViewMut<'_>);
 
-    /// `y = (x - mean) / sqrt(variance + epsilon) * weight + bias` over rows of `x, y: [N, C]`; keeps `statistics: [N, 2]`.
-    fn layer_norm(&self, x: View<'_>, affine: Affine<'_>, y: ViewMut<'_>, statistics: ViewMut<'_>);
+    /// `y = (x - mean) / sqrt(variance + epsilon) * weight + bias` over rows of `x, y: [N, C]`; keeps `statistics: [N, 2]`. An RMS norm
+    /// has a mean of zero and an empty bias.
+    fn norm(&self, norm: Norm, x: View<'_>, affine: Affine<'_>, y: ViewMut<'_>, statistics: ViewMut<'_>);
 
     /// The statistics alone, of rows of `width`.
-    fn layer_norm_statistics(&self, x: View<'_>, width: usize, statistics: ViewMut<'_>);
+    fn norm_statistics(&self, norm: Norm, x: View<'_>, width: usize, statistics: ViewMut<'_>);
 
     /// `y` once more, from the statistics.
-    fn layer_norm_again(&self, x: View<'_>, affine: Affine<'_>, statistics: View<'_>, y: ViewMut<'_>);
+    fn norm_again(&self, norm: Norm, x: View<'_>, affine: Affine<'_>, statistics: View<'_>, y: ViewMut<'_>);
 
     /// `dx`, overwritten or added to, from `weight: [C]` and `dy: [N, C]`.
-    fn layer_norm_backward_input(
+    fn norm_backward_input(
         &self,
+        norm: Norm,
         x: View<'_>,
         weight: View<'_>,
         statistics: View<'_>,
@@ -202,8 +206,9 @@ pub trait Queue: Debug + Send + Sync {
     );
 
     /// `dweight` and `dbias`, overwritten or added to.
-    fn layer_norm_backward_weight(
+    fn norm_backward_weight(
         &self,
+        norm: Norm,
         x: View<'_>,
         statistics: View<'_>,
         dy: View<'_>,
@@ -212,7 +217,47 @@ pub trait Queue: Debug + Send + Sync {
         mode: WriteMode,
     );
 
-    /// Causal attention: `out: [N, C]` from `qkv: [N, 3 C]`, probabilities dropped by `masks`; keeps `log_sum_exp: [B, H, T]`.
+    /// `y = silu(gate) * up`, with `x: [N, 2 width]`, in each row gate and then up, and `y: [N, width]`.
+    fn swiglu(&self, x: View<'_>, y: ViewMut<'_>, width: usize);
+
+    /// `x` becomes its gradient, and `dy` becomes `swiglu(x)`.
+    fn swiglu_backward(&self, x: ViewMut<'_>, dy: ViewMut<'_>, width: usize);
+
+    /// Each head of queries and keys in `qkv: [N, H + 2 G, D]` is turned by its position's angles, in place.
+    fn rope(&self, shape: AttentionShape, rope: &Rope, turn: Turn, qkv: ViewMut<'_>);
+
+    /// `y = x / sqrt(mean(x^2) + epsilon) * weight` for each head of queries and keys, with `x, y: [N, H + 2 G, D]`; values are copied.
+    fn head_norm(
+        &self,
+        shape: AttentionShape,
+        epsilon: f32,
+        x: View<'_>,
+        weights: HeadWeights<'_>,
+        y: ViewMut<'_>,
+    );
+
+    /// `x` becomes its gradient, given that of `y`; that of values is copied.
+    fn head_norm_backward_input(
+        &self,
+        shape: AttentionShape,
+        epsilon: f32,
+        x: ViewMut<'_>,
+        weights: HeadWeights<'_>,
+        dy: View<'_>,
+    );
+
+    /// The gradients of both weights, of queries and of keys, overwritten or added to.
+    fn head_norm_backward_weight(
+        &self,
+        shape: AttentionShape,
+        epsilon: f32,
+        x: View<'_>,
+        dy: View<'_>,
+        dweights: [ViewMut<'_>; 2],
+        mode: WriteMode,
+    );
+
+    /// Causal attention: `out: [N, C]` from `qkv: [N, H + 2 G, D]`, probabilities dropped by `masks`; keeps `log_sum_exp: [B, H, T]`.
     /// The workspace has [`AttentionShape::forward_workspace`] elements.
     fn attention(
         &self,

@@ -9,6 +9,8 @@ pub enum Onto<'a> {
     Nothing,
     /// `[O]`, to every row.
     Bias(View<'a>),
+    /// `[N, O]`
+    Residual(View<'a>),
     /// Both.
     BiasAndResidual {
         /// `[O]`, to every row.
@@ -23,8 +25,17 @@ pub enum Onto<'a> {
 pub struct Affine<'a> {
     /// `[C]`, or `[O, I]` of a linear map.
     pub weight: View<'a>,
-    /// `[C]`, or `[O]`.
+    /// `[C]`, or `[O]`; empty for an RMS norm.
     pub bias: View<'a>,
+}
+
+/// The weights of the norms of heads.
+#[derive(Clone, Copy, Debug)]
+pub struct HeadWeights<'a> {
+    /// `[D]`: for every head of queries.
+    pub queries: View<'a>,
+    /// `[D]`: for every head of keys.
+    pub keys: View<'a>,
 }
 
 /// What an attention keeps from its forward for its backward.

@@ -5,7 +5,7 @@ use super::super::exp::exp;
 use super::super::matmul::{Threads, WriteMode, matmul};
 use super::super::matrix::{Cut, Matrix, MatrixMut};
 use super::super::{parallel, row, simd};
-use super::{AttentionShape, BLOCK_QUERIES, second_half_masks};
+use super::{AttentionShape, BLOCK_QUERIES, Halves};
 
 /// Queries, keys and values turn into their gradients, in place.
 ///
@@ -22,8 +22,8 @@ pub fn backward(
 ) {
     shape.check(log_sum_exp, workspace, shape.backward_workspace());
     let (num_tokens, width) = (shape.num_tokens(), shape.width());
-    let (q, kv) = MatrixMut::new(qkv, num_tokens, 3 * width).split(Cut::Column(width));
-    let (k, v) = kv.split(Cut::Column(width));
+    let (q, kv) = MatrixMut::new(qkv, num_tokens, shape.qkv_width()).split(Cut::Column(width));
+    let (k, v) = kv.split(Cut::Column(shape.num_kv_heads * shape.head_size));
     let task = Task {
         shape,
         masks,
@@ -53,27 +53,29 @@ struct Task<'a> {
 
 impl Task<'_> {
     fn run(self) {
-        if let Some((first_half, second_half, cut)) = self.shape.halves() {
-            let (first_half, second_half) = self.split(first_half, second_half, cut);
-            parallel::join(|| first_half.run(), || second_half.run());
+        if let Some(halves) = self.shape.halves() {
+            let (first, second) = self.split(&halves);
+            parallel::join(|| first.run(), || second.run());
         } else {
-            self.run_pair();
+            self.run_heads();
         }
     }
 
-    fn split(self, first_half: AttentionShape, second_half: AttentionShape, cut: Cut) -> (Self, Self) {
-        let (q, q_rest) = self.q.split(cut);
-        let (k, k_rest) = self.k.split(cut);
-        let (v, v_rest) = self.v.split(cut);
-        let (out, out_rest) = self.out.split(cut);
-        let (dout, dout_rest) = self.dout.split(cut);
-        let (log_sum_exp, log_sum_exp_rest) = self.log_sum_exp.split_at(first_half.num_log_sum_exp());
-        let (workspace, workspace_rest) = self.workspace.split_at_mut(first_half.backward_workspace());
+    fn split(self, halves: &Halves) -> (Self, Self) {
+        let Halves { first, second, of_queries, of_keys } = *halves;
+        let (q, q_rest) = self.q.split(of_queries);
+        let (k, k_rest) = self.k.split(of_keys);
+        let (v, v_rest) = self.v.split(of_keys);
+        let (out, out_rest) = self.out.split(of_queries);
+        let (dout, dout_rest) = self.dout.split(of_queries);
+        let (log_sum_exp, log_sum_exp_rest) = self.log_sum_exp.split_at(first.num_log_sum_exp());
+        let of_first = first.backward_pair_workspace() * first.num_sequences * first.num_kv_heads;
+        let (workspace, workspace_rest) = self.workspace.split_at_mut(of_first);
         (
-            Task { shape: first_half, masks: self.masks, q, k, v, out, dout, log_sum_exp, workspace },
+            Task { shape: first, masks: self.masks, q, k, v, out, dout, log_sum_exp, workspace },
             Task {
-                shape: second_half,
-                masks: self.masks.map(|masks| second_half_masks(masks, first_half, cut)),
+                shape: second,
+                masks: self.masks.map(|masks| halves.second_masks(masks)),
                 q: q_rest,
                 k: k_rest,
                 v: v_rest,
@@ -85,18 +87,36 @@ impl Task<'_> {
         )
     }
 
-    /// One head of one sequence, block by block of its queries.
+    /// One head of keys of one sequence with the heads of queries that share it, one after the other.
     ///
-    /// A block's queries are not needed once it is done, so their gradient takes their place at once; keys and
-    /// values are needed by every later block, so theirs gather in the workspace.
-    fn run_pair(mut self) {
-        let AttentionShape { seq_length, head_size, .. } = self.shape;
-        let (dkv, blocks) = self.workspace.split_at_mut(2 * seq_length * head_size);
-        let (probabilities, dscores) = blocks.split_at_mut(self.shape.num_scores());
+    /// Keys and values are needed until the last of them is done, so their gradients gather in the workspace.
+    fn run_heads(mut self) {
+        let AttentionShape { seq_length, head_size, num_heads, .. } = self.shape;
+        let workspace = std::mem::take(&mut self.workspace);
+        let (dkv, blocks) = workspace.split_at_mut(2 * seq_length * head_size);
         dkv.fill(0.0);
         let (dk, dv) = dkv.split_at_mut(seq_length * head_size);
         let mut dk = MatrixMut::new(dk, seq_length, head_size);
         let mut dv = MatrixMut::new(dv, seq_length, head_size);
+        for head in 0..num_heads {
+            self.run_head(head, &mut dk, &mut dv, blocks);
+        }
+        for row in 0..seq_length {
+            self.k.row_mut(row).copy_from_slice(dk.row_mut(row));
+            self.v.row_mut(row).copy_from_slice(dv.row_mut(row));
+        }
+    }
+
+    /// One head of queries, block by block: a block's queries are not needed once it is done, so their gradient takes their place at once.
+    fn run_head(&mut self, head: usize, dk: &mut MatrixMut<'_>, dv: &mut MatrixMut<'_>, blocks: &mut [f32]) {
+        let AttentionShape { seq_length, head_size, .. } = self.shape;
+        let (probabilities, dscores) = blocks.split_at_mut(self.shape.num_scores());
+        let columns = head * head_size;
+        let mut own_q = self.q.columns_mut(columns, head_size);
+        let (own_out, own_dout) =
+            (self.out.columns(columns, head_size), self.dout.columns(columns, head_size));
+        let log_sum_exp = &self.log_sum_exp[head * seq_length..][..seq_length];
+        let masks = self.masks.map(|masks| masks.skip_heads(head));
         for first in (0..seq_length).step_by(BLOCK_QUERIES) {
             let num_queries = BLOCK_QUERIES.min(seq_length - first);
             let num_keys = first + num_queries;
@@ -104,16 +124,16 @@ impl Task<'_> {
             let dscores = &mut dscores[..num_queries * num_keys];
             let keys = self.k.as_matrix().rows(0, num_keys);
             let values = self.v.as_matrix().rows(0, num_keys);
-            let mut q = self.q.rows_mut(first, num_queries);
-            let (out, dout) = (self.out.rows(first, num_queries), self.dout.rows(first, num_queries));
-            let log_sum_exp = &self.log_sum_exp[first..num_keys];
+            let mut q = own_q.rows_mut(first, num_queries);
+            let (out, dout) = (own_out.rows(first, num_queries), own_dout.rows(first, num_queries));
+            let log_sum_exp = &log_sum_exp[first..num_keys];
 
             let scores = MatrixMut::new(probabilities, num_queries, num_keys);
             matmul(Threads::Caller, scores, WriteMode::Overwrite, q.as_matrix(), keys.transposed());
             let dprobabilities = MatrixMut::new(dscores, num_queries, num_keys);
             matmul(Threads::Caller, dprobabilities, WriteMode::Overwrite, dout, values.transposed());
             let rows = SoftmaxRows { scale: self.shape.scale(), first, log_sum_exp, out, dout };
-            match self.masks {
+            match masks {
                 None => rows.backward(probabilities, dscores),
                 Some(masks) => rows.backward_dropped(masks, probabilities, dscores),
             }
@@ -129,10 +149,6 @@ impl Task<'_> {
                 q.as_matrix(),
             );
             matmul(Threads::Caller, q.rows_mut(0, num_queries), WriteMode::Overwrite, dscores, keys);
-        }
-        for row in 0..seq_length {
-            self.k.row_mut(row).copy_from_slice(dk.row_mut(row));
-            self.v.row_mut(row).copy_from_slice(dv.row_mut(row));
         }
     }
 }

@@ -3,9 +3,9 @@
 use super::super::dropout::Masks;
 use super::super::exp::exp;
 use super::super::matmul::{Threads, WriteMode, matmul};
-use super::super::matrix::{Cut, Matrix, MatrixMut};
+use super::super::matrix::{Matrix, MatrixMut};
 use super::super::{parallel, row, simd};
-use super::{AttentionShape, BLOCK_QUERIES, second_half_masks};
+use super::{AttentionShape, BLOCK_QUERIES, Halves};
 
 /// `out = softmax(q kᵀ / sqrt(D), causal) v` for every head, the probabilities dropped by `masks`; keeps `log_sum_exp`.
 ///
@@ -19,14 +19,15 @@ pub fn forward(
     workspace: &mut [f32],
 ) {
     shape.check(log_sum_exp, workspace, shape.forward_workspace());
-    let (num_tokens, width) = (shape.num_tokens(), shape.width());
-    let qkv = Matrix::new(qkv, num_tokens, 3 * width);
+    let (num_tokens, width, kv_width) =
+        (shape.num_tokens(), shape.width(), shape.num_kv_heads * shape.head_size);
+    let qkv = Matrix::new(qkv, num_tokens, shape.qkv_width());
     let task = Task {
         shape,
         masks,
         q: qkv.columns(0, width),
-        k: qkv.columns(width, width),
-        v: qkv.columns(2 * width, width),
+        k: qkv.columns(width, kv_width),
+        v: qkv.columns(width + kv_width, kv_width),
         out: MatrixMut::new(out, num_tokens, width),
         log_sum_exp,
         workspace,
@@ -47,27 +48,30 @@ struct Task<'a> {
 }
 
 impl Task<'_> {
-    fn run(self) {
-        if let Some((first_half, second_half, cut)) = self.shape.halves() {
-            let (first_half, second_half) = self.split(first_half, second_half, cut);
-            parallel::join(|| first_half.run(), || second_half.run());
-        } else {
-            self.run_pair();
+    fn run(mut self) {
+        if let Some(halves) = self.shape.halves() {
+            let (first, second) = self.split(&halves);
+            parallel::join(|| first.run(), || second.run());
+            return;
+        }
+        for head in 0..self.shape.num_heads {
+            self.run_head(head);
         }
     }
 
-    fn split(self, first_half: AttentionShape, second_half: AttentionShape, cut: Cut) -> (Self, Self) {
-        let (q, q_rest) = self.q.split(cut);
-        let (k, k_rest) = self.k.split(cut);
-        let (v, v_rest) = self.v.split(cut);
-        let (out, out_rest) = self.out.split(cut);
-        let (log_sum_exp, log_sum_exp_rest) = self.log_sum_exp.split_at_mut(first_half.num_log_sum_exp());
-        let (workspace, workspace_rest) = self.workspace.split_at_mut(first_half.forward_workspace());
+    fn split(self, halves: &Halves) -> (Self, Self) {
+        let Halves { first, second, of_queries, of_keys } = *halves;
+        let (q, q_rest) = self.q.split(of_queries);
+        let (k, k_rest) = self.k.split(of_keys);
+        let (v, v_rest) = self.v.split(of_keys);
+        let (out, out_rest) = self.out.split(of_queries);
+        let (log_sum_exp, log_sum_exp_rest) = self.log_sum_exp.split_at_mut(first.num_log_sum_exp());
+        let (workspace, workspace_rest) = self.workspace.split_at_mut(first.forward_workspace());
         (
-            Task { shape: first_half, masks: self.masks, q, k, v, out, log_sum_exp, workspace },
+            Task { shape: first, masks: self.masks, q, k, v, out, log_sum_exp, workspace },
             Task {
-                shape: second_half,
-                masks: self.masks.map(|masks| second_half_masks(masks, first_half, cut)),
+                shape: second,
+                masks: self.masks.map(|masks| halves.second_masks(masks)),
                 q: q_rest,
                 k: k_rest,
                 v: v_rest,
@@ -78,9 +82,12 @@ impl Task<'_> {
         )
     }
 
-    /// One head of one sequence, block by block of its queries.
-    fn run_pair(mut self) {
-        let seq_length = self.shape.seq_length;
+    /// One head of queries of one sequence with the only head of keys, block by block of its queries.
+    fn run_head(&mut self, head: usize) {
+        let AttentionShape { seq_length, head_size, .. } = self.shape;
+        let q = self.q.columns(head * head_size, head_size);
+        let log_sum_exp = &mut self.log_sum_exp[head * seq_length..][..seq_length];
+        let masks = self.masks.map(|masks| masks.skip_heads(head));
         for first in (0..seq_length).step_by(BLOCK_QUERIES) {
             let num_queries = BLOCK_QUERIES.min(seq_length - first);
             let num_keys = first + num_queries;
@@ -89,16 +96,17 @@ impl Task<'_> {
                 Threads::Caller,
                 MatrixMut::new(scores, num_queries, num_keys),
                 WriteMode::Overwrite,
-                self.q.rows(first, num_queries),
+                q.rows(first, num_queries),
                 self.k.rows(0, num_keys).transposed(),
             );
-            let log_sum_exp = &mut self.log_sum_exp[first..num_keys];
+            let log_sum_exp = &mut log_sum_exp[first..num_keys];
             let mut factors = [0.0; BLOCK_QUERIES];
             softmax_rows(scores, self.shape.scale(), first, log_sum_exp, &mut factors);
-            if let Some(masks) = self.masks {
+            if let Some(masks) = masks {
                 drop_rows(masks, scores, num_keys, first);
             }
-            let mut out = self.out.rows_mut(first, num_queries);
+            let mut out = self.out.columns_mut(head * head_size, head_size);
+            let mut out = out.rows_mut(first, num_queries);
             let scores = Matrix::new(scores, num_queries, num_keys);
             matmul(
                 Threads::Caller,

@@ -6,8 +6,11 @@
 //!
 //! Dropout, if any, is of the probabilities: after the softmax, so the sums are those of all of them.
 //!
-//! Legend: B sequences, T tokens each, N = B T, H heads of size D, C = H D. `qkv: [N, 3 C]` holds every token's
-//! queries, keys and values, each `[H, D]`; `out, dout: [N, C]`; `log_sum_exp: [B, H, T]`.
+//! Heads of queries may share heads of keys and values (grouped queries, arXiv:2305.13245): neighbouring ones, as many of them to each.
+//!
+//! Legend: B sequences, T tokens each, N = B T, H heads of queries and G of keys and of values, all of size D, C = H D.
+//! `qkv: [N, (H + 2 G) D]` holds every token's queries `[H, D]`, keys and values, each `[G, D]`; `out, dout: [N, C]`;
+//! `log_sum_exp: [B, H, T]`.
 
 mod backward;
 mod forward;
@@ -30,8 +33,10 @@ pub struct AttentionShape {
     pub num_sequences: usize,
     /// T.
     pub seq_length: usize,
-    /// H.
+    /// H: heads of queries.
     pub num_heads: usize,
+    /// G: heads of keys and of values; divides H.
+    pub num_kv_heads: usize,
     /// D.
     pub head_size: usize,
 }
@@ -44,12 +49,34 @@ impl AttentionShape {
 
     /// Elements of workspace that [`forward()`] needs.
     pub fn forward_workspace(self) -> usize {
-        self.num_pairs() * self.forward_pair_workspace()
+        self.num_pairs() * self.num_scores()
     }
 
-    /// Elements of workspace that [`backward()`] needs.
+    /// Elements of workspace that [`backward()`] needs: for each pair of a sequence and a head of keys two blocks of scores, the gradients
+    /// of keys and of values. Where a device works head by head of the queries, it needs their gradients, and a sum for each row of scores.
     pub fn backward_workspace(self) -> usize {
-        self.num_pairs() * self.backward_pair_workspace()
+        let of_keys = self.backward_pair_workspace() * self.num_sequences * self.num_kv_heads;
+        of_keys.max(self.num_tokens() * self.width() + self.num_log_sum_exp())
+    }
+
+    /// Heads of a token in `qkv`: H + 2 G.
+    pub fn num_qkv_heads(self) -> usize {
+        self.num_heads + 2 * self.num_kv_heads
+    }
+
+    /// Elements of a token in `qkv`.
+    pub fn qkv_width(self) -> usize {
+        self.num_qkv_heads() * self.head_size
+    }
+
+    /// Elements of a token in `out`: C.
+    pub fn width(self) -> usize {
+        self.num_heads * self.head_size
+    }
+
+    /// Heads of queries that share one of keys and values.
+    pub fn group_size(self) -> usize {
+        self.num_heads / self.num_kv_heads
     }
 
     /// Floating-point operations of [`forward()`], the masked half counted, as is usual where utilisation is reported
@@ -59,30 +86,41 @@ impl AttentionShape {
         sizes.into_iter().fold(4, |flops: u64, size| flops.saturating_mul(size as u64))
     }
 
-    /// Two halves of the sequences, or of the heads where there is but one sequence, and where matrices are cut
-    /// between them; `None` for one head of one sequence.
-    fn halves(self) -> Option<(Self, Self, Cut)> {
+    /// Two halves of the sequences, or of the heads of keys where there is but one sequence, with the queries that share them; `None`
+    /// for one head of keys of one sequence.
+    fn halves(self) -> Option<Halves> {
         if self.num_sequences > 1 {
-            let first_half = Self { num_sequences: self.num_sequences / 2, ..self };
-            let second_half = Self { num_sequences: self.num_sequences - first_half.num_sequences, ..self };
-            Some((first_half, second_half, Cut::Row(first_half.num_tokens())))
-        } else if self.num_heads > 1 {
-            let first_half = Self { num_heads: self.num_heads / 2, ..self };
-            let second_half = Self { num_heads: self.num_heads - first_half.num_heads, ..self };
-            Some((first_half, second_half, Cut::Column(first_half.width())))
+            let first = Self { num_sequences: self.num_sequences / 2, ..self };
+            let second = Self { num_sequences: self.num_sequences - first.num_sequences, ..self };
+            let cut = Cut::Row(first.num_tokens());
+            Some(Halves { first, second, of_queries: cut, of_keys: cut })
+        } else if self.num_kv_heads > 1 {
+            let of_keys = self.num_kv_heads / 2;
+            let of_queries = of_keys * self.group_size();
+            let first = Self { num_kv_heads: of_keys, num_heads: of_queries, ..self };
+            let second = Self {
+                num_kv_heads: self.num_kv_heads - of_keys,
+                num_heads: self.num_heads - of_queries,
+                ..self
+            };
+            let [of_queries, of_keys] =
+                [of_queries, of_keys].map(|heads| Cut::Column(heads * self.head_size));
+            Some(Halves { first, second, of_queries, of_keys })
         } else {
             None
         }
     }
 
     /// # Panics
-    /// If there is not a sum for each row of scores, or if the workspace has less than so many elements.
+    /// If heads of queries are not as many to each of keys, if there is not a sum for each row of scores, or if the workspace has less
+    /// than so many elements.
     fn check(self, log_sum_exp: &[f32], workspace: &[f32], min_workspace: usize) {
+        assert!(self.num_heads.is_multiple_of(self.num_kv_heads), "heads that share heads of keys: {self:?}");
         assert_eq!(log_sum_exp.len(), self.num_log_sum_exp(), "elements of the logarithms of sums");
         assert!(workspace.len() >= min_workspace, "a workspace has at least {min_workspace} elements");
     }
 
-    /// Sequences times heads: one task each.
+    /// Sequences times heads of queries.
     fn num_pairs(self) -> usize {
         self.num_sequences * self.num_heads
     }
@@ -90,11 +128,6 @@ impl AttentionShape {
     /// Elements of a block's scores.
     fn num_scores(self) -> usize {
         BLOCK_QUERIES.min(self.seq_length) * self.seq_length
-    }
-
-    /// Elements that [`forward()`] needs for one pair.
-    fn forward_pair_workspace(self) -> usize {
-        self.num_scores()
     }
 
     /// Elements that [`backward()`] needs for one pair: two blocks of scores, the gradients of keys and of values.
@@ -106,20 +139,28 @@ impl AttentionShape {
         self.num_sequences * self.seq_length
     }
 
-    fn width(self) -> usize {
-        self.num_heads * self.head_size
-    }
-
     /// What scores are multiplied by: `1 / sqrt(D)`.
     fn scale(self) -> f32 {
         1.0 / (self.head_size as f32).sqrt()
     }
 }
 
-/// The masks of a second half.
-fn second_half_masks(masks: Masks, first_half: AttentionShape, cut: Cut) -> Masks {
-    match cut {
-        Cut::Row(_) => masks.skip_sequences(first_half.num_sequences),
-        Cut::Column(_) => masks.skip_heads(first_half.num_heads),
+/// An attention in two halves.
+struct Halves {
+    first: AttentionShape,
+    second: AttentionShape,
+    /// Where matrices of queries are cut between them.
+    of_queries: Cut,
+    /// Where those of keys and of values are.
+    of_keys: Cut,
+}
+
+impl Halves {
+    /// The masks of the second half.
+    fn second_masks(&self, masks: Masks) -> Masks {
+        match self.of_queries {
+            Cut::Row(_) => masks.skip_sequences(self.first.num_sequences),
+            Cut::Column(_) => masks.skip_heads(self.first.num_heads),
+        }
     }
 }

@@ -33,7 +33,7 @@ fn reference(
     qkv: &[f32],
     dout: &[f32],
 ) -> Reference {
-    let AttentionShape { num_sequences, seq_length, num_heads, head_size } = shape;
+    let AttentionShape { num_sequences, seq_length, num_heads, num_kv_heads, head_size } = shape;
     let width = shape.width();
     let scale = 1.0 / (head_size as f64).sqrt();
     let mut out = vec![0.0; shape.num_tokens() * width];
@@ -42,7 +42,9 @@ fn reference(
     for (sequence, head) in (0..num_sequences).flat_map(|s| (0..num_heads).map(move |h| (s, h))) {
         // Where part 0, 1, 2 (queries, keys, values) of a token of this head begins.
         let at = |part: usize, token: usize| {
-            (sequence * seq_length + token) * 3 * width + part * width + head * head_size
+            let kv_head = head / (num_heads / num_kv_heads);
+            let head = [head, num_heads + kv_head, num_heads + num_kv_heads + kv_head][part];
+            ((sequence * seq_length + token) * (num_heads + 2 * num_kv_heads) + head) * head_size
         };
         let get = |start: usize, d: usize| f64::from(qkv[start + d]);
         for query in 0..seq_length {
@@ -87,7 +89,13 @@ fn run(shape: AttentionShape, masks: Option<Masks>, qkv: &[f32], dout: &[f32]) -
 }
 
 fn shape([num_sequences, seq_length, num_heads, head_size]: [usize; 4]) -> AttentionShape {
-    AttentionShape { num_sequences, seq_length, num_heads, head_size }
+    AttentionShape { num_sequences, seq_length, num_heads, num_kv_heads: num_heads, head_size }
+}
+
+/// As many heads of queries to each of keys.
+fn grouped(group_size: usize, sizes: [usize; 4]) -> AttentionShape {
+    let shape = shape(sizes);
+    AttentionShape { num_heads: group_size * shape.num_heads, ..shape }
 }
 
 #[test]
@@ -103,9 +111,11 @@ fn forward_and_backward_equal_the_definition() {
         [2, 65, 1, 3],
         [1, 131, 3, 16],
     ];
-    for shape in sizes.map(shape) {
+    let grouped_sizes = [[2, 1, 1, 1], [2, 17, 2, 6], [1, 65, 3, 4], [3, 64, 1, 16]];
+    let shared = grouped_sizes.into_iter().zip([2, 3, 2, 5]).map(|(sizes, group)| grouped(group, sizes));
+    for shape in sizes.map(shape).into_iter().chain(shared) {
         let (qkv, dout) = (
-            random("qkv", shape.num_tokens() * 3 * shape.width()),
+            random("qkv", shape.num_tokens() * shape.qkv_width()),
             random("dout", shape.num_tokens() * shape.width()),
         );
         let kept = reference(shape, |_, _, _, _| 1.0, &qkv, &dout);
@@ -144,9 +154,10 @@ fn a_token_does_not_see_what_comes_after_it() {
 
 #[test]
 fn results_do_not_depend_on_the_number_of_threads() {
-    for shape in [shape([3, 70, 3, 9]), shape([1, 200, 5, 16]), shape([2, 257, 1, 33])] {
+    let grouped = grouped(3, [1, 90, 2, 8]);
+    for shape in [shape([3, 70, 3, 9]), shape([1, 200, 5, 16]), shape([2, 257, 1, 33]), grouped] {
         let (qkv, dout) = (
-            random("qkv", shape.num_tokens() * 3 * shape.width()),
+            random("qkv", shape.num_tokens() * shape.qkv_width()),
             random("dout", shape.num_tokens() * shape.width()),
         );
         for masks in [None, Some(masks(shape))] {

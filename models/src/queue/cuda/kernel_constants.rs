@@ -39,7 +39,7 @@ fn launches_have_the_kernels_constants() {
 }
 
 fn heads_of(head_size: usize) -> AttentionShape {
-    AttentionShape { num_sequences: 1, seq_length: 1, num_heads: 1, head_size }
+    AttentionShape { num_sequences: 1, seq_length: 1, num_heads: 1, num_kv_heads: 1, head_size }
 }
 
 /// `__launch_bounds__` says how many threads a kernel is compiled for; one without tensor cores is a `typedef` of so many warps with so many rows.

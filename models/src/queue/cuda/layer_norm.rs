@@ -4,13 +4,15 @@ use super::arguments::{Argument, Grid};
 use super::operations::{adds, rows_of};
 use super::queue::{CudaQueue, launch};
 use crate::kernels::matmul::WriteMode;
+use crate::kernels::norm::Norm;
 use crate::memory::{View, ViewMut};
 use crate::queue::Affine;
 
 impl CudaQueue {
-    /// As [`Queue::layer_norm`](crate::queue::Queue::layer_norm).
-    pub(super) fn launch_layer_norm(
+    /// As [`Queue::norm`](crate::queue::Queue::norm).
+    pub(super) fn launch_norm(
         &self,
+        norm: Norm,
         x: View<'_>,
         affine: Affine<'_>,
         y: ViewMut<'_>,
@@ -25,8 +27,14 @@ impl CudaQueue {
         launch!(self, of, "layer_norm", grid, x, weight, bias, y, statistics, num_rows, width as u32);
     }
 
-    /// As [`Queue::layer_norm_statistics`](crate::queue::Queue::layer_norm_statistics).
-    pub(super) fn launch_layer_norm_statistics(&self, x: View<'_>, width: usize, statistics: ViewMut<'_>) {
+    /// As [`Queue::norm_statistics`](crate::queue::Queue::norm_statistics).
+    pub(super) fn launch_norm_statistics(
+        &self,
+        norm: Norm,
+        x: View<'_>,
+        width: usize,
+        statistics: ViewMut<'_>,
+    ) {
         let num_rows = rows_of(x.len(), width);
         let (grid, num_rows) = (Grid::row_warps(num_rows), num_rows as u64);
         let of = x.element_type();
@@ -34,9 +42,10 @@ impl CudaQueue {
         launch!(self, of, "layer_norm_statistics", grid, x, statistics, num_rows, width as u32);
     }
 
-    /// As [`Queue::layer_norm_again`](crate::queue::Queue::layer_norm_again).
-    pub(super) fn launch_layer_norm_again(
+    /// As [`Queue::norm_again`](crate::queue::Queue::norm_again).
+    pub(super) fn launch_norm_again(
         &self,
+        norm: Norm,
         x: View<'_>,
         affine: Affine<'_>,
         statistics: View<'_>,
@@ -51,9 +60,10 @@ impl CudaQueue {
         launch!(self, of, "layer_norm_again", grid, x, weight, bias, statistics, y, num_rows, width as u32);
     }
 
-    /// As [`Queue::layer_norm_backward_input`](crate::queue::Queue::layer_norm_backward_input).
-    pub(super) fn launch_layer_norm_backward_input(
+    /// As [`Queue::norm_backward_input`](crate::queue::Queue::norm_backward_input).
+    pub(super) fn launch_norm_backward_input(
         &self,
+        norm: Norm,
         x: View<'_>,
         weight: View<'_>,
         statistics: View<'_>,
@@ -84,9 +94,10 @@ impl CudaQueue {
         );
     }
 
-    /// As [`Queue::layer_norm_backward_weight`](crate::queue::Queue::layer_norm_backward_weight).
-    pub(super) fn launch_layer_norm_backward_weight(
+    /// As [`Queue::norm_backward_weight`](crate::queue::Queue::norm_backward_weight).
+    pub(super) fn launch_norm_backward_weight(
         &self,
+        norm: Norm,
         x: View<'_>,
         statistics: View<'_>,
         dy: View<'_>,

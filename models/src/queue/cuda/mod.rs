@@ -12,6 +12,7 @@ mod arguments;
 mod attention;
 mod clock;
 mod edge;
+mod heads;
 mod kernel_cache;
 #[cfg(test)]
 mod kernel_constants;

@@ -17,10 +17,12 @@ use crate::kernels::attention::AttentionShape;
 use crate::kernels::dropout::Masks;
 use crate::kernels::linear::LinearShape;
 use crate::kernels::matmul::WriteMode;
+use crate::kernels::norm::Norm;
+use crate::kernels::rope::{Rope, Turn};
 use crate::kernels::sgd::SgdStep;
 use crate::memory::{View, ViewMut};
 use crate::queue::gelu::{linear_then_gelu, linear_then_gelu_backward};
-use crate::queue::{Affine, Attended, Event, HostKernel, Mark, Onto, Queue, Word};
+use crate::queue::{Affine, Attended, Event, HeadWeights, HostKernel, Mark, Onto, Queue, Word};
 
 impl Queue for CudaQueue {
     fn zeros(&self, len: usize, element: ElementType) -> Result<Buffer, ModelError> {
@@ -126,6 +128,7 @@ impl Queue for CudaQueue {
         let (bias, onto) = match onto {
             Onto::Nothing => (None, None),
             Onto::Bias(bias) => (Some(bias), None),
+            Onto::Residual(residual) => (None, Some(residual)),
             Onto::BiasAndResidual { bias, residual } => (Some(bias), Some(residual)),
         };
         // The library takes a bias of the output's type.
@@ -227,20 +230,21 @@ impl Queue for CudaQueue {
         launch!(self, of, "gelu_backward", grid, x, dy, num_elements);
     }
 
-    fn layer_norm(&self, x: View<'_>, affine: Affine<'_>, y: ViewMut<'_>, statistics: ViewMut<'_>) {
-        self.launch_layer_norm(x, affine, y, statistics);
+    fn norm(&self, norm: Norm, x: View<'_>, affine: Affine<'_>, y: ViewMut<'_>, statistics: ViewMut<'_>) {
+        self.launch_norm(norm, x, affine, y, statistics);
     }
 
-    fn layer_norm_statistics(&self, x: View<'_>, width: usize, statistics: ViewMut<'_>) {
-        self.launch_layer_norm_statistics(x, width, statistics);
+    fn norm_statistics(&self, norm: Norm, x: View<'_>, width: usize, statistics: ViewMut<'_>) {
+        self.launch_norm_statistics(norm, x, width, statistics);
     }
 
-    fn layer_norm_again(&self, x: View<'_>, affine: Affine<'_>, statistics: View<'_>, y: ViewMut<'_>) {
-        self.launch_layer_norm_again(x, affine, statistics, y);
+    fn norm_again(&self, norm: Norm, x: View<'_>, affine: Affine<'_>, statistics: View<'_>, y: ViewMut<'_>) {
+        self.launch_norm_again(norm, x, affine, statistics, y);
     }
 
-    fn layer_norm_backward_input(
+    fn norm_backward_input(
         &self,
+        norm: Norm,
         x: View<'_>,
         weight: View<'_>,
         statistics: View<'_>,
@@ -248,11 +252,12 @@ impl Queue for CudaQueue {
         dx: ViewMut<'_>,
         mode: WriteMode,
     ) {
-        self.launch_layer_norm_backward_input(x, weight, statistics, dy, dx, mode);
+        self.launch_norm_backward_input(norm, x, weight, statistics, dy, dx, mode);
     }
 
-    fn layer_norm_backward_weight(
+    fn norm_backward_weight(
         &self,
+        norm: Norm,
         x: View<'_>,
         statistics: View<'_>,
         dy: View<'_>,
@@ -260,7 +265,53 @@ impl Queue for CudaQueue {
         dbias: ViewMut<'_>,
         mode: WriteMode,
     ) {
-        self.launch_layer_norm_backward_weight(x, statistics, dy, dweight, dbias, mode);
+        self.launch_norm_backward_weight(norm, x, statistics, dy, dweight, dbias, mode);
+    }
+
+    fn swiglu(&self, x: View<'_>, y: ViewMut<'_>, width: usize) {
+        self.launch_swiglu(x, y, width);
+    }
+
+    fn swiglu_backward(&self, x: ViewMut<'_>, dy: ViewMut<'_>, width: usize) {
+        self.launch_swiglu_backward(x, dy, width);
+    }
+
+    fn rope(&self, shape: AttentionShape, rope: &Rope, turn: Turn, qkv: ViewMut<'_>) {
+        self.launch_rope(shape, rope, turn, qkv);
+    }
+
+    fn head_norm(
+        &self,
+        shape: AttentionShape,
+        epsilon: f32,
+        x: View<'_>,
+        weights: HeadWeights<'_>,
+        y: ViewMut<'_>,
+    ) {
+        self.launch_head_norm(shape, epsilon, x, weights, y);
+    }
+
+    fn head_norm_backward_input(
+        &self,
+        shape: AttentionShape,
+        epsilon: f32,
+        x: ViewMut<'_>,
+        weights: HeadWeights<'_>,
+        dy: View<'_>,
+    ) {
+        self.launch_head_norm_backward_input(shape, epsilon, x, weights, dy);
+    }
+
+    fn head_norm_backward_weight(
+        &self,
+        shape: AttentionShape,
+        epsilon: f32,
+        x: View<'_>,
+        dy: View<'_>,
+        dweights: [ViewMut<'_>; 2],
+        mode: WriteMode,
+    ) {
+        self.launch_head_norm_backward_weight(shape, epsilon, x, dy, dweights, mode);
     }
 
     fn attention(

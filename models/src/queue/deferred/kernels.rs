@@ -14,9 +14,11 @@ use crate::kernels::attention::AttentionShape;
 use crate::kernels::dropout::Masks;
 use crate::kernels::linear::LinearShape;
 use crate::kernels::matmul::WriteMode;
+use crate::kernels::norm::Norm;
+use crate::kernels::rope::{Rope, Turn};
 use crate::kernels::sgd::SgdStep;
 use crate::memory::{View, ViewMut};
-use crate::queue::{Affine, Attended, Event, Host, HostKernel, Mark, Onto, Queue, Word};
+use crate::queue::{Affine, Attended, Event, HeadWeights, Host, HostKernel, Mark, Onto, Queue, Word};
 
 impl Queue for DeferredQueue {
     fn zeros(&self, len: usize, element: ElementType) -> Result<Buffer, ModelError> {
@@ -112,6 +114,11 @@ impl Queue for DeferredQueue {
             Onto::Bias(bias) => self.ask([x, weight, bias], [y], move |[x, weight, bias], [y]| {
                 Host.linear(shape, x, weight, Onto::Bias(bias), y);
             }),
+            Onto::Residual(residual) => {
+                self.ask([x, weight, residual], [y], move |[x, weight, residual], [y]| {
+                    Host.linear(shape, x, weight, Onto::Residual(residual), y);
+                })
+            }
             Onto::BiasAndResidual { bias, residual } => {
                 self.ask([x, weight, bias, residual], [y], move |[x, weight, bias, residual], [y]| {
                     Host.linear(shape, x, weight, Onto::BiasAndResidual { bias, residual }, y);
@@ -185,28 +192,29 @@ impl Queue for DeferredQueue {
         self.ask([], [x, dy], |[], [x, dy]| Host.gelu_backward(x, dy));
     }
 
-    fn layer_norm(&self, x: View<'_>, affine: Affine<'_>, y: ViewMut<'_>, statistics: ViewMut<'_>) {
+    fn norm(&self, norm: Norm, x: View<'_>, affine: Affine<'_>, y: ViewMut<'_>, statistics: ViewMut<'_>) {
         let Affine { weight, bias } = affine;
-        self.ask([x, weight, bias], [y, statistics], |[x, weight, bias], [y, statistics]| {
-            Host.layer_norm(x, Affine { weight, bias }, y, statistics);
+        self.ask([x, weight, bias], [y, statistics], move |[x, weight, bias], [y, statistics]| {
+            Host.norm(norm, x, Affine { weight, bias }, y, statistics);
         });
     }
 
-    fn layer_norm_statistics(&self, x: View<'_>, width: usize, statistics: ViewMut<'_>) {
+    fn norm_statistics(&self, norm: Norm, x: View<'_>, width: usize, statistics: ViewMut<'_>) {
         self.ask([x], [statistics], move |[x], [statistics]| {
-            Host.layer_norm_statistics(x, width, statistics);
+            Host.norm_statistics(norm, x, width, statistics);
         });
     }
 
-    fn layer_norm_again(&self, x: View<'_>, affine: Affine<'_>, statistics: View<'_>, y: ViewMut<'_>) {
+    fn norm_again(&self, norm: Norm, x: View<'_>, affine: Affine<'_>, statistics: View<'_>, y: ViewMut<'_>) {
         let Affine { weight, bias } = affine;
-        self.ask([x, weight, bias, statistics], [y], |[x, weight, bias, statistics], [y]| {
-            Host.layer_norm_again(x, Affine { weight, bias }, statistics, y);
+        self.ask([x, weight, bias, statistics], [y], move |[x, weight, bias, statistics], [y]| {
+            Host.norm_again(norm, x, Affine { weight, bias }, statistics, y);
         });
     }
 
-    fn layer_norm_backward_input(
+    fn norm_backward_input(
         &self,
+        norm: Norm,
         x: View<'_>,
         weight: View<'_>,
         statistics: View<'_>,
@@ -215,12 +223,13 @@ impl Queue for DeferredQueue {
         mode: WriteMode,
     ) {
         self.ask([x, weight, statistics, dy], [dx], move |[x, weight, statistics, dy], [dx]| {
-            Host.layer_norm_backward_input(x, weight, statistics, dy, dx, mode);
+            Host.norm_backward_input(norm, x, weight, statistics, dy, dx, mode);
         });
     }
 
-    fn layer_norm_backward_weight(
+    fn norm_backward_weight(
         &self,
+        norm: Norm,
         x: View<'_>,
         statistics: View<'_>,
         dy: View<'_>,
@@ -229,7 +238,62 @@ impl Queue for DeferredQueue {
         mode: WriteMode,
     ) {
         self.ask([x, statistics, dy], [dweight, dbias], move |[x, statistics, dy], [dweight, dbias]| {
-            Host.layer_norm_backward_weight(x, statistics, dy, dweight, dbias, mode);
+            Host.norm_backward_weight(norm, x, statistics, dy, dweight, dbias, mode);
+        });
+    }
+
+    fn swiglu(&self, x: View<'_>, y: ViewMut<'_>, width: usize) {
+        self.ask([x], [y], move |[x], [y]| Host.swiglu(x, y, width));
+    }
+
+    fn swiglu_backward(&self, x: ViewMut<'_>, dy: ViewMut<'_>, width: usize) {
+        self.ask([], [x, dy], move |[], [x, dy]| Host.swiglu_backward(x, dy, width));
+    }
+
+    fn rope(&self, shape: AttentionShape, rope: &Rope, turn: Turn, qkv: ViewMut<'_>) {
+        let rope = rope.clone();
+        self.ask([], [qkv], move |[], [qkv]| Host.rope(shape, &rope, turn, qkv));
+    }
+
+    fn head_norm(
+        &self,
+        shape: AttentionShape,
+        epsilon: f32,
+        x: View<'_>,
+        weights: HeadWeights<'_>,
+        y: ViewMut<'_>,
+    ) {
+        let HeadWeights { queries, keys } = weights;
+        self.ask([x, queries, keys], [y], move |[x, queries, keys], [y]| {
+            Host.head_norm(shape, epsilon, x, HeadWeights { queries, keys }, y);
+        });
+    }
+
+    fn head_norm_backward_input(
+        &self,
+        shape: AttentionShape,
+        epsilon: f32,
+        x: ViewMut<'_>,
+        weights: HeadWeights<'_>,
+        dy: View<'_>,
+    ) {
+        let HeadWeights { queries, keys } = weights;
+        self.ask([queries, keys, dy], [x], move |[queries, keys, dy], [x]| {
+            Host.head_norm_backward_input(shape, epsilon, x, HeadWeights { queries, keys }, dy);
+        });
+    }
+
+    fn head_norm_backward_weight(
+        &self,
+        shape: AttentionShape,
+        epsilon: f32,
+        x: View<'_>,
+        dy: View<'_>,
+        dweights: [ViewMut<'_>; 2],
+        mode: WriteMode,
+    ) {
+        self.ask([x, dy], dweights, move |[x, dy], dweights| {
+            Host.head_norm_backward_weight(shape, epsilon, x, dy, dweights, mode);
         });
     }
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use half::{bf16, f16};
 
 use super::gelu::{linear_then_gelu, linear_then_gelu_backward};
-use super::{Affine, Attended, Device, Event, HostKernel, Mark, Onto, Queue, Word};
+use super::{Affine, Attended, Device, Event, HeadWeights, HostKernel, Mark, Onto, Queue, Word};
 use crate::buffer::Buffer;
 use crate::element::{ElementType, Float, with_element};
 use crate::error::ModelError;
@@ -19,9 +19,11 @@ use crate::kernels::attention::{self, AttentionShape};
 use crate::kernels::dropout::{self, Masks};
 use crate::kernels::linear::{self, LinearShape};
 use crate::kernels::matmul::WriteMode;
+use crate::kernels::norm::Norm;
+use crate::kernels::rope::{Rope, Turn};
 use crate::kernels::sgd::{self, SgdStep};
 use crate::kernels::square_sum::{NUM_LIMBS, SquareSum};
-use crate::kernels::{bias, convert, cross_entropy, embedding, gelu, layer_norm, sum};
+use crate::kernels::{bias, convert, cross_entropy, embedding, gelu, head_norm, norm, rope, sum, swiglu};
 use crate::memory::{View, ViewMut};
 use crate::micro_batch::LossSum;
 
@@ -148,6 +150,10 @@ impl Queue for Host {
                 bias::fill_rows(y, bias.slice());
                 WriteMode::Add
             }
+            Onto::Residual(residual) => {
+                y.copy_from_slice(residual.slice());
+                WriteMode::Add
+            }
             Onto::BiasAndResidual { bias, residual } => {
                 bias::add_to_rows(y, residual.slice(), bias.slice());
                 WriteMode::Add
@@ -212,20 +218,21 @@ impl Queue for Host {
         gelu::backward(x.slice(), dy.slice());
     }
 
-    fn layer_norm(&self, x: View<'_>, affine: Affine<'_>, y: ViewMut<'_>, statistics: ViewMut<'_>) {
-        layer_norm::forward(x.slice(), on_host(affine), y.slice(), statistics.slice());
+    fn norm(&self, norm: Norm, x: View<'_>, affine: Affine<'_>, y: ViewMut<'_>, statistics: ViewMut<'_>) {
+        norm::forward(norm, x.slice(), on_host(affine), y.slice(), statistics.slice());
     }
 
-    fn layer_norm_statistics(&self, x: View<'_>, width: usize, statistics: ViewMut<'_>) {
-        layer_norm::statistics(x.slice(), width, statistics.slice());
+    fn norm_statistics(&self, norm: Norm, x: View<'_>, width: usize, statistics: ViewMut<'_>) {
+        norm::statistics(norm, x.slice(), width, statistics.slice());
     }
 
-    fn layer_norm_again(&self, x: View<'_>, affine: Affine<'_>, statistics: View<'_>, y: ViewMut<'_>) {
-        layer_norm::recompute(x.slice(), on_host(affine), statistics.slice(), y.slice());
+    fn norm_again(&self, norm: Norm, x: View<'_>, affine: Affine<'_>, statistics: View<'_>, y: ViewMut<'_>) {
+        norm::recompute(norm, x.slice(), on_host(affine), statistics.slice(), y.slice());
     }
 
-    fn layer_norm_backward_input(
+    fn norm_backward_input(
         &self,
+        norm: Norm,
         x: View<'_>,
         weight: View<'_>,
         statistics: View<'_>,
@@ -234,11 +241,12 @@ impl Queue for Host {
         mode: WriteMode,
     ) {
         let (weight, statistics) = (weight.slice(), statistics.slice());
-        layer_norm::backward_input(x.slice(), weight, statistics, dy.slice(), dx.slice(), mode);
+        norm::backward_input(norm, x.slice(), weight, statistics, dy.slice(), dx.slice(), mode);
     }
 
-    fn layer_norm_backward_weight(
+    fn norm_backward_weight(
         &self,
+        norm: Norm,
         x: View<'_>,
         statistics: View<'_>,
         dy: View<'_>,
@@ -247,7 +255,54 @@ impl Queue for Host {
         mode: WriteMode,
     ) {
         let (dweight, dbias) = (dweight.slice(), dbias.slice());
-        layer_norm::backward_weight(x.slice(), statistics.slice(), dy.slice(), dweight, dbias, mode);
+        norm::backward_weight(norm, x.slice(), statistics.slice(), dy.slice(), dweight, dbias, mode);
+    }
+
+    fn swiglu(&self, x: View<'_>, y: ViewMut<'_>, width: usize) {
+        swiglu::forward(x.slice(), y.slice(), width);
+    }
+
+    fn swiglu_backward(&self, x: ViewMut<'_>, dy: ViewMut<'_>, width: usize) {
+        swiglu::backward(x.slice(), dy.slice(), width);
+    }
+
+    fn rope(&self, shape: AttentionShape, rope: &Rope, turn: Turn, qkv: ViewMut<'_>) {
+        rope::turn(shape, rope, turn, qkv.slice());
+    }
+
+    fn head_norm(
+        &self,
+        shape: AttentionShape,
+        epsilon: f32,
+        x: View<'_>,
+        weights: HeadWeights<'_>,
+        y: ViewMut<'_>,
+    ) {
+        head_norm::forward(shape, epsilon, x.slice(), head_weights_on_host(weights), y.slice());
+    }
+
+    fn head_norm_backward_input(
+        &self,
+        shape: AttentionShape,
+        epsilon: f32,
+        x: ViewMut<'_>,
+        weights: HeadWeights<'_>,
+        dy: View<'_>,
+    ) {
+        head_norm::backward_input(shape, epsilon, x.slice(), head_weights_on_host(weights), dy.slice());
+    }
+
+    fn head_norm_backward_weight(
+        &self,
+        shape: AttentionShape,
+        epsilon: f32,
+        x: View<'_>,
+        dy: View<'_>,
+        dweights: [ViewMut<'_>; 2],
+        mode: WriteMode,
+    ) {
+        let dweights = dweights.map(ViewMut::slice);
+        head_norm::backward_weight(shape, epsilon, x.slice(), dy.slice(), dweights, mode);
     }
 
     fn attention(
@@ -410,8 +465,12 @@ fn converted<From: Float>(from: View<'_>, to: ViewMut<'_>) {
     with_float!(to.element_type(), To => convert::convert::<From, To>(from.slice(), to.slice()));
 }
 
-fn on_host(affine: Affine<'_>) -> layer_norm::Affine<'_> {
-    layer_norm::Affine { weight: affine.weight.slice(), bias: affine.bias.slice() }
+fn on_host(affine: Affine<'_>) -> norm::Affine<'_> {
+    norm::Affine { weight: affine.weight.slice(), bias: affine.bias.slice() }
+}
+
+fn head_weights_on_host(weights: HeadWeights<'_>) -> head_norm::HeadWeights<'_> {
+    head_norm::HeadWeights { queries: weights.queries.slice(), keys: weights.keys.slice() }
 }
 
 fn store(sum: LossSum, loss: ViewMut<'_>) {

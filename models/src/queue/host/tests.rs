@@ -103,7 +103,8 @@ fn check<const R: usize, const W: usize>(
 #[test]
 fn a_kernel_refuses_operands_of_other_sizes() {
     let linear = LinearShape { num_rows: 6, num_inputs: 4, num_outputs: 5 };
-    let attention = AttentionShape { num_sequences: 2, seq_length: 3, num_heads: 2, head_size: 2 };
+    let attention =
+        AttentionShape { num_sequences: 2, seq_length: 3, num_heads: 2, num_kv_heads: 1, head_size: 2 };
     let spaces = [attention.forward_workspace(), attention.backward_workspace()].map(workspace);
     let (key, shape) = (
         MaskKey { seed: 0, step: 0, first_sequence: 0 },
@@ -132,6 +133,14 @@ fn a_kernel_refuses_operands_of_other_sizes() {
         Host.linear(linear, x, weight, Onto::BiasAndResidual { bias, residual }, y);
     });
     let reads = [f32s(24), f32s(20), f32s(5)];
+    check(
+        "linear onto a residual alone",
+        [f32s(24), f32s(20), f32s(30)],
+        [f32s(30)],
+        |[x, weight, residual], [y]| {
+            Host.linear(linear, x, weight, Onto::Residual(residual), y);
+        },
+    );
     check("linear_gelu", reads, [f32s(30), f32s(30)], |[x, weight, bias], [sum, y]| {
         Host.linear_gelu(linear, x, Affine { weight, bias }, sum, y);
     });
@@ -159,29 +168,47 @@ fn a_kernel_refuses_operands_of_other_sizes() {
         [f32s(24), f32s(4), f32s(4)],
         [f32s(24), f32s(12)],
         |[x, weight, bias], [y, kept]| {
-            Host.layer_norm(x, Affine { weight, bias }, y, kept);
+            Host.norm(Norm::GPT2, x, Affine { weight, bias }, y, kept);
         },
     );
-    check("layer_norm_statistics", [f32s(24)], [f32s(12)], |[x], [kept]| {
-        Host.layer_norm_statistics(x, 4, kept)
+    check("norm_statistics", [f32s(24)], [f32s(12)], |[x], [kept]| {
+        Host.norm_statistics(Norm::GPT2, x, 4, kept)
     });
     let reads = [f32s(24), f32s(4), f32s(4), f32s(12)];
-    check("layer_norm_again", reads, [f32s(24)], |[x, weight, bias, kept], [y]| {
-        Host.layer_norm_again(x, Affine { weight, bias }, kept, y);
+    check("norm_again", reads, [f32s(24)], |[x, weight, bias, kept], [y]| {
+        Host.norm_again(Norm::GPT2, x, Affine { weight, bias }, kept, y);
     });
     let reads = [f32s(24), f32s(4), f32s(12), f32s(24)];
-    check("layer_norm_backward_input", reads, [f32s(24)], |[x, weight, kept, dy], [dx]| {
-        Host.layer_norm_backward_input(x, weight, kept, dy, dx, add);
+    check("norm_backward_input", reads, [f32s(24)], |[x, weight, kept, dy], [dx]| {
+        Host.norm_backward_input(Norm::GPT2, x, weight, kept, dy, dx, add);
     });
     let reads = [f32s(24), f32s(12), f32s(24)];
-    check("layer_norm_backward_weight", reads, [f32s(4), f32s(4)], |[x, kept, dy], [dweight, dbias]| {
-        Host.layer_norm_backward_weight(x, kept, dy, dweight, dbias, add);
+    check("norm_backward_weight", reads, [f32s(4), f32s(4)], |[x, kept, dy], [dweight, dbias]| {
+        Host.norm_backward_weight(Norm::GPT2, x, kept, dy, dweight, dbias, add);
     });
-    check("attention", [f32s(72)], [f32s(24), f32s(12), spaces[0]], |[qkv], [out, kept, space]| {
+    check("swiglu", [f32s(48)], [f32s(24)], |[x], [y]| Host.swiglu(x, y, 4));
+    check("swiglu_backward", [], [f32s(48), f32s(24)], |[], [x, dy]| Host.swiglu_backward(x, dy, 4));
+    let rope = Rope { frequencies: [1.0].into(), scale: 1.0 };
+    check("rope", [], [f32s(48)], |[], [qkv]| Host.rope(attention, &rope, Turn::Forward, qkv));
+    check("head_norm", [f32s(48), f32s(2), f32s(2)], [f32s(48)], |[x, queries, keys], [y]| {
+        Host.head_norm(attention, 1e-6, x, HeadWeights { queries, keys }, y);
+    });
+    check(
+        "head_norm_backward_input",
+        [f32s(48), f32s(2), f32s(2)],
+        [f32s(48)],
+        |[dy, queries, keys], [x]| {
+            Host.head_norm_backward_input(attention, 1e-6, x, HeadWeights { queries, keys }, dy);
+        },
+    );
+    check("head_norm_backward_weight", [f32s(48); 2], [f32s(2); 2], |[x, dy], dweights| {
+        Host.head_norm_backward_weight(attention, 1e-6, x, dy, dweights, add);
+    });
+    check("attention", [f32s(48)], [f32s(24), f32s(12), spaces[0]], |[qkv], [out, kept, space]| {
         Host.attention(attention, None, qkv, out, kept, space);
     });
     let reads = [f32s(24), f32s(12), f32s(24)];
-    check("attention_backward", reads, [f32s(72), spaces[1]], |[out, log_sum_exp, dout], [qkv, space]| {
+    check("attention_backward", reads, [f32s(48), spaces[1]], |[out, log_sum_exp, dout], [qkv, space]| {
         Host.attention_backward(attention, None, qkv, Attended { out, log_sum_exp }, dout, space);
     });
     check("dropout", [], [f32s(24)], |[], [x]| Host.dropout(masks, x, 4));

@@ -23,7 +23,8 @@ fn attentions() {
         (1, 40, 1, 256),
     ];
     for (b, t, h, d) in shapes {
-        let shape = AttentionShape { num_sequences: b, seq_length: t, num_heads: h, head_size: d };
+        let shape =
+            AttentionShape { num_sequences: b, seq_length: t, num_heads: h, num_kv_heads: h, head_size: d };
         for (probability, element) in [0.0, 0.3].iter().flat_map(|&p| ELEMENTS.map(|element| (p, element))) {
             let masks = masks(probability, Place::AttentionWeights(2), b, t);
             // Tensor cores take probabilities and gradients of scores in 16 bits.
@@ -68,7 +69,8 @@ fn attentions() {
 fn the_largest_score_is_found_among_the_last_keys() {
     let (t, h) = (64, 4);
     for (d, element) in [32, 96, 130].iter().flat_map(|&d| ELEMENTS.map(|element| (d, element))) {
-        let shape = AttentionShape { num_sequences: 1, seq_length: t, num_heads: h, head_size: d };
+        let shape =
+            AttentionShape { num_sequences: 1, seq_length: t, num_heads: h, num_kv_heads: h, head_size: d };
         let tolerance = 2e-5 + unit_in_the_last_place(element);
         same_in(element, &format!("{shape:?}"), tolerance, |on| {
             let c = h * d;

@@ -35,21 +35,21 @@ fn layer_norms() {
             let [weight, bias] = [&weight, &bias].map(|of| of.view().range(along.clone()));
             let affine = Affine { weight, bias };
             let (mut y, mut statistics) = (on.elements(all.end), on.floats(2 * rows));
-            on.queue.layer_norm(x, affine, y.view_mut().range(all.clone()), statistics.view_mut());
+            on.queue.norm(Norm::GPT2, x, affine, y.view_mut().range(all.clone()), statistics.view_mut());
             let mut results = vec![on.values(&y)];
             // Over what is there.
             let (mut y, mut statistics) = (on.elements(all.end), on.floats(2 * rows));
-            on.queue.layer_norm_statistics(x, width, statistics.view_mut());
+            on.queue.norm_statistics(Norm::GPT2, x, width, statistics.view_mut());
             let kept = statistics.view();
-            on.queue.layer_norm_again(x, affine, kept, y.view_mut().range(all.clone()));
+            on.queue.norm_again(Norm::GPT2, x, affine, kept, y.view_mut().range(all.clone()));
             results.push(on.values(&y));
             for mode in MODES {
                 let (mut dx, mut dweight, mut dbias) =
                     (on.floats(all.end), on.floats(along.end), on.floats(along.end));
                 let dinput = dx.view_mut().range(all.clone());
-                on.queue.layer_norm_backward_input(x, weight, kept, dy, dinput, mode);
+                on.queue.norm_backward_input(Norm::GPT2, x, weight, kept, dy, dinput, mode);
                 let [dw, db] = [&mut dweight, &mut dbias].map(|of| of.view_mut().range(along.clone()));
-                on.queue.layer_norm_backward_weight(x, kept, dy, dw, db, mode);
+                on.queue.norm_backward_weight(Norm::GPT2, x, kept, dy, dw, db, mode);
                 // A row of one element has no deviation: its gradient is what rounding leaves.
                 if width > 1 {
                     results.push(on.values(&dx));
