@@ -10,9 +10,10 @@ use serde::{Deserialize, Serialize};
 use crate::error::ModelError;
 use crate::facts::Facts;
 use crate::model::Model;
+use crate::llama::{LlamaConfig, LlamaSizes};
 use crate::shared::{GptConfig, GptSizes, VocabularyOptions};
 use crate::timed::{TimedConfig, TimedSizes};
-use crate::{gpt2, mlp, timed};
+use crate::{gpt2, llama, mlp, timed};
 
 /// A model's family and sizes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -20,6 +21,8 @@ use crate::{gpt2, mlp, timed};
 pub enum ModelConfig {
     /// GPT-2: learned positions, pre-LN, tanh GELU, biases.
     Gpt2(GptConfig),
+    /// Llama and what is built like it: RMS norms, rotary positions, SwiGLU, grouped queries.
+    Llama(LlamaConfig),
     /// Token embedding, one linear layer and GELU per layer and token, head: the smallest model, for tests and studies.
     Mlp(GptConfig),
     /// Layers that hold memory and take a given time, and learn nothing: for studies of grids larger than this host.
@@ -34,6 +37,7 @@ impl ModelConfig {
     pub fn build(&self) -> Result<Model, ModelError> {
         match self {
             Self::Gpt2(sizes) => gpt2::build(sizes),
+            Self::Llama(sizes) => llama::build(sizes),
             Self::Mlp(sizes) => mlp::build(sizes),
             Self::Timed(sizes) => timed::build(sizes),
         }
@@ -43,6 +47,7 @@ impl ModelConfig {
     pub fn num_attention_heads(&self) -> Option<usize> {
         match self {
             Self::Gpt2(sizes) => Some(sizes.num_attention_heads),
+            Self::Llama(sizes) => Some(sizes.gpt.num_attention_heads),
             Self::Mlp(_) | Self::Timed(_) => None,
         }
     }
@@ -51,6 +56,7 @@ impl ModelConfig {
     pub fn facts(&self) -> Facts {
         match self {
             Self::Gpt2(sizes) => gpt2::facts(sizes),
+            Self::Llama(sizes) => llama::facts(sizes),
             Self::Mlp(sizes) => mlp::facts(sizes),
             Self::Timed(sizes) => timed::facts(sizes),
         }
@@ -60,6 +66,7 @@ impl ModelConfig {
     pub fn gpt(&self) -> Option<&GptConfig> {
         match self {
             Self::Gpt2(sizes) | Self::Mlp(sizes) => Some(sizes),
+            Self::Llama(sizes) => Some(&sizes.gpt),
             Self::Timed(_) => None,
         }
     }
@@ -68,6 +75,7 @@ impl ModelConfig {
     pub fn with_vocabulary(mut self, vocabulary: VocabularyOptions) -> Self {
         match &mut self {
             Self::Gpt2(sizes) | Self::Mlp(sizes) => sizes.vocabulary = vocabulary,
+            Self::Llama(sizes) => sizes.gpt.vocabulary = vocabulary,
             Self::Timed(_) => {}
         }
         self
@@ -100,6 +108,8 @@ impl ModelConfig {
 pub enum ModelSizes<Ns> {
     /// `gpt2`
     Gpt2(GptSizes),
+    /// `llama`
+    Llama(LlamaSizes),
     /// `mlp`
     Mlp(GptSizes),
     /// `timed`
@@ -110,6 +120,7 @@ impl<Ns: From<Duration>> From<&ModelConfig> for ModelSizes<Ns> {
     fn from(config: &ModelConfig) -> Self {
         match config {
             ModelConfig::Gpt2(sizes) => Self::Gpt2(sizes.into()),
+            ModelConfig::Llama(sizes) => Self::Llama(sizes.into()),
             ModelConfig::Mlp(sizes) => Self::Mlp(sizes.into()),
             ModelConfig::Timed(sizes) => Self::Timed(sizes.into()),
         }
@@ -123,7 +134,7 @@ mod tests {
     use crate::layer::MicroBatchShape;
     use crate::layout::ALIGNMENT;
     use crate::model::{LayerRole, Tying};
-    use crate::testing::config;
+    use crate::testing::{config, llama_config};
 
     /// Models of every family, of all small and some larger sizes.
     fn models() -> Vec<ModelConfig> {
@@ -141,7 +152,9 @@ mod tests {
                             tie_embeddings,
                             ..config()
                         };
-                        models.extend([ModelConfig::Gpt2(sizes.clone()), ModelConfig::Mlp(sizes)]);
+                        let gpt = sizes.clone();
+                        models.extend([ModelConfig::Gpt2(gpt.clone()), ModelConfig::Mlp(sizes)]);
+                        models.push(ModelConfig::Llama(LlamaConfig { gpt, ..llama_config() }));
                     }
                 }
             }

@@ -7,7 +7,6 @@
 
 mod attention;
 mod embedding;
-mod final_norm;
 mod mlp;
 mod position_embedding;
 #[cfg(test)]
@@ -15,7 +14,6 @@ mod tests;
 
 pub use attention::Attention;
 pub use embedding::Embedding;
-pub use final_norm::FinalNorm;
 pub use mlp::Mlp;
 pub use position_embedding::PositionEmbedding;
 
@@ -23,9 +21,10 @@ use std::sync::Arc;
 
 use crate::error::{ModelError, require};
 use crate::facts::{Activations, Facts};
+use crate::kernels::norm::Norm;
 use crate::loss::Loss;
 use crate::model::{LayerRole, Model, ModelLayer, Tying};
-use crate::shared::{GptConfig, heads, token_embeddings};
+use crate::shared::{FinalNorm, GptConfig, heads, token_embeddings};
 #[cfg(doc)]
 use crate::shared::{Head, TokenEmbedding};
 
@@ -91,7 +90,7 @@ fn build_with(config: &GptConfig, loss: Option<Arc<dyn Loss>>) -> Result<Model, 
         layers.push(ModelLayer::new(Attention::new(config, index), role, Tying::Untied));
         layers.push(ModelLayer::new(Mlp::new(config, index), role, Tying::Untied));
     }
-    layers.push(ModelLayer::new(FinalNorm::new(config), LayerRole::Head, Tying::Untied));
+    layers.push(ModelLayer::new(FinalNorm::new(Norm::GPT2, config.hidden_size), LayerRole::Head, Tying::Untied));
     layers.extend(heads(config, loss)?);
     Ok(Model {
         layers,

@@ -19,6 +19,13 @@ pub struct HeadWeights<'a> {
 }
 
 impl HeadWeights<'_> {
+    /// # Panics
+    /// If a weight has not as many elements as a head.
+    fn check(&self, shape: AttentionShape) {
+        let lens = [self.queries.len(), self.keys.len()];
+        assert_eq!(lens, [shape.head_size; 2], "elements of the weights of heads");
+    }
+
     /// The weight of a head of a token; `None` for values.
     #[inline(always)]
     fn of(&self, shape: AttentionShape, head: usize) -> Option<&[f32]> {
@@ -32,6 +39,7 @@ impl HeadWeights<'_> {
 
 /// `y = x / sqrt(mean(x^2) + epsilon) * weight` for every head of queries and keys; values are copied.
 pub fn forward(shape: AttentionShape, epsilon: f32, x: &[f32], weights: HeadWeights<'_>, y: &mut [f32]) {
+    weights.check(shape);
     let (width, size) = (shape.qkv_width(), shape.head_size);
     for_blocks(
         (write(y, width), read(x, width)),
@@ -60,6 +68,7 @@ pub fn backward_input(
     weights: HeadWeights<'_>,
     dy: &[f32],
 ) {
+    weights.check(shape);
     let (width, size) = (shape.qkv_width(), shape.head_size);
     for_blocks(
         (write(x, width), read(dy, width)),

@@ -1,7 +1,8 @@
-//! What GPT-2 and the MLP family have in common: their sizes, the token embedding and the head.
+//! What families that read tokens have in common: their sizes, the token embedding, the final norm and the head.
 
 mod config;
 mod ends;
+mod final_norm;
 mod head;
 mod head_with_loss;
 #[cfg(test)]
@@ -11,6 +12,7 @@ mod vocabulary;
 
 pub use config::{Ablation, GptConfig, GptSizes};
 pub(crate) use ends::{heads, token_embeddings};
+pub use final_norm::FinalNorm;
 pub use head::Head;
 pub use head_with_loss::HeadWithLoss;
 pub use token_embedding::TokenEmbedding;

@@ -84,12 +84,17 @@ impl Oracle {
         var.set(&Tensor::from_vec(values, var.shape(), &Device::Cpu).unwrap()).unwrap();
     }
 
-    fn get(&self, name: &str) -> &Tensor {
+    pub(super) fn get(&self, name: &str) -> &Tensor {
         self.variables[name].as_tensor()
     }
 
+    /// A parameter that a model may not have.
+    pub(super) fn find(&self, name: &str) -> Option<&Tensor> {
+        self.variables.get(name).map(Var::as_tensor)
+    }
+
     /// `[B, T, C]`
-    fn embed(&self, batch: &Batch) -> Result<Tensor> {
+    pub(super) fn embed(&self, batch: &Batch) -> Result<Tensor> {
         let shape = batch.shape;
         let tokens = Tensor::from_slice(&batch.inputs, shape.num_tokens(), &Device::Cpu)?;
         self.get("wte.weight").index_select(&tokens, 0)?.reshape((shape.num_sequences, shape.seq_length, ()))
@@ -153,7 +158,7 @@ impl Oracle {
         Tensor::from_vec(factors, shape, &Device::Cpu)
     }
 
-    fn loss(&self, x: &Tensor, batch: &Batch) -> Result<Tensor> {
+    pub(super) fn loss(&self, x: &Tensor, batch: &Batch) -> Result<Tensor> {
         let head = if self.config.tie_embeddings { "wte.weight" } else { "lm_head.weight" };
         let num_tokens = batch.shape.num_tokens();
         let log_p = log_softmax(&x.broadcast_matmul(&self.get(head).t()?)?)?.reshape((num_tokens, ()))?;
@@ -167,7 +172,7 @@ impl Oracle {
     }
 }
 
-fn log_softmax(x: &Tensor) -> Result<Tensor> {
+pub(super) fn log_softmax(x: &Tensor) -> Result<Tensor> {
     let shifted = x.broadcast_sub(&x.max_keepdim(D::Minus1)?.detach())?;
     shifted.broadcast_sub(&shifted.exp()?.sum_keepdim(D::Minus1)?.log()?)
 }

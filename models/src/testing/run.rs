@@ -11,6 +11,7 @@ use super::{Oracle, assert_close};
 use crate::buffer::Buffer;
 use crate::element::ElementType;
 use crate::init;
+use crate::llama::{LlamaConfig, RopeScaling};
 use crate::layer::{IGNORED_TARGET, Layer, LossSum, MaskKey, MicroBatchShape, Slice, Tokens, WriteMode};
 use crate::model::Model;
 use crate::parameter::ParameterSpec;
@@ -31,6 +32,23 @@ pub(crate) fn config() -> GptConfig {
         dropout: 0.0,
         ablation: Ablation::None,
         vocabulary: VocabularyOptions::default(),
+    }
+}
+
+/// A small Llama with one head of keys and everything that a model may have.
+pub(crate) fn llama_config() -> LlamaConfig {
+    LlamaConfig {
+        gpt: config(),
+        ffn_hidden_size: 20,
+        num_query_groups: 1,
+        kv_channels: 10,
+        norm_epsilon: 1e-5,
+        rotary_base: 100.0,
+        rope_scaling: RopeScaling::Default,
+        qkv_bias: true,
+        proj_bias: true,
+        mlp_bias: true,
+        qk_norm: true,
     }
 }
 

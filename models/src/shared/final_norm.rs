@@ -1,24 +1,29 @@
 //! The norm before the head.
 
-use crate::kernels::norm::Norm;
+use crate::kernels::norm::{Norm, NormKind};
 use crate::layer::*;
 use crate::layout;
 use crate::parameter::ParameterSpec;
 use crate::queue::{Affine, Queue};
-use crate::shared::GptConfig;
 
 /// `y = ln_f(x)`.
 ///
-/// Parameters: `ln_f.weight [C]`, `ln_f.bias [C]`. Kept for the backward: the statistics.
+/// Parameters: `ln_f.weight [C]`, `ln_f.bias [C]` but for an RMS norm. Kept for the backward: the statistics.
 #[derive(Debug)]
 pub struct FinalNorm {
+    norm: Norm,
     width: usize,
 }
 
 impl FinalNorm {
-    /// The layer of a model with this configuration.
-    pub fn new(config: &GptConfig) -> Self {
-        Self { width: config.hidden_size }
+    /// The layer of a model whose residual stream has this width.
+    pub fn new(norm: Norm, width: usize) -> Self {
+        Self { norm, width }
+    }
+
+    /// Elements of the parameters in order.
+    fn parameter_lens(&self) -> [usize; 2] {
+        [self.width, self.norm.num_biases(self.width)]
     }
 }
 
@@ -28,10 +33,8 @@ impl Layer for FinalNorm {
     }
 
     fn parameters(&self) -> Vec<ParameterSpec> {
-        vec![
-            ParameterSpec::ones("ln_f.weight", [self.width]),
-            ParameterSpec::zeros("ln_f.bias", [self.width]),
-        ]
+        let bias = (self.norm.kind == NormKind::Layer).then(|| ParameterSpec::zeros("ln_f.bias", [self.width]));
+        [Some(ParameterSpec::ones("ln_f.weight", [self.width])), bias].into_iter().flatten().collect()
     }
 
     fn sizes(&self, shape: MicroBatchShape) -> LayerSizes {
@@ -41,19 +44,19 @@ impl Layer for FinalNorm {
             output: activation,
             exact: 2 * shape.num_tokens(),
             // The gradients of the parameters.
-            exact_weight_inputs: layout::extent([self.width; 2]),
+            exact_weight_inputs: layout::extent(self.parameter_lens()),
             backward_workspace: activation,
             ..LayerSizes::default()
         }
     }
 
     fn forward(&self, queue: &dyn Queue, _: MicroBatchShape, args: ForwardArgs<'_>) {
-        let [weight, bias] = layout::split(args.parameters, [self.width; 2]);
-        queue.norm(Norm::GPT2, args.input, Affine { weight, bias }, args.output, args.exact);
+        let [weight, bias] = layout::split(args.parameters, self.parameter_lens());
+        queue.norm(self.norm, args.input, Affine { weight, bias }, args.output, args.exact);
     }
 
     fn recompute(&self, queue: &dyn Queue, _: MicroBatchShape, args: RecomputeArgs<'_>) {
-        queue.norm_statistics(Norm::GPT2, args.input, self.width, args.exact);
+        queue.norm_statistics(self.norm, args.input, self.width, args.exact);
     }
 
     fn backward_input(&self, queue: &dyn Queue, _: MicroBatchShape, args: BackwardInputArgs<'_>) {
@@ -66,13 +69,13 @@ impl Layer for FinalNorm {
             workspace: mut doutput,
             ..
         } = args;
-        let [weight, _] = layout::split(parameters, [self.width; 2]);
-        let [dweight, dbias] = layout::split_mut(exact_weight_inputs, [self.width; 2]);
+        let [weight, _] = layout::split(parameters, self.parameter_lens());
+        let [dweight, dbias] = layout::split_mut(exact_weight_inputs, self.parameter_lens());
         queue.copy(gradient.view(), doutput.reborrow());
         let (statistics, doutput) = (statistics.view(), doutput.view());
         let dinput = gradient.reborrow();
         queue.norm_backward_input(
-            Norm::GPT2,
+            self.norm,
             input,
             weight,
             statistics,
@@ -81,7 +84,7 @@ impl Layer for FinalNorm {
             WriteMode::Overwrite,
         );
         queue.norm_backward_weight(
-            Norm::GPT2,
+            self.norm,
             input,
             statistics,
             doutput,
@@ -92,9 +95,11 @@ impl Layer for FinalNorm {
     }
 
     fn backward_weight(&self, queue: &dyn Queue, _: MicroBatchShape, args: BackwardWeightArgs<'_>) {
-        let [dweight, dbias] = layout::split(args.exact_weight_inputs, [self.width; 2]);
-        let [weight_sum, bias_sum] = layout::split_mut(args.parameter_gradients, [self.width; 2]);
+        let [dweight, dbias] = layout::split(args.exact_weight_inputs, self.parameter_lens());
+        let [weight_sum, bias_sum] = layout::split_mut(args.parameter_gradients, self.parameter_lens());
         queue.bias_backward(dweight, weight_sum, args.mode);
-        queue.bias_backward(dbias, bias_sum, args.mode);
+        if !dbias.is_empty() {
+            queue.bias_backward(dbias, bias_sum, args.mode);
+        }
     }
 }
