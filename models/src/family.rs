@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::ModelError;
 use crate::facts::Facts;
-use crate::model::Model;
 use crate::llama::{LlamaConfig, LlamaSizes};
+use crate::model::Model;
 use crate::shared::{GptConfig, GptSizes, VocabularyOptions};
 use crate::timed::{TimedConfig, TimedSizes};
 use crate::{gpt2, llama, mlp, timed};

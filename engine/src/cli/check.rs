@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use pipezero_models::shared::GptConfig;
 use pipezero_models::queue::Cuda;
 
 use super::describe;
@@ -137,21 +138,13 @@ fn model(plan: &Plan) -> String {
     let model = &plan.run().model;
     let parameters = count(plan.num_parameters());
     match model {
-        ModelConfig::Gpt2(sizes) | ModelConfig::Mlp(sizes) => {
-            let (family, heads) = match model {
-                ModelConfig::Gpt2(_) => {
-                    ("gpt2", format!(" with {}", counted(sizes.num_attention_heads, "head")))
-                }
-                _ => ("mlp", String::new()),
-            };
-            format!(
-                "{family}, {parameters} parameters: {} of width {}{heads}, sequences of {} tokens, vocabulary {}",
-                counted(sizes.num_layers, "layer"),
-                sizes.hidden_size,
-                sizes.seq_length,
-                sizes.vocab_size
-            )
+        ModelConfig::Gpt2(sizes) => of_tokens("gpt2", &parameters, sizes, &heads_of(sizes)),
+        ModelConfig::Llama(llama) => {
+            let groups = counted(llama.num_query_groups, "head");
+            let heads = format!("{} of {}, {groups} of keys", heads_of(&llama.gpt), llama.kv_channels);
+            of_tokens("llama", &parameters, &llama.gpt, &heads)
         }
+        ModelConfig::Mlp(sizes) => of_tokens("mlp", &parameters, sizes, ""),
         ModelConfig::Timed(_) => {
             format!(
                 "timed, {parameters} parameters: {}, which learn nothing",
@@ -159,6 +152,20 @@ fn model(plan: &Plan) -> String {
             )
         }
     }
+}
+
+fn heads_of(sizes: &GptConfig) -> String {
+    format!(" with {}", counted(sizes.num_attention_heads, "head"))
+}
+
+fn of_tokens(family: &str, parameters: &str, sizes: &GptConfig, heads: &str) -> String {
+    format!(
+        "{family}, {parameters} parameters: {} of width {}{heads}, sequences of {} tokens, vocabulary {}",
+        counted(sizes.num_layers, "layer"),
+        sizes.hidden_size,
+        sizes.seq_length,
+        sizes.vocab_size
+    )
 }
 
 fn grid(plan: &Plan) -> String {

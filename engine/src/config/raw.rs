@@ -11,7 +11,9 @@ use super::resolved::{
 };
 use super::schedule_name::ScheduleName;
 use super::section::section;
-use super::words::{FamilyWord, HeadLogitsWord, OptimizerWord, ResidencyWord, SchedulerWord, ShardingWord};
+use super::words::{
+    FamilyWord, HeadLogitsWord, OptimizerWord, ResidencyWord, RopeWord, SchedulerWord, ShardingWord,
+};
 
 section! {
     /// A training run.
@@ -61,7 +63,8 @@ section! {
 section! {
     /// The model's family and sizes, under Megatron's names.
     RawModel at "model" {
-        /// `"gpt2"`: learned positions, pre-LN, tanh GELU, biases. `"mlp"`: an embedding, one linear layer and GELU per
+        /// `"gpt2"`: learned positions, pre-LN, tanh GELU, biases. `"llama"`: RMS norms, rotary positions, SwiGLU, grouped queries, as
+        /// Llama, Mistral, Qwen2 and Qwen3 have them. `"mlp"`: an embedding, one linear layer and GELU per
         /// layer and token, a head; the smallest model, for tests and studies. `"timed"`: layers that hold memory and take
         /// a given time without using the CPU, to study grids larger than the host; it learns nothing.
         family: FamilyWord = "", "it decides what the sizes mean";
@@ -70,18 +73,37 @@ section! {
         /// Tokens of a sequence.
         seq_length: usize = "", "the size is the user's choice";
         /// Width of the residual stream. Not for `"timed"`.
-        hidden_size: usize = "needed for \"gpt2\" and \"mlp\"", "the size is the user's choice";
-        /// Attention heads; divides `hidden_size`. Needed for `"gpt2"`; `"mlp"` has none. Not for `"timed"`.
+        hidden_size: usize = "needed but for \"timed\"", "the size is the user's choice";
+        /// Attention heads; those of queries. Needed for `"gpt2"`, where it divides `hidden_size`, and `"llama"`; `"mlp"` has none. Not for
+        /// `"timed"`.
         num_attention_heads: usize = "1 for \"mlp\"", "the size is the user's choice";
         /// Number of tokens; at least 256, since text is read as bytes. Not for `"timed"`.
         vocab_size: usize = "256", "text is read as bytes";
         /// Whether the head uses the embedding's weight. Not for `"timed"`.
-        tie_embeddings: bool = "true for \"gpt2\", false for \"mlp\"", "GPT-2 is tied";
+        tie_embeddings: bool = "true for \"gpt2\", else false", "GPT-2 is tied";
         /// Standard deviation of the initial weights. Not for `"timed"`.
         init_std: f64 = "0.02", "GPT-2's";
         /// Share of embeddings, attention weights and residual branches that a training step drops, from 0 to below 1. The
         /// masks depend on seed, step, sequence, layer and position, never on the grid. `"gpt2"` alone.
         dropout: f64 = "0", "large models see their text once, and do without";
+        /// Width of gate and of up in SwiGLU. `"llama"` alone.
+        ffn_hidden_size: usize = "8/3 of hidden_size, rounded up to a multiple of 256", "as many parameters as two maps of 4 hidden_size; Llama's rounding";
+        /// Heads of keys and of values, which divide those of queries. `"llama"` alone.
+        num_query_groups: usize = "num_attention_heads", "every head has its own";
+        /// Elements of a head, an even number. `"llama"` alone.
+        kv_channels: usize = "hidden_size / num_attention_heads", "attention is as wide as the residual stream";
+        /// Added to the mean square in norms. `"llama"` alone.
+        norm_epsilon: f64 = "1e-5", "Llama's";
+        /// Base of the rotary angles. `"llama"` alone.
+        rotary_base: f64 = "10000", "Llama 2's; Llama 3 has 500000";
+        /// Whether queries, keys and values have biases, as in Qwen2. `"llama"` alone.
+        add_qkv_bias: bool = "false", "Llama has none";
+        /// Whether attention's projection has a bias. `"llama"` alone.
+        add_proj_bias: bool = "false", "Llama has none";
+        /// Whether the linear maps of the feed-forward half have biases. `"llama"` alone.
+        add_mlp_bias: bool = "false", "Llama has none";
+        /// Whether heads of queries and keys are normalised, as in Qwen3. `"llama"` alone.
+        qk_layernorm: bool = "false", "Llama does not";
         /// Parameters of each layer. `"timed"` alone.
         parameters_per_layer: usize = "needed for \"timed\"", "the size is the user's choice";
         /// Elements of the activation between two layers for one micro-batch; a layer saves as many again. `"timed"` alone.
@@ -95,6 +117,36 @@ section! {
         /// Milliseconds in which the saved values of a segment's last layer are recomputed; the layers before it run their
         /// forward. `"timed"` alone.
         recompute_ms: f64 = "forward_ms", "a recomputation is a forward";
+    }
+    sections {
+        rope_scaling: RawRopeScaling;
+    }
+}
+
+section! {
+    /// How rotary angles are changed for sequences longer than those of the training, under Hugging Face's names and by its formulas.
+    /// `"llama"` alone.
+    RawRopeScaling at "model.rope_scaling" {
+        /// `"linear"`: all frequencies are divided by `factor`. `"dynamic"`: the base grows with `seq_length` beyond the original length.
+        /// `"llama3"`: long waves are divided by `factor`, short ones stay. `"yarn"`: the same by a ramp along the pairs of a head, and
+        /// attention's scores grow.
+        rope_type: RopeWord = "\"default\"", "angles as they are";
+        /// How many times longer sequences become; at least 1. For every type but `"default"`.
+        factor: f64 = "needed but for \"default\"", "the length is the user's choice";
+        /// The longest sequence of the training. For `"dynamic"`, `"llama3"` and `"yarn"`.
+        original_max_position_embeddings: usize = "needed for \"dynamic\", \"llama3\" and \"yarn\"", "it is a fact of the model";
+        /// Waves that turn fewer times than this within the original length are divided by `factor`. `"llama3"` alone.
+        low_freq_factor: f64 = "1", "Llama 3.1's";
+        /// Waves that turn more often than this stay. `"llama3"` alone.
+        high_freq_factor: f64 = "4", "Llama 3.1's";
+        /// What sines and cosines are multiplied by. `"yarn"` alone.
+        attention_factor: f64 = "0.1 ln(factor) + 1", "YaRN's";
+        /// Waves that turn more often than this within the original length stay. `"yarn"` alone.
+        beta_fast: f64 = "32", "YaRN's";
+        /// Waves that turn fewer times than this are divided by `factor`. `"yarn"` alone.
+        beta_slow: f64 = "1", "YaRN's";
+        /// Whether the ramp begins and ends at whole pairs. `"yarn"` alone.
+        truncate: bool = "true", "YaRN's";
     }
 }
 

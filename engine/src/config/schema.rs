@@ -23,7 +23,7 @@ pub fn schema() -> Schema {
 fn reads_text() -> Value {
     json!({
         "properties": {
-            "model": { "properties": { "family": { "enum": ["gpt2", "mlp"] } }, "required": ["hidden_size"] },
+            "model": { "properties": { "family": { "enum": ["gpt2", "llama", "mlp"] } }, "required": ["hidden_size"] },
             "data": { "required": ["text"] }
         },
         "required": ["data"]

@@ -58,7 +58,12 @@ macro_rules! words {
 
 words! {
     /// Model families.
-    FamilyWord { Gpt2 = "gpt2", Mlp = "mlp", Timed = "timed", } later ["llama"]
+    FamilyWord { Gpt2 = "gpt2", Llama = "llama", Mlp = "mlp", Timed = "timed", }
+}
+
+words! {
+    /// How rotary angles are scaled: Hugging Face's names.
+    RopeWord { Default = "default", Linear = "linear", Dynamic = "dynamic", Llama3 = "llama3", Yarn = "yarn", } never ["longrope", "su"]
 }
 
 words! {

@@ -90,7 +90,11 @@ fn build_with(config: &GptConfig, loss: Option<Arc<dyn Loss>>) -> Result<Model, 
         layers.push(ModelLayer::new(Attention::new(config, index), role, Tying::Untied));
         layers.push(ModelLayer::new(Mlp::new(config, index), role, Tying::Untied));
     }
-    layers.push(ModelLayer::new(FinalNorm::new(Norm::GPT2, config.hidden_size), LayerRole::Head, Tying::Untied));
+    layers.push(ModelLayer::new(
+        FinalNorm::new(Norm::GPT2, config.hidden_size),
+        LayerRole::Head,
+        Tying::Untied,
+    ));
     layers.extend(heads(config, loss)?);
     Ok(Model {
         layers,

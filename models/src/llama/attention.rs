@@ -211,8 +211,7 @@ impl Layer for Attention {
 
     fn recompute(&self, queue: &dyn Queue, shape: MicroBatchShape, args: RecomputeArgs<'_>) {
         let RecomputeArgs { parameters, input, saved, exact, workspace, exact_workspace, .. } = args;
-        let [norm_weight, weight, bias, queries, keys, ..] =
-            layout::split(parameters, self.parameter_lens());
+        let [norm_weight, weight, bias, queries, keys, ..] = layout::split(parameters, self.parameter_lens());
         let [mut qkv, mut attended] = layout::split_mut(saved, self.saved_lens(shape));
         let [log_sum_exp, statistics] = layout::split_mut(exact, self.exact_lens(shape));
         let [mut normed, mut normalised] = layout::split_mut(workspace, self.forward_workspace_lens(shape));
@@ -255,7 +254,8 @@ impl Layer for Attention {
         let [mut doutput, normed] = layout::split_mut(weight_inputs, self.weight_input_lens(shape));
         let [dnorm_weight, dqueries, dkeys] =
             layout::split_mut(exact_weight_inputs, self.exact_weight_input_lens());
-        let [mut dactivation, mut normalised] = layout::split_mut(workspace, self.backward_workspace_lens(shape));
+        let [mut dactivation, mut normalised] =
+            layout::split_mut(workspace, self.backward_workspace_lens(shape));
         let (heads, mode) = (self.attention(shape), WriteMode::Overwrite);
 
         queue.copy(gradient.view(), doutput.reborrow());
@@ -270,7 +270,14 @@ impl Layer for Attention {
         let dattended = dattended.view();
         if self.config.qk_norm {
             self.normalise_and_turn(queue, shape, weights, qkv.view(), normalised.reborrow());
-            queue.attention_backward(heads, None, normalised.reborrow(), attended, dattended, exact_workspace);
+            queue.attention_backward(
+                heads,
+                None,
+                normalised.reborrow(),
+                attended,
+                dattended,
+                exact_workspace,
+            );
             self.turn(queue, shape, Turn::Backward, normalised.reborrow());
             let (epsilon, dheads) = (self.norm.epsilon, normalised.view());
             queue.head_norm_backward_weight(heads, epsilon, qkv.view(), dheads, [dqueries, dkeys], mode);

@@ -6,7 +6,7 @@ use super::RopeScaling;
 use crate::error::{ModelError, require};
 use crate::kernels::norm::{Norm, NormKind};
 use crate::kernels::rope::Rope;
-use crate::shared::{GptConfig, GptSizes};
+use crate::shared::GptConfig;
 
 /// The sizes of a Llama. Names are Megatron's where it has one.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -94,16 +94,20 @@ impl LlamaConfig {
 
 /// The sizes that decide how long a layer takes, as costs files have them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct LlamaSizes {
-    /// Those of every model that reads tokens.
-    #[serde(flatten)]
-    pub gpt: GptSizes,
-    /// Width of gate and of up.
-    pub ffn_hidden_size: u64,
+    /// Width of the residual stream.
+    pub hidden_size: u64,
+    /// Heads of queries.
+    pub num_attention_heads: u64,
     /// Heads of keys and of values.
     pub num_query_groups: u64,
     /// Elements of a head.
     pub kv_channels: u64,
+    /// Width of gate and of up.
+    pub ffn_hidden_size: u64,
+    /// Token numbers are below this.
+    pub vocab_size: u64,
     /// Whether heads of queries and keys are normalised.
     pub qk_norm: bool,
 }
@@ -111,10 +115,12 @@ pub struct LlamaSizes {
 impl From<&LlamaConfig> for LlamaSizes {
     fn from(config: &LlamaConfig) -> Self {
         Self {
-            gpt: (&config.gpt).into(),
-            ffn_hidden_size: config.ffn_hidden_size as u64,
+            hidden_size: config.gpt.hidden_size as u64,
+            num_attention_heads: config.gpt.num_attention_heads as u64,
             num_query_groups: config.num_query_groups as u64,
             kv_channels: config.kv_channels as u64,
+            ffn_hidden_size: config.ffn_hidden_size as u64,
+            vocab_size: config.gpt.vocab_size as u64,
             qk_norm: config.qk_norm,
         }
     }

@@ -15,7 +15,7 @@ mod tests;
 pub use attention::Attention;
 pub use config::{LlamaConfig, LlamaSizes};
 pub use mlp::Mlp;
-pub use rope_scaling::RopeScaling;
+pub use rope_scaling::{RopeScaling, Yarn};
 
 use std::sync::Arc;
 
@@ -93,10 +93,5 @@ fn build_with(config: &LlamaConfig, loss: Option<Arc<dyn Loss>>) -> Result<Model
     let norm = FinalNorm::new(config.norm(), gpt.hidden_size);
     layers.push(ModelLayer::new(norm, LayerRole::Head, Tying::Untied));
     layers.extend(heads(gpt, loss)?);
-    Ok(Model {
-        layers,
-        vocab_size: gpt.vocab_size,
-        seq_length: gpt.seq_length,
-        num_blocks: gpt.num_layers,
-    })
+    Ok(Model { layers, vocab_size: gpt.vocab_size, seq_length: gpt.seq_length, num_blocks: gpt.num_layers })
 }

@@ -153,9 +153,8 @@ impl Yarn {
     fn ramp(self, base: f64, head_size: usize, pair: usize) -> f64 {
         let length = self.original_max_position_embeddings as f64;
         // The pair that turns so often within the original length.
-        let pair_of = |num_turns: f64| {
-            head_size as f64 * (length / (num_turns * TAU)).ln() / (2.0 * base.ln())
-        };
+        let pair_of =
+            |num_turns: f64| head_size as f64 * (length / (num_turns * TAU)).ln() / (2.0 * base.ln());
         let (mut low, mut high) = (pair_of(self.beta_fast), pair_of(self.beta_slow));
         if self.truncate {
             (low, high) = (low.floor(), high.ceil());

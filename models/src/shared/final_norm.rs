@@ -33,7 +33,8 @@ impl Layer for FinalNorm {
     }
 
     fn parameters(&self) -> Vec<ParameterSpec> {
-        let bias = (self.norm.kind == NormKind::Layer).then(|| ParameterSpec::zeros("ln_f.bias", [self.width]));
+        let bias =
+            (self.norm.kind == NormKind::Layer).then(|| ParameterSpec::zeros("ln_f.bias", [self.width]));
         [Some(ParameterSpec::ones("ln_f.weight", [self.width])), bias].into_iter().flatten().collect()
     }
 

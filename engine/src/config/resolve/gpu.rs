@@ -36,10 +36,17 @@ pub(super) fn check(raw: &RawRun, device: Option<DeviceName>, model: Option<&Mod
     if device? == DeviceName::Cpu {
         return Some(());
     }
-    let ModelConfig::Gpt2(gpt) = model? else { return Some(()) };
-    let head_size = gpt.hidden_size / gpt.num_attention_heads;
+    let (gpt, head_size) = match model? {
+        ModelConfig::Gpt2(gpt) => (gpt, gpt.hidden_size / gpt.num_attention_heads),
+        ModelConfig::Llama(llama) => (&llama.gpt, llama.kv_channels),
+        ModelConfig::Mlp(_) | ModelConfig::Timed(_) => return Some(()),
+    };
     if head_size <= HEAD_SIZE_MAX {
         return Some(());
+    }
+    if raw.model.kv_channels.is_written() {
+        let rule = format!("a GPU takes heads of at most {HEAD_SIZE_MAX} elements");
+        return raw.model.kv_channels.broken(head_size, rule, "use fewer, or `device` \"cpu\"");
     }
     let rule = format!(
         "`model.hidden_size` is {}: heads of {head_size} elements, and a GPU takes at most {HEAD_SIZE_MAX}",

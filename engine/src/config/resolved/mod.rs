@@ -18,7 +18,10 @@ pub use checkpoint::{CheckpointConfig, EndSignal, OnCheckpointError};
 pub use comm::{BackendName, CommConfig, DeviceName, Link, Links, ReductionOrder};
 pub use learning::{NoDecay, OptimizerConfig, SchedulerConfig, Warmup, WarmupType};
 pub use pipezero_models::facts::PassTimes;
-pub use pipezero_models::{Ablation, GptConfig, HeadLogits, ModelConfig, TimedConfig, VocabularyOptions};
+pub use pipezero_models::llama::Yarn;
+pub use pipezero_models::{
+    Ablation, GptConfig, HeadLogits, LlamaConfig, ModelConfig, RopeScaling, TimedConfig, VocabularyOptions,
+};
 pub use pipezero_partition::{ReductionPolicy, UnitLayers, UnitSharding, ZeroLevel};
 pub use residency::ResidencyConfig;
 pub use sharding::{ShardingConfig, ShardingRule};

@@ -1,11 +1,12 @@
-//! `model` of a family that reads tokens: GPT-2 and the MLP.
+//! `model` of a family that reads tokens: GPT-2 and the MLP, and what Llama has in common with them.
 
 use crate::config::raw::RawModel;
 use crate::config::resolved::{Ablation, GptConfig, ModelConfig};
 use crate::config::words::FamilyWord;
 use pipezero_models::VocabularyOptions;
 
-use super::sizes::{not_of_family, size};
+use super::llama;
+use super::sizes::{no_llama_keys, no_timed_keys, size};
 
 /// A family that reads tokens; where the family is not known, only its sizes are checked.
 pub(super) fn resolve(
@@ -14,45 +15,43 @@ pub(super) fn resolve(
     num_layers: Option<usize>,
     seq_length: Option<usize>,
 ) -> Option<ModelConfig> {
-    let is_mlp = family == Some(FamilyWord::Mlp);
     let hidden_size = size(&raw.hidden_size);
     let vocab_size = vocab_size(raw);
-    let num_attention_heads = heads(raw, is_mlp, hidden_size);
+    let num_attention_heads = heads(raw, family, hidden_size);
     let rule = "with 0 all weights would start equal and stay equal: it must be positive";
     let init_std = raw.init_std.or(0.02);
     let init_std = raw.init_std.keep(init_std, |std| std > 0.0, rule, "use a value such as 0.02");
-    // The MLP family is for studies that compare bits and drops nothing.
-    let dropout = raw.dropout.below_one(raw.dropout.or(0.0), 0.1);
-    let may_drop = |dropout| !is_mlp || dropout <= 0.0;
-    let dropout =
-        raw.dropout.keep(dropout, may_drop, "family \"mlp\" has no dropout", "use 0, or family \"gpt2\"");
-    family?;
-    let name = if is_mlp { "mlp" } else { "gpt2" };
-    let own = [
-        not_of_family(&raw.parameters_per_layer, name, &["timed"]),
-        not_of_family(&raw.activation_elements, name, &["timed"]),
-        not_of_family(&raw.forward_ms, name, &["timed"]),
-        not_of_family(&raw.backward_input_ms, name, &["timed"]),
-        not_of_family(&raw.backward_weight_ms, name, &["timed"]),
-        not_of_family(&raw.recompute_ms, name, &["timed"]),
-    ];
-    if own.contains(&None) {
-        return None;
-    }
-    let config = GptConfig {
-        num_layers: num_layers?,
-        hidden_size: hidden_size?,
-        num_attention_heads: num_attention_heads?,
-        seq_length: seq_length?,
-        vocab_size: vocab_size?,
-        tie_embeddings: raw.tie_embeddings.or(!is_mlp)?,
-        init_std: init_std?,
-        dropout: dropout?,
-        ablation: Ablation::None,
-        // The plan resolves them.
-        vocabulary: VocabularyOptions::default(),
+    let name = match family {
+        Some(FamilyWord::Llama) => "llama",
+        Some(FamilyWord::Mlp) => "mlp",
+        _ => "gpt2",
     };
-    Some(if is_mlp { ModelConfig::Mlp(config) } else { ModelConfig::Gpt2(config) })
+    let dropout = raw.dropout.below_one(raw.dropout.or(0.0), 0.1);
+    let may_drop = |dropout| name == "gpt2" || dropout <= 0.0;
+    let rule = format!("family \"{name}\" has no dropout");
+    let dropout = raw.dropout.keep(dropout, may_drop, &rule, "use 0, or family \"gpt2\"");
+    family?;
+    no_timed_keys(raw, name)?;
+    let config = || {
+        Some(GptConfig {
+            num_layers: num_layers?,
+            hidden_size: hidden_size?,
+            num_attention_heads: num_attention_heads?,
+            seq_length: seq_length?,
+            vocab_size: vocab_size?,
+            tie_embeddings: raw.tie_embeddings.or(name == "gpt2")?,
+            init_std: init_std?,
+            dropout: dropout?,
+            ablation: Ablation::None,
+            // The plan resolves them.
+            vocabulary: VocabularyOptions::default(),
+        })
+    };
+    if name == "llama" {
+        return llama::resolve(raw, hidden_size, num_attention_heads, config()).map(ModelConfig::Llama);
+    }
+    no_llama_keys(raw, name)?;
+    Some(if name == "mlp" { ModelConfig::Mlp(config()?) } else { ModelConfig::Gpt2(config()?) })
 }
 
 fn vocab_size(raw: &RawModel) -> Option<usize> {
@@ -63,12 +62,16 @@ fn vocab_size(raw: &RawModel) -> Option<usize> {
 }
 
 /// Attention heads. The MLP family has none, so there the key may be absent; where it stands it must still divide.
-fn heads(raw: &RawModel, is_mlp: bool, hidden_size: Option<usize>) -> Option<usize> {
+/// Llama's need not divide where it says how large they are.
+fn heads(raw: &RawModel, family: Option<FamilyWord>, hidden_size: Option<usize>) -> Option<usize> {
     let field = &raw.num_attention_heads;
-    if is_mlp && !field.is_written() {
+    if family == Some(FamilyWord::Mlp) && !field.is_written() {
         return Some(1);
     }
     let heads = size(field)?;
+    if family == Some(FamilyWord::Llama) && raw.kv_channels.is_written() {
+        return Some(heads);
+    }
     let hidden_size = hidden_size?;
     if hidden_size.is_multiple_of(heads) {
         return Some(heads);

@@ -1,8 +1,11 @@
 //! `model`: the family and its sizes.
 //!
-//! Each kind of family reads its own keys: [`gpt`] those of GPT-2 and the MLP, [`timed`] those of timed layers.
+//! Each kind of family reads its own keys: [`gpt`] those of every family that reads tokens, [`llama`] those that Llama has beside them,
+//! [`timed`] those of timed layers.
 
 mod gpt;
+mod llama;
+mod rope_scaling;
 mod sizes;
 mod timed;
 
@@ -19,7 +22,7 @@ pub(super) fn resolve(raw: &RawModel) -> Option<ModelConfig> {
                       \"num_attention_heads\": 12, \"seq_length\": 1024}";
         return raw.head.site.missing("there is nothing to train", repair);
     }
-    let repair = "add \"gpt2\", \"mlp\" or \"timed\"";
+    let repair = "add \"gpt2\", \"llama\", \"mlp\" or \"timed\"";
     let family = raw.family.required("it decides what the sizes mean", repair);
     let num_layers = size(&raw.num_layers);
     let seq_length = size(&raw.seq_length);

@@ -7,7 +7,7 @@ use crate::config::resolved::{PassTimes, TimedConfig};
 use crate::config::section::Field;
 
 use super::super::rules::LESS_THAN_A_NANOSECOND;
-use super::sizes::{not_of_family, size};
+use super::sizes::{no_llama_keys, not_of_family, size};
 
 /// The longest time of a layer: an hour is more than any study needs.
 const MAX_MS: f64 = 3_600_000.0;
@@ -19,12 +19,13 @@ pub(super) fn resolve(
     seq_length: Option<usize>,
 ) -> Option<TimedConfig> {
     let own = [
-        not_of_family(&raw.hidden_size, "timed", &["gpt2", "mlp"]),
-        not_of_family(&raw.num_attention_heads, "timed", &["gpt2"]),
-        not_of_family(&raw.vocab_size, "timed", &["gpt2", "mlp"]),
-        not_of_family(&raw.tie_embeddings, "timed", &["gpt2", "mlp"]),
-        not_of_family(&raw.init_std, "timed", &["gpt2", "mlp"]),
+        not_of_family(&raw.hidden_size, "timed", &["gpt2", "llama", "mlp"]),
+        not_of_family(&raw.num_attention_heads, "timed", &["gpt2", "llama"]),
+        not_of_family(&raw.vocab_size, "timed", &["gpt2", "llama", "mlp"]),
+        not_of_family(&raw.tie_embeddings, "timed", &["gpt2", "llama", "mlp"]),
+        not_of_family(&raw.init_std, "timed", &["gpt2", "llama", "mlp"]),
         not_of_family(&raw.dropout, "timed", &["gpt2"]),
+        no_llama_keys(raw, "timed"),
     ];
     let parameters_per_layer = size(&raw.parameters_per_layer);
     let activation_elements = size(&raw.activation_elements);
