@@ -7,8 +7,8 @@
 use std::collections::HashMap;
 
 use pipezero::config::Precision;
-use tests::features::{self, CHECKPOINTING, DATA, GRIDS, PRECISIONS, TIED, UNITS, VOCABULARIES, ZERO};
-use tests::{Case, FP16, Mask, Sample, Trained, assert_bit_identical, pairwise, small_run, train};
+use tests::features::{self, CHECKPOINTING, DATA, GRIDS, MODELS, PRECISIONS, UNITS, VOCABULARIES, ZERO};
+use tests::{Case, FP16, Family, Mask, Sample, Trained, assert_bit_identical, pairwise, small_run, train};
 
 const DROPOUT: [f64; 2] = [0.0, 0.1];
 
@@ -20,7 +20,7 @@ const SIZES: [usize; 9] = [
     PRECISIONS.len(),
     CHECKPOINTING.len(),
     DROPOUT.len(),
-    TIED.len(),
+    MODELS.len(),
     DATA.len(),
     VOCABULARIES.len(),
 ];
@@ -29,9 +29,11 @@ const SIZES: [usize; 9] = [
 type Choice = [usize; SIZES.len()];
 
 fn case_of(choice: Choice) -> Case {
-    let [grid, zero, units, precision, checkpointing, dropout, tied, data, vocabulary] = choice;
-    let case = features::case_of([grid, zero, units, precision, checkpointing, tied, data, vocabulary]);
-    Case { dropout: DROPOUT[dropout], ..case }
+    let [grid, zero, units, precision, checkpointing, dropout, model, data, vocabulary] = choice;
+    let case = features::case_of([grid, zero, units, precision, checkpointing, model, data, vocabulary]);
+    // Llama has none.
+    let dropout = if case.family == Family::Gpt2 { DROPOUT[dropout] } else { 0.0 };
+    Case { dropout, ..case }
 }
 
 #[test]

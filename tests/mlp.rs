@@ -1,13 +1,12 @@
 //! The small family through the engine: the same bits on every grid.
 
-use pipezero::config::{ModelConfig, ResidencyConfig, Run, ZeroLevel};
-use tests::{Case, Mask, assert_bit_identical, assert_close, small_run, train, zero};
+use pipezero::config::{ResidencyConfig, Run, ZeroLevel};
+use tests::{Case, Family, Mask, assert_bit_identical, assert_close, small_run, train, zero};
 
 fn mlp(pipeline: usize, data: usize, tied: bool, level: ZeroLevel) -> Run {
     let zero = zero(level, ResidencyConfig::Units(2), 1);
-    let case = Case { pipeline, data, num_micro_batches: 3, zero, tied, ..Case::ONE_RANK };
-    let run = small_run(case);
-    Run { model: ModelConfig::Mlp(run.model.gpt().unwrap().clone()), ..run }
+    let family = Family::Mlp;
+    small_run(Case { pipeline, data, num_micro_batches: 3, zero, family, tied, ..Case::ONE_RANK })
 }
 
 #[test]

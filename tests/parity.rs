@@ -6,14 +6,15 @@ use std::sync::Arc;
 
 use pipezero::config::{ReductionPolicy, ResidencyConfig, Run, UnitLayers, ZeroConfig, ZeroLevel};
 use pipezero::models::queue::Deferred;
+use tests::features::MODELS;
 use tests::{
     Case, Mask, NO_ZERO, SGD, Sample, Schedule, assert_bit_identical, assert_close, pairwise, small_run,
     train, train_on,
 };
 
 /// How many values there are of a unit's layers, what is resident (strict, or a unit more than prefetch needs), prefetch, and
-/// whether the head is tied.
-const SIZES: [usize; 4] = [3, 2, 2, 2];
+/// models: GPT-2 and Llama, each untied and tied.
+const SIZES: [usize; 4] = [3, 2, 2, 4];
 
 fn zero(level: ZeroLevel, reduce: ReductionPolicy, row: [usize; 4]) -> ZeroConfig {
     let [unit_layers, residency, prefetch_units, _] = row;
@@ -43,10 +44,10 @@ fn every_grid_schedule_and_level_gives_the_bits_of_one_pipeline_rank() {
                         }
                         let zero = zero(level, reduce, row);
                         let grid = Case { pipeline, data, num_micro_batches: 3, ..Case::ONE_RANK };
-                        let tied = row[3] == 1;
-                        let case = Case { schedule, zero, tied, ..grid };
+                        let (family, tied) = MODELS[row[3]];
+                        let case = Case { schedule, zero, family, tied, ..grid };
                         let wanted = references
-                            .entry((data, reduce == Every, tied))
+                            .entry((data, reduce == Every, row[3]))
                             .or_insert_with(|| train(small_run(case.clone().reference()), Mask::Uneven));
                         let name = format!("{case:?}");
                         wanted.assert_clipped(&name);

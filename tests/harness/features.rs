@@ -7,7 +7,7 @@ use pipezero::config::{
     ZeroConfig, ZeroLevel,
 };
 
-use crate::{Case, FP16, NO_ZERO, Schedule, pairwise};
+use crate::{Case, FP16, Family, NO_ZERO, Schedule, pairwise};
 
 /// Blocks of the model: enough for the most stages, 4 ranks of 3 stages.
 const NUM_LAYERS: usize = 12;
@@ -23,8 +23,9 @@ pub const PRECISIONS: [Precision; 3] = [Precision::F32, Precision::Bf16, FP16];
 pub const CHECKPOINTING: [Checkpointing; 3] =
     [Checkpointing::Off, Checkpointing::Unit, Checkpointing::Layers(1)];
 
-/// Whether the head uses the embedding's weight.
-pub const TIED: [bool; 2] = [false, true];
+/// Families, and whether the head uses the embedding's weight.
+pub const MODELS: [(Family, bool); 4] =
+    [(Family::Gpt2, false), (Family::Gpt2, true), (Family::Llama, false), (Family::Llama, true)];
 
 /// Data degrees.
 pub const DATA: [usize; 3] = [1, 2, 3];
@@ -109,9 +110,9 @@ pub const VOCABULARIES: [(usize, HeadLogits); 6] = {
     [(1, Keep), (1, Recompute), (2, Keep), (2, Recompute), (3, Keep), (3, Recompute)]
 };
 
-/// The case of a value of each list: of [`GRIDS`], [`ZERO`], [`UNITS`], [`PRECISIONS`], [`CHECKPOINTING`], [`TIED`], [`DATA`]
+/// The case of a value of each list: of [`GRIDS`], [`ZERO`], [`UNITS`], [`PRECISIONS`], [`CHECKPOINTING`], [`MODELS`], [`DATA`]
 /// and [`VOCABULARIES`].
-pub fn case_of([grid, zero, units, precision, checkpointing, tied, data, vocabulary]: [usize; 8]) -> Case {
+pub fn case_of([grid, zero, units, precision, checkpointing, model, data, vocabulary]: [usize; 8]) -> Case {
     let (pipeline, schedule) = GRIDS[grid];
     let (level, reduce, resident, prefetch_units) = ZERO[zero];
     let resident_units = match resident {
@@ -123,6 +124,7 @@ pub fn case_of([grid, zero, units, precision, checkpointing, tied, data, vocabul
         Resident::Level => ResidencyConfig::Level,
         Resident::All => ResidencyConfig::All,
     };
+    let (family, tied) = MODELS[model];
     let unit_layers = UNITS[units];
     // A split backward is not recomputed.
     let checkpointing =
@@ -135,7 +137,8 @@ pub fn case_of([grid, zero, units, precision, checkpointing, tied, data, vocabul
         num_micro_batches: 5,
         schedule,
         zero: ZeroConfig { level, reduce, resident_units, prefetch_units, unit_layers, ..NO_ZERO },
-        tied: TIED[tied],
+        family,
+        tied,
         num_layers: NUM_LAYERS,
         precision: PRECISIONS[precision],
         checkpointing,
@@ -157,12 +160,12 @@ pub fn pairs_on(num_ranks: RangeInclusive<usize>) -> Vec<Case> {
         UNITS.len(),
         PRECISIONS.len(),
         CHECKPOINTING.len(),
-        TIED.len(),
+        MODELS.len(),
         VOCABULARIES.len(),
     ];
-    let case = |[grid, zero, units, precision, checkpointing, tied, vocabulary]: [usize; 7]| {
+    let case = |[grid, zero, units, precision, checkpointing, model, vocabulary]: [usize; 7]| {
         let (grid, data) = grids[grid];
-        case_of([grid, zero, units, precision, checkpointing, tied, data, vocabulary])
+        case_of([grid, zero, units, precision, checkpointing, model, data, vocabulary])
     };
     pairwise(sizes).into_iter().map(case).collect()
 }

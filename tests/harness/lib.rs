@@ -32,8 +32,8 @@ pub use pairwise::pairwise;
 pub use phase::Phase;
 pub use recorded::{GatheredCopy, WeightOrder, WeightUse};
 pub use runs::{
-    Case, FP16, GRADIENT_CLIPPING, NO_ZERO, SGD, at_rate, example, grids, loaded, small_gpt, small_run,
-    two_steps, zero,
+    Case, FP16, Family, GRADIENT_CLIPPING, NO_ZERO, SGD, at_rate, example, grids, loaded, small_gpt,
+    small_run, two_steps, zero,
 };
 pub use sample::{Sample, in_full};
 pub use schedule::Schedule;

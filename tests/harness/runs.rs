@@ -7,6 +7,17 @@ use pipezero::config::*;
 
 use crate::Schedule;
 
+/// Whose layers a small run has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    /// GPT-2.
+    Gpt2,
+    /// Llama, with what Llamas may have.
+    Llama,
+    /// The MLP family.
+    Mlp,
+}
+
 /// What differs between the runs of a test.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Case {
@@ -20,6 +31,8 @@ pub struct Case {
     pub schedule: Schedule,
     /// ZeRO.
     pub zero: ZeroConfig,
+    /// Family.
+    pub family: Family,
     /// Whether the head uses the embedding's weight.
     pub tied: bool,
     /// Threads of a rank.
@@ -46,6 +59,7 @@ impl Case {
         num_micro_batches: 2,
         schedule: Schedule::OneFOneB,
         zero: NO_ZERO,
+        family: Family::Gpt2,
         tied: false,
         threads: 1,
         num_layers: 5,
@@ -121,17 +135,44 @@ pub fn small_gpt(tied: bool) -> GptConfig {
     }
 }
 
+/// A Llama of these sizes whose heads of queries share one of keys, with biases and norms of heads; fewer parameters than the GPT-2 has.
+fn small_llama(gpt: GptConfig) -> LlamaConfig {
+    LlamaConfig {
+        gpt,
+        ffn_hidden_size: 20,
+        num_query_groups: 1,
+        kv_channels: 6,
+        norm_epsilon: 1e-5,
+        rotary_base: 100.0,
+        rope_scaling: RopeScaling::Llama3 {
+            factor: 4.0,
+            low_freq_factor: 1.0,
+            high_freq_factor: 4.0,
+            original_max_position_embeddings: 8,
+        },
+        add_qkv_bias: true,
+        add_proj_bias: true,
+        add_mlp_bias: false,
+        qk_layernorm: true,
+    }
+}
+
 /// A small run in which everything that shapes numbers is at work: clipping that bites at every step, decay groups,
 /// a warm-up.
 pub fn small_run(case: Case) -> Run {
     let micro_batch_size = 2;
+    let sizes = GptConfig {
+        num_layers: case.num_layers,
+        dropout: case.dropout,
+        vocab_size: case.vocab_size,
+        ..small_gpt(case.tied)
+    };
     Run {
-        model: ModelConfig::Gpt2(GptConfig {
-            num_layers: case.num_layers,
-            dropout: case.dropout,
-            vocab_size: case.vocab_size,
-            ..small_gpt(case.tied)
-        }),
+        model: match case.family {
+            Family::Gpt2 => ModelConfig::Gpt2(sizes),
+            Family::Llama => ModelConfig::Llama(small_llama(sizes)),
+            Family::Mlp => ModelConfig::Mlp(sizes),
+        },
         data: DataConfig { text: Vec::new(), validation: 0.0 },
         evaluation: EvaluationConfig { every: 0, batches: 1 },
         parallel: ParallelConfig {
@@ -226,12 +267,14 @@ pub fn grids() -> Vec<Case> {
             data: 3,
             zero: zero(Zero2, ResidencyConfig::Units(1), 0),
             precision: FP16,
-            ..grid
+            ..grid.clone()
         },
         Case { zero: NO_ZERO, schedule: Schedule::ZbH1, dropout: 0.1, ..grid.clone() },
         Case { schedule: interleaved, num_micro_batches: 4, ..grid.clone() },
         Case { pipeline: 4, data: 1, schedule: Schedule::Eager, num_micro_batches: 5, ..grid.clone() },
         Case { schedule: Schedule::ZbV, tied: true, ..grid.clone() },
+        Case { family: Family::Llama, precision: Precision::Bf16, ..grid.clone() },
+        Case { family: Family::Llama, tied: true, schedule: Schedule::ZbV, ..grid },
     ]
 }
 

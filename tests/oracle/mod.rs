@@ -5,3 +5,4 @@ mod gpt2; // PyTorch: forward, loss, gradients and training steps of GPT-2.
 mod learning_rates; // DeepSpeed's schedules.
 mod loss_scales; // DeepSpeed's loss scaler.
 mod optimizers; // PyTorch's AdamW and SGD.
+mod published; // Hugging Face's transformers: folders of GPT-2 and Llama.

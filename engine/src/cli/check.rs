@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use pipezero_models::shared::GptConfig;
 use pipezero_models::queue::Cuda;
+use pipezero_models::shared::GptConfig;
 
 use super::describe;
 use super::failure::Failure;

@@ -3,13 +3,14 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 
 use super::failure::Failure;
 use super::figures::{bytes, count, counted};
 use super::output::{note, print};
 use super::table::Table;
 use super::terminal;
+use crate::config::parse_bytes;
 use crate::run::checkpoint::{CheckpointError, CheckpointReader, Checkpoints, Manifest};
 use crate::train::{Claim, RunDir};
 
@@ -19,6 +20,7 @@ Examples:
   pipezero checkpoint inspect runs/quickstart            # all checkpoints of a run, and what the newest holds
   pipezero checkpoint verify runs/quickstart --step 500  # reads every byte
   pipezero checkpoint export runs/quickstart --out weights.safetensors
+  pipezero checkpoint export runs/quickstart --format hf --out my-gpt2   # for transformers' from_pretrained
   pipezero checkpoint reshape runs/quickstart --files 8 --out runs/in-8-files
 
 To go on with a run on another grid nothing has to be reshaped: see `pipezero train --resume`.";
@@ -36,13 +38,19 @@ enum Command {
     Inspect(Which),
     /// Read every byte of a checkpoint, and compare it with its checksums.
     Verify(Which),
-    /// Write the weights of a checkpoint, in f32, to one safetensors file.
+    /// Write the weights of a checkpoint, in f32, to one safetensors file, or to a folder for Hugging Face's transformers.
     Export {
         #[command(flatten)]
         which: Which,
-        /// The new file.
-        #[arg(long, value_name = "FILE")]
+        /// The new file, or the new folder.
+        #[arg(long, value_name = "PATH")]
         out: PathBuf,
+        /// What is written: one file with this program's names, or a folder with those of transformers.
+        #[arg(long, value_enum, default_value_t = Format::Pipezero)]
+        format: Format,
+        /// Bytes of a file in the folder, at most, such as 200KB; a larger tensor has a file of its own.
+        #[arg(long, value_name = "BYTES", default_value = "5GB", value_parser = byte_size)]
+        file_bytes: u64,
     },
     /// Write the state of a checkpoint to another number of files, in the checkpoints of a new folder.
     Reshape {
@@ -71,16 +79,21 @@ pub(super) fn run(args: &CheckpointArgs) -> Result<(), Failure> {
     match &args.command {
         Command::Inspect(which) => inspect(which),
         Command::Verify(which) => verify(which),
-        Command::Export { which, out } => {
-            which.open()?.export(out)?;
+        Command::Export { which, out, format, file_bytes } => {
+            match format {
+                Format::Pipezero => which.open()?.export(out)?,
+                Format::Hf => {
+                    // Before the checkpoint, whose files take longer to read.
+                    new_folder(out)?;
+                    which.open()?.export_published(out, *file_bytes)?;
+                }
+            }
             note(format_args!("wrote {}", out.display()));
             Ok(())
         }
         Command::Reshape { which, files, out } => {
             let reader = which.open()?;
-            // Not a folder that has anything: a run may be writing it.
-            RunDir::check(out, Claim::New).map_err(|_| new_folder(out))?;
-            std::fs::create_dir_all(out).map_err(|_| new_folder(out))?;
+            new_folder(out)?;
             let to = Checkpoints::of_run(out);
             reader.reshape(&to, *files as usize)?;
             note(format_args!("wrote {}", to.at(reader.manifest().position.step).display()));
@@ -89,9 +102,27 @@ pub(super) fn run(args: &CheckpointArgs) -> Result<(), Failure> {
     }
 }
 
-fn new_folder(out: &Path) -> Failure {
+/// Makes a folder; not one that has anything: a run may be writing it.
+fn new_folder(out: &Path) -> Result<(), Failure> {
+    if RunDir::check(out, Claim::New).is_ok() && std::fs::create_dir_all(out).is_ok() {
+        return Ok(());
+    }
     let error = format!("{} exists, or cannot be made: name a new folder with --out", out.display());
-    Failure::Other(error.into())
+    Err(Failure::Other(error.into()))
+}
+
+fn byte_size(text: &str) -> Result<u64, String> {
+    let size = parse_bytes(text).flatten().filter(|&bytes| bytes > 0);
+    size.ok_or_else(|| "it is a number of bytes, such as 200KB or 5GB".to_owned())
+}
+
+/// In what form weights are written.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Format {
+    /// One safetensors file.
+    Pipezero,
+    /// config.json and safetensors files.
+    Hf,
 }
 
 impl Which {

@@ -76,7 +76,7 @@ input_mistakes! {
         TraceError::Recorded { .. } | TraceError::Io { .. } => false,
     };
     WeightsError: |error| match error {
-        WeightsError::Damaged { .. } | WeightsError::OtherModel { .. } => true,
+        WeightsError::Damaged { .. } | WeightsError::OtherModel { .. } | WeightsError::Published(_) => true,
         WeightsError::Io { .. } => false,
     };
     CheckpointError: |error| !matches!(error, CheckpointError::Io { .. });

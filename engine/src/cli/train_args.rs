@@ -40,7 +40,8 @@ pub(super) struct TrainArgs {
     /// Go on from the checkpoint after this step instead of the newest: later ones are removed once the run has written another.
     #[arg(long, value_name = "N", requires = "resume")]
     pub(super) step: Option<u64>,
-    /// Start with the weights of another run: its directory, its weights.safetensors, or a checkpoint; the optimizer starts anew.
+    /// Start with the weights of another run: its directory, its weights.safetensors, or a checkpoint; or of a folder of Hugging Face's
+    /// transformers. The optimizer starts anew.
     #[arg(long, value_name = "DIR", conflicts_with = "resume")]
     pub(super) init: Option<PathBuf>,
     /// A new folder for the state of the run, should an error end it while the run directory cannot be written.

@@ -100,7 +100,7 @@ impl TrainArgs {
         match &self.init {
             Some(path) if !path.exists() => {
                 let error = format!(
-                    "--init {}: there is no such file or folder; name a run directory, its weights.safetensors, or a checkpoint's folder",
+                    "--init {}: there is no such file or folder; name a run directory, its weights.safetensors, a checkpoint's folder, or one of transformers",
                     path.display()
                 );
                 Err(Failure::Input(error.into()))

@@ -70,7 +70,7 @@ impl Kind for ByteSize {
 
 /// Digits with an optional fraction, then a unit in any case. A part of a byte is dropped. The outer `None` means that
 /// the text is not a size, the inner one that the size is too large.
-fn parse(text: &str) -> Option<Option<u64>> {
+pub(crate) fn parse(text: &str) -> Option<Option<u64>> {
     let text = text.trim().to_ascii_lowercase();
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);

@@ -34,6 +34,7 @@ mod words;
 
 pub mod resolved;
 
+pub(crate) use byte_size::parse as parse_bytes;
 pub use elsewhere::Elsewhere;
 pub use error::{ConfigError, ConfigErrors, Problem};
 pub use fix::{Change, Fixed, Unfixed};

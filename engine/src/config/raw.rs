@@ -67,13 +67,17 @@ section! {
         /// Llama, Mistral, Qwen2 and Qwen3 have them. `"mlp"`: an embedding, one linear layer and GELU per
         /// layer and token, a head; the smallest model, for tests and studies. `"timed"`: layers that hold memory and take
         /// a given time without using the CPU, to study grids larger than the host; it learns nothing.
-        family: FamilyWord = "", "it decides what the sizes mean";
+        family: FamilyWord = "needed without `from`", "it decides what the sizes mean";
+        /// A folder with a config.json of Hugging Face's transformers, whose sizes the model has; beside it only `seq_length`, `init_std` and
+        /// `dropout` are written. A relative path starts at the run file's folder. Weights, should the folder have them, are read by
+        /// `train --init`.
+        from: String = "none", "sizes are written here";
         /// Transformer blocks, or layers of the timed family.
-        num_layers: usize = "", "the size is the user's choice";
+        num_layers: usize = "needed without `from`", "the size is the user's choice";
         /// Tokens of a sequence.
-        seq_length: usize = "", "the size is the user's choice";
+        seq_length: usize = "needed without `from`; with it, the longest that the model knows", "the size is the user's choice";
         /// Width of the residual stream. Not for `"timed"`.
-        hidden_size: usize = "needed but for \"timed\"", "the size is the user's choice";
+        hidden_size: usize = "needed without `from`, but for \"timed\"", "the size is the user's choice";
         /// Attention heads; those of queries. Needed for `"gpt2"`, where it divides `hidden_size`, and `"llama"`; `"mlp"` has none. Not for
         /// `"timed"`.
         num_attention_heads: usize = "1 for \"mlp\"", "the size is the user's choice";

@@ -10,12 +10,13 @@ use super::notice::{Notice, NoticeKind};
 use super::place::Place;
 use super::raw::RawRun;
 use super::resolve;
-use super::resolved::Run;
+use super::resolved::{ModelConfig, Run};
 use super::section::{Object, Section};
 use super::set;
 use crate::files::input::{is_stdio, named, read_stdin, read_text};
 use crate::files::json::{Node, Source, Span, Value, parse};
 use crate::host::Launched;
+use crate::model_sizes::sizes;
 
 /// Bytes of a file at most: the longest lists in one are of texts and of layers.
 const MAX_BYTES: u64 = 16 << 20;
@@ -138,6 +139,14 @@ impl RunFile {
     /// Whether it leaves to the device whether it computes in bf16.
     pub(crate) fn leaves_bf16_open(&self) -> bool {
         self.root.find("bf16.enabled").is_some_and(is_auto)
+    }
+
+    /// The section of its model with the sizes themselves, where it takes them from a folder.
+    pub(crate) fn model_in_full(&self, model: &ModelConfig) -> Option<String> {
+        self.root.find("model.from")?;
+        let mut section = sizes(model);
+        section.insert("family".to_owned(), model.facts().family.into());
+        Some(serde_json::Value::Object(section).to_string())
     }
 
     /// Whether it names a model, as every run file does.

@@ -23,16 +23,23 @@ pub fn schema() -> Schema {
 fn reads_text() -> Value {
     json!({
         "properties": {
-            "model": { "properties": { "family": { "enum": ["gpt2", "llama", "mlp"] } }, "required": ["hidden_size"] },
+            "model": { "anyOf": [
+                {
+                    "properties": { "family": { "enum": ["gpt2", "llama", "mlp"] } },
+                    "required": ["family", "num_layers", "seq_length", "hidden_size"]
+                },
+                { "required": ["from"] }
+            ] },
             "data": { "required": ["text"] }
         },
-        "required": ["data"]
+        "required": ["model", "data"]
     })
 }
 
 /// What the timed family needs.
 fn is_timed() -> Value {
-    let needed = ["parameters_per_layer", "activation_elements", "forward_ms"];
+    let needed =
+        ["family", "num_layers", "seq_length", "parameters_per_layer", "activation_elements", "forward_ms"];
     json!({ "properties": { "model": { "properties": { "family": { "const": "timed" } }, "required": needed } } })
 }
 

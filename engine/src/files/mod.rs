@@ -5,4 +5,5 @@ pub(crate) mod json;
 pub(crate) mod order;
 pub(crate) mod partial;
 pub(crate) mod printable;
+pub(crate) mod safetensors;
 pub(crate) mod strangers;

@@ -348,6 +348,8 @@ impl RunDir {
         }
         let zero = &run.zero;
         let mut resolved = Vec::new();
+        // The folder may be gone when the run is used.
+        resolved.extend(file.model_in_full(&run.model).map(|section| format!("model={section}")));
         if file.leaves_bf16_open() {
             resolved.push(format!("bf16.enabled={}", run.precision == Precision::Bf16));
         }

@@ -19,6 +19,7 @@ use super::run_dir::RunDir;
 use super::summary::{StepSeconds, Summary};
 use super::tracer::Tracer;
 use super::weights_run::check_run_of_weights;
+use crate::hugging_face::PublishedModel;
 use crate::measure::trace::TracedSteps;
 use crate::plan::{Plan, Purpose};
 use crate::run::checkpoint::{CheckpointError, CheckpointReader, Checkpoints, Position};
@@ -159,8 +160,8 @@ impl Training {
         }
     }
 
-    /// As [`Training::starting`], with the weights of a file that [`Engine::save`] wrote, of a run directory, or of a checkpoint, on whichever
-    /// grid; the optimizer starts anew.
+    /// As [`Training::starting`], with the weights of a file that [`Engine::save`] wrote, of a run directory, of a checkpoint, on whichever
+    /// grid, or of a folder of transformers; the optimizer starts anew.
     ///
     /// # Errors
     /// As [`Training::new`]; when there are no weights, or they are damaged or of another model.
@@ -170,6 +171,10 @@ impl Training {
         path: &Path,
         begins: &mut dyn FnMut(Start),
     ) -> Result<Self, TrainingError> {
+        if path.join(PublishedModel::FILE).is_file() {
+            let state = InitialState::Weights(path.to_owned());
+            return Self::at(plan, world, TextStart::default(), state, begins);
+        }
         check_run_of_weights(&plan, path)?;
         let weights = if path.is_dir() { path.join(RunDir::WEIGHTS) } else { path.to_owned() };
         let state = if path.is_dir() && !weights.is_file() {

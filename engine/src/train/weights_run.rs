@@ -6,10 +6,11 @@ use serde_json::Value;
 
 use super::run_dir::RunDir;
 use crate::files::input::read_text;
+use crate::model_sizes::first_difference;
 use crate::plan::Plan;
 use crate::run::engine::{EngineError, WeightsError};
 
-/// Refuses weights beside a run file whose model computes something else with them: the number of heads shows in no shape.
+/// Refuses weights beside a run file whose model computes something else with them: heads and angles show in no shape.
 pub(super) fn check_run_of_weights(plan: &Plan, path: &Path) -> Result<(), EngineError> {
     let folder = if path.is_dir() { Some(path) } else { path.parent() };
     let Some(text) =
@@ -18,12 +19,12 @@ pub(super) fn check_run_of_weights(plan: &Plan, path: &Path) -> Result<(), Engin
         return Ok(());
     };
     let run: Option<Value> = serde_json::from_str(&text).ok();
-    let theirs = run.as_ref().and_then(|run| run.pointer("/model/num_attention_heads")?.as_u64());
-    match (theirs, plan.run().model.num_attention_heads().map(|num| num as u64)) {
-        (Some(found), Some(needed)) if found != needed => {
-            let reason = format!("its run has `model.num_attention_heads` {found}, this one {needed}");
+    let theirs = run.as_ref().and_then(|run| run.get("model")?.as_object());
+    match theirs.and_then(|theirs| first_difference(theirs, &plan.run().model)) {
+        Some((key, found, needed)) => {
+            let reason = format!("its run has `model.{key}` {found}, this one {needed}");
             Err(WeightsError::OtherModel { path: path.to_owned(), reason }.into())
         }
-        _ => Ok(()),
+        None => Ok(()),
     }
 }

@@ -46,17 +46,17 @@ impl Attention {
 
     /// Elements of the parameters in order; of those that the model does not have, none.
     fn parameter_lens(&self) -> [usize; 7] {
-        let LlamaConfig { qkv_bias, proj_bias, qk_norm, kv_channels, .. } = self.config;
+        let LlamaConfig { add_qkv_bias, add_proj_bias, qk_layernorm, kv_channels, .. } = self.config;
         let (width, qkv) = (self.width(), self.config.qkv_width());
         let where_there = |is_there: bool, len: usize| if is_there { len } else { 0 };
         [
             width,
             qkv * width,
-            where_there(qkv_bias, qkv),
-            where_there(qk_norm, kv_channels),
-            where_there(qk_norm, kv_channels),
+            where_there(add_qkv_bias, qkv),
+            where_there(qk_layernorm, kv_channels),
+            where_there(qk_layernorm, kv_channels),
             width * self.config.attended_width(),
-            where_there(proj_bias, width),
+            where_there(add_proj_bias, width),
         ]
     }
 
@@ -94,7 +94,7 @@ impl Attention {
 
     /// Elements of heads that are normalised, and of the values beside them.
     fn num_normalised(&self, shape: MicroBatchShape) -> usize {
-        if self.config.qk_norm { shape.num_tokens() * self.config.qkv_width() } else { 0 }
+        if self.config.qk_layernorm { shape.num_tokens() * self.config.qkv_width() } else { 0 }
     }
 
     fn attention(&self, shape: MicroBatchShape) -> AttentionShape {
@@ -219,7 +219,7 @@ impl Layer for Attention {
         queue.norm(self.norm, input, weight_alone(norm_weight), normed.reborrow(), statistics);
         let onto = if bias.is_empty() { Onto::Nothing } else { Onto::Bias(bias) };
         queue.linear(self.qkv(shape), normed.view(), weight, onto, qkv.reborrow());
-        let heads = if self.config.qk_norm {
+        let heads = if self.config.qk_layernorm {
             let weights = HeadWeights { queries, keys };
             self.normalise_and_turn(queue, shape, weights, qkv.view(), normalised.reborrow());
             normalised.view()
@@ -268,7 +268,7 @@ impl Layer for Attention {
         let weights = HeadWeights { queries, keys };
         let attended = Attended { out: attended.view(), log_sum_exp };
         let dattended = dattended.view();
-        if self.config.qk_norm {
+        if self.config.qk_layernorm {
             self.normalise_and_turn(queue, shape, weights, qkv.view(), normalised.reborrow());
             queue.attention_backward(
                 heads,
@@ -309,15 +309,15 @@ impl Layer for Attention {
 
         queue.bias_backward(dnorm_weight, norm_sum, mode);
         queue.linear_backward_weight(self.qkv(shape), dqkv, normed, weight_sum, mode);
-        if self.config.qkv_bias {
+        if self.config.add_qkv_bias {
             queue.bias_backward(dqkv, bias_sum, mode);
         }
-        if self.config.qk_norm {
+        if self.config.qk_layernorm {
             queue.bias_backward(dqueries, queries_sum, mode);
             queue.bias_backward(dkeys, keys_sum, mode);
         }
         queue.linear_backward_weight(self.projection(shape), doutput, attended, proj_weight_sum, mode);
-        if self.config.proj_bias {
+        if self.config.add_proj_bias {
             queue.bias_backward(doutput, proj_bias_sum, mode);
         }
     }

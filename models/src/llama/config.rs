@@ -9,7 +9,7 @@ use crate::kernels::rope::Rope;
 use crate::shared::GptConfig;
 
 /// The sizes of a Llama. Names are Megatron's where it has one.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LlamaConfig {
     /// What every model has that reads tokens; `num_attention_heads` are those of queries and need not divide `hidden_size`.
     #[serde(flatten)]
@@ -27,13 +27,13 @@ pub struct LlamaConfig {
     /// What becomes of the angles in a model that was made for longer sequences after it was trained.
     pub rope_scaling: RopeScaling,
     /// Whether the linear map of queries, keys and values has a bias.
-    pub qkv_bias: bool,
+    pub add_qkv_bias: bool,
     /// Whether attention's projection has one.
-    pub proj_bias: bool,
+    pub add_proj_bias: bool,
     /// Whether the linear maps of the feed-forward half have one.
-    pub mlp_bias: bool,
+    pub add_mlp_bias: bool,
     /// Whether heads of queries and keys are normalised before they are turned.
-    pub qk_norm: bool,
+    pub qk_layernorm: bool,
 }
 
 impl LlamaConfig {
@@ -109,7 +109,7 @@ pub struct LlamaSizes {
     /// Token numbers are below this.
     pub vocab_size: u64,
     /// Whether heads of queries and keys are normalised.
-    pub qk_norm: bool,
+    pub qk_layernorm: bool,
 }
 
 impl From<&LlamaConfig> for LlamaSizes {
@@ -121,7 +121,7 @@ impl From<&LlamaConfig> for LlamaSizes {
             kv_channels: config.kv_channels as u64,
             ffn_hidden_size: config.ffn_hidden_size as u64,
             vocab_size: config.gpt.vocab_size as u64,
-            qk_norm: config.qk_norm,
+            qk_layernorm: config.qk_layernorm,
         }
     }
 }

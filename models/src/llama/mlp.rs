@@ -35,7 +35,7 @@ impl Mlp {
             prefix: format!("h.{index}"),
             width: config.gpt.hidden_size,
             hidden: config.ffn_hidden_size,
-            has_bias: config.mlp_bias,
+            has_bias: config.add_mlp_bias,
             norm: config.norm(),
             init_std: config.gpt.init_std as f32,
             residual_std: config.gpt.residual_std(),

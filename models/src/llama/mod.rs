@@ -32,9 +32,10 @@ pub(crate) fn facts(config: &LlamaConfig) -> Facts {
     let gpt = &config.gpt;
     let sizes = [gpt.hidden_size, config.qkv_width(), config.attended_width(), config.ffn_hidden_size];
     let [width, qkv, attended, ffn] = sizes.map(|size| size as u128);
-    let biases = [(config.qkv_bias, qkv), (config.proj_bias, width), (config.mlp_bias, 2 * ffn + width)];
+    let biases =
+        [(config.add_qkv_bias, qkv), (config.add_proj_bias, width), (config.add_mlp_bias, 2 * ffn + width)];
     let biases: u128 = biases.into_iter().filter(|(is_there, _)| *is_there).map(|(_, len)| len).sum();
-    let head_norms = if config.qk_norm { 2 * config.kv_channels as u128 } else { 0 };
+    let head_norms = if config.qk_layernorm { 2 * config.kv_channels as u128 } else { 0 };
     // Both norms, queries, keys, values and the projection; gate, up and down.
     let columns = 2 + qkv.saturating_add(attended).saturating_add(3 * ffn);
     let block = width.saturating_mul(columns).saturating_add(biases + head_norms);

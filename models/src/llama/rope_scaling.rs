@@ -4,13 +4,13 @@
 
 use std::f64::consts::TAU;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::error::{ModelError, require};
 use crate::kernels::rope::Rope;
 
 /// What becomes of the rotary frequencies `base^(-2 i / D)`, or of the base.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "rope_type", rename_all = "lowercase")]
 pub enum RopeScaling {
     /// Nothing.
@@ -44,7 +44,7 @@ pub enum RopeScaling {
 }
 
 /// What YaRN is given.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Yarn {
     /// At least 1.
     pub factor: f64,

@@ -22,7 +22,13 @@ fn check(config: &LlamaConfig, num_sequences: usize, seq_length: usize, masked: 
 
 /// Without biases and norms of heads, as Llama 2 and 3 are.
 fn plain() -> LlamaConfig {
-    LlamaConfig { qkv_bias: false, proj_bias: false, mlp_bias: false, qk_norm: false, ..llama_config() }
+    LlamaConfig {
+        add_qkv_bias: false,
+        add_proj_bias: false,
+        add_mlp_bias: false,
+        qk_layernorm: false,
+        ..llama_config()
+    }
 }
 
 const YARN: Yarn = Yarn {
@@ -55,10 +61,10 @@ fn gradients_equal_autograd_for_every_choice() {
         let gpt = GptConfig { tie_embeddings: has(4), ..config() };
         let config = LlamaConfig {
             gpt,
-            qkv_bias: has(0),
-            proj_bias: has(1),
-            mlp_bias: has(2),
-            qk_norm: has(3),
+            add_qkv_bias: has(0),
+            add_proj_bias: has(1),
+            add_mlp_bias: has(2),
+            qk_layernorm: has(3),
             ..llama_config()
         };
         check(&config, 2, 13, 4);
@@ -109,11 +115,11 @@ proptest! {
             num_query_groups,
             kv_channels: 2 * half_head,
             rope_scaling: SCALINGS[scaling],
-            qkv_bias: has(0),
-            proj_bias: has(1),
-            mlp_bias: has(2),
+            add_qkv_bias: has(0),
+            add_proj_bias: has(1),
+            add_mlp_bias: has(2),
             // A head of two elements is normalised nearly to signs: of its gradient little but rounding is left.
-            qk_norm: has(3) && half_head > 1,
+            qk_layernorm: has(3) && half_head > 1,
             ..llama_config()
         };
         check(&config, num_sequences, seq_length, 0);

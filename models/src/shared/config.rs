@@ -8,7 +8,7 @@ use crate::layer::IGNORED_TARGET;
 use super::VocabularyOptions;
 
 /// The sizes of a model that reads tokens. Names are Megatron's.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GptConfig {
     /// Transformer blocks.
     pub num_layers: usize,

@@ -52,7 +52,7 @@ impl Oracle {
         let heads = qkv.reshape((num_sequences, seq_length, num_heads + 2 * num_groups, size))?;
         let part = |first: usize, count: usize| heads.narrow(2, first, count)?.transpose(1, 2)?.contiguous();
         let (mut q, mut k) = (part(0, num_heads)?, part(num_heads, num_groups)?);
-        if config.qk_norm {
+        if config.qk_layernorm {
             q = self.rms_norm(config, &q, &format!("{prefix}.attn.q_norm"))?;
             k = self.rms_norm(config, &k, &format!("{prefix}.attn.k_norm"))?;
         }

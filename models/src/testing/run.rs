@@ -45,10 +45,10 @@ pub(crate) fn llama_config() -> LlamaConfig {
         norm_epsilon: 1e-5,
         rotary_base: 100.0,
         rope_scaling: RopeScaling::Default,
-        qkv_bias: true,
-        proj_bias: true,
-        mlp_bias: true,
-        qk_norm: true,
+        add_qkv_bias: true,
+        add_proj_bias: true,
+        add_mlp_bias: true,
+        qk_layernorm: true,
     }
 }
 

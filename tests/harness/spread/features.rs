@@ -2,9 +2,9 @@
 
 use pipezero::config::{ShardingConfig, ShardingRule, UnitLayers, UnitSharding};
 
-use super::{Family, Spread, WORK, Work};
-use crate::features::{self, CHECKPOINTING, DATA, GRIDS, PRECISIONS, TIED, UNITS, VOCABULARIES, ZERO};
-use crate::{Case, pairwise};
+use super::{Spread, WORK, Work};
+use crate::features::{self, CHECKPOINTING, DATA, GRIDS, MODELS, PRECISIONS, UNITS, VOCABULARIES, ZERO};
+use crate::{Case, Family, pairwise};
 
 /// What of a run's units stays whole.
 #[derive(Clone, Copy, Debug)]
@@ -44,7 +44,12 @@ impl Whole {
             }
             Self::Attention => {
                 let is_alone = zero.unit_layers == UnitLayers::Half;
-                let pattern = if is_alone { r"attn|^wpe|^embedding" } else { "." };
+                // A Llama's first unit has the token embedding, where that is not a unit of its own.
+                let is_with_table = case.family == Family::Llama
+                    && !case.tied
+                    && case.vocabulary.num_slices.is_none_or(|slices| slices == 1);
+                let of_attention = if is_with_table { "attn|^wte" } else { "attn|^wpe|^embedding" };
+                let pattern = if is_alone { of_attention } else { "." };
                 zero.sharding = rule(UnitSharding::Persistent, pattern);
             }
         }
@@ -60,7 +65,7 @@ const SIZES: [usize; 10] = [
     PRECISIONS.len(),
     CHECKPOINTING.len(),
     WHOLE.len(),
-    TIED.len(),
+    MODELS.len(),
     DATA.len(),
     VOCABULARIES.len(),
     WORK.len(),
@@ -72,11 +77,13 @@ pub(super) fn runs() -> Vec<Spread> {
 }
 
 fn run_of(choice: [usize; SIZES.len()]) -> Spread {
-    let [grid, zero, units, precision, checkpointing, whole, tied, data, vocabulary, work] = choice;
-    let case = features::case_of([grid, zero, units, precision, checkpointing, tied, data, vocabulary]);
+    let [grid, zero, units, precision, checkpointing, whole, model, data, vocabulary, work] = choice;
+    let case = features::case_of([grid, zero, units, precision, checkpointing, model, data, vocabulary]);
     let case = WHOLE[whole].apply(case);
-    let family = if UNITS[units] == UnitLayers::Half { Family::Gpt2 } else { WORK[work].family };
+    // The MLP family has no halves.
+    let is_mlp = WORK[work].family == Family::Mlp && UNITS[units] != UnitLayers::Half;
+    let family = if is_mlp { Family::Mlp } else { case.family };
     let work = Work { schedule: case.schedule, family, ..WORK[work] };
-    let case = Case { num_micro_batches: work.num_micro_batches, ..case };
+    let case = Case { num_micro_batches: work.num_micro_batches, family, ..case };
     Spread { name: format!("{case:?}, {work:?}"), run: super::run(case, work) }
 }

@@ -3,11 +3,11 @@
 mod features;
 
 use pipezero::config::{
-    ModelConfig, NoDecay, OptimizerConfig, ReductionPolicy, ResidencyConfig, Run, ShardingConfig, UnitLayers,
-    ZeroConfig, ZeroLevel,
+    NoDecay, OptimizerConfig, ReductionPolicy, ResidencyConfig, Run, ShardingConfig, UnitLayers, ZeroConfig,
+    ZeroLevel,
 };
 
-use crate::{Case, Schedule, small_run};
+use crate::{Case, Family, Schedule, small_run};
 
 /// One run, and what it is, for messages.
 #[derive(Clone, Debug)]
@@ -73,25 +73,19 @@ enum Optimizer {
     Sgd { momentum: f64 },
 }
 
-#[derive(Clone, Copy, Debug)]
-enum Family {
-    Gpt2,
-    Mlp,
-}
-
 /// Micro-batches below and above the pipeline degree, dividing it or not; every optimizer by the number of its states.
 /// Seven rows share no factor with the other dimensions, so that in turn every row meets every value of each.
 const WORK: [Work; 7] = {
-    use Family::{Gpt2, Mlp};
+    use Family::{Gpt2, Llama, Mlp};
     use Optimizer::{AdamW, Sgd};
     use Schedule::{GPipe, OneFOneB};
     [
         work(1, 2, OneFOneB, AdamW, Gpt2),
         work(2, 1, GPipe, Sgd { momentum: 0.9 }, Gpt2),
-        work(5, 2, OneFOneB, Sgd { momentum: 0.0 }, Gpt2),
+        work(5, 2, OneFOneB, Sgd { momentum: 0.0 }, Llama),
         work(3, 1, OneFOneB, AdamW, Mlp),
         work(8, 1, OneFOneB, Sgd { momentum: 0.9 }, Gpt2),
-        work(4, 3, GPipe, AdamW, Gpt2),
+        work(4, 3, GPipe, AdamW, Llama),
         work(6, 2, OneFOneB, AdamW, Gpt2),
     ]
 };
@@ -129,6 +123,7 @@ fn grids() -> Vec<Spread> {
                         num_micro_batches: work.num_micro_batches,
                         schedule: work.schedule,
                         zero,
+                        family: work.family,
                         tied,
                         ..Case::ONE_RANK
                     };
@@ -144,9 +139,6 @@ fn run(case: Case, work: Work) -> Run {
     let mut run = small_run(case.clone());
     run.batch.micro_batch_size = work.micro_batch_size;
     run.batch.train_batch_size = work.micro_batch_size * work.num_micro_batches * case.data;
-    if let Family::Mlp = work.family {
-        run.model = ModelConfig::Mlp(run.model.gpt().expect("small runs are GPTs").clone());
-    }
     if let Optimizer::Sgd { momentum } = work.optimizer {
         let no_decay = NoDecay::OneDimensional;
         run.optimizer = OptimizerConfig::Sgd { lr: 1e-2, momentum, weight_decay: 0.0, no_decay };

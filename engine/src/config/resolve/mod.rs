@@ -42,11 +42,12 @@ pub(crate) fn resolve(raw: &RawRun, folder: &Path, launch: Launch) -> Option<Run
     let device = gpu::device(raw, backend, launch);
     let precision = precision::resolve(raw, device);
     let memory_bytes = rules::memory(&raw.memory);
-    let model = model::resolve(&raw.model);
+    let model = model::resolve(&raw.model, folder);
     let reads_text = model::may_read_text(&raw.model);
     let data = data::resolve(&raw.data, reads_text, folder);
     let evaluation = data::resolve_evaluation(&raw.evaluation, reads_text);
-    let grid = parallel::resolve(&raw.parallel, &raw.model.num_layers, folder, launch);
+    let num_layers = model::num_layers(&raw.model, model.as_ref());
+    let grid = parallel::resolve(&raw.parallel, num_layers, folder, launch);
     let batch = batch::resolve(raw, grid.as_ref().map(|grid| grid.data));
     let optimizer = optimizer::resolve(&raw.optimizer);
     let zero = zero::resolve(raw, grid.as_ref(), model.as_ref());

@@ -15,14 +15,13 @@ use super::schedule_file::file_value;
 
 pub(super) fn resolve(
     raw: &RawParallel,
-    num_layers: &Field<usize>,
+    num_layers: Option<usize>,
     folder: &Path,
     launch: Launch,
 ) -> Option<ParallelConfig> {
     let pipeline = raw.pipeline.at_least_one(raw.pipeline.or(1));
     let data = data(raw, pipeline, launch);
     let schedule = schedule::resolve(raw, pipeline, folder);
-    let num_layers = num_layers.given().filter(|&layers| layers > 0);
     let num_stages = match (pipeline, &schedule) {
         (Some(pipeline), Some(schedule)) => stages(pipeline, schedule, num_layers, raw),
         _ => None,

@@ -1,12 +1,9 @@
 //! Copies of a checkpoint in another form: its weights in one file, its state in another number of files.
 
-use std::collections::HashMap;
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{BufWriter, Write};
 use std::ops::Range;
 use std::path::Path;
-
-use safetensors::tensor::{Dtype, Metadata, TensorInfo};
 
 use super::cursor::Cursor;
 use super::elements::bytes_of;
@@ -17,28 +14,10 @@ use super::piece::Piece;
 use super::reader::CheckpointReader;
 use super::shard_writer::ShardWriter;
 use crate::files::partial::{Existing, PartialFile};
+use crate::files::safetensors::f32_header;
 
 /// Elements that are copied at once.
 const ELEMENTS_AT_ONCE: usize = 1 << 18;
-
-/// The header of a file of f32 weights, its length in front.
-pub(crate) fn weights_header<'a>(
-    parameters: impl Iterator<Item = (&'a str, &'a [usize])>,
-) -> io::Result<Vec<u8>> {
-    let mut end = 0;
-    let tensors = parameters.map(|(name, shape)| {
-        let start = end;
-        end += 4 * shape.iter().product::<usize>();
-        (name.to_owned(), TensorInfo { dtype: Dtype::F32, shape: shape.to_vec(), data_offsets: (start, end) })
-    });
-    // PyTorch's readers look for this key.
-    let about = HashMap::from([("format".to_owned(), "pt".to_owned())]);
-    let metadata = Metadata::new(Some(about), tensors.collect()).map_err(io::Error::other)?;
-    let mut header = serde_json::to_vec(&metadata)?;
-    // The format wants the tensors to start at a multiple of 8 bytes; spaces may follow the header.
-    header.resize(header.len().next_multiple_of(8), b' ');
-    Ok([&(header.len() as u64).to_le_bytes()[..], &header].concat())
-}
 
 /// Ranges of elements that are copied one after the other.
 fn at_once(Range { start, end }: Range<usize>) -> impl Iterator<Item = Range<usize>> {
@@ -55,7 +34,7 @@ impl CheckpointReader {
         let mut partial = PartialFile::create(path, Existing::Kept).map_err(&io)?;
         let mut file = BufWriter::new(partial.file().try_clone().map_err(&io)?);
         let parameters = &self.manifest().parameters;
-        let header = weights_header(parameters.iter().map(|of| (&*of.name, &*of.shape))).map_err(&io)?;
+        let header = f32_header(parameters.iter().map(|of| (&*of.name, &*of.shape))).map_err(&io)?;
         file.write_all(&header).map_err(&io)?;
         let (mut cursor, mut values) = (Cursor::new(self), Vec::new());
         for parameter in parameters {

@@ -3,6 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::hugging_face::HuggingFaceError;
+
 /// Why a checkpoint cannot be written or read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -22,6 +24,15 @@ pub enum CheckpointError {
         path: PathBuf,
         /// What shows it.
         reason: String,
+    },
+    /// Its weights cannot be written for transformers.
+    #[error(transparent)]
+    Published(#[from] HuggingFaceError),
+    /// Its model is of a family that transformers does not have.
+    #[error("the model is of family \"{family}\", which transformers does not have: leave out --format hf")]
+    NotPublished {
+        /// The family.
+        family: String,
     },
     /// It is of a later step than the run's last.
     #[error(

@@ -26,6 +26,7 @@ mod folder_name;
 mod foreign;
 mod manifest;
 mod piece;
+mod published;
 mod reader;
 mod shard_header;
 mod shard_writer;
@@ -33,7 +34,6 @@ mod shard_writer;
 mod tests;
 
 pub(crate) use blocks::checksum;
-pub(crate) use copies::weights_header;
 pub use cursor::Cursor;
 pub use error::CheckpointError;
 pub use folder::{Checkpoints, NewCheckpoint};

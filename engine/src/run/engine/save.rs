@@ -12,8 +12,8 @@ use pipezero_models::unit::ParameterEntry;
 
 use super::weights_file::{WeightsError, parameters};
 use crate::files::partial::{Existing, PartialFile};
+use crate::files::safetensors::f32_header;
 use crate::plan::Plan;
-use crate::run::checkpoint::weights_header;
 
 /// A weights file that is being written. Dropped unfinished, it leaves an earlier file as it was.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ impl SaveFile {
         let io = WeightsError::io(path);
         let mut partial = PartialFile::create(path, Existing::Replaced).map_err(&io)?;
         let mut writer = BufWriter::new(partial.file().try_clone().map_err(&io)?);
-        let header = weights_header(parameters(plan).map(|spec| (&*spec.name, &*spec.shape))).map_err(&io)?;
+        let header = f32_header(parameters(plan).map(|spec| (&*spec.name, &*spec.shape))).map_err(&io)?;
         writer.write_all(&header).map_err(&io)?;
         Ok(Self { path: path.to_owned(), partial, writer: Mutex::new(Ok(writer)) })
     }

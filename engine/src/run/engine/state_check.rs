@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use serde_json::Value;
 
 use super::weights_file::parameters;
+use crate::model_sizes::first_difference;
 use crate::plan::Plan;
 use crate::run::checkpoint::{CheckpointError, CheckpointReader, Piece};
 
@@ -28,13 +29,12 @@ pub(super) fn check_model(plan: &Plan, from: &CheckpointReader) -> Result<(), Ch
             return Err(other(format!("its `{name}` is {found:?}, the model's {needed:?}")));
         }
     }
-    // What weights compute depends on it, and no shape shows it.
-    let found = from.manifest().run.pointer("/model/gpt2/num_attention_heads").and_then(Value::as_u64);
-    let needed = plan.run().model.num_attention_heads().map(|num| num as u64);
-    if let (Some(found), Some(needed)) = (found, needed)
-        && found != needed
-    {
-        return Err(other(format!("its `model.num_attention_heads` is {found}, the model's {needed}")));
+    // What weights compute depends on sizes that no shape shows.
+    let of_family = from.manifest().run.pointer(&format!("/model/{}", plan.run().model.facts().family));
+    let differs =
+        of_family.and_then(Value::as_object).and_then(|theirs| first_difference(theirs, &plan.run().model));
+    if let Some((key, found, needed)) = differs {
+        return Err(other(format!("its `model.{key}` is {found}, the model's {needed}")));
     }
     if records.len() != num_parameters {
         let found = records.len();

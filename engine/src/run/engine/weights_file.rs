@@ -1,14 +1,16 @@
-//! A file of weights to read: its header is checked against the plan, then each rank reads the elements that it holds.
+//! Weights to read, a file of this program's or a folder of transformers: headers are checked against the plan, then each rank reads the
+//! elements that it holds.
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use pipezero_models::parameter::ParameterSpec;
-use safetensors::tensor::{Dtype, Metadata, TensorInfo};
+use safetensors::tensor::{Dtype, TensorInfo};
 
-use crate::files::input::is_not_regular;
+use crate::files::safetensors::{Header, HeaderError};
+use crate::hugging_face::{HuggingFaceError, PublishedModel, PublishedWeights};
 use crate::plan::Plan;
 use crate::run::executor::Cause;
 
@@ -32,6 +34,9 @@ pub enum WeightsError {
         /// What is wrong with it.
         reason: String,
     },
+    /// A folder of transformers that cannot be read, or has another model.
+    #[error(transparent)]
+    Published(#[from] HuggingFaceError),
     /// The file holds other parameters than the model.
     #[error("{}: {reason}; the weights belong to another model than the run file describes", path.display())]
     OtherModel {
@@ -55,61 +60,53 @@ pub(super) fn parameters(plan: &Plan) -> impl Iterator<Item = &ParameterSpec> {
     entries.map(|entry| &entry.spec).filter(|spec| spec.first_element() == 0)
 }
 
-/// A weights file whose header agrees with a plan.
+/// Weights whose headers agree with a plan.
 #[derive(Debug)]
-pub(super) struct WeightsFile {
-    path: PathBuf,
-    /// Where each parameter's first byte lies in the file.
-    starts: HashMap<String, u64>,
+pub(super) enum WeightsFile {
+    /// A file of [`Engine::save`](super::Engine::save).
+    Own {
+        /// Its path.
+        path: PathBuf,
+        /// Where each parameter's first byte lies in the file.
+        starts: HashMap<String, u64>,
+    },
+    /// A folder of transformers.
+    Published(PublishedWeights),
 }
 
-/// No header of a model that fits anywhere is longer.
-const HEADER_BYTES_MAX: u64 = 100_000_000;
-
 impl WeightsFile {
+    /// A file of [`Engine::save`](super::Engine::save), or a folder of transformers.
     pub(super) fn open(plan: &Plan, path: &Path) -> Result<Self, WeightsError> {
-        let io = WeightsError::io(path);
-        let damaged = |reason: String| WeightsError::Damaged { path: path.to_owned(), reason };
-        if is_not_regular(path) {
-            return Err(damaged("it is not a regular file".to_owned()));
+        if path.join(PublishedModel::FILE).is_file() {
+            let model = PublishedModel::open(path)?;
+            model.check_is(&plan.run().model, path)?;
+            let shapes = parameters(plan).map(|spec| (&*spec.name, &*spec.shape));
+            return Ok(Self::Published(PublishedWeights::open(path, &model, shapes)?));
         }
-        let mut file = File::open(path).map_err(&io)?;
-        let file_bytes = file.metadata().map_err(&io)?.len();
-        let mut length = [0; 8];
-        file.read_exact(&mut length)
-            .map_err(|_| damaged(format!("it has {file_bytes} bytes, a header 8 or more")))?;
-        let header_bytes = u64::from_le_bytes(length);
-        if header_bytes > HEADER_BYTES_MAX || header_bytes + 8 > file_bytes {
-            return Err(damaged(format!(
-                "its header claims {header_bytes} bytes, the file has {file_bytes}"
-            )));
-        }
-        let mut header = vec![0; header_bytes as usize];
-        file.read_exact(&mut header).map_err(&io)?;
-        let metadata: Metadata =
-            serde_json::from_slice(&header).map_err(|error| damaged(error.to_string()))?;
-        let tensors = metadata.tensors();
-        let end = tensors.values().map(|info| info.data_offsets.1 as u64).max().unwrap_or(0);
-        if header_bytes + 8 + end != file_bytes {
-            let expected = header_bytes + 8 + end;
-            return Err(damaged(format!("its header describes {expected} bytes, the file has {file_bytes}")));
-        }
+        let header = Header::read(path).map_err(|error| match error {
+            HeaderError::Io(source) => WeightsError::io(path)(source),
+            HeaderError::Damaged(reason) => WeightsError::Damaged { path: path.to_owned(), reason },
+        })?;
+        let tensors = header.metadata.tensors();
         agree(plan, &tensors).map_err(|reason| WeightsError::OtherModel { path: path.to_owned(), reason })?;
-        let starts =
-            tensors.iter().map(|(name, info)| (name.clone(), header_bytes + 8 + info.data_offsets.0 as u64));
-        Ok(Self { path: path.to_owned(), starts: starts.collect() })
+        let start = |info: &TensorInfo| header.data_start + info.data_offsets.0 as u64;
+        let starts = tensors.iter().map(|(name, info)| (name.clone(), start(info))).collect();
+        Ok(Self::Own { path: path.to_owned(), starts })
     }
 
     /// Reads elements of a parameter, from its element `first` on.
     pub(super) fn read(&self, name: &str, first: usize, values: &mut [f32]) -> Result<(), Cause> {
-        let start = self.starts[name] + 4 * first as u64;
-        let mut bytes = vec![0; 4 * values.len()];
-        let mut read = || {
-            let mut file = File::open(&self.path)?;
-            file.seek(SeekFrom::Start(start))?;
-            file.read_exact(&mut bytes)
+        let (path, starts) = match self {
+            Self::Own { path, starts } => (path, starts),
+            Self::Published(weights) => {
+                let read = weights.read(name, first, values);
+                return read.map_err(|(path, source)| Cause::Weights { path, source });
+            }
         };
-        read().map_err(|source| Cause::Weights { path: self.path.clone(), source })?;
+        let mut bytes = vec![0; 4 * values.len()];
+        let read =
+            File::open(path).and_then(|file| file.read_exact_at(&mut bytes, starts[name] + 4 * first as u64));
+        read.map_err(|source| Cause::Weights { path: path.clone(), source })?;
         for (value, bytes) in values.iter_mut().zip(bytes.as_chunks::<4>().0) {
             *value = f32::from_le_bytes(*bytes);
         }

@@ -1,6 +1,7 @@
 //! Kernels along rows.
 
 use pipezero::models::element::ElementType;
+use pipezero::models::kernels::norm::Norm;
 use pipezero::models::queue::Affine;
 
 use super::{ELEMENTS, MODES, Values, same, same_in};

@@ -38,10 +38,10 @@ pub(super) fn resolve(
         norm_epsilon: norm_epsilon?,
         rotary_base: rotary_base?,
         rope_scaling: rope_scaling?,
-        qkv_bias: raw.add_qkv_bias.or(false)?,
-        proj_bias: raw.add_proj_bias.or(false)?,
-        mlp_bias: raw.add_mlp_bias.or(false)?,
-        qk_norm: raw.qk_layernorm.or(false)?,
+        add_qkv_bias: raw.add_qkv_bias.or(false)?,
+        add_proj_bias: raw.add_proj_bias.or(false)?,
+        add_mlp_bias: raw.add_mlp_bias.or(false)?,
+        qk_layernorm: raw.qk_layernorm.or(false)?,
     })
 }
 

@@ -1,13 +1,16 @@
 //! `model`: the family and its sizes.
 //!
-//! Each kind of family reads its own keys: [`gpt`] those of every family that reads tokens, [`llama`] those that Llama has beside them,
+//! Each kind of family reads its own keys, unless [`from`] takes them from a published model: [`gpt`] those of every family that reads tokens, [`llama`] those that Llama has beside them,
 //! [`timed`] those of timed layers.
 
+mod from;
 mod gpt;
 mod llama;
 mod rope_scaling;
 mod sizes;
 mod timed;
+
+use std::path::Path;
 
 use crate::config::raw::RawModel;
 use crate::config::resolved::ModelConfig;
@@ -16,19 +19,23 @@ use crate::config::words::FamilyWord;
 use crate::config::whole_number::MAX_COUNT;
 use sizes::size;
 
-pub(super) fn resolve(raw: &RawModel) -> Option<ModelConfig> {
+pub(super) fn resolve(raw: &RawModel, folder: &Path) -> Option<ModelConfig> {
     if !raw.head.is_written {
         let repair = "add one, such as \"model\": {\"family\": \"gpt2\", \"num_layers\": 12, \"hidden_size\": 768, \
                       \"num_attention_heads\": 12, \"seq_length\": 1024}";
         return raw.head.site.missing("there is nothing to train", repair);
     }
     let repair = "add \"gpt2\", \"llama\", \"mlp\" or \"timed\"";
-    let family = raw.family.required("it decides what the sizes mean", repair);
-    let num_layers = size(&raw.num_layers);
-    let seq_length = size(&raw.seq_length);
-    let model = match family {
-        Some(FamilyWord::Timed) => timed::resolve(raw, num_layers, seq_length).map(ModelConfig::Timed),
-        family => gpt::resolve(raw, family, num_layers, seq_length),
+    let model = if raw.from.is_written() {
+        from::resolve(raw, folder)
+    } else {
+        let family = raw.family.required("it decides what the sizes mean", repair);
+        let num_layers = size(&raw.num_layers);
+        let seq_length = size(&raw.seq_length);
+        match family {
+            Some(FamilyWord::Timed) => timed::resolve(raw, num_layers, seq_length).map(ModelConfig::Timed),
+            family => gpt::resolve(raw, family, num_layers, seq_length),
+        }
     }?;
     // So that no later product of sizes overflows.
     let parameters = model.num_parameters() as f64;
@@ -37,6 +44,12 @@ pub(super) fn resolve(raw: &RawModel) -> Option<ModelConfig> {
         return raw.head.site.broken(format!("{parameters:.1e} parameters large"), rule, "use smaller sizes");
     }
     Some(model)
+}
+
+/// Layers that stages are cut from, as far as they are known where something else is wrong with the model.
+pub(super) fn num_layers(raw: &RawModel, model: Option<&ModelConfig>) -> Option<usize> {
+    let written = raw.num_layers.given().filter(|&layers| layers > 0);
+    written.or_else(|| model.map(ModelConfig::num_layers))
 }
 
 /// Whether the model's family reads text, as all do but one; a family that is not known may.

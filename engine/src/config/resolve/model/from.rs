@@ -1,0 +1,90 @@
+//! `model.from`: the sizes of a published model, from a folder of transformers.
+
+use std::path::Path;
+
+use crate::config::raw::RawModel;
+use crate::config::resolved::{GptConfig, ModelConfig};
+use crate::config::section::Field;
+use crate::files::json::shorten;
+use crate::hugging_face::PublishedModel;
+
+/// The model of the folder that `from` names; relative paths start at `folder`.
+pub(super) fn resolve(raw: &RawModel, folder: &Path) -> Option<ModelConfig> {
+    let given = raw.from.given();
+    let own = no_sizes(raw);
+    let named = given?;
+    let published = match PublishedModel::open(&folder.join(&named)) {
+        Ok(published) => published,
+        Err(error) => {
+            let repair = "name a folder with a config.json of a model of type gpt2, llama, mistral, qwen2 or qwen3; relative paths \
+                          start at the run file's folder";
+            return raw.from.broken(format!("\"{}\"", shorten(&named)), error.to_string(), repair);
+        }
+    };
+    own?;
+    let mut model = published.model;
+    let gpt = match &mut model {
+        ModelConfig::Gpt2(gpt) => gpt,
+        ModelConfig::Llama(llama) => {
+            let rule = "the model of `model.from` has no dropout";
+            raw.dropout.keep(raw.dropout.or(0.0), |dropout| dropout <= 0.0, rule, "use 0, or remove it")?;
+            &mut llama.gpt
+        }
+        ModelConfig::Mlp(_) | ModelConfig::Timed(_) => unreachable!("no published model is of this family"),
+    };
+    choose(raw, gpt)?;
+    Some(model)
+}
+
+/// What the run chooses beside the sizes.
+fn choose(raw: &RawModel, gpt: &mut GptConfig) -> Option<()> {
+    let longest = gpt.seq_length;
+    let length = raw.seq_length.at_least_one(raw.seq_length.or(longest));
+    let rule = format!("the model of `model.from` knows {longest} positions");
+    let length =
+        raw.seq_length.keep(length, |length| length <= longest, &rule, &format!("use at most {longest}"));
+    let rule = "with 0 all weights would start equal and stay equal: it must be positive";
+    let init_std = raw.init_std.or(gpt.init_std);
+    let init_std = raw.init_std.keep(init_std, |std| std > 0.0, rule, "use a value such as 0.02");
+    let dropout = raw.dropout.below_one(raw.dropout.or(gpt.dropout), 0.1);
+    (gpt.seq_length, gpt.init_std, gpt.dropout) = (length?, init_std?, dropout?);
+    Some(())
+}
+
+/// Reports sizes that are written beside `from`.
+fn no_sizes(raw: &RawModel) -> Option<()> {
+    fn no<T: Clone>(field: &Field<T>) -> Option<()> {
+        field.absent(|_| field.site.place.written(), "`model.from` says it")
+    }
+    let scaling = &raw.rope_scaling.head;
+    let no_scaling = if scaling.is_written {
+        scaling.site.broken("there", "`model.from` says it", "remove it")
+    } else {
+        Some(())
+    };
+    let sizes = [
+        no(&raw.family),
+        no(&raw.num_layers),
+        no(&raw.hidden_size),
+        no(&raw.num_attention_heads),
+        no(&raw.vocab_size),
+        no(&raw.tie_embeddings),
+        no(&raw.ffn_hidden_size),
+        no(&raw.num_query_groups),
+        no(&raw.kv_channels),
+        no(&raw.norm_epsilon),
+        no(&raw.rotary_base),
+        no(&raw.add_qkv_bias),
+        no(&raw.add_proj_bias),
+        no(&raw.add_mlp_bias),
+        no(&raw.qk_layernorm),
+        no(&raw.parameters_per_layer),
+        no(&raw.activation_elements),
+        no(&raw.forward_ms),
+        no(&raw.backward_input_ms),
+        no(&raw.backward_weight_ms),
+        no(&raw.recompute_ms),
+        no_scaling,
+    ];
+    (!sizes.contains(&None)).then_some(())
+}

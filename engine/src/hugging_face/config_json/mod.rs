@@ -1,0 +1,96 @@
+//! config.json: a published model's sizes, read and written.
+//!
+//! Each type of model has a file that takes the fields it knows. What is then left must be on the list of fields that have no part in
+//! training; anything else may change what the model computes, and is refused.
+
+mod fields;
+mod gpt2;
+mod llama;
+mod rope;
+mod write;
+
+use std::path::Path;
+
+use pipezero_models::ModelConfig;
+
+use super::error::HuggingFaceError;
+use crate::files::input::read_text;
+use crate::files::json::{Source, parse_first};
+use fields::Fields;
+
+/// Bytes of a config.json at most: published ones have a few thousand.
+const CONFIG_BYTES_MAX: u64 = 1 << 20;
+
+/// transformers' name for a model's code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ModelType {
+    /// GPT-2.
+    Gpt2,
+    /// Llama, 1 to 3.
+    Llama,
+    /// Mistral without a sliding window.
+    Mistral,
+    /// Qwen2: Llama with biases of queries, keys and values.
+    Qwen2,
+    /// Qwen3: Llama with norms of heads.
+    Qwen3,
+}
+
+const MODEL_TYPES: [(&str, ModelType); 5] = [
+    ("gpt2", ModelType::Gpt2),
+    ("llama", ModelType::Llama),
+    ("mistral", ModelType::Mistral),
+    ("qwen2", ModelType::Qwen2),
+    ("qwen3", ModelType::Qwen3),
+];
+
+/// A model as a config.json describes it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PublishedModel {
+    /// Its sizes; `seq_length` is the longest sequence that it reads.
+    pub model: ModelConfig,
+    /// Its code.
+    pub model_type: ModelType,
+}
+
+impl PublishedModel {
+    /// Name of the file in a model's folder.
+    pub const FILE: &str = "config.json";
+
+    /// Reads the config.json of a folder.
+    ///
+    /// # Errors
+    /// When there is none, when it is no JSON, and with the first field that is missing, wrong or not offered.
+    pub fn open(folder: &Path) -> Result<Self, HuggingFaceError> {
+        let path = folder.join(Self::FILE);
+        let text =
+            read_text(&path, CONFIG_BYTES_MAX).map_err(|error| HuggingFaceError::unreadable(&path, error))?;
+        Self::parse(&path.display().to_string(), &text)
+    }
+
+    /// Reads the text of a config.json that messages call `name`.
+    ///
+    /// # Errors
+    /// As [`PublishedModel::open`].
+    pub fn parse(name: &str, text: &str) -> Result<Self, HuggingFaceError> {
+        let source = Source::file(name, text);
+        let root = parse_first(&source).map_err(|error| HuggingFaceError::Config {
+            place: error.span.to_string(),
+            message: error.to_string(),
+        })?;
+        let mut fields = Fields::of(&root, "")?;
+        fields.absent(
+            "quantization_config",
+            "weights that are quantised are not read: use the unquantised model",
+        )?;
+        let names = MODEL_TYPES.map(|(name, _)| name);
+        let model_type = MODEL_TYPES[fields.word("model_type", &names)?].1;
+        let model = match model_type {
+            ModelType::Gpt2 => ModelConfig::Gpt2(gpt2::read(&mut fields)?),
+            _ => ModelConfig::Llama(llama::read(&mut fields, model_type)?),
+        };
+        fields.finish()?;
+        model.build().map_err(|error| fields.wrong(error.to_string()))?;
+        Ok(Self { model, model_type })
+    }
+}

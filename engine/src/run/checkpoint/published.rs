@@ -1,0 +1,42 @@
+//! The weights of a checkpoint for Hugging Face's transformers.
+
+use std::path::Path;
+
+use serde::Deserialize;
+
+use super::cursor::Cursor;
+use super::error::CheckpointError;
+use super::piece::Piece;
+use super::reader::CheckpointReader;
+use crate::config::{GptConfig, LlamaConfig, ModelConfig};
+use crate::hugging_face::PublishedModel;
+
+impl CheckpointReader {
+    /// Writes the weights, in f32, with a config.json to a folder that exists: files of at most `file_bytes_max`, where no tensor alone is
+    /// larger.
+    ///
+    /// # Errors
+    /// When transformers has no such model; when a file is damaged, or cannot be read or written.
+    pub fn export_published(&self, folder: &Path, file_bytes_max: u64) -> Result<(), CheckpointError> {
+        let published = PublishedModel::of(&self.model()?)?;
+        let names = self.manifest().parameters.iter().map(|parameter| &*parameter.name);
+        let mut cursor = Cursor::new(self);
+        published.export(folder, file_bytes_max, names, |name, first, values| {
+            cursor.read(Piece::PARAMETER, name, first, values)
+        })
+    }
+
+    /// The model, as the manifest has it.
+    fn model(&self) -> Result<ModelConfig, CheckpointError> {
+        let family = self.manifest().run.get("model").and_then(|model| model.as_object()?.iter().next());
+        let (name, sizes) = family.unwrap_or_else(|| unreachable!("a run has a model"));
+        let model = match &**name {
+            "gpt2" => GptConfig::deserialize(sizes).map(ModelConfig::Gpt2),
+            "llama" => LlamaConfig::deserialize(sizes).map(ModelConfig::Llama),
+            _ => return Err(CheckpointError::NotPublished { family: name.clone() }),
+        };
+        model.map_err(|error| {
+            CheckpointError::damaged(&self.folder().join(super::Manifest::FILE), error.to_string())
+        })
+    }
+}
