@@ -6,7 +6,9 @@ use cudarc::driver::{CudaFunction, CudaStream, DriverError, result};
 
 use crate::element::ElementType;
 use crate::kernels::adamw::AdamWNumbers;
+use crate::kernels::attention::AttentionShape;
 use crate::kernels::dropout::Masks;
+use crate::kernels::rope::{Rope, Turn};
 
 /// Threads of a block, where a kernel says nothing else.
 pub(super) const NUM_THREADS: u32 = 256;
@@ -91,6 +93,10 @@ unsafe impl Argument for f32 {}
 unsafe impl Argument for AdamWNumbers {}
 // SAFETY: as `DropoutMasks` in `kernels/common.cuh`.
 unsafe impl Argument for DropoutMasks {}
+// SAFETY: as `AttentionSizes` in `kernels/heads.cuh`.
+unsafe impl Argument for AttentionSizes {}
+// SAFETY: as `RopeAngles` in `kernels/rope.cu`.
+unsafe impl Argument for RopeAngles {}
 // SAFETY: as `SumTerms` in `kernels/sum.cu`.
 unsafe impl Argument for SumTerms {}
 
@@ -120,6 +126,57 @@ impl DropoutMasks {
             scale,
             seq_length: seq_length as u32,
         }
+    }
+}
+
+/// How many heads of which size there are.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(super) struct AttentionSizes {
+    seq_length: u32,
+    num_heads: u32,
+    num_kv_heads: u32,
+    head_size: u32,
+}
+
+impl AttentionSizes {
+    /// # Panics
+    /// If heads of queries are not as many to each of keys.
+    pub(super) fn of(shape: AttentionShape) -> Self {
+        let AttentionShape { num_heads, num_kv_heads, .. } = shape;
+        assert!(num_heads.is_multiple_of(num_kv_heads), "heads that share heads of keys: {shape:?}");
+        Self {
+            seq_length: shape.seq_length as u32,
+            num_heads: num_heads as u32,
+            num_kv_heads: num_kv_heads as u32,
+            head_size: shape.head_size as u32,
+        }
+    }
+}
+
+/// Pairs of a head that are turned, at most, as `kernels/rope.cu` has it.
+pub(super) const NUM_ROPE_PAIRS_MAX: usize = 128;
+
+/// By which angles heads are turned.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(super) struct RopeAngles {
+    frequencies: [f32; NUM_ROPE_PAIRS_MAX],
+    sine_scale: f32,
+    cosine_scale: f32,
+}
+
+impl RopeAngles {
+    /// # Panics
+    /// If there are more frequencies than [`NUM_ROPE_PAIRS_MAX`].
+    pub(super) fn of(rope: &Rope, turn: Turn) -> Self {
+        let mut frequencies = [0.0; NUM_ROPE_PAIRS_MAX];
+        frequencies[..rope.frequencies.len()].copy_from_slice(&rope.frequencies);
+        let sine_scale = match turn {
+            Turn::Forward => rope.scale,
+            Turn::Backward => -rope.scale,
+        };
+        Self { frequencies, sine_scale, cosine_scale: rope.scale }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Attention: which kernels it takes, by the size of its heads, and their launches.
 
-use super::arguments::{Argument, DropoutMasks, Grid, WIDE_BYTES};
+use super::arguments::{Argument, AttentionSizes, DropoutMasks, Grid, WIDE_BYTES};
 use super::queue::{CudaQueue, launch};
 use crate::element::ElementType;
 use crate::kernels::attention::AttentionShape;
@@ -82,16 +82,11 @@ impl AttentionKernels {
         }
     }
 
-    /// A block for every few rows of each head of each sequence.
-    fn grid(&self, shape: AttentionShape) -> Grid {
-        let num_pairs = shape.num_sequences * shape.num_heads;
+    /// A block for every few rows of each of so many heads of each sequence.
+    fn grid(&self, shape: AttentionShape, num_heads: usize) -> Grid {
+        let num_pairs = shape.num_sequences * num_heads;
         Grid::blocks(shape.seq_length.div_ceil(self.num_rows) * num_pairs).of_threads(self.num_threads)
     }
-}
-
-/// As the kernels are given them.
-fn sizes_of(shape: AttentionShape) -> [u32; 3] {
-    [shape.seq_length, shape.num_heads, shape.head_size].map(|size| size as u32)
 }
 
 /// What is dropped; nothing, where there are no masks.
@@ -115,21 +110,9 @@ impl CudaQueue {
         let (qkv, out) = (self.read_of(of, qkv), self.write_of(of, &out));
         require_packs(shape, of, [qkv, out]);
         let log_sum_exp = self.write(&log_sum_exp);
-        let [seq_length, num_heads, head_size] = sizes_of(shape);
-        let (grid, masks) = (kernels.grid(shape), masks_of(masks, shape));
-        launch!(
-            self,
-            of,
-            kernels.forward,
-            grid,
-            masks,
-            qkv,
-            out,
-            log_sum_exp,
-            seq_length,
-            num_heads,
-            head_size
-        );
+        let (grid, masks) = (kernels.grid(shape, shape.num_heads), masks_of(masks, shape));
+        let sizes = AttentionSizes::of(shape);
+        launch!(self, of, kernels.forward, grid, masks, qkv, out, log_sum_exp, sizes);
     }
 
     /// As [`Queue::attention_backward`](crate::queue::Queue::attention_backward): the gradients of queries lie in the workspace until those of keys and
@@ -147,15 +130,14 @@ impl CudaQueue {
         let kernels = AttentionKernels::of(shape, of);
         let (out, log_sum_exp) = (self.read_of(of, attended.out), self.read(attended.log_sum_exp));
         let num_elements = dout.len();
-        let width = shape.num_heads * shape.head_size;
         let [dqueries, row_dots] =
             workspace.disjoint([0..num_elements, num_elements..num_elements + shape.num_log_sum_exp()]);
         // Elements of 16 bits fill half of the place of `dqueries`.
         let (dqueries, row_dots) = (self.write(&dqueries), self.write(&row_dots));
         let (qkv, dout) = (self.write_of(of, &qkv), self.read_of(of, dout));
         require_packs(shape, of, [qkv, dout]);
-        let [seq_length, num_heads, head_size] = sizes_of(shape);
-        let (grid, masks) = (kernels.grid(shape), masks_of(masks, shape));
+        let (masks, sizes) = (masks_of(masks, shape), AttentionSizes::of(shape));
+        let grid = kernels.grid(shape, shape.num_heads);
         launch!(
             self,
             of,
@@ -168,25 +150,11 @@ impl CudaQueue {
             dout,
             dqueries,
             row_dots,
-            seq_length,
-            num_heads,
-            head_size
+            sizes
         );
-        launch!(
-            self,
-            of,
-            kernels.backward_keys,
-            grid,
-            masks,
-            qkv,
-            log_sum_exp,
-            dout,
-            row_dots,
-            seq_length,
-            num_heads,
-            head_size
-        );
+        let grid = kernels.grid(shape, shape.num_kv_heads);
+        launch!(self, of, kernels.backward_keys, grid, masks, qkv, log_sum_exp, dout, row_dots, sizes);
         let (grid, num_elements) = (Grid::elements(num_elements), num_elements as u64);
-        launch!(self, of, "attention_put_queries", grid, dqueries, qkv, width as u32, num_elements);
+        launch!(self, of, "attention_put_queries", grid, dqueries, qkv, sizes, num_elements);
     }
 }

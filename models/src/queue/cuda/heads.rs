@@ -1,6 +1,8 @@
-//! Launches of kernels of heads: rotary embeddings and norms; and of SwiGLU.
+//! Launches of kernels of heads: rotary embeddings and norms.
 
-use super::queue::CudaQueue;
+use super::arguments::{Argument, AttentionSizes, Grid, RopeAngles};
+use super::operations::{adds, rows_of};
+use super::queue::{CudaQueue, launch};
 use crate::kernels::attention::AttentionShape;
 use crate::kernels::matmul::WriteMode;
 use crate::kernels::rope::{Rope, Turn};
@@ -8,15 +10,20 @@ use crate::memory::{View, ViewMut};
 use crate::queue::HeadWeights;
 
 impl CudaQueue {
-    pub(super) fn launch_swiglu(&self, x: View<'_>, y: ViewMut<'_>, width: usize) {
-        todo!()
-    }
-    pub(super) fn launch_swiglu_backward(&self, x: ViewMut<'_>, dy: ViewMut<'_>, width: usize) {
-        todo!()
-    }
+    /// As [`Queue::rope`](crate::queue::Queue::rope).
+    ///
+    /// # Panics
+    /// If there is not one frequency for every two elements of a head.
     pub(super) fn launch_rope(&self, shape: AttentionShape, rope: &Rope, turn: Turn, qkv: ViewMut<'_>) {
-        todo!()
+        let num_pairs = rope.frequencies.len();
+        assert_eq!(2 * num_pairs, shape.head_size, "elements of a head and of the pairs that are turned");
+        let num_threads = rows_of(qkv.len(), shape.qkv_width()) * num_pairs;
+        let (grid, of) = (Grid::elements(num_threads), qkv.element_type());
+        let (angles, sizes) = (RopeAngles::of(rope, turn), AttentionSizes::of(shape));
+        launch!(self, of, "rope", grid, angles, self.write_of(of, &qkv), sizes, num_threads as u64);
     }
+
+    /// As [`Queue::head_norm`](crate::queue::Queue::head_norm).
     pub(super) fn launch_head_norm(
         &self,
         shape: AttentionShape,
@@ -25,8 +32,15 @@ impl CudaQueue {
         weights: HeadWeights<'_>,
         y: ViewMut<'_>,
     ) {
-        todo!()
+        let num_rows = rows_of(x.len(), shape.head_size);
+        let (grid, num_rows, sizes) = (Grid::row_warps(num_rows), num_rows as u64, AttentionSizes::of(shape));
+        let of = x.element_type();
+        let [queries, keys] = [weights.queries, weights.keys].map(|weight| self.read_of(of, weight));
+        let (x, y) = (self.read_of(of, x), self.write_of(of, &y));
+        launch!(self, of, "head_norm", grid, x, queries, keys, y, sizes, num_rows, epsilon);
     }
+
+    /// As [`Queue::head_norm_backward_input`](crate::queue::Queue::head_norm_backward_input).
     pub(super) fn launch_head_norm_backward_input(
         &self,
         shape: AttentionShape,
@@ -35,8 +49,16 @@ impl CudaQueue {
         weights: HeadWeights<'_>,
         dy: View<'_>,
     ) {
-        todo!()
+        let num_rows = rows_of(x.len(), shape.head_size);
+        let (grid, num_rows, sizes) = (Grid::row_warps(num_rows), num_rows as u64, AttentionSizes::of(shape));
+        let of = x.element_type();
+        let [queries, keys] = [weights.queries, weights.keys].map(|weight| self.read_of(of, weight));
+        let (x, dy) = (self.write_of(of, &x), self.read_of(of, dy));
+        let kernel = "head_norm_backward_input";
+        launch!(self, of, kernel, grid, x, queries, keys, dy, sizes, num_rows, epsilon);
     }
+
+    /// As [`Queue::head_norm_backward_weight`](crate::queue::Queue::head_norm_backward_weight).
     pub(super) fn launch_head_norm_backward_weight(
         &self,
         shape: AttentionShape,
@@ -46,6 +68,17 @@ impl CudaQueue {
         dweights: [ViewMut<'_>; 2],
         mode: WriteMode,
     ) {
-        todo!()
+        let of = x.element_type();
+        let (size, all) = (shape.head_size, x.len());
+        let (grid, num_tokens) = (Grid::columns(size, of), rows_of(all, shape.qkv_width()) as u64);
+        let (sizes, add) = (AttentionSizes::of(shape), adds(mode));
+        let first_heads = [0, shape.num_heads];
+        let num_heads = [shape.num_heads, shape.num_kv_heads];
+        for ((dweight, first), num_heads) in dweights.into_iter().zip(first_heads).zip(num_heads) {
+            let [x, dy] = [x, dy].map(|of_all| self.read_of(of, of_all.range(first * size..all)));
+            let (dweight, num_heads) = (self.write(&dweight), num_heads as u32);
+            let kernel = "head_norm_backward_weight";
+            launch!(self, of, kernel, grid, x, dy, dweight, sizes, num_heads, num_tokens, epsilon, add);
+        }
     }
 }

@@ -1,6 +1,8 @@
 //! Numbers that launches and kernels have to agree on are written in both: here they are read off the kernels' sources.
 
-use super::arguments::{NUM_BLOCK_PACKS, NUM_BLOCK_WARPS, NUM_TERMS_MAX, NUM_THREADS, WIDE_BYTES};
+use super::arguments::{
+    NUM_BLOCK_PACKS, NUM_BLOCK_WARPS, NUM_ROPE_PAIRS_MAX, NUM_TERMS_MAX, NUM_THREADS, WIDE_BYTES,
+};
 use super::attention::AttentionKernels;
 use super::operations::NUM_SQUARES_PER_BLOCK;
 use super::program::sources;
@@ -30,6 +32,7 @@ fn launches_have_the_kernels_constants() {
         (&f32, "WARPS_PER_BLOCK", NUM_BLOCK_WARPS),
         (&f32, "WIDE_BYTES", WIDE_BYTES),
         (&f32, "NUM_BLOCK_PACKS", NUM_BLOCK_PACKS),
+        (&f32, "NUM_ROPE_PAIRS_MAX", NUM_ROPE_PAIRS_MAX),
         (&f32, "NUM_SUM_TERMS_MAX", NUM_TERMS_MAX),
         (&f32, "NUM_SQUARES_PER_BLOCK", NUM_SQUARES_PER_BLOCK),
         (&bf16, "MMA_BLOCK_ROWS", AttentionKernels::of(heads_of(64), ElementType::Bf16).num_rows),

@@ -12,15 +12,16 @@ mod arguments;
 mod attention;
 mod clock;
 mod edge;
+mod gelu;
 mod heads;
 mod kernel_cache;
 #[cfg(test)]
 mod kernel_constants;
-mod layer_norm;
 mod libraries;
 mod lookups;
 mod memory;
 mod nccl;
+mod norm;
 mod operations;
 mod peers;
 mod points;
@@ -29,6 +30,7 @@ mod program;
 mod programs;
 mod queue;
 mod said;
+mod swiglu;
 mod transfers;
 mod words;
 

@@ -21,7 +21,6 @@ use crate::kernels::norm::Norm;
 use crate::kernels::rope::{Rope, Turn};
 use crate::kernels::sgd::SgdStep;
 use crate::memory::{View, ViewMut};
-use crate::queue::gelu::{linear_then_gelu, linear_then_gelu_backward};
 use crate::queue::{Affine, Attended, Event, HeadWeights, HostKernel, Mark, Onto, Queue, Word};
 
 impl Queue for CudaQueue {
@@ -149,15 +148,7 @@ impl Queue for CudaQueue {
         before_gelu: ViewMut<'_>,
         y: ViewMut<'_>,
     ) {
-        let of = x.element_type();
-        let [left, right, bias] = [affine.weight, x, affine.bias].map(|view| self.read_of(of, view));
-        let [gelu_input, out] = [&before_gelu, &y].map(|view| self.write_of(of, view));
-        let product = Product::forward(shape, Epilogue::Gelu, [of; 2]);
-        let operands =
-            Operands { left, right, onto: None, bias: Some(bias), gelu_input: Some(gelu_input), out };
-        if !self.multiply_with_gelu(product, operands) {
-            linear_then_gelu(self, shape, x, affine, before_gelu, y);
-        }
+        self.multiply_then_gelu(shape, x, affine, before_gelu, y);
     }
 
     fn linear_gelu_backward_input(
@@ -168,18 +159,7 @@ impl Queue for CudaQueue {
         x: ViewMut<'_>,
         dx: ViewMut<'_>,
     ) {
-        let of = dy.element_type();
-        let [left, right] = [weight, dy].map(|view| self.read_of(of, view));
-        let [gelu_input, out] = [&x, &dx].map(|view| self.write_of(of, view));
-        let stride = rows_of(dy.len(), shape.num_rows);
-        let product = Product::backward_input(shape, stride, Epilogue::GeluGradient, [of; 2]);
-        let operands = Operands { left, right, onto: None, bias: None, gelu_input: Some(gelu_input), out };
-        if self.multiply_with_gelu(product, operands) {
-            let (grid, num_elements) = (Grid::packs(x.len(), of), x.len() as u64);
-            launch!(self, of, "gelu", grid, gelu_input, gelu_input, num_elements);
-        } else {
-            linear_then_gelu_backward(self, shape, dy, weight, x, dx);
-        }
+        self.multiply_then_gelu_backward(shape, dy, weight, x, dx);
     }
 
     fn linear_backward_input(

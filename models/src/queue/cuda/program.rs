@@ -14,17 +14,21 @@ use crate::element::ElementType;
 
 /// The sources of the kernels that read or write elements, in files named by operation, below what they share. They are one program: NVRTC
 /// reads no files.
-const OF_ELEMENTS: [&str; 18] = [
+const OF_ELEMENTS: [&str; 22] = [
     include_str!("kernels/common.cuh"),
     include_str!("kernels/element.cuh"),
     include_str!("kernels/wide.cuh"),
     include_str!("kernels/column_sums.cuh"),
     include_str!("kernels/convert.cu"),
     include_str!("kernels/gelu.cu"),
-    include_str!("kernels/layer_norm.cuh"),
-    include_str!("kernels/layer_norm.cu"),
-    include_str!("kernels/layer_norm_backward.cu"),
+    include_str!("kernels/swiglu.cu"),
+    include_str!("kernels/norm.cuh"),
+    include_str!("kernels/norm.cu"),
+    include_str!("kernels/norm_backward.cu"),
     include_str!("kernels/bias.cu"),
+    include_str!("kernels/heads.cuh"),
+    include_str!("kernels/rope.cu"),
+    include_str!("kernels/head_norm.cu"),
     include_str!("kernels/attention.cuh"),
     include_str!("kernels/attention.cu"),
     include_str!("kernels/attention_backward.cu"),

@@ -10,28 +10,35 @@ use super::{ELEMENTS, masks, same_in, unit_in_the_last_place};
 #[ignore = "needs a GPU, or the imitation of one"]
 fn attentions() {
     let shapes = [
-        (1, 1, 1, 1),
-        (2, 6, 3, 4),
-        (1, 33, 2, 64),
-        (2, 40, 1, 96),
-        (1, 20, 1, 130),
+        (1, 1, 1, 1, 1),
+        (2, 6, 3, 3, 4),
+        (1, 33, 2, 2, 64),
+        (2, 40, 1, 1, 96),
+        (1, 20, 1, 1, 130),
         // Several tiles of every kernel, and ends that fill none.
-        (2, 65, 2, 16),
-        (1, 64, 1, 32),
-        (1, 130, 1, 48),
-        (1, 100, 2, 128),
-        (1, 40, 1, 256),
+        (2, 65, 2, 2, 16),
+        (1, 64, 1, 1, 32),
+        (1, 130, 1, 1, 48),
+        (1, 100, 2, 2, 128),
+        (1, 40, 1, 1, 256),
+        // Heads of queries that share one of keys, in every kernel.
+        (2, 37, 6, 2, 5),
+        (2, 66, 4, 2, 16),
+        (1, 17, 3, 1, 100),
+        (1, 70, 4, 2, 80),
+        (2, 9, 4, 2, 132),
+        (1, 128, 3, 1, 64),
     ];
-    for (b, t, h, d) in shapes {
+    for (b, t, h, g, d) in shapes {
         let shape =
-            AttentionShape { num_sequences: b, seq_length: t, num_heads: h, num_kv_heads: h, head_size: d };
+            AttentionShape { num_sequences: b, seq_length: t, num_heads: h, num_kv_heads: g, head_size: d };
         for (probability, element) in [0.0, 0.3].iter().flat_map(|&p| ELEMENTS.map(|element| (p, element))) {
             let masks = masks(probability, Place::AttentionWeights(2), b, t);
             // Tensor cores take probabilities and gradients of scores in 16 bits.
             let tolerance = 2e-5 + unit_in_the_last_place(element);
             same_in(element, &format!("{shape:?}, dropout {probability}"), tolerance, |on| {
                 let (n, c) = (b * t, h * d);
-                let (mut qkv, mut out) = (on.elements(3 * n * c), on.elements(n * c));
+                let (mut qkv, mut out) = (on.elements(n * shape.qkv_width()), on.elements(n * c));
                 let dout = on.elements(n * c);
                 let mut log_sum_exp = on.floats(shape.num_log_sum_exp());
                 let mut workspace = on.floats(shape.forward_workspace().max(shape.backward_workspace()));

@@ -106,6 +106,41 @@ fn elementwise() {
 
 #[test]
 #[ignore = "needs a GPU, or the imitation of one"]
+fn swiglus() {
+    // Rows, columns, and the first element of each matrix: rows that take two turns of a block, and matrices that begin where no 16 bytes are
+    // read at once.
+    let shapes = [(1, 1, 0), (3, 7, 0), (2, 1032, 0), (2, 2056, 0), (1, 2059, 0), (5, 24, 3), (4, 16, 0)];
+    for ((rows, width, start), element) in shapes.iter().flat_map(|&shape| ELEMENTS.map(|of| (shape, of))) {
+        same_in(element, &format!("swiglu of {rows} x {width} from {start}"), 1e-6, |on| {
+            let (of_x, of_y) = (start..start + 2 * rows * width, start..start + rows * width);
+            let (mut x, mut y, mut dy) =
+                (on.elements(of_x.end), on.elements(of_y.end), on.elements(of_y.end));
+            let at = y.view_mut().range(of_y.clone());
+            on.queue.swiglu(x.view().range(of_x.clone()), at, width);
+            let (dx, at) = (x.view_mut().range(of_x.clone()), dy.view_mut().range(of_y.clone()));
+            on.queue.swiglu_backward(dx, at, width);
+            vec![on.values(&y), on.values(&x), on.values(&dy)]
+        });
+    }
+    // A gate so small that its exponential would be infinite, and one that is no number.
+    for element in ELEMENTS {
+        same_in(element, "swiglu of gates that saturate", 1e-6, |on| {
+            let (mut floats, mut x, mut y) = (on.floats(8), on.elements(8), on.elements(4));
+            on.queue.upload_floats(&[100.0, -1000.0, f32::NAN, 1.0, 2.0, 3.0, 4.0, 5.0], floats.view_mut());
+            on.queue.copy(floats.view(), x.view_mut());
+            on.queue.swiglu(x.view(), y.view_mut(), 4);
+            let mut dy = on.elements(4);
+            on.queue.swiglu_backward(x.view_mut(), dy.view_mut(), 4);
+            for of in [&mut x, &mut y, &mut dy] {
+                on.round(of);
+            }
+            vec![on.values(&x), on.values(&y), on.values(&dy)]
+        });
+    }
+}
+
+#[test]
+#[ignore = "needs a GPU, or the imitation of one"]
 fn sums_of_squares() {
     // One, one less than a block has, a block, and more.
     for len in [1, 32_767, 32_768, 34_561] {

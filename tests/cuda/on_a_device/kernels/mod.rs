@@ -13,6 +13,7 @@ use super::device;
 
 mod attention;
 mod elementwise;
+mod heads;
 mod masks;
 mod products;
 mod rows;

@@ -22,7 +22,8 @@ fn all_products(on: &mut On, (n, i, o, start): (usize, usize, usize, usize)) -> 
     let (bias, dy) = (bias.view().range(of_bias), dy.view().range(of_y.clone()));
     let residual = residual.view().range(of_y.clone());
     let mut results = Vec::new();
-    for onto in [Onto::Nothing, Onto::Bias(bias), Onto::BiasAndResidual { bias, residual }] {
+    let residuals = [Onto::Residual(residual), Onto::BiasAndResidual { bias, residual }];
+    for onto in [Onto::Nothing, Onto::Bias(bias)].into_iter().chain(residuals) {
         let mut y = on.elements(of_y.end);
         on.queue.linear(shape, x, weight, onto, y.view_mut().range(of_y.clone()));
         results.push(on.values(&y));

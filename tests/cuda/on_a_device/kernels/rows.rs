@@ -1,7 +1,7 @@
 //! Kernels along rows.
 
 use pipezero::models::element::ElementType;
-use pipezero::models::kernels::norm::Norm;
+use pipezero::models::kernels::norm::{Norm, NormKind};
 use pipezero::models::queue::Affine;
 
 use super::{ELEMENTS, MODES, Values, same, same_in};
@@ -23,34 +23,40 @@ const SHAPES: [(usize, usize, usize); 11] = [
     (5, 520, 1),
 ];
 
+/// Both kinds, with an epsilon that shows.
+const NORMS: [Norm; 2] = [Norm::GPT2, Norm { kind: NormKind::Rms, epsilon: 1e-2 }];
+
 #[test]
 #[ignore = "needs a GPU, or the imitation of one"]
-fn layer_norms() {
+fn norms() {
     let cases = SHAPES.iter().flat_map(|shape| ELEMENTS.map(|element| (*shape, element)));
-    for ((rows, width, start), element) in cases {
-        same_in(element, &format!("layer norm of {rows} x {width} from {start}"), 1e-5, |on| {
+    for ((shape, element), norm) in cases.flat_map(|case| NORMS.map(|norm| (case, norm))) {
+        let (rows, width, start) = shape;
+        same_in(element, &format!("{norm:?} of {rows} x {width} from {start}"), 1e-5, |on| {
             let (all, along) = (start..start + rows * width, start..start + width);
+            let of_bias = start..start + norm.num_biases(width);
             let (x, dy) = (on.elements(all.end), on.elements(all.end));
             let (x, dy) = (x.view().range(all.clone()), dy.view().range(all.clone()));
             let (weight, bias) = (on.elements(along.end), on.elements(along.end));
-            let [weight, bias] = [&weight, &bias].map(|of| of.view().range(along.clone()));
-            let affine = Affine { weight, bias };
+            let weight = weight.view().range(along.clone());
+            let affine = Affine { weight, bias: bias.view().range(of_bias.clone()) };
             let (mut y, mut statistics) = (on.elements(all.end), on.floats(2 * rows));
-            on.queue.norm(Norm::GPT2, x, affine, y.view_mut().range(all.clone()), statistics.view_mut());
-            let mut results = vec![on.values(&y)];
+            on.queue.norm(norm, x, affine, y.view_mut().range(all.clone()), statistics.view_mut());
+            let mut results = vec![on.values(&y), on.values(&statistics)];
             // Over what is there.
             let (mut y, mut statistics) = (on.elements(all.end), on.floats(2 * rows));
-            on.queue.norm_statistics(Norm::GPT2, x, width, statistics.view_mut());
+            on.queue.norm_statistics(norm, x, width, statistics.view_mut());
             let kept = statistics.view();
-            on.queue.norm_again(Norm::GPT2, x, affine, kept, y.view_mut().range(all.clone()));
+            on.queue.norm_again(norm, x, affine, kept, y.view_mut().range(all.clone()));
             results.push(on.values(&y));
             for mode in MODES {
                 let (mut dx, mut dweight, mut dbias) =
                     (on.floats(all.end), on.floats(along.end), on.floats(along.end));
                 let dinput = dx.view_mut().range(all.clone());
-                on.queue.norm_backward_input(Norm::GPT2, x, weight, kept, dy, dinput, mode);
-                let [dw, db] = [&mut dweight, &mut dbias].map(|of| of.view_mut().range(along.clone()));
-                on.queue.norm_backward_weight(Norm::GPT2, x, kept, dy, dw, db, mode);
+                on.queue.norm_backward_input(norm, x, weight, kept, dy, dinput, mode);
+                let dw = dweight.view_mut().range(along.clone());
+                let db = dbias.view_mut().range(of_bias.clone());
+                on.queue.norm_backward_weight(norm, x, kept, dy, dw, db, mode);
                 // A row of one element has no deviation: its gradient is what rounding leaves.
                 if width > 1 {
                     results.push(on.values(&dx));

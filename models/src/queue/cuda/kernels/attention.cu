@@ -1,6 +1,7 @@
 #ifndef __CUDACC_RTC__
 #include "common.cuh"
 #include "element.cuh"
+#include "heads.cuh"
 #include "attention.cuh"
 #endif
 
@@ -54,8 +55,10 @@ struct AttentionForward {
         u32 size = place.head_size;
         u64 stride = place.qkv_stride;
         u32 first = place.first_row + warp * ROWS;
-        const element* matrix = qkv + place.first_qkv;
-        Common::load_own(shared.queries[warp], matrix, stride, first, place.seq_length, size);
+        const element* queries = qkv + place.first_queries;
+        const element* keys = qkv + place.first_keys;
+        const element* values = keys + place.kv_width;
+        Common::load_own(shared.queries[warp], queries, stride, first, place.seq_length, size);
         SequenceKey mask_key = sequence_key(masks, place.sequence);
         typename Common::Sums sums;
         Common::clear(sums);
@@ -69,9 +72,7 @@ struct AttentionForward {
         for (u32 first_key = 0; first_key < end && first_key < place.seq_length; first_key += TILE_ROWS) {
             u32 key = first_key + lane_index();
             float scores[ROWS];
-            Common::load_tile(
-                shared.tile, matrix + place.out_stride, stride, first_key, place.seq_length, size
-            );
+            Common::load_tile(shared.tile, keys, stride, first_key, place.seq_length, size);
             Common::dot_products(shared.queries[warp], shared.tile, size, scores);
             go_on(softmax, sums, scores, first, key, place.scale);
             ATTENTION_UNROLL
@@ -79,9 +80,7 @@ struct AttentionForward {
                 float factor = probability_factor(masks, mask_key, first + row, place.head, key);
                 shared.weights[warp].tile_rows[lane_index()][row] = scores[row] * factor;
             }
-            Common::load_tile(
-                shared.tile, matrix + 2 * place.out_stride, stride, first_key, place.seq_length, size
-            );
+            Common::load_tile(shared.tile, values, stride, first_key, place.seq_length, size);
             Common::add_weighted(shared.weights[warp], shared.tile, sums);
         }
         finish(softmax, sums, out, log_sum_exp, first, place);
@@ -97,7 +96,7 @@ struct AttentionForward {
             float total = warp_sum(softmax.sum[row]);
             u32 query = first + row;
             if (query < place.seq_length) {
-                element* to = out + place.first_out + query * place.out_stride;
+                element* to = out + place.first_out + query * (u64)place.out_stride;
                 Common::put_row(sums.values[row], 1.0f / total, to, place.head_size);
                 if (lane_index() == 0) {
                     log_sum_exp[place.first_sum + query] = softmax.max[row] * place.scale + logf(total);
@@ -113,27 +112,27 @@ typedef AttentionForward<8, 4, 1> AttentionForward256;
 
 extern "C" __global__ void __launch_bounds__(256) attention_64(
     DropoutMasks masks, const element* __restrict__ qkv, element* __restrict__ out,
-    float* __restrict__ log_sum_exp, u32 seq_length, u32 num_heads, u32 head_size
+    float* __restrict__ log_sum_exp, AttentionSizes sizes
 ) {
-    HeadPlace place = head_place(seq_length, num_heads, head_size, AttentionForward64::Common::BLOCK_ROWS);
+    HeadPlace place = head_place(sizes, AttentionForward64::Common::BLOCK_ROWS);
     __shared__ AttentionForward64::Shared shared;
     AttentionForward64::forward(shared, qkv, out, log_sum_exp, masks, place);
 }
 
 extern "C" __global__ void __launch_bounds__(256) attention_128(
     DropoutMasks masks, const element* __restrict__ qkv, element* __restrict__ out,
-    float* __restrict__ log_sum_exp, u32 seq_length, u32 num_heads, u32 head_size
+    float* __restrict__ log_sum_exp, AttentionSizes sizes
 ) {
-    HeadPlace place = head_place(seq_length, num_heads, head_size, AttentionForward128::Common::BLOCK_ROWS);
+    HeadPlace place = head_place(sizes, AttentionForward128::Common::BLOCK_ROWS);
     __shared__ AttentionForward128::Shared shared;
     AttentionForward128::forward(shared, qkv, out, log_sum_exp, masks, place);
 }
 
 extern "C" __global__ void __launch_bounds__(128) attention_256(
     DropoutMasks masks, const element* __restrict__ qkv, element* __restrict__ out,
-    float* __restrict__ log_sum_exp, u32 seq_length, u32 num_heads, u32 head_size
+    float* __restrict__ log_sum_exp, AttentionSizes sizes
 ) {
-    HeadPlace place = head_place(seq_length, num_heads, head_size, AttentionForward256::Common::BLOCK_ROWS);
+    HeadPlace place = head_place(sizes, AttentionForward256::Common::BLOCK_ROWS);
     __shared__ AttentionForward256::Shared shared;
     AttentionForward256::forward(shared, qkv, out, log_sum_exp, masks, place);
 }

@@ -1,14 +1,20 @@
+#ifndef __CUDACC_RTC__
+#include "common.cuh"
+#include "element.cuh"
+#include "heads.cuh"
+#endif
+
 // Causal attention, computed in f32, without keeping the probabilities (FlashAttention, arXiv:2205.14135).
 //
-// What its kernels have in common. Legend: B sequences, T tokens each, N = B T, H heads of size D, C = H D.
-// `qkv: [N, 3 C]` holds every token's queries, keys and values, each `[H, D]`; `out, dout: [N, C]`;
+// What its kernels have in common. Legend: B sequences, T tokens each, N = B T, H heads of queries and G of
+// keys and of values, of size D, C = H D. `qkv: [N, H + 2 G, D]`, see heads.cuh; `out, dout: [N, C]`;
 // `log_sum_exp: [B, H, T]`, natural logarithms, of scaled scores.
 //
 // A block has some rows (queries, or keys in the backward of these) of one head of one sequence, a few of
-// them for each warp, and goes through tiles of 32 rows of the other side. Each lane of a warp takes the dot
-// products of the warp's rows with one row of the tile; then each lane takes some of the D columns of the
-// sums over the tile. Tiles begin at multiples of 32, so a row's sums are in an order that depends on its
-// place alone.
+// them for each warp, and goes through tiles of 32 rows of the other side; one that has keys through those of
+// all heads of queries that share them, in ascending order. Each lane of a warp takes the dot products of the
+// warp's rows with one row of the tile; then each lane takes some of the D columns of the sums over the tile.
+// Tiles begin at multiples of 32, so a row's sums are in an order that depends on its place alone.
 //
 // The backward needs a workspace of N C + B H T elements, which the host's `backward_workspace` always
 // covers: `dqueries: [N, C]`, since queries are read until all keys have their gradients, and `row_dots: [B,
@@ -24,8 +30,8 @@
 // | `_128` | 128     | 256     | 16   |
 // | `_256` | 256     | 128     | 4    |
 //
-// The grid has B * H * ceil(T / rows) blocks. Rejected: a warp-wide sum for every score, five shuffles for
-// few products.
+// The grid has B * H * ceil(T / rows) blocks, that of `attention_backward_keys_*` B * G * ceil(T / rows).
+// Rejected: a warp-wide sum for every score, five shuffles for few products.
 
 #ifndef PIPEZERO_ATTENTION
 #define PIPEZERO_ATTENTION
@@ -33,41 +39,72 @@
 // The rows of a tile: one for each lane.
 static const u32 TILE_ROWS = 32;
 
-// What one head of one sequence needs of a block, where all rows of `qkv` lie `stride` apart.
+// What one head of queries of one sequence needs of a block, and the head of keys and values that it shares.
 struct HeadPlace {
     u32 sequence, head;
     // Where its rows begin in `log_sum_exp` and `row_dots`.
     u64 first_sum;
-    // Where its first row begins in `qkv`, and in `out`.
-    u64 first_qkv, first_out;
-    u64 qkv_stride, out_stride;
+    // Where its first rows begin in `qkv`, and in `out`.
+    u64 first_queries, first_keys, first_out;
+    // How far its rows lie apart there.
+    u32 qkv_stride, out_stride;
+    // How far its values lie behind its keys.
+    u32 kv_width;
     u32 seq_length, head_size;
+    // Heads of queries that share the keys.
+    u32 group_size;
     // The rows of the block begin here.
     u32 first_row;
     // What scores are multiplied by.
     float scale;
 };
 
-DEVICE HeadPlace head_place(u32 seq_length, u32 num_heads, u32 head_size, u32 block_rows) {
-    u32 blocks_per_head = (seq_length + block_rows - 1) / block_rows;
+// The place of the first head of queries that a block goes through, where the blocks share out `num_heads`
+// heads: those of queries, or those of keys.
+DEVICE HeadPlace place_of_block(const AttentionSizes& sizes, u32 num_heads, u32 block_rows) {
+    u32 blocks_per_head = (sizes.seq_length + block_rows - 1) / block_rows;
     u32 pair = blockIdx.x / blocks_per_head;
-    u32 sequence = pair / num_heads;
-    u32 head = pair % num_heads;
-    u64 width = (u64)num_heads * head_size;
-    u64 first_token = (u64)sequence * seq_length;
+    u32 group_size = sizes.num_heads / sizes.num_kv_heads;
+    // How many heads of queries the block goes through.
+    u32 num_shared = sizes.num_heads / num_heads;
     HeadPlace place;
-    place.sequence = sequence;
-    place.head = head;
-    place.first_sum = (u64)pair * seq_length;
-    place.first_qkv = first_token * 3 * width + (u64)head * head_size;
-    place.first_out = first_token * width + (u64)head * head_size;
-    place.qkv_stride = 3 * width;
-    place.out_stride = width;
-    place.seq_length = seq_length;
-    place.head_size = head_size;
+    place.sequence = pair / num_heads;
+    place.head = pair % num_heads * num_shared;
+    u32 kv_head = place.head / group_size;
+    u32 size = sizes.head_size;
+    u64 first_token = (u64)place.sequence * sizes.seq_length;
+    place.first_sum = (u64)pair * num_shared * sizes.seq_length;
+    place.qkv_stride = num_qkv_heads(sizes) * size;
+    place.out_stride = sizes.num_heads * size;
+    u64 first_qkv = first_token * place.qkv_stride;
+    place.first_queries = first_qkv + place.head * size;
+    place.first_keys = first_qkv + (sizes.num_heads + kv_head) * size;
+    place.first_out = first_token * place.out_stride + place.head * size;
+    place.kv_width = sizes.num_kv_heads * sizes.head_size;
+    place.seq_length = sizes.seq_length;
+    place.head_size = sizes.head_size;
+    place.group_size = group_size;
     place.first_row = blockIdx.x % blocks_per_head * block_rows;
-    place.scale = 1.0f / sqrtf((float)head_size);
+    place.scale = 1.0f / sqrtf((float)sizes.head_size);
     return place;
+}
+
+// Where the rows of a block are queries.
+DEVICE HeadPlace head_place(const AttentionSizes& sizes, u32 block_rows) {
+    return place_of_block(sizes, sizes.num_heads, block_rows);
+}
+
+// Where the rows of a block are keys: the first of the heads of queries that share them.
+DEVICE HeadPlace key_head_place(const AttentionSizes& sizes, u32 block_rows) {
+    return place_of_block(sizes, sizes.num_kv_heads, block_rows);
+}
+
+// Goes on to the next head of queries, which shares the same keys.
+DEVICE void go_to_next_head(HeadPlace& place) {
+    place.head++;
+    place.first_sum += place.seq_length;
+    place.first_queries += place.head_size;
+    place.first_out += place.head_size;
 }
 
 // What a probability is multiplied by.

@@ -1,6 +1,7 @@
 #ifndef __CUDACC_RTC__
 #include "common.cuh"
 #include "element.cuh"
+#include "heads.cuh"
 #include "attention.cuh"
 #endif
 
@@ -37,7 +38,7 @@ struct AttentionBackward {
             u32 query = first + row;
             float sum = 0.0f;
             if (query < place.seq_length) {
-                u64 start = place.first_out + query * place.out_stride;
+                u64 start = place.first_out + query * (u64)place.out_stride;
                 for (u32 column = lane_index(); column < place.head_size; column += WARP_SIZE) {
                     sum = fmaf(widened(out[start + column]), widened(dout[start + column]), sum);
                 }
@@ -58,8 +59,10 @@ struct AttentionBackward {
         u32 size = place.head_size;
         u64 stride = place.qkv_stride;
         u32 first = place.first_row + warp * ROWS;
-        const element* matrix = qkv + place.first_qkv;
-        Common::load_own(shared.queries[warp], matrix, stride, first, place.seq_length, size);
+        const element* queries = qkv + place.first_queries;
+        const element* keys = qkv + place.first_keys;
+        const element* values = keys + place.kv_width;
+        Common::load_own(shared.queries[warp], queries, stride, first, place.seq_length, size);
         const element* dout_matrix = dout + place.first_out;
         Common::load_own(shared.douts[warp], dout_matrix, place.out_stride, first, place.seq_length, size);
         SequenceKey mask_key = sequence_key(masks, place.sequence);
@@ -72,13 +75,9 @@ struct AttentionBackward {
             u32 key = first_key + lane_index();
             float dprobabilities[ROWS];
             float scores[ROWS];
-            Common::load_tile(
-                shared.tile, matrix + 2 * place.out_stride, stride, first_key, place.seq_length, size
-            );
+            Common::load_tile(shared.tile, values, stride, first_key, place.seq_length, size);
             Common::dot_products(shared.douts[warp], shared.tile, size, dprobabilities);
-            Common::load_tile(
-                shared.tile, matrix + place.out_stride, stride, first_key, place.seq_length, size
-            );
+            Common::load_tile(shared.tile, keys, stride, first_key, place.seq_length, size);
             Common::dot_products(shared.queries[warp], shared.tile, size, scores);
             ATTENTION_UNROLL
             for (u32 row = 0; row < ROWS; row++) {
@@ -128,32 +127,24 @@ struct AttentionBackward {
         }
     }
 
-    DEVICE void backward_keys(
-        SharedByKeys& shared, element* qkv, const float* log_sum_exp, const element* dout,
-        const float* row_dots,
-        const DropoutMasks& masks, const HeadPlace& place
+    // Adds what the head of queries at this place gives to the gradients of the warp's keys and values.
+    DEVICE void add_head(
+        SharedByKeys& shared, typename Common::Sums& dkeys, typename Common::Sums& dvalues,
+        const element* qkv, const float* log_sum_exp, const element* dout, const float* row_dots,
+        const DropoutMasks& masks, u32 first, const HeadPlace& place
     ) {
         u32 warp = warp_index();
         u32 size = place.head_size;
         u64 stride = place.qkv_stride;
-        u32 first = place.first_row + warp * ROWS;
-        element* matrix = qkv + place.first_qkv;
-        element* key_matrix = matrix + place.out_stride;
-        element* value_matrix = matrix + 2 * place.out_stride;
+        const element* queries = qkv + place.first_queries;
         const element* dout_matrix = dout + place.first_out;
-        Common::load_own(shared.keys[warp], key_matrix, stride, first, place.seq_length, size);
-        Common::load_own(shared.values[warp], value_matrix, stride, first, place.seq_length, size);
         SequenceKey mask_key = sequence_key(masks, place.sequence);
-        typename Common::Sums dkeys;
-        typename Common::Sums dvalues;
-        Common::clear(dkeys);
-        Common::clear(dvalues);
         u32 first_query = place.first_row / TILE_ROWS * TILE_ROWS;
         for (; first_query < place.seq_length; first_query += TILE_ROWS) {
             u32 query = first_query + lane_index();
             float probabilities[ROWS];
             float dprobabilities[ROWS];
-            Common::load_tile(shared.tile, matrix, stride, first_query, place.seq_length, size);
+            Common::load_tile(shared.tile, queries, stride, first_query, place.seq_length, size);
             Common::dot_products(shared.keys[warp], shared.tile, size, probabilities);
             probabilities_of_keys(probabilities, log_sum_exp, query, first, place);
             Common::load_tile(
@@ -167,11 +158,33 @@ struct AttentionBackward {
             __syncwarp();
             Common::add_weighted(shared.value_weights[warp], shared.tile, dvalues);
             // Once more, since two tiles at once would not fit for large heads.
-            Common::load_tile(shared.tile, matrix, stride, first_query, place.seq_length, size);
+            Common::load_tile(shared.tile, queries, stride, first_query, place.seq_length, size);
             Common::add_weighted(shared.key_weights[warp], shared.tile, dkeys);
         }
-        Common::put_rows(dkeys, key_matrix, stride, first, place.seq_length, size);
-        Common::put_rows(dvalues, value_matrix, stride, first, place.seq_length, size);
+    }
+
+    DEVICE void backward_keys(
+        SharedByKeys& shared, element* qkv, const float* log_sum_exp, const element* dout,
+        const float* row_dots, const DropoutMasks& masks, HeadPlace place
+    ) {
+        u32 warp = warp_index();
+        u32 size = place.head_size;
+        u64 stride = place.qkv_stride;
+        u32 first = place.first_row + warp * ROWS;
+        element* keys = qkv + place.first_keys;
+        element* values = keys + place.kv_width;
+        Common::load_own(shared.keys[warp], keys, stride, first, place.seq_length, size);
+        Common::load_own(shared.values[warp], values, stride, first, place.seq_length, size);
+        typename Common::Sums dkeys;
+        typename Common::Sums dvalues;
+        Common::clear(dkeys);
+        Common::clear(dvalues);
+        for (u32 head = 0; head < place.group_size; head++) {
+            add_head(shared, dkeys, dvalues, qkv, log_sum_exp, dout, row_dots, masks, first, place);
+            go_to_next_head(place);
+        }
+        Common::put_rows(dkeys, keys, stride, first, place.seq_length, size);
+        Common::put_rows(dvalues, values, stride, first, place.seq_length, size);
     }
 };
 
@@ -179,23 +192,23 @@ typedef AttentionBackward<2, 8, 4> AttentionBackward64;
 typedef AttentionBackward<4, 8, 2> AttentionBackward128;
 typedef AttentionBackward<8, 4, 1> AttentionBackward256;
 
-extern "C" __global__ void __launch_bounds__(256) attention_backward_queries_64(
+extern "C" __global__ void __launch_bounds__(256, 3) attention_backward_queries_64(
     DropoutMasks masks, const element* __restrict__ qkv, const element* __restrict__ out,
     const float* __restrict__ log_sum_exp, const element* __restrict__ dout, element* __restrict__ dqueries,
-    float* __restrict__ row_dots, u32 seq_length, u32 num_heads, u32 head_size
+    float* __restrict__ row_dots, AttentionSizes sizes
 ) {
-    HeadPlace place = head_place(seq_length, num_heads, head_size, AttentionBackward64::Common::BLOCK_ROWS);
+    HeadPlace place = head_place(sizes, AttentionBackward64::Common::BLOCK_ROWS);
     __shared__ AttentionBackward64::SharedByQueries shared;
     AttentionBackward64::backward_queries(
         shared, qkv, out, log_sum_exp, dout, dqueries, row_dots, masks, place
     );
 }
 
-extern "C" __global__ void __launch_bounds__(256) attention_backward_keys_64(
+extern "C" __global__ void __launch_bounds__(256, 2) attention_backward_keys_64(
     DropoutMasks masks, element* qkv, const float* __restrict__ log_sum_exp, const element* __restrict__ dout,
-    const float* __restrict__ row_dots, u32 seq_length, u32 num_heads, u32 head_size
+    const float* __restrict__ row_dots, AttentionSizes sizes
 ) {
-    HeadPlace place = head_place(seq_length, num_heads, head_size, AttentionBackward64::Common::BLOCK_ROWS);
+    HeadPlace place = key_head_place(sizes, AttentionBackward64::Common::BLOCK_ROWS);
     __shared__ AttentionBackward64::SharedByKeys shared;
     AttentionBackward64::backward_keys(shared, qkv, log_sum_exp, dout, row_dots, masks, place);
 }
@@ -203,9 +216,9 @@ extern "C" __global__ void __launch_bounds__(256) attention_backward_keys_64(
 extern "C" __global__ void __launch_bounds__(256) attention_backward_queries_128(
     DropoutMasks masks, const element* __restrict__ qkv, const element* __restrict__ out,
     const float* __restrict__ log_sum_exp, const element* __restrict__ dout, element* __restrict__ dqueries,
-    float* __restrict__ row_dots, u32 seq_length, u32 num_heads, u32 head_size
+    float* __restrict__ row_dots, AttentionSizes sizes
 ) {
-    HeadPlace place = head_place(seq_length, num_heads, head_size, AttentionBackward128::Common::BLOCK_ROWS);
+    HeadPlace place = head_place(sizes, AttentionBackward128::Common::BLOCK_ROWS);
     __shared__ AttentionBackward128::SharedByQueries shared;
     AttentionBackward128::backward_queries(
         shared, qkv, out, log_sum_exp, dout, dqueries, row_dots, masks, place
@@ -214,9 +227,9 @@ extern "C" __global__ void __launch_bounds__(256) attention_backward_queries_128
 
 extern "C" __global__ void __launch_bounds__(256, 2) attention_backward_keys_128(
     DropoutMasks masks, element* qkv, const float* __restrict__ log_sum_exp, const element* __restrict__ dout,
-    const float* __restrict__ row_dots, u32 seq_length, u32 num_heads, u32 head_size
+    const float* __restrict__ row_dots, AttentionSizes sizes
 ) {
-    HeadPlace place = head_place(seq_length, num_heads, head_size, AttentionBackward128::Common::BLOCK_ROWS);
+    HeadPlace place = key_head_place(sizes, AttentionBackward128::Common::BLOCK_ROWS);
     __shared__ AttentionBackward128::SharedByKeys shared;
     AttentionBackward128::backward_keys(shared, qkv, log_sum_exp, dout, row_dots, masks, place);
 }
@@ -224,9 +237,9 @@ extern "C" __global__ void __launch_bounds__(256, 2) attention_backward_keys_128
 extern "C" __global__ void __launch_bounds__(128) attention_backward_queries_256(
     DropoutMasks masks, const element* __restrict__ qkv, const element* __restrict__ out,
     const float* __restrict__ log_sum_exp, const element* __restrict__ dout, element* __restrict__ dqueries,
-    float* __restrict__ row_dots, u32 seq_length, u32 num_heads, u32 head_size
+    float* __restrict__ row_dots, AttentionSizes sizes
 ) {
-    HeadPlace place = head_place(seq_length, num_heads, head_size, AttentionBackward256::Common::BLOCK_ROWS);
+    HeadPlace place = head_place(sizes, AttentionBackward256::Common::BLOCK_ROWS);
     __shared__ AttentionBackward256::SharedByQueries shared;
     AttentionBackward256::backward_queries(
         shared, qkv, out, log_sum_exp, dout, dqueries, row_dots, masks, place
@@ -235,20 +248,22 @@ extern "C" __global__ void __launch_bounds__(128) attention_backward_queries_256
 
 extern "C" __global__ void __launch_bounds__(128) attention_backward_keys_256(
     DropoutMasks masks, element* qkv, const float* __restrict__ log_sum_exp, const element* __restrict__ dout,
-    const float* __restrict__ row_dots, u32 seq_length, u32 num_heads, u32 head_size
+    const float* __restrict__ row_dots, AttentionSizes sizes
 ) {
-    HeadPlace place = head_place(seq_length, num_heads, head_size, AttentionBackward256::Common::BLOCK_ROWS);
+    HeadPlace place = key_head_place(sizes, AttentionBackward256::Common::BLOCK_ROWS);
     __shared__ AttentionBackward256::SharedByKeys shared;
     AttentionBackward256::backward_keys(shared, qkv, log_sum_exp, dout, row_dots, masks, place);
 }
 
-// The gradients of queries take their place in `qkv`, with a thread per element of `dqueries: [N, width]`.
+// The gradients of queries take their place in `qkv`, with a thread per element of `dqueries: [N, C]`.
 extern "C" __global__ void __launch_bounds__(256)
 attention_put_queries(
-    const element* __restrict__ dqueries, element* __restrict__ qkv, u32 width, u64 num_elements
+    const element* __restrict__ dqueries, element* __restrict__ qkv, AttentionSizes sizes, u64 num_elements
 ) {
     u64 index = element_index();
+    u64 width = sizes.num_heads * sizes.head_size;
+    u64 stride = num_qkv_heads(sizes) * sizes.head_size;
     if (index < num_elements) {
-        qkv[index / width * (3 * (u64)width) + index % width] = dqueries[index];
+        qkv[index / width * stride + index % width] = dqueries[index];
     }
 }

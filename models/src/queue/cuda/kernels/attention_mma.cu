@@ -1,6 +1,7 @@
 #ifndef __CUDACC_RTC__
 #include "common.cuh"
 #include "element.cuh"
+#include "heads.cuh"
 #include "attention.cuh"
 #include "warp.cuh"
 #include "attention_mma.cuh"
@@ -64,14 +65,14 @@ struct AttentionMmaForward {
         const HeadPlace& place
     ) {
         u32 first = place.first_row + warp_index() * MMA_WARP_ROWS;
-        const element* matrix = qkv + place.first_qkv;
-        const element* keys = matrix + place.out_stride;
-        const element* values = keys + place.out_stride;
+        const element* keys = qkv + place.first_keys;
+        const element* values = keys + place.kv_width;
         Stream stream = {slots.tiles, keys, values, place.qkv_stride, place.seq_length, place.head_size};
         u32 num_keys = min(place.first_row + MMA_BLOCK_ROWS, place.seq_length);
         stream.num_tiles = 2 * ((num_keys + MMA_TILE_KEYS - 1) / MMA_TILE_KEYS);
         stream.begin();
         typename Common::OwnRows queries;
+        const element* matrix = qkv + place.first_queries;
         Common::load_own(queries, matrix, place.qkv_stride, first, place.seq_length, place.head_size);
         typename Common::Sums sums;
         Common::clear(sums);
@@ -130,19 +131,19 @@ typedef AttentionMmaForward<128, 3> AttentionMmaForward128;
 
 extern "C" __global__ void __launch_bounds__(128) attention_mma_64(
     DropoutMasks masks, const element* __restrict__ qkv, element* __restrict__ out,
-    float* __restrict__ log_sum_exp, u32 seq_length, u32 num_heads, u32 head_size
+    float* __restrict__ log_sum_exp, AttentionSizes sizes
 ) {
     __shared__ AttentionMmaForward64::Slots slots;
-    HeadPlace place = longest_first(head_place(seq_length, num_heads, head_size, MMA_BLOCK_ROWS));
+    HeadPlace place = longest_first(head_place(sizes, MMA_BLOCK_ROWS));
     AttentionMmaForward64::forward(slots, qkv, out, log_sum_exp, masks, place);
 }
 
 extern "C" __global__ void __launch_bounds__(128) attention_mma_128(
     DropoutMasks masks, const element* __restrict__ qkv, element* __restrict__ out,
-    float* __restrict__ log_sum_exp, u32 seq_length, u32 num_heads, u32 head_size
+    float* __restrict__ log_sum_exp, AttentionSizes sizes
 ) {
     __shared__ AttentionMmaForward128::Slots slots;
-    HeadPlace place = longest_first(head_place(seq_length, num_heads, head_size, MMA_BLOCK_ROWS));
+    HeadPlace place = longest_first(head_place(sizes, MMA_BLOCK_ROWS));
     AttentionMmaForward128::forward(slots, qkv, out, log_sum_exp, masks, place);
 }
 

@@ -13,14 +13,15 @@
 //
 // A block has 64 rows (queries, or keys in the backward of these) of one head of one sequence, 16 for each of
 // its 4 warps, which keep them in registers. It goes through tiles of rows of the other side, which are
-// copied to shared memory while those before are worked on. Products are summed in f32. What a warp gives to
-// a product as its left side (probabilities, gradients of scores) is rounded to 16 bits.
+// copied to shared memory while those before are worked on; where it has keys, through those of all heads of
+// queries that share them, in ascending order. Products are summed in f32. What a warp gives to a product as
+// its left side (probabilities, gradients of scores) is rounded to 16 bits.
 //
 // Columns beyond D and rows beyond T are zeros in tiles and in registers, and what they add to sums is zero.
 // So only tiles on the diagonal are masked.
 //
 // Each kernel is compiled for two largest head sizes; the grid has B * H * ceil(T / 64) blocks of 128
-// threads:
+// threads, that of the keys' backward B * G * ceil(T / 64):
 //
 // | suffix | D up to |
 // |--------|---------|

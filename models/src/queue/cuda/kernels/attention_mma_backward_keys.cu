@@ -1,6 +1,7 @@
 #ifndef __CUDACC_RTC__
 #include "common.cuh"
 #include "element.cuh"
+#include "heads.cuh"
 #include "attention.cuh"
 #include "warp.cuh"
 #include "attention_mma.cuh"
@@ -70,13 +71,14 @@ struct AttentionMmaBackwardKeys {
     // The tile of the queries from `first` on, by all threads of the block. It is there after their copies
     // and a barrier.
     DEVICE void start_load(
-        Queries& tile, const element* queries, const element* dout, const float* log_sum_exp,
+        Queries& tile, const element* qkv, const element* dout, const float* log_sum_exp,
         const float* row_dots, const DropoutMasks& masks, u32 first, const HeadPlace& place
     ) {
         if (masks.threshold != 0) {
             draw_kept(tile, masks, first, place);
         }
         u32 size = place.head_size;
+        const element* queries = qkv + place.first_queries;
         tile.queries.start_load(queries, place.qkv_stride, first, place.seq_length, size);
         tile.douts.start_load(dout + place.first_out, place.out_stride, first, place.seq_length, size);
         if (threadIdx.x < TILE_QUERIES) {
@@ -148,15 +150,14 @@ struct AttentionMmaBackwardKeys {
 
     DEVICE void backward(
         Slots& slots, element* qkv, const float* log_sum_exp, const element* dout, const float* row_dots,
-        const DropoutMasks& masks, const HeadPlace& place
+        const DropoutMasks& masks, HeadPlace place
     ) {
         u32 first_key = place.first_row + warp_index() * MMA_WARP_ROWS;
         u32 size = place.head_size;
         u32 length = place.seq_length;
-        element* matrix = qkv + place.first_qkv;
-        element* key_matrix = matrix + place.out_stride;
-        element* value_matrix = key_matrix + place.out_stride;
-        start_load(slots.tiles[0], matrix, dout, log_sum_exp, row_dots, masks, place.first_row, place);
+        element* key_matrix = qkv + place.first_keys;
+        element* value_matrix = key_matrix + place.kv_width;
+        start_load(slots.tiles[0], qkv, dout, log_sum_exp, row_dots, masks, place.first_row, place);
         OwnRows keys, values;
         Common::load_own(keys, key_matrix, place.qkv_stride, first_key, length, size);
         Common::load_own(values, value_matrix, place.qkv_stride, first_key, length, size);
@@ -164,15 +165,24 @@ struct AttentionMmaBackwardKeys {
         Common::clear(sums.keys);
         Common::clear(sums.values);
         u32 slot = 0;
-        for (u32 first = place.first_row; first < length; first += TILE_QUERIES) {
+        // The tile that comes next, and how many heads of queries are not done.
+        u32 next = place.first_row;
+        u32 num_heads = place.group_size;
+        while (num_heads > 0) {
             const Queries& tile = slots.tiles[slot];
+            u32 first = next;
             slot = 1 - slot;
+            next += TILE_QUERIES;
+            if (next >= length) {
+                next = place.first_row;
+                num_heads--;
+                go_to_next_head(place);
+            }
             wait_for_copies<0>();
             // All threads have their copies, and have left the tile before, whose slot is written next.
             __syncthreads();
-            if (first + TILE_QUERIES < length) {
-                u32 next = first + TILE_QUERIES;
-                start_load(slots.tiles[slot], matrix, dout, log_sum_exp, row_dots, masks, next, place);
+            if (num_heads > 0) {
+                start_load(slots.tiles[slot], qkv, dout, log_sum_exp, row_dots, masks, next, place);
             }
 #pragma unroll STEPS_AT_ONCE
             for (u32 step = 0; step < STEPS; step++) {
@@ -189,21 +199,21 @@ struct AttentionMmaBackwardKeys {
 
 extern "C" __global__ void __launch_bounds__(128) attention_mma_backward_keys_64(
     DropoutMasks masks, element* qkv, const float* __restrict__ log_sum_exp, const element* __restrict__ dout,
-    const float* __restrict__ row_dots, u32 seq_length, u32 num_heads, u32 head_size
+    const float* __restrict__ row_dots, AttentionSizes sizes
 ) {
     typedef AttentionMmaBackwardKeys<64, 64> Keys;
     __shared__ Keys::Slots slots;
-    HeadPlace place = head_place(seq_length, num_heads, head_size, MMA_BLOCK_ROWS);
+    HeadPlace place = key_head_place(sizes, MMA_BLOCK_ROWS);
     Keys::backward(slots, qkv, log_sum_exp, dout, row_dots, masks, place);
 }
 
 extern "C" __global__ void __launch_bounds__(128) attention_mma_backward_keys_128(
     DropoutMasks masks, element* qkv, const float* __restrict__ log_sum_exp, const element* __restrict__ dout,
-    const float* __restrict__ row_dots, u32 seq_length, u32 num_heads, u32 head_size
+    const float* __restrict__ row_dots, AttentionSizes sizes
 ) {
     typedef AttentionMmaBackwardKeys<128, 32> Keys;
     __shared__ Keys::Slots slots;
-    HeadPlace place = head_place(seq_length, num_heads, head_size, MMA_BLOCK_ROWS);
+    HeadPlace place = key_head_place(sizes, MMA_BLOCK_ROWS);
     Keys::backward(slots, qkv, log_sum_exp, dout, row_dots, masks, place);
 }
 

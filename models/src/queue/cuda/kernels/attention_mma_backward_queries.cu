@@ -1,6 +1,7 @@
 #ifndef __CUDACC_RTC__
 #include "common.cuh"
 #include "element.cuh"
+#include "heads.cuh"
 #include "attention.cuh"
 #include "warp.cuh"
 #include "attention_mma.cuh"
@@ -82,15 +83,14 @@ struct AttentionMmaBackwardQueries {
         u32 first = place.first_row + warp_index() * MMA_WARP_ROWS;
         u32 size = place.head_size;
         u32 length = place.seq_length;
-        const element* matrix = qkv + place.first_qkv;
-        const element* key_matrix = matrix + place.out_stride;
-        const element* value_matrix = key_matrix + place.out_stride;
+        const element* key_matrix = qkv + place.first_keys;
+        const element* value_matrix = key_matrix + place.kv_width;
         Stream stream = {slots.tiles, value_matrix, key_matrix, place.qkv_stride, length, size};
         u32 num_keys = min(place.first_row + MMA_BLOCK_ROWS, length);
         stream.num_tiles = 2 * ((num_keys + MMA_TILE_KEYS - 1) / MMA_TILE_KEYS);
         stream.begin();
         OwnRows queries, douts;
-        Common::load_own(queries, matrix, place.qkv_stride, first, length, size);
+        Common::load_own(queries, qkv + place.first_queries, place.qkv_stride, first, length, size);
         Common::load_own(douts, dout + place.first_out, place.out_stride, first, length, size);
         Rows rows;
         dot_rows(rows, out, douts, row_dots, first, place);
@@ -127,22 +127,22 @@ struct AttentionMmaBackwardQueries {
 extern "C" __global__ void __launch_bounds__(128) attention_mma_backward_queries_64(
     DropoutMasks masks, const element* __restrict__ qkv, const element* __restrict__ out,
     const float* __restrict__ log_sum_exp, const element* __restrict__ dout, element* __restrict__ dqueries,
-    float* __restrict__ row_dots, u32 seq_length, u32 num_heads, u32 head_size
+    float* __restrict__ row_dots, AttentionSizes sizes
 ) {
     typedef AttentionMmaBackwardQueries<64, 4> Queries;
     __shared__ Queries::Slots slots;
-    HeadPlace place = longest_first(head_place(seq_length, num_heads, head_size, MMA_BLOCK_ROWS));
+    HeadPlace place = longest_first(head_place(sizes, MMA_BLOCK_ROWS));
     Queries::backward(slots, qkv, out, log_sum_exp, dout, dqueries, row_dots, masks, place);
 }
 
 extern "C" __global__ void __launch_bounds__(128) attention_mma_backward_queries_128(
     DropoutMasks masks, const element* __restrict__ qkv, const element* __restrict__ out,
     const float* __restrict__ log_sum_exp, const element* __restrict__ dout, element* __restrict__ dqueries,
-    float* __restrict__ row_dots, u32 seq_length, u32 num_heads, u32 head_size
+    float* __restrict__ row_dots, AttentionSizes sizes
 ) {
     typedef AttentionMmaBackwardQueries<128, 3> Queries;
     __shared__ Queries::Slots slots;
-    HeadPlace place = longest_first(head_place(seq_length, num_heads, head_size, MMA_BLOCK_ROWS));
+    HeadPlace place = longest_first(head_place(sizes, MMA_BLOCK_ROWS));
     Queries::backward(slots, qkv, out, log_sum_exp, dout, dqueries, row_dots, masks, place);
 }
 

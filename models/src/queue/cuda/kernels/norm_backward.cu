@@ -2,11 +2,11 @@
 #include "column_sums.cuh"
 #include "common.cuh"
 #include "element.cuh"
-#include "layer_norm.cuh"
+#include "norm.cuh"
 #include "wide.cuh"
 #endif
 
-// Gradients of layer normalisation: see `layer_norm.cuh` for names.
+// Gradients of norms: see `norm.cuh` for names.
 
 // The gradient of one row. Elements that there are not are zeros in `dy`, and so in every sum.
 template <bool WIDE>
@@ -17,6 +17,7 @@ DEVICE void row_backward(
     const element* __restrict__ dy,
     float* __restrict__ dx,
     u32 width,
+    int has_mean,
     int add
 ) {
     const u32 READS = WIDE ? 2 : 1;
@@ -36,7 +37,7 @@ DEVICE void row_backward(
             sum_gn += g * (widened(packs[read].at[index]) - row.mean);
         }
     }
-    float mean_g = warp_sum(sum_g) / (float)width;
+    float mean_g = has_mean ? warp_sum(sum_g) / (float)width : 0.0f;
     float mean_gn = warp_sum(sum_gn) * row.scale / (float)width;
     for (u32 first = first_column_of_lane(); first < width; first += WARP_COLUMNS) {
         u32 num = width - first;
@@ -56,8 +57,9 @@ DEVICE void row_backward(
     }
 }
 
-// `dx = scale * (g - mean(g) - n * mean(g * n))` with `g = dy * weight` and `n` the normalised row.
-extern "C" __global__ void __launch_bounds__(256) layer_norm_backward_input(
+// `dx = scale * (g - mean(g) - n * mean(g * n))` with `g = dy * weight` and `n` the normalised row; without
+// `mean(g)` for an RMS norm.
+extern "C" __global__ void __launch_bounds__(256) norm_backward_input(
     const element* __restrict__ x,
     const element* __restrict__ weight,
     const float* __restrict__ statistics,
@@ -65,6 +67,7 @@ extern "C" __global__ void __launch_bounds__(256) layer_norm_backward_input(
     float* __restrict__ dx,
     u64 num_rows,
     u32 width,
+    int has_mean,
     int add
 ) {
     u64 row = row_of_warp();
@@ -74,9 +77,9 @@ extern "C" __global__ void __launch_bounds__(256) layer_norm_backward_input(
     u64 start = row * width;
     RowStatistics of_row = kept_statistics(statistics, row);
     if (are_rows_wide<NUM_PACK_ELEMENTS>(width, x, weight, dy, dx)) {
-        row_backward<true>(x + start, weight, of_row, dy + start, dx + start, width, add);
+        row_backward<true>(x + start, weight, of_row, dy + start, dx + start, width, has_mean, add);
     } else {
-        row_backward<false>(x + start, weight, of_row, dy + start, dx + start, width, add);
+        row_backward<false>(x + start, weight, of_row, dy + start, dx + start, width, has_mean, add);
     }
 }
 
@@ -124,9 +127,9 @@ DEVICE AffineSums affine_sums_of_group(
     return sums;
 }
 
-// The sum over rows of `dy * n` for `dweight`, and that of `dy` for `dbias`: see `column_totals`. The bound
-// of two blocks is that of `bias_backward`.
-extern "C" __global__ void __launch_bounds__(256, 2) layer_norm_backward_weight(
+// The sum over rows of `dy * n` for `dweight`, and, where there is a bias, that of `dy` for `dbias`: see
+// `column_totals`. The bound of two blocks is that of `bias_backward`.
+extern "C" __global__ void __launch_bounds__(256, 2) norm_backward_weight(
     const element* __restrict__ x,
     const float* __restrict__ statistics,
     const element* __restrict__ dy,
@@ -134,16 +137,21 @@ extern "C" __global__ void __launch_bounds__(256, 2) layer_norm_backward_weight(
     float* __restrict__ dbias,
     u64 num_rows,
     u32 width,
+    int has_mean,
     int add
 ) {
     bool is_wide = are_rows_wide<NUM_PACK_ELEMENTS>(width, x, dy);
     AffineSums sums = is_wide ? affine_sums_of_group<true>(x, statistics, dy, num_rows, width)
                               : affine_sums_of_group<false>(x, statistics, dy, num_rows, width);
     float weight_total = column_totals(sums.weight);
-    float bias_total = column_totals(sums.bias);
+    u32 column = column_of_total();
     if (has_total(width)) {
-        u32 column = column_of_total();
         dweight[column] = written(dweight[column], weight_total, add);
-        dbias[column] = written(dbias[column], bias_total, add);
+    }
+    if (has_mean) {
+        float bias_total = column_totals(sums.bias);
+        if (has_total(width)) {
+            dbias[column] = written(dbias[column], bias_total, add);
+        }
     }
 }

@@ -1,14 +1,29 @@
-//! Launches of layer norms.
+//! Launches of norms.
 
 use super::arguments::{Argument, Grid};
 use super::operations::{adds, rows_of};
 use super::queue::{CudaQueue, launch};
+use crate::element::ElementType::{self, F32};
 use crate::kernels::matmul::WriteMode;
-use crate::kernels::norm::Norm;
+use crate::kernels::norm::{Norm, NormKind};
 use crate::memory::{View, ViewMut};
 use crate::queue::Affine;
 
+/// Whether rows are normalised around their mean, and have a bias, as `kernels/norm.cuh` has it.
+fn has_mean(norm: Norm) -> i32 {
+    i32::from(norm.kind == NormKind::Layer)
+}
+
 impl CudaQueue {
+    /// Where a bias begins, or the gradient of one; nowhere, where there is none.
+    ///
+    /// # Panics
+    /// If the norm has a bias of another length.
+    fn bias_of(&self, norm: Norm, element: ElementType, bias: View<'_>, width: usize) -> u64 {
+        assert_eq!(bias.len(), norm.num_biases(width), "elements of the bias");
+        if bias.is_empty() { 0 } else { self.read_of(element, bias) }
+    }
+
     /// As [`Queue::norm`](crate::queue::Queue::norm).
     pub(super) fn launch_norm(
         &self,
@@ -22,9 +37,25 @@ impl CudaQueue {
         let num_rows = rows_of(x.len(), width);
         let (grid, num_rows) = (Grid::row_warps(num_rows), num_rows as u64);
         let of = x.element_type();
-        let (weight, bias) = (self.read_of(of, affine.weight), self.read_of(of, affine.bias));
+        let weight = self.read_of(of, affine.weight);
+        let bias = self.bias_of(norm, of, affine.bias, width);
         let (x, y, statistics) = (self.read_of(of, x), self.write_of(of, &y), self.write(&statistics));
-        launch!(self, of, "layer_norm", grid, x, weight, bias, y, statistics, num_rows, width as u32);
+        let (width, epsilon, has_mean) = (width as u32, norm.epsilon, has_mean(norm));
+        launch!(
+            self,
+            of,
+            "norm_forward",
+            grid,
+            x,
+            weight,
+            bias,
+            y,
+            statistics,
+            num_rows,
+            width,
+            epsilon,
+            has_mean
+        );
     }
 
     /// As [`Queue::norm_statistics`](crate::queue::Queue::norm_statistics).
@@ -39,7 +70,8 @@ impl CudaQueue {
         let (grid, num_rows) = (Grid::row_warps(num_rows), num_rows as u64);
         let of = x.element_type();
         let (x, statistics) = (self.read_of(of, x), self.write(&statistics));
-        launch!(self, of, "layer_norm_statistics", grid, x, statistics, num_rows, width as u32);
+        let (width, epsilon, has_mean) = (width as u32, norm.epsilon, has_mean(norm));
+        launch!(self, of, "norm_statistics", grid, x, statistics, num_rows, width, epsilon, has_mean);
     }
 
     /// As [`Queue::norm_again`](crate::queue::Queue::norm_again).
@@ -55,9 +87,11 @@ impl CudaQueue {
         let num_rows = rows_of(x.len(), width);
         let (grid, num_rows) = (Grid::row_warps(num_rows), num_rows as u64);
         let of = x.element_type();
-        let (weight, bias) = (self.read_of(of, affine.weight), self.read_of(of, affine.bias));
+        let weight = self.read_of(of, affine.weight);
+        let bias = self.bias_of(norm, of, affine.bias, width);
         let (x, statistics, y) = (self.read_of(of, x), self.read(statistics), self.write_of(of, &y));
-        launch!(self, of, "layer_norm_again", grid, x, weight, bias, statistics, y, num_rows, width as u32);
+        let (width, has_mean) = (width as u32, has_mean(norm));
+        launch!(self, of, "norm_again", grid, x, weight, bias, statistics, y, num_rows, width, has_mean);
     }
 
     /// As [`Queue::norm_backward_input`](crate::queue::Queue::norm_backward_input).
@@ -77,11 +111,11 @@ impl CudaQueue {
         let of = x.element_type();
         let (x, weight) = (self.read_of(of, x), self.read_of(of, weight));
         let (statistics, dy, dx) = (self.read(statistics), self.read_of(of, dy), self.write(&dx));
-        let (width, add) = (width as u32, adds(mode));
+        let (width, has_mean, add) = (width as u32, has_mean(norm), adds(mode));
         launch!(
             self,
             of,
-            "layer_norm_backward_input",
+            "norm_backward_input",
             grid,
             x,
             weight,
@@ -90,6 +124,7 @@ impl CudaQueue {
             dx,
             num_rows,
             width,
+            has_mean,
             add
         );
     }
@@ -109,12 +144,13 @@ impl CudaQueue {
         let of = x.element_type();
         let (grid, num_rows) = (Grid::columns(width, of), rows_of(x.len(), width) as u64);
         let (x, statistics, dy) = (self.read_of(of, x), self.read(statistics), self.read_of(of, dy));
-        let (dweight, dbias) = (self.write(&dweight), self.write(&dbias));
-        let (width, add) = (width as u32, adds(mode));
+        let dweight = self.write(&dweight);
+        let dbias = self.bias_of(norm, F32, dbias.view(), width);
+        let (width, has_mean, add) = (width as u32, has_mean(norm), adds(mode));
         launch!(
             self,
             of,
-            "layer_norm_backward_weight",
+            "norm_backward_weight",
             grid,
             x,
             statistics,
@@ -123,6 +159,7 @@ impl CudaQueue {
             dbias,
             num_rows,
             width,
+            has_mean,
             add
         );
     }
