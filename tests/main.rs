@@ -34,6 +34,7 @@ mod parity; // Every grid gives the same bits.
 mod persistence; // Units that stay whole.
 mod precision_curves; // bf16 and fp16 beside f32.
 mod processes; // Several processes run one program.
+mod published_models;
 mod quickstart; // The README's first command learns, and needs attention to.
 mod recomputation_traffic; // Recomputation costs no gather.
 mod residency_choice; // What every residency costs, and what fits.

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pipezero::config::{Launch, RunFile};
+use pipezero::hugging_face::{PublishedModel, PublishedWeights};
 use pipezero::run::checkpoint::{CheckpointReader, Checkpoints, Cursor};
 use pipezero::run::engine::{AboutRun, Engine};
 use pipezero_schedule::{CheckedProgram, ComputeOrder, Program};
@@ -83,6 +84,40 @@ fn run_files() {
             Ok((run, _)) => drop(serde_json::to_string(&run).expect("a run has string keys")),
             Err(errors) => assert!(!errors.to_string().is_empty()),
         }
+    });
+}
+
+#[test]
+fn folders_of_transformers() {
+    let published = Path::new("golden/published/llama-one-kv-head");
+    let home = tempfile::tempdir().expect("a temporary folder");
+    for file in fs::read_dir(published).expect("a folder").map(|file| file.expect("a file")) {
+        if file.path().is_file() {
+            fs::copy(file.path(), home.path().join(file.file_name())).expect("a copy");
+        }
+    }
+    let model = PublishedModel::open(home.path()).expect("a model");
+    let layers = model.model.build().expect("a valid model").layers;
+    let specs: Vec<_> = layers.iter().flat_map(|layer| layer.layer.parameters()).collect();
+    let (index, shard) = ("model.safetensors.index.json", "model-00002-of-00005.safetensors");
+    let seeds =
+        ["config.json", index, shard].map(|name| (name, fs::read(published.join(name)).expect("a file")));
+    bounded("fuzz::folders_of_transformers", |draws| {
+        let (name, seed) = draws.of(&seeds);
+        let input = mutated(draws, &seed);
+        let _kept = Kept(&input);
+        fs::write(home.path().join(name), &input).expect("it is written");
+        if let Err(error) = PublishedModel::open(home.path()) {
+            assert!(!error.to_string().is_empty());
+        }
+        let shapes = specs.iter().map(|spec| (&*spec.name, &*spec.shape));
+        if let Ok(weights) = PublishedWeights::open(home.path(), &model, shapes) {
+            for spec in &specs {
+                let mut values = vec![0.0; spec.num_elements_of_all()];
+                weights.read(&spec.name, 0, &mut values).expect("what was opened is read");
+            }
+        }
+        fs::write(home.path().join(name), &seed).expect("it is mended");
     });
 }
 

@@ -16,7 +16,19 @@ const FILES: &[&[(&str, &str)]] = &[
     &[("scheduler", r#"{"type": "WarmupCosineLR"}"#)],
     &[("zero_optimization", r#"{"stage": 3}"#), ("parallel", r#"{"data": 2}"#)],
     &[("comm", r#"{"links": {"near": {"gb_per_s": 25}}}"#)],
+    &[("model", LLAMA)],
+    &[("model", LLAMA3)],
+    &[("model", YARN)],
 ];
+
+const LLAMA: &str =
+    r#"{"family": "llama", "num_layers": 4, "hidden_size": 32, "num_attention_heads": 4, "seq_length": 16}"#;
+
+const LLAMA3: &str = r#"{"family": "llama", "num_layers": 4, "hidden_size": 32, "num_attention_heads": 4, "seq_length": 16,
+    "rope_scaling": {"rope_type": "llama3", "factor": 8, "original_max_position_embeddings": 8}}"#;
+
+const YARN: &str = r#"{"family": "llama", "num_layers": 4, "hidden_size": 32, "num_attention_heads": 4, "seq_length": 16,
+    "rope_scaling": {"rope_type": "yarn", "factor": 8, "original_max_position_embeddings": 8}}"#;
 
 fn resolve(changes: &[(&str, &str)], arguments: &[String]) -> Option<Run> {
     let file = RunFile::parse("run.json", &file(changes)).unwrap().set(arguments).unwrap();

@@ -14,6 +14,7 @@ mod grid;
 mod learning;
 mod limits;
 mod links;
+mod llama; // And `model.from`.
 mod precision;
 mod robust;
 mod schedules;

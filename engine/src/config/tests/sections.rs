@@ -53,14 +53,14 @@ fn the_model() {
         ],
         expect![[r#"
             run.json:1:1: `model` is missing: there is nothing to train; add one, such as "model": {"family": "gpt2", "num_layers": 12, "hidden_size": 768, "num_attention_heads": 12, "seq_length": 1024}
-            run.json:2:3: `model.family` is missing: it decides what the sizes mean; add "gpt2", "mlp" or "timed"
+            run.json:2:3: `model.family` is missing: it decides what the sizes mean; add "gpt2", "llama", "mlp" or "timed"
               run.json:2:3: `model.num_layers` is missing: the model's size is yours to choose; add it
               run.json:2:3: `model.seq_length` is missing: the model's size is yours to choose; add it
               run.json:2:3: `model.hidden_size` is missing: the model's size is yours to choose; add it
               run.json:2:3: `model.num_attention_heads` is missing: the model's size is yours to choose; add it
             valid
-            run.json:2:23: `model.family` is "llama", but that is not offered yet; use "gpt2", "mlp" or "timed"
-            run.json:2:23: `model.family` is "bert", but it must be "gpt2", "mlp" or "timed"; use "gpt2", "mlp" or "timed"
+            run.json:2:90: `model.num_attention_heads` is 1, but `model.hidden_size` / 1 is 3, and rotary embeddings turn pairs of elements: a head has an even number of them; use other sizes, or add `model.kv_channels`
+            run.json:2:23: `model.family` is "bert", but it must be "gpt2", "llama", "mlp" or "timed"; use "gpt2", "llama", "mlp" or "timed"
             run.json:2:45: `model.num_layers` is 0, but it must be at least 1; use 1 or more
               run.json:2:63: `model.hidden_size` is 0, but it must be at least 1; use 1 or more
               run.json:2:89: `model.num_attention_heads` is 0, but it must be at least 1; use 1 or more

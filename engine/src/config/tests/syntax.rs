@@ -151,7 +151,7 @@ fn several_mistakes_are_reported_at_once_in_the_files_order() {
         &changes,
         expect![[r#"
             run.json:2:3: `model.seq_length` is missing: the model's size is yours to choose; add it
-            run.json:2:23: `model.family` is "gpt3", but it must be "gpt2", "mlp" or "timed"; did you mean "gpt2"?
+            run.json:2:23: `model.family` is "gpt3", but it must be "gpt2", "llama", "mlp" or "timed"; did you mean "gpt2"?
             run.json:2:45: `model.num_layers` must be a whole number, but is the string "four"; write a value such as 8
             run.json:2:95: `model.num_attention_heads` is 4, but `model.hidden_size` is 30, which 4 does not divide: every head has the same width; use a divisor such as 3
             run.json:3:20: `data.text` is empty, but it must name at least one file, folder or glob, and none may be empty; add one
@@ -185,7 +185,7 @@ fn set_overrides_creates_sections_and_points_at_the_argument() {
             valid
             --set parallel.pipeline=5: `parallel.pipeline` is 5, but the model has 4 layers: every stage needs at least one; use at most 4
             valid
-            --set model.family=gpt3: `model.family` is "gpt3", but it must be "gpt2", "mlp" or "timed"; did you mean "gpt2"?
+            --set model.family=gpt3: `model.family` is "gpt3", but it must be "gpt2", "llama", "mlp" or "timed"; did you mean "gpt2"?
             --set model.familiy=gpt2: unknown key `model.familiy`; did you mean `family`? that stands at 2:23 already
             --set steps=[1: `steps` must be a whole number, but is the string "[1"; write a value such as 8
             --set steps: a key without a value; write --set steps=VALUE

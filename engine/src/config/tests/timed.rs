@@ -61,12 +61,12 @@ fn each_family_has_its_own_sizes() {
               run.json:2:3: `model.parameters_per_layer` is missing: the model's size is yours to choose; add it
               run.json:2:3: `model.activation_elements` is missing: the model's size is yours to choose; add it
               run.json:2:3: `model.forward_ms` is missing: a timed layer takes the time that is written here; add it
-            run.json:2:65: `model.hidden_size` is 4, but it belongs to family "gpt2" or "mlp", not to "timed"; remove it
+            run.json:2:65: `model.hidden_size` is 4, but it belongs to family "gpt2", "llama" or "mlp", not to "timed"; remove it
               run.json:2:79: `model.dropout` is 0, but it belongs to family "gpt2", not to "timed"; remove it
-            run.json:2:73: `model.num_attention_heads` is 2, but it belongs to family "gpt2", not to "timed"; remove it
-              run.json:2:90: `model.vocab_size` is 300, but it belongs to family "gpt2" or "mlp", not to "timed"; remove it
-              run.json:2:113: `model.tie_embeddings` is false, but it belongs to family "gpt2" or "mlp", not to "timed"; remove it
-              run.json:2:132: `model.init_std` is 0.1, but it belongs to family "gpt2" or "mlp", not to "timed"; remove it
+            run.json:2:73: `model.num_attention_heads` is 2, but it belongs to family "gpt2" or "llama", not to "timed"; remove it
+              run.json:2:90: `model.vocab_size` is 300, but it belongs to family "gpt2", "llama" or "mlp", not to "timed"; remove it
+              run.json:2:113: `model.tie_embeddings` is false, but it belongs to family "gpt2", "llama" or "mlp", not to "timed"; remove it
+              run.json:2:132: `model.init_std` is 0.1, but it belongs to family "gpt2", "llama" or "mlp", not to "timed"; remove it
             run.json:2:96: `model.forward_ms` is 1, but it belongs to family "timed", not to "mlp"; remove it
               run.json:2:123: `model.parameters_per_layer` is 9, but it belongs to family "timed", not to "mlp"; remove it
             run.json:3:47: `model.forward_ms` is -1, but it is a time of 0 to 3600000 milliseconds; use a value such as 1.5

@@ -7,6 +7,8 @@ mod fields;
 mod gpt2;
 mod llama;
 mod rope;
+#[cfg(test)]
+mod tests;
 mod write;
 
 use std::path::Path;

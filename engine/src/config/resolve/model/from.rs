@@ -8,6 +8,11 @@ use crate::config::section::Field;
 use crate::files::json::shorten;
 use crate::hugging_face::PublishedModel;
 
+use super::rope_scaling;
+
+/// Why a size is not written beside it.
+const IS_IN_THE_FOLDER: &str = "`model.from` says it";
+
 /// The model of the folder that `from` names; relative paths start at `folder`.
 pub(super) fn resolve(raw: &RawModel, folder: &Path) -> Option<ModelConfig> {
     let given = raw.from.given();
@@ -54,14 +59,8 @@ fn choose(raw: &RawModel, gpt: &mut GptConfig) -> Option<()> {
 /// Reports sizes that are written beside `from`.
 fn no_sizes(raw: &RawModel) -> Option<()> {
     fn no<T: Clone>(field: &Field<T>) -> Option<()> {
-        field.absent(|_| field.site.place.written(), "`model.from` says it")
+        field.absent(|_| field.site.place.written(), IS_IN_THE_FOLDER)
     }
-    let scaling = &raw.rope_scaling.head;
-    let no_scaling = if scaling.is_written {
-        scaling.site.broken("there", "`model.from` says it", "remove it")
-    } else {
-        Some(())
-    };
     let sizes = [
         no(&raw.family),
         no(&raw.num_layers),
@@ -84,7 +83,7 @@ fn no_sizes(raw: &RawModel) -> Option<()> {
         no(&raw.backward_input_ms),
         no(&raw.backward_weight_ms),
         no(&raw.recompute_ms),
-        no_scaling,
+        rope_scaling::absent(&raw.rope_scaling, IS_IN_THE_FOLDER),
     ];
     (!sizes.contains(&None)).then_some(())
 }

@@ -99,3 +99,22 @@ fn only_for<T: Clone>(field: &Field<T>, word: RopeWord, owners: &[(RopeWord, &st
     let rule = format!("it belongs to `rope_type` {}", one_of(&names));
     field.absent(|_| field.site.place.written(), &rule)
 }
+
+/// Reports every key of the section by a rule that forbids it.
+pub(super) fn absent(raw: &RawRopeScaling, rule: &str) -> Option<()> {
+    fn no<T: Clone>(field: &Field<T>, rule: &str) -> Option<()> {
+        field.absent(|_| field.site.place.written(), rule)
+    }
+    let keys = [
+        no(&raw.rope_type, rule),
+        no(&raw.factor, rule),
+        no(&raw.original_max_position_embeddings, rule),
+        no(&raw.low_freq_factor, rule),
+        no(&raw.high_freq_factor, rule),
+        no(&raw.attention_factor, rule),
+        no(&raw.beta_fast, rule),
+        no(&raw.beta_slow, rule),
+        no(&raw.truncate, rule),
+    ];
+    (!keys.contains(&None)).then_some(())
+}

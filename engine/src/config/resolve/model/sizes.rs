@@ -4,6 +4,8 @@ use crate::config::raw::RawModel;
 use crate::config::section::Field;
 use crate::config::words::one_of;
 
+use super::rope_scaling;
+
 /// A size that the user chooses: needed, and at least 1.
 pub(super) fn size(field: &Field<usize>) -> Option<usize> {
     field.at_least_one(field.required("the model's size is yours to choose", "add it"))
@@ -30,10 +32,7 @@ pub(super) fn no_timed_keys(raw: &RawModel, family: &str) -> Option<()> {
 
 /// Reports the keys that Llama alone has, for a model of another family.
 pub(super) fn no_llama_keys(raw: &RawModel, family: &str) -> Option<()> {
-    let scaling = &raw.rope_scaling.head;
     let rule = format!("it belongs to family \"llama\", not to \"{family}\"");
-    let no_scaling =
-        if scaling.is_written { scaling.site.broken("there", rule, "remove it") } else { Some(()) };
     let own = [
         not_of_family(&raw.ffn_hidden_size, family, &["llama"]),
         not_of_family(&raw.num_query_groups, family, &["llama"]),
@@ -44,7 +43,7 @@ pub(super) fn no_llama_keys(raw: &RawModel, family: &str) -> Option<()> {
         not_of_family(&raw.add_proj_bias, family, &["llama"]),
         not_of_family(&raw.add_mlp_bias, family, &["llama"]),
         not_of_family(&raw.qk_layernorm, family, &["llama"]),
-        no_scaling,
+        rope_scaling::absent(&raw.rope_scaling, &rule),
     ];
     (!own.contains(&None)).then_some(())
 }

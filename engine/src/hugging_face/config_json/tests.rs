@@ -1,0 +1,161 @@
+use expect_test::expect;
+use pipezero_models::{ModelConfig, RopeScaling};
+
+use super::{ModelType, PublishedModel};
+use crate::hugging_face::HuggingFaceError;
+
+const GPT2: &str =
+    r#"{"model_type": "gpt2", "vocab_size": 37, "n_positions": 16, "n_embd": 12, "n_layer": 2, "n_head": 3}"#;
+
+const LLAMA: &str = r#"{"model_type": "llama", "vocab_size": 37, "hidden_size": 24, "intermediate_size": 28,
+    "num_hidden_layers": 2, "num_attention_heads": 3, "max_position_embeddings": 64}"#;
+
+fn parse(text: &str) -> Result<PublishedModel, HuggingFaceError> {
+    PublishedModel::parse("config.json", text)
+}
+
+/// The text with a field more.
+fn with(text: &str, field: &str) -> String {
+    text.replacen('{', &format!("{{{field}, "), 1)
+}
+
+fn rope(field: &str) -> RopeScaling {
+    match parse(&with(LLAMA, field)).unwrap().model {
+        ModelConfig::Llama(llama) => llama.rope_scaling,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn what_changes_the_model_is_refused_by_name() {
+    let cases = [
+        (GPT2, r#""activation_function": "relu""#),
+        (GPT2, r#""layer_norm_epsilon": 1e-6"#),
+        (GPT2, r#""n_inner": 40"#),
+        (GPT2, r#""attn_pdrop": 0.2"#),
+        (GPT2, r#""scale_attn_by_inverse_layer_idx": true"#),
+        (GPT2, r#""add_cross_attention": true"#),
+        (GPT2, r#""hidden_size": 12"#),
+        (LLAMA, r#""hidden_act": "gelu""#),
+        (LLAMA, r#""attention_dropout": 0.1"#),
+        (LLAMA, r#""head_dim": 7"#),
+        (LLAMA, r#""num_key_value_heads": 2"#),
+        (LLAMA, r#""num_key_value_heads": 0"#),
+        (LLAMA, r#""sliding_window": 16"#),
+        (LLAMA, r#""rms_norm_eps": "small""#),
+        (LLAMA, r#""tie_word_embeddings": 1"#),
+        (LLAMA, r#""rope_scaling": {"type": "su", "factor": 2}"#),
+        (LLAMA, r#""rope_scaling": {"type": "linear"}"#),
+        (LLAMA, r#""rope_scaling": {"type": "linear", "factor": 2, "speed": 3}"#),
+        (LLAMA, r#""rope_scaling": 4"#),
+        (LLAMA, r#""partial_rotary_factor": 0.5"#),
+        (LLAMA, r#""quantization_config": {"bits": 4}"#),
+        (LLAMA, r#""mlp_bais": true"#),
+        (LLAMA, r#""num_local_experts": 8"#),
+    ];
+    let said = |text: String| match parse(&text) {
+        Ok(model) => format!("{model:?}\n"),
+        Err(error) => format!("{error}\n"),
+    };
+    let mut all: String = cases.iter().map(|(text, field)| said(with(text, field))).collect();
+    for text in ["", "[]", "{}", "{\"model_type\": \"bert\"}", "{\"model_type\": \"llama\"}"] {
+        all += &said(text.to_owned());
+    }
+    expect![[r#"
+        config.json:1:25: `activation_function` is the string "relu": only "gelu_new" is offered
+        config.json:1:24: `layer_norm_epsilon` is 1e-6: only 0.00001 is offered
+        config.json:1:13: `n_inner` is 40: only four times `n_embd` is offered, or null
+        config.json:1:1: `resid_pdrop` and `attn_pdrop`, which is 0.2, are not equal: one share is offered for all
+        config.json:1:37: `scale_attn_by_inverse_layer_idx` is true: only false is offered
+        config.json:1:25: `add_cross_attention` is true: only false is offered
+        config.json:1:2: `hidden_size` is not known, and may change what the model computes; remove it if it has no part in training
+        config.json:1:16: `hidden_act` is the string "gelu": only "silu" is offered
+        config.json:1:23: `attention_dropout` is 0.1: only 0 is offered
+        config.json:1:1: kv_channels = 7: must be even: rotary embeddings turn pairs of elements
+        config.json:1:1: num_query_groups = 2: must divide num_attention_heads = 3: every head of keys is shared by as many of queries
+        config.json:1:25: `num_key_value_heads` is 0: it must be a whole number of at least 1
+        config.json:1:20: `sliding_window` is 16: attention to the last tokens alone is not offered: use a model without it, or null
+        config.json:1:18: `rms_norm_eps` is the string "small": it must be a number
+        config.json:1:25: `tie_word_embeddings` is 1: it must be true or false
+        config.json:1:27: `rope_scaling.type` is the string "su": it must be one of default, linear, dynamic, llama3, yarn
+        config.json:1:18: `rope_scaling.factor` is missing: angles are scaled by it
+        config.json:1:50: `rope_scaling.speed` is not known, and may change what the model computes; remove it if it has no part in training
+        config.json:1:18: it is 4, and must be an object
+        config.json:1:27: `partial_rotary_factor` is 0.5: only 1 is offered
+        config.json:1:25: `quantization_config` is an object: weights that are quantised are not read: use the unquantised model
+        config.json:1:2: `mlp_bais` is not known, and may change what the model computes; did you mean `mlp_bias`?
+        config.json:1:2: `num_local_experts` is not known, and may change what the model computes; remove it if it has no part in training
+        config.json:1:1: the file is empty; it must hold one JSON object
+        config.json:1:1: it is a list, and must be an object
+        config.json:1:1: `model_type` is missing: it must be one of gpt2, llama, mistral, qwen2, qwen3
+        config.json:1:16: `model_type` is the string "bert": it must be one of gpt2, llama, mistral, qwen2, qwen3
+        config.json:1:1: `hidden_size` is missing: it is a size of the model
+    "#]].assert_eq(&all);
+}
+
+#[test]
+fn fields_without_part_in_training_are_read_over() {
+    let more = r#""torch_dtype": "bfloat16", "use_cache": true, "architectures": ["X"], "eos_token_id": [1, 2], "bos_token_id": null,
+        "_name_or_path": "x", "transformers_version": "4.40.0", "pretraining_tp": 1, "rope_scaling": null, "head_dim": null"#;
+    assert_eq!(parse(&with(LLAMA, more)).unwrap(), parse(LLAMA).unwrap());
+}
+
+#[test]
+fn a_type_of_model_has_its_codes_defaults() {
+    let of = |model_type: &str| {
+        let text = LLAMA
+            .replace("llama", model_type)
+            .replace("\"num_attention_heads\": 3", "\"num_attention_heads\": 32");
+        match parse(&text.replace("24", "64")).unwrap().model {
+            ModelConfig::Llama(llama) => {
+                (llama.num_query_groups, llama.kv_channels, llama.add_qkv_bias, llama.qk_layernorm)
+            }
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(of("llama"), (32, 2, false, false));
+    assert_eq!(of("mistral"), (8, 2, false, false));
+    assert_eq!(of("qwen2"), (32, 2, true, false));
+    assert_eq!(of("qwen3"), (32, 128, false, true));
+}
+
+#[test]
+fn angles_are_read_under_old_and_new_names() {
+    let yarn = r#"{"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16, "mscale": 1.0, "mscale_all_dim": 1.0}"#;
+    let RopeScaling::Yarn(yarn) = rope(&format!("\"rope_scaling\": {yarn}")) else { panic!("it is YaRN") };
+    assert_eq!((yarn.attention_factor, yarn.beta_fast, yarn.beta_slow), (1.0, 32.0, 1.0));
+    let linear = RopeScaling::Linear { factor: 2.0 };
+    assert_eq!(rope(r#""rope_scaling": {"type": "linear", "factor": 2}"#), linear);
+    assert_eq!(rope(r#""rope_scaling": {"type": "linear", "rope_type": "linear", "factor": 2}"#), linear);
+    assert_eq!(rope(r#""rope_parameters": {"rope_type": "linear", "factor": 2, "rope_theta": 7}"#), linear);
+    let dynamic = RopeScaling::Dynamic { factor: 2.0, original_max_position_embeddings: 64 };
+    assert_eq!(rope(r#""rope_scaling": {"rope_type": "dynamic", "factor": 2}"#), dynamic);
+}
+
+#[test]
+fn a_model_is_written_as_the_type_that_computes_it() {
+    let types = [("gpt2", GPT2), ("llama", LLAMA)];
+    for (_, text) in types {
+        let model = parse(text).unwrap();
+        let again = PublishedModel::of(&model.model).unwrap();
+        assert_eq!(parse(&again.config_json()).unwrap(), model);
+    }
+    let ModelConfig::Llama(plain) = parse(LLAMA).unwrap().model else { panic!("it is a Llama") };
+    let of = |change: &dyn Fn(&mut pipezero_models::LlamaConfig)| {
+        let mut llama = plain.clone();
+        change(&mut llama);
+        PublishedModel::of(&ModelConfig::Llama(llama))
+            .map(|model| model.model_type)
+            .map_err(|error| error.to_string())
+    };
+    assert_eq!(of(&|_| {}), Ok(ModelType::Llama));
+    assert_eq!(of(&|llama| llama.add_qkv_bias = true), Ok(ModelType::Qwen2));
+    assert_eq!(of(&|llama| llama.qk_layernorm = true), Ok(ModelType::Qwen3));
+    // transformers' Llama refuses heads that do not divide the width.
+    assert_eq!(of(&|llama| llama.gpt.hidden_size = 25), Ok(ModelType::Mistral));
+    let refused = of(&|llama| llama.add_proj_bias = true).unwrap_err();
+    assert_eq!(
+        refused,
+        "biases of some linear maps alone: transformers has no such model; it can only be exported as pipezero's own weights"
+    );
+}
