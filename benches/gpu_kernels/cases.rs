@@ -7,7 +7,9 @@ use pipezero::models::kernels::adamw::AdamWStep;
 use pipezero::models::kernels::attention::AttentionShape;
 use pipezero::models::kernels::linear::LinearShape;
 use pipezero::models::kernels::matmul::WriteMode;
-use pipezero::models::queue::{Affine, Attended, Onto, Queue};
+use pipezero::models::kernels::norm::Norm;
+use pipezero::models::kernels::rope::{Rope, Turn};
+use pipezero::models::queue::{Affine, Attended, HeadWeights, Onto, Queue};
 use pipezero::models::{Buffer, ModelError};
 
 use super::model::ModelShape;
@@ -30,11 +32,11 @@ pub(crate) type Call = Box<dyn FnMut(&dyn Queue)>;
 /// Makes a case: its operands are allocated then.
 type Make = fn(&dyn Queue, &ModelShape) -> Result<Case, Box<dyn Error>>;
 
-/// In the order of a step.
-pub(crate) const ALL: [Make; 22] = [
+/// In the order of a step of GPT-2, and then those that other models have in their place.
+pub(crate) const ALL: [Make; 28] = [
     embedding,
     add_positions,
-    layer_norm,
+    norm,
     |queue, model| linear(queue, model, 1, 3),
     attention,
     |queue, model| linear(queue, model, 1, 1),
@@ -49,11 +51,17 @@ pub(crate) const ALL: [Make; 22] = [
     |queue, model| backward_input(queue, model, 1, 4),
     |queue, model| backward_weight(queue, model, 1, 4),
     bias_backward,
-    layer_norm_backward_input,
-    layer_norm_backward_weight,
+    norm_backward_input,
+    norm_backward_weight,
     attention_backward,
     add_squares,
     adamw,
+    rope,
+    head_norm,
+    head_norm_backward_input,
+    head_norm_backward_weight,
+    swiglu,
+    swiglu_backward,
 ];
 
 /// Tokens of a block of logits.
@@ -136,11 +144,11 @@ fn add_positions(queue: &dyn Queue, model: &ModelShape) -> Result<Case, Box<dyn 
     })
 }
 
-fn layer_norm(queue: &dyn Queue, model: &ModelShape) -> Result<Case, Box<dyn Error>> {
+fn norm(queue: &dyn Queue, model: &ModelShape) -> Result<Case, Box<dyn Error>> {
     let (x, weight, bias) =
         (half(queue, model.activation())?, half(queue, model.width)?, half(queue, model.width)?);
     let (mut y, mut statistics) = (half(queue, model.activation())?, floats(queue, 2 * model.num_rows())?);
-    moving("layer_norm", model, 2 * HALF_BYTES * model.activation(), move |queue| {
+    moving("norm", model, 2 * HALF_BYTES * model.activation(), move |queue| {
         let affine = Affine { weight: weight.view(), bias: bias.view() };
         queue.norm(Norm::GPT2, x.view(), affine, y.view_mut(), statistics.view_mut());
     })
@@ -196,6 +204,7 @@ fn attention_shape(model: &ModelShape) -> AttentionShape {
         num_sequences: model.num_sequences,
         seq_length: model.seq_length,
         num_heads: model.num_heads,
+        num_kv_heads: model.num_heads,
         head_size: model.width / model.num_heads,
     }
 }
@@ -300,12 +309,12 @@ fn bias_backward(queue: &dyn Queue, model: &ModelShape) -> Result<Case, Box<dyn 
     })
 }
 
-fn layer_norm_backward_input(queue: &dyn Queue, model: &ModelShape) -> Result<Case, Box<dyn Error>> {
+fn norm_backward_input(queue: &dyn Queue, model: &ModelShape) -> Result<Case, Box<dyn Error>> {
     let (x, weight, dy) =
         (half(queue, model.activation())?, half(queue, model.width)?, half(queue, model.activation())?);
     let (statistics, mut dx) = (floats(queue, 2 * model.num_rows())?, floats(queue, model.activation())?);
     let bytes = 2 * (HALF_BYTES + F32_BYTES) * model.activation();
-    moving("layer_norm_backward_input", model, bytes, move |queue| {
+    moving("norm_backward_input", model, bytes, move |queue| {
         let (statistics, mode) = (statistics.view(), WriteMode::Add);
         queue.norm_backward_input(
             Norm::GPT2,
@@ -319,11 +328,11 @@ fn layer_norm_backward_input(queue: &dyn Queue, model: &ModelShape) -> Result<Ca
     })
 }
 
-fn layer_norm_backward_weight(queue: &dyn Queue, model: &ModelShape) -> Result<Case, Box<dyn Error>> {
+fn norm_backward_weight(queue: &dyn Queue, model: &ModelShape) -> Result<Case, Box<dyn Error>> {
     let (x, dy) = (half(queue, model.activation())?, half(queue, model.activation())?);
     let statistics = floats(queue, 2 * model.num_rows())?;
     let (mut dweight, mut dbias) = (floats(queue, model.width)?, floats(queue, model.width)?);
-    moving("layer_norm_backward_weight", model, 2 * HALF_BYTES * model.activation(), move |queue| {
+    moving("norm_backward_weight", model, 2 * HALF_BYTES * model.activation(), move |queue| {
         let (dweight, dbias) = (dweight.view_mut(), dbias.view_mut());
         let (statistics, mode) = (statistics.view(), WriteMode::Overwrite);
         queue.norm_backward_weight(Norm::GPT2, x.view(), statistics, dy.view(), dweight, dbias, mode);
@@ -358,5 +367,62 @@ fn adamw(queue: &dyn Queue, model: &ModelShape) -> Result<Case, Box<dyn Error>> 
         };
         let moments = [first.view_mut(), second.view_mut()];
         queue.adamw(step, parameters.view_mut(), gradients.view(), moments);
+    })
+}
+
+fn rope(queue: &dyn Queue, model: &ModelShape) -> Result<Case, Box<dyn Error>> {
+    let shape = attention_shape(model);
+    let frequencies = vec![0.5; shape.head_size / 2];
+    let (rope, mut qkv) =
+        (Rope { frequencies: frequencies.into(), scale: 1.0 }, half(queue, 3 * model.activation())?);
+    moving("rope", model, 4 * HALF_BYTES * model.activation(), move |queue| {
+        queue.rope(shape, &rope, Turn::Forward, qkv.view_mut());
+    })
+}
+
+fn head_norm(queue: &dyn Queue, model: &ModelShape) -> Result<Case, Box<dyn Error>> {
+    let shape = attention_shape(model);
+    let (queries, keys) = (half(queue, shape.head_size)?, half(queue, shape.head_size)?);
+    let (x, mut y) = (half(queue, 3 * model.activation())?, half(queue, 3 * model.activation())?);
+    moving("head_norm", model, 6 * HALF_BYTES * model.activation(), move |queue| {
+        let weights = HeadWeights { queries: queries.view(), keys: keys.view() };
+        queue.head_norm(shape, 1e-6, x.view(), weights, y.view_mut());
+    })
+}
+
+fn head_norm_backward_input(queue: &dyn Queue, model: &ModelShape) -> Result<Case, Box<dyn Error>> {
+    let shape = attention_shape(model);
+    let (queries, keys) = (half(queue, shape.head_size)?, half(queue, shape.head_size)?);
+    let (mut x, dy) = (half(queue, 3 * model.activation())?, half(queue, 3 * model.activation())?);
+    // The values of `x` are not read.
+    moving("head_norm_backward_input", model, 8 * HALF_BYTES * model.activation(), move |queue| {
+        let weights = HeadWeights { queries: queries.view(), keys: keys.view() };
+        queue.head_norm_backward_input(shape, 1e-6, x.view_mut(), weights, dy.view());
+    })
+}
+
+fn head_norm_backward_weight(queue: &dyn Queue, model: &ModelShape) -> Result<Case, Box<dyn Error>> {
+    let shape = attention_shape(model);
+    let (x, dy) = (half(queue, 3 * model.activation())?, half(queue, 3 * model.activation())?);
+    let (mut dqueries, mut dkeys) = (floats(queue, shape.head_size)?, floats(queue, shape.head_size)?);
+    moving("head_norm_backward_weight", model, 4 * HALF_BYTES * model.activation(), move |queue| {
+        let dweights = [dqueries.view_mut(), dkeys.view_mut()];
+        queue.head_norm_backward_weight(shape, 1e-6, x.view(), dy.view(), dweights, WriteMode::Add);
+    })
+}
+
+fn swiglu(queue: &dyn Queue, model: &ModelShape) -> Result<Case, Box<dyn Error>> {
+    let (x, mut y) = (half(queue, 8 * model.activation())?, half(queue, 4 * model.activation())?);
+    let width = 4 * model.width;
+    moving("swiglu", model, 12 * HALF_BYTES * model.activation(), move |queue| {
+        queue.swiglu(x.view(), y.view_mut(), width);
+    })
+}
+
+fn swiglu_backward(queue: &dyn Queue, model: &ModelShape) -> Result<Case, Box<dyn Error>> {
+    let (mut x, mut dy) = (half(queue, 8 * model.activation())?, half(queue, 4 * model.activation())?);
+    let width = 4 * model.width;
+    moving("swiglu_backward", model, 24 * HALF_BYTES * model.activation(), move |queue| {
+        queue.swiglu_backward(x.view_mut(), dy.view_mut(), width);
     })
 }

@@ -194,6 +194,7 @@ pub trait Queue: Debug + Send + Sync {
     fn norm_again(&self, norm: Norm, x: View<'_>, affine: Affine<'_>, statistics: View<'_>, y: ViewMut<'_>);
 
     /// `dx`, overwritten or added to, from `weight: [C]` and `dy: [N, C]`.
+    #[allow(clippy::too_many_arguments, reason = "a gradient has all these operands")]
     fn norm_backward_input(
         &self,
         norm: Norm,
@@ -206,6 +207,7 @@ pub trait Queue: Debug + Send + Sync {
     );
 
     /// `dweight` and `dbias`, overwritten or added to.
+    #[allow(clippy::too_many_arguments, reason = "a gradient has all these operands")]
     fn norm_backward_weight(
         &self,
         norm: Norm,

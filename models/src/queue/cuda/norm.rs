@@ -95,6 +95,7 @@ impl CudaQueue {
     }
 
     /// As [`Queue::norm_backward_input`](crate::queue::Queue::norm_backward_input).
+    #[allow(clippy::too_many_arguments, reason = "a gradient has all these operands")]
     pub(super) fn launch_norm_backward_input(
         &self,
         norm: Norm,
@@ -130,6 +131,7 @@ impl CudaQueue {
     }
 
     /// As [`Queue::norm_backward_weight`](crate::queue::Queue::norm_backward_weight).
+    #[allow(clippy::too_many_arguments, reason = "a gradient has all these operands")]
     pub(super) fn launch_norm_backward_weight(
         &self,
         norm: Norm,
