@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
+use pipezero_models::{GptConfig, LlamaConfig, ModelConfig};
 use serde::Deserialize;
 
 use super::cursor::Cursor;
 use super::error::CheckpointError;
 use super::piece::Piece;
 use super::reader::CheckpointReader;
-use crate::config::{GptConfig, LlamaConfig, ModelConfig};
 use crate::hugging_face::PublishedModel;
 
 impl CheckpointReader {
