@@ -6,7 +6,6 @@ use crate::config::kind::Auto;
 use crate::config::launch::Launch;
 use crate::config::raw::RawParallel;
 use crate::config::resolved::{ParallelConfig, ScheduleConfig};
-use crate::config::section::Field;
 
 use super::counted::counted;
 use super::partition;
