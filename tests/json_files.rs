@@ -26,7 +26,7 @@ fn summary(text: &str) -> String {
     let folder = tempfile::tempdir().unwrap();
     let directory = RunDir::create(&folder.path().join("out"), false).unwrap();
     std::fs::write(directory.file(RunDir::SUMMARY), text).unwrap();
-    directory.measured_peak_bytes().unwrap_err().to_string()
+    directory.measured().unwrap_err().to_string()
 }
 
 /// Reads a text as a kind of file, and says what refuses it.

@@ -14,7 +14,9 @@ use super::out_file::{OutFile, Written};
 use super::output::print;
 use super::run_args::{RunArgs, fault_of_text};
 use super::terminal;
-use crate::config::{Change, DeviceName, Fixed, Launch, ModelConfig, Notice, NoticeKind, RunFile};
+use crate::config::{
+    BackendName, Change, DeviceName, Fixed, Launch, ModelConfig, Notice, NoticeKind, RunFile,
+};
 use crate::files::input::{is_stdio, named};
 use crate::files::partial::Existing;
 use crate::plan::Plan;
@@ -55,7 +57,11 @@ pub(super) fn run(args: &CheckArgs) -> Result<(), Failure> {
     if args.fix {
         return args.fix();
     }
-    let (plan, notices) = Plan::from_file_with(&args.run.load()?, Launch::this_host(), &fault_of_text)?;
+    let file = args.run.load()?;
+    let (plan, mut notices) = Plan::from_file_with(&file, Launch::this_host(), &fault_of_text)?;
+    if let Some(warning) = too_few_gpus(&plan) {
+        notices.push(Notice::new(NoticeKind::Warning, &file.place(&["comm.backend"]), warning));
+    }
     let notices = Notices::new(args.run.name(), notices);
     if args.json {
         let json = serde_json::to_string_pretty(plan.run()).expect("a run has string keys and finite depth");
@@ -196,7 +202,7 @@ fn state(plan: &Plan) -> String {
     let run = plan.run();
     let device = match run.device {
         DeviceName::Cpu => "the CPU".to_owned(),
-        DeviceName::Cuda => gpus(plan.grid().world_size()),
+        DeviceName::Cuda => gpus(plan),
     };
     let mut parts = vec![format!("{} on {device}", run.precision.name()), describe::at_rest(plan).to_owned()];
     parts.extend(describe::residency(plan));
@@ -204,8 +210,30 @@ fn state(plan: &Plan) -> String {
     parts.join(", ")
 }
 
-/// The GPUs of this host, and by how many ranks each is used.
-fn gpus(num_ranks: usize) -> String {
+/// A warning where this host has fewer GPUs than a run needs whose ranks have one each. It may be another than the one that trains.
+fn too_few_gpus(plan: &Plan) -> Option<String> {
+    if plan.run().comm.backend != BackendName::Nccl {
+        return None;
+    }
+    let num_ranks = plan.grid().world_size();
+    let of_host = plan.run().comm.ranks_per_node.map_or(num_ranks, |of_host| of_host.min(num_ranks));
+    let found = match Cuda::num_devices() {
+        Ok(found) if found >= of_host => return None,
+        Ok(found) => found.to_string(),
+        Err(none) => format!("none ({})", none.in_short()),
+    };
+    Some(format!(
+        "each rank has a GPU of its own: the run needs {} on a host, and this one has {found}",
+        counted(of_host, "GPU")
+    ))
+}
+
+/// The GPUs that a run computes on: those of this host, with the number of ranks by which each is used, unless each rank has its own.
+fn gpus(plan: &Plan) -> String {
+    let num_ranks = plan.grid().world_size();
+    if plan.run().comm.backend == BackendName::Nccl {
+        return format!("{}, one for each rank", counted(num_ranks, "GPU"));
+    }
     match Cuda::names() {
         Err(none) => format!("GPUs, which this host lacks ({})", none.in_short()),
         Ok(names) => {

@@ -50,15 +50,17 @@ const FROM_TRACE: &str = "times of the traced steps themselves";
 
 pub(super) fn run(args: &CompareArgs) -> Result<(), Failure> {
     let directory = RunDir::of_run_file(&args.directory)?;
-    let peaks = directory.measured_peak_bytes()?;
+    let measured = directory.measured()?;
     let file = RunFile::load(&directory.file(RunDir::RUN_FILE))?;
-    let (run, _) = file.resolve(Launch::this_host())?;
+    let (mut run, _) = file.resolve(Launch::this_host())?;
+    // What the job had, where the run file leaves it to that.
+    run.comm.ranks_per_node = run.comm.ranks_per_node.or(measured.ranks_per_node);
     let plan = Plan::new(run)?;
     let folder = TraceFolder::of_run(directory.path());
     let steps: Vec<Recording<'_>> =
         folder.steps()?.into_iter().map(|step| folder.read(&plan, step)).collect::<Result<_, _>>()?;
     let (prediction, costs) = args.predict(&plan, &steps)?;
-    let comparison = Comparison::new(&steps, &prediction, &peaks);
+    let comparison = Comparison::new(&steps, &prediction, &measured.peak_bytes());
     let picture = picture(median_step(&steps), Some(&prediction.timeline));
     directory.write(RunDir::COMPARISON, &picture)?;
     if args.json {

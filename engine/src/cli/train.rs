@@ -26,7 +26,7 @@ use crate::host::{self, Launched};
 use crate::measure::trace::TracedSteps;
 use crate::plan::Plan;
 use crate::run::data::first_words;
-use crate::run::world::{RanksOnHosts, World};
+use crate::run::world::World;
 use crate::train::{
     ChangedKey, RankLog, Resumed, RunDir, RunDirError, Start, Summary, Training, TrainingError,
 };
@@ -53,7 +53,6 @@ pub(super) fn run(args: &TrainArgs) -> Result<(), Failure> {
     let room = check_room(&plan, &*world, &out);
     let disk_warning = agreed(&*world, launched.as_ref(), room)?;
     let prompt = first_words(&plan.run().data.text).unwrap_or_else(|| "The".to_owned());
-    let on_hosts = world.on_hosts();
     let training = args.start(plan, world, &out, ready.traced.clone());
     let mut training = training.map_err(|error| said_once(error, launched.as_ref()))?;
     note(terminal::fitted(&format!("computing on: {}", device_of(&training, &file))));
@@ -61,7 +60,7 @@ pub(super) fn run(args: &TrainArgs) -> Result<(), Failure> {
         note(terminal::fitted(&warning));
     }
     // A directory is made or replaced only after everything else worked.
-    let recorded = args.recorded(&out, ready.earlier, &file, (training.plan(), on_hosts), is_first);
+    let recorded = args.recorded(&out, ready.earlier, &file, training.plan(), is_first);
     // The others open their logs in it.
     let recorded = training.together(recorded.map_err(TrainingError::from));
     let (directory, changed) = recorded.map_err(|error| said_once(error, launched.as_ref()))?;
@@ -198,14 +197,14 @@ impl TrainArgs {
         out: &Path,
         earlier: Option<RunDir>,
         file: &RunFile,
-        (plan, on_hosts): (&Plan, Option<RanksOnHosts>),
+        plan: &Plan,
         is_first: bool,
     ) -> Result<(RunDir, Vec<ChangedKey>), RunDirError> {
         if !is_first {
             return Ok((RunDir::written_elsewhere(out), Vec::new()));
         }
         let directory = earlier.map_or_else(|| RunDir::create(out, self.overwrite), Ok)?;
-        let changed = directory.record(file, plan, on_hosts)?;
+        let changed = directory.record(file, plan)?;
         Ok((directory, changed))
     }
 }

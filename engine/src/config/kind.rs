@@ -106,7 +106,7 @@ impl Kind for u64 {
         let text = node.number()?;
         match whole_number::read(text).err()? {
             NotWhole::Fraction => None,
-            NotWhole::Negative => Some(rule(place, text, "it must not be negative", "use 0 or more")),
+            NotWhole::Negative => Some(rule(place, text, "it must not be negative", "use a positive number")),
             NotWhole::TooLarge => Some(rule(
                 place,
                 text,

@@ -311,9 +311,9 @@ section! {
         backend: Auto<BackendName> = "\"auto\"", "one file serves a laptop and a job";
         /// Port on which the process of rank 0 listens for the others until all are there.
         port: u64 = "MASTER_PORT + 1, or from the number of SLURM's job, or any", "the launcher knows which is free";
-        /// Ranks on each host, which follow each other: with 4, ranks 0 to 3 are on the first host and 4 to 7 on the second. `simulate` takes links within and between
-        /// hosts from it, and a job of processes whose hosts are filled otherwise is refused; one host may have fewer.
-        ranks_per_node: Auto<usize> = "\"auto\"", "a job says how its hosts are filled; without one, the device's own number is used";
+        /// Ranks on each host, which follow each other: with 4, ranks 0 to 3 are on the first host and 4 to 7 on the second; the last host may have fewer. `simulate` takes
+        /// links within and between hosts from it, and a job of processes whose hosts are filled otherwise is refused. Ranks that are threads train without it.
+        ranks_per_node: Auto<usize> = "\"auto\"", "a job takes its hosts as they are, and `simulate` nodes of the device's own size";
         /// In which order `"nccl"` adds gradients. `"ordered"`: data ranks ascending, as every other backend, with the same bits. `"library"`: as NCCL does,
         /// which depends on sizes and on how GPUs are connected.
         reduction: ReductionOrder = "\"ordered\"", "results do not depend on the backend";

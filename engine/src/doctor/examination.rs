@@ -57,7 +57,10 @@ impl Examination<'_> {
         let processes = self.part(
             Part::Hosts,
             || hosts::look(team, plan),
-            |found| [hosts::judge(plan, found), memories::judge(plan, found)].concat(),
+            |found| {
+                let places = hosts::places(plan, team.world());
+                [hosts::judge(plan, found), places, memories::judge(plan, found)].concat()
+            },
         )?;
         // The first has heard of all; the others bound nothing by what they do not know.
         let processes = team.decide(&processes).map_err(|error| (Part::Hosts, error.into()))?;

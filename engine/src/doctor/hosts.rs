@@ -12,7 +12,7 @@ use super::team::Team;
 use crate::host::{self, Launched};
 use crate::plan::Plan;
 use crate::run::comm::CommError;
-use crate::run::world::{Names, mpi_library};
+use crate::run::world::{Names, OtherHosts, World, mpi_library};
 
 /// What a process runs on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -100,6 +100,17 @@ pub(super) fn judge(plan: &Plan, processes: &[ProcessFacts]) -> Vec<Check> {
     }
     checks.extend(by_host(processes).into_iter().map(|(name, on_host)| cores(plan, name, &on_host)));
     checks
+}
+
+/// Whether the hosts of a job have the ranks that the run file says.
+pub(super) fn places(plan: &Plan, world: &dyn World) -> Vec<Check> {
+    let Some(found) = world.on_hosts() else { return Vec::new() };
+    let rule = "ranks lie as `comm.ranks_per_node` says, if it says anything";
+    let check = |value| Check::new(Part::Hosts, "ranks of a host", value, rule);
+    vec![match OtherHosts::check(plan.run().comm.ranks_per_node, world) {
+        Ok(()) => check(found.to_string()),
+        Err(other) => check(other.fault()).fails_unless(false, other.repair()),
+    }]
 }
 
 pub(super) fn by_host(processes: &[ProcessFacts]) -> BTreeMap<&str, Vec<&ProcessFacts>> {

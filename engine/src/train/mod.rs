@@ -36,6 +36,6 @@ pub use process_memory::ProcessMemory;
 pub use rank_log::RankLog;
 pub use run_dir::{Claim, Place, RunDir};
 pub use run_dir_error::RunDirError;
-pub use summary::{StepSeconds, Summary};
+pub use summary::{Measured, StepSeconds, Summary};
 pub use trained::{Score, TrainedRun, TrainedRunError};
 pub use training::{Resumed, Start, Training};

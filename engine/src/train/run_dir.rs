@@ -11,14 +11,13 @@ use super::metrics_file::MetricsFile;
 use super::rank_log::RankLog;
 use super::run_dir_error::RunDirError;
 use super::run_lock::{LockError, RunLock};
-use super::summary;
+use super::summary::{self, Measured};
 use crate::config::{Precision, RunFile, ScheduleConfig, ShardingConfig, ZeroLevel};
 use crate::files::input::{named, read_text};
 use crate::files::partial::{Existing, PartialFile};
 use crate::measure::trace::TraceFolder;
 use crate::plan::Plan;
 use crate::run::checkpoint::Checkpoints;
-use crate::run::world::RanksOnHosts;
 
 /// A run's folder.
 #[derive(Debug)]
@@ -275,14 +274,14 @@ impl RunDir {
         }
     }
 
-    /// The peak memory of each world rank, from the summary.
+    /// What the summary has of a run that is looked at again.
     ///
     /// # Errors
     /// When the run has not ended, or its summary is damaged.
-    pub fn measured_peak_bytes(&self) -> Result<Vec<u64>, RunDirError> {
+    pub fn measured(&self) -> Result<Measured, RunDirError> {
         let path = self.file(Self::SUMMARY);
         match read_text(&path, Self::SUMMARY_BYTES_MAX) {
-            Ok(text) => summary::peak_bytes(&text).map_err(|error| {
+            Ok(text) => Measured::read(&text).map_err(|error| {
                 let (line, column) = error.span.line_column();
                 let reason = format!("line {line}, column {column}: {error}");
                 RunDirError::Summary { path, reason }
@@ -322,18 +321,13 @@ impl RunDir {
     /// if that is a file. What the plan made of a residency that was left to it is written too, so that another host plans the run as it
     /// ran. Where `memory` bounds the split it is not: the split is that of the fewest resident units, and with these numbers written it could
     /// be another. A list of what is sharded, on which bits depend, is written in any case, and so is the type to compute in where the device
-    /// decided it, and how many ranks each host has, where ranks are processes and hosts have as many.
+    /// decided it.
     ///
     /// Returns what the run file says otherwise than that of an earlier start of the run.
     ///
     /// # Errors
     /// When the system refuses.
-    pub fn record(
-        &self,
-        file: &RunFile,
-        plan: &Plan,
-        on_hosts: Option<RanksOnHosts>,
-    ) -> Result<Vec<ChangedKey>, RunDirError> {
+    pub fn record(&self, file: &RunFile, plan: &Plan) -> Result<Vec<ChangedKey>, RunDirError> {
         let run = plan.run();
         let metrics = self.file(Self::METRICS);
         let io = |source| RunDirError::Io { path: metrics.clone(), source };
@@ -362,9 +356,6 @@ impl RunDir {
             resolved.push(format!("zero_optimization.parameters={list}"));
             resolved.push("zero_optimization.sharding=listed".to_owned());
             resolved.push("zero_optimization.stage3_param_persistence_threshold=0".to_owned());
-        }
-        if let (None, Some(RanksOnHosts::Each(number))) = (run.comm.ranks_per_node, on_hosts) {
-            resolved.push(format!("comm.ranks_per_node={number}"));
         }
         let file = file.clone().set(&resolved).expect("the run file was valid");
         let text = file.effective_json(Self::SCHEDULE);

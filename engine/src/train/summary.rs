@@ -39,6 +39,8 @@ pub struct Summary {
     pub skipped_steps: u64,
     /// How many of the last steps were skipped in a row.
     pub skipped_steps_at_end: u64,
+    /// Ranks on each host of the job, on the last perhaps fewer; null where one number does not say it, and where ranks are threads.
+    pub ranks_per_node: Option<usize>,
     /// Whether the run was ended before its last step.
     pub interrupted: bool,
     /// Loss of the last step, nats per token.
@@ -94,25 +96,33 @@ pub(super) fn steps_of_finished(text: &str) -> Result<Option<u64>, JsonError> {
 }
 
 /// The part of a summary that is read back.
-#[derive(Deserialize)]
-struct Measured {
+#[derive(Debug, Deserialize)]
+pub struct Measured {
+    /// Ranks on each host, as [`Summary`] has it.
+    pub ranks_per_node: Option<usize>,
     ranks: Vec<MeasuredPeak>,
 }
 
-#[derive(Deserialize)]
+impl Measured {
+    /// From the text of a summary.
+    pub(super) fn read(text: &str) -> Result<Self, JsonError> {
+        Source::file("summary.json", text).read()
+    }
+
+    /// The peak memory of each world rank.
+    pub fn peak_bytes(&self) -> Vec<u64> {
+        self.ranks.iter().map(|rank| rank.memory.peak).collect()
+    }
+}
+
+#[derive(Debug, Deserialize)]
 struct MeasuredPeak {
     memory: Peak,
 }
 
-#[derive(Deserialize)]
+#[derive(Debug, Deserialize)]
 struct Peak {
     peak: u64,
-}
-
-/// The peak of every world rank, from the text of a summary.
-pub(super) fn peak_bytes(text: &str) -> Result<Vec<u64>, JsonError> {
-    let measured: Measured = Source::file("summary.json", text).read()?;
-    Ok(measured.ranks.iter().map(|rank| rank.memory.peak).collect())
 }
 
 #[cfg(test)]

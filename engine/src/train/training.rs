@@ -427,6 +427,7 @@ impl Training {
             steps: progress.num_steps(),
             skipped_steps: progress.num_skipped,
             skipped_steps_at_end: progress.num_skipped_in_a_row,
+            ranks_per_node: self.engine.ranks_per_node(),
             interrupted: progress.num_steps() < run.steps,
             training_loss: progress.last.as_ref().and_then(|report| report.loss),
             validation_loss,

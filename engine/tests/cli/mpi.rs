@@ -37,8 +37,9 @@ fn processes_write_the_weights_and_metrics_of_threads() {
     assert_eq!(losses("threads"), losses("processes"));
     every_rank_has_its_log(&home, &printed.stderr);
     let per_node = |name: &str| {
-        let file: serde_json::Value = serde_json::from_str(&home.read(&format!("{name}/run.json"))).unwrap();
-        file["comm"]["ranks_per_node"].as_u64()
+        let file: serde_json::Value =
+            serde_json::from_str(&home.read(&format!("{name}/summary.json"))).unwrap();
+        file["ranks_per_node"].as_u64()
     };
     assert_eq!(["threads", "processes"].map(per_node), [None, Some(4)]);
     let line = "-- train run.json --overwrite --out processes --set steps=1 --set evaluation=null";

@@ -76,6 +76,8 @@ fn processes_with_a_gpu_each_write_the_weights_and_metrics_of_threads() {
     };
     assert_eq!(metrics("threads"), metrics("processes"));
     let summary: serde_json::Value = serde_json::from_str(&home.read("processes/summary.json")).unwrap();
+    assert_eq!(summary["ranks_per_node"], 4, "{summary}");
+    assert!(!home.read("processes/run.json").contains("ranks_per_node"), "the run file is the user's");
     for list in ["ranks", "devices"] {
         assert_eq!(summary[list].as_array().map(Vec::len), Some(4), "{list}: {summary}");
     }
@@ -93,9 +95,15 @@ fn doctor_examines_processes_with_a_gpu_each() {
         "messages hold what they have to",
         "small models of 2 steps are the same",
         "memory: as planned on all 4 ranks",
+        "ranks of a host: 4 each",
     ] {
         assert!(printed.contains(expected), "{printed}");
     }
+    let line = "launch -n 4 -- doctor run.json --out other.txt --set device=cuda --set comm.ranks_per_node=2";
+    let printed = run(&home, on_gpus(&home, libraries, line));
+    assert_eq!(printed.status, Some(1), "{}", printed.stderr);
+    let expected = "ranks of a host: `comm.ranks_per_node` is 2, and the hosts of this job have 4 each";
+    assert!(printed.stdout.contains(expected), "{}", printed.stdout);
 }
 
 /// What makes a run long enough to be disturbed.

@@ -123,7 +123,7 @@ fn text_names_where_the_times_come_from() {
     "#]].assert_eq(&home.run(measured("--width 160")).success());
     let text = home.run("simulate run.json --device h100").success();
     let times = text.lines().find(|line| line.starts_with("times: ")).unwrap();
-    expect!["times: analytic model of H100 SXM, not measured: 33.450 TFLOP/s in f32 and 2680.0 GB/s of memory achieved, links of 360.000 GB/s near and 45.000 GB/s far"].assert_eq(times);
+    expect!["times: analytic model of H100 SXM, not measured: 33.450 TFLOP/s in f32 and 2680.0 GB/s of memory achieved, links of 360.000 GB/s near and 45.000 GB/s far, nodes of 8 ranks"].assert_eq(times);
     let cpu = home.run("simulate run.json").success();
     assert!(cpu.contains("times: analytic model of this CPU ("), "{cpu}");
     assert_eq!(home.run("simulate run.json --device CPU").success(), cpu);
@@ -318,6 +318,8 @@ fn nodes_have_another_size_and_a_run_for_other_hosts_asks_for_a_device() {
     let step = |arguments: &str| {
         home.json(format!("simulate run.json --json --device h100 {arguments}"))["step_s"].as_f64().unwrap()
     };
+    let of_run = home.json("simulate run.json --json --device h100 --set comm.ranks_per_node=2");
+    assert_eq!(of_run["ranks_per_node"], 2, "{of_run}");
     assert!(step("--ranks-per-node 1") > step("--ranks-per-node 2"));
     assert_eq!(step("--ranks-per-node 4"), step(""));
     let many = "--set parallel.data=4096 --set train_batch_size=16384 --set gradient_accumulation_steps=2";

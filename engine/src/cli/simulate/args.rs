@@ -58,7 +58,7 @@ pub(in crate::cli) struct SimulateArgs {
     /// Calculate times from a device's rates: h100, h200, a100 or cpu, which is this host, and the default for a run that it could hold.
     #[arg(long, value_name = "NAME")]
     device: Option<String>,
-    /// Ranks of a node, instead of those of the device's nodes.
+    /// Ranks of a node, instead of those of the device's nodes; not for a run that has its own (`comm.ranks_per_node`, or that of `comm.links`).
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), allow_negative_numbers = true)]
     ranks_per_node: Option<u32>,
     /// A schedule without a model: gpipe, 1f1b, eager-1f1b, interleaved, bfs, zb-h1, zb-h2, zb-v, or a file with your own

@@ -115,6 +115,7 @@ fn as_json(simulation: &Simulation<'_>, output: Output) -> Result<Value, MemoryE
         "tokens_per_s": step.tokens_per_s(),
         "each_rank": utilisation::as_json(&simulation.utilisation()),
         "costs": predicted.description,
+        "ranks_per_node": predicted.ranks_per_node,
         "assumptions": assumptions,
         "ranks": ranks.map(|(index, (rank, curve))| rank_json(index, rank, curve)).collect::<Vec<_>>(),
     });

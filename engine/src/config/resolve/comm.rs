@@ -36,6 +36,7 @@ pub(super) fn resolve(
     let ranks_per_node = count_or_auto(&raw.ranks_per_node);
     let all_ranks = grid.map(ParallelConfig::num_ranks);
     let links = links::resolve(&raw.links, ranks_per_node.and_then(|said| said.or(all_ranks)), timeout);
+    hint_of_real_links(raw, backend);
     let reduction = reduction(raw, backend);
     Some(CommConfig {
         backend: backend?,
@@ -45,6 +46,21 @@ pub(super) fn resolve(
         reduction: reduction?,
         links: links?,
     })
+}
+
+/// Processes, and ranks with a GPU each, send over whatever there is.
+fn hint_of_real_links(raw: &RawComm, backend: Option<BackendName>) {
+    let name = match backend {
+        Some(BackendName::Mpi) => "mpi",
+        Some(BackendName::Nccl) => "nccl",
+        Some(BackendName::Threads) | None => return,
+    };
+    let head = &raw.links.head;
+    if head.is_written {
+        head.site.hint(format!(
+            "no effect on ranks: `comm.backend` is \"{name}\", which imitates no links; `simulate` takes them"
+        ));
+    }
 }
 
 fn reduction(raw: &RawComm, backend: Option<BackendName>) -> Option<ReductionOrder> {

@@ -105,7 +105,7 @@ fn missing_and_invalid_batch_sizes_are_refused() {
             run.json:1:1: `train_batch_size` is missing: one of the two batch sizes is needed; add `train_batch_size` or `train_micro_batch_size_per_gpu`
             run.json:1:1: `train_batch_size` is missing: one of the two batch sizes is needed; add `train_batch_size` or `train_micro_batch_size_per_gpu`
             run.json:4:23: `train_batch_size` is 0, but it must be at least 1; use 1 or more
-            run.json:4:23: `train_batch_size` is -8, but it must not be negative; use 0 or more
+            run.json:4:23: `train_batch_size` is -8, but it must not be negative; use a positive number
             run.json:4:23: `train_batch_size` must be a whole number or "auto", but is 8.5; write 9
             run.json:4:23: `train_batch_size` must be a whole number or "auto", but is the string "eight"; write a value such as 8
             run.json:6:37: `train_micro_batch_size_per_gpu` is 0, but it must be at least 1; use 1 or more

@@ -98,9 +98,9 @@ fn numbers_that_are_too_large_are_refused() {
             run.json:5:12: `steps` is 18446744073709551615, but with 8 sequences of 16 tokens a step that is more than 2^53 tokens, which cannot be counted exactly; use fewer
             run.json:5:12: `steps` is 18446744073709551616, but whole numbers end at 2^64 - 1, which is 18446744073709551615; use a smaller one
             run.json:5:12: `steps` is 1e400, but whole numbers end at 2^64 - 1, which is 18446744073709551615; use a smaller one
-            run.json:5:12: `steps` is -1e400, but it must not be negative; use 0 or more
+            run.json:5:12: `steps` is -1e400, but it must not be negative; use a positive number
             run.json:5:12: `steps` is 0, but a run has at least one step; use 1 or more
-            run.json:5:12: `steps` is -3, but it must not be negative; use 0 or more
+            run.json:5:12: `steps` is -3, but it must not be negative; use a positive number
             run.json:5:12: `steps` must be a whole number, but is 2.5; write 3
             run.json:6:13: `memory` is 1e20, but whole numbers end at 2^64 - 1, which is 18446744073709551615; use a smaller one
             run.json:6:13: `memory` is "99999999999TiB", but sizes end at 2^64 - 1 bytes; use a smaller one
@@ -117,7 +117,7 @@ fn numbers_that_are_too_large_are_refused() {
               run.json:6:28: `parallel.pipeline` is 1000000000000000000, but the model has 4 layers: every stage needs at least one; use at most 4
             run.json:6:24: `parallel.data` is 9223372036854775808, but with `parallel.pipeline` 1 that is more than 2^32 ranks; use a smaller grid
             run.json:6:33: `parallel.partition[1]` is 1e20, but whole numbers end at 2^64 - 1, which is 18446744073709551615; use a smaller one
-            run.json:6:34: `zero_optimization.stage` is -1, but it must not be negative; use 0 or more
+            run.json:6:34: `zero_optimization.stage` is -1, but it must not be negative; use a positive number
             run.json:6:52: `zero_optimization.unit_layers` is 1e400, but numbers must lie between -1.8e308 and 1.8e308; use a number nearer to 0
             run.json:6:52: `zero_optimization.unit_layers` is 1e300, but no stage has so many blocks; use "stage"
             run.json:6:55: `zero_optimization.resident_units` is 1e20, but whole numbers end at 2^64 - 1, which is 18446744073709551615; use a smaller one

@@ -40,9 +40,27 @@ fn ranks_of_a_node_are_those_of_the_job_of_the_file_or_of_the_links() {
     assert_eq!((both.ranks_per_node, both.links.unwrap().ranks_per_node), (Some(4), 2));
     check_values(
         "comm",
-        &[r#"{"ranks_per_node": 0}"#],
+        &[r#"{"ranks_per_node": 0}"#, r#"{"ranks_per_node": -1}"#],
         expect![[r#"
             run.json:6:30: `comm.ranks_per_node` is 0, but it must be at least 1; use 1 or more
+            run.json:6:30: `comm.ranks_per_node` is -1, but it must not be negative; use a positive number
+        "#]],
+    );
+}
+
+#[test]
+fn links_between_processes_are_those_that_there_are() {
+    check_values(
+        "comm",
+        &[
+            r#"{"backend": "threads", "links": {"near": {"gb_per_s": 1}}}"#,
+            r#"{"backend": "nccl", "links": {"near": {"gb_per_s": 1}}}"#,
+            r#"{"backend": "mpi", "links": {"near": {"gb_per_s": 1}}}"#,
+        ],
+        expect![[r#"
+            valid
+            run.json:6:31: hint: `comm.links`: no effect on ranks: `comm.backend` is "nccl", which imitates no links; `simulate` takes them
+            run.json:6:30: hint: `comm.links`: no effect on ranks: `comm.backend` is "mpi", which imitates no links; `simulate` takes them
         "#]],
     );
 }

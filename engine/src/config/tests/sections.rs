@@ -111,7 +111,7 @@ fn memory_of_a_rank() {
         expect![[r#"
             run.json:6:13: `memory` is 0, but a rank needs some memory; use a size such as "80GiB"
             run.json:6:13: `memory` is "80G", but a size is a number and a unit; write one such as "80GiB" (of 1024) or "80GB" (of 1000), or bytes as a number
-            run.json:6:13: `memory` is -1, but it must not be negative; use 0 or more
+            run.json:6:13: `memory` is -1, but it must not be negative; use a positive number
         "#]],
     );
 }

@@ -157,7 +157,7 @@ fn several_mistakes_are_reported_at_once_in_the_files_order() {
             run.json:3:20: `data.text` is empty, but it must name at least one file, folder or glob, and none may be empty; add one
             run.json:3:38: `data.validation` is 0.9, but it is a share of the text, from 0 to 0.5; use a value such as 0.05
             run.json:5:12: `steps` is 0, but a run has at least one step; use 1 or more
-            run.json:6:11: `seed` is -1, but it must not be negative; use 0 or more
+            run.json:6:11: `seed` is -1, but it must not be negative; use a positive number
             run.json:7:28: `parallel.pipeline` is 0, but it must be at least 1; use 1 or more
             run.json:7:43: `parallel.schedule` is "1F1B", but it must be "gpipe", "1f1b", "eager-1f1b", "interleaved", "bfs", "zb-h1", "zb-h2" or "zb-v"; did you mean "1f1b"?
             run.json:8:3: unknown key `extra`; remove it; docs/run-file.md lists every key

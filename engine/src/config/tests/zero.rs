@@ -142,7 +142,7 @@ fn persistence_thresholds() {
     check(
         &[data, ("zero_optimization", r#"{"stage": 3, "stage3_param_persistence_threshold": -1}"#)],
         expect![[r#"
-            run.json:7:75: `zero_optimization.stage3_param_persistence_threshold` is -1, but it must not be negative; use 0 or more
+            run.json:7:75: `zero_optimization.stage3_param_persistence_threshold` is -1, but it must not be negative; use a positive number
         "#]],
     );
 }

@@ -56,10 +56,13 @@ pub fn for_plan(plan: &Plan, source: Source<'_>) -> Result<Predicted, PredictErr
             assumptions.extend(file.rank_slowness_ppm.assumption(plan));
             let Host { name, cores, ranks, gpus } = &file.host;
             let gpus = gpus.as_ref().map(|gpus| format!("{gpus}, ")).unwrap_or_default();
+            let nodes = nodes(predicted.ranks_per_node);
             Ok(Predicted {
                 step_overhead_ns: file.step_overhead_ns,
                 slowness: file.rank_slowness_ppm.clone(),
-                description: format!("measured on {name} ({gpus}{cores} cores, {ranks} ranks at work)"),
+                description: format!(
+                    "measured on {name} ({gpus}{cores} cores, {ranks} ranks at work){nodes}"
+                ),
                 assumptions,
                 ..predicted
             })
@@ -70,7 +73,8 @@ pub fn for_plan(plan: &Plan, source: Source<'_>) -> Result<Predicted, PredictErr
             let device = &DeviceSpec { network, ..device.clone() };
             let rates = rates_of_rank(plan, device);
             let predicted = Predicted::by(&mut Analytic { plan, device, rates }, plan, Some(device))?;
-            Ok(Predicted { description: describe(plan, device, rates), ..predicted })
+            let nodes = nodes(predicted.ranks_per_node);
+            Ok(Predicted { description: describe(plan, device, rates) + &nodes, ..predicted })
         }
     }
 }
@@ -116,6 +120,13 @@ fn rates_of_rank(plan: &Plan, device: &DeviceSpec) -> f64 {
 /// The peak of a rank for matrix products in the run's type, operations a second.
 pub(in crate::plan) fn peak_of_rank(plan: &Plan, device: &DeviceSpec) -> f64 {
     device.peak_flops_per_s(plan.run().precision) * rates_of_rank(plan, device)
+}
+
+/// How many ranks a node has, unless one has all whatever their number.
+fn nodes(ranks_per_node: Option<NonZeroU32>) -> String {
+    let nodes =
+        |ranks| format!(", nodes of {ranks} {}", if ranks == NonZeroU32::MIN { "rank" } else { "ranks" });
+    ranks_per_node.map_or_else(String::new, nodes)
 }
 
 /// The rates that were used, so that they are not mistaken for measured ones.

@@ -48,7 +48,7 @@ use crate::run::data::BatchSource;
 use crate::run::executor::{NotFinite, RankOutcome, StepInputs};
 use crate::run::memory::Ledger;
 use crate::run::optimizer::{LearningRate, LossScaler, ScaleChange};
-use crate::run::world::{ClockOffset, Names, RanksOnDevice, World, world_of, world_on};
+use crate::run::world::{ClockOffset, Names, RanksOnDevice, RanksOnHosts, World, world_of, world_on};
 
 /// Trains, evaluates, saves and loads one model on a grid of ranks.
 ///
@@ -144,6 +144,11 @@ impl Engine {
     /// The devices of this process with their ranks.
     pub(crate) fn devices(&self) -> Vec<RanksOnDevice> {
         self.ranks.devices()
+    }
+
+    /// Ranks on each host of a job, on the last perhaps fewer; `None` where one number does not say it, and where ranks are threads.
+    pub(crate) fn ranks_per_node(&self) -> Option<usize> {
+        self.ranks.on_hosts().and_then(RanksOnHosts::ranks_per_node)
     }
 
     /// What the devices of this process could compute together in the type of the run, by their data sheets; `None` where one is not known, as a

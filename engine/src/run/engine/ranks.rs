@@ -18,7 +18,7 @@ use crate::run::comm::CommError;
 use crate::run::data::BatchSource;
 use crate::run::executor::{Cause, RankFailure, RankOutcome};
 use crate::run::memory::Ledgers;
-use crate::run::world::{RanksOnDevice, World};
+use crate::run::world::{RanksOnDevice, RanksOnHosts, World};
 use pipezero_partition::Purpose;
 
 /// How long threads of a run that failed are waited for.
@@ -169,6 +169,11 @@ impl Ranks {
     /// What the local ranks compute on.
     pub(super) fn devices(&self) -> Vec<RanksOnDevice> {
         self.world.devices()
+    }
+
+    /// How all ranks lie on hosts, where they are processes.
+    pub(super) fn on_hosts(&self) -> Option<RanksOnHosts> {
+        self.world.on_hosts()
     }
 
     /// Whether all ranks are local.

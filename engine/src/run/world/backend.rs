@@ -8,6 +8,7 @@ use pipezero_models::queue::NUM_TERMS_MAX;
 
 use super::device::{NamedDevice, devices_of};
 use super::error::WorldError;
+use super::hosts::OtherHosts;
 use super::nccl::nccl_of;
 use super::{ThreadWorld, World};
 use crate::config::{BackendName, DeviceName};
@@ -29,12 +30,8 @@ pub fn world_of(plan: &Plan) -> Result<Arc<dyn World>, WorldError> {
         // A job of another number of processes is refused by the engine.
         BackendName::Mpi => mpi(plan),
     }?;
-    match (plan.run().comm.ranks_per_node, world.on_hosts()) {
-        (Some(said), Some(found)) if !found.are_as_said(all, said) => {
-            Err(WorldError::OtherHosts { said, found })
-        }
-        _ => Ok(world),
-    }
+    OtherHosts::check(plan.run().comm.ranks_per_node, &*world)?;
+    Ok(world)
 }
 
 /// As [`world_of`], of the first so many ranks alone, and no wait lasts longer than this, that for all processes to come neither. `None` in the

@@ -2,7 +2,7 @@
 
 use pipezero_models::queue::{NoCuda, NoNccl};
 
-use super::hosts::RanksOnHosts;
+use super::hosts::OtherHosts;
 use super::not_joined::NotJoined;
 use crate::host::LaunchError;
 use crate::run::comm::TooManyLanes;
@@ -101,16 +101,8 @@ pub enum WorldError {
         repair: &'static str,
     },
     /// The hosts of the job are filled otherwise than the run file says.
-    #[error(
-        "`comm.ranks_per_node` is {said}, and the hosts of this job have {found}: have the launcher start {said} processes on each host, one host after the \
-         other, or leave the key out"
-    )]
-    OtherHosts {
-        /// What the run file says.
-        said: usize,
-        /// What the processes see.
-        found: RanksOnHosts,
-    },
+    #[error(transparent)]
+    OtherHosts(#[from] OtherHosts),
     /// Not all processes can take part.
     #[error("`comm.backend` \"nccl\": {0}")]
     NotJoined(#[from] NotJoined),
@@ -145,7 +137,7 @@ impl WorldError {
                 | Self::SaidByFirst
                 | Self::NotJoined(_)
                 | Self::NoMeetingPlace { .. }
-                | Self::OtherHosts { .. }
+                | Self::OtherHosts(_)
                 | Self::Variable { .. }
         )
     }

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::World;
 use super::side_channel::SideChannel;
 use crate::host;
 use crate::run::comm::CommError;
@@ -9,8 +10,13 @@ use crate::run::comm::CommError;
 /// How ranks lie on hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RanksOnHosts {
-    /// So many on each host, and perhaps fewer on the last; those of a host follow each other.
-    Each(usize),
+    /// So many on each host, and on the last perhaps fewer; those of a host follow each other.
+    Each {
+        /// On every host but the last.
+        number: usize,
+        /// On the last host.
+        last: usize,
+    },
     /// Ranks of a host follow each other, on some hosts more than on others.
     Uneven,
     /// Between two ranks of a host there are ranks of others.
@@ -37,9 +43,17 @@ impl RanksOnHosts {
         Ok(found)
     }
 
-    /// Whether `size` ranks lie as a run file says, by which each host has so many: a smaller job may have one host with fewer.
-    pub(super) fn are_as_said(self, size: usize, said: usize) -> bool {
-        self == Self::Each(said) || (self == Self::Each(size) && size <= said)
+    /// How many each host has, of which the last may have fewer; `None` where one number does not say it.
+    pub(crate) fn ranks_per_node(self) -> Option<usize> {
+        match self {
+            Self::Each { number, .. } => Some(number),
+            Self::Uneven | Self::Mixed => None,
+        }
+    }
+
+    /// Whether `size` ranks lie as a run file says, by which each host has so many: on the last, which may be the only one, there may be fewer.
+    fn are_as_said(self, size: usize, said: usize) -> bool {
+        self.ranks_per_node().is_some_and(|number| number == said || number == size && size <= said)
     }
 
     /// By rank, the name of its host.
@@ -52,7 +66,7 @@ impl RanksOnHosts {
         let are_filled = |number| others.iter().all(|host| host.len() == number) && last.len() <= number;
         match hosts.first() {
             _ if different.len() < hosts.len() => Self::Mixed,
-            Some(first) if are_filled(first.len()) => Self::Each(first.len()),
+            Some(first) if are_filled(first.len()) => Self::Each { number: first.len(), last: last.len() },
             _ => Self::Uneven,
         }
     }
@@ -62,12 +76,58 @@ impl std::fmt::Display for RanksOnHosts {
     /// As what follows on "the hosts of this job have".
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Each(number) => write!(f, "{number} each"),
+            Self::Each { number, last } if number == last => write!(f, "{number} each"),
+            Self::Each { number, last } => write!(f, "{number} each, the last {last}"),
             Self::Uneven => f.write_str("different numbers of ranks"),
             Self::Mixed => f.write_str("ranks that do not follow each other"),
         }
     }
 }
+
+/// The hosts of a job are filled otherwise than the run file says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OtherHosts {
+    /// What the run file says.
+    said: usize,
+    /// What the processes see.
+    found: RanksOnHosts,
+}
+
+impl OtherHosts {
+    /// Checks the ranks of a world, of processes, against what a run file says, if it says anything.
+    ///
+    /// # Errors
+    /// When they lie otherwise.
+    pub(crate) fn check(said: Option<usize>, world: &dyn World) -> Result<(), Self> {
+        match (said, world.on_hosts()) {
+            (Some(said), Some(found)) if !found.are_as_said(world.size(), said) => Err(Self { said, found }),
+            _ => Ok(()),
+        }
+    }
+
+    /// What is wrong.
+    pub(crate) fn fault(&self) -> String {
+        let Self { said, found } = self;
+        format!("`comm.ranks_per_node` is {said}, and the hosts of this job have {found}")
+    }
+
+    /// What to do.
+    pub(crate) fn repair(&self) -> String {
+        let processes =
+            if self.said == 1 { "1 process".to_owned() } else { format!("{} processes", self.said) };
+        format!(
+            "have the launcher start {processes} on each host, one host after the other, or leave the key out"
+        )
+    }
+}
+
+impl std::fmt::Display for OtherHosts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.fault(), self.repair())
+    }
+}
+
+impl std::error::Error for OtherHosts {}
 
 #[cfg(test)]
 mod tests {
@@ -75,14 +135,15 @@ mod tests {
 
     #[test]
     fn ranks_of_a_host_are_as_many_as_of_others_and_follow_each_other_or_not() {
+        let each = |number, last| RanksOnHosts::Each { number, last };
         for (hosts, expected) in [
             ("", RanksOnHosts::Uneven),
-            ("a", RanksOnHosts::Each(1)),
-            ("aaaa", RanksOnHosts::Each(4)),
-            ("aabb", RanksOnHosts::Each(2)),
-            ("bbaacc", RanksOnHosts::Each(2)),
-            ("abc", RanksOnHosts::Each(1)),
-            ("aab", RanksOnHosts::Each(2)),
+            ("a", each(1, 1)),
+            ("aaaa", each(4, 4)),
+            ("aabb", each(2, 2)),
+            ("bbaacc", each(2, 2)),
+            ("abc", each(1, 1)),
+            ("aab", each(2, 1)),
             ("aabbb", RanksOnHosts::Uneven),
             ("abb", RanksOnHosts::Uneven),
             ("abab", RanksOnHosts::Mixed),
@@ -92,13 +153,30 @@ mod tests {
             assert_eq!(RanksOnHosts::of(hosts.as_bytes()), expected, "{hosts}");
         }
         for (found, size, said, expected) in [
-            (RanksOnHosts::Each(4), 8, 4, true),
-            (RanksOnHosts::Each(4), 4, 8, true),
-            (RanksOnHosts::Each(4), 8, 8, false),
-            (RanksOnHosts::Each(4), 4, 2, false),
+            (each(4, 4), 8, 4, true),
+            (each(4, 2), 6, 4, true),
+            (each(4, 4), 4, 8, true),
+            (each(4, 4), 8, 8, false),
+            (each(4, 4), 4, 2, false),
             (RanksOnHosts::Uneven, 8, 8, false),
         ] {
             assert_eq!(found.are_as_said(size, said), expected, "{found:?}, {size} ranks, {said} said");
+        }
+    }
+
+    #[test]
+    fn hosts_that_are_filled_otherwise_are_said_in_words() {
+        let text = |found| OtherHosts { said: 1, found }.to_string();
+        for (found, expected) in [
+            (
+                RanksOnHosts::Each { number: 4, last: 4 },
+                "have 4 each: have the launcher start 1 process on each host, ",
+            ),
+            (RanksOnHosts::Each { number: 3, last: 1 }, "have 3 each, the last 1: "),
+            (RanksOnHosts::Uneven, "have different numbers of ranks: "),
+            (RanksOnHosts::Mixed, "have ranks that do not follow each other: "),
+        ] {
+            assert!(text(found).contains(expected), "{}", text(found));
         }
     }
 }

@@ -33,7 +33,7 @@ pub use clock::ClockOffset;
 pub(crate) use device::Names;
 pub use device::{NamedDevice, RanksOnDevice};
 pub use error::WorldError;
-pub use hosts::RanksOnHosts;
+pub use hosts::{OtherHosts, RanksOnHosts};
 pub(crate) use nccl::missing_variable as missing_nccl_variable;
 pub use not_joined::NotJoined;
 pub use position::{Position, Positions};

@@ -56,6 +56,11 @@ fn ranks_of_a_node_are_as_the_run_says_or_else_as_the_device_does() {
     let [of_device, of_run] = ["", "comm.ranks_per_node=2"].map(predicted);
     for (predicted, expected) in [(&of_device, 8), (&of_run, 2)] {
         assert_eq!(predicted.ranks_per_node.map(NonZeroU32::get), Some(expected));
+        assert!(
+            predicted.description.ends_with(&format!(", nodes of {expected} ranks")),
+            "{}",
+            predicted.description
+        );
     }
     // Four data ranks on two nodes.
     let gather = |predicted: &Predicted| predicted.costs.units[0].gather.occupied;
@@ -172,7 +177,11 @@ fn links_of_the_run_file_come_before_those_of_the_device() {
     let gather = predicted.costs.units[1].gather;
     assert_eq!((gather.occupied, gather.latency), (shard_bytes, 3000));
     assert_eq!(predicted.costs.links, Links::Own);
-    assert!(predicted.description.ends_with("the run's links"), "{}", predicted.description);
+    assert!(
+        predicted.description.ends_with("the run's links, nodes of 4 ranks"),
+        "{}",
+        predicted.description
+    );
 }
 
 /// NCCL's latencies: a base, and a step for each rank that a ring passes, twice for an all-reduce.
