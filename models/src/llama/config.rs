@@ -58,11 +58,11 @@ impl LlamaConfig {
         self.rope_scaling.rope(self.rotary_base, self.kv_channels, seq_length)
     }
 
-    /// Checks the sizes.
+    /// Checks the sizes; the model would have `num_parameters`.
     ///
     /// # Errors
     /// [`ModelError::Shape`] with the first value that breaks a rule.
-    pub(super) fn check(&self) -> Result<(), ModelError> {
+    pub(super) fn check(&self, num_parameters: u128) -> Result<(), ModelError> {
         let Self { ref gpt, ffn_hidden_size, num_query_groups, kv_channels, .. } = *self;
         for (name, value) in [
             ("num_attention_heads", gpt.num_attention_heads),
@@ -88,7 +88,7 @@ impl LlamaConfig {
         self.rope_scaling.check()?;
         let rule = "the llama family has no dropout; use 0";
         require(gpt.dropout == 0.0, "dropout", gpt.dropout, rule)?;
-        gpt.check(super::facts(self).num_parameters)
+        gpt.check(num_parameters)
     }
 }
 

@@ -83,7 +83,7 @@ pub fn build_with_loss(config: &LlamaConfig, loss: Arc<dyn Loss>) -> Result<Mode
 }
 
 fn build_with(config: &LlamaConfig, loss: Option<Arc<dyn Loss>>) -> Result<Model, ModelError> {
-    config.check()?;
+    config.check(facts(config).num_parameters)?;
     let gpt = &config.gpt;
     let mut layers: Vec<ModelLayer> = token_embeddings(gpt).collect();
     for index in 0..gpt.num_layers {

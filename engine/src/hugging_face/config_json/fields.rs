@@ -6,7 +6,7 @@ use crate::files::json::{Node, Span, Value, join, nearest, shorten};
 use crate::hugging_face::HuggingFaceError;
 
 /// Fields that have no part in training: names, tokens, outputs, what is kept while text is generated.
-const WITHOUT_EFFECT: [&str; 62] = [
+const WITHOUT_EFFECT: [&str; 61] = [
     "_attn_implementation",
     "_name_or_path",
     "architectures",
@@ -14,7 +14,6 @@ const WITHOUT_EFFECT: [&str; 62] = [
     "bad_words_ids",
     "begin_suppress_tokens",
     "bos_token_id",
-    "chunk_size_feed_forward",
     "cross_attention_hidden_size",
     "decoder_start_token_id",
     "diversity_penalty",
@@ -178,8 +177,9 @@ impl<'a> Fields<'a> {
     /// Refuses what is left.
     pub(super) fn finish(&self) -> Result<(), HuggingFaceError> {
         let Value::Object(entries) = &self.node.value else { return Ok(()) };
-        let is_left =
-            |key: &str| !self.taken.contains(key) && !(self.path.is_empty() && WITHOUT_EFFECT.contains(&key));
+        // One more ends so: it says how much is computed at once.
+        let has_no_part = |key: &str| WITHOUT_EFFECT.contains(&key) || key.ends_with("_size_feed_forward");
+        let is_left = |key: &str| !self.taken.contains(key) && !(self.path.is_empty() && has_no_part(key));
         let Some(entry) = entries.iter().find(|entry| is_left(&entry.key)) else { return Ok(()) };
         let nearest = nearest(&entry.key, self.known.iter().copied());
         let repair = nearest.map_or_else(

@@ -6,7 +6,8 @@ use crate::config::words::FamilyWord;
 use pipezero_models::VocabularyOptions;
 
 use super::llama;
-use super::sizes::{no_llama_keys, no_timed_keys, size};
+use super::other_families::{no_llama_keys, no_timed_keys};
+use super::sizes::size;
 
 /// A family that reads tokens; where the family is not known, only its sizes are checked.
 pub(super) fn resolve(

@@ -2,9 +2,9 @@
 
 use crate::config::raw::RawModel;
 use crate::config::resolved::{GptConfig, LlamaConfig};
-use crate::config::section::Field;
 
 use super::rope_scaling;
+use super::sizes::positive;
 
 /// Widths of gate and up are multiples of this where the file does not give one.
 const FFN_MULTIPLE: usize = 256;
@@ -67,10 +67,4 @@ fn head_size(raw: &RawModel, hidden_size: Option<usize>, num_heads: Option<usize
     let rule = format!("`model.hidden_size` / {num_heads} is {size}, and {rule}");
     let repair = "use other sizes, or add `model.kv_channels`";
     raw.num_attention_heads.keep(Some(num_heads), |_| size.is_multiple_of(2), &rule, repair).map(|_| size)
-}
-
-/// A number that must be positive.
-pub(super) fn positive(field: &Field<f64>, default: f64) -> Option<f64> {
-    let repair = format!("use a value such as {default}");
-    field.keep(field.or(default), |value| value > 0.0, "it must be positive", &repair)
 }

@@ -6,6 +6,7 @@
 mod from;
 mod gpt;
 mod llama;
+mod other_families;
 mod rope_scaling;
 mod sizes;
 mod timed;

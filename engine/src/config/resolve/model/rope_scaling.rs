@@ -5,7 +5,7 @@ use crate::config::resolved::{RopeScaling, Yarn};
 use crate::config::section::Field;
 use crate::config::words::{RopeWord, one_of};
 
-use super::llama::positive;
+use super::sizes::positive;
 
 /// Without the section angles are as they are.
 pub(super) fn resolve(raw: &RawRopeScaling) -> Option<RopeScaling> {

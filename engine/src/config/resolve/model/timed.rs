@@ -7,7 +7,8 @@ use crate::config::resolved::{PassTimes, TimedConfig};
 use crate::config::section::Field;
 
 use super::super::rules::LESS_THAN_A_NANOSECOND;
-use super::sizes::{no_llama_keys, not_of_family, size};
+use super::other_families::no_llama_keys;
+use super::sizes::{not_of_family, size};
 
 /// The longest time of a layer: an hour is more than any study needs.
 const MAX_MS: f64 = 3_600_000.0;
