@@ -47,6 +47,14 @@ fn a_published_model_is_planned_from_its_sizes_alone() {
             .expect("a valid file");
         let plan = Plan::even_if_refused(run).expect("it is planned");
         let name = shape["name"].as_str().expect("a name");
-        assert_eq!(plan.num_parameters(), shape["num_parameters"].as_u64().expect("a count"), "{name}");
+        let num_parameters = shape["num_parameters"].as_u64().expect("a count");
+        assert_eq!(plan.num_parameters(), num_parameters, "{name}");
+        // 6 N for each token and as much again at most for attention, of these sizes; the largest models' are more than a `u64` holds.
+        let of_parameters = 6 * u128::from(num_parameters) * (1024 * 32 * 4);
+        let flops = plan.step_flops();
+        assert!(
+            (of_parameters / 2..2 * of_parameters).contains(&flops),
+            "{name}: {flops}, and {of_parameters}"
+        );
     }
 }

@@ -179,12 +179,12 @@ impl Plan {
         }
     }
 
-    /// Floating-point operations of a training step over the whole grid: forward, and twice as many backward; `u64::MAX`
-    /// where they are more.
-    pub fn step_flops(&self) -> u64 {
+    /// Floating-point operations of a training step over the whole grid: forward, and twice as many backward. Large grids have more than
+    /// a `u64` holds.
+    pub fn step_flops(&self) -> u128 {
         let forward: u128 = self.units.iter().map(|unit| u128::from(unit.forward_flops)).sum();
         let num_forwards = self.run.batch.num_micro_batches as u128 * self.grid.data_degree as u128;
-        u64::try_from(forward.saturating_mul(3 * num_forwards)).unwrap_or(u64::MAX)
+        forward.saturating_mul(3 * num_forwards)
     }
 
     fn numbered_units(&self) -> impl Iterator<Item = (Unit, &PlannedUnit)> {

@@ -45,7 +45,7 @@ impl StepLine {
     /// The line of a step.
     ///
     /// `peak_flops_per_s` is that of all devices together, where it is known.
-    pub fn new(report: &StepReport, epoch: f64, step_flops: u64, peak_flops_per_s: Option<f64>) -> Self {
+    pub fn new(report: &StepReport, epoch: f64, step_flops: u128, peak_flops_per_s: Option<f64>) -> Self {
         Self {
             step: report.step,
             epoch,

@@ -11,7 +11,7 @@ pub struct Utilisation {
     pub tokens: u64,
     /// Floating-point operations of the model in the step, on all ranks: a forward and twice as many for its backward, attention's
     /// masked half counted and recomputation not (arXiv:2204.02311, appendix B). 0 for a timed model.
-    pub model_flops: u64,
+    pub model_flops: u128,
     /// The peak of a rank for matrix products in the run's type; `None` where its device's is not known.
     pub peak_flops_per_s: Option<f64>,
     /// Bytes that the fullest rank needs.
@@ -23,12 +23,12 @@ pub struct Utilisation {
 impl Utilisation {
     /// Tokens a second of each rank; 0 for a step that takes no time.
     pub fn tokens_per_s(&self) -> f64 {
-        self.of_each_rank(self.tokens)
+        self.of_each_rank(self.tokens as f64)
     }
 
     /// Floating-point operations of the model a second of each rank; 0 for a step that takes no time.
     pub fn flops_per_s(&self) -> f64 {
-        self.of_each_rank(self.model_flops)
+        self.of_each_rank(self.model_flops as f64)
     }
 
     /// The share of the peak that the model's operations are: the model FLOPs utilisation.
@@ -41,9 +41,9 @@ impl Utilisation {
         Some(i128::from(self.memory_bytes?) - i128::from(self.peak_bytes))
     }
 
-    fn of_each_rank(&self, amount: u64) -> f64 {
+    fn of_each_rank(&self, amount: f64) -> f64 {
         let rank_s = self.num_ranks as f64 * self.step_s;
-        if rank_s > 0.0 { amount as f64 / rank_s } else { 0.0 }
+        if rank_s > 0.0 { amount / rank_s } else { 0.0 }
     }
 }
 
@@ -62,7 +62,7 @@ mod tests {
             num_ranks: 6144,
             step_s: 1.0,
             tokens,
-            model_flops: tokens * (6 * parameters + attention),
+            model_flops: u128::from(tokens * (6 * parameters + attention)),
             peak_flops_per_s: Some(275e12),
             peak_bytes: 3,
             memory_bytes: Some(10),
