@@ -200,7 +200,7 @@ fn trained(
         false => RunDir::written_elsewhere(folder),
     };
     if training.writes() {
-        directory.record(file, training.plan(), None).expect("a run file");
+        directory.record(file, training.plan()).expect("a run file");
     }
     let interrupted = AtomicBool::new(false);
     let mut watch = Watch { ends_after: ends_after.map(|step| (step, &interrupted)), ..Watch::default() };
@@ -242,7 +242,7 @@ fn a_training_run_of_two_processes_leaves_what_one_process_leaves() {
         folder.steps().unwrap().into_iter().map(|step| folder.read(&plan, step).unwrap()).collect();
     assert_eq!(steps.len(), 3);
     let prediction = Prediction::from_steps(&plan, &steps).expect("a step takes no centuries");
-    let peaks = RunDir::of_run_file(&two).unwrap().measured_peak_bytes().unwrap();
+    let peaks = RunDir::of_run_file(&two).unwrap().measured().unwrap().peak_bytes();
     assert_eq!(Comparison::new(&steps, &prediction, &peaks).steps, [2, 3, 4]);
 
     // And the run is scored and continued alike, in one process and in two.

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use super::failure::Failure;
-use super::output::{be_silent, keep};
+use super::output::{be_silent, keep, note};
+use super::terminal;
 use crate::host::Launched;
 use crate::plan::Plan;
 use crate::run::engine::{EngineError, Report};
@@ -41,6 +42,9 @@ pub(super) fn connected<T>(
         }
     };
     let found = agreed(&*world, launched, own)?;
+    for warning in world.warnings() {
+        note(terminal::fitted(&format!("warning: {warning}")));
+    }
     Ok((world, found))
 }
 

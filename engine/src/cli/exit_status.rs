@@ -17,7 +17,7 @@ use crate::train::{RunDirError, TrainingError};
 
 /// What `--help` says of exit statuses.
 pub(super) const STATUSES: &str = "\
-Exit status: 0 for success; 2 for a mistake in the input: an argument, the run file, or another file or folder that they name (texts, schedules, costs, traces, weights); 1 if the input is valid but the command cannot be done: it does not fit into memory, it is too large to be simulated, drawn or explained, a file or folder that would be written exists already, the system refuses, the ranks stop.";
+Exit status: 0 for success; 2 for a mistake in the input: an argument, the run file, or another file or folder that they name (texts, schedules, costs, traces, weights), or hosts that lack what the run file asks for (GPUs, libraries, so many ranks each); 1 if the input is valid but the command cannot be done: it does not fit into memory, it is too large to be simulated, drawn or explained, a file or folder that would be written exists already, the system refuses, the ranks stop.";
 
 /// Decides the exit status of an error: 2 for a mistake in the input, else 1.
 pub(super) trait InputMistake {
@@ -80,11 +80,8 @@ input_mistakes! {
         WeightsError::Io { .. } => false,
     };
     CheckpointError: |error| !matches!(error, CheckpointError::Io { .. });
-    // The others are mistakes of the environment, or of none.
-    WorldError: |error| {
-        use WorldError::{Launch, Launched, MpiOnGpus, NoMpi, TooManyTerms};
-        matches!(error, Launch(_) | Launched { .. } | MpiOnGpus | NoMpi | TooManyTerms { .. })
-    };
+    // Of the run or of its hosts, which another start does not mend.
+    WorldError: |error| error.is_lasting();
     EngineError: |error| match error {
         EngineError::Weights(error) => error.is_input_mistake(),
         EngineError::Checkpoint(error) => error.is_input_mistake(),

@@ -3,7 +3,7 @@
 //! Neighbouring ranks with the same figures are one row, as the data ranks of a stage usually are: so the table of 64 ranks is
 //! short, and a rank that differs is visible.
 
-use super::figures::bytes;
+use super::figures::{bytes, named_ranks};
 use super::table::Table;
 use super::terminal;
 use crate::run::data::NgramCrossEntropy;
@@ -59,11 +59,10 @@ fn devices(all: &[DeviceMemory]) -> Vec<String> {
 
 /// What a device's driver says of its memory.
 fn device(memory: &DeviceMemory) -> String {
-    let ranks: Vec<String> = memory.ranks.iter().map(usize::to_string).collect();
     format!(
-        "{} of ranks {}: of its {}, the ranks' buffers have {}; {} more are in use (the driver's context, kernels, libraries, other processes)",
+        "{} of {}: of its {}, the ranks' buffers have {}; {} more are in use (the driver's context, kernels, libraries, other processes)",
         memory.device,
-        ranks.join(", "),
+        named_ranks(&memory.ranks),
         bytes(memory.total_bytes),
         bytes(memory.buffer_bytes),
         bytes(memory.beside_bytes)

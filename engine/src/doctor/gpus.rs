@@ -7,7 +7,7 @@ use crate::run::world::{RanksOnDevice, World};
 /// A GPU that ranks of a process compute on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct GpuFacts {
-    /// Its number among those of the process.
+    /// Its number on the host, as far as the process can tell.
     pub(crate) number: usize,
     /// What people call it.
     pub(crate) name: String,
@@ -21,10 +21,10 @@ pub(crate) struct GpuFacts {
 
 /// The GPUs of this process; one that has failed is left out, which the steps report.
 pub(super) fn gpus_of(world: &dyn World) -> Vec<GpuFacts> {
-    let facts = |(number, of): (usize, RanksOnDevice)| {
+    let facts = |of: RanksOnDevice| {
         let memory = of.on.device.memory().ok().flatten()?;
         let (total_bytes, free_bytes) = (memory.total_bytes, memory.free_bytes);
-        Some(GpuFacts { number, name: of.on.name, ranks: of.ranks, total_bytes, free_bytes })
+        Some(GpuFacts { number: of.number, name: of.on.name, ranks: of.ranks, total_bytes, free_bytes })
     };
-    world.devices().into_iter().enumerate().filter_map(facts).collect()
+    world.devices().into_iter().filter_map(facts).collect()
 }

@@ -97,6 +97,9 @@ pub(super) fn judge(plan: &Plan, processes: &[ProcessFacts]) -> Vec<Check> {
             of.gpu_driver.clone().map_or("none".to_owned(), |version| format!("CUDA {version}"))
         };
         checks.push(alike(processes, "driver of GPUs", version, "install one driver on all hosts"));
+        let repair =
+            "use GPUs of one kind: the slowest sets the pace, and bits are not those of one kind of GPU";
+        checks.push(alike(processes, "GPUs", |of| of.devices.clone(), repair));
     }
     checks.extend(by_host(processes).into_iter().map(|(name, on_host)| cores(plan, name, &on_host)));
     checks
@@ -108,7 +111,8 @@ pub(super) fn places(plan: &Plan, world: &dyn World) -> Vec<Check> {
     let rule = "ranks lie as `comm.ranks_per_node` says, if it says anything";
     let check = |value| Check::new(Part::Hosts, "ranks of a host", value, rule);
     vec![match OtherHosts::check(plan.run().comm.ranks_per_node, world) {
-        Ok(()) => check(found.to_string()),
+        Ok(()) => check(found.to_string())
+            .warns_unless(found.warning().is_none(), found.warning().unwrap_or_default()),
         Err(other) => check(other.fault()).fails_unless(false, other.repair()),
     }]
 }

@@ -47,7 +47,8 @@ pub(super) fn survived(error: EngineError) -> Result<String, Lost> {
     let is_lost = match &error {
         EngineError::Stopped(report) => report.misses_a_rank(),
         EngineError::World(error) => {
-            matches!(error, WorldError::NotConnected { .. } | WorldError::SaidByFirst)
+            use WorldError::{NotConnected, SaidByAnother, SaidByFirst};
+            matches!(error, NotConnected { .. } | SaidByFirst | SaidByAnother)
         }
         _ => false,
     };

@@ -6,6 +6,7 @@ use super::run_dir_error::RunDirError;
 use crate::measure::trace::TraceError;
 use crate::run::data::DataError;
 use crate::run::engine::{EngineError, Report};
+use crate::run::world::WorldError;
 
 /// Why a run failed.
 #[derive(Debug, thiserror::Error)]
@@ -102,7 +103,7 @@ impl TrainingError {
     /// Whether only another process failed, which says why.
     pub fn is_elsewhere(&self) -> bool {
         match self {
-            Self::Engine(EngineError::Elsewhere) => true,
+            Self::Engine(EngineError::Elsewhere | EngineError::World(WorldError::SaidByAnother)) => true,
             Self::Saved { error, .. } | Self::Lost { error, .. } => error.is_elsewhere(),
             // One that has its own error says that; here another has failed to save, and says so.
             Self::NotSaved { error, why, .. } => {
@@ -183,6 +184,7 @@ mod tests {
             |error| TrainingError::Saved { error: Box::new(error), step: 2, path: PathBuf::from("runs/a") };
         for (error, is_of_all, is_elsewhere) in [
             (alike(), true, false),
+            (engine(EngineError::World(WorldError::SaidByAnother)), false, true),
             (saved(alike()), true, false),
             (saved(elsewhere()), false, true),
             (saved(own()), false, false),

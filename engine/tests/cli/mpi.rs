@@ -109,7 +109,7 @@ fn what_is_wrong_is_said_by_one_process_and_ends_all() {
         ("--out without --resume", 0, "without has done all 3 steps: nothing is left to resume"),
         (
             "--out new --set comm.ranks_per_node=2",
-            1,
+            2,
             "`comm.ranks_per_node` is 2, and the hosts of this job have 4 each: ",
         ),
         ("--out new --init nowhere", 2, "error: --init nowhere: "),
@@ -322,6 +322,6 @@ fn processes_of_a_launcher_that_mpi_does_not_know_are_refused() {
     {
         command.env(name, value);
     }
-    let error = run(&home, &mut command).failure(1);
+    let error = run(&home, &mut command).failure(2);
     assert!(error.contains("torchrun started 4 processes, but MPI connects 1"), "{error}");
 }

@@ -60,7 +60,7 @@ fn processes_with_a_gpu_each_write_the_weights_and_metrics_of_threads() {
     let home = Home::new();
     let line = "train run.json --out threads --set device=cuda --set comm.backend=threads";
     run(&home, on_gpus(&home, libraries, line)).success();
-    let line = "launch -n 4 -- train run.json --out processes --set device=cuda";
+    let line = "launch -n 4 -- train run.json --out processes --set comm.backend=nccl";
     run(&home, on_gpus(&home, libraries, line)).success();
     assert!(weights(&home, "threads") == weights(&home, "processes"));
     assert!(
@@ -81,6 +81,18 @@ fn processes_with_a_gpu_each_write_the_weights_and_metrics_of_threads() {
     for list in ["ranks", "devices"] {
         assert_eq!(summary[list].as_array().map(Vec::len), Some(4), "{list}: {summary}");
     }
+    // Threads of one process, with a GPU each, where there are as many.
+    let on_fewer = |line: &str| {
+        let mut command = on_gpus(&home, libraries, line);
+        command.env("IMITATION_DEVICES", "2");
+        run(&home, command)
+    };
+    let error = on_fewer("eval processes").failure(2);
+    assert!(
+        error.contains("this process sees 2 GPUs; ") && error.contains("of eval and generate --device cpu"),
+        "{error}"
+    );
+    on_fewer("eval processes --device cpu").success();
     assert!((0..4).all(|rank| summary["devices"][rank]["ranks"] == serde_json::json!([rank])), "{summary}");
 }
 
@@ -96,9 +108,12 @@ fn doctor_examines_processes_with_a_gpu_each() {
         "small models of 2 steps are the same",
         "memory: as planned on all 4 ranks",
         "ranks of a host: 4 each",
+        "memory of GPU 3 of ",
     ] {
         assert!(printed.contains(expected), "{printed}");
     }
+    let report = home.read("doctor-run.txt");
+    assert!(report.contains("    GPU 3 (") && report.contains("): rank 3; "), "{report}");
     let line = "launch -n 4 -- doctor run.json --out other.txt --set device=cuda --set comm.ranks_per_node=2";
     let printed = run(&home, on_gpus(&home, libraries, line));
     assert_eq!(printed.status, Some(1), "{}", printed.stderr);
@@ -176,35 +191,105 @@ fn processes_end_after_their_step_when_launch_is_lost() {
     );
 }
 
+/// A host without as many may be another than the one that trains.
+#[test]
+fn check_says_how_many_gpus_a_run_needs() {
+    let Some(libraries) = imitation() else { return };
+    let home = Home::new();
+    for (num_devices, set, valid, needed) in [
+        ("4", "", "run.json is a valid run", None),
+        ("1", "", "run.json is a valid run, with 1 warning", Some("4 GPUs on a host, and this one has 1")),
+        ("1", "--set comm.ranks_per_node=2", "with 1 warning", Some("2 GPUs on a host, and this one has 1")),
+        ("2", "--set comm.ranks_per_node=2", "run.json is a valid run", None),
+    ] {
+        let line = format!("check run.json --set comm.backend=nccl --set zero_optimization.stage=1 {set}");
+        let mut command = on_gpus(&home, libraries, &line);
+        command.env("IMITATION_DEVICES", num_devices);
+        let printed = run(&home, command);
+        assert!(printed.stdout.contains("f32 on 4 GPUs, one for each rank, "), "{}", printed.stdout);
+        assert!(printed.stdout.trim_end().ends_with(valid), "{num_devices}, {set}: {}", printed.stdout);
+        let warning = needed.map(|needed| {
+            format!("warning: `comm.backend`: each rank has a GPU of its own: the run needs {needed}")
+        });
+        assert_eq!(
+            printed.stderr.contains("warning"),
+            needed.is_some(),
+            "{num_devices}, {set}: {}",
+            printed.stderr
+        );
+        assert!(warning.is_none_or(|warning| printed.stderr.contains(&warning)), "{}", printed.stderr);
+    }
+    let printed = home.run("check run.json --set comm.backend=nccl");
+    assert!(printed.stderr.contains("and this one has none (no library `libcuda.so` "), "{}", printed.stderr);
+}
+
+/// Libraries without some, which the loader then does not find.
+fn libraries_without(home: &Home, libraries: &Path, missing: &[&str]) -> String {
+    let folder = home.path(&missing.concat());
+    fs::create_dir(&folder).unwrap();
+    for entry in fs::read_dir(libraries).unwrap() {
+        let entry = entry.unwrap();
+        if !missing.iter().any(|name| entry.file_name() == **name) {
+            std::os::unix::fs::symlink(entry.path(), folder.join(entry.file_name())).unwrap();
+        }
+    }
+    folder.display().to_string()
+}
+
+/// Said once, and no start is tried again, since none would end otherwise.
 #[test]
 fn what_keeps_processes_from_connecting_their_gpus_is_said_with_a_repair() {
     let Some(libraries) = imitation() else { return };
     let _one_at_a_time = one_job();
     let home = Home::new();
-    let line = "launch -n 4 -- train run.json --set device=cuda";
-    for (name, value, expected) in [
-        ("CUDA_VISIBLE_DEVICES", "0", "ranks 0 and 1 are on the same GPU of "),
-        ("CUDA_VISIBLE_DEVICES", "0,1,2", "there are 4 ranks on this host, and this process sees 3 GPUs"),
-        ("NCCL_LAUNCH_ORDER_IMPLICIT", "1", "NCCL_LAUNCH_ORDER_IMPLICIT is \"1\": "),
+    let nothing = ("PIPEZERO_NOTHING", "");
+    let [no_nccl, no_driver] = [&["libnccl.so"][..], &["libnccl.so", "libcuda.so"]]
+        .map(|missing| libraries_without(&home, libraries, missing));
+    for ((name, value), set, expected) in [
+        (("CUDA_VISIBLE_DEVICES", "0"), "", "error: ranks 0 and 1 are on the same GPU of "),
         (
-            "CUDA_DEVICE_MAX_CONNECTIONS",
-            "1",
+            ("CUDA_VISIBLE_DEVICES", "0,1,2"),
+            "",
+            "error: rank 3: `comm.backend` is \"nccl\", for which each rank needs a GPU of its own: there are 4 ranks on this host, and this process \
+             sees 3 GPUs; use fewer ranks (`parallel.pipeline`, `parallel.data`), or have the launcher start fewer of them on each host\n",
+        ),
+        (("NCCL_LAUNCH_ORDER_IMPLICIT", "1"), "", "NCCL_LAUNCH_ORDER_IMPLICIT is \"1\": "),
+        (
+            ("CUDA_DEVICE_MAX_CONNECTIONS", "1"),
+            "",
             "CUDA_DEVICE_MAX_CONNECTIONS is \"1\": a rank of this run uses 7 streams",
         ),
+        (
+            ("LD_LIBRARY_PATH", &*no_nccl),
+            "",
+            "error: rank 0: `comm.backend` \"nccl\": no library `libnccl.so.2`",
+        ),
+        (("LD_LIBRARY_PATH", &*no_driver), "", "error: rank 0: `device`: no library `libcuda.so`"),
+        (
+            nothing,
+            "--set comm.ranks_per_node=2",
+            "error: `comm.ranks_per_node` is 2, and the hosts of this job have 4 each: ",
+        ),
     ] {
-        let mut command = on_gpus(&home, libraries, line);
+        let line = format!("launch -n 4 --max-restarts 2 -- train run.json --resume --set device=cuda {set}");
+        let mut command = on_gpus(&home, libraries, &line);
         command.env(name, value);
-        let error = run(&home, command).stderr;
-        assert!(error.contains(expected), "{name}={value}: {error}");
+        let error = run(&home, command).failure(2);
+        assert!(error.contains(expected), "{name}={value} {set}: {error}");
+        for (said, times) in [("error: ", 1), ("restart", 0), ("ended", 0), ("another process", 0)] {
+            assert_eq!(error.matches(said).count(), times, "{said}, {name}={value} {set}: {error}");
+        }
     }
     // One process on a host with too few GPUs, and processes that nobody has told where rank 0 is.
     let error =
         run(&home, on_gpus(&home, libraries, "train run.json --set comm.backend=nccl --set parallel.data=4"))
-            .failure(1);
-    assert!(error.contains("there are 8 ranks on this host, and this process sees 4 GPUs"), "{error}");
+            .failure(2);
+    let expected = "there are 8 ranks on this host, and this process sees 4 GPUs; use fewer ranks (`parallel.pipeline`, `parallel.data`), or \
+                    `comm.backend` \"threads\", whose ranks share GPUs (of eval and generate --device cpu)";
+    assert!(error.contains(expected), "{error}");
     let mut command = on_gpus(&home, libraries, "train run.json --set device=cuda");
     command.envs([("PMI_RANK", "0"), ("PMI_SIZE", "4")]);
-    let error = run(&home, command).failure(1);
+    let error = run(&home, command).failure(2);
     assert!(
         error.contains("mpiexec does not say where the process of rank 0 can be reached: set MASTER_ADDR"),
         "{error}"

@@ -203,7 +203,7 @@ fn a_gpu_that_is_missing_is_named() {
         assert!(reasons.iter().any(|reason| on.contains(&format!("CPU; no GPU: {reason}"))), "{on}");
         assert_eq!(home.run("eval auto").success(), on_cpu);
         for command in ["train run.json --out cuda --set device=cuda", "eval auto --device cuda"] {
-            let refused = home.run(command).failure(1);
+            let refused = home.run(command).failure(2);
             assert!(refused.contains("error: `device`: ") && refused.contains("or use \"cpu\""), "{refused}");
         }
         assert!(!home.path("cuda").exists());

@@ -1,6 +1,6 @@
 //! The parts of a report as tables.
 
-use crate::cli::figures::{bytes, nanoseconds};
+use crate::cli::figures::{bytes, named_ranks, nanoseconds};
 use crate::cli::table::Table;
 use crate::cli::train_report::measured_beside_planned;
 use crate::doctor::{
@@ -23,13 +23,12 @@ pub(super) fn hosts(processes: &[ProcessFacts]) -> String {
         let variables: Vec<String> =
             process.variables.iter().map(|(name, value)| format!("    {name}={value}\n")).collect();
         let gpu = |gpu: &GpuFacts| {
-            let ranks: Vec<String> = gpu.ranks.iter().map(usize::to_string).collect();
             let [total, free] = [gpu.total_bytes, gpu.free_bytes].map(bytes);
             format!(
-                "    GPU {} ({}): ranks {}; {free} of {total} are free\n",
+                "    GPU {} ({}): {}; {free} of {total} are free\n",
                 gpu.number,
                 gpu.name,
-                ranks.join(", ")
+                named_ranks(&gpu.ranks)
             )
         };
         let gpus: Vec<String> = process.gpus.iter().map(gpu).collect();

@@ -165,7 +165,7 @@ impl Engine {
         let computed = ElementTypes::computed_in(plan.run());
         threads::check(plan, world.local_ranks().len(), threads::max_threads())?;
         for (index, of_device) in world.devices().into_iter().enumerate() {
-            let RanksOnDevice { on, ranks } = &of_device;
+            let RanksOnDevice { on, ranks, .. } = &of_device;
             if !on.device.computes_in(computed) {
                 return Err(EngineError::Device { computed, device: on.name.clone() });
             }

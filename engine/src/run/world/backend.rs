@@ -30,7 +30,8 @@ pub fn world_of(plan: &Plan) -> Result<Arc<dyn World>, WorldError> {
         // A job of another number of processes is refused by the engine.
         BackendName::Mpi => mpi(plan),
     }?;
-    OtherHosts::check(plan.run().comm.ranks_per_node, &*world)?;
+    // Stopped before this process ends, and with it perhaps what another has still to read.
+    OtherHosts::check(plan.run().comm.ranks_per_node, &*world).inspect_err(|_| world.stop())?;
     Ok(world)
 }
 

@@ -22,6 +22,8 @@ pub struct NamedDevice {
 pub struct RanksOnDevice {
     /// What computes.
     pub on: NamedDevice,
+    /// Which of the host's devices of its kind it is, as far as the process can tell.
+    pub number: usize,
     /// Their world ranks.
     pub ranks: Vec<usize>,
 }
@@ -57,9 +59,23 @@ pub(super) fn f32_products(run: &Run) -> F32Products {
 pub(super) fn dealt(devices: &[NamedDevice], num_ranks: usize) -> Vec<RanksOnDevice> {
     let num_devices = devices.len();
     let ranks = |index: usize| (index..num_ranks).step_by(num_devices).collect();
-    let dealt =
-        devices.iter().enumerate().map(|(index, on)| RanksOnDevice { on: on.clone(), ranks: ranks(index) });
+    let dealt = devices.iter().enumerate().map(|(index, on)| RanksOnDevice {
+        on: on.clone(),
+        number: number_on_host(index),
+        ranks: ranks(index),
+    });
     dealt.filter(|device| !device.ranks.is_empty()).collect()
+}
+
+/// Which GPU of the host a process sees as that of this number.
+pub(super) fn number_on_host(ordinal: usize) -> usize {
+    number_in(std::env::var("CUDA_VISIBLE_DEVICES").ok().as_deref(), ordinal)
+}
+
+/// The same by a list of those that it sees. Where GPUs are named otherwise than by numbers, nothing else is known.
+fn number_in(visible: Option<&str>, ordinal: usize) -> usize {
+    let listed = visible.and_then(|list| list.split(',').nth(ordinal)?.trim().parse().ok());
+    listed.unwrap_or(ordinal)
 }
 
 /// The devices that are used, each name once: `2 x NVIDIA H100`.
@@ -92,5 +108,18 @@ mod tests {
         assert_eq!(ranks(2), [[0], [1]]);
         assert_eq!(Names(&dealt(&devices, 7)).to_string(), "a, 2 x b");
         assert_eq!(Names(&dealt(&devices, 1)).to_string(), "a");
+    }
+
+    #[test]
+    fn gpus_have_the_numbers_by_which_a_process_is_shown_them() {
+        for (visible, ordinal, expected) in [
+            (None, 2, 2),
+            (Some("3"), 0, 3),
+            (Some("5, 7"), 1, 7),
+            (Some("GPU-8f1c"), 0, 0),
+            (Some(""), 0, 0),
+        ] {
+            assert_eq!(number_in(visible, ordinal), expected, "{visible:?}");
+        }
     }
 }

@@ -19,6 +19,9 @@ pub enum WorldError {
     /// The process of rank 0 cannot be reached.
     #[error("the process of rank 0 cannot listen for the others, and says why")]
     SaidByFirst,
+    /// While processes connected, another has stopped them.
+    #[error("another process of this job has failed, and says why")]
+    SaidByAnother,
     /// The launcher's variables do not say which rank this process is.
     #[error(transparent)]
     Launch(#[from] LaunchError),
@@ -77,13 +80,21 @@ pub enum WorldError {
     /// Each rank needs a GPU of its own.
     #[error(
         "`comm.backend` is \"nccl\", for which each rank needs a GPU of its own: there are {num_ranks} ranks on this host, and this process sees \
-         {num_gpus} GPUs; use fewer, or \"threads\", whose ranks share GPUs"
+         {num_gpus} {}; use fewer ranks (`parallel.pipeline`, `parallel.data`), or {}",
+        if *num_gpus == 1 { "GPU" } else { "GPUs" },
+        if *are_threads {
+            "`comm.backend` \"threads\", whose ranks share GPUs (of eval and generate --device cpu)"
+        } else {
+            "have the launcher start fewer of them on each host"
+        }
     )]
     TooFewGpus {
         /// Ranks on this host.
         num_ranks: usize,
         /// GPUs that the driver shows.
         num_gpus: usize,
+        /// Whether the ranks are threads of this process.
+        are_threads: bool,
     },
     /// NCCL or the driver would let lanes wait for each other.
     #[error(
@@ -104,7 +115,7 @@ pub enum WorldError {
     #[error(transparent)]
     OtherHosts(#[from] OtherHosts),
     /// Not all processes can take part.
-    #[error("`comm.backend` \"nccl\": {0}")]
+    #[error(transparent)]
     NotJoined(#[from] NotJoined),
     /// Processes do not know where to find each other.
     #[error(
@@ -140,6 +151,33 @@ impl WorldError {
                 | Self::OtherHosts(_)
                 | Self::Variable { .. }
         )
+    }
+
+    /// Whether another start on the same hosts would end alike: the input or the hosts have to be mended first.
+    pub(crate) fn is_lasting(&self) -> bool {
+        match self {
+            Self::NotConnected { .. }
+            | Self::SaidByFirst
+            | Self::SaidByAnother
+            | Self::NotJoined(NotJoined::Rank { is_lasting: false, .. })
+            | Self::Nccl(NoNccl::Refused { .. })
+            | Self::Device(NoCuda::Refused { .. }) => false,
+            Self::Launch(_)
+            | Self::OtherSize { .. }
+            | Self::OtherRank { .. }
+            | Self::NoMpi
+            | Self::MpiOnGpus
+            | Self::TooManyTerms { .. }
+            | Self::Launched { .. }
+            | Self::TooFewGpus { .. }
+            | Self::Variable { .. }
+            | Self::OtherHosts(_)
+            | Self::NotJoined(_)
+            | Self::NoMeetingPlace { .. }
+            | Self::TooManyLanes(_)
+            | Self::Nccl(_)
+            | Self::Device(_) => true,
+        }
     }
 
     /// For this reason.

@@ -30,17 +30,17 @@ impl RanksOnHosts {
     /// When they cannot tell each other.
     pub(super) fn of_job(channel: &SideChannel) -> Result<Self, CommError> {
         let names = channel.gather(host::name().into_bytes())?;
-        let is_first = !names.is_empty();
         // What other processes than that of rank 0 give does not count.
         let found = channel.broadcast(postcard::to_stdvec(&Self::of(&names)).expect("a number"))?;
-        let found: Self = postcard::from_bytes(&found).expect("every process runs this program");
-        if found == Self::Mixed && is_first {
-            tracing::warn!(
-                "the ranks of a host do not follow each other, so that data ranks, which send most, are on several hosts: have the launcher fill one \
-                 host after the other"
-            );
-        }
-        Ok(found)
+        Ok(postcard::from_bytes(&found).expect("every process runs this program"))
+    }
+
+    /// What is worth knowing of them.
+    pub(crate) fn warning(self) -> Option<&'static str> {
+        (self == Self::Mixed).then_some(
+            "the ranks of a host do not follow each other, so that data ranks, which send most, are on several hosts: have the launcher fill one host \
+             after the other",
+        )
     }
 
     /// How many each host has, of which the last may have fewer; `None` where one number does not say it.
@@ -177,6 +177,7 @@ mod tests {
             (RanksOnHosts::Mixed, "have ranks that do not follow each other: "),
         ] {
             assert!(text(found).contains(expected), "{}", text(found));
+            assert_eq!(found.warning().is_some(), found == RanksOnHosts::Mixed, "{found}");
         }
     }
 }

@@ -61,9 +61,14 @@ pub trait World: Debug + Send + Sync {
         None
     }
 
+    /// What is worth knowing of how its ranks are connected: the same in all processes.
+    fn warnings(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// What the local ranks compute on: the host's cores, if nothing else is said.
     fn devices(&self) -> Vec<RanksOnDevice> {
-        vec![RanksOnDevice { on: NamedDevice::cpu(), ranks: self.local_ranks().collect() }]
+        vec![RanksOnDevice { on: NamedDevice::cpu(), number: 0, ranks: self.local_ranks().collect() }]
     }
 
     /// The communicator of a local rank, which asks for it once, in its own thread.

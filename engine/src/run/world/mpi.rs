@@ -130,7 +130,7 @@ impl Carrier for Processes {
     }
 
     fn device(&self, rank: usize) -> RanksOnDevice {
-        RanksOnDevice { on: NamedDevice::cpu(), ranks: vec![rank] }
+        RanksOnDevice { on: NamedDevice::cpu(), number: 0, ranks: vec![rank] }
     }
 
     fn now_ns(&self) -> u64 {

@@ -12,6 +12,8 @@ pub enum NotJoined {
         rank: usize,
         /// What it says.
         reason: String,
+        /// Whether it would say so at the next start too.
+        is_lasting: bool,
     },
     /// Two ranks have different versions of NCCL.
     #[error(

@@ -20,6 +20,11 @@ pub(super) trait Carrier: Debug + Send + Sync {
     /// What the rank computes on.
     fn device(&self, rank: usize) -> RanksOnDevice;
 
+    /// What is worth knowing of what connects ranks.
+    fn warnings(&self) -> &[String] {
+        &[]
+    }
+
     /// The clock that times the rank's events.
     fn now_ns(&self) -> u64;
 
@@ -52,8 +57,25 @@ impl ProcessWorld {
         channel: Arc<SideChannel>,
         [rank, size]: [usize; 2],
     ) -> Result<Self, WorldError> {
-        let on_hosts = RanksOnHosts::of_job(&channel).map_err(WorldError::not_connected)?;
+        let on_hosts = RanksOnHosts::of_job(&channel).map_err(WorldError::not_connected);
+        let on_hosts = or_stop(&channel, on_hosts)?;
         Ok(Self { carrier: Box::new(carrier), channel, rank, size, on_hosts })
+    }
+}
+
+/// What a process that a channel connects with others has done to be one world with them. Where it fails, it stops the others, and the one that was not
+/// stopped by another says why.
+pub(super) fn or_stop<T>(channel: &SideChannel, done: Result<T, WorldError>) -> Result<T, WorldError> {
+    match done {
+        Err(error) if !error.is_of_all() && channel.was_stopped_by_another() => {
+            Err(WorldError::SaidByAnother)
+        }
+        Err(error) => {
+            // Before this process ends, and with it perhaps what another has still to read.
+            channel.stop();
+            Err(error)
+        }
+        done => done,
     }
 }
 
@@ -68,6 +90,11 @@ impl World for ProcessWorld {
 
     fn on_hosts(&self) -> Option<RanksOnHosts> {
         Some(self.on_hosts)
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        let of_hosts = self.on_hosts.warning().map(str::to_owned);
+        of_hosts.into_iter().chain(self.carrier.warnings().iter().cloned()).collect()
     }
 
     fn devices(&self) -> Vec<RanksOnDevice> {

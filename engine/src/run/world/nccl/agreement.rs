@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::super::not_joined::NotJoined;
 use super::gpu::GpuFacts;
 use crate::run::comm::CommError;
-use crate::run::world::SideChannel;
+use crate::run::world::{SideChannel, WorldError};
 
 /// With what processes connect their GPUs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,6 +17,8 @@ pub(super) struct Agreement {
     id: Vec<u8>,
     /// The least of all GPUs.
     pub(super) num_multiprocessors: usize,
+    /// What is worth knowing of how the GPUs differ.
+    pub(super) warnings: Vec<String>,
 }
 
 impl Agreement {
@@ -25,31 +27,37 @@ impl Agreement {
     }
 }
 
+/// Why a rank cannot take part, and whether it could not at the next start either.
+type Fault = (String, bool);
+
+fn fault(error: WorldError) -> Fault {
+    (error.to_string(), error.is_lasting())
+}
+
 /// Each process gives what it has, or why it cannot take part; all get the same answer, which that of rank 0 gives.
 ///
 /// # Errors
 /// When the processes cannot tell each other.
 pub(super) fn agree(
     channel: &SideChannel,
-    own: Result<GpuFacts, String>,
+    own: Result<GpuFacts, WorldError>,
 ) -> Result<Result<Agreement, NotJoined>, CommError> {
-    let all = channel.gather(written(&own))?;
-    let all: Vec<Result<GpuFacts, String>> = all.iter().map(|message| read(message)).collect();
+    let all = channel.gather(written(&own.map_err(fault)))?;
+    let all: Vec<Result<GpuFacts, Fault>> = all.iter().map(|message| read(message)).collect();
     // What other processes than that of rank 0 give does not count.
-    let answer = agreed(all, || NcclId::new().map(|id| id.0.to_vec()).map_err(|error| error.to_string()));
+    let answer = agreed(all, || NcclId::new().map(|id| id.0.to_vec()).map_err(|error| fault(error.into())));
     Ok(read(&channel.broadcast(written(&answer))?))
 }
 
 fn agreed(
-    all: Vec<Result<GpuFacts, String>>,
-    id: impl FnOnce() -> Result<Vec<u8>, String>,
+    all: Vec<Result<GpuFacts, Fault>>,
+    id: impl FnOnce() -> Result<Vec<u8>, Fault>,
 ) -> Result<Agreement, NotJoined> {
-    let of_rank = |(rank, facts): (usize, Result<GpuFacts, String>)| {
-        facts.map_err(|reason| NotJoined::Rank { rank, reason })
-    };
+    let at = |rank| move |(reason, is_lasting): Fault| NotJoined::Rank { rank, reason, is_lasting };
+    let of_rank = |(rank, facts): (usize, Result<GpuFacts, Fault>)| facts.map_err(at(rank));
     let all: Vec<GpuFacts> = all.into_iter().enumerate().map(of_rank).collect::<Result<_, _>>()?;
     let Some(first) = all.first() else {
-        return Ok(Agreement { id: Vec::new(), num_multiprocessors: 0 });
+        return Ok(Agreement { id: Vec::new(), num_multiprocessors: 0, warnings: Vec::new() });
     };
     let mut ranks_of = BTreeMap::new();
     for (rank, facts) in all.iter().enumerate() {
@@ -60,19 +68,18 @@ fn agreed(
         if let Some(other) = ranks_of.insert(facts.uuid, rank) {
             return Err(NotJoined::SameGpu { ranks: [other, rank], host: facts.host.clone() });
         }
-        if facts.name != first.name {
-            tracing::warn!(
-                rank,
-                gpu = facts.name,
-                gpu_of_rank_0 = first.name,
-                "ranks compute on different GPUs: the slowest sets the pace, and bits are not those of one kind of GPU"
-            );
-        }
     }
     tracing::debug!(nccl = first.nccl, "all ranks have one version of NCCL");
-    let id = id().map_err(|reason| NotJoined::Rank { rank: 0, reason })?;
+    let id = id().map_err(at(0))?;
     let least = all.iter().map(|facts| facts.num_multiprocessors).min();
-    Ok(Agreement { id, num_multiprocessors: least.unwrap_or(0) })
+    let other = all.iter().enumerate().find(|(_, facts)| facts.name != first.name);
+    let warning = other.map(|(rank, facts)| {
+        format!(
+            "ranks compute on different GPUs, rank 0 on {} and rank {rank} on {}: the slowest sets the pace, and bits are not those of one kind of GPU",
+            first.name, facts.name
+        )
+    });
+    Ok(Agreement { id, num_multiprocessors: least.unwrap_or(0), warnings: warning.into_iter().collect() })
 }
 
 fn written(message: &impl Serialize) -> Vec<u8> {
@@ -90,6 +97,7 @@ mod tests {
     fn facts(number: u8) -> GpuFacts {
         GpuFacts {
             host: format!("node{}", number / 2),
+            ordinal: usize::from(number % 2),
             name: "H100".to_owned(),
             uuid: [number; 16],
             num_multiprocessors: 100 + usize::from(number),
@@ -103,18 +111,25 @@ mod tests {
         let all = || (0..4).map(|number| Ok(facts(number))).collect::<Vec<_>>();
         let agreement = agreed(all(), id).unwrap();
         assert_eq!((agreement.id().0[0], agreement.num_multiprocessors), (7, 100));
+        assert!(agreement.warnings.is_empty());
 
-        let answer = |changed: Result<GpuFacts, String>| {
+        let with = |changed: Result<GpuFacts, Fault>| {
             let mut all = all();
             all[2] = changed;
-            agreed(all, id).unwrap_err().to_string()
+            agreed(all, id)
         };
-        assert_eq!(answer(Err("no driver".to_owned())), "rank 2: no driver");
+        let other = with(Ok(GpuFacts { name: "A100".to_owned(), ..facts(2) })).unwrap().warnings.concat();
+        assert!(
+            other.starts_with("ranks compute on different GPUs, rank 0 on H100 and rank 2 on A100: "),
+            "{other}"
+        );
+        let answer = |changed| with(changed).unwrap_err().to_string();
+        assert_eq!(answer(Err(("no driver".to_owned(), true))), "rank 2: no driver");
         let text = answer(Ok(GpuFacts { nccl: "2.27.3".to_owned(), ..facts(2) }));
         assert!(text.starts_with("rank 0 has NCCL 2.28.9, and rank 2 has 2.27.3: install one"), "{text}");
         let text = answer(Ok(GpuFacts { uuid: [1; 16], ..facts(2) }));
         assert!(text.starts_with("ranks 1 and 2 are on the same GPU of node1, and"), "{text}");
-        let refused = agreed(all(), || Err("no library".to_owned())).unwrap_err();
-        assert_eq!(refused, NotJoined::Rank { rank: 0, reason: "no library".to_owned() });
+        let refused = agreed(all(), || Err(("no library".to_owned(), true))).unwrap_err();
+        assert_eq!(refused, NotJoined::Rank { rank: 0, reason: "no library".to_owned(), is_lasting: true });
     }
 }

@@ -13,6 +13,8 @@ use crate::host::{self, Launched};
 pub(super) struct GpuFacts {
     /// What the host is called.
     pub(super) host: String,
+    /// Its number among those that the process sees.
+    pub(super) ordinal: usize,
     /// What people call the GPU.
     pub(super) name: String,
     /// What tells it from all others.
@@ -27,19 +29,23 @@ pub(super) struct GpuFacts {
 /// # Errors
 /// When there is none for it, or no NCCL.
 pub(super) fn own_gpu(launched: &Launched, run: &Run) -> Result<(Cuda, GpuFacts), WorldError> {
-    let nccl = nccl_version()?;
+    // The driver first: a host without a GPU needs no NCCL.
     let num_gpus = Cuda::num_devices()?;
+    let nccl = nccl_version()?;
     let place = launched.local.map_or(launched.rank, |local| local.rank);
     let ordinal = match (num_gpus, launched.local) {
         // The launcher has given each process its own.
         (1, _) => 0,
         (_, None) => place % num_gpus,
         (_, Some(_)) if place < num_gpus => place,
-        (_, Some(local)) => return Err(WorldError::TooFewGpus { num_ranks: local.size, num_gpus }),
+        (_, Some(local)) => {
+            return Err(WorldError::TooFewGpus { num_ranks: local.size, num_gpus, are_threads: false });
+        }
     };
     let gpu = Cuda::open(ordinal, f32_products(run))?;
     let facts = GpuFacts {
         host: host::name(),
+        ordinal,
         name: gpu.name()?,
         uuid: gpu.uuid()?,
         num_multiprocessors: gpu.num_multiprocessors()?,

@@ -7,13 +7,13 @@ use std::time::Duration;
 use pipezero_models::queue::Cuda;
 
 use super::super::address::address_of_first;
-use super::super::device::{NamedDevice, RanksOnDevice};
+use super::super::device::{NamedDevice, RanksOnDevice, number_on_host};
 use super::super::error::WorldError;
-use super::super::process_world::{Carrier, ProcessWorld};
+use super::super::process_world::{Carrier, ProcessWorld, or_stop};
 use super::super::side_channel::{Member, SideChannel, SideChannelError};
 use super::super::{World, program};
 use super::agreement::agree;
-use super::gpu::own_gpu;
+use super::gpu::{GpuFacts, own_gpu};
 use super::lanes::lanes;
 use super::second_channel::second_channel;
 use crate::host::Launched;
@@ -26,6 +26,10 @@ struct OverNccl {
     nccl: Nccl,
     gpu: Cuda,
     name: String,
+    /// Its number among those that the process sees.
+    ordinal: usize,
+    /// What is worth knowing of how GPUs differ.
+    warnings: Vec<String>,
     channel: Arc<SideChannel>,
     /// By which reports come too, if there is one.
     second: Option<SideChannel>,
@@ -58,11 +62,7 @@ pub(super) fn world(
     if rank >= size {
         return Ok(None);
     }
-    // The others hear why this one cannot take part.
-    let (gpu, facts) = match own_gpu(launched, plan.run()) {
-        Ok((gpu, facts)) => (Some(gpu), Ok(facts)),
-        Err(error) => (None, Err(error.to_string())),
-    };
+    let own = own_gpu(launched, plan.run());
     let member = Member::of_process(program::name_of_this(), place, timeout);
     let member = if around.is_some() { member.again() } else { member };
     let channel = match listener {
@@ -70,14 +70,36 @@ pub(super) fn world(
         None => SideChannel::join(address, member.clone()),
     };
     let channel = Arc::new(channel.map_err(WorldError::not_connected)?);
-    let name = facts.as_ref().map_or_else(|_| String::new(), |facts| facts.name.clone());
-    let agreement = agree(&channel, facts).map_err(WorldError::not_connected)??;
-    let gpu = gpu.expect("a process without a GPU has given its reason, to which all agree");
-    let second = second_channel(&channel, member).map_err(WorldError::not_connected)?;
+    let carrier = or_stop(&channel, carrier(plan, own, &channel, member))?;
+    Ok(Some(Arc::new(ProcessWorld::new(carrier, channel, place)?)))
+}
+
+/// Connects the GPUs of processes that a channel connects. The others hear why this one cannot take part.
+fn carrier(
+    plan: &Plan,
+    own: Result<(Cuda, GpuFacts), WorldError>,
+    channel: &Arc<SideChannel>,
+    member: Member,
+) -> Result<OverNccl, WorldError> {
+    let (gpu, facts) = match own {
+        Ok((gpu, facts)) => (Some((gpu, facts.name.clone(), facts.ordinal)), Ok(facts)),
+        Err(error) => (None, Err(error)),
+    };
+    let agreement = agree(channel, facts).map_err(WorldError::not_connected)??;
+    let (gpu, name, ordinal) = gpu.expect("a process without a GPU has given its reason, to which all agree");
+    let timeout = member.timeout;
+    let second = second_channel(channel, member).map_err(WorldError::not_connected)?;
     let order = plan.run().comm.reduction;
     let nccl = Nccl::new(agreement.id(), lanes(plan), order, timeout, agreement.num_multiprocessors)?;
-    let carrier = OverNccl { nccl, gpu, name, channel: Arc::clone(&channel), second };
-    Ok(Some(Arc::new(ProcessWorld::new(carrier, channel, place)?)))
+    Ok(OverNccl {
+        nccl,
+        gpu,
+        name,
+        ordinal,
+        warnings: agreement.warnings,
+        channel: Arc::clone(channel),
+        second,
+    })
 }
 
 /// Where the process of rank 0 listens, which all know before they start.
@@ -114,7 +136,11 @@ impl Carrier for OverNccl {
 
     fn device(&self, rank: usize) -> RanksOnDevice {
         let on = NamedDevice { device: Arc::new(self.gpu.clone()), name: self.name.clone() };
-        RanksOnDevice { on, ranks: vec![rank] }
+        RanksOnDevice { on, number: number_on_host(self.ordinal), ranks: vec![rank] }
+    }
+
+    fn warnings(&self) -> &[String] {
+        &self.warnings
     }
 
     fn now_ns(&self) -> u64 {

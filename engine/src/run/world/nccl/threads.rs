@@ -20,7 +20,7 @@ pub(super) fn world(plan: &Plan, timeout: Duration) -> Result<Arc<dyn World>, Wo
     let num_ranks = plan.grid().world_size();
     let num_gpus = Cuda::num_devices()?;
     if num_gpus < num_ranks {
-        return Err(WorldError::TooFewGpus { num_ranks, num_gpus });
+        return Err(WorldError::TooFewGpus { num_ranks, num_gpus, are_threads: true });
     }
     let opened = |ordinal| Cuda::open(ordinal, f32_products(plan.run()));
     let gpus: Vec<Cuda> = (0..num_ranks).map(opened).collect::<Result<_, _>>()?;

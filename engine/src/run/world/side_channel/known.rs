@@ -24,6 +24,8 @@ pub(super) struct Known {
     /// By this process itself: then it gives and waits no more. If another has, what that one gave before still reaches this one, and the hub
     /// says of each exchange whether it is whole.
     pub(super) has_stopped: bool,
+    /// By another process, which has said so.
+    pub(super) was_stopped: bool,
     /// By the first rank of a process.
     pub(super) reports: BTreeMap<usize, Vec<u8>>,
     /// First ranks of processes that have ended.
@@ -64,7 +66,7 @@ impl Known {
                     }
                 }
             }
-            FromHub::Stop => self.is_stopped = true,
+            FromHub::Stop => (self.is_stopped, self.was_stopped) = (true, true),
             FromHub::Report { first_rank, report } => {
                 self.reports.insert(first_rank, report);
             }

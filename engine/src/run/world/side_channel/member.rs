@@ -255,6 +255,11 @@ impl SideChannel {
         self.shared.known().is_stopped
     }
 
+    /// Whether another process has failed and has said so; one that something has ended says nothing.
+    pub(crate) fn was_stopped_by_another(&self) -> bool {
+        self.shared.known().was_stopped
+    }
+
     /// Whether a process has ended without having said so: it has been killed, or its host is gone.
     pub fn has_lost_a_process(&self) -> bool {
         self.shared.known().has_lost_some

@@ -82,6 +82,7 @@ fn a_stop_reaches_all_with_where_ranks_are_and_how_they_failed() {
             _ => channel.add_words(&mut [1]),
         };
         assert!(channel.is_stopped());
+        assert_eq!(channel.was_stopped_by_another(), process != 1);
         assert!(process == 1 || waited.unwrap_err().is_stop());
         assert!(channel.add_words(&mut [1]).unwrap_err().is_stop());
         assert_eq!(channel.positions().get(2), Position::AddingLosses, "process {process}");
@@ -100,6 +101,7 @@ fn what_needs_a_process_that_has_ended_fails_and_nothing_else_does() {
         }
         let first = channel.add_words(&mut [1]);
         assert!(channel.has_ended(3) && !channel.has_ended(process));
+        assert!(!channel.was_stopped_by_another());
         first
     });
     for result in &results[..2] {
