@@ -179,8 +179,8 @@ impl<'a> Fields<'a> {
         let Value::Object(entries) = &self.node.value else { return Ok(()) };
         // One more ends so: it says how much is computed at once.
         let has_no_part = |key: &str| WITHOUT_EFFECT.contains(&key) || key.ends_with("_size_feed_forward");
-        let is_left = |key: &str| !self.taken.contains(key) && !(self.path.is_empty() && has_no_part(key));
-        let Some(entry) = entries.iter().find(|entry| is_left(&entry.key)) else { return Ok(()) };
+        let may_stay = |key: &str| self.taken.contains(key) || (self.path.is_empty() && has_no_part(key));
+        let Some(entry) = entries.iter().find(|entry| !may_stay(&entry.key)) else { return Ok(()) };
         let nearest = nearest(&entry.key, self.known.iter().copied());
         let repair = nearest.map_or_else(
             || "remove it if it has no part in training".to_owned(),
