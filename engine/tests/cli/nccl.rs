@@ -42,6 +42,9 @@ fn on_gpus(home: &Home, libraries: &Path, line: &str) -> Command {
     let mut command = home.command(line);
     command.env("LD_LIBRARY_PATH", libraries).env("PIPEZERO_CACHE", home.path("cache"));
     command.env("IMITATION_DEVICES", "4").env("IMITATION_HOST", home.path("host"));
+    if home.path("tmp").exists() {
+        command.env("TMPDIR", home.path("tmp"));
+    }
     command
 }
 
@@ -148,12 +151,30 @@ fn a_job_that_loses_a_rank_is_started_again_and_ends_as_if_it_had_not() {
     }
 }
 
-/// A SIGKILL leaves it no time to end them.
+/// However far it has come.
+#[test]
+fn a_rank_that_is_killed_at_the_start_ends_the_others_and_the_job_is_started_again() {
+    let Some(libraries) = imitation() else { return };
+    let _one_at_a_time = one_job();
+    let home = Home::new();
+    let line =
+        "launch -n 4 --max-restarts 1 -- train run.json --out out --resume --set device=cuda --set steps=1";
+    let child = on_gpus(&home, libraries, line).spawn().unwrap();
+    signal("KILL", &pid_of(&child, 3));
+    let printed = Printed::new(child.wait_with_output().unwrap(), &home.path(""));
+    assert_eq!(printed.status, Some(0), "{}", printed.stderr);
+    for said in ["launch: rank 3 was killed, ", "; restart 1 of 1"] {
+        assert!(printed.stderr.contains(said), "{}", printed.stderr);
+    }
+}
+
+/// A SIGKILL leaves it no time to end them, nor to remove its folder; the next one does that.
 #[test]
 fn processes_end_after_their_step_when_launch_is_lost() {
     let Some(libraries) = imitation() else { return };
     let _one_at_a_time = one_job();
     let home = Home::new();
+    fs::create_dir(home.path("tmp")).unwrap();
     let mut child = started(&home, libraries, "", 100_000);
     let ranks = ranks_of(&child, "RANK");
     assert_eq!(ranks.len(), 4);
@@ -166,6 +187,14 @@ fn processes_end_after_their_step_when_launch_is_lost() {
         serde_json::from_str::<serde_json::Value>(&home.read("out/summary.json")).unwrap()["interrupted"],
         true
     );
+    let num_folders = || {
+        let entries = fs::read_dir(home.path("tmp")).unwrap().flatten();
+        entries.filter(|entry| entry.file_name().to_string_lossy().starts_with("pipezero-")).count()
+    };
+    assert_eq!(num_folders(), 1);
+    let line = "launch -n 4 -- train run.json --out out --set device=cuda";
+    run(&home, on_gpus(&home, libraries, line)).failure(1);
+    assert_eq!(num_folders(), 0);
 }
 
 #[test]
