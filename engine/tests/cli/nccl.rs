@@ -217,6 +217,7 @@ fn what_keeps_processes_from_connecting_their_gpus_is_said_with_a_repair() {
         command.env(name, value);
         let error = run(&home, command).stderr;
         assert!(error.contains(expected), "{name}={value}: {error}");
+        assert_eq!(error.matches("error: ").count(), 1, "{name}={value}: {error}");
     }
     // One process on a host with too few GPUs, and processes that nobody has told where rank 0 is.
     let error =

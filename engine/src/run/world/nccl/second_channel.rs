@@ -81,7 +81,7 @@ pub(super) fn second_channel(
         SideChannelError::Io(source) => SecondChannelError::Lost(source),
         error => SecondChannelError::Other(error),
     })?;
-    second.pass_reports_to(first);
+    second.pass_to(first, HUB_RANK);
     Ok(Some(second))
 }
 

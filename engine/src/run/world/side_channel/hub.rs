@@ -38,6 +38,8 @@ struct Seat {
     has_ended: bool,
     /// It gives nothing to later exchanges.
     has_stopped: bool,
+    /// That the hub ends.
+    has_heard: bool,
 }
 
 #[derive(Debug)]
@@ -76,7 +78,8 @@ impl Hub {
             return Err((reason, waiting));
         }
         let positions = vec![Position::Idle; hello.ranks.len()];
-        self.seats.push(Seat { ranks: hello.ranks, positions, has_ended: false, has_stopped: false });
+        let ranks = hello.ranks;
+        self.seats.push(Seat { ranks, positions, has_ended: false, has_stopped: false, has_heard: false });
         let id = self.seats.len() - 1;
         if !self.missing().is_empty() {
             return Ok((id, Vec::new()));
@@ -134,7 +137,26 @@ impl Hub {
                 self.to_others(from, |_| FromHub::Report { first_rank, report: report.clone() })
             }
             ToHub::End => self.end(from, true),
+            ToHub::EndOfHub => {
+                let mut sent = self.end(from, true);
+                sent.extend(self.to_others(from, |_| FromHub::EndOfHub));
+                sent
+            }
+            ToHub::Heard => {
+                self.seats[from].has_heard = true;
+                Vec::new()
+            }
         }
+    }
+
+    /// Whether all processes but the one with these ranks have ended.
+    pub(super) fn is_left(&self, by_all_but: &Range<usize>) -> bool {
+        self.seats.iter().all(|seat| seat.has_ended || seat.ranks == *by_all_but)
+    }
+
+    /// Whether everyone has ended, or has heard that the hub ends.
+    pub(super) fn is_over(&self) -> bool {
+        self.seats.iter().all(|seat| seat.has_ended || seat.has_heard)
     }
 
     /// A connection is gone, whether or not its process has said that it ends.
