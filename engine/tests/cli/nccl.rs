@@ -151,6 +151,29 @@ fn a_job_that_loses_a_rank_is_started_again_and_ends_as_if_it_had_not() {
     }
 }
 
+/// Both processes by way of which the others first tell each other how they have failed.
+#[test]
+fn ranks_that_are_lost_together_are_told_in_one_report() {
+    let Some(libraries) = imitation() else { return };
+    let _one_at_a_time = one_job();
+    let home = Home::new();
+    let child = started(&home, libraries, "", 100_000);
+    let lost = [0, 1].map(|rank| pid_of(&child, rank));
+    lost.iter().for_each(|pid| signal("KILL", pid));
+    let error = Printed::new(child.wait_with_output().unwrap(), &home.path("")).failure(1);
+    assert_eq!(error.matches("the cause comes first").count(), 1, "{error}");
+    for rank in [0, 1] {
+        let ended = error.split(&format!("  rank {rank}, last heard of at ")).nth(1);
+        let ended = ended.map(|said| said.split_whitespace().collect::<Vec<_>>().join(" "));
+        let ended = ended.is_some_and(|said| {
+            said.split(" rank ")
+                .next()
+                .is_some_and(|said| said.ends_with("does not answer: its process has ended"))
+        });
+        assert!(ended, "rank {rank}: {error}");
+    }
+}
+
 /// However far it has come.
 #[test]
 fn a_rank_that_is_killed_at_the_start_ends_the_others_and_the_job_is_started_again() {

@@ -25,4 +25,5 @@ mod tests;
 
 pub use channel::SideChannel;
 pub use error::SideChannelError;
+pub(super) use hub::heirs;
 pub use member::Member;
