@@ -73,6 +73,8 @@ struct Communicator {
     // The one stream that it is used on.
     void* stream = nullptr;
     uint64_t num_splits = 0, num_collectives = 0;
+    // What is gathered over one that carries parts of sums is the rest of a sum, which all members get.
+    bool carries_sums = false;
     // To and from each other member, which may be this one itself.
     std::map<int, uint64_t> num_sends, num_receives;
     // Launches that are not over.
@@ -734,7 +736,8 @@ static Result collective(Kind kind, const void* from, void* to, size_t count, in
     if (!is_known(of)) {
         return INVALID_ARGUMENT;
     }
-    if (kind == Kind::AllGather) {
+    of->carries_sums |= kind != Kind::AllGather;
+    if (kind == Kind::AllGather && !of->carries_sums) {
         check_window(of, to, count, count * size_t(of->size) * element_bytes(type));
     }
     MeetingKey key{false, 0, 0, of->num_collectives++};
@@ -770,6 +773,7 @@ static Result transfer(bool sends, void* at, size_t count, int type, int peer, C
     if (!is_known(of) || peer < 0 || peer >= of->size) {
         return INVALID_ARGUMENT;
     }
+    of->carries_sums = true;
     int from = sends ? of->rank : peer, to = sends ? peer : of->rank;
     MeetingKey key{true, from, to, (sends ? of->num_sends : of->num_receives)[peer]++};
     const char* read = sends ? (const char*)at : nullptr;

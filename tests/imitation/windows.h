@@ -1,7 +1,7 @@
 // Memory that NCCL allocates, and windows: memory that all members of a communicator have registered, each its own. Included by libnccl.cpp alone.
 //
 // A registration is a collective: it is done once all members have called, for as many bytes. With IMITATION_NCCL_WINDOWS=1 an all-gather of more than a
-// few elements must land in a window of its communicator.
+// few elements must land in a window of its communicator, unless that one adds too: then it is the rest of a sum.
 #pragma once
 
 #include <set>

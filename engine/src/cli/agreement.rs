@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::failure::Failure;
 use super::output::{be_silent, keep, note};
 use super::terminal;
-use crate::host::Launched;
+use crate::host::{Launched, job_files};
 use crate::plan::Plan;
 use crate::run::engine::{EngineError, Report};
 use crate::run::world::{World, WorldError, world_of};
@@ -84,6 +84,8 @@ pub(super) fn said_once(error: TrainingError, launched: Option<&Launched>) -> Fa
         || error.report().and_then(Report::speaker).is_some_and(is_another);
     if is_said {
         keep(&format!("error: {error}"));
+        // The one that is to say it may be killed before it does.
+        job_files::leave_unsaid(&error.to_string());
         return Failure::SaidElsewhere;
     }
     error.into()

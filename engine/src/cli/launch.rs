@@ -109,6 +109,7 @@ fn said(event: &Event) -> String {
         Event::Restarting { restart, max_restarts, lost } => {
             format!("launch: {}; restart {restart} of {max_restarts}", told(lost))
         }
+        Event::Unsaid { rank, error } => format!("rank {rank}: error: {error}"),
     }
 }
 
@@ -124,7 +125,9 @@ fn told(lost: &Lost) -> String {
     };
     let killed = ranks(&lost.killed, ["was killed", "were killed"]);
     let failed = ranks(&lost.failed, ["ended with an error", "ended with an error"]);
-    killed.into_iter().chain(failed).collect::<Vec<_>>().join(", ")
+    let ended =
+        ranks(&lost.ended, ["was ended, which waited for others", "were ended, which waited for others"]);
+    killed.into_iter().chain(failed).chain(ended).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]
@@ -133,11 +136,13 @@ mod tests {
 
     #[test]
     fn events_name_ranks() {
-        let lost = Lost { killed: vec![3], failed: vec![0, 1, 2] };
+        let lost = Lost { killed: vec![3], failed: vec![0, 1, 2], ended: Vec::new() };
         assert_eq!(
             said(&Event::Restarting { restart: 1, max_restarts: 3, lost }),
             "launch: rank 3 was killed, ranks 0, 1 and 2 ended with an error; restart 1 of 3"
         );
+        let lost = Lost { killed: vec![2], failed: Vec::new(), ended: vec![0, 1] };
+        assert_eq!(told(&lost), "rank 2 was killed, ranks 0 and 1 were ended, which waited for others");
         assert_eq!(
             said(&Event::Ending { ranks: vec![(1, true), (2, false)] }),
             "launch: others have failed, so these are ended: rank 1, which is frozen; rank 2"

@@ -52,8 +52,8 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, fmt};
 
-use crate::host::{Launched, Local, cores};
-use crate::launch::{end_with_launcher, statuses};
+use crate::host::{Launched, Local, cores, job_files};
+use crate::launch::end_with_launcher;
 
 /// Trains GPT-style models on DP x PP grids with ZeRO, from one JSON file.
 ///
@@ -123,7 +123,7 @@ pub fn main() -> ExitCode {
         Ok(Cli { command }) => command,
         Err(error) => {
             // What --help prints is no mistake.
-            statuses::leave(u8::try_from(error.exit_code()).unwrap_or(2));
+            job_files::leave_status(u8::try_from(error.exit_code()).unwrap_or(2));
             error.exit();
         }
     };
@@ -153,7 +153,7 @@ pub fn main() -> ExitCode {
         Ok(()) => 0,
         Err(failure) => failure.report(),
     };
-    statuses::leave(status);
+    job_files::leave_status(status);
     ExitCode::from(status)
 }
 

@@ -11,8 +11,7 @@ use signal_hook::low_level::signal_name;
 
 use super::output::{is_silent, note, show};
 use crate::config::EndSignal;
-use crate::host::{Launched, Launcher};
-use crate::launch::statuses;
+use crate::host::{Launched, Launcher, job_files};
 
 /// What signals ask of a run.
 #[derive(Debug, Default)]
@@ -81,7 +80,7 @@ fn wait_for(signals: Vec<i32>, signalled: Arc<Signalled>) -> io::Result<()> {
 /// Whether a user's `mpirun` has started this process, and not `pipezero launch`, which passes signals on itself.
 fn is_of_mpirun() -> bool {
     let launcher = Launched::this().ok().flatten().map(|launched| launched.launcher);
-    launcher == Some(Launcher::OpenMpi) && std::env::var_os(statuses::FOLDER).is_none()
+    launcher == Some(Launcher::OpenMpi) && std::env::var_os(job_files::FOLDER).is_none()
 }
 
 /// What Linux says of this process; empty elsewhere.

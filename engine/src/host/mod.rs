@@ -1,9 +1,10 @@
 //! The name, the processor, the cores and the memory of this host, all of it and what is left, and what of it this process occupies; what is left on
 //! its disks;
-//! and what a launcher says of the process.
+//! what a launcher says of the process, and what the process says to `pipezero launch`.
 
 pub(crate) mod cores;
 mod disk;
+pub(crate) mod job_files;
 mod launcher;
 mod machine;
 mod memory;

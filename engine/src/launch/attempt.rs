@@ -43,6 +43,13 @@ pub enum Event {
         /// Why.
         lost: Lost,
     },
+    /// The rank that was to say why the ranks have stopped was killed before it could: this one has left what it knows.
+    Unsaid {
+        /// The lowest of those that know.
+        rank: usize,
+        /// What it knows.
+        error: String,
+    },
 }
 
 /// The ranks that have failed.
@@ -52,6 +59,8 @@ pub struct Lost {
     pub killed: Vec<usize>,
     /// Those that ended with an error of their own, which they have printed.
     pub failed: Vec<usize>,
+    /// Those that waited for others to be connected, which were killed, and so were ended.
+    pub ended: Vec<usize>,
 }
 
 /// How a job ends.
@@ -85,6 +94,7 @@ pub(super) fn run(
         begun_at: None,
         failed_at: None,
         ended_at: None,
+        ended: BTreeSet::new(),
     };
     let end = loop {
         if let Some(end) = running.started.end().map_err(io_error("the processes of the job"))? {
@@ -94,7 +104,7 @@ pub(super) fn run(
         running.end_what_is_left(tell);
         thread::sleep(BETWEEN_LOOKS);
     };
-    running.end(end, num_signals() > 0)
+    running.end(end, num_signals() > 0, tell)
 }
 
 fn io_error(what: &'static str) -> impl Fn(io::Error) -> JobError {
@@ -115,20 +125,18 @@ struct Running {
     failed_at: Option<Instant>,
     /// When the others were ended.
     ended_at: Option<Instant>,
+    /// The ranks that were ended while they waited for others to be connected.
+    ended: BTreeSet<usize>,
 }
 
 impl Running {
-    fn processes(&self) -> Vec<Process> {
-        self.started.processes()
-    }
-
     /// Hands signals on to the ranks: the first ends the run after its step, the second at once.
     fn hand_on(&mut self, num_signals: usize) {
         if num_signals == 0 {
             return;
         }
         // Some processes may have begun only after a signal.
-        for process in self.processes() {
+        for process in self.started.processes() {
             let handed_on = self.handed_on.entry(process.thawed()).or_default();
             if *handed_on < num_signals {
                 *handed_on += 1;
@@ -138,21 +146,32 @@ impl Running {
     }
 
     fn end_what_is_left(&mut self, tell: &mut dyn FnMut(Event)) {
-        if self.failed_at.is_none() && (self.says_of_a_failure() || self.misses_a_process()) {
+        let is_one_lost = self.misses_a_process();
+        if self.failed_at.is_none() && (is_one_lost || self.says_of_a_failure()) {
             self.failed_at = Some(Instant::now());
         }
-        let is_due = self.failed_at.is_some_and(|since| since.elapsed() > TIME_TO_END);
+        // Processes that are connected notice it themselves, and say where they were.
+        let is_unnoticed = is_one_lost && !self.statuses.are_connected();
+        let is_due = is_unnoticed || self.failed_at.is_some_and(|since| since.elapsed() > TIME_TO_END);
         if is_due && self.ended_at.is_none() {
             self.ended_at = Some(Instant::now());
-            let left = self.processes();
-            tell(Event::Ending {
-                ranks: left.iter().map(|process| (process.rank, process.is_frozen)).collect(),
-            });
-            left.into_iter().for_each(|process| process.signal(Signal::KILL));
+            self.end_all(is_unnoticed, tell);
         }
         if self.ended_at.is_some_and(|since| since.elapsed() > TIME_OF_MPIRUN) {
             self.started.kill_starter();
         }
+    }
+
+    fn end_all(&mut self, do_wait_for_others: bool, tell: &mut dyn FnMut(Event)) {
+        let left = self.started.processes();
+        if left.is_empty() {
+            return;
+        }
+        if do_wait_for_others {
+            self.ended.extend(left.iter().map(|process| process.rank));
+        }
+        tell(Event::Ending { ranks: left.iter().map(|process| (process.rank, process.is_frozen)).collect() });
+        left.into_iter().for_each(|process| process.signal(Signal::KILL));
     }
 
     fn says_of_a_failure(&self) -> bool {
@@ -162,12 +181,19 @@ impl Running {
     /// Whether a process is gone that has left no status, or all that are left are frozen: nobody may notice, before the processes are connected
     /// and after the others have ended.
     fn misses_a_process(&mut self) -> bool {
+        if let Some(ended) = self.started.ended() {
+            // Looked at afterwards: a process that ends leaves its status before.
+            let statuses = self.statuses.read();
+            if ended.iter().zip(statuses).any(|(&has_ended, status)| has_ended && status.is_none()) {
+                return true;
+            }
+        }
         if self.listed_at.elapsed() < BETWEEN_LISTS {
             return false;
         }
         self.listed_at = Instant::now();
-        // Listed first: a process that ends leaves its status before.
-        let left = self.processes();
+        // Listed first, for the same reason.
+        let left = self.started.processes();
         let statuses = self.statuses.read();
         self.begun.extend(left.iter().map(|process| process.rank));
         if !left.is_empty() {
@@ -183,25 +209,49 @@ impl Running {
         statuses.iter().enumerate().any(is_missed) || (are_frozen && has_one_ended)
     }
 
-    fn end(self, end: Result<(), ExitStatus>, is_interrupted: bool) -> Result<End, JobError> {
+    fn end(
+        self,
+        end: Result<(), ExitStatus>,
+        is_interrupted: bool,
+        tell: &mut dyn FnMut(Event),
+    ) -> Result<End, JobError> {
         let have_begun = end.is_ok() || !self.begun.is_empty();
-        match (end_of(&self.statuses.read(), have_begun, is_interrupted), end) {
-            (Some(end), _) => Ok(end),
+        match (end_of(&self.statuses.read(), &self.ended, have_begun, is_interrupted), end) {
+            (Some(end), _) => {
+                if let End::Lost(lost) = &end
+                    && let Some((rank, error)) = unsaid(lost, self.statuses.unsaid())
+                {
+                    tell(Event::Unsaid { rank, error });
+                }
+                Ok(end)
+            }
             (None, Err(status)) => Err(JobError::NotStarted(status)),
             (None, Ok(())) => unreachable!("of processes that have begun those without a status are lost"),
         }
     }
 }
 
-/// How processes with these statuses have ended, by rank; `None` if there was none. `have_begun`: there were some, whatever they say.
-fn end_of(statuses: &[Option<u8>], have_begun: bool, is_interrupted: bool) -> Option<End> {
+/// What those that have failed leave to another rank to say, where that one was killed; `all` have left it by rank, or not.
+fn unsaid(lost: &Lost, mut all: Vec<Option<String>>) -> Option<(usize, String)> {
+    let &rank = lost.failed.first()?;
+    let is_said = lost.killed.is_empty() || lost.failed.iter().any(|&rank| all[rank].is_none());
+    if is_said { None } else { Some((rank, all[rank].take()?)) }
+}
+
+/// How processes with these statuses have ended, by rank; `None` if there was none. Those in `ended` would not have without this process. `have_begun`: there
+/// were some, whatever they say.
+fn end_of(
+    statuses: &[Option<u8>],
+    ended: &BTreeSet<usize>,
+    have_begun: bool,
+    is_interrupted: bool,
+) -> Option<End> {
     let ranks_with = |is_so: fn(&Option<u8>) -> bool| -> Vec<usize> {
         statuses.iter().enumerate().filter(|(_, status)| is_so(status)).map(|(rank, _)| rank).collect()
     };
-    let lost = Lost {
-        killed: ranks_with(Option::is_none),
-        failed: ranks_with(|status| status.is_some_and(|status| status != 0)),
-    };
+    let (ended, killed) = ranks_with(Option::is_none).into_iter().partition(|rank| ended.contains(rank));
+    let failed = ranks_with(|status| status.is_some_and(|status| status != 0));
+    let lost = Lost { killed, failed, ended };
     if lost.killed.is_empty() && lost.failed.is_empty() {
         return Some(End::Done);
     }
@@ -231,10 +281,45 @@ impl Drop for Running {
 mod tests {
     use super::*;
 
+    /// How a job of three processes ends, each of which is a shell with this script, and what is told meanwhile.
+    fn ended(script: &str) -> (End, Vec<Event>) {
+        let arguments = ["-c", script].map(OsString::from);
+        let mut events = Vec::new();
+        let command = (Path::new("/bin/sh"), &arguments[..]);
+        let end = run((ConnectedBy::Nccl, 3), command, &|| 0, &mut |event| events.push(event));
+        (end.unwrap(), events)
+    }
+
+    #[test]
+    fn a_rank_that_is_killed_before_all_are_connected_ends_the_others_at_once() {
+        let start = Instant::now();
+        // The others would wait for ever.
+        let (end, events) = ended("test $RANK = 1 && kill -9 $$; exec tail -f /dev/null");
+        let lost = Lost { killed: vec![1], failed: Vec::new(), ended: vec![0, 2] };
+        assert_eq!(end, End::Lost(lost));
+        assert_eq!(events, [Event::Ending { ranks: vec![(0, false), (2, false)] }]);
+        assert!(start.elapsed() < TIME_TO_END);
+    }
+
+    /// What a process does that has noticed, by itself, that another is gone.
+    const NOTICES: &str = "printf 'rank 0 is gone' > $PIPEZERO_STATUSES/$RANK.unsaid; printf 1 > $PIPEZERO_STATUSES/$RANK; exit 1";
+
+    #[test]
+    fn ranks_that_are_connected_say_why_they_end_or_leave_it_to_one_that_does() {
+        let killed = "touch $PIPEZERO_STATUSES/connected; test $RANK = 0 && kill -9 $$;";
+        let (end, events) = ended(&format!("{killed} {NOTICES}"));
+        let lost = Lost { killed: vec![0], failed: vec![1, 2], ended: Vec::new() };
+        assert_eq!(end, End::Lost(lost.clone()));
+        // Both have left it to rank 0.
+        assert_eq!(events, [Event::Unsaid { rank: 1, error: "rank 0 is gone".to_owned() }]);
+        let says = "test $RANK = 1 && printf 1 > $PIPEZERO_STATUSES/1 && exit 1;";
+        assert_eq!(ended(&format!("{killed} {says} {NOTICES}")), (End::Lost(lost), Vec::new()));
+    }
+
     #[test]
     fn an_end_is_what_the_processes_say_and_what_they_do_not_say() {
         let lost = |killed: &[usize], failed: &[usize]| {
-            Some(End::Lost(Lost { killed: killed.to_vec(), failed: failed.to_vec() }))
+            Some(End::Lost(Lost { killed: killed.to_vec(), failed: failed.to_vec(), ended: Vec::new() }))
         };
         for (statuses, is_interrupted, expected) in [
             (&[Some(0), Some(0)][..], false, Some(End::Done)),
@@ -248,9 +333,12 @@ mod tests {
             (&[Some(1), None], true, Some(End::Interrupted)),
             (&[None, None], false, None),
         ] {
-            assert_eq!(end_of(statuses, false, is_interrupted), expected, "{statuses:?}, {is_interrupted}");
+            let found = end_of(statuses, &BTreeSet::new(), false, is_interrupted);
+            assert_eq!(found, expected, "{statuses:?}, {is_interrupted}");
         }
         // mpirun ends well although all its processes were killed, or is killed itself because it does not notice.
-        assert_eq!(end_of(&[None, None], true, false), lost(&[0, 1], &[]));
+        assert_eq!(end_of(&[None, None], &BTreeSet::new(), true, false), lost(&[0, 1], &[]));
+        let ended = Lost { killed: vec![1], failed: Vec::new(), ended: vec![0, 2] };
+        assert_eq!(end_of(&[None; 3], &BTreeSet::from([0, 2]), true, false), Some(End::Lost(ended)));
     }
 }

@@ -12,7 +12,7 @@ mod launcher;
 mod mpirun;
 mod processes;
 mod started;
-pub(crate) mod statuses;
+mod statuses;
 
 pub use attempt::{End, Event, Lost};
 pub use error::JobError;

@@ -35,20 +35,34 @@ pub(super) fn children_of(parent: u32, launcher: Launcher) -> Vec<Process> {
     let [rank_name, ..] = launcher.names();
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
-    let mut children: Vec<Process> = pids.filter_map(|pid| child(pid, parent, rank_name)).collect();
+    let mut children: Vec<Process> = pids.filter_map(|pid| child_with(pid, parent, rank_name)).collect();
     children.sort_by_key(|process| process.rank);
     children
 }
 
-fn child(pid: i32, parent: u32, rank_name: &str) -> Option<Process> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let (state, of_parent) = state_and_parent(&stat)?;
+/// A process of this rank that this one has started and has not yet been told to have ended.
+pub(super) fn child(rank: usize, pid: u32) -> Process {
+    let pid = pid.cast_signed();
+    let state = state_and_parent_of(pid).map(|(state, _)| state);
+    Process { rank, pid, is_frozen: state.is_some_and(is_frozen) }
+}
+
+fn child_with(pid: i32, parent: u32, rank_name: &str) -> Option<Process> {
+    let (state, of_parent) = state_and_parent_of(pid)?;
     // One that has ended stays in the list until its parent has asked how.
     if of_parent != parent || state == 'Z' {
         return None;
     }
     let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
-    Some(Process { rank: rank_in(&environment, rank_name)?, pid, is_frozen: matches!(state, 'T' | 't') })
+    Some(Process { rank: rank_in(&environment, rank_name)?, pid, is_frozen: is_frozen(state) })
+}
+
+fn is_frozen(state: char) -> bool {
+    matches!(state, 'T' | 't')
+}
+
+fn state_and_parent_of(pid: i32) -> Option<(char, u32)> {
+    state_and_parent(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
 /// Of a line as `7 (name) S 3 ...`, where the name may have spaces and brackets.

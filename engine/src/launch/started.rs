@@ -9,9 +9,9 @@ use std::process::{Child, Command, ExitStatus};
 
 use super::error::JobError;
 use super::launcher::LAUNCHER;
-use super::processes::{Process, children_of};
-use super::{mpirun, statuses};
-use crate::host::{Launcher, cores};
+use super::mpirun;
+use super::processes::{Process, child, children_of};
+use crate::host::{Launcher, cores, job_files};
 
 /// What connects the processes of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +42,7 @@ impl Started {
             Launcher::variables_beside(launcher).for_each(|name| {
                 command.env_remove(name);
             });
-            command.env(cores::BIND, "1").env(statuses::FOLDER, statuses);
+            command.env(cores::BIND, "1").env(job_files::FOLDER, statuses);
             // A Ctrl-C of the terminal reaches this process alone, which hands it on.
             command.env(LAUNCHER, std::process::id().to_string()).process_group(0).spawn()
         };
@@ -81,10 +81,23 @@ impl Started {
     }
 
     /// Those that have not ended, by rank.
-    pub(super) fn processes(&self) -> Vec<Process> {
+    pub(super) fn processes(&mut self) -> Vec<Process> {
         match self {
             Self::By(mpirun) => children_of(mpirun.id(), Launcher::OpenMpi),
-            Self::Here(_) => children_of(std::process::id(), Launcher::Torchrun),
+            Self::Here(children) => {
+                let left = |(rank, started): (usize, &mut Child)| {
+                    (!has_ended(started)).then(|| child(rank, started.id()))
+                };
+                children.iter_mut().enumerate().filter_map(left).collect()
+            }
+        }
+    }
+
+    /// Which have ended, by rank, as this process is told at once of those that it has started itself; `None` of those of `mpirun`.
+    pub(super) fn ended(&mut self) -> Option<Vec<bool>> {
+        match self {
+            Self::By(_) => None,
+            Self::Here(children) => Some(children.iter_mut().map(has_ended).collect()),
         }
     }
 
@@ -107,6 +120,10 @@ impl Started {
             let _ = mpirun.kill();
         }
     }
+}
+
+fn has_ended(child: &mut Child) -> bool {
+    matches!(child.try_wait(), Ok(Some(_)))
 }
 
 /// The process of a rank, which knows its place from torchrun's variables.

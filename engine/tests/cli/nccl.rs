@@ -42,6 +42,9 @@ fn on_gpus(home: &Home, libraries: &Path, line: &str) -> Command {
     let mut command = home.command(line);
     command.env("LD_LIBRARY_PATH", libraries).env("PIPEZERO_CACHE", home.path("cache"));
     command.env("IMITATION_DEVICES", "4").env("IMITATION_HOST", home.path("host"));
+    if home.path("tmp").exists() {
+        command.env("TMPDIR", home.path("tmp"));
+    }
     command
 }
 
@@ -171,12 +174,53 @@ fn a_job_that_loses_a_rank_is_started_again_and_ends_as_if_it_had_not() {
     }
 }
 
-/// A SIGKILL leaves it no time to end them.
+/// Both processes by way of which the others first tell each other how they have failed.
+#[test]
+fn ranks_that_are_lost_together_are_told_in_one_report() {
+    let Some(libraries) = imitation() else { return };
+    let _one_at_a_time = one_job();
+    let home = Home::new();
+    let child = started(&home, libraries, "", 100_000);
+    let lost = [0, 1].map(|rank| pid_of(&child, rank));
+    lost.iter().for_each(|pid| signal("KILL", pid));
+    let error = Printed::new(child.wait_with_output().unwrap(), &home.path("")).failure(1);
+    assert_eq!(error.matches("the cause comes first").count(), 1, "{error}");
+    for rank in [0, 1] {
+        let ended = error.split(&format!("  rank {rank}, last heard of at ")).nth(1);
+        let ended = ended.map(|said| said.split_whitespace().collect::<Vec<_>>().join(" "));
+        let ended = ended.is_some_and(|said| {
+            said.split(" rank ")
+                .next()
+                .is_some_and(|said| said.ends_with("does not answer: its process has ended"))
+        });
+        assert!(ended, "rank {rank}: {error}");
+    }
+}
+
+/// However far it has come.
+#[test]
+fn a_rank_that_is_killed_at_the_start_ends_the_others_and_the_job_is_started_again() {
+    let Some(libraries) = imitation() else { return };
+    let _one_at_a_time = one_job();
+    let home = Home::new();
+    let line =
+        "launch -n 4 --max-restarts 1 -- train run.json --out out --resume --set device=cuda --set steps=1";
+    let child = on_gpus(&home, libraries, line).spawn().unwrap();
+    signal("KILL", &pid_of(&child, 3));
+    let printed = Printed::new(child.wait_with_output().unwrap(), &home.path(""));
+    assert_eq!(printed.status, Some(0), "{}", printed.stderr);
+    for said in ["launch: rank 3 was killed, ", "; restart 1 of 1"] {
+        assert!(printed.stderr.contains(said), "{}", printed.stderr);
+    }
+}
+
+/// A SIGKILL leaves it no time to end them, nor to remove its folder; the next one does that.
 #[test]
 fn processes_end_after_their_step_when_launch_is_lost() {
     let Some(libraries) = imitation() else { return };
     let _one_at_a_time = one_job();
     let home = Home::new();
+    fs::create_dir(home.path("tmp")).unwrap();
     let mut child = started(&home, libraries, "", 100_000);
     let ranks = ranks_of(&child, "RANK");
     assert_eq!(ranks.len(), 4);
@@ -189,6 +233,14 @@ fn processes_end_after_their_step_when_launch_is_lost() {
         serde_json::from_str::<serde_json::Value>(&home.read("out/summary.json")).unwrap()["interrupted"],
         true
     );
+    let num_folders = || {
+        let entries = fs::read_dir(home.path("tmp")).unwrap().flatten();
+        entries.filter(|entry| entry.file_name().to_string_lossy().starts_with("pipezero-")).count()
+    };
+    assert_eq!(num_folders(), 1);
+    let line = "launch -n 4 -- train run.json --out out --set device=cuda";
+    run(&home, on_gpus(&home, libraries, line)).failure(1);
+    assert_eq!(num_folders(), 0);
 }
 
 /// A host without as many may be another than the one that trains.

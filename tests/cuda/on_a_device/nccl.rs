@@ -76,7 +76,8 @@ fn gathers_after_a_step_land_in_parameters() {
 }
 
 fn two_steps_of(zero: ZeroConfig) {
-    let case = Case { pipeline: 2, data: 2, zero, precision: Precision::Bf16, ..Case::ONE_RANK };
+    let grid = Case { pipeline: 2, data: 2, ..Case::ONE_RANK };
+    let case = Case { zero, precision: Precision::Bf16, tied: true, ..grid };
     let mut engine = started(Engine::new, over_nccl(on_gpus(two_steps(case))), Mask::None);
     for _ in 0..2 {
         engine.train_batch().expect("a step");

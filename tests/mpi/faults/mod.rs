@@ -36,7 +36,7 @@ fn a_rank_that_was_frozen_and_goes_on_too_late_comes_first() {
     let fault = Fault { phase: Phase::Forward, kind: Kind::Pause, rank: 3 };
     let (end, events) = run(fault, folder.path());
     let all: Vec<usize> = (0..NUM_RANKS).collect();
-    assert_eq!(end, End::Lost(Lost { killed: Vec::new(), failed: all }), "{events:?}");
+    assert_eq!(end, End::Lost(Lost { killed: Vec::new(), failed: all, ended: Vec::new() }), "{events:?}");
     assert_eq!(events, []);
     let reports = reports_in(folder.path());
     assert_eq!(reports.len(), NUM_RANKS);
@@ -58,7 +58,11 @@ fn fail(fault: Fault) -> Duration {
     let (end, events) = run(fault, folder.path());
     let killed = vec![fault.rank];
     let others: Vec<usize> = (0..NUM_RANKS).filter(|&rank| rank != fault.rank).collect();
-    assert_eq!(end, End::Lost(Lost { killed, failed: others.clone() }), "{fault}: {events:?}");
+    assert_eq!(
+        end,
+        End::Lost(Lost { killed, failed: others.clone(), ended: Vec::new() }),
+        "{fault}: {events:?}"
+    );
     let ended = Event::Ending { ranks: vec![(fault.rank, true)] };
     let expected = if fault.kind == Kind::Freeze { vec![ended] } else { Vec::new() };
     assert_eq!(events, expected, "{fault}: who is frozen is ended, and nobody else has to be");

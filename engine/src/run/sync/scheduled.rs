@@ -120,6 +120,10 @@ impl<T: Send> Wake for Watched<T> {
 }
 
 impl<T: Send + 'static> Monitor<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self(Arc::new(Watched { value: Mutex::new(value), changed: Condvar::new() }))
+    }
+
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
         self.0.value.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -19,6 +19,11 @@ pub(crate) struct Monitor<T> {
 }
 
 impl<T> Monitor<T> {
+    /// With this value.
+    pub(crate) fn new(value: T) -> Self {
+        Self { value: Mutex::new(value), changed: Condvar::new() }
+    }
+
     /// The value, for this thread alone.
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
         self.value.lock().unwrap_or_else(PoisonError::into_inner)

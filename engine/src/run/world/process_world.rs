@@ -10,6 +10,7 @@ use super::error::WorldError;
 use super::hosts::RanksOnHosts;
 use super::side_channel::SideChannel;
 use super::{ClockOffset, Positions, World};
+use crate::host::job_files;
 use crate::run::comm::{CommError, Communicator, IsStopped};
 
 /// What carries the data of the rank of this process.
@@ -59,6 +60,7 @@ impl ProcessWorld {
     ) -> Result<Self, WorldError> {
         let on_hosts = RanksOnHosts::of_job(&channel).map_err(WorldError::not_connected);
         let on_hosts = or_stop(&channel, on_hosts)?;
+        job_files::leave_connected();
         Ok(Self { carrier: Box::new(carrier), channel, rank, size, on_hosts })
     }
 }

@@ -45,7 +45,7 @@ fn restarted(fault: Fault) -> Vec<u8> {
     let (end, events) = started(fault, folder.path());
     assert_eq!(end, End::Done, "{fault}: {events:?}");
     let failed: Vec<usize> = (0..NUM_RANKS).filter(|&rank| rank != fault.rank).collect();
-    let lost = Lost { killed: vec![fault.rank], failed };
+    let lost = Lost { killed: vec![fault.rank], failed, ended: Vec::new() };
     let expected = Event::Restarting { restart: 1, max_restarts: 1, lost };
     assert_eq!(
         events,

@@ -5,7 +5,7 @@ mod environment;
 mod gpu;
 mod lanes;
 mod processes;
-mod second_channel;
+mod spare_channels;
 mod threads;
 
 use std::sync::Arc;

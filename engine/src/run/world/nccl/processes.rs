@@ -15,7 +15,7 @@ use super::super::{World, program};
 use super::agreement::agree;
 use super::gpu::{GpuFacts, own_gpu};
 use super::lanes::lanes;
-use super::second_channel::second_channel;
+use super::spare_channels::spare_channels;
 use crate::host::Launched;
 use crate::plan::Plan;
 use crate::run::comm::{CommError, Communicator, IsStopped, Nccl};
@@ -31,8 +31,8 @@ struct OverNccl {
     /// What is worth knowing of how GPUs differ.
     warnings: Vec<String>,
     channel: Arc<SideChannel>,
-    /// By which reports come too, if there is one.
-    second: Option<SideChannel>,
+    /// By which reports come too.
+    spare: Vec<SideChannel>,
 }
 
 /// The world of all processes of the job, or of as many as the plan has ranks where something connects all of them already.
@@ -88,7 +88,7 @@ fn carrier(
     let agreement = agree(channel, facts).map_err(WorldError::not_connected)??;
     let (gpu, name, ordinal) = gpu.expect("a process without a GPU has given its reason, to which all agree");
     let timeout = member.timeout;
-    let second = second_channel(channel, member).map_err(WorldError::not_connected)?;
+    let spare = spare_channels(channel, member).map_err(WorldError::not_connected)?;
     let order = plan.run().comm.reduction;
     let nccl = Nccl::new(agreement.id(), lanes(plan), order, timeout, agreement.num_multiprocessors)?;
     Ok(OverNccl {
@@ -98,7 +98,7 @@ fn carrier(
         ordinal,
         warnings: agreement.warnings,
         channel: Arc::clone(channel),
-        second,
+        spare,
     })
 }
 
@@ -148,8 +148,10 @@ impl Carrier for OverNccl {
     }
 
     fn report(&self, report: &[u8]) {
-        if let Some(Err(error)) = self.second.as_ref().map(|second| second.report(report.to_vec())) {
-            tracing::debug!(%error, "the report goes to the other processes by way of rank 0 alone");
+        for spare in &self.spare {
+            if let Err(error) = spare.report(report.to_vec()) {
+                tracing::debug!(%error, "the report goes to the other processes in other ways");
+            }
         }
     }
 }

@@ -60,6 +60,10 @@ pub(super) enum ToHub {
     Report(Vec<u8>),
     /// It ends, and needs nothing more.
     End,
+    /// The same, of the process that has the hub.
+    EndOfHub,
+    /// It has heard that the hub ends, and so all that came before.
+    Heard,
 }
 
 /// A frame from the hub to a process.
@@ -85,6 +89,8 @@ pub(super) enum FromHub {
     Report { first_rank: usize, report: Vec<u8> },
     /// A process has ended, by its first rank.
     Ended { first_rank: usize, has_said_so: bool },
+    /// The process of the hub ends, and nothing more comes: it waits for [`ToHub::Heard`].
+    EndOfHub,
 }
 
 /// Writes a frame.
@@ -146,6 +152,8 @@ mod tests {
             ToHub::Stop,
             ToHub::Report(Vec::new()),
             ToHub::End,
+            ToHub::EndOfHub,
+            ToHub::Heard,
         ];
         let mut bytes = Vec::new();
         frames.iter().for_each(|frame| write(&mut bytes, frame).unwrap());

@@ -2,7 +2,7 @@
 //!
 //! It is in the process of rank 0, and has a seat for every process, that one too.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use super::super::Position;
@@ -38,6 +38,8 @@ struct Seat {
     has_ended: bool,
     /// It gives nothing to later exchanges.
     has_stopped: bool,
+    /// That the hub ends.
+    has_heard: bool,
 }
 
 #[derive(Debug)]
@@ -76,7 +78,8 @@ impl Hub {
             return Err((reason, waiting));
         }
         let positions = vec![Position::Idle; hello.ranks.len()];
-        self.seats.push(Seat { ranks: hello.ranks, positions, has_ended: false, has_stopped: false });
+        let ranks = hello.ranks;
+        self.seats.push(Seat { ranks, positions, has_ended: false, has_stopped: false, has_heard: false });
         let id = self.seats.len() - 1;
         if !self.missing().is_empty() {
             return Ok((id, Vec::new()));
@@ -134,7 +137,26 @@ impl Hub {
                 self.to_others(from, |_| FromHub::Report { first_rank, report: report.clone() })
             }
             ToHub::End => self.end(from, true),
+            ToHub::EndOfHub => {
+                let mut sent = self.end(from, true);
+                sent.extend(self.to_others(from, |_| FromHub::EndOfHub));
+                sent
+            }
+            ToHub::Heard => {
+                self.seats[from].has_heard = true;
+                Vec::new()
+            }
         }
+    }
+
+    /// Whether all processes but the one with these ranks have ended.
+    pub(super) fn is_left(&self, by_all_but: &Range<usize>) -> bool {
+        self.seats.iter().all(|seat| seat.has_ended || seat.ranks == *by_all_but)
+    }
+
+    /// Whether everyone has ended, or has heard that the hub ends.
+    pub(super) fn is_over(&self) -> bool {
+        self.seats.iter().all(|seat| seat.has_ended || seat.has_heard)
     }
 
     /// A connection is gone, whether or not its process has said that it ends.
@@ -157,11 +179,11 @@ impl Hub {
         self.to_others(from, |_| FromHub::Refuse(reason.clone()))
     }
 
-    /// Where all ranks are, for the processes that report if that of rank 0 cannot: the two with the next ranks.
+    /// Where all ranks are, for the heirs.
     pub(super) fn positions_for_heirs(&self) -> Vec<Sent> {
-        const NUM_HEIRS: usize = 2;
-        let heirs = self.in_order().into_iter().skip(1).take(NUM_HEIRS);
-        heirs.filter(|&id| !self.seats[id].has_ended).map(|id| (id, self.positions())).collect()
+        let heirs = heirs(self.world_size);
+        let is_heir = |id: SeatId| heirs.iter().any(|rank| self.seats[id].ranks.contains(rank));
+        self.to_all(|_| self.positions()).into_iter().filter(|&(id, _)| is_heir(id)).collect()
     }
 
     fn give(&mut self, from: SeatId, number: u64, exchange: Exchange, message: Vec<u8>) -> Vec<Sent> {
@@ -253,6 +275,11 @@ impl Hub {
     fn to_others(&self, from: SeatId, frame: impl Fn(SeatId) -> FromHub) -> Vec<Sent> {
         self.to_all(frame).into_iter().filter(|&(id, _)| id != from).collect()
     }
+}
+
+/// The ranks whose processes can report if that of rank 0 cannot: the two behind it, and, since a host may be lost with all of its ranks, the middle one.
+pub(in crate::run::world) fn heirs(world_size: usize) -> BTreeSet<usize> {
+    [1, 2, world_size / 2].into_iter().filter(|rank| (1..world_size).contains(rank)).collect()
 }
 
 /// The sums of words, wrapping.

@@ -32,6 +32,8 @@ pub(super) struct Known {
     pub(super) ended: BTreeSet<usize>,
     /// One of them has not said that it ends: something has ended it.
     pub(super) has_lost_some: bool,
+    /// The hub has said that it ends.
+    pub(super) is_over: bool,
     /// The connection is gone.
     pub(super) is_cut: bool,
 }
@@ -40,6 +42,11 @@ impl Known {
     /// Whether the process of these ranks has.
     pub(super) fn has_ended(&self, ranks: &Range<usize>) -> bool {
         self.ended.contains(&ranks.start) || (self.is_cut && ranks.contains(&0))
+    }
+
+    /// Whether a rank of any process has failed.
+    pub(super) fn has_failed(&self) -> bool {
+        self.is_stopped || self.has_lost_some || !self.reports.is_empty()
     }
 
     /// Takes note of a frame, in the process with the ranks `own`.
@@ -74,6 +81,7 @@ impl Known {
                 self.has_lost_some |= !has_said_so;
                 self.ended.insert(first_rank);
             }
+            FromHub::EndOfHub => self.is_over = true,
         }
     }
 }

@@ -6,7 +6,11 @@
 //!
 //! Who connects must greet as this program does, in its version, and be a rank that is missing; anything else is dropped and logged, or ends
 //! the start with an error in every process. Every wait is bounded by the time-out of the run.
+//!
+//! With the process of the hub its threads end, and connections with them, whatever is still to be written. So it says that it ends, and waits until
+//! the others have heard it, and with it all that came before.
 
+mod channel;
 mod connection;
 mod error;
 mod frame;
@@ -15,8 +19,11 @@ mod hub;
 mod known;
 mod member;
 mod server;
+mod shared;
 #[cfg(test)]
 mod tests;
 
+pub use channel::SideChannel;
 pub use error::SideChannelError;
-pub use member::{Member, SideChannel};
+pub(super) use hub::heirs;
+pub use member::Member;

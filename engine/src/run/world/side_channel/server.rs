@@ -29,16 +29,11 @@ pub(super) struct Server {
     listens: Mutex<Receiver<()>>,
 }
 
+#[derive(Debug)]
 struct Shared {
-    hall: Hall,
+    hall: Arc<Hall>,
     num_greeting: AtomicUsize,
     timeout: Duration,
-}
-
-impl std::fmt::Debug for Shared {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Shared").finish_non_exhaustive()
-    }
 }
 
 impl Server {
@@ -54,7 +49,7 @@ impl Server {
         clock: Clock,
     ) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
-        let hall = Hall::new(program, world_size, clock);
+        let hall = Arc::new(Hall::new(program, world_size, clock));
         let shared = Arc::new(Shared { hall, num_greeting: AtomicUsize::new(0), timeout });
         let (alive, is_alive) = channel();
         let (closed, listens) = channel::<()>();
@@ -74,9 +69,9 @@ impl Server {
         let _ = listens.recv_timeout(TIME_TO_CLOSE);
     }
 
-    /// Ranks that have not connected.
-    pub(super) fn missing(&self) -> Vec<usize> {
-        self.shared.hall.missing()
+    /// Where the connections meet.
+    pub(super) fn hall(&self) -> &Arc<Hall> {
+        &self.shared.hall
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::super::connection::Outgoing;
 use super::super::frame;
 use super::super::hall::Hall;
-use crate::run::sync::{Instant, Mutex, Receiver, Sender, channel, thread};
+use crate::run::sync::{Instant, Mutex, MutexGuard, Receiver, Sender, channel, thread};
 use crate::run::world::{Member, SideChannel, SideChannelError};
 
 /// One way of a connection. Who has a copy can close it.
@@ -31,6 +31,11 @@ impl OneWay {
     pub(super) fn cut(&self) {
         let sender = self.0.lock().unwrap().take();
         drop(sender);
+    }
+
+    /// What is written meanwhile waits.
+    pub(super) fn hold(&self) -> MutexGuard<'_, Option<Sender<Vec<u8>>>> {
+        self.0.lock().unwrap()
     }
 }
 
@@ -80,17 +85,33 @@ pub(super) fn member(world_size: usize, ranks: Range<usize>, timeout: Duration) 
     Member { program: "pipezero 1.2".to_owned(), world_size, ranks, timeout, start_timeout: timeout }
 }
 
+/// What becomes of the hub when the channel of its process is dropped.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Hub {
+    /// It goes on, as while a process ends slowly.
+    Stays,
+    /// Its threads end, whatever they are doing, and all connections with them, as when a process ends at once.
+    Ends,
+}
+
 /// What the body gives in each process, or why it could not start. Returns once nothing serves any of them, either.
 pub(super) fn in_processes<R: Send + 'static>(
     world_size: usize,
     members: &[Member],
+    hub: Hub,
     body: impl Fn(Process) -> R + Clone + Send + 'static,
 ) -> Vec<Result<R, SideChannelError>> {
     let hall = Arc::new(Hall::new("pipezero 1.2".to_owned(), world_size, Arc::new(|| 5_000)));
-    let spawn = |(index, member): (usize, &Member)| {
+    let connections: Vec<_> = members.iter().map(|_| (one_way(), one_way())).collect();
+    let ways: Vec<OneWay> =
+        connections.iter().flat_map(|((to, _), (from, _))| [to.clone(), from.clone()]).collect();
+    let spawn = |(index, (member, connection)): (usize, (&Member, _))| {
         let (hall, member, body) = (Arc::clone(&hall), member.clone(), body.clone());
-        let ((to_hub, mut at_hub), (from_hub, at_process)) = (one_way(), one_way());
+        let ((to_hub, mut at_hub), (from_hub, at_process)): ((OneWay, Incoming), (OneWay, Incoming)) =
+            connection;
         let of_hub = from_hub.clone();
+        let own_hall = member.ranks.contains(&0).then(|| Arc::clone(&hall));
+        let cut_with_it = if own_hall.is_some() && hub == Hub::Ends { ways.clone() } else { Vec::new() };
         let serves = thread::spawn(move || {
             let hello = frame::read_hello(&mut at_hub).unwrap();
             if let Ok(seat) = hall.seat(hello, of_hub) {
@@ -99,12 +120,14 @@ pub(super) fn in_processes<R: Send + 'static>(
         });
         let runs = thread::spawn(move || {
             let over: Box<dyn Outgoing> = Box::new(to_hub.clone());
-            let channel = SideChannel::over(over, at_process, member, None, Instant::now())?;
-            Ok(body(Process { index, channel, to_hub, from_hub }))
+            let given = SideChannel::over(over, at_process, member, own_hall, Instant::now())
+                .map(|channel| body(Process { index, channel, to_hub, from_hub }));
+            cut_with_it.iter().for_each(OneWay::cut);
+            given
         });
         (serves, runs)
     };
-    let spawned: Vec<_> = members.iter().enumerate().map(spawn).collect();
+    let spawned: Vec<_> = members.iter().zip(connections).enumerate().map(spawn).collect();
     spawned
         .into_iter()
         .map(|(serves, runs)| {

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use shuttle::rand::{Rng, thread_rng};
 
-use super::in_memory::{Process, in_processes, member};
+use super::in_memory::{Hub, Process, in_processes, member};
 use crate::run::comm::CommError;
 use crate::run::comm::testing::while_time_passes;
 use crate::run::sync::testing::in_random_orders;
-use crate::run::sync::{AtomicBool, Ordering, thread};
+use crate::run::sync::{AtomicBool, Instant, Ordering, thread};
 use crate::run::world::Member;
 
 const TIMEOUT: Duration = Duration::from_secs(1);
@@ -32,8 +32,16 @@ fn in_all<R: Send + 'static>(
     num_processes: usize,
     body: impl Fn(Process) -> R + Clone + Send + 'static,
 ) -> Vec<R> {
+    in_all_with(Hub::Stays, num_processes, body)
+}
+
+fn in_all_with<R: Send + 'static>(
+    hub: Hub,
+    num_processes: usize,
+    body: impl Fn(Process) -> R + Clone + Send + 'static,
+) -> Vec<R> {
     let (world_size, members) = members(num_processes);
-    in_processes(world_size, &members, body).into_iter().map(Result::unwrap).collect()
+    in_processes(world_size, &members, hub, body).into_iter().map(Result::unwrap).collect()
 }
 
 /// Words, messages, clocks: a list of exchanges that all processes draw together.
@@ -69,6 +77,69 @@ fn every_exchange_gives_every_process_what_all_have_given() {
             for (round, &kind) in (1..).zip(&kinds) {
                 exchange(&process, kind, round, num_processes);
             }
+        });
+    });
+}
+
+/// The process of the hub needs nothing of the others at the end, but they do of it.
+#[test]
+fn the_end_of_the_hubs_process_takes_nothing_from_the_others_that_all_have_given() {
+    in_random_orders(2000, || {
+        let num_processes = thread_rng().gen_range(2..=3);
+        let kinds: Vec<usize> = (0..2).map(|_| thread_rng().gen_range(0..3)).collect();
+        in_all_with(Hub::Ends, num_processes, move |process| {
+            for (round, &kind) in (1..).zip(&kinds) {
+                exchange(&process, kind, round, num_processes);
+            }
+            if process.index > 0 {
+                return;
+            }
+            let Process { channel, .. } = process;
+            drop(channel);
+        });
+    });
+}
+
+/// That the hub ends is no failure of who needs nothing more of it.
+#[test]
+fn who_has_all_that_it_waits_for_is_not_stopped_by_the_end_of_the_hubs_process() {
+    in_random_orders(1000, || {
+        in_all_with(Hub::Ends, 2, |Process { index, channel, .. }| {
+            channel.add_words(&mut [1]).unwrap();
+            if index == 0 {
+                return;
+            }
+            let error = channel.add_words(&mut [1]).unwrap_err();
+            assert!(matches!(&error, CommError::Interrupted { missing, .. } if *missing == [0]), "{error:?}");
+            assert!(channel.has_ended(0) && !channel.is_stopped() && !channel.has_lost_a_process());
+        });
+    });
+}
+
+/// A process that hears nothing, as one that is frozen, keeps that of the hub no longer than a wait may last.
+#[test]
+fn the_hubs_process_waits_for_one_that_hears_nothing_until_its_time_is_up() {
+    in_random_orders(400, || {
+        while_time_passes(TIMEOUT / 2, || {
+            let [is_frozen, is_over] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
+            let until = |flag: &AtomicBool| {
+                while !flag.load(Ordering::Acquire) {
+                    thread::yield_now();
+                }
+            };
+            in_all(2, move |Process { index, channel, to_hub, .. }| {
+                if index == 0 {
+                    until(&is_frozen);
+                    let start = Instant::now();
+                    drop(channel);
+                    assert!(start.elapsed() >= TIMEOUT);
+                    return is_over.store(true, Ordering::Release);
+                }
+                let held = to_hub.hold();
+                is_frozen.store(true, Ordering::Release);
+                until(&is_over);
+                drop(held);
+            });
         });
     });
 }
