@@ -22,7 +22,9 @@ pub(crate) fn first_difference(
     run: &ModelConfig,
 ) -> Option<(String, Value, Value)> {
     let ours = sizes(run);
-    let compared = theirs.iter().filter(|(key, _)| !OF_THE_RUN.contains(&key.as_str()));
+    // A family without attention does not read how many heads there are.
+    let is_read = |key: &str| key != "num_attention_heads" || run.num_attention_heads().is_some();
+    let compared = theirs.iter().filter(|(key, _)| !OF_THE_RUN.contains(&key.as_str()) && is_read(key));
     let mut other = compared.filter(|(key, theirs)| ours.get(*key).is_some_and(|ours| ours != *theirs));
     other.next().map(|(key, theirs)| (key.clone(), theirs.clone(), ours[key].clone()))
 }

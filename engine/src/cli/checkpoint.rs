@@ -25,6 +25,9 @@ Examples:
 
 To go on with a run on another grid nothing has to be reshaped: see `pipezero train --resume`.";
 
+/// Bytes of a file of transformers, at most, as `save_pretrained` takes them to be.
+const FILE_BYTES: u64 = 5_000_000_000;
+
 /// Arguments of `checkpoint`.
 #[derive(Debug, Args)]
 pub(super) struct CheckpointArgs {
@@ -48,9 +51,9 @@ enum Command {
         /// What is written: one file with this program's names, or a folder with those of transformers.
         #[arg(long, value_enum, default_value_t = Format::Pipezero)]
         format: Format,
-        /// Bytes of a file in the folder, at most, such as 200KB; a larger tensor has a file of its own.
-        #[arg(long, value_name = "BYTES", default_value = "5GB", value_parser = byte_size)]
-        file_bytes: u64,
+        /// Bytes of a file in the folder, at most, such as 200KB; a larger tensor has a file of its own. For --format hf [default: 5GB]
+        #[arg(long, value_name = "BYTES", value_parser = byte_size)]
+        file_bytes: Option<u64>,
     },
     /// Write the state of a checkpoint to another number of files, in the checkpoints of a new folder.
     Reshape {
@@ -81,11 +84,15 @@ pub(super) fn run(args: &CheckpointArgs) -> Result<(), Failure> {
         Command::Verify(which) => verify(which),
         Command::Export { which, out, format, file_bytes } => {
             match format {
+                Format::Pipezero if file_bytes.is_some() => {
+                    let error = "--file-bytes is for --format hf: the other format is one file";
+                    return Err(Failure::Input(error.into()));
+                }
                 Format::Pipezero => which.open()?.export(out)?,
                 Format::Hf => {
                     // Before the checkpoint, whose files take longer to read.
                     new_folder(out)?;
-                    which.open()?.export_published(out, *file_bytes)?;
+                    which.open()?.export_published(out, file_bytes.unwrap_or(FILE_BYTES))?;
                 }
             }
             note(format_args!("wrote {}", out.display()));

@@ -4,6 +4,7 @@ use pipezero_schedule::simulate::MemoryError;
 use pipezero_schedule::simulate::cluster::ClusterError;
 
 use super::out_file::OutError;
+use crate::hugging_face::HuggingFaceError;
 use crate::measure::profile::{ProfileError, TooManySteps};
 use crate::measure::trace::{TraceError, TracedStepsError};
 use crate::plan::PlanError;
@@ -76,10 +77,15 @@ input_mistakes! {
         TraceError::Recorded { .. } | TraceError::Io { .. } => false,
     };
     WeightsError: |error| match error {
-        WeightsError::Damaged { .. } | WeightsError::OtherModel { .. } | WeightsError::Published(_) => true,
+        WeightsError::Damaged { .. } | WeightsError::OtherModel { .. } => true,
+        WeightsError::Published(error) => error.is_input_mistake(),
         WeightsError::Io { .. } => false,
     };
-    CheckpointError: |error| !matches!(error, CheckpointError::Io { .. });
+    HuggingFaceError: |error| !matches!(error, HuggingFaceError::Io { .. });
+    CheckpointError: |error| match error {
+        CheckpointError::Published(error) => error.is_input_mistake(),
+        error => !matches!(error, CheckpointError::Io { .. }),
+    };
     // Of the run or of its hosts, which another start does not mend.
     WorldError: |error| error.is_lasting();
     EngineError: |error| match error {

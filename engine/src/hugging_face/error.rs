@@ -1,18 +1,27 @@
 //! What can be wrong with a folder of transformers.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// Why a folder of transformers was not read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HuggingFaceError {
-    /// A file could not be read.
+    /// A file is not there, or cannot be read as what it is to be.
     #[error("{}: {reason}", path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// The system's reason, or what is there instead.
+        /// What is there instead, and a repair.
         reason: String,
+    },
+    /// The system refused.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
     },
     /// A config.json that is no JSON, or a field that is missing, wrong, or asks for what is not offered.
     #[error("{place}: {message}")]
@@ -41,6 +50,16 @@ pub enum HuggingFaceError {
 impl HuggingFaceError {
     pub(super) fn tensors(path: &Path, reason: impl Into<String>) -> Self {
         Self::Tensors { path: path.to_owned(), reason: reason.into() }
+    }
+
+    /// A model of a family that transformers does not have.
+    pub(crate) fn of_family(family: &str) -> Self {
+        Self::NoArchitecture { what: format!("a model of family \"{family}\"") }
+    }
+
+    pub(super) fn io(path: &Path) -> impl Fn(io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self::Io { path: path.clone(), source }
     }
 
     pub(super) fn unreadable(path: &Path, reason: impl ToString) -> Self {

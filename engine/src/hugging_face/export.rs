@@ -1,6 +1,6 @@
 //! Writes a folder that transformers reads.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
@@ -98,11 +98,12 @@ fn write_file<E: From<HuggingFaceError>>(
     tensors: &[Tensor<'_>],
     read: &mut impl FnMut(&str, usize, &mut [f32]) -> Result<(), E>,
 ) -> Result<(), E> {
-    let io = |error: io::Error| HuggingFaceError::unreadable(path, error);
-    let mut partial = PartialFile::create(path, Existing::Kept).map_err(io)?;
-    let mut file = BufWriter::new(partial.file().try_clone().map_err(io)?);
-    let header = f32_header(tensors.iter().map(|tensor| (&*tensor.name, &*tensor.part.shape))).map_err(io)?;
-    file.write_all(&header).map_err(io)?;
+    let io = HuggingFaceError::io(path);
+    let mut partial = PartialFile::create(path, Existing::Kept).map_err(&io)?;
+    let mut file = BufWriter::new(partial.file().try_clone().map_err(&io)?);
+    let header =
+        f32_header(tensors.iter().map(|tensor| (&*tensor.name, &*tensor.part.shape))).map_err(&io)?;
+    file.write_all(&header).map_err(&io)?;
     let mut values = Vec::new();
     for Tensor { part, parameter, first, .. } in tensors {
         if part.layout == Layout::Transposed {
@@ -113,19 +114,19 @@ fn write_file<E: From<HuggingFaceError>>(
             read(parameter, *first, &mut values)?;
             for input in 0..num_inputs {
                 let row = (0..num_outputs).map(|output| values[output * num_inputs + input]);
-                write_values(&mut file, row).map_err(io)?;
+                write_values(&mut file, row).map_err(&io)?;
             }
             continue;
         }
         for start in (0..part.len()).step_by(ELEMENTS_AT_ONCE) {
             values.resize(ELEMENTS_AT_ONCE.min(part.len() - start), 0.0);
             read(parameter, first + start, &mut values)?;
-            write_values(&mut file, values.iter().copied()).map_err(io)?;
+            write_values(&mut file, values.iter().copied()).map_err(&io)?;
         }
     }
     let file: File = file.into_inner().map_err(|error| io(error.into_error()))?;
-    file.sync_all().map_err(io)?;
-    Ok(partial.finish().map_err(io)?)
+    file.sync_all().map_err(&io)?;
+    Ok(partial.finish().map_err(&io)?)
 }
 
 fn write_values(file: &mut impl Write, mut values: impl Iterator<Item = f32>) -> io::Result<()> {
@@ -133,5 +134,6 @@ fn write_values(file: &mut impl Write, mut values: impl Iterator<Item = f32>) ->
 }
 
 fn write_text(path: &Path, text: &str) -> Result<(), HuggingFaceError> {
-    fs::write(path, text).map_err(|error| HuggingFaceError::unreadable(path, error))
+    let written = PartialFile::create(path, Existing::Kept).and_then(|file| file.finish_with(text));
+    written.map_err(HuggingFaceError::io(path))
 }

@@ -61,7 +61,7 @@ impl PublishedWeights {
         let mut tensors: HashMap<String, (Stored, Vec<usize>)> = HashMap::new();
         for (file, path) in paths.iter().enumerate() {
             let header = Header::read(path).map_err(|error| match error {
-                HeaderError::Io(error) => HuggingFaceError::unreadable(path, error),
+                HeaderError::Io(error) => HuggingFaceError::io(path)(error),
                 HeaderError::Damaged(reason) => HuggingFaceError::tensors(path, reason),
             })?;
             for (name, info) in header.metadata.tensors() {
@@ -100,6 +100,7 @@ impl PublishedWeights {
             }
             start = range.end;
         }
+        assert!(wanted.end <= start, "{name} has {start} elements, and {wanted:?} are asked for");
         Ok(())
     }
 }
@@ -107,10 +108,11 @@ impl PublishedWeights {
 /// What messages name, an index or the only file, and the files.
 fn files(folder: &Path) -> Result<(PathBuf, Vec<PathBuf>), HuggingFaceError> {
     let (only, index) = (folder.join(FILE), folder.join(INDEX));
+    // transformers takes the only file where both are there.
+    if only.exists() {
+        return Ok((only.clone(), vec![only]));
+    }
     if !index.exists() {
-        if only.exists() {
-            return Ok((only.clone(), vec![only]));
-        }
         let reason = format!(
             "there is neither this file nor {INDEX}; write the model's weights with `save_pretrained`, which makes one of them"
         );

@@ -7,7 +7,7 @@ use super::config_json::{ModelType, PublishedModel};
 /// Consecutive elements of a parameter that are a tensor of their own, or the first rows of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Part {
-    /// The tensor's name, without what stands before all of a model's but the head's.
+    /// The tensor's name without the prefix `transformer.` or `model.`, which `lm_head.weight` never has.
     pub(super) tensor: String,
     /// Its shape in the file.
     pub(super) shape: Vec<usize>,

@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::run_dir::RunDir;
+use crate::config::{Launch, ModelConfig, RunFile};
 use crate::files::input::read_text;
-use crate::model_sizes::first_difference;
+use crate::model_sizes::{first_difference, sizes};
 use crate::plan::Plan;
 use crate::run::engine::{EngineError, WeightsError};
 
@@ -18,13 +19,26 @@ pub(super) fn check_run_of_weights(plan: &Plan, path: &Path) -> Result<(), Engin
     else {
         return Ok(());
     };
-    let run: Option<Value> = serde_json::from_str(&text).ok();
-    let theirs = run.as_ref().and_then(|run| run.get("model")?.as_object());
-    match theirs.and_then(|theirs| first_difference(theirs, &plan.run().model)) {
+    let theirs = model_of(&text).map(|model| sizes(&model));
+    match theirs.and_then(|theirs| first_difference(&theirs, &plan.run().model)) {
         Some((key, found, needed)) => {
             let reason = format!("its run has `model.{key}` {found}, this one {needed}");
             Err(WeightsError::OtherModel { path: path.to_owned(), reason }.into())
         }
         None => Ok(()),
     }
+}
+
+/// The model of a run file, whatever else that says: its grid may not fit this host. `None` where it is not understood.
+fn model_of(text: &str) -> Option<ModelConfig> {
+    let run: Value = serde_json::from_str(text).ok()?;
+    let alone = json!({
+        "model": run.get("model")?,
+        "data": {"text": "never-read.txt"},
+        "device": "cpu",
+        "train_batch_size": 1,
+        "steps": 1
+    });
+    let (run, _) = RunFile::parse("run.json", &alone.to_string()).ok()?.resolve(Launch::this_host()).ok()?;
+    Some(run.model)
 }

@@ -57,6 +57,36 @@ fn inspect_verify_export_and_reshape() {
 }
 
 #[test]
+fn weights_go_to_a_folder_of_transformers_and_come_back() {
+    let home = run();
+    home.run("checkpoint export out --format hf --out hf --file-bytes 20KB").success();
+    let names = home.names_in("hf");
+    assert_eq!(names.iter().filter(|name| name.ends_with(".safetensors")).count(), names.len() - 2);
+    assert!(names.len() > 4 && names.contains(&"model.safetensors.index.json".to_owned()), "{names:?}");
+    home.run("checkpoint export out --format hf --out one").success();
+    assert_eq!(home.names_in("one"), ["config.json", "model.safetensors"]);
+    // Runs that begin there end as one that begins with the run itself.
+    let weights = |init: &str, set: &str| {
+        let line = format!("train run.json --out new --overwrite --init {init} --set steps=1 {set}");
+        home.run(line).success();
+        std::fs::read(home.path("new/weights.safetensors")).unwrap()
+    };
+    let wanted = weights("out", "");
+    assert!(weights("hf", "") == wanted && weights("one", "") == wanted);
+    let from = r#"--set model={"from":"one"}"#;
+    assert!(weights("hf", from) == wanted);
+    // The run directory has the sizes themselves.
+    std::fs::remove_dir_all(home.path("one")).unwrap();
+    home.run("eval new").success();
+    let other = home.run("train run.json --out other --init hf --set model.num_layers=5").failure(2);
+    assert!(other.contains("hf/config.json: its `num_layers` is 4, and the run's 5; "), "{other}");
+    let twice = home.run("checkpoint export out --format hf --out hf").failure(1);
+    assert!(twice.contains("hf exists, or cannot be made: name a new folder with --out"), "{twice}");
+    let one_file = home.run("checkpoint export out --out w --file-bytes 1MB").failure(2);
+    assert!(one_file.contains("--file-bytes is for --format hf: the other format is one file"), "{one_file}");
+}
+
+#[test]
 fn what_is_no_checkpoint_is_refused() {
     let home = run();
     for (folder, file) in [

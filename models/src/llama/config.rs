@@ -80,8 +80,9 @@ impl LlamaConfig {
         );
         require(num_heads.is_multiple_of(num_query_groups), "num_query_groups", num_query_groups, rule)?;
         let rule = "must be a positive, finite number, such as 1e-5";
-        let is_positive = |value: f64| value.is_finite() && value > 0.0;
-        require(is_positive(self.norm_epsilon), "norm_epsilon", self.norm_epsilon, rule)?;
+        // As it is computed with.
+        let is_positive = |value: f32| value.is_finite() && value > 0.0;
+        require(is_positive(self.norm_epsilon as f32), "norm_epsilon", self.norm_epsilon, rule)?;
         let rule = "must be a finite number above 1; Llama 2 has 10000, Llama 3 has 500000";
         let is_base = self.rotary_base.is_finite() && self.rotary_base > 1.0;
         require(is_base, "rotary_base", self.rotary_base, rule)?;

@@ -114,7 +114,8 @@ impl RopeScaling {
             }
             Self::Yarn(Yarn { attention_factor, beta_fast, beta_slow, .. }) => {
                 let rule = "must be a positive, finite number";
-                let is_positive = attention_factor.is_finite() && attention_factor > 0.0;
+                let computed = attention_factor as f32;
+                let is_positive = computed.is_finite() && computed > 0.0;
                 require(is_positive, "rope_scaling.attention_factor", attention_factor, rule)?;
                 require_order(["rope_scaling.beta_slow", "rope_scaling.beta_fast"], beta_slow, beta_fast)
             }
@@ -160,7 +161,7 @@ impl Yarn {
             (low, high) = (low.floor(), high.ceil());
         }
         let (low, high) = (low.max(0.0), high.min(head_size as f64 - 1.0));
-        // As the formulas' source has it.
+        // Hugging Face makes a ramp of no width 0.001 wide.
         let width = if low == high { 0.001 } else { high - low };
         ((pair as f64 - low) / width).clamp(0.0, 1.0)
     }

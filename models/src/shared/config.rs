@@ -14,7 +14,7 @@ pub struct GptConfig {
     pub num_layers: usize,
     /// C: width of the residual stream.
     pub hidden_size: usize,
-    /// H: must divide `hidden_size`. The MLP family, which has no attention, does not read it.
+    /// H: heads of queries; divides `hidden_size` in GPT-2. The MLP family, which has no attention, does not read it.
     pub num_attention_heads: usize,
     /// Longest sequence, T.
     pub seq_length: usize,

@@ -1,6 +1,6 @@
-"""The sizes of published models, as their config.json has them, and how many parameters transformers gives such a model.
+"""The sizes of published models, and how many parameters transformers gives such a model.
 
-Written anew from the models' pages on huggingface.co, without what has no part in training. A parameter that two layers share counts once.
+Retyped from the config.json on the models' pages on huggingface.co, without what has no part in training or in the sizes. A parameter that two layers share counts once.
 """
 
 import json

@@ -6,11 +6,10 @@ use crate::files::json::{Node, Span, Value, join, nearest, shorten};
 use crate::hugging_face::HuggingFaceError;
 
 /// Fields that have no part in training: names, tokens, outputs, what is kept while text is generated.
-const WITHOUT_EFFECT: [&str; 61] = [
+const WITHOUT_EFFECT: [&str; 60] = [
     "_attn_implementation",
     "_name_or_path",
     "architectures",
-    "auto_map",
     "bad_words_ids",
     "begin_suppress_tokens",
     "bos_token_id",
@@ -97,6 +96,12 @@ impl<'a> Fields<'a> {
         (!matches!(entry.node.value, Value::Null)).then_some(&entry.node)
     }
 
+    /// Whether a field is written, be it as null.
+    pub(super) fn has(&self, name: &str) -> bool {
+        let Value::Object(entries) = &self.node.value else { return false };
+        entries.iter().any(|entry| entry.key == name)
+    }
+
     /// Takes a whole number of at least 1.
     pub(super) fn size(&mut self, name: &'static str) -> Result<Option<usize>, HuggingFaceError> {
         let Some(node) = self.take(name) else { return Ok(None) };
@@ -177,7 +182,7 @@ impl<'a> Fields<'a> {
     /// Refuses what is left.
     pub(super) fn finish(&self) -> Result<(), HuggingFaceError> {
         let Value::Object(entries) = &self.node.value else { return Ok(()) };
-        // One more ends so: it says how much is computed at once.
+        // The whole name of the field that ends so, which says how much is computed at once, has a word that the glossary bans.
         let has_no_part = |key: &str| WITHOUT_EFFECT.contains(&key) || key.ends_with("_size_feed_forward");
         let may_stay = |key: &str| self.taken.contains(key) || (self.path.is_empty() && has_no_part(key));
         let Some(entry) = entries.iter().find(|entry| !may_stay(&entry.key)) else { return Ok(()) };

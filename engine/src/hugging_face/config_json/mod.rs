@@ -23,6 +23,9 @@ use fields::Fields;
 /// Bytes of a config.json at most: published ones have a few thousand.
 const CONFIG_BYTES_MAX: u64 = 1 << 20;
 
+/// Layers of a model at most, as of a run's.
+const LAYERS_MAX: usize = 131_072;
+
 /// transformers' name for a model's code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ModelType {
@@ -85,6 +88,7 @@ impl PublishedModel {
             "quantization_config",
             "weights that are quantised are not read: use the unquantised model",
         )?;
+        fields.absent("auto_map", "the folder brings code of its own, which is not run")?;
         let names = MODEL_TYPES.map(|(name, _)| name);
         let model_type = MODEL_TYPES[fields.word("model_type", &names)?].1;
         let model = match model_type {
@@ -92,6 +96,11 @@ impl PublishedModel {
             _ => ModelConfig::Llama(llama::read(&mut fields, model_type)?),
         };
         fields.finish()?;
+        if model.num_layers() > LAYERS_MAX {
+            return Err(
+                fields.wrong(format!("{} layers: at most {LAYERS_MAX} are offered", model.num_layers()))
+            );
+        }
         model.build().map_err(|error| fields.wrong(error.to_string()))?;
         Ok(Self { model, model_type })
     }

@@ -14,7 +14,11 @@ pub(super) fn read(fields: &mut Fields<'_>, longest: usize) -> Result<(f64, Rope
     fields.only_number("partial_rotary_factor", 1.0)?;
     let (parameters, older) = (fields.take("rope_parameters"), fields.take("rope_scaling"));
     let (node, name) = match (parameters, older) {
-        (Some(node), _) => (node, "rope_parameters"),
+        (Some(_), Some(node)) => {
+            let rule = "it stands beside `rope_parameters`: keep one of the two, with `rope_theta` in it";
+            return Err(fields.refuse("rope_scaling", node, rule));
+        }
+        (Some(node), None) => (node, "rope_parameters"),
         (None, Some(node)) => (node, "rope_scaling"),
         (None, None) => return Ok((base.unwrap_or(10_000.0), RopeScaling::Default)),
     };

@@ -48,6 +48,9 @@ fn what_changes_the_model_is_refused_by_name() {
         (LLAMA, r#""rope_scaling": {"type": "linear"}"#),
         (LLAMA, r#""rope_scaling": {"type": "linear", "factor": 2, "speed": 3}"#),
         (LLAMA, r#""rope_scaling": 4"#),
+        (LLAMA, r#""rope_scaling": {"type": "linear", "factor": 2}, "rope_parameters": {"rope_theta": 10}"#),
+        (LLAMA, r#""auto_map": {"AutoModel": "code.Model"}"#),
+        (LLAMA, r#""rms_norm_eps": 1e-50"#),
         (LLAMA, r#""partial_rotary_factor": 0.5"#),
         (LLAMA, r#""quantization_config": {"bits": 4}"#),
         (LLAMA, r#""mlp_bais": true"#),
@@ -58,6 +61,8 @@ fn what_changes_the_model_is_refused_by_name() {
         Err(error) => format!("{error}\n"),
     };
     let mut all: String = cases.iter().map(|(text, field)| said(with(text, field))).collect();
+    all += &said(GPT2.replace("\"n_layer\": 2", "\"n_layer\": 1000000000000"));
+    all += &said(LLAMA.replace("llama", "mistral").replace("64", "8192"));
     for text in ["", "[]", "{}", "{\"model_type\": \"bert\"}", "{\"model_type\": \"llama\"}"] {
         all += &said(text.to_owned());
     }
@@ -114,6 +119,9 @@ fn a_type_of_model_has_its_codes_defaults() {
         }
     };
     assert_eq!(of("llama"), (32, 2, false, false));
+    let null = with(&LLAMA.replace("llama", "qwen3"), r#""num_key_value_heads": null, "head_dim": null"#);
+    let ModelConfig::Llama(null) = parse(&null).unwrap().model else { panic!("it is a Qwen3") };
+    assert_eq!((null.num_query_groups, null.kv_channels), (3, 8));
     assert_eq!(of("mistral"), (8, 2, false, false));
     assert_eq!(of("qwen2"), (32, 2, true, false));
     assert_eq!(of("qwen3"), (32, 128, false, true));

@@ -18,7 +18,7 @@ impl PublishedModel {
             ModelConfig::Gpt2(_) => ModelType::Gpt2,
             ModelConfig::Llama(llama) => type_of(llama)?,
             ModelConfig::Mlp(_) | ModelConfig::Timed(_) => {
-                return Err(no_architecture(format!("a model of family \"{}\"", model.facts().family)));
+                return Err(HuggingFaceError::of_family(model.facts().family));
             }
         };
         Ok(Self { model: model.clone(), model_type })
@@ -48,7 +48,7 @@ fn type_of(llama: &LlamaConfig) -> Result<ModelType, HuggingFaceError> {
         (true, qkv, proj, false) if qkv == proj => Ok(ModelType::Qwen3),
         (true, ..) => Err(no_architecture("norms of heads beside biases of some linear maps alone")),
         (false, qkv, proj, _) if qkv == proj && heads_divide => Ok(ModelType::Llama),
-        // Its code asks for no such thing.
+        // transformers' Mistral does not ask that heads divide the width.
         (false, false, false, false) => Ok(ModelType::Mistral),
         (false, true, false, false) if is_plain_width => Ok(ModelType::Qwen2),
         _ => Err(no_architecture("biases of some linear maps alone")),
@@ -119,10 +119,15 @@ fn of_llama(llama: &LlamaConfig, model_type: ModelType) -> Value {
     value
 }
 
-/// The longest sequence: the dynamic type reads from it where angles begin to change.
+/// The longest sequence: the dynamic type reads from it where angles begin to change, and earlier versions of transformers the factor of
+/// YaRN.
 fn longest(llama: &LlamaConfig) -> usize {
     match llama.rope_scaling {
         RopeScaling::Dynamic { original_max_position_embeddings, .. } => original_max_position_embeddings,
+        RopeScaling::Yarn(Yarn { factor, original_max_position_embeddings, .. }) => {
+            let reached = factor * original_max_position_embeddings as f64;
+            llama.gpt.seq_length.max(reached as usize)
+        }
         _ => llama.gpt.seq_length,
     }
 }

@@ -28,12 +28,6 @@ pub enum CheckpointError {
     /// Its weights cannot be written for transformers.
     #[error(transparent)]
     Published(#[from] HuggingFaceError),
-    /// Its model is of a family that transformers does not have.
-    #[error("the model is of family \"{family}\", which transformers does not have: leave out --format hf")]
-    NotPublished {
-        /// The family.
-        family: String,
-    },
     /// It is of a later step than the run's last.
     #[error(
         "{} is of step {step}, and the run has {num_steps}: raise `steps`, or go on from an earlier checkpoint with --step",

@@ -9,7 +9,7 @@ use super::cursor::Cursor;
 use super::error::CheckpointError;
 use super::piece::Piece;
 use super::reader::CheckpointReader;
-use crate::hugging_face::PublishedModel;
+use crate::hugging_face::{HuggingFaceError, PublishedModel};
 
 impl CheckpointReader {
     /// Writes the weights, in f32, with a config.json to a folder that exists: files of at most `file_bytes_max`, where no tensor alone is
@@ -28,15 +28,15 @@ impl CheckpointReader {
 
     /// The model, as the manifest has it.
     fn model(&self) -> Result<ModelConfig, CheckpointError> {
+        let damaged =
+            |reason: String| CheckpointError::damaged(&self.folder().join(super::Manifest::FILE), reason);
         let family = self.manifest().run.get("model").and_then(|model| model.as_object()?.iter().next());
-        let (name, sizes) = family.unwrap_or_else(|| unreachable!("a run has a model"));
+        let (name, sizes) = family.ok_or_else(|| damaged("its run has no model".to_owned()))?;
         let model = match &**name {
             "gpt2" => GptConfig::deserialize(sizes).map(ModelConfig::Gpt2),
             "llama" => LlamaConfig::deserialize(sizes).map(ModelConfig::Llama),
-            _ => return Err(CheckpointError::NotPublished { family: name.clone() }),
+            _ => return Err(HuggingFaceError::of_family(name).into()),
         };
-        model.map_err(|error| {
-            CheckpointError::damaged(&self.folder().join(super::Manifest::FILE), error.to_string())
-        })
+        model.map_err(|error| damaged(error.to_string()))
     }
 }

@@ -29,7 +29,7 @@ pub(super) fn check_model(plan: &Plan, from: &CheckpointReader) -> Result<(), Ch
             return Err(other(format!("its `{name}` is {found:?}, the model's {needed:?}")));
         }
     }
-    // What weights compute depends on sizes that no shape shows.
+    // What weights compute depends on heads and angles too, which no shape shows.
     let of_family = from.manifest().run.pointer(&format!("/model/{}", plan.run().model.facts().family));
     let differs =
         of_family.and_then(Value::as_object).and_then(|theirs| first_difference(theirs, &plan.run().model));

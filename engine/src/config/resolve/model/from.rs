@@ -29,7 +29,18 @@ pub(super) fn resolve(raw: &RawModel, folder: &Path) -> Option<ModelConfig> {
     own?;
     let mut model = published.model;
     let gpt = match &mut model {
-        ModelConfig::Gpt2(gpt) => gpt,
+        ModelConfig::Gpt2(gpt) => {
+            let longest = gpt.seq_length;
+            let rule = format!("the model of `model.from` knows {longest} positions");
+            let knows = |length| length <= longest;
+            raw.seq_length.keep(
+                raw.seq_length.or(longest),
+                knows,
+                &rule,
+                &format!("use at most {longest}"),
+            )?;
+            gpt
+        }
         ModelConfig::Llama(llama) => {
             let rule = "the model of `model.from` has no dropout";
             raw.dropout.keep(raw.dropout.or(0.0), |dropout| dropout <= 0.0, rule, "use 0, or remove it")?;
@@ -43,11 +54,12 @@ pub(super) fn resolve(raw: &RawModel, folder: &Path) -> Option<ModelConfig> {
 
 /// What the run chooses beside the sizes.
 fn choose(raw: &RawModel, gpt: &mut GptConfig) -> Option<()> {
-    let longest = gpt.seq_length;
-    let length = raw.seq_length.at_least_one(raw.seq_length.or(longest));
-    let rule = format!("the model of `model.from` knows {longest} positions");
-    let length =
-        raw.seq_length.keep(length, |length| length <= longest, &rule, &format!("use at most {longest}"));
+    let length = raw.seq_length.at_least_one(raw.seq_length.or(gpt.seq_length));
+    let num_tokens = gpt.vocab_size;
+    if num_tokens < 256 {
+        let rule = format!("its model has {num_tokens} tokens, and text is read as bytes, which are 256");
+        return raw.from.broken(format!("\"{}\"", shorten(&raw.from.given()?)), rule, "use another model");
+    }
     let rule = "with 0 all weights would start equal and stay equal: it must be positive";
     let init_std = raw.init_std.or(gpt.init_std);
     let init_std = raw.init_std.keep(init_std, |std| std > 0.0, rule, "use a value such as 0.02");

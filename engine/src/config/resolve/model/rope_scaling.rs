@@ -80,14 +80,19 @@ fn factor_and_original(raw: &RawRopeScaling) -> Option<(f64, usize)> {
 fn in_order([low, high]: [&Field<f64>; 2], [low_default, high_default]: [f64; 2]) -> Option<[f64; 2]> {
     let low_value = positive(low, low_default)?;
     let high_value = positive(high, high_default)?;
-    let written = if low.is_written() { low } else { high };
-    let rule =
-        format!("`{}` must be below `{}`, which is {high_value}", low.site.place.path, high.site.place.path);
     if low_value < high_value {
-        Some([low_value, high_value])
-    } else {
-        written.broken(low_value, rule, "change one of them")
+        return Some([low_value, high_value]);
     }
+    let [low_path, high_path] = [low, high].map(|field| &field.site.place.path);
+    if low.is_written() {
+        let rule = format!("it must be below `{high_path}`, which is {high_value}");
+        return low.broken(low_value, rule, "change one of them");
+    }
+    high.broken(
+        high_value,
+        format!("it must be above `{low_path}`, which is {low_value}"),
+        "change one of them",
+    )
 }
 
 /// Reports a key that says nothing to this type.
