@@ -22,7 +22,8 @@ fn grids_across_hosts_give_the_bits_of_threads() {
         let [printed, errors] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));
         let num_passed = printed.matches("test result: ok. 1 passed").count();
         assert_eq!(num_passed, 4, "{num_hosts} hosts: {printed}\n{errors}");
-        let on_hosts = format!("on hosts: Each({processes_per_host})");
+        let on_hosts =
+            format!("on hosts: Each {{ number: {processes_per_host}, last: {processes_per_host} }}");
         assert_eq!(printed.matches(&on_hosts).count(), 4, "{num_hosts} hosts: {printed}");
     }
 }

@@ -84,7 +84,7 @@ fn sizes_that_do_not_fit_are_refused_each_at_its_place() {
             run.json:2:100: `model.rope_scaling.beta_fast` is 3, but it belongs to `rope_type` "yarn"; remove it
             run.json:2:32: `model.rope_scaling.original_max_position_embeddings` is missing: what is scaled depends on the longest sequence of the training; add it
               run.json:2:32: `model.rope_scaling.factor` is missing: angles are scaled by it; add it, or remove `rope_scaling`
-            run.json:2:143: `model.rope_scaling.low_freq_factor` is 4, but `model.rope_scaling.low_freq_factor` must be below `model.rope_scaling.high_freq_factor`, which is 4; change one of them
+            run.json:2:143: `model.rope_scaling.low_freq_factor` is 4, but it must be below `model.rope_scaling.high_freq_factor`, which is 4; change one of them
             run.json:2:46: `model.forward_ms` is 1, but it belongs to family "timed", not to "llama"; remove it
             run.json:2:47: `model.qk_layernorm` is false, but it belongs to family "llama", not to "gpt2"; remove it
         "#]],

@@ -76,8 +76,8 @@ fn what_changes_the_model_is_refused_by_name() {
         config.json:1:2: `hidden_size` is not known, and may change what the model computes; remove it if it has no part in training
         config.json:1:16: `hidden_act` is the string "gelu": only "silu" is offered
         config.json:1:23: `attention_dropout` is 0.1: only 0 is offered
-        config.json:1:1: kv_channels = 7: must be even: rotary embeddings turn pairs of elements
-        config.json:1:1: num_query_groups = 2: must divide num_attention_heads = 3: every head of keys is shared by as many of queries
+        config.json:1:14: `head_dim` is 7: it must be even: rotary embeddings turn pairs of elements
+        config.json:1:25: `num_key_value_heads` is 2: it must divide `num_attention_heads`, which is 3
         config.json:1:25: `num_key_value_heads` is 0: it must be a whole number of at least 1
         config.json:1:20: `sliding_window` is 16: attention to the last tokens alone is not offered: use a model without it, or null
         config.json:1:18: `rms_norm_eps` is the string "small": it must be a number
@@ -86,10 +86,15 @@ fn what_changes_the_model_is_refused_by_name() {
         config.json:1:18: `rope_scaling.factor` is missing: angles are scaled by it
         config.json:1:50: `rope_scaling.speed` is not known, and may change what the model computes; remove it if it has no part in training
         config.json:1:18: it is 4, and must be an object
+        config.json:1:18: `rope_scaling` is an object: it stands beside `rope_parameters`: keep one of the two, with `rope_theta` in it
+        config.json:1:14: `auto_map` is an object: the folder brings code of its own, which is not run
+        config.json:1:1: norm_epsilon = 0.00000000000000000000000000000000000000000000000001: must be a positive, finite number, such as 1e-5
         config.json:1:27: `partial_rotary_factor` is 0.5: only 1 is offered
         config.json:1:25: `quantization_config` is an object: weights that are quantised are not read: use the unquantised model
         config.json:1:2: `mlp_bais` is not known, and may change what the model computes; did you mean `mlp_bias`?
         config.json:1:2: `num_local_experts` is not known, and may change what the model computes; remove it if it has no part in training
+        config.json:1:1: 1000000000000 layers: at most 131072 are offered
+        config.json:1:1: `sliding_window` is missing, which is 4096 tokens to this type of model: write null if it has none
         config.json:1:1: the file is empty; it must hold one JSON object
         config.json:1:1: it is a list, and must be an object
         config.json:1:1: `model_type` is missing: it must be one of gpt2, llama, mistral, qwen2, qwen3
