@@ -1,17 +1,15 @@
 //! GPT-2 against candle's autograd, against finite differences, and against itself cut in other ways.
 
-use std::collections::BTreeMap;
-
 use proptest::prelude::*;
 
 use super::build;
 use crate::error::ModelError;
 use crate::init;
-use crate::layer::{LossSum, MaskKey, MicroBatchShape};
+use crate::layer::{MaskKey, MicroBatchShape};
 use crate::model::ModelLayer;
 use crate::shared::{Ablation, GptConfig};
 use crate::testing::{
-    Backward, Batch, Oracle, Run, assert_close, assert_same_bits, check_against_oracle, config,
+    Backward, Batch, Oracle, Run, assert_close, assert_same_result, check_against_oracle, config, result,
     same_on_all_threads,
 };
 use crate::unit::Unit;
@@ -193,22 +191,6 @@ fn checkpointing_cannot_be_seen_in_the_bits() {
             let got = result(run.with_checkpoints(|num_layers| std::iter::once(0..num_layers).collect()));
             assert_same_result(&format!("whole units of {layers_per_unit}"), &got, &want);
         }
-    }
-}
-
-type StepResult = ([LossSum; 2], BTreeMap<String, Vec<f32>>);
-
-/// The losses and gradients of two micro-batches.
-fn result(mut run: Run, batch: &Batch, backward: Backward) -> StepResult {
-    let losses = [0; 2].map(|_| run.step(batch, backward, 0.03));
-    (losses, run.gradients())
-}
-
-#[track_caller]
-fn assert_same_result(what: &str, got: &StepResult, want: &StepResult) {
-    assert_eq!(got.0, want.0, "{what}");
-    for (name, gradient) in &got.1 {
-        assert_same_bits(&format!("{name}, {what}"), gradient, &want.1[name]);
     }
 }
 

@@ -1,6 +1,7 @@
 //! The attention half of a transformer block.
 
 use super::LlamaConfig;
+use super::parameters::those_there;
 use crate::kernels::attention::AttentionShape;
 use crate::kernels::linear::LinearShape;
 use crate::kernels::norm::Norm;
@@ -141,11 +142,6 @@ impl Attention {
     }
 }
 
-/// A weight without a bias.
-fn weight_alone(weight: View<'_>) -> Affine<'_> {
-    Affine { weight, bias: weight.range(0..0) }
-}
-
 impl Layer for Attention {
     fn name(&self) -> &str {
         &self.name
@@ -167,8 +163,7 @@ impl Layer for Attention {
             ),
             ParameterSpec::zeros(format!("{prefix}.attn.proj.bias"), [width]),
         ];
-        let are_there = self.parameter_lens().map(|len| len > 0);
-        specs.into_iter().zip(are_there).filter(|(_, is_there)| *is_there).map(|(spec, _)| spec).collect()
+        those_there(specs, self.parameter_lens())
     }
 
     fn sizes(&self, shape: MicroBatchShape) -> LayerSizes {
@@ -201,11 +196,7 @@ impl Layer for Attention {
         let ForwardArgs { parameters, input, output, saved, .. } = args;
         let [.., weight, bias] = layout::split(parameters, self.parameter_lens());
         let [_, attended] = layout::split(saved.view(), self.saved_lens(shape));
-        let onto = if bias.is_empty() {
-            Onto::Residual(input)
-        } else {
-            Onto::BiasAndResidual { bias, residual: input }
-        };
+        let onto = Onto::residual(input, bias);
         queue.linear(self.projection(shape), attended, weight, onto, output);
     }
 
@@ -216,8 +207,8 @@ impl Layer for Attention {
         let [log_sum_exp, statistics] = layout::split_mut(exact, self.exact_lens(shape));
         let [mut normed, mut normalised] = layout::split_mut(workspace, self.forward_workspace_lens(shape));
 
-        queue.norm(self.norm, input, weight_alone(norm_weight), normed.reborrow(), statistics);
-        let onto = if bias.is_empty() { Onto::Nothing } else { Onto::Bias(bias) };
+        queue.norm(self.norm, input, Affine::weight_alone(norm_weight), normed.reborrow(), statistics);
+        let onto = Onto::bias(bias);
         queue.linear(self.qkv(shape), normed.view(), weight, onto, qkv.reborrow());
         let heads = if self.config.qk_layernorm {
             let weights = HeadWeights { queries, keys };
@@ -286,7 +277,7 @@ impl Layer for Attention {
             queue.attention_backward(heads, None, qkv.reborrow(), attended, dattended, exact_workspace);
             self.turn(queue, shape, Turn::Backward, qkv.reborrow());
         }
-        queue.norm_again(self.norm, input, weight_alone(norm_weight), statistics, normed);
+        queue.norm_again(self.norm, input, Affine::weight_alone(norm_weight), statistics, normed);
         let mut dnormed = dactivation.range(0..gradient.len());
         queue.linear_backward_input(self.qkv(shape), qkv.view(), weight, dnormed.reborrow(), mode);
         let dnormed = dnormed.view();

@@ -1,6 +1,7 @@
 //! The feed-forward half of a transformer block.
 
 use super::LlamaConfig;
+use super::parameters::those_there;
 use crate::kernels::linear::LinearShape;
 use crate::kernels::norm::Norm;
 use crate::layer::*;
@@ -82,8 +83,7 @@ impl Layer for Mlp {
             ParameterSpec::normal(format!("{prefix}.mlp.down.weight"), [width, hidden], self.residual_std),
             ParameterSpec::zeros(format!("{prefix}.mlp.down.bias"), [width]),
         ];
-        let are_there = self.parameter_lens().map(|len| len > 0);
-        specs.into_iter().zip(are_there).filter(|(_, is_there)| *is_there).map(|(spec, _)| spec).collect()
+        those_there(specs, self.parameter_lens())
     }
 
     fn sizes(&self, shape: MicroBatchShape) -> LayerSizes {
@@ -112,11 +112,7 @@ impl Layer for Mlp {
         let [.., weight, bias] = layout::split(parameters, self.parameter_lens());
         let [_, mut active] = layout::split_mut(workspace, self.forward_workspace_lens(shape));
         queue.swiglu(saved.view(), active.reborrow(), self.hidden);
-        let onto = if bias.is_empty() {
-            Onto::Residual(input)
-        } else {
-            Onto::BiasAndResidual { bias, residual: input }
-        };
+        let onto = Onto::residual(input, bias);
         queue.linear(self.down(shape), active.view(), weight, onto, output);
     }
 
@@ -124,9 +120,9 @@ impl Layer for Mlp {
         let RecomputeArgs { parameters, input, saved, exact: statistics, workspace, .. } = args;
         let [norm_weight, weight, bias, ..] = layout::split(parameters, self.parameter_lens());
         let [mut normed, _] = layout::split_mut(workspace, self.forward_workspace_lens(shape));
-        let norm = Affine { weight: norm_weight, bias: norm_weight.range(0..0) };
+        let norm = Affine::weight_alone(norm_weight);
         queue.norm(self.norm, input, norm, normed.reborrow(), statistics);
-        let onto = if bias.is_empty() { Onto::Nothing } else { Onto::Bias(bias) };
+        let onto = Onto::bias(bias);
         queue.linear(self.gate_up(shape), normed.view(), weight, onto, saved);
     }
 
@@ -154,7 +150,7 @@ impl Layer for Mlp {
         queue.linear_backward_input(self.down(shape), doutput.view(), down_weight, dactive, mode);
         queue.swiglu_backward(gate_up.reborrow(), active, self.hidden);
         queue.linear_backward_input(self.gate_up(shape), gate_up.view(), weight, dnormed.reborrow(), mode);
-        let norm = Affine { weight: norm_weight, bias: norm_weight.range(0..0) };
+        let norm = Affine::weight_alone(norm_weight);
         queue.norm_again(self.norm, input, norm, statistics, normed);
         let (dnormed, dinput) = (dnormed.view(), gradient.reborrow());
         queue.norm_backward_input(self.norm, input, norm_weight, statistics, dnormed, dinput, WriteMode::Add);

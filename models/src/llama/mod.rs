@@ -8,6 +8,7 @@
 mod attention;
 mod config;
 mod mlp;
+mod parameters;
 mod rope_scaling;
 #[cfg(test)]
 mod tests;

@@ -1,15 +1,12 @@
-use std::collections::BTreeMap;
-
 use proptest::prelude::*;
 
 use super::rope_scaling::Yarn;
 use super::{LlamaConfig, RopeScaling, build};
 use crate::element::ElementType;
 use crate::error::ModelError;
-use crate::layer::LossSum;
 use crate::shared::GptConfig;
 use crate::testing::{
-    Backward, Batch, Oracle, Run, assert_same_bits, check_against_oracle, config, llama_config,
+    Backward, Batch, Oracle, Run, assert_same_result, check_against_oracle, config, llama_config, result,
     same_on_all_threads,
 };
 
@@ -123,22 +120,6 @@ proptest! {
             ..llama_config()
         };
         check(&config, num_sequences, seq_length, 0);
-    }
-}
-
-type StepResult = ([LossSum; 2], BTreeMap<String, Vec<f32>>);
-
-/// The losses and gradients of two micro-batches.
-fn result(mut run: Run, batch: &Batch, backward: Backward) -> StepResult {
-    let losses = [0; 2].map(|_| run.step(batch, backward, 0.03));
-    (losses, run.gradients())
-}
-
-#[track_caller]
-fn assert_same_result(what: &str, got: &StepResult, want: &StepResult) {
-    assert_eq!(got.0, want.0, "{what}");
-    for (name, gradient) in &got.1 {
-        assert_same_bits(&format!("{name}, {what}"), gradient, &want.1[name]);
     }
 }
 

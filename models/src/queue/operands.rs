@@ -20,6 +20,18 @@ pub enum Onto<'a> {
     },
 }
 
+impl<'a> Onto<'a> {
+    /// A bias, or nothing where that is empty.
+    pub fn bias(bias: View<'a>) -> Self {
+        if bias.is_empty() { Self::Nothing } else { Self::Bias(bias) }
+    }
+
+    /// A residual, and a bias unless that is empty.
+    pub fn residual(residual: View<'a>, bias: View<'a>) -> Self {
+        if bias.is_empty() { Self::Residual(residual) } else { Self::BiasAndResidual { bias, residual } }
+    }
+}
+
 /// The weight and bias of a layer norm or of a linear map.
 #[derive(Clone, Copy, Debug)]
 pub struct Affine<'a> {
@@ -27,6 +39,13 @@ pub struct Affine<'a> {
     pub weight: View<'a>,
     /// `[C]`, or `[O]`; empty for an RMS norm.
     pub bias: View<'a>,
+}
+
+impl<'a> Affine<'a> {
+    /// A weight without a bias.
+    pub fn weight_alone(weight: View<'a>) -> Self {
+        Self { weight, bias: weight.range(0..0) }
+    }
 }
 
 /// The weights of the norms of heads.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use candle_core::{Result, Tensor};
 
-use super::{Oracle, assert_close};
+use super::{Oracle, assert_close, assert_same_bits};
 use crate::buffer::Buffer;
 use crate::element::ElementType;
 use crate::init;
@@ -357,5 +357,23 @@ pub(crate) fn check_against_oracle(
     assert_eq!(gradients.len(), want.len());
     for (name, want) in want {
         assert_close(&format!("{name} of {config:?}"), &gradients[&name], &want, 1e-5);
+    }
+}
+
+/// Losses, and gradients by name.
+pub(crate) type StepResult = ([LossSum; 2], BTreeMap<String, Vec<f32>>);
+
+/// The losses and gradients of two micro-batches.
+pub(crate) fn result(mut run: Run, batch: &Batch, backward: Backward) -> StepResult {
+    let losses = [0; 2].map(|_| run.step(batch, backward, 0.03));
+    (losses, run.gradients())
+}
+
+/// Asserts equality of every bit.
+#[track_caller]
+pub(crate) fn assert_same_result(what: &str, got: &StepResult, want: &StepResult) {
+    assert_eq!(got.0, want.0, "{what}");
+    for (name, gradient) in &got.1 {
+        assert_same_bits(&format!("{name}, {what}"), gradient, &want.1[name]);
     }
 }
