@@ -87,6 +87,24 @@ fn a_panic_stops_all_ranks() {
         .assert_eq(&first_line(engine));
 }
 
+/// Such a stage reads no tokens, but attends within documents.
+#[test]
+fn a_stage_in_the_middle_reads_where_documents_begin() {
+    let case = Case { pipeline: 4, num_micro_batches: 3, document_attention: true, ..Case::ONE_RANK };
+    let mut engine = engine(small_run(case), 1, |batch| {
+        batch.document_starts[3] = 9;
+        Ok(())
+    });
+    engine.train_batch().unwrap();
+    let before = weights_of(&mut engine);
+    let error = engine.train_batch().unwrap_err();
+    expect![[r#"
+        step 2: rank 1, reading micro-batch 1: the source says that the document of token 3 of row 0 begins at 9, but a token's document is that of the token before it, which begins at 0, or begins with it; write 0 or 3; no weight was changed
+    "#]]
+    .assert_eq(&format!("{error}\n"));
+    assert_same_weights(&weights_of(&mut engine), &before, "the weights before the step");
+}
+
 /// A source that fails, or gives what cannot be used, ends the step: the weights are those before it, and the next step may succeed.
 #[test]
 fn a_micro_batch_that_cannot_be_read_leaves_the_weights_as_they_are() {

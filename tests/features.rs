@@ -60,14 +60,15 @@ fn run(case: Case) -> Trained {
     train(run, Mask::Uneven)
 }
 
-/// Dropout and precision do change numbers, so the comparison above is not of things that have no effect.
+/// Dropout, documents and precision do change numbers, so the comparison above is not of things that have no effect.
 #[test]
-fn dropout_and_precision_change_the_loss() {
+fn dropout_documents_and_precision_change_the_loss() {
     let case = Case { num_layers: 2, ..Case::ONE_RANK };
     let losses = |case| run(case).losses;
     let plain = losses(case.clone());
     for other in [
         Case { dropout: 0.1, ..case.clone() },
+        Case { document_attention: true, ..case.clone() },
         Case { precision: Precision::Bf16, ..case.clone() },
         Case { precision: FP16, ..case.clone() },
     ] {

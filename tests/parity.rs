@@ -13,8 +13,8 @@ use tests::{
 };
 
 /// How many values there are of a unit's layers, what is resident (strict, or a unit more than prefetch needs), prefetch, and
-/// models: GPT-2 and Llama, each untied and tied.
-const SIZES: [usize; 4] = [3, 2, 2, 4];
+/// models: GPT-2 and Llama, each untied and tied, and each with documents.
+const SIZES: [usize; 4] = [3, 2, 2, MODELS.len()];
 
 fn zero(level: ZeroLevel, reduce: ReductionPolicy, row: [usize; 4]) -> ZeroConfig {
     let [unit_layers, residency, prefetch_units, _] = row;
@@ -44,8 +44,8 @@ fn every_grid_schedule_and_level_gives_the_bits_of_one_pipeline_rank() {
                         }
                         let zero = zero(level, reduce, row);
                         let grid = Case { pipeline, data, num_micro_batches: 3, ..Case::ONE_RANK };
-                        let (family, tied) = MODELS[row[3]];
-                        let case = Case { schedule, zero, family, tied, ..grid };
+                        let (family, tied, document_attention) = MODELS[row[3]];
+                        let case = Case { schedule, zero, family, tied, document_attention, ..grid };
                         let wanted = references
                             .entry((data, reduce == Every, row[3]))
                             .or_insert_with(|| train(small_run(case.clone().reference()), Mask::Uneven));

@@ -9,7 +9,9 @@ use pipezero::models::kernels::linear::LinearShape;
 use pipezero::models::kernels::matmul::WriteMode;
 use pipezero::models::kernels::norm::Norm;
 use pipezero::models::kernels::rope::{Rope, Turn};
-use pipezero::models::queue::{Affine, Attended, HeadWeights, Onto, Queue};
+use pipezero::models::queue::{
+    Affine, Attended, AttentionMask, HeadWeights, Onto, Positions, Queue, Rotation,
+};
 use pipezero::models::{Buffer, ModelError};
 
 use super::model::ModelShape;
@@ -140,7 +142,12 @@ fn add_positions(queue: &dyn Queue, model: &ModelShape) -> Result<Case, Box<dyn 
     let (table, mut y) = (half(queue, seq_length * width)?, half(queue, model.activation())?);
     let bytes = HALF_BYTES * (2 * model.activation() + seq_length * width);
     moving("add_positions", model, bytes, move |queue| {
-        queue.add_positions(seq_length, table.view(), y.view_mut(), width);
+        queue.add_positions(
+            Positions { seq_length, document_starts: None },
+            table.view(),
+            y.view_mut(),
+            width,
+        );
     })
 }
 
@@ -216,7 +223,7 @@ fn attention(queue: &dyn Queue, model: &ModelShape) -> Result<Case, Box<dyn Erro
     let mut workspace = floats(queue, shape.forward_workspace())?;
     let call = move |queue: &dyn Queue| {
         let (y, sums) = (out.view_mut(), log_sum_exp.view_mut());
-        queue.attention(shape, None, qkv.view(), y, sums, workspace.view_mut());
+        queue.attention(shape, AttentionMask::default(), qkv.view(), y, sums, workspace.view_mut());
     };
     let case = moving("attention", model, 4 * HALF_BYTES * model.activation(), call)?;
     Ok(Case { flops: shape.forward_flops() as f64, is_attention: true, ..case })
@@ -233,7 +240,8 @@ fn attention_backward(queue: &dyn Queue, model: &ModelShape) -> Result<Case, Box
     let mut workspace = floats(queue, shape.backward_workspace())?;
     let call = move |queue: &dyn Queue| {
         let attended = Attended { out: out.view(), log_sum_exp: log_sum_exp.view() };
-        queue.attention_backward(shape, None, qkv.view_mut(), attended, dout.view(), workspace.view_mut());
+        let (qkv, workspace) = (qkv.view_mut(), workspace.view_mut());
+        queue.attention_backward(shape, AttentionMask::default(), qkv, attended, dout.view(), workspace);
     };
     let case = moving("attention_backward", model, 8 * HALF_BYTES * model.activation(), call)?;
     // Five products where the forward has two.
@@ -376,7 +384,8 @@ fn rope(queue: &dyn Queue, model: &ModelShape) -> Result<Case, Box<dyn Error>> {
     let (rope, mut qkv) =
         (Rope { frequencies: frequencies.into(), scale: 1.0 }, half(queue, 3 * model.activation())?);
     moving("rope", model, 4 * HALF_BYTES * model.activation(), move |queue| {
-        queue.rope(shape, &rope, Turn::Forward, qkv.view_mut());
+        let rotation = Rotation { rope: &rope, turn: Turn::Forward, document_starts: None };
+        queue.rope(shape, rotation, qkv.view_mut());
     })
 }
 

@@ -16,7 +16,7 @@ use std::fmt::Debug;
 use crate::kernels::dropout::{Dropout, Masks};
 use crate::memory::{View, ViewMut};
 use crate::parameter::ParameterSpec;
-use crate::queue::Queue;
+use crate::queue::{Positions, Queue};
 
 pub use crate::kernels::matmul::WriteMode;
 pub use crate::micro_batch::{IGNORED_TARGET, LossSum, MaskKey, MicroBatchShape};
@@ -29,11 +29,20 @@ pub struct Tokens<'a> {
     pub inputs: View<'a>,
     /// `[B, T]` of `u32`: next tokens; [`IGNORED_TARGET`] carries no loss.
     pub targets: View<'a>,
+    /// `[B, T]` of `u32`: of each token, the position in its row at which its document begins: that of the token before it, or its own. A
+    /// token sees the earlier ones of its document alone, and position numbers are counted from there. `None` where every row is one
+    /// document.
+    pub document_starts: Option<View<'a>>,
     /// What dropout's masks depend on; `None` drops nothing, as in an evaluation.
     pub masks: Option<MaskKey>,
 }
 
-impl Tokens<'_> {
+impl<'a> Tokens<'a> {
+    /// Where position numbers come from.
+    pub fn positions(self, shape: MicroBatchShape) -> Positions<'a> {
+        Positions { seq_length: shape.seq_length, document_starts: self.document_starts }
+    }
+
     /// The masks of a place that may drop elements; `None` where nothing is dropped.
     pub fn masks_of(self, dropout: Option<Dropout>, shape: MicroBatchShape) -> Option<Masks> {
         Some(dropout?.masks(self.masks?, shape))

@@ -61,6 +61,7 @@ mod tests {
             num_term_elements: 0,
             copies_checkpoints: false,
             num_tokens: 0,
+            num_document_starts: 0,
             stages: vec![StageFacts {
                 num_activation_slots: 1,
                 num_gradient_send_buffers: 2,

@@ -17,7 +17,7 @@ pub enum Mask {
     All,
 }
 
-/// Random tokens below the vocabulary size.
+/// Random tokens below the vocabulary size, in documents of random lengths, of which the first of a row may have begun in another.
 #[derive(Clone, Debug)]
 pub struct RandomBatches {
     layout: BatchLayout,
@@ -81,7 +81,13 @@ impl BatchSource for RandomBatches {
         let first = (data_rank * num_micro_batches + micro_batch) * micro_batch_size;
         for row in 0..micro_batch_size {
             let sample = step * self.layout.train_batch_size() as u64 + (first + row) as u64;
+            let mut start = 0;
             for position in 0..seq_length {
+                // Every third token begins a document.
+                if position > 0 && hash(hash(sample) ^ position as u64).is_multiple_of(3) {
+                    start = position as u32;
+                }
+                batch.document_starts[row * seq_length + position] = start;
                 let at = row * seq_length + position;
                 batch.inputs[at] = self.token(sample, position);
                 let target = self.token(sample, position + 1);

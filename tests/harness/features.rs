@@ -23,9 +23,15 @@ pub const PRECISIONS: [Precision; 3] = [Precision::F32, Precision::Bf16, FP16];
 pub const CHECKPOINTING: [Checkpointing; 3] =
     [Checkpointing::Off, Checkpointing::Unit, Checkpointing::Layers(1)];
 
-/// Families, and whether the head uses the embedding's weight.
-pub const MODELS: [(Family, bool); 4] =
-    [(Family::Gpt2, false), (Family::Gpt2, true), (Family::Llama, false), (Family::Llama, true)];
+/// Families, whether the head uses the embedding's weight, and whether tokens see their own document alone.
+pub const MODELS: [(Family, bool, bool); 6] = [
+    (Family::Gpt2, false, false),
+    (Family::Gpt2, true, false),
+    (Family::Llama, false, false),
+    (Family::Llama, true, false),
+    (Family::Gpt2, true, true),
+    (Family::Llama, false, true),
+];
 
 /// Data degrees.
 pub const DATA: [usize; 3] = [1, 2, 3];
@@ -124,7 +130,7 @@ pub fn case_of([grid, zero, units, precision, checkpointing, model, data, vocabu
         Resident::Level => ResidencyConfig::Level,
         Resident::All => ResidencyConfig::All,
     };
-    let (family, tied) = MODELS[model];
+    let (family, tied, document_attention) = MODELS[model];
     let unit_layers = UNITS[units];
     // A split backward is not recomputed.
     let checkpointing =
@@ -139,6 +145,7 @@ pub fn case_of([grid, zero, units, precision, checkpointing, model, data, vocabu
         zero: ZeroConfig { level, reduce, resident_units, prefetch_units, unit_layers, ..NO_ZERO },
         family,
         tied,
+        document_attention,
         num_layers: NUM_LAYERS,
         precision: PRECISIONS[precision],
         checkpointing,

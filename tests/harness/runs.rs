@@ -45,6 +45,8 @@ pub struct Case {
     pub checkpointing: Checkpointing,
     /// What is dropped.
     pub dropout: f64,
+    /// Whether tokens see their own document alone.
+    pub document_attention: bool,
     /// Token numbers.
     pub vocab_size: usize,
     /// How the vocabulary's tables are cut, and what becomes of logits.
@@ -66,6 +68,7 @@ impl Case {
         precision: Precision::F32,
         checkpointing: Checkpointing::Off,
         dropout: 0.0,
+        document_attention: false,
         vocab_size: 17,
         vocabulary: VocabularyConfig::WHOLE,
     };
@@ -173,7 +176,7 @@ pub fn small_run(case: Case) -> Run {
             Family::Llama => ModelConfig::Llama(small_llama(sizes)),
             Family::Mlp => ModelConfig::Mlp(sizes),
         },
-        data: DataConfig { text: Vec::new(), validation: 0.0 },
+        data: DataConfig { text: Vec::new(), validation: 0.0, document_attention: case.document_attention },
         evaluation: EvaluationConfig { every: 0, batches: 1 },
         parallel: ParallelConfig {
             pipeline: case.pipeline,

@@ -161,6 +161,9 @@ section! {
         text: Either<String, Vec<String>> = "needed, but not for \"timed\"", "there is nothing to train on without it";
         /// Share of the text that is kept for validation, from 0 to 0.5, in interleaved blocks of each file; of a short text its end.
         validation: f64 = "0.05", "enough for a steady figure, little lost to training";
+        /// Whether a token sees the earlier tokens of its own document alone, and positions are counted from there. A file is a document.
+        /// `"gpt2"` and `"llama"` alone.
+        document_attention: bool = "false", "a row that is one document costs no mask";
     }
 }
 

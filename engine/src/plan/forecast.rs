@@ -1,7 +1,6 @@
 //! What each rank will hold and send: the figures of `plan --json`, by partition's closed formulas over the program's
 //! counts.
 
-use pipezero_models::layer::MicroBatchShape;
 use pipezero_partition::{
     ElementBytes, Purpose, RankFacts, RankMemory, ReductionTerms, Sharding, StageFacts, StageTraffic,
     Traffic, TrafficFacts, UnitFacts, UnitSharding, UnitTraffic,
@@ -141,6 +140,7 @@ impl Plan {
         };
         let gather_buffers = self.gather_buffers(rank, purpose);
         let gradient_buffers = self.gradient_buffers(rank, purpose);
+        let reads = self.tokens_read(rank);
         RankFacts {
             purpose,
             sharding: sharding(&self.run),
@@ -150,7 +150,8 @@ impl Plan {
             gradient_buffer_elements: gradient_buffers.iter().map(|&len| len as u64).collect(),
             num_term_elements: self.num_term_elements(rank),
             copies_checkpoints: self.run.checkpoint.is_copied(),
-            num_tokens: num_tokens(&self.run, self.tokens_read(rank)),
+            num_tokens: num_of_step(&self.run, reads.num_tokens()),
+            num_document_starts: num_of_step(&self.run, reads.num_document_starts()),
             stages: self.stages_of(rank).into_iter().map(stage_facts).collect(),
         }
     }
@@ -216,10 +217,9 @@ pub(super) fn sharding(run: &Run) -> Sharding {
     Sharding { level: run.zero.level, reduce: run.zero.reduce, data_degree: run.parallel.data as u64 }
 }
 
-/// Tokens of a step's micro-batches of this shape on one data rank.
-pub(super) fn num_tokens(run: &Run, shape: MicroBatchShape) -> u64 {
-    let sizes = [run.batch.num_micro_batches, shape.num_sequences, shape.seq_length];
-    sizes.into_iter().fold(1, |product: u64, size| product.saturating_mul(size as u64))
+/// So many of each micro-batch, in a step on one data rank.
+pub(super) fn num_of_step(run: &Run, of_each: usize) -> u64 {
+    (run.batch.num_micro_batches as u64).saturating_mul(of_each as u64)
 }
 
 /// What the precision decides of memory and traffic.

@@ -10,6 +10,7 @@ use pipezero_schedule::{CheckedProgram, ComputeOrder, Edge, PipelineRank, Progra
 use super::BesideZero1;
 use super::element_types::ElementTypes;
 use super::grid::Grid;
+use super::tokens_read::TokensRead;
 use super::unit::PlannedUnit;
 use crate::config::{ResidencyConfig, Run, ScheduleConfig, ShardingConfig};
 
@@ -256,10 +257,12 @@ impl Plan {
         self.units.get(unit.index() + 1).is_some_and(|next| next.stage != self.unit(unit).stage)
     }
 
-    /// Whether a rank reads tokens: it runs the first unit, or the loss.
-    pub(crate) fn reads_tokens(&self, rank: PipelineRank) -> bool {
+    /// What a rank reads of each micro-batch: tokens where it runs the first unit, or the loss, and where documents begin in any case, if
+    /// the run attends within these.
+    pub(crate) fn tokens_read(&self, rank: PipelineRank) -> TokensRead {
         let ends = [0, self.units.len() - 1];
-        ends.into_iter().any(|index| self.pipeline_rank_of(self.units[index].stage) == rank)
+        let tokens = ends.into_iter().any(|index| self.pipeline_rank_of(self.units[index].stage) == rank);
+        TokensRead { shape: self.shape, tokens, document_starts: self.run.data.document_attention }
     }
 
     /// Targets of a step, were none ignored.

@@ -1,18 +1,18 @@
 //! What one rank allocates, in elements: the plan's side of the memory account.
 
-use pipezero_models::layer::MicroBatchShape;
 use pipezero_schedule::{CheckedProgram, Edge, PipelineRank, Stage, Unit, protocol};
 
 use super::Plan;
 use super::stages::PlannedStage;
+use super::tokens_read::TokensRead;
 use pipezero_partition::{Purpose, Tying};
 
 /// Buffers of one rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RankSizes {
     pub(crate) stages: Vec<StageSizes>,
-    /// The tokens of each micro-batch; none where the rank reads none.
-    pub(crate) tokens: MicroBatchShape,
+    /// What the rank reads of each micro-batch.
+    pub(crate) tokens: TokensRead,
     /// Elements of each of the two activation streams: the widest activation.
     pub(crate) stream_len: usize,
     /// Elements of the gradient stream, f32; 0 in inference.
@@ -77,11 +77,6 @@ impl Plan {
             checkpoint_elements: (1 + self.run.optimizer.num_states()) * num_written,
             edge_buffers: self.edge_buffers(rank, purpose),
         }
-    }
-
-    /// The tokens of each micro-batch that a rank reads: all of them, or none.
-    pub(super) fn tokens_read(&self, rank: PipelineRank) -> MicroBatchShape {
-        if self.reads_tokens(rank) { self.shape } else { MicroBatchShape { num_sequences: 0, seq_length: 0 } }
     }
 
     /// Elements of each buffer for a gathered unit, the largest first: enough for evaluation and, when training, the

@@ -7,7 +7,7 @@ use crate::kernels::norm::Norm;
 use crate::layer::*;
 use crate::layout;
 use crate::parameter::ParameterSpec;
-use crate::queue::{Affine, Attended, Onto, Queue};
+use crate::queue::{Affine, Attended, AttentionMask, Onto, Queue};
 use crate::shared::{Ablation, GptConfig};
 
 /// `y = x + dropout(proj(attend(qkv(ln_1(x)))))`, with dropout of the attention weights in `attend`.
@@ -76,6 +76,11 @@ impl Attention {
             num_kv_heads: self.num_heads,
             head_size: self.width / self.num_heads,
         }
+    }
+
+    fn mask<'a>(&self, tokens: Tokens<'a>, shape: MicroBatchShape) -> AttentionMask<'a> {
+        let dropout = tokens.masks_of(self.weights_dropout, shape);
+        AttentionMask { dropout, document_starts: tokens.document_starts }
     }
 
     fn qkv(&self, shape: MicroBatchShape) -> LinearShape {
@@ -169,9 +174,9 @@ impl Layer for Attention {
         let norm = Affine { weight: norm_weight, bias: norm_bias };
         queue.norm(Norm::GPT2, input, norm, normed.reborrow(), statistics);
         queue.linear(self.qkv(shape), normed.view(), qkv_weight, Onto::Bias(qkv_bias), qkv.reborrow());
-        let masks = tokens.masks_of(self.weights_dropout, shape);
+        let mask = self.mask(tokens, shape);
         let (qkv, out) = (qkv.view(), attended.reborrow());
-        queue.attention(self.attention(shape), masks, qkv, out, log_sum_exp, scratch);
+        queue.attention(self.attention(shape), mask, qkv, out, log_sum_exp, scratch);
         if self.ablation == Ablation::AttentionOutput {
             queue.clear(attended);
         }
@@ -214,10 +219,10 @@ impl Layer for Attention {
         if self.ablation == Ablation::AttentionOutput {
             queue.clear(dattended.reborrow());
         }
-        let masks = tokens.masks_of(self.weights_dropout, shape);
+        let mask = self.mask(tokens, shape);
         let attended = Attended { out: attended.view(), log_sum_exp };
         let dattended = dattended.view();
-        queue.attention_backward(self.attention(shape), masks, qkv.reborrow(), attended, dattended, scratch);
+        queue.attention_backward(self.attention(shape), mask, qkv.reborrow(), attended, dattended, scratch);
         let dqkv = qkv.view();
         let norm = Affine { weight: norm_weight, bias: norm_bias };
         queue.norm_again(Norm::GPT2, input, norm, statistics, normed);

@@ -6,10 +6,10 @@ use crate::kernels::dropout::{Dropout, Place};
 use crate::layer::*;
 use crate::layout;
 use crate::parameter::ParameterSpec;
-use crate::queue::Queue;
+use crate::queue::{Positions, Queue};
 use crate::shared::GptConfig;
 
-/// `y[b, t] = dropout(wte[tokens[b, t]] + wpe[t])`.
+/// `y[b, t] = dropout(wte[tokens[b, t]] + wpe[p])`, with the position number `p` of the token in its document.
 ///
 /// Parameters: `wte.weight [V, C]`, `wpe.weight [T, C]`.
 #[derive(Debug)]
@@ -70,7 +70,7 @@ impl Layer for Embedding {
         let [tokens, positions] = layout::split(args.parameters, self.parameter_lens());
         let mut output = args.output;
         queue.embedding(args.tokens.inputs, 0, tokens, output.reborrow());
-        queue.add_positions(shape.seq_length, positions, output.reborrow(), self.width);
+        queue.add_positions(args.tokens.positions(shape), positions, output.reborrow(), self.width);
         if let Some(masks) = args.tokens.masks_of(self.dropout, shape) {
             queue.dropout(masks, output, self.width);
         }
@@ -85,7 +85,7 @@ impl Layer for Embedding {
             queue.dropout(masks, gradient.reborrow(), self.width);
         }
         let mode = WriteMode::Overwrite;
-        queue.positions_backward(shape.seq_length, gradient.view(), dpositions, self.width, mode);
+        queue.positions_backward(args.tokens.positions(shape), gradient.view(), dpositions, self.width, mode);
         // Rounded after that where it is stored in 16 bits, as a `TokenEmbedding` behind a `PositionEmbedding` does.
         queue.copy(gradient.view(), args.weight_inputs);
     }
@@ -94,6 +94,6 @@ impl Layer for Embedding {
         let BackwardWeightArgs { weight_inputs: doutput, exact_weight_inputs: dpositions, mode, .. } = args;
         let [tokens, positions] = layout::split_mut(args.parameter_gradients, self.parameter_lens());
         queue.embedding_backward(args.tokens.inputs, 0, doutput, tokens, mode);
-        queue.positions_backward(shape.seq_length, dpositions, positions, self.width, mode);
+        queue.positions_backward(Positions::of_rows(shape), dpositions, positions, self.width, mode);
     }
 }

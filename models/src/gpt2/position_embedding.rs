@@ -3,10 +3,10 @@
 use crate::kernels::dropout::{Dropout, Place};
 use crate::layer::*;
 use crate::parameter::ParameterSpec;
-use crate::queue::Queue;
+use crate::queue::{Positions, Queue};
 use crate::shared::GptConfig;
 
-/// `y[b, t] = dropout(x[b, t] + wpe[t])`.
+/// `y[b, t] = dropout(x[b, t] + wpe[p])`, with the position number `p` of the token in its document.
 ///
 /// Parameters: `wpe.weight [T, C]`.
 #[derive(Debug)]
@@ -55,7 +55,7 @@ impl Layer for PositionEmbedding {
     fn forward(&self, queue: &dyn Queue, shape: MicroBatchShape, args: ForwardArgs<'_>) {
         let mut output = args.output;
         queue.copy(args.input, output.reborrow());
-        queue.add_positions(shape.seq_length, args.parameters, output.reborrow(), self.width);
+        queue.add_positions(args.tokens.positions(shape), args.parameters, output.reborrow(), self.width);
         if let Some(masks) = args.tokens.masks_of(self.dropout, shape) {
             queue.dropout(masks, output, self.width);
         }
@@ -72,11 +72,11 @@ impl Layer for PositionEmbedding {
             queue.dropout(masks, gradient.reborrow(), self.width);
         }
         let mode = WriteMode::Overwrite;
-        queue.positions_backward(shape.seq_length, gradient.view(), dpositions, self.width, mode);
+        queue.positions_backward(args.tokens.positions(shape), gradient.view(), dpositions, self.width, mode);
     }
 
     fn backward_weight(&self, queue: &dyn Queue, shape: MicroBatchShape, args: BackwardWeightArgs<'_>) {
         let (dpositions, sum) = (args.exact_weight_inputs, args.parameter_gradients);
-        queue.positions_backward(shape.seq_length, dpositions, sum, self.width, args.mode);
+        queue.positions_backward(Positions::of_rows(shape), dpositions, sum, self.width, args.mode);
     }
 }

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::build;
+use crate::element::ElementType;
 use crate::error::ModelError;
 use crate::init;
 use crate::layer::{MaskKey, MicroBatchShape};
@@ -56,6 +57,7 @@ fn dropout_is_the_same_however_a_step_is_cut_into_micro_batches() {
             shape: MicroBatchShape { num_sequences: range.len(), seq_length: 13 },
             inputs: whole.inputs[tokens.clone()].to_vec(),
             targets: whole.targets[tokens].to_vec(),
+            document_starts: None,
             masks: Some(MaskKey { first_sequence: 4 + range.start as u64, ..MASKS }),
         };
         let loss = run.step(&batch, Backward::Full, 0.03);
@@ -192,6 +194,63 @@ fn checkpointing_cannot_be_seen_in_the_bits() {
             assert_same_result(&format!("whole units of {layers_per_unit}"), &got, &want);
         }
     }
+}
+
+/// With masks of dropout, recomputed, in halves and in 16 bits.
+#[test]
+fn documents_equal_autograd_however_the_backward_is_run() {
+    for tie_embeddings in [false, true] {
+        let config = GptConfig { tie_embeddings, dropout: 0.2, ..config() };
+        let model = build(&config).unwrap();
+        for lens in [&[5, 1, 7][..], &[1], &[4]] {
+            let batch = Batch { masks: Some(MASKS), ..Batch::random(2, 13, 37, 5).in_documents(lens) };
+            check_against_oracle(&config, &model, &batch, Oracle::gpt2_loss);
+            for element in [ElementType::F32, ElementType::Bf16] {
+                let run = || Run::new(&model, 2).with_precision(element);
+                let want = result(run(), &batch, Backward::Full);
+                assert_same_result("split", &result(run(), &batch, Backward::Split), &want);
+                let recomputed =
+                    run().with_checkpoints(|num_layers| std::iter::once(0..num_layers).collect());
+                assert_same_result("recomputed", &result(recomputed, &batch, Backward::Full), &want);
+            }
+        }
+    }
+}
+
+/// A row of several documents has the loss and the gradients of rows of one each.
+#[test]
+fn packed_documents_have_the_sums_of_what_they_have_alone() {
+    let model = build(&config()).unwrap();
+    let packed = Batch::random(1, 13, 37, 5).in_documents(&[5, 1, 7]);
+    let mut run = Run::new(&model, 2);
+    let loss = run.step(&packed, Backward::Full, 0.03);
+    let (mut alone, mut sum) = (Run::new(&model, 2), 0.0);
+    for tokens in [0..5, 5..6, 6..13] {
+        let part = |of: &[u32]| of[tokens.clone()].to_vec();
+        let document = Batch {
+            shape: MicroBatchShape { num_sequences: 1, seq_length: tokens.len() },
+            inputs: part(&packed.inputs),
+            targets: part(&packed.targets),
+            document_starts: None,
+            masks: None,
+        };
+        sum += alone.step(&document, Backward::Full, 0.03).sum;
+    }
+    assert_close("loss", &[loss.sum as f32], &[sum], 1e-6);
+    let want = alone.gradients();
+    for (name, gradient) in run.gradients() {
+        let want: Vec<f64> = want[&name].iter().map(|&element| f64::from(element)).collect();
+        // Sums of 13 tokens in another order.
+        assert_close(&name, &gradient, &want, 2e-6);
+    }
+}
+
+#[test]
+fn a_row_that_is_one_document_is_a_row_without_documents() {
+    let model = build(&config()).unwrap();
+    let batch = Batch::random(2, 13, 37, 5);
+    let run = |batch: &Batch| result(Run::new(&model, 2), batch, Backward::Full);
+    assert_same_result("one document", &run(&batch.clone().in_documents(&[13])), &run(&batch));
 }
 
 #[test]

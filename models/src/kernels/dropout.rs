@@ -130,20 +130,22 @@ pub(super) struct RowMask {
 }
 
 impl RowMask {
-    /// Calls `f` with every [`GROUP`] of elements of a row of `len`, or what is left of it, and what each of them is
-    /// multiplied by: 0 or the scale.
+    /// Calls `f` with some neighbours after the other of a row's elements `of`, those of one [`GROUP`] each time, counted from the first of
+    /// `of`, and what each of them is multiplied by: 0 or the scale.
     #[inline(always)]
-    pub(super) fn for_groups(self, len: usize, mut f: impl FnMut(Range<usize>, &[f32; GROUP])) {
-        for first in (0..len).step_by(GROUP) {
-            f(first..len.min(first + GROUP), &self.factors(first / GROUP));
+    pub(super) fn for_groups(self, of: Range<usize>, mut f: impl FnMut(Range<usize>, &[f32])) {
+        for group in of.start / GROUP..of.end.div_ceil(GROUP) {
+            let first = group * GROUP;
+            let (start, end) = (of.start.max(first), of.end.min(first + GROUP));
+            f(start - of.start..end - of.start, &self.factors(group)[start - first..]);
         }
     }
 
-    /// Multiplies a row by its mask.
+    /// Multiplies a row's elements from `first` on by their mask.
     #[inline(always)]
-    pub(super) fn apply(self, row: &mut [f32]) {
+    pub(super) fn apply(self, first: usize, row: &mut [f32]) {
         self.for_groups(
-            row.len(),
+            first..first + row.len(),
             #[inline(always)]
             |range, factors| {
                 for (x, factor) in row[range].iter_mut().zip(factors) {
@@ -177,7 +179,7 @@ pub fn apply(masks: Masks, x: &mut [f32], width: usize) {
         #[inline(always)]
         |(x, numbers)| {
             for (x, n) in x.elements.chunks_exact_mut(width).zip(numbers) {
-                masks.row_of(n).apply(x);
+                masks.row_of(n).apply(0, x);
             }
         },
     );
@@ -192,7 +194,7 @@ pub fn add_residual(masks: Masks, x: &[f32], y: &mut [f32], width: usize) {
         |(y, x, numbers)| {
             let rows = y.elements.chunks_exact_mut(width).zip(x.elements.chunks_exact(width));
             for ((y, x), n) in rows.zip(numbers) {
-                masks.row_of(n).apply(y);
+                masks.row_of(n).apply(0, y);
                 for (y, x) in y.iter_mut().zip(x) {
                     *y += x;
                 }
@@ -298,6 +300,18 @@ mod tests {
         });
         let want: Vec<f32> = masked.iter().zip(&x).map(|(y, x)| y + x).collect();
         assert_same_bits("residual", &added, &want);
+    }
+
+    #[test]
+    fn a_part_of_a_row_has_its_part_of_the_mask() {
+        let row = masks(0.5, Place::AttentionWeights(0), KEY).row(7);
+        let mut whole = vec![1.0; 200];
+        row.apply(0, &mut whole);
+        for (first, end) in [(0, 1), (1, 200), (63, 65), (64, 128), (70, 71), (130, 199), (200, 200)] {
+            let mut part = vec![1.0; end - first];
+            row.apply(first, &mut part);
+            assert_same_bits("a part", &part, &whole[first..end]);
+        }
     }
 
     #[test]

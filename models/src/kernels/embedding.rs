@@ -3,6 +3,9 @@
 //! Legend: B sequences, T tokens each, N = B T, C columns, V rows of the token table; `y, dy: [N, C]`,
 //! `token_table: [V, C]` or a slice of its rows, `position_table: [at least T, C]`.
 
+use std::ops::Range;
+
+use super::documents::{self, documents};
 use super::matmul::WriteMode;
 use super::parallel::{check_rows, for_blocks, read, width_of, write};
 
@@ -49,19 +52,30 @@ fn place_in(first_token: u32, num_elements: usize, width: usize) -> impl Fn(u32)
     }
 }
 
-/// `y[b, t] += position_table[t]`.
-pub fn add_positions(seq_length: usize, position_table: &[f32], y: &mut [f32], width: usize) {
+/// `y[b, t] += position_table[p]`, where `p` is the token's position in its [document](super::documents).
+pub fn add_positions(
+    seq_length: usize,
+    document_starts: Option<&[u32]>,
+    position_table: &[f32],
+    y: &mut [f32],
+    width: usize,
+) {
     check_rows(position_table.len(), width);
     check_rows(y.len(), seq_length * width);
-    for sequence in y.chunks_exact_mut(seq_length * width) {
-        add(sequence, &position_table[..seq_length * width]);
+    documents::check(document_starts, y.len() / width);
+    for (sequence, y) in y.chunks_exact_mut(seq_length * width).enumerate() {
+        for document in documents_of(document_starts, seq_length, sequence) {
+            let positions = &position_table[..document.len() * width];
+            add(&mut y[document.start * width..document.end * width], positions);
+        }
     }
 }
 
-/// `dposition_table[t] += dy[b, t]`, sequence by sequence. Where the table is overwritten, the first sequence is not added, and
-/// positions from `seq_length` on become zero.
+/// `dposition_table[p] += dy[b, t]`, document by document. Where the table is overwritten and a row is one document, the first sequence
+/// is not added; positions that no token has become zero.
 pub fn backward_positions(
     seq_length: usize,
+    document_starts: Option<&[u32]>,
     dy: &[f32],
     dposition_table: &mut [f32],
     width: usize,
@@ -69,6 +83,19 @@ pub fn backward_positions(
 ) {
     check_rows(dposition_table.len(), width);
     check_rows(dy.len(), seq_length * width);
+    documents::check(document_starts, dy.len() / width);
+    if document_starts.is_some() {
+        if mode == WriteMode::Overwrite {
+            dposition_table.fill(0.0);
+        }
+        for (sequence, dy) in dy.chunks_exact(seq_length * width).enumerate() {
+            for document in documents_of(document_starts, seq_length, sequence) {
+                let sums = &mut dposition_table[..document.len() * width];
+                add(sums, &dy[document.start * width..document.end * width]);
+            }
+        }
+        return;
+    }
     let (sums, unused) = dposition_table.split_at_mut(seq_length * width);
     let mut sequences = dy.chunks_exact(sums.len());
     if mode == WriteMode::Overwrite {
@@ -78,6 +105,15 @@ pub fn backward_positions(
         sums.iter_mut().zip(first).for_each(|(sum, term)| *sum = 0.0 + term);
     }
     sequences.for_each(|sequence| add(sums, sequence));
+}
+
+/// The documents of one sequence.
+fn documents_of(
+    document_starts: Option<&[u32]>,
+    seq_length: usize,
+    sequence: usize,
+) -> impl Iterator<Item = Range<usize>> {
+    documents(document_starts.map(|starts| &starts[sequence * seq_length..][..seq_length]), seq_length)
 }
 
 fn add(sum: &mut [f32], term: &[f32]) {
@@ -142,17 +178,44 @@ mod tests {
     fn positions_repeat_over_the_sequences() {
         let table = [1.0, 2.0, 3.0, 4.0, 9.0, 9.0];
         let mut y = vec![10.0; 8];
-        add_positions(2, &table, &mut y, 2);
+        add_positions(2, None, &table, &mut y, 2);
         assert_eq!(y, [11.0, 12.0, 13.0, 14.0, 11.0, 12.0, 13.0, 14.0]);
         let gradient = |dy: &[f32], before: f32, mode| {
             let mut dtable = vec![before; 6];
-            backward_positions(2, dy, &mut dtable, 2, mode);
+            backward_positions(2, None, dy, &mut dtable, 2, mode);
             dtable
         };
         assert_eq!(gradient(&y, 0.5, WriteMode::Add), [22.5, 24.5, 26.5, 28.5, 0.5, 0.5]);
         for dy in [y, vec![-0.0; 8]] {
             let assigned = gradient(&dy, f32::NAN, WriteMode::Overwrite);
             assert_same_bits("assigned", &assigned, &gradient(&dy, 0.0, WriteMode::Add));
+        }
+    }
+
+    #[test]
+    fn positions_begin_anew_with_each_document() {
+        let table: Vec<f32> = (0..5).map(|position| (1 << position) as f32).collect();
+        let starts = [0, 0, 2, 2, 0, 1, 1, 3];
+        let mut y = vec![100.0; 8];
+        add_positions(4, Some(&starts), &table, &mut y, 1);
+        assert_eq!(y, [101.0, 102.0, 101.0, 102.0, 101.0, 101.0, 102.0, 101.0]);
+        for (mode, before) in [(WriteMode::Overwrite, 0.0), (WriteMode::Add, 7.0)] {
+            let mut dtable = vec![7.0; 5];
+            let dy = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0];
+            backward_positions(4, Some(&starts), &dy, &mut dtable, 1, mode);
+            assert_eq!(dtable, [181.0, 74.0, 0.0, 0.0, 0.0].map(|sum| before + sum));
+        }
+        // One document to a row is what a row is without.
+        let (x, dy) = (random("x", 8), random("dy", 8));
+        for starts in [None, Some(&[0; 8][..])] {
+            let (mut y, mut dtable) = (x.clone(), vec![f32::NAN; 5]);
+            add_positions(4, starts, &table, &mut y, 1);
+            backward_positions(4, starts, &dy, &mut dtable, 1, WriteMode::Overwrite);
+            let want: Vec<f32> =
+                x.iter().zip(table[..4].iter().cycle()).map(|(x, position)| x + position).collect();
+            assert_same_bits("forward", &y, &want);
+            let sums = (0..4).map(|t| dy[t] + dy[t + 4]).chain([0.0]);
+            assert_same_bits("backward", &dtable, &sums.collect::<Vec<f32>>());
         }
     }
 

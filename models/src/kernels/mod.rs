@@ -28,6 +28,7 @@ pub mod sum;
 pub mod swiglu;
 
 mod columns;
+mod documents;
 mod exp;
 mod parallel;
 pub(crate) mod philox;

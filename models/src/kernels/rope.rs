@@ -9,6 +9,7 @@
 use std::sync::Arc;
 
 use super::attention::AttentionShape;
+use super::documents::{self, position_of};
 use super::parallel::{for_blocks, write};
 
 /// Pairs whose angles are computed side by side.
@@ -32,22 +33,30 @@ pub enum Turn {
     Backward,
 }
 
-/// Turns the heads of queries and keys in place, and leaves those of values as they are.
+/// Turns the heads of queries and keys in place, and leaves those of values as they are. Positions are those in a row's
+/// [documents](super::documents).
 ///
 /// # Panics
 /// If there is not one frequency for every two elements of a head.
-pub fn turn(shape: AttentionShape, rope: &Rope, turn: Turn, qkv: &mut [f32]) {
+pub fn turn(
+    shape: AttentionShape,
+    document_starts: Option<&[u32]>,
+    rope: &Rope,
+    turn: Turn,
+    qkv: &mut [f32],
+) {
     let (size, num_pairs) = (shape.head_size, rope.frequencies.len());
     assert_eq!(2 * num_pairs, size, "elements of a head and of the pairs that are turned");
     let num_turned = (shape.num_heads + shape.num_kv_heads) * size;
     let width = shape.qkv_width();
     let num_tokens = qkv.len() / width;
+    documents::check(document_starts, num_tokens);
     for_blocks(
         (write(qkv, width), 0..num_tokens),
         #[inline(always)]
         |(qkv, tokens)| {
             for (row, token) in qkv.elements.chunks_exact_mut(width).zip(tokens) {
-                let position = (token % shape.seq_length) as f32;
+                let position = position_of(document_starts, shape.seq_length, token) as f32;
                 for first in (0..num_pairs).step_by(BLOCK_PAIRS) {
                     let frequencies = &rope.frequencies[first..num_pairs.min(first + BLOCK_PAIRS)];
                     let (sines, cosines) = angles(frequencies, position, rope.scale, turn);
@@ -151,7 +160,7 @@ mod tests {
     fn queries_and_keys_are_turned_as_complex_numbers_and_values_are_not() {
         let x = random("x", 10 * SHAPE.qkv_width());
         let mut y = x.clone();
-        turn(SHAPE, &rope(), Turn::Forward, &mut y);
+        turn(SHAPE, None, &rope(), Turn::Forward, &mut y);
         for (index, (x_head, y_head)) in x.chunks(6).zip(y.chunks(6)).enumerate() {
             let (token, head) = (index / 7, index % 7);
             if head >= 5 {
@@ -174,11 +183,27 @@ mod tests {
     fn the_backward_is_the_transpose_of_the_forward() {
         let (x, y) = (random("x", 10 * SHAPE.qkv_width()), random("y", 10 * SHAPE.qkv_width()));
         let (mut turned, mut back) = (x.clone(), y.clone());
-        turn(SHAPE, &rope(), Turn::Forward, &mut turned);
-        turn(SHAPE, &rope(), Turn::Backward, &mut back);
+        turn(SHAPE, None, &rope(), Turn::Forward, &mut turned);
+        turn(SHAPE, None, &rope(), Turn::Backward, &mut back);
         let dot =
             |x: &[f32], y: &[f32]| x.iter().zip(y).map(|(&x, &y)| f64::from(x) * f64::from(y)).sum::<f64>();
         assert!((dot(&turned, &y) - dot(&x, &back)).abs() < 1e-5);
+    }
+
+    #[test]
+    fn the_heads_of_a_document_are_turned_as_if_it_were_alone() {
+        let x = random("x", 10 * SHAPE.qkv_width());
+        let starts = [0, 0, 2, 2, 2, 0, 1, 1, 1, 4];
+        for direction in [Turn::Forward, Turn::Backward] {
+            let mut packed = x.clone();
+            turn(SHAPE, Some(&starts), &rope(), direction, &mut packed);
+            for document in [0..2, 2..5, 5..6, 6..9, 9..10] {
+                let elements = document.start * SHAPE.qkv_width()..document.end * SHAPE.qkv_width();
+                let mut alone = x[elements.clone()].to_vec();
+                turn(SHAPE, None, &rope(), direction, &mut alone);
+                assert_same_bits("a document", &packed[elements], &alone);
+            }
+        }
     }
 
     #[test]
@@ -189,7 +214,7 @@ mod tests {
         let x = random("x", 1400 * shape.qkv_width());
         same_on_all_threads("rope", || {
             let mut y = x.clone();
-            turn(shape, &rope, Turn::Forward, &mut y);
+            turn(shape, None, &rope, Turn::Forward, &mut y);
             y
         });
     }

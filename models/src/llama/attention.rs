@@ -10,7 +10,7 @@ use crate::layer::*;
 use crate::layout;
 use crate::memory::{View, ViewMut};
 use crate::parameter::ParameterSpec;
-use crate::queue::{Affine, Attended, HeadWeights, Onto, Queue};
+use crate::queue::{Affine, Attended, AttentionMask, HeadWeights, Onto, Queue, Rotation};
 use crate::shared::Ablation;
 
 /// `y = x + proj(attend(rope(norm_heads(qkv(ln_1(x))))))`, where heads of queries and keys are normalised in some models only.
@@ -129,16 +129,26 @@ impl Attention {
         &self,
         queue: &dyn Queue,
         shape: MicroBatchShape,
+        tokens: Tokens<'_>,
         weights: HeadWeights<'_>,
         qkv: View<'_>,
         mut heads: ViewMut<'_>,
     ) {
         queue.head_norm(self.attention(shape), self.norm.epsilon, qkv, weights, heads.reborrow());
-        self.turn(queue, shape, Turn::Forward, heads);
+        self.turn(queue, shape, tokens, Turn::Forward, heads);
     }
 
-    fn turn(&self, queue: &dyn Queue, shape: MicroBatchShape, turn: Turn, heads: ViewMut<'_>) {
-        queue.rope(self.attention(shape), &self.config.rope(shape.seq_length), turn, heads);
+    fn turn(
+        &self,
+        queue: &dyn Queue,
+        shape: MicroBatchShape,
+        tokens: Tokens<'_>,
+        turn: Turn,
+        heads: ViewMut<'_>,
+    ) {
+        let rope = &self.config.rope(shape.seq_length);
+        let rotation = Rotation { rope, turn, document_starts: tokens.document_starts };
+        queue.rope(self.attention(shape), rotation, heads);
     }
 }
 
@@ -201,7 +211,7 @@ impl Layer for Attention {
     }
 
     fn recompute(&self, queue: &dyn Queue, shape: MicroBatchShape, args: RecomputeArgs<'_>) {
-        let RecomputeArgs { parameters, input, saved, exact, workspace, exact_workspace, .. } = args;
+        let RecomputeArgs { tokens, parameters, input, saved, exact, workspace, exact_workspace } = args;
         let [norm_weight, weight, bias, queries, keys, ..] = layout::split(parameters, self.parameter_lens());
         let [mut qkv, mut attended] = layout::split_mut(saved, self.saved_lens(shape));
         let [log_sum_exp, statistics] = layout::split_mut(exact, self.exact_lens(shape));
@@ -212,14 +222,14 @@ impl Layer for Attention {
         queue.linear(self.qkv(shape), normed.view(), weight, onto, qkv.reborrow());
         let heads = if self.config.qk_layernorm {
             let weights = HeadWeights { queries, keys };
-            self.normalise_and_turn(queue, shape, weights, qkv.view(), normalised.reborrow());
+            self.normalise_and_turn(queue, shape, tokens, weights, qkv.view(), normalised.reborrow());
             normalised.view()
         } else {
-            self.turn(queue, shape, Turn::Forward, qkv.reborrow());
+            self.turn(queue, shape, tokens, Turn::Forward, qkv.reborrow());
             qkv.view()
         };
         let out = attended.reborrow();
-        queue.attention(self.attention(shape), None, heads, out, log_sum_exp, exact_workspace);
+        queue.attention(self.attention(shape), mask_of(tokens), heads, out, log_sum_exp, exact_workspace);
         if self.config.gpt.ablation == Ablation::AttentionOutput {
             queue.clear(attended);
         }
@@ -227,6 +237,7 @@ impl Layer for Attention {
 
     fn backward_input(&self, queue: &dyn Queue, shape: MicroBatchShape, args: BackwardInputArgs<'_>) {
         let BackwardInputArgs {
+            tokens,
             parameters,
             input,
             saved,
@@ -247,7 +258,7 @@ impl Layer for Attention {
             layout::split_mut(exact_weight_inputs, self.exact_weight_input_lens());
         let [mut dactivation, mut normalised] =
             layout::split_mut(workspace, self.backward_workspace_lens(shape));
-        let (heads, mode) = (self.attention(shape), WriteMode::Overwrite);
+        let (heads, mask, mode) = (self.attention(shape), mask_of(tokens), WriteMode::Overwrite);
 
         queue.copy(gradient.view(), doutput.reborrow());
         let mut dattended = dactivation.reborrow().range(0..attended.len());
@@ -260,22 +271,22 @@ impl Layer for Attention {
         let attended = Attended { out: attended.view(), log_sum_exp };
         let dattended = dattended.view();
         if self.config.qk_layernorm {
-            self.normalise_and_turn(queue, shape, weights, qkv.view(), normalised.reborrow());
+            self.normalise_and_turn(queue, shape, tokens, weights, qkv.view(), normalised.reborrow());
             queue.attention_backward(
                 heads,
-                None,
+                mask,
                 normalised.reborrow(),
                 attended,
                 dattended,
                 exact_workspace,
             );
-            self.turn(queue, shape, Turn::Backward, normalised.reborrow());
+            self.turn(queue, shape, tokens, Turn::Backward, normalised.reborrow());
             let (epsilon, dheads) = (self.norm.epsilon, normalised.view());
             queue.head_norm_backward_weight(heads, epsilon, qkv.view(), dheads, [dqueries, dkeys], mode);
             queue.head_norm_backward_input(heads, epsilon, qkv.reborrow(), weights, dheads);
         } else {
-            queue.attention_backward(heads, None, qkv.reborrow(), attended, dattended, exact_workspace);
-            self.turn(queue, shape, Turn::Backward, qkv.reborrow());
+            queue.attention_backward(heads, mask, qkv.reborrow(), attended, dattended, exact_workspace);
+            self.turn(queue, shape, tokens, Turn::Backward, qkv.reborrow());
         }
         queue.norm_again(self.norm, input, Affine::weight_alone(norm_weight), statistics, normed);
         let mut dnormed = dactivation.range(0..gradient.len());
@@ -312,4 +323,9 @@ impl Layer for Attention {
             queue.bias_backward(doutput, proj_bias_sum, mode);
         }
     }
+}
+
+/// What a token does not see: nothing is dropped.
+fn mask_of(tokens: Tokens<'_>) -> AttentionMask<'_> {
+    AttentionMask { dropout: None, document_starts: tokens.document_starts }
 }

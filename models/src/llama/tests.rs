@@ -124,10 +124,21 @@ proptest! {
 }
 
 #[test]
+fn documents_equal_autograd() {
+    for config in [llama_config(), plain()] {
+        for lens in [&[5, 1, 7][..], &[1], &[4]] {
+            let batch = Batch::random(2, 13, 37, 5).in_documents(lens);
+            let loss = |oracle: &Oracle, batch: &Batch| oracle.llama_loss(&config, batch);
+            check_against_oracle(&config.gpt, &build(&config).unwrap(), &batch, loss);
+        }
+    }
+}
+
+#[test]
 fn grouping_splitting_and_checkpointing_cannot_be_seen_in_the_bits() {
     for config in [llama_config(), plain()] {
         let model = build(&config).unwrap();
-        let batch = Batch::random(2, 13, 37, 5);
+        let batch = Batch::random(2, 13, 37, 5).in_documents(&[6, 2]);
         for element in [ElementType::F32, ElementType::Bf16] {
             let run = |layers_per_unit| Run::new(&model, layers_per_unit).with_precision(element);
             let want = result(run(1), &batch, Backward::Full);

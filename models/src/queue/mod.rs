@@ -18,7 +18,6 @@ use crate::kernels::dropout::Masks;
 use crate::kernels::linear::LinearShape;
 use crate::kernels::matmul::WriteMode;
 use crate::kernels::norm::Norm;
-use crate::kernels::rope::{Rope, Turn};
 use crate::kernels::sgd::SgdStep;
 use crate::memory::{View, ViewMut};
 
@@ -41,7 +40,7 @@ pub use device::{Device, MemoryInUse};
 pub use event::Event;
 pub use host::Host;
 pub use mark::Mark;
-pub use operands::{Affine, Attended, HeadWeights, HostKernel, Onto};
+pub use operands::{Affine, Attended, AttentionMask, HeadWeights, HostKernel, Onto, Positions, Rotation};
 pub use word::Word;
 
 /// A queue of kernels on one device. Where nothing else is said, what is written is overwritten.
@@ -226,7 +225,7 @@ pub trait Queue: Debug + Send + Sync {
     fn swiglu_backward(&self, x: ViewMut<'_>, dy: ViewMut<'_>, width: usize);
 
     /// Each head of queries and keys in `qkv: [N, H + 2 G, D]` is turned by its position's angles, in place.
-    fn rope(&self, shape: AttentionShape, rope: &Rope, turn: Turn, qkv: ViewMut<'_>);
+    fn rope(&self, shape: AttentionShape, rotation: Rotation<'_>, qkv: ViewMut<'_>);
 
     /// `y = x / sqrt(mean(x^2) + epsilon) * weight` for each head of queries and keys, with `x, y: [N, H + 2 G, D]`; values are copied.
     fn head_norm(
@@ -259,12 +258,12 @@ pub trait Queue: Debug + Send + Sync {
         mode: WriteMode,
     );
 
-    /// Causal attention: `out: [N, C]` from `qkv: [N, H + 2 G, D]`, probabilities dropped by `masks`; keeps `log_sum_exp: [B, H, T]`.
+    /// Causal attention: `out: [N, C]` from `qkv: [N, H + 2 G, D]`, and of them what `mask` does not hide; keeps `log_sum_exp: [B, H, T]`.
     /// The workspace has [`AttentionShape::forward_workspace`] elements.
     fn attention(
         &self,
         shape: AttentionShape,
-        masks: Option<Masks>,
+        mask: AttentionMask<'_>,
         qkv: View<'_>,
         out: ViewMut<'_>,
         log_sum_exp: ViewMut<'_>,
@@ -275,7 +274,7 @@ pub trait Queue: Debug + Send + Sync {
     fn attention_backward(
         &self,
         shape: AttentionShape,
-        masks: Option<Masks>,
+        mask: AttentionMask<'_>,
         qkv: ViewMut<'_>,
         attended: Attended<'_>,
         dout: View<'_>,
@@ -303,14 +302,14 @@ pub trait Queue: Debug + Send + Sync {
         mode: WriteMode,
     );
 
-    /// `y[b, t] += position_table[t]`, with `y: [B, T, width]`.
-    fn add_positions(&self, seq_length: usize, position_table: View<'_>, y: ViewMut<'_>, width: usize);
+    /// `y[b, t] += position_table[p]`, with `y: [B, T, width]` and the token's position number `p`.
+    fn add_positions(&self, positions: Positions<'_>, position_table: View<'_>, y: ViewMut<'_>, width: usize);
 
-    /// `dposition_table[t] += dy[b, t]`, sequence by sequence, onto what is there or onto zeros: positions from `seq_length` on
-    /// become zero where the table is overwritten.
+    /// `dposition_table[p] += dy[b, t]`, document by document, onto what is there or onto zeros: positions that no token has become
+    /// zero where the table is overwritten.
     fn positions_backward(
         &self,
-        seq_length: usize,
+        positions: Positions<'_>,
         dy: View<'_>,
         dposition_table: ViewMut<'_>,
         width: usize,

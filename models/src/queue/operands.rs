@@ -1,6 +1,9 @@
 //! What kernels are given together.
 
+use crate::kernels::dropout::Masks;
+use crate::kernels::rope::{Rope, Turn};
 use crate::memory::{View, ViewMut};
+use crate::micro_batch::MicroBatchShape;
 
 /// What a linear map adds to its product `x Wᵀ: [N, O]`.
 #[derive(Clone, Copy, Debug)]
@@ -55,6 +58,42 @@ pub struct HeadWeights<'a> {
     pub queries: View<'a>,
     /// `[D]`: for every head of keys.
     pub keys: View<'a>,
+}
+
+/// Where position numbers of a micro-batch's tokens come from.
+#[derive(Clone, Copy, Debug)]
+pub struct Positions<'a> {
+    /// T.
+    pub seq_length: usize,
+    /// See [`Tokens::document_starts`](crate::layer::Tokens::document_starts).
+    pub document_starts: Option<View<'a>>,
+}
+
+impl Positions<'_> {
+    /// Of rows that are one document each, as a table of positions itself is.
+    pub fn of_rows(shape: MicroBatchShape) -> Self {
+        Self { seq_length: shape.seq_length, document_starts: None }
+    }
+}
+
+/// How heads are turned.
+#[derive(Clone, Copy, Debug)]
+pub struct Rotation<'a> {
+    /// By which angles.
+    pub rope: &'a Rope,
+    /// Which way.
+    pub turn: Turn,
+    /// See [`Tokens::document_starts`](crate::layer::Tokens::document_starts).
+    pub document_starts: Option<View<'a>>,
+}
+
+/// What attention hides, beside later tokens.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AttentionMask<'a> {
+    /// The probabilities that are dropped.
+    pub dropout: Option<Masks>,
+    /// See [`Tokens::document_starts`](crate::layer::Tokens::document_starts).
+    pub document_starts: Option<View<'a>>,
 }
 
 /// What an attention keeps from its forward for its backward.

@@ -15,7 +15,7 @@ impl Oracle {
             let prefix = format!("h.{block}");
             let h = self.rms_norm(config, &x, &format!("{prefix}.ln_1"))?;
             let qkv = self.linear_where_biased(&h, &format!("{prefix}.attn.qkv"))?;
-            let mut attended = self.attend_grouped(config, &qkv, &prefix)?;
+            let mut attended = self.attend_grouped(config, batch, &qkv, &prefix)?;
             if config.gpt.ablation == Ablation::AttentionOutput {
                 attended = (attended * 0.0)?;
             }
@@ -45,7 +45,13 @@ impl Oracle {
     }
 
     /// `[B, T, (H + 2 G) D]` to `[B, T, H D]`.
-    fn attend_grouped(&self, config: &LlamaConfig, qkv: &Tensor, prefix: &str) -> Result<Tensor> {
+    fn attend_grouped(
+        &self,
+        config: &LlamaConfig,
+        batch: &Batch,
+        qkv: &Tensor,
+        prefix: &str,
+    ) -> Result<Tensor> {
         let (num_sequences, seq_length, _) = qkv.dims3()?;
         let (num_heads, num_groups, size) =
             (config.gpt.num_attention_heads, config.num_query_groups, config.kv_channels);
@@ -56,7 +62,7 @@ impl Oracle {
             q = self.rms_norm(config, &q, &format!("{prefix}.attn.q_norm"))?;
             k = self.rms_norm(config, &k, &format!("{prefix}.attn.k_norm"))?;
         }
-        let (q, k) = (turned(config, &q)?, turned(config, &k)?);
+        let (q, k) = (turned(config, batch, &q)?, turned(config, batch, &k)?);
         let repeated = |x: &Tensor| {
             let of_heads: Result<Vec<_>> =
                 (0..num_heads).map(|head| x.narrow(1, head * num_groups / num_heads, 1)).collect();
@@ -64,25 +70,24 @@ impl Oracle {
         };
         let (k, v) = (repeated(&k)?, repeated(&part(num_heads + num_groups, num_groups)?)?);
         let scores = (q.matmul(&k.t()?.contiguous()?)? / (size as f64).sqrt())?;
-        let mask: Vec<f64> = (0..seq_length * seq_length)
-            .map(|e| if e % seq_length > e / seq_length { -1e30 } else { 0.0 })
-            .collect();
-        let mask = Tensor::from_vec(mask, (seq_length, seq_length), &Device::Cpu)?;
+        let shape = (num_sequences, 1, seq_length, seq_length);
+        let mask = Tensor::from_vec(batch.score_mask(), shape, &Device::Cpu)?;
         let probabilities = log_softmax(&scores.broadcast_add(&mask)?)?.exp()?;
         probabilities.matmul(&v)?.transpose(1, 2)?.reshape((num_sequences, seq_length, num_heads * size))
     }
 }
 
 /// `[B, heads, T, D]`, each half of a head the real or the imaginary parts of numbers that are turned.
-fn turned(config: &LlamaConfig, x: &Tensor) -> Result<Tensor> {
-    let (_, _, seq_length, size) = x.dims4()?;
+fn turned(config: &LlamaConfig, batch: &Batch, x: &Tensor) -> Result<Tensor> {
+    let (num_sequences, _, seq_length, size) = x.dims4()?;
     let rope = config.rope(seq_length);
     let table = |of: fn(f64) -> f64| -> Result<Tensor> {
-        let angles = (0..seq_length).flat_map(|position| {
+        let angles = (0..batch.shape.num_tokens()).flat_map(|n| {
+            let position = n % seq_length - batch.document_start(n);
             rope.frequencies.iter().map(move |&frequency| f64::from(position as f32 * frequency))
         });
         let values = angles.map(|angle| f64::from(rope.scale) * of(angle)).collect();
-        Tensor::from_vec(values, (1, 1, seq_length, size / 2), &Device::Cpu)
+        Tensor::from_vec(values, (num_sequences, 1, seq_length, size / 2), &Device::Cpu)
     };
     let (cosines, sines) = (table(f64::cos)?, table(f64::sin)?);
     let (real, imaginary) = (x.narrow(3, 0, size / 2)?, x.narrow(3, size / 2, size / 2)?);

@@ -34,9 +34,11 @@ impl Oracle {
 
     /// GPT-2's summed loss.
     pub(crate) fn gpt2_loss(&self, batch: &Batch) -> Result<Tensor> {
-        let positions = self.get("wpe.weight").narrow(0, 0, batch.shape.seq_length)?;
-        let width = self.config.hidden_size;
-        let x = self.embed(batch)?.broadcast_add(&positions)?;
+        let (length, width) = (batch.shape.seq_length, self.config.hidden_size);
+        let numbers = (0..batch.shape.num_tokens()).map(|n| (n % length - batch.document_start(n)) as u32);
+        let numbers = Tensor::from_iter(numbers, &Device::Cpu)?;
+        let positions = self.get("wpe.weight").index_select(&numbers, 0)?;
+        let x = (self.embed(batch)? + positions.reshape((batch.shape.num_sequences, length, width))?)?;
         let mut x = (x * self.mask(batch, 0, 0, width)?)?;
         for block in 0..self.config.num_layers {
             let prefix = format!("h.{block}");
@@ -125,10 +127,8 @@ impl Oracle {
         };
         let (q, k, v) = (part(0)?, part(1)?, part(2)?);
         let scores = (q.matmul(&k.t()?.contiguous()?)? / ((width / num_heads) as f64).sqrt())?;
-        let mask: Vec<f64> = (0..seq_length * seq_length)
-            .map(|e| if e % seq_length > e / seq_length { -1e30 } else { 0.0 })
-            .collect();
-        let mask = Tensor::from_vec(mask, (seq_length, seq_length), &Device::Cpu)?;
+        let shape = (num_sequences, 1, seq_length, seq_length);
+        let mask = Tensor::from_vec(batch.score_mask(), shape, &Device::Cpu)?;
         let probabilities = log_softmax(&scores.broadcast_add(&mask)?)?.exp()?;
         let masks = (0..num_heads).map(|head| self.mask(batch, place, head as u32, seq_length));
         let masks = Tensor::stack(&masks.collect::<Result<Vec<_>>>()?, 1)?;

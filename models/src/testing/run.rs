@@ -75,6 +75,7 @@ pub(crate) struct Batch {
     pub(crate) shape: MicroBatchShape,
     pub(crate) inputs: Vec<u32>,
     pub(crate) targets: Vec<u32>,
+    pub(crate) document_starts: Option<Vec<u32>>,
     pub(crate) masks: Option<MaskKey>,
 }
 
@@ -100,8 +101,40 @@ impl Batch {
             shape: MicroBatchShape { num_sequences, seq_length },
             inputs: tokens("inputs"),
             targets,
+            document_starts: None,
             masks: None,
         }
+    }
+
+    /// The same tokens in documents of these lengths, over and over; each row begins with a new one.
+    pub(crate) fn in_documents(self, lens: &[usize]) -> Self {
+        let starts_of_row = |_| {
+            let mut starts = Vec::with_capacity(self.shape.seq_length);
+            for &len in lens.iter().cycle() {
+                let start = starts.len() as u32;
+                starts.extend((0..len.min(self.shape.seq_length - starts.len())).map(|_| start));
+                if starts.len() == self.shape.seq_length {
+                    break;
+                }
+            }
+            starts
+        };
+        let starts = (0..self.shape.num_sequences).flat_map(starts_of_row).collect();
+        Self { document_starts: Some(starts), ..self }
+    }
+
+    /// Where the document of a token of the micro-batch begins in its row.
+    pub(crate) fn document_start(&self, n: usize) -> usize {
+        self.document_starts.as_ref().map_or(0, |starts| starts[n] as usize)
+    }
+
+    /// `[B, T, T]`: what the scores of queries with keys are masked with: the definition, pair by pair.
+    pub(crate) fn score_mask(&self) -> Vec<f64> {
+        let length = self.shape.seq_length;
+        let pairs = (0..self.shape.num_tokens()).flat_map(|n| (0..length).map(move |key| (n, key)));
+        pairs
+            .map(|(n, key)| if (self.document_start(n)..=n % length).contains(&key) { 0.0 } else { -1e30 })
+            .collect()
     }
 
     /// The tokens where kernels read them.
@@ -204,7 +237,13 @@ impl Run {
         let mut recomputed = stored(sizes.iter().map(|sizes| sizes.recompute).max().unwrap_or(0));
         let mut saved: Vec<_> = sizes.iter().map(|sizes| stored(sizes.saved)).collect();
         let [inputs, targets] = batch.uploaded();
-        let tokens = Tokens { inputs: inputs.view(), targets: targets.view(), masks: batch.masks };
+        let document_starts = batch.document_starts.clone().map(|starts| Buffer::from_vec(starts).unwrap());
+        let tokens = Tokens {
+            inputs: inputs.view(),
+            targets: targets.view(),
+            document_starts: document_starts.as_ref().map(Buffer::view),
+            masks: batch.masks,
+        };
         let shape = batch.shape;
         let mut input = stored(0);
         let mut loss = Buffer::zeros_of(LossSum::NUM_WORDS, ElementType::U32).unwrap();

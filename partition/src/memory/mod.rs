@@ -19,6 +19,7 @@
 //! | | `+ b_a * sum over stages of buffers * sum of weight-gradient inputs` | weight-gradient inputs: kept from input to weight gradient, where a schedule runs them apart |
 //! | | `+ (2 * b_a + 4) * max widest + 4 * max workspace` | two activations and one f32 gradient that stream from unit to unit, scratch |
 //! | | `+ 8 * micro-batches * B * T` | inputs and targets of a step in 32 bits each, where the rank has the first unit or the last |
+//! | | `+ 4 * micro-batches * B * T` | where each token's document begins, in runs that attend within documents |
 //! | communication | `b_a * sum over stages of (2 * input cut + 2 * output cut)` | two receive buffers for each incoming edge |
 //! | | `+ b_a * sum over stages of g * input cut` | gradient send buffers: g = 2, or as many as wait while the receiving rank is at another of its stages |
 //! | | `+ 4 * terms` | terms of sums that arrive and are not yet added ([`ReductionTerms`]), where GPUs send each other theirs |
@@ -57,7 +58,7 @@ use crate::flat::{padded_elements, shard_elements};
 use crate::role::{Tying, UnitSharding};
 use crate::zero::Sharding;
 
-/// Bytes of a token number.
+/// Bytes of a token number, or of where a document begins.
 const TOKEN_BYTES: u64 = 4;
 
 /// What ranks are started for.
@@ -135,6 +136,8 @@ pub struct RankFacts {
     /// Tokens of a step's micro-batches that the rank reads, each with its target; 0 where it has neither the first
     /// unit nor the last.
     pub num_tokens: u64,
+    /// Tokens of a step's micro-batches of which the rank reads where their documents begin; 0 where every row is one document.
+    pub num_document_starts: u64,
     /// The rank's stages.
     pub stages: Vec<StageFacts>,
 }
@@ -262,7 +265,8 @@ impl RankFacts {
                 Purpose::Training => widest,
                 Purpose::Inference => 0,
             };
-        let tokens = product(2 * TOKEN_BYTES, self.num_tokens.into());
+        let words = 2 * u128::from(self.num_tokens) + u128::from(self.num_document_starts);
+        let tokens = product(TOKEN_BYTES, words);
         product(self.element_bytes.activation, of_activation_type)
             .saturating_add(product(F32_BYTES, of_f32))
             .saturating_add(tokens)

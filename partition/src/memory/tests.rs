@@ -49,6 +49,7 @@ fn middle_rank(level: ZeroLevel, reduce: ReductionPolicy) -> RankFacts {
         num_term_elements: 0,
         copies_checkpoints: false,
         num_tokens: 0,
+        num_document_starts: 0,
         stages: vec![middle_stage()],
     }
 }
@@ -127,6 +128,14 @@ fn a_token_is_an_input_and_a_target() {
     assert_eq!(elements(&rank)[4..6], [143 + 2 * 19, 70]);
     let half = |num_tokens| RankFacts { num_tokens, element_bytes: ElementBytes::HALF, ..rank.clone() };
     assert_eq!(bytes(&half(19))[4] - bytes(&half(0))[4], 8 * 19);
+}
+
+#[test]
+fn the_start_of_a_document_is_a_word_for_each_token() {
+    for num_tokens in [0, 19] {
+        let rank = RankFacts { num_tokens, num_document_starts: 19, ..middle_rank(Zero1, Last) };
+        assert_eq!(elements(&rank)[4..6], [143 + 2 * num_tokens + 19, 70]);
+    }
 }
 
 /// Parameters and gathers as in training, 3 slots of 37, workspace 5, two streams of 9, and two inputs received.

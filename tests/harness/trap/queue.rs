@@ -9,9 +9,10 @@ use pipezero::models::kernels::dropout::Masks;
 use pipezero::models::kernels::linear::LinearShape;
 use pipezero::models::kernels::matmul::WriteMode;
 use pipezero::models::kernels::norm::Norm;
-use pipezero::models::kernels::rope::{Rope, Turn};
 use pipezero::models::kernels::sgd::SgdStep;
-use pipezero::models::queue::{Affine, Attended, Event, HeadWeights, HostKernel, Mark, Onto, Word};
+use pipezero::models::queue::{
+    Affine, Attended, AttentionMask, Event, HeadWeights, HostKernel, Mark, Onto, Positions, Rotation, Word,
+};
 use pipezero::models::{Buffer, ElementType, ModelError, Queue, View, ViewMut};
 
 use super::Trap;
@@ -77,18 +78,18 @@ impl Queue for TrapQueue {
         fn norm_backward_weight(norm: Norm, x: View<'_>, statistics: View<'_>, dy: View<'_>, dweight: ViewMut<'_>, dbias: ViewMut<'_>, mode: WriteMode);
         fn swiglu(x: View<'_>, y: ViewMut<'_>, width: usize);
         fn swiglu_backward(x: ViewMut<'_>, dy: ViewMut<'_>, width: usize);
-        fn rope(shape: AttentionShape, rope: &Rope, turn: Turn, qkv: ViewMut<'_>);
+        fn rope(shape: AttentionShape, rotation: Rotation<'_>, qkv: ViewMut<'_>);
         fn head_norm(shape: AttentionShape, epsilon: f32, x: View<'_>, weights: HeadWeights<'_>, y: ViewMut<'_>);
         fn head_norm_backward_input(shape: AttentionShape, epsilon: f32, x: ViewMut<'_>, weights: HeadWeights<'_>, dy: View<'_>);
         fn head_norm_backward_weight(shape: AttentionShape, epsilon: f32, x: View<'_>, dy: View<'_>, dweights: [ViewMut<'_>; 2], mode: WriteMode);
-        fn attention(shape: AttentionShape, masks: Option<Masks>, qkv: View<'_>, out: ViewMut<'_>, log_sum_exp: ViewMut<'_>, workspace: ViewMut<'_>);
-        fn attention_backward(shape: AttentionShape, masks: Option<Masks>, qkv: ViewMut<'_>, attended: Attended<'_>, dout: View<'_>, workspace: ViewMut<'_>);
+        fn attention(shape: AttentionShape, mask: AttentionMask<'_>, qkv: View<'_>, out: ViewMut<'_>, log_sum_exp: ViewMut<'_>, workspace: ViewMut<'_>);
+        fn attention_backward(shape: AttentionShape, mask: AttentionMask<'_>, qkv: ViewMut<'_>, attended: Attended<'_>, dout: View<'_>, workspace: ViewMut<'_>);
         fn dropout(masks: Masks, x: ViewMut<'_>, width: usize);
         fn dropout_add_residual(masks: Masks, x: View<'_>, y: ViewMut<'_>, width: usize);
         fn embedding(tokens: View<'_>, first_token: u32, token_table: View<'_>, y: ViewMut<'_>);
         fn embedding_backward(tokens: View<'_>, first_token: u32, dy: View<'_>, dtoken_table: ViewMut<'_>, mode: WriteMode);
-        fn add_positions(seq_length: usize, position_table: View<'_>, y: ViewMut<'_>, width: usize);
-        fn positions_backward(seq_length: usize, dy: View<'_>, dposition_table: ViewMut<'_>, width: usize, mode: WriteMode);
+        fn add_positions(positions: Positions<'_>, position_table: View<'_>, y: ViewMut<'_>, width: usize);
+        fn positions_backward(positions: Positions<'_>, dy: View<'_>, dposition_table: ViewMut<'_>, width: usize, mode: WriteMode);
         fn cross_entropy(first_token: u32, logits: View<'_>, targets: View<'_>, statistics: ViewMut<'_>);
         fn cross_entropy_loss(targets: View<'_>, statistics: ViewMut<'_>, loss: ViewMut<'_>);
         fn cross_entropy_backward(first_token: u32, logits: ViewMut<'_>, targets: View<'_>, statistics: View<'_>, seed: f32, to: ElementType);

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::config::kind::Either;
 use crate::config::raw::{RawData, RawEvaluation, RawRun};
-use crate::config::resolved::{DataConfig, EvaluationConfig};
+use crate::config::resolved::{DataConfig, EvaluationConfig, ModelConfig};
 use crate::config::section::Head;
 use crate::files::json::shorten;
 
@@ -15,7 +15,7 @@ use super::model;
 pub(super) fn resolve(raw: &RawData, reads_text: bool, folder: &Path) -> Option<DataConfig> {
     if !reads_text {
         no_effect(&raw.head, "a timed model reads no text");
-        return Some(DataConfig { text: Vec::new(), validation: 0.0 });
+        return Some(DataConfig { text: Vec::new(), validation: 0.0, document_attention: false });
     }
     let rule = "there is nothing to train on";
     if !raw.head.is_written {
@@ -37,7 +37,15 @@ pub(super) fn resolve(raw: &RawData, reads_text: bool, folder: &Path) -> Option<
         "it is a share of the text, from 0 to 0.5",
         "use a value such as 0.05",
     );
-    Some(DataConfig { text: text?.iter().map(|path| folder.join(path)).collect(), validation: validation? })
+    let text = text?.iter().map(|path| folder.join(path)).collect();
+    Some(DataConfig { text, validation: validation?, document_attention: raw.document_attention.or(false)? })
+}
+
+/// Of a model without attention, a token sees no other in any case, and it has no positions.
+pub(super) fn check_documents(raw: &RawData, model: Option<&ModelConfig>) {
+    if raw.document_attention.given() == Some(true) && matches!(model, Some(ModelConfig::Mlp(_))) {
+        raw.document_attention.site.hint("no effect here: the mlp family has no attention and no positions");
+    }
 }
 
 fn list(text: Either<String, Vec<String>>) -> Vec<String> {

@@ -62,6 +62,7 @@ pub(crate) fn resolve(raw: &RawRun, folder: &Path, launch: Launch) -> Option<Run
     let threads = limits::threads(raw, threads);
     limits::check(raw, grid.as_ref(), batch.as_ref(), model.as_ref());
     gpu::check(raw, device, model.as_ref());
+    data::check_documents(&raw.data, model.as_ref());
     if let Some(grid) = &grid {
         schedule_file::check(raw, grid, batch.as_ref());
         checkpointing::check_schedule(&raw.activation_checkpointing, &grid.schedule, checkpointing);

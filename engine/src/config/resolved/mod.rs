@@ -85,6 +85,8 @@ pub struct DataConfig {
     pub text: Vec<PathBuf>,
     /// Share of the text kept for validation, in interleaved blocks of each file.
     pub validation: f64,
+    /// Whether a token sees the earlier tokens of its own document alone, and positions are counted from there.
+    pub document_attention: bool,
 }
 
 /// When to validate.

@@ -142,6 +142,23 @@ fn data_and_evaluation() {
 }
 
 #[test]
+fn document_attention_is_off_unless_it_is_asked_for() {
+    let is_on = |data| run(&[("data", data)]).data.document_attention;
+    assert!(!is_on(r#"{"text": "a"}"#) && is_on(r#"{"text": "a", "document_attention": true}"#));
+    let data = ("data", r#"{"text": "a", "document_attention": true}"#);
+    let family = |family: &str| {
+        format!(r#"{{"family": "{family}", "num_layers": 4, "hidden_size": 8, "seq_length": 16}}"#)
+    };
+    check_each(
+        &[&[data, ("model", &family("mlp"))], &[("data", r#"{"text": "a", "document_attention": "yes"}"#)]],
+        expect![[r#"
+            run.json:3:47: hint: `data.document_attention`: no effect here: the mlp family has no attention and no positions
+            run.json:3:47: `data.document_attention` must be true or false, but is the string "yes"; write a value such as false
+        "#]],
+    );
+}
+
+#[test]
 fn communication_threads_and_clipping() {
     check_each(
         &[

@@ -23,8 +23,9 @@ use pipezero_partition::{
 };
 use pipezero_schedule::{ComputeOrder, Stage, protocol};
 
-use super::forecast::{element_bytes, memory_facts_of, num_tokens, sharding};
+use super::forecast::{element_bytes, memory_facts_of, num_of_step, sharding};
 use super::run_model::RunModel;
+use super::tokens_read::TokensRead;
 use super::units::planned_unit;
 use super::{PlanError, PlannedUnit, programs};
 use crate::config::{Checkpointing, Run};
@@ -141,7 +142,9 @@ impl<'a> StageBytes<'a> {
 
     fn needs(&self, resident_units: usize, layers: Range<usize>) -> Needs {
         let has_next = layers.end < self.of.graph.num_layers();
-        let reads_tokens = layers.start == 0 || !has_next;
+        let (run, shape) = (self.of.run, self.of.shape);
+        let document_starts = run.data.document_attention;
+        let reads = TokensRead { shape, tokens: layers.start == 0 || !has_next, document_starts };
         let units: Vec<Rc<PlannedUnit>> = units_of_stage(self.of.graph, 0, layers, self.unit_layers)
             .into_iter()
             .map(|unit| self.planned(unit))
@@ -160,7 +163,8 @@ impl<'a> StageBytes<'a> {
             // At most 32 MiB for each lane that adds, whatever the cut.
             num_term_elements: 0,
             copies_checkpoints: self.of.run.checkpoint.is_copied(),
-            num_tokens: if reads_tokens { num_tokens(self.of.run, self.of.shape) } else { 0 },
+            num_tokens: num_of_step(run, reads.num_tokens()),
+            num_document_starts: num_of_step(run, reads.num_document_starts()),
             stages: vec![StageFacts {
                 num_activation_slots: 0,
                 num_weight_input_buffers: 0,

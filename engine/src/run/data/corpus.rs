@@ -66,7 +66,10 @@ impl Corpus {
     /// # Errors
     /// As [`Corpus::load`].
     pub fn unsplit(text: &[PathBuf], seq_length: usize) -> Result<Self, DataError> {
-        Self::load(&DataConfig { text: text.to_vec(), validation: 0.0 }, seq_length)
+        Self::load(
+            &DataConfig { text: text.to_vec(), validation: 0.0, document_attention: false },
+            seq_length,
+        )
     }
 
     /// Refuses text with a byte that is not a token of the model.

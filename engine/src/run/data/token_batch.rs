@@ -1,6 +1,6 @@
 //! The tokens of a micro-batch.
 
-use pipezero_models::layer::IGNORED_TARGET;
+use pipezero_models::layer::{IGNORED_TARGET, MicroBatchShape};
 
 /// The tokens of one micro-batch: B sequences of T tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -9,27 +9,59 @@ pub struct TokenBatch {
     pub inputs: Vec<u32>,
     /// `[B, T]` the token after each input; [`pipezero_models::layer::IGNORED_TARGET`] carries no loss.
     pub targets: Vec<u32>,
+    /// `[B, T]` of each token, the position in its row at which its document begins, as
+    /// [`Tokens::document_starts`](pipezero_models::layer::Tokens::document_starts) has it: 0, unless a source writes something else. It
+    /// is used where the run has `data.document_attention`.
+    pub document_starts: Vec<u32>,
 }
 
 impl TokenBatch {
     /// A micro-batch of zeros to be filled, so that a step allocates nothing.
     pub fn zeros(num_sequences: usize, seq_length: usize) -> Self {
         let num_tokens = num_sequences * seq_length;
-        Self { inputs: vec![0; num_tokens], targets: vec![0; num_tokens] }
+        let zeros = || vec![0; num_tokens];
+        Self { inputs: zeros(), targets: zeros(), document_starts: zeros() }
     }
 
-    /// Refuses a batch of another size, and tokens that the layers cannot index with.
-    pub(crate) fn check(&self, num_tokens: usize, vocab_size: usize) -> Result<(), BatchFault> {
+    /// Makes room for a micro-batch of so many tokens, whatever a source that failed has left, in rows of one document each.
+    pub(crate) fn reset(&mut self, num_tokens: usize) {
+        self.inputs.resize(num_tokens, 0);
+        self.targets.resize(num_tokens, 0);
+        self.document_starts.clear();
+        self.document_starts.resize(num_tokens, 0);
+    }
+
+    /// Refuses a batch of another size, tokens that the layers cannot index with, and documents that begin where none can.
+    pub(crate) fn check(&self, shape: MicroBatchShape, vocab_size: usize) -> Result<(), BatchFault> {
+        let num_tokens = shape.num_tokens();
         let (num_inputs, num_targets) = (self.inputs.len(), self.targets.len());
         if num_inputs != num_tokens || num_targets != num_tokens {
             return Err(BatchFault::Resized { num_inputs, num_targets, num_tokens });
         }
+        self.check_documents(shape)?;
         let inputs = self.inputs.iter().map(|token| ("input", token)).enumerate();
         let targets = self.targets.iter().map(|token| ("target", token)).enumerate();
         let is_unknown = |token: u32| token as usize >= vocab_size;
         for (position, (role, &token)) in inputs.chain(targets) {
             if is_unknown(token) && (role, token) != ("target", IGNORED_TARGET) {
                 return Err(BatchFault::UnknownToken { token, role, position, vocab_size });
+            }
+        }
+        Ok(())
+    }
+
+    fn check_documents(&self, shape: MicroBatchShape) -> Result<(), BatchFault> {
+        let (num_starts, num_tokens) = (self.document_starts.len(), shape.num_tokens());
+        if num_starts != num_tokens {
+            return Err(BatchFault::ResizedDocuments { num_starts, num_tokens });
+        }
+        for (row, starts) in self.document_starts.chunks_exact(shape.seq_length).enumerate() {
+            let mut before = 0;
+            for (position, &start) in starts.iter().enumerate() {
+                if start != before && start as usize != position {
+                    return Err(BatchFault::DocumentStart { start, row, position, before });
+                }
+                before = start;
             }
         }
         Ok(())
@@ -53,6 +85,31 @@ pub enum BatchFault {
         /// Tokens of a micro-batch.
         num_tokens: usize,
     },
+    /// The source changed how many starts of documents there are.
+    #[error(
+        "the source left {num_starts} starts of documents in a micro-batch of {num_tokens} tokens; fill the vector, do not resize it"
+    )]
+    ResizedDocuments {
+        /// Starts after the source filled it.
+        num_starts: usize,
+        /// Tokens of a micro-batch.
+        num_tokens: usize,
+    },
+    /// A document that begins where none can.
+    #[error(
+        "the source says that the document of token {position} of row {row} begins at {start}, but a token's document is that of the \
+         token before it, which begins at {before}, or begins with it; write {before} or {position}"
+    )]
+    DocumentStart {
+        /// What the source wrote.
+        start: u32,
+        /// The row.
+        row: usize,
+        /// The token's position in it.
+        position: usize,
+        /// Where the document of the token before it begins; 0 for the first token.
+        before: u32,
+    },
     /// A token outside the vocabulary.
     #[error(
         "the source gave token {token} as {role} {position}, but the model knows tokens below vocab_size {vocab_size}"
@@ -67,4 +124,41 @@ pub enum BatchFault {
         /// V.
         vocab_size: usize,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHAPE: MicroBatchShape = MicroBatchShape { num_sequences: 2, seq_length: 3 };
+
+    fn check(document_starts: &[u32]) -> Result<(), BatchFault> {
+        TokenBatch { document_starts: document_starts.to_vec(), ..TokenBatch::zeros(2, 3) }.check(SHAPE, 1)
+    }
+
+    /// All starts below 5 of one row of three tokens, beside the definition: a row is cut into documents behind some of its tokens.
+    #[test]
+    fn documents_begin_where_a_row_can_be_cut_and_nowhere_else() {
+        let valid = [[0, 0, 0], [0, 0, 2], [0, 1, 1], [0, 1, 2]];
+        for starts in (0..125).map(|code| [code % 5, code / 5 % 5, code / 25]) {
+            for row in 0..2 {
+                let mut all = [0; 6];
+                all[3 * row..][..3].copy_from_slice(&starts);
+                assert_eq!(check(&all).is_ok(), valid.contains(&starts), "{starts:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_its_place() {
+        assert_eq!(
+            check(&[0, 0, 2, 0, 1, 0]).unwrap_err().to_string(),
+            "the source says that the document of token 2 of row 1 begins at 0, but a token's document is that of the token before it, \
+             which begins at 1, or begins with it; write 1 or 2"
+        );
+        assert_eq!(
+            check(&[0; 5]).unwrap_err().to_string(),
+            "the source left 5 starts of documents in a micro-batch of 6 tokens; fill the vector, do not resize it"
+        );
+    }
 }

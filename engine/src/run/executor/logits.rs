@@ -16,7 +16,7 @@ impl Rank {
     /// only micro-batch that matters.
     pub(crate) fn logits(&mut self, tokens: &[u32]) -> Result<Option<Vec<f32>>, Cause> {
         self.recorder.begin(false);
-        let is_reader = self.plan.reads_tokens(self.pipeline_rank);
+        let is_reader = self.plan.tokens_read(self.pipeline_rank).is_any();
         let plan = Arc::clone(&self.plan);
         for micro_batch in (0..plan.evaluation().num_micro_batches()).filter(|_| is_reader) {
             self.tokens.set(MicroBatch(micro_batch), &*self.queue, |batch| {

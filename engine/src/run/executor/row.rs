@@ -52,7 +52,8 @@ impl Rank {
         format!("rank {}, {fault}", self.comm.rank())
     }
 
-    /// Fetches the tokens that this rank reads: the first stage its inputs, the last its targets. A micro-batch that cannot be read has no
+    /// Fetches the tokens that this rank reads: the first stage its inputs, the last its targets, and every stage where documents begin, if
+    /// the run attends within these. A micro-batch that cannot be read has no
     /// targets; the first is returned. Traffic of other work since the last program, such as saving weights, is dropped: a report is about
     /// its own program only.
     fn begin(
@@ -64,16 +65,16 @@ impl Rank {
     ) -> Result<Option<ReadFault>, Cause> {
         self.comm.take_traffic();
         self.results.clear(&*self.queue);
-        if !self.plan.reads_tokens(self.pipeline_rank) {
+        if !self.plan.tokens_read(self.pipeline_rank).is_any() {
             return Ok(None);
         }
         let mut fault = None;
-        let num_tokens = self.plan.micro_batch_shape().num_tokens();
+        let shape = self.plan.micro_batch_shape();
         for micro_batch in 0..program.num_micro_batches() as usize {
             self.set_position(Position::Reading { step, micro_batch });
             let read = self.tokens.set(MicroBatch(micro_batch as u32), &*self.queue, |tokens| {
                 source.micro_batch(batch, self.data_rank, micro_batch, tokens).map_err(DataError::Source)?;
-                tokens.check(num_tokens, self.plan.vocab_size()).map_err(DataError::Batch)
+                tokens.check(shape, self.plan.vocab_size()).map_err(DataError::Batch)
             });
             if let Err(error) = read {
                 self.tokens.ignore(MicroBatch(micro_batch as u32), &*self.queue);

@@ -1,47 +1,63 @@
 //! The tokens of a step, on the ranks that read them: allocated once and charged to the rank's ledger.
 
-use pipezero_models::layer::{IGNORED_TARGET, MaskKey, MicroBatchShape, Tokens};
+use pipezero_models::layer::{IGNORED_TARGET, MaskKey, Tokens};
 use pipezero_models::{ElementType, ModelError, Queue};
 use pipezero_schedule::MicroBatch;
 
+use crate::plan::TokensRead;
 use crate::run::data::TokenBatch;
 use crate::run::memory::{Allocator, Category, TrackedBuffer};
 
 /// The tokens of every micro-batch, where kernels read them; empty ones on a rank that reads none.
 #[derive(Debug)]
 pub(crate) struct StepTokens {
-    /// Inputs and targets of each micro-batch.
-    micro_batches: Vec<[TrackedBuffer; 2]>,
+    micro_batches: Vec<MicroBatchTokens>,
     /// Where a source writes one micro-batch after the other.
     read: TokenBatch,
+    /// Tokens of a micro-batch.
+    num_tokens: usize,
+}
+
+#[derive(Debug)]
+struct MicroBatchTokens {
+    inputs: TrackedBuffer,
+    targets: TrackedBuffer,
+    /// None where every row is one document.
+    document_starts: Option<TrackedBuffer>,
 }
 
 impl StepTokens {
     /// Tokens of zero, for every micro-batch of a step.
     pub(super) fn zeros(
         num_micro_batches: usize,
-        shape: MicroBatchShape,
+        reads: TokensRead,
         memory: &Allocator,
     ) -> Result<Self, ModelError> {
-        let read = TokenBatch::zeros(shape.num_sequences, shape.seq_length);
-        let zeros = || memory.zeros_of(shape.num_tokens(), ElementType::U32, Category::Activations);
-        let micro_batches = (0..num_micro_batches).map(|_| Ok([zeros()?, zeros()?]));
-        Ok(Self { micro_batches: micro_batches.collect::<Result<_, ModelError>>()?, read })
+        let zeros = |len| memory.zeros_of(len, ElementType::U32, Category::Activations);
+        let (num_tokens, num_starts) = (reads.num_tokens(), reads.num_document_starts());
+        let micro_batches = (0..num_micro_batches).map(|_| {
+            let document_starts = if num_starts == 0 { None } else { Some(zeros(num_starts)?) };
+            Ok(MicroBatchTokens { inputs: zeros(num_tokens)?, targets: zeros(num_tokens)?, document_starts })
+        });
+        let micro_batches = micro_batches.collect::<Result<_, ModelError>>()?;
+        // A rank that reads nothing never asks for a micro-batch.
+        let num_read = if reads.is_any() { reads.shape.num_tokens() } else { 0 };
+        Ok(Self { micro_batches, read: TokenBatch::zeros(1, num_read), num_tokens: num_read })
     }
 
     /// What kernels read of a micro-batch.
     pub(super) fn of(&self, micro_batch: MicroBatch, masks: Option<MaskKey>) -> Tokens<'_> {
-        let [inputs, targets] = &self.micro_batches[micro_batch.index()];
-        Tokens { inputs: inputs.view(), targets: targets.view(), masks }
+        let MicroBatchTokens { inputs, targets, document_starts } = &self.micro_batches[micro_batch.index()];
+        let document_starts = document_starts.as_ref().map(|starts| starts.view());
+        Tokens { inputs: inputs.view(), targets: targets.view(), document_starts, masks }
     }
 
     /// Leaves a micro-batch without a target that counts.
     pub(super) fn ignore(&mut self, micro_batch: MicroBatch, queue: &dyn Queue) {
-        let [inputs, targets] = &mut self.micro_batches[micro_batch.index()];
-        self.read.inputs = vec![0; inputs.len()];
-        self.read.targets = vec![IGNORED_TARGET; inputs.len()];
-        queue.upload(&self.read.inputs, inputs.view_mut());
-        queue.upload(&self.read.targets, targets.view_mut());
+        self.read.reset(self.num_tokens);
+        self.read.inputs.fill(0);
+        self.read.targets.fill(IGNORED_TARGET);
+        self.upload(micro_batch, queue);
     }
 
     /// Sets the tokens of a micro-batch to those that `read` writes.
@@ -51,14 +67,22 @@ impl StepTokens {
         queue: &dyn Queue,
         read: impl FnOnce(&mut TokenBatch) -> Result<(), E>,
     ) -> Result<(), E> {
-        // Whatever a source that failed has left.
-        let [inputs, _] = &self.micro_batches[micro_batch.index()];
-        self.read.inputs.resize(inputs.len(), 0);
-        self.read.targets.resize(inputs.len(), 0);
+        self.read.reset(self.num_tokens);
         read(&mut self.read)?;
-        let [inputs, targets] = &mut self.micro_batches[micro_batch.index()];
-        queue.upload(&self.read.inputs, inputs.view_mut());
-        queue.upload(&self.read.targets, targets.view_mut());
+        self.upload(micro_batch, queue);
         Ok(())
+    }
+
+    /// Hands the micro-batch that was read to kernels, as far as the rank's own read it.
+    fn upload(&mut self, micro_batch: MicroBatch, queue: &dyn Queue) {
+        let MicroBatchTokens { inputs, targets, document_starts } =
+            &mut self.micro_batches[micro_batch.index()];
+        if !inputs.is_empty() {
+            queue.upload(&self.read.inputs, inputs.view_mut());
+            queue.upload(&self.read.targets, targets.view_mut());
+        }
+        if let Some(starts) = document_starts {
+            queue.upload(&self.read.document_starts, starts.view_mut());
+        }
     }
 }

@@ -1,32 +1,34 @@
 //! The backward of causal attention.
 
+use std::ops::Range;
+
 use super::super::dropout::Masks;
 use super::super::exp::exp;
 use super::super::matmul::{Threads, WriteMode, matmul};
 use super::super::matrix::{Cut, Matrix, MatrixMut};
 use super::super::{parallel, row, simd};
-use super::{AttentionShape, BLOCK_QUERIES, Halves};
+use super::{AttentionShape, BLOCK_QUERIES, Halves, Mask};
 
 /// Queries, keys and values turn into their gradients, in place.
 ///
-/// * `masks`, `out` and `log_sum_exp`: as the forward was given and left them; `dout`: the gradient of `out`.
+/// * `mask`, `out` and `log_sum_exp`: as the forward was given and left them; `dout`: the gradient of `out`.
 /// * `workspace`: [`AttentionShape::backward_workspace`] elements.
 pub fn backward(
     shape: AttentionShape,
-    masks: Option<Masks>,
+    mask: Mask<'_>,
     qkv: &mut [f32],
     out: &[f32],
     log_sum_exp: &[f32],
     dout: &[f32],
     workspace: &mut [f32],
 ) {
-    shape.check(log_sum_exp, workspace, shape.backward_workspace());
+    shape.check(mask, log_sum_exp, workspace, shape.backward_workspace());
     let (num_tokens, width) = (shape.num_tokens(), shape.width());
     let (q, kv) = MatrixMut::new(qkv, num_tokens, shape.qkv_width()).split(Cut::Column(width));
     let (k, v) = kv.split(Cut::Column(shape.num_kv_heads * shape.head_size));
     let task = Task {
         shape,
-        masks,
+        mask,
         q,
         k,
         v,
@@ -41,7 +43,7 @@ pub fn backward(
 /// Some sequences and heads; every view covers just these.
 struct Task<'a> {
     shape: AttentionShape,
-    masks: Option<Masks>,
+    mask: Mask<'a>,
     q: MatrixMut<'a>,
     k: MatrixMut<'a>,
     v: MatrixMut<'a>,
@@ -63,6 +65,7 @@ impl Task<'_> {
 
     fn split(self, halves: &Halves) -> (Self, Self) {
         let Halves { first, second, of_queries, of_keys } = *halves;
+        let [mask, second_mask] = halves.masks(self.mask);
         let (q, q_rest) = self.q.split(of_queries);
         let (k, k_rest) = self.k.split(of_keys);
         let (v, v_rest) = self.v.split(of_keys);
@@ -72,10 +75,10 @@ impl Task<'_> {
         let of_first = first.backward_pair_workspace() * first.num_sequences * first.num_kv_heads;
         let (workspace, workspace_rest) = self.workspace.split_at_mut(of_first);
         (
-            Task { shape: first, masks: self.masks, q, k, v, out, dout, log_sum_exp, workspace },
+            Task { shape: first, mask, q, k, v, out, dout, log_sum_exp, workspace },
             Task {
                 shape: second,
-                masks: self.masks.map(|masks| halves.second_masks(masks)),
+                mask: second_mask,
                 q: q_rest,
                 k: k_rest,
                 v: v_rest,
@@ -99,7 +102,11 @@ impl Task<'_> {
         let mut dk = MatrixMut::new(dk, seq_length, head_size);
         let mut dv = MatrixMut::new(dv, seq_length, head_size);
         for head in 0..num_heads {
-            self.run_head(head, &mut dk, &mut dv, blocks);
+            for document in self.mask.documents(self.shape) {
+                let (start, len) = (document.start, document.len());
+                let (mut dk, mut dv) = (dk.rows_mut(start, len), dv.rows_mut(start, len));
+                self.run_head(head, document, &mut dk, &mut dv, blocks);
+            }
         }
         for row in 0..seq_length {
             self.k.row_mut(row).copy_from_slice(dk.row_mut(row));
@@ -107,24 +114,33 @@ impl Task<'_> {
         }
     }
 
-    /// One head of queries, block by block: a block's queries are not needed once it is done, so their gradient takes their place at once.
-    fn run_head(&mut self, head: usize, dk: &mut MatrixMut<'_>, dv: &mut MatrixMut<'_>, blocks: &mut [f32]) {
+    /// One head of queries in one document, block by block: a block's queries are not needed once it is done, so their gradient takes their
+    /// place at once.
+    fn run_head(
+        &mut self,
+        head: usize,
+        document: Range<usize>,
+        dk: &mut MatrixMut<'_>,
+        dv: &mut MatrixMut<'_>,
+        blocks: &mut [f32],
+    ) {
         let AttentionShape { seq_length, head_size, .. } = self.shape;
         let (probabilities, dscores) = blocks.split_at_mut(self.shape.num_scores());
+        let (start, num_tokens) = (document.start, document.len());
         let columns = head * head_size;
         let mut own_q = self.q.columns_mut(columns, head_size);
-        let (own_out, own_dout) =
-            (self.out.columns(columns, head_size), self.dout.columns(columns, head_size));
-        let log_sum_exp = &self.log_sum_exp[head * seq_length..][..seq_length];
-        let masks = self.masks.map(|masks| masks.skip_heads(head));
-        for first in (0..seq_length).step_by(BLOCK_QUERIES) {
-            let num_queries = BLOCK_QUERIES.min(seq_length - first);
+        let [own_out, own_dout] =
+            [self.out, self.dout].map(|of_row| of_row.columns(columns, head_size).rows(start, num_tokens));
+        let log_sum_exp = &self.log_sum_exp[head * seq_length..][document];
+        let dropout = self.mask.skip_heads(head).dropout;
+        for first in (0..num_tokens).step_by(BLOCK_QUERIES) {
+            let num_queries = BLOCK_QUERIES.min(num_tokens - first);
             let num_keys = first + num_queries;
             let probabilities = &mut probabilities[..num_queries * num_keys];
             let dscores = &mut dscores[..num_queries * num_keys];
-            let keys = self.k.as_matrix().rows(0, num_keys);
-            let values = self.v.as_matrix().rows(0, num_keys);
-            let mut q = own_q.rows_mut(first, num_queries);
+            let keys = self.k.as_matrix().rows(start, num_keys);
+            let values = self.v.as_matrix().rows(start, num_keys);
+            let mut q = own_q.rows_mut(start + first, num_queries);
             let (out, dout) = (own_out.rows(first, num_queries), own_dout.rows(first, num_queries));
             let log_sum_exp = &log_sum_exp[first..num_keys];
 
@@ -132,8 +148,8 @@ impl Task<'_> {
             matmul(Threads::Caller, scores, WriteMode::Overwrite, q.as_matrix(), keys.transposed());
             let dprobabilities = MatrixMut::new(dscores, num_queries, num_keys);
             matmul(Threads::Caller, dprobabilities, WriteMode::Overwrite, dout, values.transposed());
-            let rows = SoftmaxRows { scale: self.shape.scale(), first, log_sum_exp, out, dout };
-            match masks {
+            let rows = SoftmaxRows { scale: self.shape.scale(), start, first, log_sum_exp, out, dout };
+            match dropout {
                 None => rows.backward(probabilities, dscores),
                 Some(masks) => rows.backward_dropped(masks, probabilities, dscores),
             }
@@ -156,7 +172,9 @@ impl Task<'_> {
 /// A block's rows of scores on their way back through the softmax.
 struct SoftmaxRows<'a> {
     scale: f32,
-    /// The first row's query.
+    /// Where the document begins.
+    start: usize,
+    /// The first row's query in it.
     first: usize,
     log_sum_exp: &'a [f32],
     out: Matrix<'a>,
@@ -196,8 +214,8 @@ impl SoftmaxRows<'_> {
                     dprobabilities,
                     #[inline(always)]
                     |query, p, dp, log_sum_exp, mean_dp| {
-                        masks.row(query).for_groups(
-                            p.len(),
+                        masks.row(self.start + query).for_groups(
+                            self.start..self.start + p.len(),
                             #[inline(always)]
                             |range, factors| {
                                 let rows = p[range.clone()].iter_mut().zip(&mut dp[range]);
@@ -214,7 +232,7 @@ impl SoftmaxRows<'_> {
         );
     }
 
-    /// Calls `f` with each query, its visible scores and their gradients, its log-sum-exp and `out · dout`, which is
+    /// Calls `f` with each query of the document, its visible scores and their gradients, its log-sum-exp and `out · dout`, which is
     /// the mean of the gradients weighted with the probabilities, dropped or not. What is masked becomes zero.
     #[inline(always)]
     fn for_rows(

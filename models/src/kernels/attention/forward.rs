@@ -1,30 +1,32 @@
 //! The forward of causal attention.
 
+use std::ops::Range;
+
 use super::super::dropout::Masks;
 use super::super::exp::exp;
 use super::super::matmul::{Threads, WriteMode, matmul};
 use super::super::matrix::{Matrix, MatrixMut};
 use super::super::{parallel, row, simd};
-use super::{AttentionShape, BLOCK_QUERIES, Halves};
+use super::{AttentionShape, BLOCK_QUERIES, Halves, Mask};
 
-/// `out = softmax(q kᵀ / sqrt(D), causal) v` for every head, the probabilities dropped by `masks`; keeps `log_sum_exp`.
+/// `out = softmax(q kᵀ / sqrt(D), causal) v` for every head and document, probabilities dropped as `mask` says; keeps `log_sum_exp`.
 ///
 /// * `workspace`: [`AttentionShape::forward_workspace`] elements.
 pub fn forward(
     shape: AttentionShape,
-    masks: Option<Masks>,
+    mask: Mask<'_>,
     qkv: &[f32],
     out: &mut [f32],
     log_sum_exp: &mut [f32],
     workspace: &mut [f32],
 ) {
-    shape.check(log_sum_exp, workspace, shape.forward_workspace());
+    shape.check(mask, log_sum_exp, workspace, shape.forward_workspace());
     let (num_tokens, width, kv_width) =
         (shape.num_tokens(), shape.width(), shape.num_kv_heads * shape.head_size);
     let qkv = Matrix::new(qkv, num_tokens, shape.qkv_width());
     let task = Task {
         shape,
-        masks,
+        mask,
         q: qkv.columns(0, width),
         k: qkv.columns(width, kv_width),
         v: qkv.columns(width + kv_width, kv_width),
@@ -38,7 +40,7 @@ pub fn forward(
 /// Some sequences and heads; every view covers just these.
 struct Task<'a> {
     shape: AttentionShape,
-    masks: Option<Masks>,
+    mask: Mask<'a>,
     q: Matrix<'a>,
     k: Matrix<'a>,
     v: Matrix<'a>,
@@ -55,12 +57,15 @@ impl Task<'_> {
             return;
         }
         for head in 0..self.shape.num_heads {
-            self.run_head(head);
+            for document in self.mask.documents(self.shape) {
+                self.run_head(head, document);
+            }
         }
     }
 
     fn split(self, halves: &Halves) -> (Self, Self) {
         let Halves { first, second, of_queries, of_keys } = *halves;
+        let [mask, second_mask] = halves.masks(self.mask);
         let (q, q_rest) = self.q.split(of_queries);
         let (k, k_rest) = self.k.split(of_keys);
         let (v, v_rest) = self.v.split(of_keys);
@@ -68,10 +73,10 @@ impl Task<'_> {
         let (log_sum_exp, log_sum_exp_rest) = self.log_sum_exp.split_at_mut(first.num_log_sum_exp());
         let (workspace, workspace_rest) = self.workspace.split_at_mut(first.forward_workspace());
         (
-            Task { shape: first, masks: self.masks, q, k, v, out, log_sum_exp, workspace },
+            Task { shape: first, mask, q, k, v, out, log_sum_exp, workspace },
             Task {
                 shape: second,
-                masks: self.masks.map(|masks| halves.second_masks(masks)),
+                mask: second_mask,
                 q: q_rest,
                 k: k_rest,
                 v: v_rest,
@@ -82,14 +87,16 @@ impl Task<'_> {
         )
     }
 
-    /// One head of queries of one sequence with the only head of keys, block by block of its queries.
-    fn run_head(&mut self, head: usize) {
+    /// One head of queries of one document of one sequence with the only head of keys, block by block of its queries.
+    fn run_head(&mut self, head: usize, document: Range<usize>) {
         let AttentionShape { seq_length, head_size, .. } = self.shape;
-        let q = self.q.columns(head * head_size, head_size);
-        let log_sum_exp = &mut self.log_sum_exp[head * seq_length..][..seq_length];
-        let masks = self.masks.map(|masks| masks.skip_heads(head));
-        for first in (0..seq_length).step_by(BLOCK_QUERIES) {
-            let num_queries = BLOCK_QUERIES.min(seq_length - first);
+        let (start, num_tokens) = (document.start, document.len());
+        let q = self.q.columns(head * head_size, head_size).rows(start, num_tokens);
+        let [k, v] = [self.k, self.v].map(|of_row| of_row.rows(start, num_tokens));
+        let log_sum_exp = &mut self.log_sum_exp[head * seq_length..][document];
+        let dropout = self.mask.skip_heads(head).dropout;
+        for first in (0..num_tokens).step_by(BLOCK_QUERIES) {
+            let num_queries = BLOCK_QUERIES.min(num_tokens - first);
             let num_keys = first + num_queries;
             let scores = &mut self.workspace[..num_queries * num_keys];
             matmul(
@@ -97,23 +104,23 @@ impl Task<'_> {
                 MatrixMut::new(scores, num_queries, num_keys),
                 WriteMode::Overwrite,
                 q.rows(first, num_queries),
-                self.k.rows(0, num_keys).transposed(),
+                k.rows(0, num_keys).transposed(),
             );
             let log_sum_exp = &mut log_sum_exp[first..num_keys];
             let mut factors = [0.0; BLOCK_QUERIES];
             softmax_rows(scores, self.shape.scale(), first, log_sum_exp, &mut factors);
-            if let Some(masks) = masks {
-                drop_rows(masks, scores, num_keys, first);
+            if let Some(masks) = dropout {
+                drop_rows(masks, scores, num_keys, start..start + first);
             }
             let mut out = self.out.columns_mut(head * head_size, head_size);
-            let mut out = out.rows_mut(first, num_queries);
+            let mut out = out.rows_mut(start + first, num_queries);
             let scores = Matrix::new(scores, num_queries, num_keys);
             matmul(
                 Threads::Caller,
                 out.rows_mut(0, num_queries),
                 WriteMode::Overwrite,
                 scores,
-                self.v.rows(0, num_keys),
+                v.rows(0, num_keys),
             );
             for (row, factor) in factors[..num_queries].iter().enumerate() {
                 out.row_mut(row).iter_mut().for_each(|x| *x *= factor);
@@ -152,14 +159,13 @@ fn softmax_rows(
     );
 }
 
-/// Drops scores of the queries from `first` on.
-fn drop_rows(masks: Masks, scores: &mut [f32], num_keys: usize, first: usize) {
+/// Drops scores of the queries behind those `before` them in their document, whose first is the document's.
+fn drop_rows(masks: Masks, scores: &mut [f32], num_keys: usize, before: Range<usize>) {
     simd::dispatch(
         #[inline(always)]
         || {
             for (index, row) in scores.chunks_exact_mut(num_keys).enumerate() {
-                let query = first + index;
-                masks.row(query).apply(&mut row[..=query]);
+                masks.row(before.end + index).apply(before.start, &mut row[..=before.len() + index]);
             }
         },
     );

@@ -6,6 +6,9 @@
 //!
 //! Dropout, if any, is of the probabilities: after the softmax, so the sums are those of all of them.
 //!
+//! A row may have several [documents](super::documents). Each is computed as if it were alone in a row: its blocks begin at its first token,
+//! so its results are to the bit those that it has alone, and what a mask would hide is not computed.
+//!
 //! Heads of queries may share heads of keys and values (grouped queries, arXiv:2305.13245): neighbouring ones, as many of them to each.
 //!
 //! Legend: B sequences, T tokens each, N = B T, H heads of queries and G of keys and of values, all of size D, C = H D.
@@ -20,6 +23,9 @@ mod tests;
 pub use backward::backward;
 pub use forward::forward;
 
+use std::ops::Range;
+
+use super::documents::{self, documents};
 use super::dropout::Masks;
 use super::matrix::Cut;
 
@@ -112,9 +118,10 @@ impl AttentionShape {
     }
 
     /// # Panics
-    /// If heads of queries are not as many to each of keys, if there is not a sum for each row of scores, or if the workspace has less
-    /// than so many elements.
-    fn check(self, log_sum_exp: &[f32], workspace: &[f32], min_workspace: usize) {
+    /// If heads of queries are not as many to each of keys, if there is not a sum for each row of scores or a start for each token, or if
+    /// the workspace has less than so many elements.
+    fn check(self, mask: Mask<'_>, log_sum_exp: &[f32], workspace: &[f32], min_workspace: usize) {
+        documents::check(mask.document_starts, self.num_tokens());
         assert!(self.num_heads.is_multiple_of(self.num_kv_heads), "heads that share heads of keys: {self:?}");
         assert_eq!(log_sum_exp.len(), self.num_log_sum_exp(), "elements of the logarithms of sums");
         assert!(workspace.len() >= min_workspace, "a workspace has at least {min_workspace} elements");
@@ -145,6 +152,27 @@ impl AttentionShape {
     }
 }
 
+/// What attention hides, beside later tokens.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Mask<'a> {
+    /// The probabilities that are dropped.
+    pub dropout: Option<Masks>,
+    /// `[B, T]`: where each token's document begins in its row; where there are none, a row is one document.
+    pub document_starts: Option<&'a [u32]>,
+}
+
+impl<'a> Mask<'a> {
+    /// The same for one head of the first sequence.
+    fn skip_heads(self, num_heads: usize) -> Self {
+        Self { dropout: self.dropout.map(|masks| masks.skip_heads(num_heads)), ..self }
+    }
+
+    /// The documents of the only sequence.
+    fn documents(self, shape: AttentionShape) -> impl Iterator<Item = Range<usize>> + use<'a> {
+        documents(self.document_starts, shape.seq_length)
+    }
+}
+
 /// An attention in two halves.
 struct Halves {
     first: AttentionShape,
@@ -156,11 +184,19 @@ struct Halves {
 }
 
 impl Halves {
-    /// The masks of the second half.
-    fn second_masks(&self, masks: Masks) -> Masks {
+    /// What each half hides.
+    fn masks<'a>(&self, mask: Mask<'a>) -> [Mask<'a>; 2] {
+        let Mask { dropout, document_starts } = mask;
         match self.of_queries {
-            Cut::Row(_) => masks.skip_sequences(self.first.num_sequences),
-            Cut::Column(_) => masks.skip_heads(self.first.num_heads),
+            Cut::Row(num_tokens) => {
+                let starts = document_starts.map(|starts| starts.split_at(num_tokens));
+                let second = dropout.map(|masks| masks.skip_sequences(self.first.num_sequences));
+                [
+                    Mask { dropout, document_starts: starts.map(|(first, _)| first) },
+                    Mask { dropout: second, document_starts: starts.map(|(_, second)| second) },
+                ]
+            }
+            Cut::Column(_) => [mask, mask.skip_heads(self.first.num_heads)],
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::element::ElementType;
 use crate::kernels::attention::AttentionShape;
 use crate::kernels::dropout::Masks;
 use crate::memory::{View, ViewMut};
-use crate::queue::Attended;
+use crate::queue::{Attended, AttentionMask};
 
 /// The kernels of an attention with heads of a size.
 pub(super) struct AttentionKernels {
@@ -32,31 +32,43 @@ fn require_packs(shape: AttentionShape, element: ElementType, addresses: [u64; 2
     assert!(are_aligned || !on_tensor_cores(shape, element), "attention in 16 bits at {addresses:x?}");
 }
 
+/// The kernels for tensor cores: of the forward, and of the backward of queries and of keys.
+const MMA_64: [&str; 3] =
+    ["attention_mma_64", "attention_mma_backward_queries_64", "attention_mma_backward_keys_64"];
+const MMA_128: [&str; 3] =
+    ["attention_mma_128", "attention_mma_backward_queries_128", "attention_mma_backward_keys_128"];
+const MMA_64_DOCUMENTS: [&str; 3] = [
+    "attention_mma_64_documents",
+    "attention_mma_backward_queries_64_documents",
+    "attention_mma_backward_keys_64_documents",
+];
+const MMA_128_DOCUMENTS: [&str; 3] = [
+    "attention_mma_128_documents",
+    "attention_mma_backward_queries_128_documents",
+    "attention_mma_backward_keys_128_documents",
+];
+
 /// Elements of a head at most.
 pub const HEAD_SIZE_MAX: usize = 256;
 
 impl AttentionKernels {
-    /// Those of a shape, for elements of a type.
+    /// Those of a shape, for elements of a type, and for rows of several documents or of one. For tensor cores these are different
+    /// kernels: what documents take would cost the others registers.
     ///
     /// # Panics
     /// If heads are larger than any kernel takes.
-    pub(super) fn of(shape: AttentionShape, element: ElementType) -> Self {
+    pub(super) fn of(shape: AttentionShape, element: ElementType, has_documents: bool) -> Self {
         let on_tensor_cores = on_tensor_cores(shape, element);
         match shape.head_size {
-            1..=64 if on_tensor_cores => Self {
-                forward: "attention_mma_64",
-                backward_queries: "attention_mma_backward_queries_64",
-                backward_keys: "attention_mma_backward_keys_64",
-                num_threads: 128,
-                num_rows: 64,
-            },
-            65..=128 if on_tensor_cores => Self {
-                forward: "attention_mma_128",
-                backward_queries: "attention_mma_backward_queries_128",
-                backward_keys: "attention_mma_backward_keys_128",
-                num_threads: 128,
-                num_rows: 64,
-            },
+            1..=128 if on_tensor_cores => {
+                let [forward, backward_queries, backward_keys] = match (shape.head_size, has_documents) {
+                    (..=64, false) => MMA_64,
+                    (..=64, true) => MMA_64_DOCUMENTS,
+                    (_, false) => MMA_128,
+                    (_, true) => MMA_128_DOCUMENTS,
+                };
+                Self { forward, backward_queries, backward_keys, num_threads: 128, num_rows: 64 }
+            }
             0..=64 => Self {
                 forward: "attention_64",
                 backward_queries: "attention_backward_queries_64",
@@ -100,19 +112,19 @@ impl CudaQueue {
     pub(super) fn attend(
         &self,
         shape: AttentionShape,
-        masks: Option<Masks>,
+        mask: AttentionMask<'_>,
         qkv: View<'_>,
         out: ViewMut<'_>,
         log_sum_exp: ViewMut<'_>,
     ) {
         let of = qkv.element_type();
-        let kernels = AttentionKernels::of(shape, of);
+        let kernels = AttentionKernels::of(shape, of, mask.document_starts.is_some());
         let (qkv, out) = (self.read_of(of, qkv), self.write_of(of, &out));
         require_packs(shape, of, [qkv, out]);
         let log_sum_exp = self.write(&log_sum_exp);
-        let (grid, masks) = (kernels.grid(shape, shape.num_heads), masks_of(masks, shape));
-        let sizes = AttentionSizes::of(shape);
-        launch!(self, of, kernels.forward, grid, masks, qkv, out, log_sum_exp, sizes);
+        let (grid, masks) = (kernels.grid(shape, shape.num_heads), masks_of(mask.dropout, shape));
+        let (starts, sizes) = (self.read_any_words(mask.document_starts), AttentionSizes::of(shape));
+        launch!(self, of, kernels.forward, grid, masks, qkv, out, log_sum_exp, starts, sizes);
     }
 
     /// As [`Queue::attention_backward`](crate::queue::Queue::attention_backward): the gradients of queries lie in the workspace until those of keys and
@@ -120,14 +132,14 @@ impl CudaQueue {
     pub(super) fn attend_backward(
         &self,
         shape: AttentionShape,
-        masks: Option<Masks>,
+        mask: AttentionMask<'_>,
         qkv: ViewMut<'_>,
         attended: Attended<'_>,
         dout: View<'_>,
         workspace: ViewMut<'_>,
     ) {
         let of = qkv.element_type();
-        let kernels = AttentionKernels::of(shape, of);
+        let kernels = AttentionKernels::of(shape, of, mask.document_starts.is_some());
         let (out, log_sum_exp) = (self.read_of(of, attended.out), self.read(attended.log_sum_exp));
         let num_elements = dout.len();
         let [dqueries, row_dots] =
@@ -136,7 +148,8 @@ impl CudaQueue {
         let (dqueries, row_dots) = (self.write(&dqueries), self.write(&row_dots));
         let (qkv, dout) = (self.write_of(of, &qkv), self.read_of(of, dout));
         require_packs(shape, of, [qkv, dout]);
-        let (masks, sizes) = (masks_of(masks, shape), AttentionSizes::of(shape));
+        let (masks, sizes) = (masks_of(mask.dropout, shape), AttentionSizes::of(shape));
+        let starts = self.read_any_words(mask.document_starts);
         let grid = kernels.grid(shape, shape.num_heads);
         launch!(
             self,
@@ -150,10 +163,12 @@ impl CudaQueue {
             dout,
             dqueries,
             row_dots,
+            starts,
             sizes
         );
         let grid = kernels.grid(shape, shape.num_kv_heads);
-        launch!(self, of, kernels.backward_keys, grid, masks, qkv, log_sum_exp, dout, row_dots, sizes);
+        let kernel = kernels.backward_keys;
+        launch!(self, of, kernel, grid, masks, qkv, log_sum_exp, dout, row_dots, starts, sizes);
         let (grid, num_elements) = (Grid::elements(num_elements), num_elements as u64);
         launch!(self, of, "attention_put_queries", grid, dqueries, qkv, sizes, num_elements);
     }

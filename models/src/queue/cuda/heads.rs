@@ -5,22 +5,24 @@ use super::operations::{adds, rows_of};
 use super::queue::{CudaQueue, launch};
 use crate::kernels::attention::AttentionShape;
 use crate::kernels::matmul::WriteMode;
-use crate::kernels::rope::{Rope, Turn};
 use crate::memory::{View, ViewMut};
-use crate::queue::HeadWeights;
+use crate::queue::{HeadWeights, Rotation};
 
 impl CudaQueue {
     /// As [`Queue::rope`](crate::queue::Queue::rope).
     ///
     /// # Panics
     /// If there is not one frequency for every two elements of a head.
-    pub(super) fn launch_rope(&self, shape: AttentionShape, rope: &Rope, turn: Turn, qkv: ViewMut<'_>) {
+    pub(super) fn launch_rope(&self, shape: AttentionShape, rotation: Rotation<'_>, qkv: ViewMut<'_>) {
+        let Rotation { rope, turn, document_starts } = rotation;
         let num_pairs = rope.frequencies.len();
         assert_eq!(2 * num_pairs, shape.head_size, "elements of a head and of the pairs that are turned");
         let num_threads = rows_of(qkv.len(), shape.qkv_width()) * num_pairs;
         let (grid, of) = (Grid::elements(num_threads), qkv.element_type());
         let (angles, sizes) = (RopeAngles::of(rope, turn), AttentionSizes::of(shape));
-        launch!(self, of, "rope", grid, angles, self.write_of(of, &qkv), sizes, num_threads as u64);
+        let (starts, qkv, num_threads) =
+            (self.read_any_words(document_starts), self.write_of(of, &qkv), num_threads as u64);
+        launch!(self, of, "rope", grid, angles, starts, qkv, sizes, num_threads);
     }
 
     /// As [`Queue::head_norm`](crate::queue::Queue::head_norm).

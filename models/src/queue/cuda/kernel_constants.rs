@@ -35,7 +35,7 @@ fn launches_have_the_kernels_constants() {
         (&f32, "NUM_ROPE_PAIRS_MAX", NUM_ROPE_PAIRS_MAX),
         (&f32, "NUM_SUM_TERMS_MAX", NUM_TERMS_MAX),
         (&f32, "NUM_SQUARES_PER_BLOCK", NUM_SQUARES_PER_BLOCK),
-        (&bf16, "MMA_BLOCK_ROWS", AttentionKernels::of(heads_of(64), ElementType::Bf16).num_rows),
+        (&bf16, "MMA_BLOCK_ROWS", AttentionKernels::of(heads_of(64), ElementType::Bf16, false).num_rows),
     ] {
         assert_eq!(constant(text, name), expected, "{name}");
     }
@@ -55,8 +55,10 @@ fn attention_is_launched_with_the_threads_and_rows_that_it_is_compiled_for() {
         (ElementType::Bf16, 64, None),
         (ElementType::Bf16, 128, None),
     ] {
-        let (text, kernels) = (text(element), AttentionKernels::of(heads_of(head_size), element));
-        for name in [kernels.forward, kernels.backward_queries, kernels.backward_keys] {
+        let of = |has_documents| AttentionKernels::of(heads_of(head_size), element, has_documents);
+        let (text, kernels) = (text(element), of(false));
+        let names = |of: AttentionKernels| [of.forward, of.backward_queries, of.backward_keys];
+        for name in names(of(false)).into_iter().chain(names(of(true))) {
             let (before, _) = text.split_once(&format!(" {name}(")).expect(name);
             let (_, bounds) = before.rsplit_once("__launch_bounds__(").expect("it has bounds");
             let num_threads = bounds.split([',', ')']).next().and_then(|number| number.parse().ok());

@@ -5,7 +5,7 @@ use super::operations::{adds, rows_of};
 use super::queue::{CudaQueue, launch};
 use crate::kernels::matmul::WriteMode;
 use crate::memory::{View, ViewMut};
-use crate::queue::Queue;
+use crate::queue::{Positions, Queue};
 
 impl CudaQueue {
     /// As [`Queue::embedding`].
@@ -58,31 +58,34 @@ impl CudaQueue {
     /// As [`Queue::add_positions`].
     pub(super) fn launch_add_positions(
         &self,
-        seq_length: usize,
+        positions: Positions<'_>,
         position_table: View<'_>,
         y: ViewMut<'_>,
         width: usize,
     ) {
-        let (grid, sequence) = (Grid::elements(y.len()), (seq_length * width) as u64);
+        let (grid, starts) = (Grid::elements(y.len()), self.read_any_words(positions.document_starts));
+        let (seq_length, width) = (positions.seq_length as u32, width as u32);
         let (of, num_elements) = (y.element_type(), y.len() as u64);
         let (table, y) = (self.read_of(of, position_table), self.write_of(of, &y));
-        launch!(self, of, "add_positions", grid, table, y, sequence, num_elements);
+        launch!(self, of, "add_positions", grid, table, starts, y, seq_length, width, num_elements);
     }
 
     /// As [`Queue::positions_backward`].
     pub(super) fn launch_positions_backward(
         &self,
-        seq_length: usize,
+        positions: Positions<'_>,
         dy: View<'_>,
         dposition_table: ViewMut<'_>,
         width: usize,
         mode: WriteMode,
     ) {
-        let (sequence, num_table) = (seq_length * width, dposition_table.len());
-        let num_sequences = rows_of(dy.len(), sequence) as u64;
-        let of = dy.element_type();
+        let Positions { seq_length, document_starts } = positions;
+        let num_sequences = rows_of(dy.len(), seq_length * width) as u32;
+        let (of, num_table, starts) =
+            (dy.element_type(), dposition_table.len(), self.read_any_words(document_starts));
         let (dy, table, add) = (self.read_of(of, dy), self.write(&dposition_table), adds(mode));
-        let (grid, sequence, num_table) = (Grid::elements(num_table), sequence as u64, num_table as u64);
-        launch!(self, of, "positions_backward", grid, dy, table, sequence, num_sequences, num_table, add);
+        let (grid, seq_length, width) = (Grid::elements(num_table), seq_length as u32, width as u32);
+        let (kernel, num_table) = ("positions_backward", num_table as u64);
+        launch!(self, of, kernel, grid, dy, starts, table, seq_length, width, num_sequences, num_table, add);
     }
 }

@@ -18,10 +18,12 @@ use crate::kernels::dropout::Masks;
 use crate::kernels::linear::LinearShape;
 use crate::kernels::matmul::WriteMode;
 use crate::kernels::norm::Norm;
-use crate::kernels::rope::{Rope, Turn};
 use crate::kernels::sgd::SgdStep;
 use crate::memory::{View, ViewMut};
-use crate::queue::{Affine, Attended, Event, HeadWeights, HostKernel, Mark, Onto, Queue, Word};
+use crate::queue::{
+    Affine, Attended, AttentionMask, Event, HeadWeights, HostKernel, Mark, Onto, Positions, Queue, Rotation,
+    Word,
+};
 
 impl Queue for CudaQueue {
     fn zeros(&self, len: usize, element: ElementType) -> Result<Buffer, ModelError> {
@@ -256,8 +258,8 @@ impl Queue for CudaQueue {
         self.launch_swiglu_backward(x, dy, width);
     }
 
-    fn rope(&self, shape: AttentionShape, rope: &Rope, turn: Turn, qkv: ViewMut<'_>) {
-        self.launch_rope(shape, rope, turn, qkv);
+    fn rope(&self, shape: AttentionShape, rotation: Rotation<'_>, qkv: ViewMut<'_>) {
+        self.launch_rope(shape, rotation, qkv);
     }
 
     fn head_norm(
@@ -297,25 +299,25 @@ impl Queue for CudaQueue {
     fn attention(
         &self,
         shape: AttentionShape,
-        masks: Option<Masks>,
+        mask: AttentionMask<'_>,
         qkv: View<'_>,
         out: ViewMut<'_>,
         log_sum_exp: ViewMut<'_>,
         _: ViewMut<'_>,
     ) {
-        self.attend(shape, masks, qkv, out, log_sum_exp);
+        self.attend(shape, mask, qkv, out, log_sum_exp);
     }
 
     fn attention_backward(
         &self,
         shape: AttentionShape,
-        masks: Option<Masks>,
+        mask: AttentionMask<'_>,
         qkv: ViewMut<'_>,
         attended: Attended<'_>,
         dout: View<'_>,
         workspace: ViewMut<'_>,
     ) {
-        self.attend_backward(shape, masks, qkv, attended, dout, workspace);
+        self.attend_backward(shape, mask, qkv, attended, dout, workspace);
     }
 
     fn dropout(&self, masks: Masks, x: ViewMut<'_>, width: usize) {
@@ -345,19 +347,19 @@ impl Queue for CudaQueue {
         self.launch_embedding_backward(tokens, first_token, dy, dtoken_table, mode);
     }
 
-    fn add_positions(&self, seq_length: usize, position_table: View<'_>, y: ViewMut<'_>, width: usize) {
-        self.launch_add_positions(seq_length, position_table, y, width);
+    fn add_positions(&self, positions: Positions<'_>, table: View<'_>, y: ViewMut<'_>, width: usize) {
+        self.launch_add_positions(positions, table, y, width);
     }
 
     fn positions_backward(
         &self,
-        seq_length: usize,
+        positions: Positions<'_>,
         dy: View<'_>,
         dposition_table: ViewMut<'_>,
         width: usize,
         mode: WriteMode,
     ) {
-        self.launch_positions_backward(seq_length, dy, dposition_table, width, mode);
+        self.launch_positions_backward(positions, dy, dposition_table, width, mode);
     }
 
     fn cross_entropy(&self, first_token: u32, logits: View<'_>, targets: View<'_>, statistics: ViewMut<'_>) {

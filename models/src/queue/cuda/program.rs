@@ -14,8 +14,9 @@ use crate::element::ElementType;
 
 /// The sources of the kernels that read or write elements, in files named by operation, below what they share. They are one program: NVRTC
 /// reads no files.
-const OF_ELEMENTS: [&str; 22] = [
+const OF_ELEMENTS: [&str; 23] = [
     include_str!("kernels/common.cuh"),
+    include_str!("kernels/documents.cuh"),
     include_str!("kernels/element.cuh"),
     include_str!("kernels/wide.cuh"),
     include_str!("kernels/column_sums.cuh"),

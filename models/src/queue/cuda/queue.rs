@@ -118,6 +118,11 @@ impl CudaQueue {
         self.read_of(ElementType::U32, view)
     }
 
+    /// As [`CudaQueue::read_words`], for what a kernel may be given: 0 where it is given none.
+    pub(super) fn read_any_words(&self, view: Option<View<'_>>) -> u64 {
+        view.map_or(0, |view| self.read_words(view))
+    }
+
     /// Where u32 begin that a kernel writes.
     pub(super) fn write_words(&self, view: &ViewMut<'_>) -> u64 {
         self.write_of(ElementType::U32, view)

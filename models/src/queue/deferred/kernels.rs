@@ -15,10 +15,12 @@ use crate::kernels::dropout::Masks;
 use crate::kernels::linear::LinearShape;
 use crate::kernels::matmul::WriteMode;
 use crate::kernels::norm::Norm;
-use crate::kernels::rope::{Rope, Turn};
 use crate::kernels::sgd::SgdStep;
 use crate::memory::{View, ViewMut};
-use crate::queue::{Affine, Attended, Event, HeadWeights, Host, HostKernel, Mark, Onto, Queue, Word};
+use crate::queue::{
+    Affine, Attended, AttentionMask, Event, HeadWeights, Host, HostKernel, Mark, Onto, Positions, Queue,
+    Rotation, Word,
+};
 
 impl Queue for DeferredQueue {
     fn zeros(&self, len: usize, element: ElementType) -> Result<Buffer, ModelError> {
@@ -250,9 +252,15 @@ impl Queue for DeferredQueue {
         self.ask([], [x, dy], move |[], [x, dy]| Host.swiglu_backward(x, dy, width));
     }
 
-    fn rope(&self, shape: AttentionShape, rope: &Rope, turn: Turn, qkv: ViewMut<'_>) {
+    fn rope(&self, shape: AttentionShape, rotation: Rotation<'_>, qkv: ViewMut<'_>) {
+        let Rotation { rope, turn, document_starts } = rotation;
         let rope = rope.clone();
-        self.ask([], [qkv], move |[], [qkv]| Host.rope(shape, &rope, turn, qkv));
+        let starts: Vec<View<'_>> = document_starts.into_iter().collect();
+        self.ask_many(&starts, vec![qkv], move |starts, qkv| {
+            let document_starts = starts.first().copied();
+            let rotation = Rotation { rope: &rope, turn, document_starts };
+            qkv.into_iter().for_each(|qkv| Host.rope(shape, rotation, qkv));
+        });
     }
 
     fn head_norm(
@@ -300,32 +308,37 @@ impl Queue for DeferredQueue {
     fn attention(
         &self,
         shape: AttentionShape,
-        masks: Option<Masks>,
+        mask: AttentionMask<'_>,
         qkv: View<'_>,
         out: ViewMut<'_>,
         log_sum_exp: ViewMut<'_>,
         workspace: ViewMut<'_>,
     ) {
-        self.ask([qkv], [out, log_sum_exp, workspace], move |[qkv], [out, log_sum_exp, workspace]| {
-            Host.attention(shape, masks, qkv, out, log_sum_exp, workspace);
+        let (dropout, starts) = (mask.dropout, or_none(mask.document_starts, qkv));
+        let writes = [out, log_sum_exp, workspace];
+        self.ask([qkv, starts], writes, move |[qkv, starts], [out, log_sum_exp, workspace]| {
+            let mask = AttentionMask { dropout, document_starts: if_any(starts) };
+            Host.attention(shape, mask, qkv, out, log_sum_exp, workspace);
         });
     }
 
     fn attention_backward(
         &self,
         shape: AttentionShape,
-        masks: Option<Masks>,
+        mask: AttentionMask<'_>,
         qkv: ViewMut<'_>,
         attended: Attended<'_>,
         dout: View<'_>,
         workspace: ViewMut<'_>,
     ) {
         let Attended { out, log_sum_exp } = attended;
+        let (dropout, starts) = (mask.dropout, or_none(mask.document_starts, dout));
         self.ask(
-            [out, log_sum_exp, dout],
+            [out, log_sum_exp, dout, starts],
             [qkv, workspace],
-            move |[out, log_sum_exp, dout], [qkv, workspace]| {
-                Host.attention_backward(shape, masks, qkv, Attended { out, log_sum_exp }, dout, workspace);
+            move |[out, log_sum_exp, dout, starts], [qkv, workspace]| {
+                let mask = AttentionMask { dropout, document_starts: if_any(starts) };
+                Host.attention_backward(shape, mask, qkv, Attended { out, log_sum_exp }, dout, workspace);
             },
         );
     }
@@ -357,22 +370,25 @@ impl Queue for DeferredQueue {
         });
     }
 
-    fn add_positions(&self, seq_length: usize, position_table: View<'_>, y: ViewMut<'_>, width: usize) {
-        self.ask([position_table], [y], move |[position_table], [y]| {
-            Host.add_positions(seq_length, position_table, y, width);
+    fn add_positions(&self, positions: Positions<'_>, table: View<'_>, y: ViewMut<'_>, width: usize) {
+        let (seq_length, starts) = (positions.seq_length, or_none(positions.document_starts, table));
+        self.ask([table, starts], [y], move |[table, starts], [y]| {
+            Host.add_positions(Positions { seq_length, document_starts: if_any(starts) }, table, y, width);
         });
     }
 
     fn positions_backward(
         &self,
-        seq_length: usize,
+        positions: Positions<'_>,
         dy: View<'_>,
         dposition_table: ViewMut<'_>,
         width: usize,
         mode: WriteMode,
     ) {
-        self.ask([dy], [dposition_table], move |[dy], [dposition_table]| {
-            Host.positions_backward(seq_length, dy, dposition_table, width, mode);
+        let (seq_length, starts) = (positions.seq_length, or_none(positions.document_starts, dy));
+        self.ask([dy, starts], [dposition_table], move |[dy, starts], [dposition_table]| {
+            let positions = Positions { seq_length, document_starts: if_any(starts) };
+            Host.positions_backward(positions, dy, dposition_table, width, mode);
         });
     }
 
@@ -465,4 +481,14 @@ impl Queue for DeferredQueue {
     fn on_host(&self, reads: &[View<'_>], writes: Vec<ViewMut<'_>>, kernel: HostKernel) {
         self.ask_many(reads, writes, move |reads, writes| Host.on_host(reads, writes, kernel));
     }
+}
+
+/// A view of what a kernel may be given; an empty one, of another that it reads, where it is given none.
+fn or_none<'a>(given: Option<View<'a>>, other: View<'a>) -> View<'a> {
+    given.unwrap_or(other.range(0..0))
+}
+
+/// The view once more, where it was given.
+fn if_any(view: View<'_>) -> Option<View<'_>> {
+    (!view.is_empty()).then_some(view)
 }

@@ -10,7 +10,10 @@ use std::time::{Duration, Instant};
 use half::{bf16, f16};
 
 use super::gelu::{linear_then_gelu, linear_then_gelu_backward};
-use super::{Affine, Attended, Device, Event, HeadWeights, HostKernel, Mark, Onto, Queue, Word};
+use super::{
+    Affine, Attended, AttentionMask, Device, Event, HeadWeights, HostKernel, Mark, Onto, Positions, Queue,
+    Rotation, Word,
+};
 use crate::buffer::Buffer;
 use crate::element::{ElementType, Float, with_element};
 use crate::error::ModelError;
@@ -20,7 +23,6 @@ use crate::kernels::dropout::{self, Masks};
 use crate::kernels::linear::{self, LinearShape};
 use crate::kernels::matmul::WriteMode;
 use crate::kernels::norm::Norm;
-use crate::kernels::rope::{Rope, Turn};
 use crate::kernels::sgd::{self, SgdStep};
 use crate::kernels::square_sum::{NUM_LIMBS, SquareSum};
 use crate::kernels::{bias, convert, cross_entropy, embedding, gelu, head_norm, norm, rope, sum, swiglu};
@@ -266,8 +268,9 @@ impl Queue for Host {
         swiglu::backward(x.slice(), dy.slice(), width);
     }
 
-    fn rope(&self, shape: AttentionShape, rope: &Rope, turn: Turn, qkv: ViewMut<'_>) {
-        rope::turn(shape, rope, turn, qkv.slice());
+    fn rope(&self, shape: AttentionShape, rotation: Rotation<'_>, qkv: ViewMut<'_>) {
+        let Rotation { rope, turn, document_starts } = rotation;
+        rope::turn(shape, document_starts.map(View::slice), rope, turn, qkv.slice());
     }
 
     fn head_norm(
@@ -308,27 +311,28 @@ impl Queue for Host {
     fn attention(
         &self,
         shape: AttentionShape,
-        masks: Option<Masks>,
+        mask: AttentionMask<'_>,
         qkv: View<'_>,
         out: ViewMut<'_>,
         log_sum_exp: ViewMut<'_>,
         workspace: ViewMut<'_>,
     ) {
         let (out, log_sum_exp) = (out.slice(), log_sum_exp.slice());
-        attention::forward(shape, masks, qkv.slice(), out, log_sum_exp, workspace.slice());
+        attention::forward(shape, mask_on_host(mask), qkv.slice(), out, log_sum_exp, workspace.slice());
     }
 
     fn attention_backward(
         &self,
         shape: AttentionShape,
-        masks: Option<Masks>,
+        mask: AttentionMask<'_>,
         qkv: ViewMut<'_>,
         attended: Attended<'_>,
         dout: View<'_>,
         workspace: ViewMut<'_>,
     ) {
         let (out, log_sum_exp) = (attended.out.slice(), attended.log_sum_exp.slice());
-        attention::backward(shape, masks, qkv.slice(), out, log_sum_exp, dout.slice(), workspace.slice());
+        let (mask, dout) = (mask_on_host(mask), dout.slice());
+        attention::backward(shape, mask, qkv.slice(), out, log_sum_exp, dout, workspace.slice());
     }
 
     fn dropout(&self, masks: Masks, x: ViewMut<'_>, width: usize) {
@@ -354,19 +358,28 @@ impl Queue for Host {
         embedding::backward(tokens.slice(), first_token, dy.slice(), dtoken_table.slice(), mode);
     }
 
-    fn add_positions(&self, seq_length: usize, position_table: View<'_>, y: ViewMut<'_>, width: usize) {
-        embedding::add_positions(seq_length, position_table.slice(), y.slice(), width);
+    fn add_positions(&self, positions: Positions<'_>, table: View<'_>, y: ViewMut<'_>, width: usize) {
+        let Positions { seq_length, document_starts } = positions;
+        embedding::add_positions(
+            seq_length,
+            document_starts.map(View::slice),
+            table.slice(),
+            y.slice(),
+            width,
+        );
     }
 
     fn positions_backward(
         &self,
-        seq_length: usize,
+        positions: Positions<'_>,
         dy: View<'_>,
         dposition_table: ViewMut<'_>,
         width: usize,
         mode: WriteMode,
     ) {
-        embedding::backward_positions(seq_length, dy.slice(), dposition_table.slice(), width, mode);
+        let Positions { seq_length, document_starts } = positions;
+        let (starts, table) = (document_starts.map(View::slice), dposition_table.slice());
+        embedding::backward_positions(seq_length, starts, dy.slice(), table, width, mode);
     }
 
     fn cross_entropy(&self, first_token: u32, logits: View<'_>, targets: View<'_>, statistics: ViewMut<'_>) {
@@ -467,6 +480,10 @@ fn converted<From: Float>(from: View<'_>, to: ViewMut<'_>) {
 
 fn on_host(affine: Affine<'_>) -> norm::Affine<'_> {
     norm::Affine { weight: affine.weight.slice(), bias: affine.bias.slice() }
+}
+
+fn mask_on_host(mask: AttentionMask<'_>) -> attention::Mask<'_> {
+    attention::Mask { dropout: mask.dropout, document_starts: mask.document_starts.map(View::slice) }
 }
 
 fn head_weights_on_host(weights: HeadWeights<'_>) -> head_norm::HeadWeights<'_> {

@@ -2,6 +2,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::*;
 use crate::kernels::dropout::{Dropout, Place};
+use crate::kernels::rope::{Rope, Turn};
 use crate::micro_batch::{MaskKey, MicroBatchShape};
 
 const TYPES: [ElementType; 3] = [ElementType::F32, ElementType::Bf16, ElementType::F16];
@@ -189,7 +190,10 @@ fn a_kernel_refuses_operands_of_other_sizes() {
     check("swiglu", [f32s(48)], [f32s(24)], |[x], [y]| Host.swiglu(x, y, 4));
     check("swiglu_backward", [], [f32s(48), f32s(24)], |[], [x, dy]| Host.swiglu_backward(x, dy, 4));
     let rope = Rope { frequencies: [1.0].into(), scale: 1.0 };
-    check("rope", [], [f32s(48)], |[], [qkv]| Host.rope(attention, &rope, Turn::Forward, qkv));
+    check("rope", [u32s(6)], [f32s(48)], |[starts], [qkv]| {
+        let rotation = Rotation { rope: &rope, turn: Turn::Forward, document_starts: Some(starts) };
+        Host.rope(attention, rotation, qkv);
+    });
     check("head_norm", [f32s(48), f32s(2), f32s(2)], [f32s(48)], |[x, queries, keys], [y]| {
         Host.head_norm(attention, 1e-6, x, HeadWeights { queries, keys }, y);
     });
@@ -204,12 +208,15 @@ fn a_kernel_refuses_operands_of_other_sizes() {
     check("head_norm_backward_weight", [f32s(48); 2], [f32s(2); 2], |[x, dy], dweights| {
         Host.head_norm_backward_weight(attention, 1e-6, x, dy, dweights, add);
     });
-    check("attention", [f32s(48)], [f32s(24), f32s(12), spaces[0]], |[qkv], [out, kept, space]| {
-        Host.attention(attention, None, qkv, out, kept, space);
+    let (reads, writes) = ([f32s(48), u32s(6)], [f32s(24), f32s(12), spaces[0]]);
+    check("attention", reads, writes, |[qkv, starts], [out, kept, space]| {
+        let mask = AttentionMask { dropout: None, document_starts: Some(starts) };
+        Host.attention(attention, mask, qkv, out, kept, space);
     });
-    let reads = [f32s(24), f32s(12), f32s(24)];
-    check("attention_backward", reads, [f32s(48), spaces[1]], |[out, log_sum_exp, dout], [qkv, space]| {
-        Host.attention_backward(attention, None, qkv, Attended { out, log_sum_exp }, dout, space);
+    let (reads, writes) = ([f32s(24), f32s(12), f32s(24), u32s(6)], [f32s(48), spaces[1]]);
+    check("attention_backward", reads, writes, |[out, log_sum_exp, dout, starts], [qkv, space]| {
+        let mask = AttentionMask { dropout: None, document_starts: Some(starts) };
+        Host.attention_backward(attention, mask, qkv, Attended { out, log_sum_exp }, dout, space);
     });
     check("dropout", [], [f32s(24)], |[], [x]| Host.dropout(masks, x, 4));
     check("dropout_add_residual", [f32s(24)], [f32s(24)], |[x], [y]| {
@@ -223,9 +230,11 @@ fn a_kernel_refuses_operands_of_other_sizes() {
     check("embedding_backward", [u32s(6), f32s(24)], [f32s(28)], |[tokens, dy], [dtable]| {
         Host.embedding_backward(tokens, 0, dy, dtable, add);
     });
-    check("add_positions", [f32s(16)], [f32s(24)], |[table], [y]| Host.add_positions(3, table, y, 4));
-    check("positions_backward", [f32s(24)], [f32s(16)], |[dy], [dtable]| {
-        Host.positions_backward(3, dy, dtable, 4, add);
+    check("add_positions", [f32s(16), u32s(6)], [f32s(24)], |[table, starts], [y]| {
+        Host.add_positions(in_documents(starts), table, y, 4);
+    });
+    check("positions_backward", [f32s(24), u32s(6)], [f32s(16)], |[dy, starts], [dtable]| {
+        Host.positions_backward(in_documents(starts), dy, dtable, 4, add);
     });
     check("cross_entropy", [f32s(42), u32s(6)], [f32s(18)], |[logits, targets], [kept]| {
         Host.cross_entropy(0, logits, targets, kept);
@@ -254,4 +263,8 @@ fn a_kernel_refuses_operands_of_other_sizes() {
     check("sgd_with_momentum", [f32s(6)], [f32s(6); 2], |[gradients], [parameters, state]| {
         Host.sgd_with_momentum(sgd, 0.9, parameters, gradients, state);
     });
+}
+
+fn in_documents(starts: View<'_>) -> Positions<'_> {
+    Positions { seq_length: 3, document_starts: Some(starts) }
 }

@@ -87,7 +87,12 @@ fn a_unit_with_segments_refuses_half_a_backward() {
         &Host,
         batch.shape,
         UnitBackwardWeight {
-            tokens: Tokens { inputs: inputs.view(), targets: targets.view(), masks: None },
+            tokens: Tokens {
+                inputs: inputs.view(),
+                targets: targets.view(),
+                document_starts: None,
+                masks: None,
+            },
             saved: &buffer(),
             weight_inputs: &buffer(),
             parameter_gradients: buffer().view_mut(),
@@ -109,7 +114,12 @@ fn a_unit_whose_backward_reads_no_weights_needs_none() {
         &Host,
         batch.shape,
         UnitBackward {
-            tokens: Tokens { inputs: inputs.view(), targets: targets.view(), masks: None },
+            tokens: Tokens {
+                inputs: inputs.view(),
+                targets: targets.view(),
+                document_starts: None,
+                masks: None,
+            },
             parameters: &Buffer::zeros(0).unwrap(),
             gradient: &mut Buffer::from_vec(vec![1.0; sizes.gradient]).unwrap(),
             saved: &mut Buffer::zeros(sizes.saved).unwrap(),

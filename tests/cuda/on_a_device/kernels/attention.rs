@@ -2,9 +2,10 @@
 
 use pipezero::models::kernels::attention::AttentionShape;
 use pipezero::models::kernels::dropout::Place;
-use pipezero::models::queue::Attended;
+use pipezero::models::queue::{Attended, AttentionMask};
+use pipezero::models::{Buffer, ElementType};
 
-use super::{ELEMENTS, masks, same_in, unit_in_the_last_place};
+use super::{ELEMENTS, document_starts, masks, same_in, unit_in_the_last_place};
 
 #[test]
 #[ignore = "needs a GPU, or the imitation of one"]
@@ -32,42 +33,106 @@ fn attentions() {
     for (b, t, h, g, d) in shapes {
         let shape =
             AttentionShape { num_sequences: b, seq_length: t, num_heads: h, num_kv_heads: g, head_size: d };
-        for (probability, element) in [0.0, 0.3].iter().flat_map(|&p| ELEMENTS.map(|element| (p, element))) {
-            let masks = masks(probability, Place::AttentionWeights(2), b, t);
-            // Tensor cores take probabilities and gradients of scores in 16 bits.
-            let tolerance = 2e-5 + unit_in_the_last_place(element);
-            same_in(element, &format!("{shape:?}, dropout {probability}"), tolerance, |on| {
-                let (n, c) = (b * t, h * d);
-                let (mut qkv, mut out) = (on.elements(n * shape.qkv_width()), on.elements(n * c));
-                let dout = on.elements(n * c);
-                let mut log_sum_exp = on.floats(shape.num_log_sum_exp());
-                let mut workspace = on.floats(shape.forward_workspace().max(shape.backward_workspace()));
-                // Nothing that is there before may count.
-                let nothing = vec![f32::NAN; workspace.len()];
-                on.queue.upload_floats(&nothing, workspace.view_mut());
-                let (y, sums) = (out.view_mut(), log_sum_exp.view_mut());
-                on.queue.attention(shape, masks, qkv.view(), y, sums, workspace.view_mut());
-                on.round(&mut out);
-                let forward = [on.values(&out), on.values(&log_sum_exp)];
-                let attended = Attended { out: out.view(), log_sum_exp: log_sum_exp.view() };
-                on.queue.attention_backward(
-                    shape,
-                    masks,
-                    qkv.view_mut(),
-                    attended,
-                    dout.view(),
-                    workspace.view_mut(),
-                );
-                let gradient = on.values(&qkv);
-                let mut results = Vec::from(forward);
-                // A single key has no gradient: what is left is rounding.
-                if t > 1 {
-                    results.push(gradient);
-                }
-                results
-            });
+        for element in ELEMENTS {
+            for probability in [0.0, 0.3] {
+                same_attention(shape, probability, None, element);
+            }
         }
     }
+}
+
+/// Rows of documents: as long as a token, shorter than a tile, and longer than some; with tiles of which no query sees a key, and with
+/// queries of one block whose documents begin in different tiles.
+#[test]
+#[ignore = "needs a GPU, or the imitation of one"]
+fn attentions_within_documents() {
+    let shapes = [
+        (1, 1, 1, 1, 1, 1),
+        (2, 6, 3, 3, 4, 1),
+        (2, 65, 2, 2, 16, 9),
+        (1, 130, 1, 1, 48, 40),
+        (1, 200, 2, 1, 32, 150),
+        (1, 200, 1, 1, 20, 90),
+        (2, 70, 4, 2, 80, 30),
+        (1, 140, 2, 2, 128, 70),
+        (1, 75, 2, 2, 100, 50),
+        (2, 40, 2, 1, 132, 25),
+        (1, 128, 3, 1, 64, 64),
+        (1, 330, 1, 1, 16, 100),
+    ];
+    for (b, t, h, g, d, longest) in shapes {
+        let shape =
+            AttentionShape { num_sequences: b, seq_length: t, num_heads: h, num_kv_heads: g, head_size: d };
+        let starts = document_starts(b, t, longest);
+        for element in ELEMENTS {
+            for probability in [0.0, 0.3] {
+                same_attention(shape, probability, Some(&starts), element);
+            }
+        }
+    }
+}
+
+/// Documents that begin just before, at and just behind the rows at which steps, tiles and blocks do, each long enough for queries far
+/// behind its beginning.
+#[test]
+#[ignore = "needs a GPU, or the imitation of one"]
+fn documents_that_begin_around_the_beginnings_of_tiles() {
+    // The kernels' head sizes, with tensor cores and without.
+    for (h, g, d) in [(2, 1, 16), (1, 1, 128), (2, 1, 20), (1, 1, 100), (1, 1, 132)] {
+        for begin in [31, 32, 33, 63, 64, 65] {
+            let shape = AttentionShape {
+                num_sequences: 1,
+                seq_length: 150,
+                num_heads: h,
+                num_kv_heads: g,
+                head_size: d,
+            };
+            let starts: Vec<u32> = (0..150).map(|n| if n < begin { 0 } else { begin }).collect();
+            for element in ELEMENTS {
+                same_attention(shape, 0.0, Some(&starts), element);
+            }
+        }
+    }
+}
+
+/// Forward and backward, on the device and on the host.
+fn same_attention(
+    shape: AttentionShape,
+    probability: f64,
+    document_starts: Option<&[u32]>,
+    element: ElementType,
+) {
+    let AttentionShape { num_sequences, seq_length, .. } = shape;
+    let dropout = masks(probability, Place::AttentionWeights(2), num_sequences, seq_length);
+    // Tensor cores take probabilities and gradients of scores in 16 bits.
+    let tolerance = 2e-5 + unit_in_the_last_place(element);
+    same_in(element, &format!("{shape:?}, dropout {probability}, {document_starts:?}"), tolerance, |on| {
+        let (n, c) = (num_sequences * seq_length, shape.width());
+        let starts = document_starts.map(|starts| on.words(starts));
+        let mask = AttentionMask { dropout, document_starts: starts.as_ref().map(Buffer::view) };
+        let (mut qkv, mut out) = (on.elements(n * shape.qkv_width()), on.elements(n * c));
+        let dout = on.elements(n * c);
+        let mut log_sum_exp = on.floats(shape.num_log_sum_exp());
+        let mut workspace = on.floats(shape.forward_workspace().max(shape.backward_workspace()));
+        // Nothing that is there before may count.
+        let nothing = vec![f32::NAN; workspace.len()];
+        on.queue.upload_floats(&nothing, workspace.view_mut());
+        let (y, sums) = (out.view_mut(), log_sum_exp.view_mut());
+        on.queue.attention(shape, mask, qkv.view(), y, sums, workspace.view_mut());
+        on.round(&mut out);
+        let forward = [on.values(&out), on.values(&log_sum_exp)];
+        let attended = Attended { out: out.view(), log_sum_exp: log_sum_exp.view() };
+        let (dqkv, space) = (qkv.view_mut(), workspace.view_mut());
+        on.queue.attention_backward(shape, mask, dqkv, attended, dout.view(), space);
+        let mut results = Vec::from(forward);
+        // A single key has no gradient: what is left is rounding.
+        let sees_another =
+            |n: usize| n % seq_length != document_starts.map_or(0, |starts| starts[n] as usize);
+        if (0..n).any(sees_another) {
+            results.push(on.values(&qkv));
+        }
+        results
+    });
 }
 
 /// One is so far above the others that it must be found before exponentials are taken, which would be infinite.
@@ -88,7 +153,7 @@ fn the_largest_score_is_found_among_the_last_keys() {
             let mut log_sum_exp = on.floats(shape.num_log_sum_exp());
             let mut workspace = on.floats(shape.forward_workspace());
             let (y, sums) = (out.view_mut(), log_sum_exp.view_mut());
-            on.queue.attention(shape, None, qkv.view(), y, sums, workspace.view_mut());
+            on.queue.attention(shape, AttentionMask::default(), qkv.view(), y, sums, workspace.view_mut());
             on.round(&mut out);
             vec![on.values(&out), on.values(&log_sum_exp)]
         });

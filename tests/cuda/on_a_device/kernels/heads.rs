@@ -2,9 +2,9 @@
 
 use pipezero::models::kernels::attention::AttentionShape;
 use pipezero::models::kernels::rope::{Rope, Turn};
-use pipezero::models::queue::HeadWeights;
+use pipezero::models::queue::{HeadWeights, Rotation};
 
-use super::{ELEMENTS, MODES, same_in};
+use super::{ELEMENTS, MODES, document_starts, same_in};
 
 /// Sequences, tokens of each, heads of queries, heads of keys, the size of a head, and the first element of each matrix: one head of keys, some,
 /// and as many as of queries; heads that a warp reads at once, and larger ones; more tokens than a block has groups for; and matrices that
@@ -40,11 +40,15 @@ fn turned_heads() {
         let frequency = |pair: usize| 1e-4_f32.powf(pair as f32 / num_pairs as f32);
         let rope = Rope { frequencies: (0..num_pairs).map(frequency).collect(), scale: 1.25 };
         same_in(element, &format!("turns of {shape:?} from {start}"), 1e-6, |on| {
-            [Turn::Forward, Turn::Backward]
-                .into_iter()
-                .map(|turn| {
+            let starts = document_starts(shape.num_sequences, shape.seq_length, 3);
+            let starts = on.words(&starts);
+            let turns = [Turn::Forward, Turn::Backward].into_iter();
+            turns
+                .flat_map(|turn| [(turn, None), (turn, Some(starts.view()))])
+                .map(|(turn, document_starts)| {
                     let mut qkv = on.elements(at.end);
-                    on.queue.rope(shape, &rope, turn, qkv.view_mut().range(at.clone()));
+                    let rotation = Rotation { rope: &rope, turn, document_starts };
+                    on.queue.rope(shape, rotation, qkv.view_mut().range(at.clone()));
                     on.values(&qkv)
                 })
                 .collect()
@@ -61,7 +65,8 @@ fn heads_turned_by_large_angles() {
     for element in ELEMENTS {
         same_in(element, "turns by large angles", 1e-6, |on| {
             let mut qkv = on.elements(shape.seq_length * shape.qkv_width());
-            on.queue.rope(shape, &rope, Turn::Forward, qkv.view_mut());
+            let rotation = Rotation { rope: &rope, turn: Turn::Forward, document_starts: None };
+            on.queue.rope(shape, rotation, qkv.view_mut());
             vec![on.values(&qkv)]
         });
     }

@@ -1,8 +1,10 @@
 //! Dropout, and looking up tokens.
 
+use pipezero::models::Buffer;
 use pipezero::models::kernels::dropout::Place;
+use pipezero::models::queue::Positions;
 
-use super::{ELEMENTS, MODES, masks, same_in};
+use super::{ELEMENTS, MODES, document_starts, masks, same_in};
 
 #[test]
 #[ignore = "needs a GPU, or the imitation of one"]
@@ -46,14 +48,22 @@ fn masks_and_lookups_are_the_hosts_to_the_bit() {
                         results.push(on.values(&dtable));
                     }
                 }
-                let (positions, mut y) = (on.elements((t + 2) * width), on.elements(rows * width));
-                on.queue.add_positions(t, positions.view(), y.view_mut(), width);
-                on.round(&mut y);
-                results.push(on.values(&y));
-                for mode in MODES {
-                    let mut dpositions = on.floats((t + 2) * width);
-                    on.queue.positions_backward(t, y.view(), dpositions.view_mut(), width, mode);
-                    results.push(on.values(&dpositions));
+                results
+            });
+            same_in(element, &format!("positions of {rows} x {width}"), 0.0, |on| {
+                let starts = [1, 3, t].map(|longest| on.words(&document_starts(sequences, t, longest)));
+                let mut results = Vec::new();
+                for starts in starts.iter().map(Some).chain([None]) {
+                    let numbers = Positions { seq_length: t, document_starts: starts.map(Buffer::view) };
+                    let (positions, mut y) = (on.elements((t + 2) * width), on.elements(rows * width));
+                    on.queue.add_positions(numbers, positions.view(), y.view_mut(), width);
+                    on.round(&mut y);
+                    results.push(on.values(&y));
+                    for mode in MODES {
+                        let mut dpositions = on.floats((t + 2) * width);
+                        on.queue.positions_backward(numbers, y.view(), dpositions.view_mut(), width, mode);
+                        results.push(on.values(&dpositions));
+                    }
                 }
                 results
             });

@@ -159,6 +159,24 @@ fn same(what: &str, tolerance: f32, run: impl Fn(&mut On) -> Vec<Values>) {
 const ELEMENTS: [ElementType; 3] = [ElementType::F32, ElementType::Bf16, ElementType::F16];
 const MODES: [WriteMode; 2] = [WriteMode::Overwrite, WriteMode::Add];
 
+/// Where documents begin in rows of `t` tokens: random lengths of up to `longest`, and each row goes on with a document of the one before
+/// it.
+fn document_starts(sequences: usize, t: usize, longest: usize) -> Vec<u32> {
+    let mut numbers = Numbers(longest as u64);
+    let mut starts = Vec::with_capacity(sequences * t);
+    for _ in 0..sequences {
+        let (mut start, mut end) = (0, 0);
+        for position in 0..t {
+            if position == end {
+                start = position;
+                end += 1 + (longest as f32 * numbers.next().abs()) as usize;
+            }
+            starts.push(start as u32);
+        }
+    }
+    starts
+}
+
 fn masks(probability: f64, place: Place, sequences: usize, seq_length: usize) -> Option<Masks> {
     let key = MaskKey { seed: 11, step: 5, first_sequence: 3 };
     let shape = MicroBatchShape { num_sequences: sequences, seq_length };

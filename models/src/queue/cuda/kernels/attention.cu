@@ -29,12 +29,13 @@ struct AttentionForward {
     // Goes on with the softmax by the lane's key: scores become exponentials, and what was summed before is
     // multiplied by what the new largest score makes of it (Milakov and Gimelshein, arXiv:1805.02867).
     DEVICE void go_on(
-        Softmax& softmax, typename Common::Sums& sums, float* scores, u32 first_query, u32 key, float scale
+        Softmax& softmax, typename Common::Sums& sums, float* scores, u32 first_query, const u32* starts,
+        u32 key, float scale
     ) {
         ATTENTION_UNROLL
         for (u32 row = 0; row < ROWS; row++) {
-            bool is_visible = key <= first_query + row;
-            // Every query sees key 0, so from the first tile on there is a largest score.
+            bool is_visible = key <= first_query + row && key >= starts[row];
+            // Finite as long as none was seen, so that its difference to itself is zero.
             float max = fmaxf(softmax.max[row], warp_max(is_visible ? scores[row] : negative_infinity()));
             float shrink = expf((softmax.max[row] - max) * scale);
             scores[row] = is_visible ? expf((scores[row] - max) * scale) : 0.0f;
@@ -65,16 +66,23 @@ struct AttentionForward {
         Softmax softmax;
         ATTENTION_UNROLL
         for (u32 row = 0; row < ROWS; row++) {
-            softmax.max[row] = negative_infinity();
+            softmax.max[row] = lowest_finite();
             softmax.sum[row] = 0.0f;
         }
+        // The first key that each query sees.
+        u32 starts[ROWS] = {};
+        ATTENTION_UNROLL
+        for (u32 row = 0; row < ROWS; row++) {
+            starts[row] = first_key_of_query(place, first + row);
+        }
         u32 end = place.first_row + Common::BLOCK_ROWS;
-        for (u32 first_key = 0; first_key < end && first_key < place.seq_length; first_key += TILE_ROWS) {
+        u32 first_key = first_key_of_block(place) / TILE_ROWS * TILE_ROWS;
+        for (; first_key < end && first_key < place.seq_length; first_key += TILE_ROWS) {
             u32 key = first_key + lane_index();
             float scores[ROWS];
             Common::load_tile(shared.tile, keys, stride, first_key, place.seq_length, size);
             Common::dot_products(shared.queries[warp], shared.tile, size, scores);
-            go_on(softmax, sums, scores, first, key, place.scale);
+            go_on(softmax, sums, scores, first, starts, key, place.scale);
             ATTENTION_UNROLL
             for (u32 row = 0; row < ROWS; row++) {
                 float factor = probability_factor(masks, mask_key, first + row, place.head, key);
@@ -112,27 +120,27 @@ typedef AttentionForward<8, 4, 1> AttentionForward256;
 
 extern "C" __global__ void __launch_bounds__(256) attention_64(
     DropoutMasks masks, const element* __restrict__ qkv, element* __restrict__ out,
-    float* __restrict__ log_sum_exp, AttentionSizes sizes
+    float* __restrict__ log_sum_exp, const u32* __restrict__ document_starts, AttentionSizes sizes
 ) {
-    HeadPlace place = head_place(sizes, AttentionForward64::Common::BLOCK_ROWS);
+    HeadPlace place = head_place(sizes, document_starts, AttentionForward64::Common::BLOCK_ROWS);
     __shared__ AttentionForward64::Shared shared;
     AttentionForward64::forward(shared, qkv, out, log_sum_exp, masks, place);
 }
 
 extern "C" __global__ void __launch_bounds__(256) attention_128(
     DropoutMasks masks, const element* __restrict__ qkv, element* __restrict__ out,
-    float* __restrict__ log_sum_exp, AttentionSizes sizes
+    float* __restrict__ log_sum_exp, const u32* __restrict__ document_starts, AttentionSizes sizes
 ) {
-    HeadPlace place = head_place(sizes, AttentionForward128::Common::BLOCK_ROWS);
+    HeadPlace place = head_place(sizes, document_starts, AttentionForward128::Common::BLOCK_ROWS);
     __shared__ AttentionForward128::Shared shared;
     AttentionForward128::forward(shared, qkv, out, log_sum_exp, masks, place);
 }
 
 extern "C" __global__ void __launch_bounds__(128) attention_256(
     DropoutMasks masks, const element* __restrict__ qkv, element* __restrict__ out,
-    float* __restrict__ log_sum_exp, AttentionSizes sizes
+    float* __restrict__ log_sum_exp, const u32* __restrict__ document_starts, AttentionSizes sizes
 ) {
-    HeadPlace place = head_place(sizes, AttentionForward256::Common::BLOCK_ROWS);
+    HeadPlace place = head_place(sizes, document_starts, AttentionForward256::Common::BLOCK_ROWS);
     __shared__ AttentionForward256::Shared shared;
     AttentionForward256::forward(shared, qkv, out, log_sum_exp, masks, place);
 }

@@ -1,5 +1,6 @@
 #ifndef __CUDACC_RTC__
 #include "common.cuh"
+#include "documents.cuh"
 #include "element.cuh"
 #include "heads.cuh"
 #endif
@@ -15,6 +16,9 @@
 // all heads of queries that share them, in ascending order. Each lane of a warp takes the dot products of the
 // warp's rows with one row of the tile; then each lane takes some of the D columns of the sums over the tile.
 // Tiles begin at multiples of 32, so a row's sums are in an order that depends on its place alone.
+//
+// Rows may have several documents, see documents.cuh. A block leaves out the tiles of which none of its rows
+// sees any, which would add nothing but zeros; what rows do not see of the others is masked.
 //
 // The backward needs a workspace of N C + B H T elements, which the host's `backward_workspace` always
 // covers: `dqueries: [N, C]`, since queries are read until all keys have their gradients, and `row_dots: [B,
@@ -57,11 +61,15 @@ struct HeadPlace {
     u32 first_row;
     // What scores are multiplied by.
     float scale;
+    // Of the row of tokens.
+    const u32* document_starts;
 };
 
 // The place of the first head of queries that a block goes through, where the blocks share out `num_heads`
 // heads: those of queries, or those of keys.
-DEVICE HeadPlace place_of_block(const AttentionSizes& sizes, u32 num_heads, u32 block_rows) {
+DEVICE HeadPlace place_of_block(
+    const AttentionSizes& sizes, const u32* document_starts, u32 num_heads, u32 block_rows
+) {
     u32 blocks_per_head = (sizes.seq_length + block_rows - 1) / block_rows;
     u32 pair = blockIdx.x / blocks_per_head;
     u32 group_size = sizes.num_heads / sizes.num_kv_heads;
@@ -86,17 +94,34 @@ DEVICE HeadPlace place_of_block(const AttentionSizes& sizes, u32 num_heads, u32 
     place.group_size = group_size;
     place.first_row = blockIdx.x % blocks_per_head * block_rows;
     place.scale = 1.0f / sqrtf((float)sizes.head_size);
+    place.document_starts = starts_of_row(document_starts, first_token);
     return place;
 }
 
 // Where the rows of a block are queries.
-DEVICE HeadPlace head_place(const AttentionSizes& sizes, u32 block_rows) {
-    return place_of_block(sizes, sizes.num_heads, block_rows);
+DEVICE HeadPlace head_place(const AttentionSizes& sizes, const u32* document_starts, u32 block_rows) {
+    return place_of_block(sizes, document_starts, sizes.num_heads, block_rows);
 }
 
 // Where the rows of a block are keys: the first of the heads of queries that share them.
-DEVICE HeadPlace key_head_place(const AttentionSizes& sizes, u32 block_rows) {
-    return place_of_block(sizes, sizes.num_kv_heads, block_rows);
+DEVICE HeadPlace key_head_place(const AttentionSizes& sizes, const u32* document_starts, u32 block_rows) {
+    return place_of_block(sizes, document_starts, sizes.num_kv_heads, block_rows);
+}
+
+// The first key that a query of the block sees, where its rows are queries.
+DEVICE u32 first_key_of_block(const HeadPlace& place) {
+    return document_start(place.document_starts, place.first_row);
+}
+
+// The first key that a query sees.
+DEVICE u32 first_key_of_query(const HeadPlace& place, u32 query) {
+    return document_start_inside(place.document_starts, query, place.seq_length);
+}
+
+// The position behind the last query that sees a key of the block, where its `block_rows` rows are keys.
+DEVICE u32 end_of_queries(const HeadPlace& place, u32 block_rows) {
+    u32 last_key = min(place.first_row + block_rows, place.seq_length) - 1;
+    return document_end(place.document_starts, last_key, place.seq_length);
 }
 
 // Goes on to the next head of queries, which shares the same keys.

@@ -32,7 +32,7 @@ struct AttentionMmaForward {
     ) {
         ATTENTION_UNROLL
         for (u32 half = 0; half < 2; half++) {
-            // Every query sees key 0, so from the first tile on there is a largest score.
+            // Finite as long as none was seen, so that its difference to itself is zero.
             float max = softmax.max[half];
             ATTENTION_UNROLL
             for (u32 part = 0; part < 2 * MMA_STEPS; part++) {
@@ -69,21 +69,25 @@ struct AttentionMmaForward {
         const element* values = keys + place.kv_width;
         Stream stream = {slots.tiles, keys, values, place.qkv_stride, place.seq_length, place.head_size};
         u32 num_keys = min(place.first_row + MMA_BLOCK_ROWS, place.seq_length);
-        stream.num_tiles = 2 * ((num_keys + MMA_TILE_KEYS - 1) / MMA_TILE_KEYS);
+        u32 first_key = first_key_of_block(place) / MMA_TILE_KEYS * MMA_TILE_KEYS;
+        stream.first_row = first_key;
+        stream.num_tiles = 2 * ((num_keys - first_key + MMA_TILE_KEYS - 1) / MMA_TILE_KEYS);
         stream.begin();
         typename Common::OwnRows queries;
         const element* matrix = qkv + place.first_queries;
         Common::load_own(queries, matrix, place.qkv_stride, first, place.seq_length, place.head_size);
         typename Common::Sums sums;
         Common::clear(sums);
-        Softmax softmax = {{negative_infinity(), negative_infinity()}, {0.0f, 0.0f}};
-        for (u32 first_key = 0; first_key < num_keys; first_key += MMA_TILE_KEYS) {
+        Softmax softmax = {{lowest_finite(), lowest_finite()}, {0.0f, 0.0f}};
+        u32 starts[2] = {first_key_of_lane(place, first, 0), first_key_of_lane(place, first, 1)};
+        u32 last_start = first_key_of_all(place, first);
+        for (; first_key < num_keys; first_key += MMA_TILE_KEYS) {
             StepProducts scores[MMA_STEPS];
             Common::dot_products(scores, queries, stream.next(), 0);
-            if (first_key + MMA_TILE_KEYS > first) {
+            if (first_key + MMA_TILE_KEYS > first || first_key < last_start) {
                 ATTENTION_UNROLL
                 for (u32 step = 0; step < MMA_STEPS; step++) {
-                    hide_later_keys(scores[step], first, first_key + 16 * step);
+                    hide_keys(scores[step], first, starts, first_key + 16 * step);
                 }
             }
             go_on(softmax, sums, scores, place.scale * LOG2_E);
@@ -131,19 +135,37 @@ typedef AttentionMmaForward<128, 3> AttentionMmaForward128;
 
 extern "C" __global__ void __launch_bounds__(128) attention_mma_64(
     DropoutMasks masks, const element* __restrict__ qkv, element* __restrict__ out,
-    float* __restrict__ log_sum_exp, AttentionSizes sizes
+    float* __restrict__ log_sum_exp, const u32* __restrict__, AttentionSizes sizes
 ) {
     __shared__ AttentionMmaForward64::Slots slots;
-    HeadPlace place = longest_first(head_place(sizes, MMA_BLOCK_ROWS));
+    HeadPlace place = longest_first(head_place(sizes, nullptr, MMA_BLOCK_ROWS));
     AttentionMmaForward64::forward(slots, qkv, out, log_sum_exp, masks, place);
 }
 
 extern "C" __global__ void __launch_bounds__(128) attention_mma_128(
     DropoutMasks masks, const element* __restrict__ qkv, element* __restrict__ out,
-    float* __restrict__ log_sum_exp, AttentionSizes sizes
+    float* __restrict__ log_sum_exp, const u32* __restrict__, AttentionSizes sizes
 ) {
     __shared__ AttentionMmaForward128::Slots slots;
-    HeadPlace place = longest_first(head_place(sizes, MMA_BLOCK_ROWS));
+    HeadPlace place = longest_first(head_place(sizes, nullptr, MMA_BLOCK_ROWS));
+    AttentionMmaForward128::forward(slots, qkv, out, log_sum_exp, masks, place);
+}
+
+extern "C" __global__ void __launch_bounds__(128) attention_mma_64_documents(
+    DropoutMasks masks, const element* __restrict__ qkv, element* __restrict__ out,
+    float* __restrict__ log_sum_exp, const u32* __restrict__ document_starts, AttentionSizes sizes
+) {
+    __shared__ AttentionMmaForward64::Slots slots;
+    HeadPlace place = longest_first(head_place(sizes, document_starts, MMA_BLOCK_ROWS));
+    AttentionMmaForward64::forward(slots, qkv, out, log_sum_exp, masks, place);
+}
+
+extern "C" __global__ void __launch_bounds__(128) attention_mma_128_documents(
+    DropoutMasks masks, const element* __restrict__ qkv, element* __restrict__ out,
+    float* __restrict__ log_sum_exp, const u32* __restrict__ document_starts, AttentionSizes sizes
+) {
+    __shared__ AttentionMmaForward128::Slots slots;
+    HeadPlace place = longest_first(head_place(sizes, document_starts, MMA_BLOCK_ROWS));
     AttentionMmaForward128::forward(slots, qkv, out, log_sum_exp, masks, place);
 }
 

@@ -18,7 +18,8 @@
 // its left side (probabilities, gradients of scores) is rounded to 16 bits.
 //
 // Columns beyond D and rows beyond T are zeros in tiles and in registers, and what they add to sums is zero.
-// So only tiles on the diagonal are masked.
+// So only tiles on the diagonal are masked, and those in which a document begins, see documents.cuh; a block
+// leaves out tiles of which none of its rows sees any.
 //
 // Each kernel is compiled for two largest head sizes; the grid has B * H * ceil(T / 64) blocks of 128
 // threads, that of the keys' backward B * G * ceil(T / 64):
@@ -27,6 +28,9 @@
 // |--------|---------|
 // | `_64`  | 64      |
 // | `_128` | 128     |
+//
+// and for each a second time, `_documents`, with rows of several documents: the others take null for where
+// these begin, which the compiler sees, so documents cost them no register.
 #if !defined(ELEMENT_F32) && !defined(PIPEZERO_ATTENTION_MMA)
 #define PIPEZERO_ATTENTION_MMA
 
@@ -81,26 +85,36 @@ DEVICE void round_products(u32* left, const StepProducts& products) {
     }
 }
 
-// Where rows are queries, and the step's rows of the tile keys: scores of keys after their query become
-// infinitely small.
-DEVICE void hide_later_keys(StepProducts& scores, u32 first_query, u32 first_key) {
+// Where rows are queries, and the step's rows of the tile keys: scores of keys after their query, and before
+// its document, become infinitely small. `starts` are the first keys that the lane's two queries see.
+DEVICE void hide_keys(StepProducts& scores, u32 first_query, const u32* starts, u32 first_key) {
     ATTENTION_UNROLL
     for (u32 index = 0; index < 8; index++) {
         u32 query = first_query + lane_row() + index % 4 / 2 * 8;
         u32 key = first_key + index / 4 * 8 + lane_column() + index % 2;
-        if (key > query) {
+        if (key > query || key < starts[index % 4 / 2]) {
             scores.parts[index / 4][index % 4] = negative_infinity();
         }
     }
 }
 
+// The first key that one of the lane's two queries sees, of which the warp's first is `first_query`.
+DEVICE u32 first_key_of_lane(const HeadPlace& place, u32 first_query, u32 half) {
+    return first_key_of_query(place, first_query + lane_row() + 8 * half);
+}
+
+// The first key that the last of 16 queries sees, and so all of them.
+DEVICE u32 first_key_of_all(const HeadPlace& place, u32 first_query) {
+    return first_key_of_query(place, first_query + 15);
+}
+
 // The same where rows are keys, and the step's rows of the tile queries.
-DEVICE void hide_earlier_queries(StepProducts& scores, u32 first_key, u32 first_query) {
+DEVICE void hide_queries(StepProducts& scores, u32 first_key, u32 first_query, const HeadPlace& place) {
     ATTENTION_UNROLL
     for (u32 index = 0; index < 8; index++) {
         u32 key = first_key + lane_row() + index % 4 / 2 * 8;
         u32 query = first_query + index / 4 * 8 + lane_column() + index % 2;
-        if (key > query) {
+        if (key > query || key < first_key_of_query(place, query)) {
             scores.parts[index / 4][index % 4] = negative_infinity();
         }
     }

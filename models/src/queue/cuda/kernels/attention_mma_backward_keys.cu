@@ -123,12 +123,13 @@ struct AttentionMmaBackwardKeys {
     // begins at the query `tile_query`, the keys at `first_key`.
     DEVICE void add_queries(
         Gradients& sums, const OwnRows& keys, const OwnRows& values, const Queries& tile, u32 first,
-        u32 tile_query, u32 first_key, const DropoutMasks& masks, float scale
+        u32 tile_query, u32 first_key, const DropoutMasks& masks, float scale, const HeadPlace& place
     ) {
         StepProducts scores[1];
         Common::dot_products(scores, keys, tile.queries, first);
-        if (first_key + 16 > tile_query + first) {
-            hide_earlier_queries(scores[0], first_key, tile_query + first);
+        u32 first_query = tile_query + first;
+        if (first_key + 16 > first_query || first_key < first_key_of_all(place, first_query)) {
+            hide_queries(scores[0], first_key, first_query, place);
         }
         StepProducts dprobabilities[1];
         Common::dot_products(dprobabilities, values, tile.douts, first);
@@ -168,12 +169,13 @@ struct AttentionMmaBackwardKeys {
         // The tile that comes next, and how many heads of queries are not done.
         u32 next = place.first_row;
         u32 num_heads = place.group_size;
+        u32 end = end_of_queries(place, MMA_BLOCK_ROWS);
         while (num_heads > 0) {
             const Queries& tile = slots.tiles[slot];
             u32 first = next;
             slot = 1 - slot;
             next += TILE_QUERIES;
-            if (next >= length) {
+            if (next >= end) {
                 next = place.first_row;
                 num_heads--;
                 go_to_next_head(place);
@@ -187,7 +189,8 @@ struct AttentionMmaBackwardKeys {
 #pragma unroll STEPS_AT_ONCE
             for (u32 step = 0; step < STEPS; step++) {
                 u32 row = 16 * step;
-                add_queries(sums, keys, values, tile, row, first, first_key, masks, place.scale * LOG2_E);
+                float scale = place.scale * LOG2_E;
+                add_queries(sums, keys, values, tile, row, first, first_key, masks, scale, place);
             }
         }
         float factors[2] = {place.scale, place.scale};
@@ -199,21 +202,41 @@ struct AttentionMmaBackwardKeys {
 
 extern "C" __global__ void __launch_bounds__(128) attention_mma_backward_keys_64(
     DropoutMasks masks, element* qkv, const float* __restrict__ log_sum_exp, const element* __restrict__ dout,
-    const float* __restrict__ row_dots, AttentionSizes sizes
+    const float* __restrict__ row_dots, const u32* __restrict__, AttentionSizes sizes
 ) {
     typedef AttentionMmaBackwardKeys<64, 64> Keys;
     __shared__ Keys::Slots slots;
-    HeadPlace place = key_head_place(sizes, MMA_BLOCK_ROWS);
+    HeadPlace place = key_head_place(sizes, nullptr, MMA_BLOCK_ROWS);
     Keys::backward(slots, qkv, log_sum_exp, dout, row_dots, masks, place);
 }
 
 extern "C" __global__ void __launch_bounds__(128) attention_mma_backward_keys_128(
     DropoutMasks masks, element* qkv, const float* __restrict__ log_sum_exp, const element* __restrict__ dout,
-    const float* __restrict__ row_dots, AttentionSizes sizes
+    const float* __restrict__ row_dots, const u32* __restrict__, AttentionSizes sizes
 ) {
     typedef AttentionMmaBackwardKeys<128, 32> Keys;
     __shared__ Keys::Slots slots;
-    HeadPlace place = key_head_place(sizes, MMA_BLOCK_ROWS);
+    HeadPlace place = key_head_place(sizes, nullptr, MMA_BLOCK_ROWS);
+    Keys::backward(slots, qkv, log_sum_exp, dout, row_dots, masks, place);
+}
+
+extern "C" __global__ void __launch_bounds__(128) attention_mma_backward_keys_64_documents(
+    DropoutMasks masks, element* qkv, const float* __restrict__ log_sum_exp, const element* __restrict__ dout,
+    const float* __restrict__ row_dots, const u32* __restrict__ document_starts, AttentionSizes sizes
+) {
+    typedef AttentionMmaBackwardKeys<64, 64> Keys;
+    __shared__ Keys::Slots slots;
+    HeadPlace place = key_head_place(sizes, document_starts, MMA_BLOCK_ROWS);
+    Keys::backward(slots, qkv, log_sum_exp, dout, row_dots, masks, place);
+}
+
+extern "C" __global__ void __launch_bounds__(128) attention_mma_backward_keys_128_documents(
+    DropoutMasks masks, element* qkv, const float* __restrict__ log_sum_exp, const element* __restrict__ dout,
+    const float* __restrict__ row_dots, const u32* __restrict__ document_starts, AttentionSizes sizes
+) {
+    typedef AttentionMmaBackwardKeys<128, 32> Keys;
+    __shared__ Keys::Slots slots;
+    HeadPlace place = key_head_place(sizes, document_starts, MMA_BLOCK_ROWS);
     Keys::backward(slots, qkv, log_sum_exp, dout, row_dots, masks, place);
 }
 

@@ -87,7 +87,9 @@ struct AttentionMmaBackwardQueries {
         const element* value_matrix = key_matrix + place.kv_width;
         Stream stream = {slots.tiles, value_matrix, key_matrix, place.qkv_stride, length, size};
         u32 num_keys = min(place.first_row + MMA_BLOCK_ROWS, length);
-        stream.num_tiles = 2 * ((num_keys + MMA_TILE_KEYS - 1) / MMA_TILE_KEYS);
+        u32 first_key = first_key_of_block(place) / MMA_TILE_KEYS * MMA_TILE_KEYS;
+        stream.first_row = first_key;
+        stream.num_tiles = 2 * ((num_keys - first_key + MMA_TILE_KEYS - 1) / MMA_TILE_KEYS);
         stream.begin();
         OwnRows queries, douts;
         Common::load_own(queries, qkv + place.first_queries, place.qkv_stride, first, length, size);
@@ -97,7 +99,9 @@ struct AttentionMmaBackwardQueries {
         load_log_sum_exp(rows, log_sum_exp, first, place);
         typename Common::Sums sums;
         Common::clear(sums);
-        for (u32 first_key = 0; first_key < num_keys; first_key += MMA_TILE_KEYS) {
+        u32 starts[2] = {first_key_of_lane(place, first, 0), first_key_of_lane(place, first, 1)};
+        u32 last_start = first_key_of_all(place, first);
+        for (; first_key < num_keys; first_key += MMA_TILE_KEYS) {
             // Before the products, while fewer registers are in use.
             u32 kept = masks.threshold == 0 ? 0 : kept_keys(masks, place, first, first_key);
             StepProducts dprobabilities[MMA_STEPS];
@@ -110,8 +114,8 @@ struct AttentionMmaBackwardQueries {
                 }
                 StepProducts scores[1];
                 Common::dot_products(scores, queries, keys, 16 * step);
-                if (first_key + 16 * step + 16 > first) {
-                    hide_later_keys(scores[0], first, first_key + 16 * step);
+                if (first_key + 16 * step + 16 > first || first_key + 16 * step < last_start) {
+                    hide_keys(scores[0], first, starts, first_key + 16 * step);
                 }
                 differentiate(scores[0], dprobabilities[step], rows, place.scale * LOG2_E);
                 u32 weights[4];
@@ -127,22 +131,44 @@ struct AttentionMmaBackwardQueries {
 extern "C" __global__ void __launch_bounds__(128) attention_mma_backward_queries_64(
     DropoutMasks masks, const element* __restrict__ qkv, const element* __restrict__ out,
     const float* __restrict__ log_sum_exp, const element* __restrict__ dout, element* __restrict__ dqueries,
-    float* __restrict__ row_dots, AttentionSizes sizes
+    float* __restrict__ row_dots, const u32* __restrict__, AttentionSizes sizes
 ) {
     typedef AttentionMmaBackwardQueries<64, 4> Queries;
     __shared__ Queries::Slots slots;
-    HeadPlace place = longest_first(head_place(sizes, MMA_BLOCK_ROWS));
+    HeadPlace place = longest_first(head_place(sizes, nullptr, MMA_BLOCK_ROWS));
     Queries::backward(slots, qkv, out, log_sum_exp, dout, dqueries, row_dots, masks, place);
 }
 
 extern "C" __global__ void __launch_bounds__(128) attention_mma_backward_queries_128(
     DropoutMasks masks, const element* __restrict__ qkv, const element* __restrict__ out,
     const float* __restrict__ log_sum_exp, const element* __restrict__ dout, element* __restrict__ dqueries,
-    float* __restrict__ row_dots, AttentionSizes sizes
+    float* __restrict__ row_dots, const u32* __restrict__, AttentionSizes sizes
 ) {
     typedef AttentionMmaBackwardQueries<128, 3> Queries;
     __shared__ Queries::Slots slots;
-    HeadPlace place = longest_first(head_place(sizes, MMA_BLOCK_ROWS));
+    HeadPlace place = longest_first(head_place(sizes, nullptr, MMA_BLOCK_ROWS));
+    Queries::backward(slots, qkv, out, log_sum_exp, dout, dqueries, row_dots, masks, place);
+}
+
+extern "C" __global__ void __launch_bounds__(128) attention_mma_backward_queries_64_documents(
+    DropoutMasks masks, const element* __restrict__ qkv, const element* __restrict__ out,
+    const float* __restrict__ log_sum_exp, const element* __restrict__ dout, element* __restrict__ dqueries,
+    float* __restrict__ row_dots, const u32* __restrict__ document_starts, AttentionSizes sizes
+) {
+    typedef AttentionMmaBackwardQueries<64, 4> Queries;
+    __shared__ Queries::Slots slots;
+    HeadPlace place = longest_first(head_place(sizes, document_starts, MMA_BLOCK_ROWS));
+    Queries::backward(slots, qkv, out, log_sum_exp, dout, dqueries, row_dots, masks, place);
+}
+
+extern "C" __global__ void __launch_bounds__(128) attention_mma_backward_queries_128_documents(
+    DropoutMasks masks, const element* __restrict__ qkv, const element* __restrict__ out,
+    const float* __restrict__ log_sum_exp, const element* __restrict__ dout, element* __restrict__ dqueries,
+    float* __restrict__ row_dots, const u32* __restrict__ document_starts, AttentionSizes sizes
+) {
+    typedef AttentionMmaBackwardQueries<128, 3> Queries;
+    __shared__ Queries::Slots slots;
+    HeadPlace place = longest_first(head_place(sizes, document_starts, MMA_BLOCK_ROWS));
     Queries::backward(slots, qkv, out, log_sum_exp, dout, dqueries, row_dots, masks, place);
 }
 

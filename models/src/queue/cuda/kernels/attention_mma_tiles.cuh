@@ -64,6 +64,8 @@ struct TileStream {
     const element *even_matrix, *odd_matrix;
     u64 stride;
     u32 num_rows, head_size;
+    // Where the first tiles begin.
+    u32 first_row;
     u32 num_tiles;
     // Tiles whose copies were started, and the slots of the next such tile and of the next that is worked on.
     u32 num_started, next_slot, slot;
@@ -71,7 +73,7 @@ struct TileStream {
     __device__ __forceinline__ void start_next() {
         if (num_started < num_tiles) {
             const element* matrix = num_started % 2 == 0 ? even_matrix : odd_matrix;
-            u32 first = num_started / 2 * MMA_TILE_KEYS;
+            u32 first = first_row + num_started / 2 * MMA_TILE_KEYS;
             slots[next_slot].start_load(matrix, stride, first, num_rows, head_size);
         }
         // Also an empty group counts, so that the number of groups is always that of the tiles.

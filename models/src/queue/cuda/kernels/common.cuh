@@ -54,6 +54,11 @@ DEVICE float negative_infinity() {
     return float_of(0xff800000u);
 }
 
+// The lowest number that is not infinite.
+DEVICE float lowest_finite() {
+    return float_of(0xff7fffffu);
+}
+
 // e^x as the host has it: arguments outside [-87.33, 88.37] count as the nearer end, so that the result is
 // neither zero nor infinite. NaN stays, since no comparison with it is true.
 DEVICE float bounded_exp(float x) {

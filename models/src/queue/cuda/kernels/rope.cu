@@ -1,5 +1,6 @@
 #ifndef __CUDACC_RTC__
 #include "common.cuh"
+#include "documents.cuh"
 #include "element.cuh"
 #include "heads.cuh"
 #endif
@@ -22,11 +23,14 @@ struct RopeAngles {
 
 static_assert(sizeof(RopeAngles) == 520, "the host lays the argument out in the same way");
 
-// The heads of queries and keys are turned in place, with a thread for each pair of a token: it computes the
-// sine and the cosine once for all heads. An angle is rounded to f32, and grows to thousands: the functions
-// have to be those that reduce it exactly.
+// The heads of queries and keys are turned in place, by their positions in their documents (documents.cuh),
+// with a thread for each pair of a token: it computes the sine and the cosine once for all heads. An angle is
+// rounded to f32, and grows to thousands: the functions have to be those that reduce it exactly.
 extern "C" __global__ void __launch_bounds__(256)
-rope(RopeAngles angles, element* __restrict__ qkv, AttentionSizes sizes, u64 num_threads) {
+rope(
+    RopeAngles angles, const u32* __restrict__ document_starts, element* __restrict__ qkv, AttentionSizes sizes,
+    u64 num_threads
+) {
     u64 thread = element_index();
     if (thread >= num_threads) {
         return;
@@ -34,8 +38,9 @@ rope(RopeAngles angles, element* __restrict__ qkv, AttentionSizes sizes, u64 num
     u32 num_pairs = sizes.head_size / 2;
     u32 pair = thread % num_pairs;
     u64 token = thread / num_pairs;
+    u32 position = token % sizes.seq_length - document_start(document_starts, token);
     float sine, cosine;
-    sincosf((float)(token % sizes.seq_length) * angles.frequencies[pair], &sine, &cosine);
+    sincosf((float)position * angles.frequencies[pair], &sine, &cosine);
     sine *= angles.sine_scale;
     cosine *= angles.cosine_scale;
     element* at = qkv + token * num_qkv_heads(sizes) * sizes.head_size + pair;

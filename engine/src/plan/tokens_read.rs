@@ -1,0 +1,31 @@
+//! Which of the words of a micro-batch a rank needs.
+
+use pipezero_models::layer::MicroBatchShape;
+
+/// What a rank reads of each micro-batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TokensRead {
+    /// That of a micro-batch.
+    pub(crate) shape: MicroBatchShape,
+    /// Whether it reads inputs and targets.
+    pub(crate) tokens: bool,
+    /// Whether it reads where documents begin.
+    pub(crate) document_starts: bool,
+}
+
+impl TokensRead {
+    /// Whether there is anything to read.
+    pub(crate) fn is_any(self) -> bool {
+        self.tokens || self.document_starts
+    }
+
+    /// Inputs of each micro-batch, and as many targets.
+    pub(crate) fn num_tokens(self) -> usize {
+        if self.tokens { self.shape.num_tokens() } else { 0 }
+    }
+
+    /// Starts of documents of each micro-batch, one for each token.
+    pub(crate) fn num_document_starts(self) -> usize {
+        if self.document_starts { self.shape.num_tokens() } else { 0 }
+    }
+}
