@@ -85,6 +85,16 @@ DEVICE void round_products(u32* left, const StepProducts& products) {
     }
 }
 
+// The first key that one of the lane's two queries sees, of which the warp's first is `first_query`.
+DEVICE u32 first_key_of_lane(const HeadPlace& place, u32 first_query, u32 half) {
+    return first_key_of_query(place, first_query + lane_row() + 8 * half);
+}
+
+// The first key that the last of 16 queries sees: from there on no key is before the document of any of them.
+DEVICE u32 first_key_of_all(const HeadPlace& place, u32 first_query) {
+    return first_key_of_query(place, first_query + 15);
+}
+
 // Where rows are queries, and the step's rows of the tile keys: scores of keys after their query, and before
 // its document, become infinitely small. `starts` are the first keys that the lane's two queries see.
 DEVICE void hide_keys(StepProducts& scores, u32 first_query, const u32* starts, u32 first_key) {
@@ -98,17 +108,8 @@ DEVICE void hide_keys(StepProducts& scores, u32 first_query, const u32* starts, 
     }
 }
 
-// The first key that one of the lane's two queries sees, of which the warp's first is `first_query`.
-DEVICE u32 first_key_of_lane(const HeadPlace& place, u32 first_query, u32 half) {
-    return first_key_of_query(place, first_query + lane_row() + 8 * half);
-}
-
-// The first key that the last of 16 queries sees, and so all of them.
-DEVICE u32 first_key_of_all(const HeadPlace& place, u32 first_query) {
-    return first_key_of_query(place, first_query + 15);
-}
-
-// The same where rows are keys, and the step's rows of the tile queries.
+// The same where rows are keys, and the step's rows of the tile queries. What these see is read each time, since
+// registers are short.
 DEVICE void hide_queries(StepProducts& scores, u32 first_key, u32 first_query, const HeadPlace& place) {
     ATTENTION_UNROLL
     for (u32 index = 0; index < 8; index++) {
