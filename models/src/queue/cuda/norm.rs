@@ -7,7 +7,7 @@ use crate::element::ElementType::{self, F32};
 use crate::kernels::matmul::WriteMode;
 use crate::kernels::norm::{Norm, NormKind};
 use crate::memory::{View, ViewMut};
-use crate::queue::Affine;
+use crate::queue::{Affine, NormGradient};
 
 /// Whether rows are normalised around their mean, and have a bias, as `kernels/norm.cuh` has it.
 fn has_mean(norm: Norm) -> i32 {
@@ -95,17 +95,15 @@ impl CudaQueue {
     }
 
     /// As [`Queue::norm_backward_input`](crate::queue::Queue::norm_backward_input).
-    #[allow(clippy::too_many_arguments, reason = "a gradient has all these operands")]
     pub(super) fn launch_norm_backward_input(
         &self,
         norm: Norm,
-        x: View<'_>,
+        of: NormGradient<'_>,
         weight: View<'_>,
-        statistics: View<'_>,
-        dy: View<'_>,
         dx: ViewMut<'_>,
         mode: WriteMode,
     ) {
+        let NormGradient { x, statistics, dy } = of;
         let width = weight.len();
         let num_rows = rows_of(x.len(), width);
         let (grid, num_rows) = (Grid::row_warps(num_rows), num_rows as u64);
@@ -131,17 +129,15 @@ impl CudaQueue {
     }
 
     /// As [`Queue::norm_backward_weight`](crate::queue::Queue::norm_backward_weight).
-    #[allow(clippy::too_many_arguments, reason = "a gradient has all these operands")]
     pub(super) fn launch_norm_backward_weight(
         &self,
         norm: Norm,
-        x: View<'_>,
-        statistics: View<'_>,
-        dy: View<'_>,
+        of: NormGradient<'_>,
         dweight: ViewMut<'_>,
         dbias: ViewMut<'_>,
         mode: WriteMode,
     ) {
+        let NormGradient { x, statistics, dy } = of;
         let width = dweight.len();
         let of = x.element_type();
         let (grid, num_rows) = (Grid::columns(width, of), rows_of(x.len(), width) as u64);
