@@ -14,6 +14,12 @@ fn has_mean(norm: Norm) -> i32 {
     i32::from(norm.kind == NormKind::Layer)
 }
 
+/// The type of some rows, a grid with a warp for each of them, and how many they are.
+pub(super) fn warps_of_rows(x: View<'_>, width: usize) -> (ElementType, Grid, u64) {
+    let num_rows = rows_of(x.len(), width);
+    (x.element_type(), Grid::row_warps(num_rows), num_rows as u64)
+}
+
 impl CudaQueue {
     /// Where a bias begins, or the gradient of one; nowhere, where there is none.
     ///
@@ -34,9 +40,7 @@ impl CudaQueue {
         statistics: ViewMut<'_>,
     ) {
         let width = affine.weight.len();
-        let num_rows = rows_of(x.len(), width);
-        let (grid, num_rows) = (Grid::row_warps(num_rows), num_rows as u64);
-        let of = x.element_type();
+        let (of, grid, num_rows) = warps_of_rows(x, width);
         let weight = self.read_of(of, affine.weight);
         let bias = self.bias_of(norm, of, affine.bias, width);
         let (x, y, statistics) = (self.read_of(of, x), self.write_of(of, &y), self.write(&statistics));
@@ -66,9 +70,7 @@ impl CudaQueue {
         width: usize,
         statistics: ViewMut<'_>,
     ) {
-        let num_rows = rows_of(x.len(), width);
-        let (grid, num_rows) = (Grid::row_warps(num_rows), num_rows as u64);
-        let of = x.element_type();
+        let (of, grid, num_rows) = warps_of_rows(x, width);
         let (x, statistics) = (self.read_of(of, x), self.write(&statistics));
         let (width, epsilon, has_mean) = (width as u32, norm.epsilon, has_mean(norm));
         launch!(self, of, "norm_statistics", grid, x, statistics, num_rows, width, epsilon, has_mean);
@@ -84,9 +86,7 @@ impl CudaQueue {
         y: ViewMut<'_>,
     ) {
         let width = affine.weight.len();
-        let num_rows = rows_of(x.len(), width);
-        let (grid, num_rows) = (Grid::row_warps(num_rows), num_rows as u64);
-        let of = x.element_type();
+        let (of, grid, num_rows) = warps_of_rows(x, width);
         let weight = self.read_of(of, affine.weight);
         let bias = self.bias_of(norm, of, affine.bias, width);
         let (x, statistics, y) = (self.read_of(of, x), self.read(statistics), self.write_of(of, &y));
@@ -105,9 +105,7 @@ impl CudaQueue {
     ) {
         let NormGradient { x, statistics, dy } = of;
         let width = weight.len();
-        let num_rows = rows_of(x.len(), width);
-        let (grid, num_rows) = (Grid::row_warps(num_rows), num_rows as u64);
-        let of = x.element_type();
+        let (of, grid, num_rows) = warps_of_rows(x, width);
         let (x, weight) = (self.read_of(of, x), self.read_of(of, weight));
         let (statistics, dy, dx) = (self.read(statistics), self.read_of(of, dy), self.write(&dx));
         let (width, has_mean, add) = (width as u32, has_mean(norm), adds(mode));
