@@ -137,8 +137,8 @@ fn what_a_folder_says_is_not_written_beside_it() {
     check_each(
         &[&[("model", r#"{"from": "/nowhere"}"#)], &[("model", r#"{"from": 3}"#)]],
         expect![[r#"
-        run.json:2:21: `model.from` is "/nowhere", but /nowhere/config.json: No such file or directory (os error 2); name a folder with a config.json of a model of type gpt2, llama, mistral, qwen2 or qwen3; relative paths start at the run file's folder
-        run.json:2:21: `model.from` must be a string, but is 3; write "3"
-    "#]],
+            run.json:2:21: `model.from` is "/nowhere", but /nowhere/config.json: No such file or directory (os error 2); name a folder with a config.json of a model of type "gpt2", "llama", "mistral", "qwen2" or "qwen3"; relative paths start at the run file's folder
+            run.json:2:21: `model.from` must be a string, but is 3; write "3"
+        "#]],
     );
 }
