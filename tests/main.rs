@@ -1,6 +1,7 @@
 //! Every integration test, in one binary so that there is one link step.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
+mod auto_recomputation; // Recomputation that the plan chooses.
 mod background_checkpoints; // A checkpoint that is written while training goes on.
 mod beside_zero_1; // ZeRO-3 on models that people train.
 mod checkpoints; // What one grid has written, any other goes on from.

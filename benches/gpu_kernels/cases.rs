@@ -10,7 +10,7 @@ use pipezero::models::kernels::matmul::WriteMode;
 use pipezero::models::kernels::norm::Norm;
 use pipezero::models::kernels::rope::{Rope, Turn};
 use pipezero::models::queue::{
-    Affine, Attended, AttentionMask, HeadWeights, Onto, Positions, Queue, Rotation,
+    Affine, Attended, AttentionMask, HeadWeights, NormGradient, Onto, Positions, Queue, Rotation,
 };
 use pipezero::models::{Buffer, ModelError};
 
@@ -323,16 +323,8 @@ fn norm_backward_input(queue: &dyn Queue, model: &ModelShape) -> Result<Case, Bo
     let (statistics, mut dx) = (floats(queue, 2 * model.num_rows())?, floats(queue, model.activation())?);
     let bytes = 2 * (HALF_BYTES + F32_BYTES) * model.activation();
     moving("norm_backward_input", model, bytes, move |queue| {
-        let (statistics, mode) = (statistics.view(), WriteMode::Add);
-        queue.norm_backward_input(
-            Norm::GPT2,
-            x.view(),
-            weight.view(),
-            statistics,
-            dy.view(),
-            dx.view_mut(),
-            mode,
-        );
+        let of = NormGradient { x: x.view(), statistics: statistics.view(), dy: dy.view() };
+        queue.norm_backward_input(Norm::GPT2, of, weight.view(), dx.view_mut(), WriteMode::Add);
     })
 }
 
@@ -342,8 +334,8 @@ fn norm_backward_weight(queue: &dyn Queue, model: &ModelShape) -> Result<Case, B
     let (mut dweight, mut dbias) = (floats(queue, model.width)?, floats(queue, model.width)?);
     moving("norm_backward_weight", model, 2 * HALF_BYTES * model.activation(), move |queue| {
         let (dweight, dbias) = (dweight.view_mut(), dbias.view_mut());
-        let (statistics, mode) = (statistics.view(), WriteMode::Overwrite);
-        queue.norm_backward_weight(Norm::GPT2, x.view(), statistics, dy.view(), dweight, dbias, mode);
+        let of = NormGradient { x: x.view(), statistics: statistics.view(), dy: dy.view() };
+        queue.norm_backward_weight(Norm::GPT2, of, dweight, dbias, WriteMode::Overwrite);
     })
 }
 

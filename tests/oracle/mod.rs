@@ -6,3 +6,4 @@ mod learning_rates; // DeepSpeed's schedules.
 mod loss_scales; // DeepSpeed's loss scaler.
 mod optimizers; // PyTorch's AdamW and SGD.
 mod published; // Hugging Face's transformers: folders of GPT-2 and Llama.
+mod rope; // transformers: rotary frequencies of every scaling.

@@ -143,17 +143,18 @@ fn summary(plan: &Plan, autos: &[Notice], width: usize) -> String {
 fn model(plan: &Plan) -> String {
     let model = &plan.run().model;
     let parameters = count(plan.num_parameters());
+    let family = model.facts().family;
     match model {
-        ModelConfig::Gpt2(sizes) => of_tokens("gpt2", &parameters, sizes, &heads_of(sizes)),
+        ModelConfig::Gpt2(sizes) => of_tokens(family, &parameters, sizes, &heads_of(sizes)),
         ModelConfig::Llama(llama) => {
             let groups = counted(llama.num_query_groups, "head");
             let heads = format!("{} of {}, {groups} of keys", heads_of(&llama.gpt), llama.kv_channels);
-            of_tokens("llama", &parameters, &llama.gpt, &heads)
+            of_tokens(family, &parameters, &llama.gpt, &heads)
         }
-        ModelConfig::Mlp(sizes) => of_tokens("mlp", &parameters, sizes, ""),
+        ModelConfig::Mlp(sizes) => of_tokens(family, &parameters, sizes, ""),
         ModelConfig::Timed(_) => {
             format!(
-                "timed, {parameters} parameters: {}, which learn nothing",
+                "{family}, {parameters} parameters: {}, which learn nothing",
                 counted(model.num_layers(), "layer")
             )
         }

@@ -1,7 +1,7 @@
 //! A plan in words, for several commands.
 
 use super::figures::{bytes, counted, percent};
-use crate::config::{Checkpointing, ReductionPolicy, ResidencyConfig, ScheduleConfig, ZeroLevel};
+use crate::config::{ReductionPolicy, ResidencyConfig, ScheduleConfig, ZeroLevel};
 use crate::plan::Plan;
 
 /// The schedule, and the number of stages on a rank if that is more than one.
@@ -51,12 +51,9 @@ pub(super) fn residency(plan: &Plan) -> Option<String> {
 
 /// What is recomputed, if anything.
 pub(super) fn checkpointing(plan: &Plan) -> Option<String> {
-    match plan.run().checkpointing {
-        Checkpointing::Off => None,
-        Checkpointing::Unit => Some("activations of each unit recomputed".to_owned()),
-        Checkpointing::Layers(1) => Some("activations of each layer recomputed".to_owned()),
-        Checkpointing::Layers(layers) => Some(format!("activations of every {layers} layers recomputed")),
-    }
+    let together = plan.run().checkpointing.recomputed_together()?;
+    let auto = if plan.is_recomputation_auto() { " (\"auto\")" } else { "" };
+    Some(format!("activations of {together} recomputed{auto}"))
 }
 
 /// Into how many slices the vocabulary's tables are cut, and what the head's logits cost, kept and recomputed: a line each.

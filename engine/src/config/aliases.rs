@@ -1,5 +1,6 @@
 //! Second names of keys, DeepSpeed's and PyTorch's: what stands below one is read as if it stood below the usual key.
 
+use super::auto_section;
 use super::error::Problem;
 use super::findings::{Findings, Site};
 use super::place::Place;
@@ -63,6 +64,7 @@ pub(super) fn with_usual_names(root: &Node, findings: &Findings) -> Node {
     let mut root = root.clone();
     if let Value::Object(entries) = &mut root.value {
         switch_of_zero(entries, findings);
+        entries.iter_mut().for_each(|entry| auto_section::expand(&entry.key, &mut entry.node));
     }
     for alias in &ALIASES {
         rename(&mut root, alias, findings);

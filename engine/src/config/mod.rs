@@ -5,6 +5,7 @@
 //! the JSON [`schema()`] and the tables of docs/run-file.md.
 
 mod aliases;
+mod auto_section;
 mod byte_size;
 mod effective;
 mod elsewhere;

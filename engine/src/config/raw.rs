@@ -40,7 +40,8 @@ section! {
         /// Nothing else is rounded. No effect in 16 bits, nor on a CPU.
         tf32: bool = "false", "what is stored as f32 is computed in f32";
         /// Bytes that each rank may hold: a number, or a string with a unit of powers of 1024 (`"80GiB"`) or of 1000
-        /// (`"24GB"`). `"balanced"` splits within it, `"resident_units": "auto"` fills it, and a plan beyond it is refused.
+        /// (`"24GB"`). `"balanced"` splits within it, `"activation_checkpointing": "auto"` recomputes what does not fit it, `"resident_units": "auto"`
+        /// fills it, and a plan beyond it is refused.
         memory: ByteSize = "no bound for a rank", "`train` holds the ranks of its host together against what is free there in any case";
     }
     sections {
@@ -397,12 +398,13 @@ section! {
 }
 
 section! {
-    /// Which activations of transformer blocks are computed again in the backward instead of kept. DeepSpeed's keys of this
-    /// section, known too, say how and not which: there the model's code decides that.
+    /// Which activations of transformer blocks are computed again in the backward instead of kept. `"auto"` in place of the section is
+    /// `{"enabled": "auto"}`. DeepSpeed's keys of this section, known too, say how and not which: there the model's code decides that.
     RawActivationCheckpointing at "activation_checkpointing" {
         /// Whether to recompute: the blocks of each unit from the unit's input, while the unit is gathered for its backward
-        /// anyway.
-        enabled: bool = "true if every_layers is set, else false", "recomputation costs a third more compute";
+        /// anyway. `"auto"`: only where a rank would not fit `memory` otherwise, and then every layer, every so many or each unit, the
+        /// first of these that fits; without `memory`, and with schedules that split backwards, nothing. No result depends on it.
+        enabled: Auto<bool> = "true if every_layers is set, else false", "recomputation costs a third more compute";
         /// Keeps the input of every so many blocks of a unit instead of the unit's alone; at most `unit_layers`.
         every_layers: usize = "unit_layers", "the fewest activations for one recomputation";
         /// The head's logits, 4 bytes for each token of a micro-batch and of the vocabulary: `"keep"` them for the backward, or

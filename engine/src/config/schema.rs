@@ -5,6 +5,7 @@
 use schemars::{Schema, json_schema};
 use serde_json::{Map, Value, json};
 
+use super::auto_section;
 use super::keys::{self, F32_NAMES, ForeignKey, Meaning, Off};
 use super::raw::RawRun;
 use super::section::{KeySpec, Section, SectionSpec};
@@ -59,13 +60,18 @@ fn section(spec: &SectionSpec) -> Schema {
         }
     }
     properties.extend(foreign_keys(spec.path));
-    json_schema!({
+    let object = json_schema!({
         "description": spec.about,
         "type": "object",
         "properties": properties,
         "required": required,
         "additionalProperties": false
-    })
+    });
+    if auto_section::is_one(spec.path) {
+        json_schema!({ "anyOf": [object, { "const": "auto" }] })
+    } else {
+        object
+    }
 }
 
 fn own_key(key: &KeySpec) -> Schema {

@@ -4,6 +4,7 @@
 use schemars::Schema;
 use serde::Serialize;
 
+use super::auto_section;
 use super::elsewhere;
 use super::error::{Problem, is_slip};
 use super::findings::{Findings, Site};
@@ -249,7 +250,11 @@ impl<'a> Object<'a> {
         let value = Site { place: Place { span: node.span.clone(), ..site.place.clone() }, ..site.clone() };
         let (repair, replacement) = section_instead(&site.place.path, node);
         value.error::<()>(Problem::WrongType {
-            expected: "an object".to_owned(),
+            expected: if auto_section::is_one(&site.place.path) {
+                "an object or \"auto\"".to_owned()
+            } else {
+                "an object".to_owned()
+            },
             found: node.describe(),
             repair,
             replacement,

@@ -1,5 +1,6 @@
 //! `--set key.path=value`: one key of the run file from the command line.
 
+use super::auto_section;
 use super::error::{ConfigError, Problem};
 use super::place::Place;
 use crate::files::json::{Entry, Node, Source, Span, Value, parse_from, shorten};
@@ -69,6 +70,7 @@ fn insert(
         entries.len() - 1
     });
     if depth + 1 < keys.len() {
+        auto_section::expand(&keys[..=depth].join("."), &mut entries[index].node);
         return insert(&mut entries[index].node, keys, depth + 1, key_span, value);
     }
     entries[index] = Entry { key: key.to_owned(), key_span, node: value };

@@ -26,6 +26,10 @@ macro_rules! words {
         words! { impl $name by |word: &str, known: &str| word == known; { $( $variant = $word, )+ } $($unoffered)* }
     };
     (impl $name:ident by $is:expr; { $( $variant:ident = $word:literal, )+ } $(also [$( $also:literal ),+])? $(later $later:tt)? $(never $never:tt)?) => {
+        impl Words for $name {
+            const WORDS: &'static [(&'static str, Self)] = &[$( ($word, Self::$variant), )+];
+        }
+
         impl Kind for $name {
             fn expected() -> String {
                 one_of(&[$( $word ),+])
@@ -42,7 +46,7 @@ macro_rules! words {
             fn read(node: &Node) -> Option<Self> {
                 let Value::String(word) = &node.value else { return None };
                 let is = $is;
-                [$( ($word, Self::$variant), )+].into_iter().find(|(known, _)| is(word, known)).map(|(_, variant)| variant)
+                Self::WORDS.iter().find(|(known, _)| is(word, known)).map(|&(_, variant)| variant)
             }
 
             fn fault(node: &Node, place: &Place) -> Option<(Place, Problem)> {
@@ -56,9 +60,22 @@ macro_rules! words {
     (list $list:tt) => { $list };
 }
 
+/// A key's words, each with what it means.
+trait Words: Copy + PartialEq + 'static {
+    const WORDS: &'static [(&'static str, Self)];
+}
+
 words! {
     /// Model families.
     FamilyWord { Gpt2 = "gpt2", Llama = "llama", Mlp = "mlp", Timed = "timed", }
+}
+
+impl FamilyWord {
+    /// The family as run files write it.
+    pub(crate) fn word(self) -> &'static str {
+        let spelled = Self::WORDS.iter().find(|(_, family)| *family == self);
+        spelled.expect("every family has a word").0
+    }
 }
 
 words! {

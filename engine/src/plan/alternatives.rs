@@ -340,7 +340,13 @@ fn zero_1(run: &Run) -> Option<Changed> {
 }
 
 fn recomputation(run: &Run) -> Option<Changed> {
-    if run.checkpointing != Checkpointing::Off {
+    // Left to the plan, it has been tried where there is a `memory` that it was to fit.
+    let is_off = match run.checkpointing {
+        Checkpointing::Off => true,
+        Checkpointing::Auto => run.memory_bytes.is_none(),
+        Checkpointing::Unit | Checkpointing::Layers(_) => false,
+    };
+    if !is_off {
         return None;
     }
     let change = |run: &mut Run| run.checkpointing = Checkpointing::Unit;

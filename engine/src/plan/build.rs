@@ -3,12 +3,13 @@
 use pipezero_models::Model;
 use pipezero_models::layer::MicroBatchShape;
 
+use super::auto_recomputation::AutoRecomputation;
 use super::cut::{self, ChosenSplit};
 use super::grid::Grid;
 use super::planned::Plan;
 use super::run_model::RunModel;
 use super::{PlanError, programs, units};
-use crate::config::{PartitionConfig, Run, VocabularyConfig};
+use crate::config::{Checkpointing, PartitionConfig, Run, VocabularyConfig};
 
 impl Plan {
     /// Plans a run.
@@ -17,7 +18,7 @@ impl Plan {
     /// When the model cannot be built or cut as the run says, or a rule is broken that depends on the cut; the run
     /// file's own rules have been checked before.
     pub fn new(run: Run) -> Result<Self, PlanError> {
-        Self::with_vocabulary(run, Self::planned_around, Self::finished)
+        Self::with_recomputation(run, |run| Self::with_vocabulary(run, Self::planned_around))?.finished()
     }
 
     /// Plans a run of any model, with the caller's own layers or loss. Of the run's model section only the length of
@@ -31,7 +32,8 @@ impl Plan {
     pub fn with_model(mut run: Run, model: Model) -> Result<Self, PlanError> {
         let vocabulary = run.model.gpt().map_or_else(Default::default, |gpt| gpt.vocabulary);
         run.vocabulary = VocabularyConfig::of_caller(vocabulary);
-        Self::with_least_residency(run, model, Self::planned_around)?.finished()
+        let planned = |run| Self::with_least_residency(run, model.clone(), Self::planned_around);
+        Self::with_recomputation(run, planned)?.finished()
     }
 
     /// This plan of a run with the fewest resident units, unless it is refused, with those that the run asks for.
@@ -46,23 +48,31 @@ impl Plan {
     /// # Errors
     /// As [`Plan::new`], but for [`PlanError::LoneUnit`].
     pub fn even_if_refused(run: Run) -> Result<Self, PlanError> {
-        Self::with_vocabulary(run, Self::planned_around, Self::filled_and_compared)
+        let planned = |run| Self::with_vocabulary(run, Self::planned_around);
+        Self::with_recomputation(run, planned)?.filled_and_compared()
     }
 
     /// As [`Plan::even_if_refused`], of a change to a run: a split that `memory` bounds is not sought further than
     /// [`Plan::planned`] does.
     pub(super) fn tried(run: Run, model: Model) -> Result<Self, PlanError> {
-        if run.vocabulary.is_of_caller {
-            return Self::with_least_residency(run, model, Self::planned)?.filled();
-        }
-        Self::with_vocabulary(run, Self::planned, Self::filled)
+        let planned = |run: Run| match run.vocabulary.is_of_caller {
+            true => Self::with_least_residency(run, model.clone(), Self::planned),
+            false => Self::with_vocabulary(run, Self::planned),
+        };
+        Self::with_recomputation(run, planned)?.filled()
     }
 
     /// This plan, if every rank fits `memory`.
     pub(super) fn fitting(self) -> Result<Self, PlanError> {
         match self.run.memory_bytes {
             Some(limit_bytes) if self.needs().rank_bytes > limit_bytes => {
-                Err(self.rank_does_not_fit(limit_bytes))
+                let error = self.rank_does_not_fit(limit_bytes);
+                Err(match self.auto_recomputation {
+                    Some(AutoRecomputation::Needed { kept_bytes }) => {
+                        error.even_recomputed(self.run.checkpointing, kept_bytes)
+                    }
+                    _ => error,
+                })
             }
             _ => Ok(self),
         }
@@ -114,9 +124,10 @@ impl Plan {
         planned
     }
 
-    /// The plan of a run whose balanced split is bound by this memory of a rank.
+    /// The plan of a run whose balanced split is bound by this memory of a rank. Recomputation that is left to the plan is off: where it
+    /// matters, [`Plan::with_recomputation`] has decided it.
     pub(super) fn planned_within(
-        run: Run,
+        mut run: Run,
         model: Model,
         limit_bytes: Option<u64>,
     ) -> Result<Self, PlanError> {
@@ -127,6 +138,9 @@ impl Plan {
         }
         let shape = MicroBatchShape { num_sequences: run.batch.micro_batch_size, seq_length };
         model.check(shape)?;
+        if run.checkpointing == Checkpointing::Auto {
+            run.checkpointing = Checkpointing::Off;
+        }
         let graph = cut::graph(&model, shape)?;
         let order = programs::order(&run)?;
         let run_model = RunModel { run: &run, model: &model, graph: &graph, shape };
@@ -147,6 +161,7 @@ impl Plan {
             is_split_proven,
             asked_residency,
             asked_sharding,
+            auto_recomputation: None,
             least_tried_peak_bytes: Vec::new(),
             beside_zero_1: Vec::new(),
             is_level_lowered: false,

@@ -5,7 +5,7 @@ use pipezero_partition::{BalanceError, GraphError, SplitError, UnitError};
 use pipezero_schedule::generate::SizeError;
 use pipezero_schedule::{LowerError, Violation};
 
-use crate::config::Refusal;
+use crate::config::{Checkpointing, Refusal};
 use crate::plan::{Bytes, ShardingFault};
 
 /// An error of the plan.
@@ -121,6 +121,16 @@ pub enum PlanError {
         /// What each rank has.
         limit_bytes: u64,
     },
+    /// A rank needs more than `memory` gives it, however much the plan recomputes.
+    #[error("{error}{}", even_recomputed(*recomputed, *kept_bytes))]
+    EvenRecomputed {
+        /// Which rank or stage, with what comes nearest.
+        error: Box<Self>,
+        /// What is recomputed then.
+        recomputed: Checkpointing,
+        /// What a rank would need if blocks recomputed nothing.
+        kept_bytes: u64,
+    },
     /// The run's sequences are longer than the model's.
     #[error(
         "sequences of {seq_length} tokens, but the model knows {longest} positions; shorten the sequences"
@@ -179,14 +189,51 @@ pub(super) fn all_persistent_rule(num_units: usize, pipeline: usize) -> String {
     )
 }
 
+/// What recomputation changes where a rank needs too much even so.
+fn even_recomputed(recomputed: Checkpointing, kept_bytes: u64) -> String {
+    match recomputed.recomputed_together() {
+        None => ", and recomputing activations does not lower that".to_owned(),
+        Some(together) => format!(
+            " even with the activations of {together} recomputed, the least that \"auto\" comes to; with all kept a rank would need {}",
+            Bytes(kept_bytes)
+        ),
+    }
+}
+
 /// What to do about it.
 pub(super) const ALL_PERSISTENT_REPAIR: &str = "write \"stage\": 1, or let fewer units persist";
 
 impl PlanError {
-    /// Whether a rank needs more memory than it has.
-    pub(super) fn is_of_memory(&self) -> bool {
-        matches!(self, Self::StageMemory { .. } | Self::RankMemory { .. })
+    /// What a rank needs and has, where it needs more memory than it has.
+    pub(super) fn lacking_memory(&self) -> Option<LackingMemory> {
+        match *self {
+            Self::StageMemory { needs_bytes, limit_bytes, .. } => {
+                Some(LackingMemory { needs_bytes, limit_bytes, is_estimate: true })
+            }
+            Self::RankMemory { needs_bytes, limit_bytes, .. } => {
+                Some(LackingMemory { needs_bytes, limit_bytes, is_estimate: false })
+            }
+            Self::EvenRecomputed { ref error, .. } => error.lacking_memory(),
+            _ => None,
+        }
     }
+
+    /// The same, with what "auto" recomputes to come nearest.
+    pub(super) fn even_recomputed(self, recomputed: Checkpointing, kept_bytes: u64) -> Self {
+        match self.lacking_memory() {
+            Some(_) => Self::EvenRecomputed { error: Box::new(self), recomputed, kept_bytes },
+            None => self,
+        }
+    }
+}
+
+/// A rank needs more than it has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct LackingMemory {
+    pub(super) needs_bytes: u64,
+    pub(super) limit_bytes: u64,
+    /// Whether there is no program yet that the need could be read off.
+    pub(super) is_estimate: bool,
 }
 
 impl From<BalanceError> for PlanError {

@@ -5,7 +5,7 @@ use std::path::Path;
 use pipezero_partition::Purpose;
 
 use super::alternatives::{Change, Changes, CountedRanks, Needs, changes_that_fit};
-use super::error::{ALL_PERSISTENT_REPAIR, all_persistent_rule};
+use super::error::{ALL_PERSISTENT_REPAIR, LackingMemory, all_persistent_rule};
 use super::refusal::costs_of_zero_2;
 use super::remarks::{PARAM_THRESHOLD, PARAMETERS, Remark, UNIT};
 use super::vocabulary::built;
@@ -69,6 +69,16 @@ impl Plan {
 
 /// The error at the key that it is about; a lack of memory with the changes that would fit.
 fn at_its_key(error: PlanError, file: &RunFile, run: &Run) -> FromFileError {
+    if let Some(LackingMemory { limit_bytes, .. }) = error.lacking_memory() {
+        let fits = |needs: Needs| needs.rank_bytes <= limit_bytes;
+        // A run that leaves it open did not fit with recomputed logits either.
+        let head_logits = run.vocabulary.head_logits.unwrap_or(HeadLogits::Recompute);
+        let changes = match built(run, head_logits) {
+            Ok((run, model)) => changes_that_fit(&run, &model, Purpose::Training, &fits),
+            Err(_) => Vec::new(),
+        };
+        return FromFileError::Memory { error: Box::new(error), changes };
+    }
     let (keys, problem): (&[&str], Problem) = match &error {
         PlanError::LoneUnit(refusal) => (UNIT, Problem::Refused(refusal.clone())),
         PlanError::Pattern { pattern, fault } => (
@@ -98,16 +108,6 @@ fn at_its_key(error: PlanError, file: &RunFile, run: &Run) -> FromFileError {
                 repair: fault.repair().to_owned(),
             },
         ),
-        PlanError::StageMemory { limit_bytes, .. } | PlanError::RankMemory { limit_bytes, .. } => {
-            let fits = |needs: Needs| needs.rank_bytes <= *limit_bytes;
-            // A run that leaves it open did not fit with recomputed logits either.
-            let head_logits = run.vocabulary.head_logits.unwrap_or(HeadLogits::Recompute);
-            let changes = match built(run, head_logits) {
-                Ok((run, model)) => changes_that_fit(&run, &model, Purpose::Training, &fits),
-                Err(_) => Vec::new(),
-            };
-            return FromFileError::Memory { error: Box::new(error), changes };
-        }
         _ => return FromFileError::Plan(error),
     };
     FromFileError::File(file.error_at(keys, problem))

@@ -5,6 +5,7 @@
 //! (`schedule`). What it predicts is what [`crate::Engine`] allocates and runs.
 
 mod alternatives;
+mod auto_recomputation;
 mod beside_zero_1;
 mod build;
 mod bytes;
@@ -19,6 +20,7 @@ mod head_logits;
 mod planned;
 mod programs;
 mod rank_rows;
+mod recomputation;
 mod refusal;
 mod remarks;
 mod residencies;

@@ -8,11 +8,12 @@ use pipezero_schedule::simulate::{Links, idle_share};
 use pipezero_schedule::{CheckedProgram, ComputeOrder, Edge, PipelineRank, Program, Stage, Unit};
 
 use super::BesideZero1;
+use super::auto_recomputation::AutoRecomputation;
 use super::element_types::ElementTypes;
 use super::grid::Grid;
 use super::tokens_read::TokensRead;
 use super::unit::PlannedUnit;
-use crate::config::{ResidencyConfig, Run, ScheduleConfig, ShardingConfig};
+use crate::config::{Checkpointing, ResidencyConfig, Run, ScheduleConfig, ShardingConfig};
 
 /// What every rank will do.
 #[derive(Clone, Debug)]
@@ -32,6 +33,8 @@ pub struct Plan {
     pub(super) asked_residency: ResidencyConfig,
     /// What it said of sharding, whose `auto` is resolved into a list.
     pub(super) asked_sharding: ShardingConfig,
+    /// Why recomputation came out as it did, where it was left to the plan.
+    pub(super) auto_recomputation: Option<AutoRecomputation>,
     /// `[pipeline rank]`: its lowest peak with the lists of what is sharded that were tried; empty where the run brought its own, or
     /// another residency than the fewest units.
     pub(super) least_tried_peak_bytes: Vec<u64>,
@@ -57,6 +60,9 @@ impl Plan {
         let mut run = self.run.clone();
         run.zero.resident_units = self.asked_residency.clone();
         run.zero.sharding = self.asked_sharding.clone();
+        if self.auto_recomputation.is_some() {
+            run.checkpointing = Checkpointing::Auto;
+        }
         run
     }
 

@@ -96,6 +96,7 @@ impl Plan {
             );
             remarks.push(Remark::hint(RESIDENT, text));
         }
+        remarks.extend(self.chosen_recomputation());
         remarks.extend(self.chosen_sharding_list());
         remarks.extend(self.logits_of_own_loss());
         remarks.extend(self.nothing_persists());

@@ -50,7 +50,7 @@ pub(super) fn planned_unit(of: RunModel<'_>, unit: &Unit) -> PlannedUnit {
 /// save next to nothing, and a head would be recomputed only to be differentiated at once.
 fn segments(checkpointing: Checkpointing, graph: &LayerGraph, layers: Range<usize>) -> Vec<Range<usize>> {
     let blocks_per_segment = match checkpointing {
-        Checkpointing::Off => return Vec::new(),
+        Checkpointing::Off | Checkpointing::Auto => return Vec::new(),
         Checkpointing::Unit => usize::MAX,
         Checkpointing::Layers(blocks) => blocks,
     };

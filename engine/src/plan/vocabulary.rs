@@ -12,7 +12,7 @@ use crate::config::{Run, ZeroLevel};
 const SLICES_MAX: usize = 64;
 
 impl Plan {
-    /// The plan of a run whose model is built from its sizes, with the fewest resident units; `finished` is what follows.
+    /// The plan of a run whose model is built from its sizes, with the fewest resident units.
     ///
     /// Where the run leaves it open, logits are kept unless a rank does not fit `memory` with them; or, where there is no such
     /// bound, unless they make the last stage's rank need more than any other of several. A schedule that runs weight gradients apart
@@ -20,7 +20,6 @@ impl Plan {
     pub(super) fn with_vocabulary(
         run: Run,
         planned: fn(Run, Model) -> Result<Self, PlanError>,
-        finished: fn(Self) -> Result<Self, PlanError>,
     ) -> Result<Self, PlanError> {
         let with = |head_logits| {
             let (run, model) = built(&run, head_logits)?;
@@ -28,21 +27,17 @@ impl Plan {
         };
         let is_kept = run.model.gpt().is_none() || run.parallel.schedule.splits_backwards();
         match run.vocabulary.head_logits {
-            Some(head_logits) => finished(with(head_logits)?),
-            None if is_kept => finished(with(HeadLogits::Keep)?),
+            Some(head_logits) => with(head_logits),
+            None if is_kept => with(HeadLogits::Keep),
             None => {
                 let kept = with(HeadLogits::Keep);
                 let recomputed = match &kept {
-                    Ok(plan) if !plan.logits_weigh() => return finished(kept?),
+                    Ok(plan) if !plan.logits_weigh() => return kept,
                     Ok(_) => with(HeadLogits::Recompute),
-                    Err(error) if error.is_of_memory() => with(HeadLogits::Recompute),
+                    Err(error) if error.lacking_memory().is_some() => with(HeadLogits::Recompute),
                     Err(_) => return kept,
                 };
-                match (recomputed, kept) {
-                    (Ok(recomputed), _) => finished(recomputed),
-                    (Err(_), Ok(kept)) => finished(kept),
-                    (Err(error), Err(_)) => Err(error),
-                }
+                recomputed.or_else(|error| kept.map_err(|_| error))
             }
         }
     }

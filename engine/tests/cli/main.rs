@@ -23,6 +23,7 @@ mod planning; // `check`, `plan` and `show`.
 mod precision; // fp16 and bf16.
 mod processes; // Processes that a command starts.
 mod profile; // `profile`.
+mod recomputation;
 mod residency; // Units that stay gathered.
 mod resume; // `train --resume`.
 mod schedules; // Several stages per rank, and schedule files.

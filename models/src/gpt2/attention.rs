@@ -7,7 +7,7 @@ use crate::kernels::norm::Norm;
 use crate::layer::*;
 use crate::layout;
 use crate::parameter::ParameterSpec;
-use crate::queue::{Affine, Attended, AttentionMask, Onto, Queue};
+use crate::queue::{Affine, Attended, AttentionMask, NormGradient, Onto, Queue};
 use crate::shared::{Ablation, GptConfig};
 
 /// `y = x + dropout(proj(attend(qkv(ln_1(x)))))`, with dropout of the attention weights in `attend`.
@@ -230,16 +230,9 @@ impl Layer for Attention {
         queue.linear_backward_input(self.qkv(shape), dqkv, qkv_weight, dactivation.reborrow(), mode);
         let dnormed = dactivation.view();
         let dinput = gradient.reborrow();
-        queue.norm_backward_input(
-            Norm::GPT2,
-            input,
-            norm_weight,
-            statistics,
-            dnormed,
-            dinput,
-            WriteMode::Add,
-        );
-        queue.norm_backward_weight(Norm::GPT2, input, statistics, dnormed, dnorm_weight, dnorm_bias, mode);
+        let of = NormGradient { x: input, statistics, dy: dnormed };
+        queue.norm_backward_input(Norm::GPT2, of, norm_weight, dinput, WriteMode::Add);
+        queue.norm_backward_weight(Norm::GPT2, of, dnorm_weight, dnorm_bias, mode);
     }
 
     fn backward_weight(&self, queue: &dyn Queue, shape: MicroBatchShape, args: BackwardWeightArgs<'_>) {

@@ -6,7 +6,7 @@ use crate::kernels::norm::Norm;
 use crate::layer::*;
 use crate::layout;
 use crate::parameter::ParameterSpec;
-use crate::queue::{Affine, Onto, Queue};
+use crate::queue::{Affine, NormGradient, Onto, Queue};
 use crate::shared::GptConfig;
 
 /// `y = x + dropout(down(gelu(up(ln_2(x)))))`.
@@ -172,16 +172,9 @@ impl Layer for Mlp {
         let norm = Affine { weight: norm_weight, bias: norm_bias };
         queue.norm_again(Norm::GPT2, input, norm, statistics, normed);
         let (dnormed, dinput) = (dnormed.view(), gradient.reborrow());
-        queue.norm_backward_input(
-            Norm::GPT2,
-            input,
-            norm_weight,
-            statistics,
-            dnormed,
-            dinput,
-            WriteMode::Add,
-        );
-        queue.norm_backward_weight(Norm::GPT2, input, statistics, dnormed, dnorm_weight, dnorm_bias, mode);
+        let of = NormGradient { x: input, statistics, dy: dnormed };
+        queue.norm_backward_input(Norm::GPT2, of, norm_weight, dinput, WriteMode::Add);
+        queue.norm_backward_weight(Norm::GPT2, of, dnorm_weight, dnorm_bias, mode);
     }
 
     fn backward_weight(&self, queue: &dyn Queue, shape: MicroBatchShape, args: BackwardWeightArgs<'_>) {

@@ -254,6 +254,38 @@ mod tests {
         }
     }
 
+    /// `dweight_j = sum over rows of dy_j n_j` and `dbias_j = sum over rows of dy_j`, in f64 from the definition; added to what is there, or
+    /// in its place.
+    #[test]
+    fn gradients_of_weight_and_bias_equal_the_definition() {
+        let shapes = [(1, 2), (2, 3), (5, 16), (3, 33), (260, 65)];
+        for (norm, (num_rows, width)) in NORMS.into_iter().flat_map(|norm| shapes.map(|shape| (norm, shape)))
+        {
+            let (x, dy) = (random("x", num_rows * width), random("dy", num_rows * width));
+            let (ones, zeros) = (vec![1.0; width], vec![0.0; norm.num_biases(width)]);
+            let mut statistics = vec![f32::NAN; 2 * num_rows];
+            super::statistics(norm, &x, width, &mut statistics);
+            let (mut want_weight, mut want_bias) = (vec![0.0; width], vec![0.0; width]);
+            for (x, dy) in x.chunks(width).zip(dy.chunks(width)) {
+                // With a weight of one and no bias the output is the normalised row.
+                let (n, _) = reference(norm, x, &ones, &zeros, dy);
+                for (((weight, bias), n), dy) in want_weight.iter_mut().zip(&mut want_bias).zip(n).zip(dy) {
+                    *weight += f64::from(*dy) * n;
+                    *bias += f64::from(*dy);
+                }
+            }
+            want_bias.truncate(norm.num_biases(width));
+            for (mode, before) in [(WriteMode::Overwrite, 0.0), (WriteMode::Add, 0.75)] {
+                let is_there = if mode == WriteMode::Add { 0.75 } else { f32::NAN };
+                let (mut dweight, mut dbias) = (vec![is_there; width], vec![is_there; want_bias.len()]);
+                backward_weight(norm, &x, &statistics, &dy, &mut dweight, &mut dbias, mode);
+                let with = |want: &[f64]| want.iter().map(|want| want + before).collect::<Vec<f64>>();
+                assert_close("dweight", &dweight, &with(&want_weight), 5e-6);
+                assert_close("dbias", &dbias, &with(&want_bias), 5e-6);
+            }
+        }
+    }
+
     #[test]
     fn recomputing_gives_the_same_bits_and_adding_adds() {
         NORMS.into_iter().for_each(recompute_and_add);

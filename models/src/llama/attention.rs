@@ -10,7 +10,7 @@ use crate::layer::*;
 use crate::layout;
 use crate::memory::{View, ViewMut};
 use crate::parameter::ParameterSpec;
-use crate::queue::{Affine, Attended, AttentionMask, HeadWeights, Onto, Queue, Rotation};
+use crate::queue::{Affine, Attended, AttentionMask, HeadWeights, NormGradient, Onto, Queue, Rotation};
 use crate::shared::Ablation;
 
 /// `y = x + proj(attend(rope(norm_heads(qkv(ln_1(x))))))`, where heads of queries and keys are normalised in some models only.
@@ -293,9 +293,10 @@ impl Layer for Attention {
         queue.linear_backward_input(self.qkv(shape), qkv.view(), weight, dnormed.reborrow(), mode);
         let dnormed = dnormed.view();
         let dinput = gradient.reborrow();
-        queue.norm_backward_input(self.norm, input, norm_weight, statistics, dnormed, dinput, WriteMode::Add);
+        let of = NormGradient { x: input, statistics, dy: dnormed };
+        queue.norm_backward_input(self.norm, of, norm_weight, dinput, WriteMode::Add);
         let [dnorm_weight, no_bias] = layout::split_mut(dnorm_weight, [self.width(), 0]);
-        queue.norm_backward_weight(self.norm, input, statistics, dnormed, dnorm_weight, no_bias, mode);
+        queue.norm_backward_weight(self.norm, of, dnorm_weight, no_bias, mode);
     }
 
     fn backward_weight(&self, queue: &dyn Queue, shape: MicroBatchShape, args: BackwardWeightArgs<'_>) {

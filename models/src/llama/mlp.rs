@@ -7,7 +7,7 @@ use crate::kernels::norm::Norm;
 use crate::layer::*;
 use crate::layout;
 use crate::parameter::ParameterSpec;
-use crate::queue::{Affine, Onto, Queue};
+use crate::queue::{Affine, NormGradient, Onto, Queue};
 
 /// `y = x + down(swiglu(gate_up(ln_2(x))))`.
 ///
@@ -153,8 +153,9 @@ impl Layer for Mlp {
         let norm = Affine::weight_alone(norm_weight);
         queue.norm_again(self.norm, input, norm, statistics, normed);
         let (dnormed, dinput) = (dnormed.view(), gradient.reborrow());
-        queue.norm_backward_input(self.norm, input, norm_weight, statistics, dnormed, dinput, WriteMode::Add);
-        queue.norm_backward_weight(self.norm, input, statistics, dnormed, dnorm_weight, no_bias, mode);
+        let of = NormGradient { x: input, statistics, dy: dnormed };
+        queue.norm_backward_input(self.norm, of, norm_weight, dinput, WriteMode::Add);
+        queue.norm_backward_weight(self.norm, of, dnorm_weight, no_bias, mode);
     }
 
     fn backward_weight(&self, queue: &dyn Queue, shape: MicroBatchShape, args: BackwardWeightArgs<'_>) {

@@ -40,7 +40,9 @@ pub use device::{Device, MemoryInUse};
 pub use event::Event;
 pub use host::Host;
 pub use mark::Mark;
-pub use operands::{Affine, Attended, AttentionMask, HeadWeights, HostKernel, Onto, Positions, Rotation};
+pub use operands::{
+    Affine, Attended, AttentionMask, HeadWeights, HostKernel, NormGradient, Onto, Positions, Rotation,
+};
 pub use word::Word;
 
 /// A queue of kernels on one device. Where nothing else is said, what is written is overwritten.
@@ -192,27 +194,21 @@ pub trait Queue: Debug + Send + Sync {
     /// `y` once more, from the statistics.
     fn norm_again(&self, norm: Norm, x: View<'_>, affine: Affine<'_>, statistics: View<'_>, y: ViewMut<'_>);
 
-    /// `dx`, overwritten or added to, from `weight: [C]` and `dy: [N, C]`.
-    #[allow(clippy::too_many_arguments, reason = "a gradient has all these operands")]
+    /// `dx: [N, C]`, overwritten or added to, from `weight: [C]`.
     fn norm_backward_input(
         &self,
         norm: Norm,
-        x: View<'_>,
+        of: NormGradient<'_>,
         weight: View<'_>,
-        statistics: View<'_>,
-        dy: View<'_>,
         dx: ViewMut<'_>,
         mode: WriteMode,
     );
 
     /// `dweight` and `dbias`, overwritten or added to.
-    #[allow(clippy::too_many_arguments, reason = "a gradient has all these operands")]
     fn norm_backward_weight(
         &self,
         norm: Norm,
-        x: View<'_>,
-        statistics: View<'_>,
-        dy: View<'_>,
+        of: NormGradient<'_>,
         dweight: ViewMut<'_>,
         dbias: ViewMut<'_>,
         mode: WriteMode,

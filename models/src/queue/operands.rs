@@ -51,6 +51,17 @@ impl<'a> Affine<'a> {
     }
 }
 
+/// What the backward of a norm reads beside its weight.
+#[derive(Clone, Copy, Debug)]
+pub struct NormGradient<'a> {
+    /// `[N, C]`: what was normalised.
+    pub x: View<'a>,
+    /// `[N, 2]`, as the forward kept them.
+    pub statistics: View<'a>,
+    /// `[N, C]`: the gradient of what came of it.
+    pub dy: View<'a>,
+}
+
 /// The weights of the norms of heads.
 #[derive(Clone, Copy, Debug)]
 pub struct HeadWeights<'a> {

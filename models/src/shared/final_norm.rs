@@ -4,7 +4,7 @@ use crate::kernels::norm::{Norm, NormKind};
 use crate::layer::*;
 use crate::layout;
 use crate::parameter::ParameterSpec;
-use crate::queue::{Affine, Queue};
+use crate::queue::{Affine, NormGradient, Queue};
 
 /// `y = ln_f(x)`.
 ///
@@ -73,26 +73,10 @@ impl Layer for FinalNorm {
         let [weight, _] = layout::split(parameters, self.parameter_lens());
         let [dweight, dbias] = layout::split_mut(exact_weight_inputs, self.parameter_lens());
         queue.copy(gradient.view(), doutput.reborrow());
-        let (statistics, doutput) = (statistics.view(), doutput.view());
-        let dinput = gradient.reborrow();
-        queue.norm_backward_input(
-            self.norm,
-            input,
-            weight,
-            statistics,
-            doutput,
-            dinput,
-            WriteMode::Overwrite,
-        );
-        queue.norm_backward_weight(
-            self.norm,
-            input,
-            statistics,
-            doutput,
-            dweight,
-            dbias,
-            WriteMode::Overwrite,
-        );
+        let of = NormGradient { x: input, statistics: statistics.view(), dy: doutput.view() };
+        let mode = WriteMode::Overwrite;
+        queue.norm_backward_input(self.norm, of, weight, gradient.reborrow(), mode);
+        queue.norm_backward_weight(self.norm, of, dweight, dbias, mode);
     }
 
     fn backward_weight(&self, queue: &dyn Queue, _: MicroBatchShape, args: BackwardWeightArgs<'_>) {

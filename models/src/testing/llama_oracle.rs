@@ -3,6 +3,7 @@
 use candle_core::{D, Device, Result, Tensor};
 
 use super::oracle::{Oracle, log_softmax};
+use super::rope_oracle;
 use super::run::Batch;
 use crate::llama::LlamaConfig;
 use crate::shared::Ablation;
@@ -80,13 +81,15 @@ impl Oracle {
 /// `[B, heads, T, D]`, each half of a head the real or the imaginary parts of numbers that are turned.
 fn turned(config: &LlamaConfig, batch: &Batch, x: &Tensor) -> Result<Tensor> {
     let (num_sequences, _, seq_length, size) = x.dims4()?;
-    let rope = config.rope(seq_length);
+    let (frequencies, scale) =
+        rope_oracle::rope(config.rope_scaling, config.rotary_base, config.kv_channels, seq_length);
     let table = |of: fn(f64) -> f64| -> Result<Tensor> {
         let angles = (0..batch.shape.num_tokens()).flat_map(|n| {
             let position = n % seq_length - batch.document_start(n);
-            rope.frequencies.iter().map(move |&frequency| f64::from(position as f32 * frequency))
+            // The product is rounded as PyTorch rounds it.
+            frequencies.iter().map(move |&frequency| f64::from(position as f32 * frequency as f32))
         });
-        let values = angles.map(|angle| f64::from(rope.scale) * of(angle)).collect();
+        let values = angles.map(|angle| scale * of(angle)).collect();
         Tensor::from_vec(values, (num_sequences, 1, seq_length, size / 2), &Device::Cpu)
     };
     let (cosines, sines) = (table(f64::cos)?, table(f64::sin)?);

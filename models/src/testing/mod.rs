@@ -3,6 +3,7 @@
 mod compare;
 mod llama_oracle;
 mod oracle;
+mod rope_oracle;
 mod run;
 
 pub(crate) use compare::{assert_close, assert_same_bits, same_at_every_place, same_on_all_threads};

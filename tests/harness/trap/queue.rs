@@ -11,7 +11,8 @@ use pipezero::models::kernels::matmul::WriteMode;
 use pipezero::models::kernels::norm::Norm;
 use pipezero::models::kernels::sgd::SgdStep;
 use pipezero::models::queue::{
-    Affine, Attended, AttentionMask, Event, HeadWeights, HostKernel, Mark, Onto, Positions, Rotation, Word,
+    Affine, Attended, AttentionMask, Event, HeadWeights, HostKernel, Mark, NormGradient, Onto, Positions,
+    Rotation, Word,
 };
 use pipezero::models::{Buffer, ElementType, ModelError, Queue, View, ViewMut};
 
@@ -74,8 +75,8 @@ impl Queue for TrapQueue {
         fn norm(norm: Norm, x: View<'_>, affine: Affine<'_>, y: ViewMut<'_>, statistics: ViewMut<'_>);
         fn norm_statistics(norm: Norm, x: View<'_>, width: usize, statistics: ViewMut<'_>);
         fn norm_again(norm: Norm, x: View<'_>, affine: Affine<'_>, statistics: View<'_>, y: ViewMut<'_>);
-        fn norm_backward_input(norm: Norm, x: View<'_>, weight: View<'_>, statistics: View<'_>, dy: View<'_>, dx: ViewMut<'_>, mode: WriteMode);
-        fn norm_backward_weight(norm: Norm, x: View<'_>, statistics: View<'_>, dy: View<'_>, dweight: ViewMut<'_>, dbias: ViewMut<'_>, mode: WriteMode);
+        fn norm_backward_input(norm: Norm, of: NormGradient<'_>, weight: View<'_>, dx: ViewMut<'_>, mode: WriteMode);
+        fn norm_backward_weight(norm: Norm, of: NormGradient<'_>, dweight: ViewMut<'_>, dbias: ViewMut<'_>, mode: WriteMode);
         fn swiglu(x: View<'_>, y: ViewMut<'_>, width: usize);
         fn swiglu_backward(x: ViewMut<'_>, dy: ViewMut<'_>, width: usize);
         fn rope(shape: AttentionShape, rotation: Rotation<'_>, qkv: ViewMut<'_>);

@@ -1,5 +1,6 @@
 //! `activation_checkpointing`: which activations are recomputed.
 
+use crate::config::kind::Auto;
 use crate::config::raw::RawActivationCheckpointing;
 use crate::config::resolved::{Checkpointing, ScheduleConfig, UnitLayers, ZeroConfig};
 
@@ -7,7 +8,15 @@ use crate::config::resolved::{Checkpointing, ScheduleConfig, UnitLayers, ZeroCon
 /// would have to gather each a third time, so it never does.
 pub(super) fn resolve(raw: &RawActivationCheckpointing, zero: Option<&ZeroConfig>) -> Option<Checkpointing> {
     let every = &raw.every_layers;
-    let enabled = raw.enabled.or(every.is_written())?;
+    let enabled = match raw.enabled.or(Auto::Value(every.is_written()))? {
+        Auto::Value(enabled) => enabled,
+        Auto::Auto => {
+            let rule =
+                "`enabled` is \"auto\", with which the plan chooses how many layers are recomputed together";
+            every.absent(|layers| layers.to_string(), rule)?;
+            return Some(Checkpointing::Auto);
+        }
+    };
     if !every.is_written() {
         return Some(if enabled { Checkpointing::Unit } else { Checkpointing::Off });
     }
@@ -29,13 +38,14 @@ pub(super) fn resolve(raw: &RawActivationCheckpointing, zero: Option<&ZeroConfig
     every.broken(layers, rule, repair)
 }
 
-/// What is recomputed for a backward lies in one buffer that all units share, so a backward that recomputes is not split.
+/// What is recomputed for a backward lies in one buffer that all units share, so a backward that recomputes is not split. What is left to
+/// the plan it decides, and tells.
 pub(super) fn check_schedule(
     raw: &RawActivationCheckpointing,
     schedule: &ScheduleConfig,
     checkpointing: Option<Checkpointing>,
 ) {
-    let recomputes = checkpointing.is_some_and(|checkpointing| checkpointing != Checkpointing::Off);
+    let recomputes = !matches!(checkpointing, None | Some(Checkpointing::Off | Checkpointing::Auto));
     if !recomputes || !schedule.splits_backwards() {
         return;
     }

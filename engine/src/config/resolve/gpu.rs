@@ -6,6 +6,7 @@ use crate::config::kind::Auto;
 use crate::config::launch::Launch;
 use crate::config::raw::RawRun;
 use crate::config::resolved::{BackendName, DeviceName, ModelConfig};
+use crate::files::json::shorten;
 
 /// Whether ranks are to compute on GPUs where the backend takes them: as the file says, and with "auto" where the host has some.
 pub(super) fn is_wanted(raw: &RawRun, launch: Launch) -> bool {
@@ -47,6 +48,11 @@ pub(super) fn check(raw: &RawRun, device: Option<DeviceName>, model: Option<&Mod
     if raw.model.kv_channels.is_written() {
         let rule = format!("a GPU takes heads of at most {HEAD_SIZE_MAX} elements");
         return raw.model.kv_channels.broken(head_size, rule, "use fewer, or `device` \"cpu\"");
+    }
+    let rule = format!("its heads are of {head_size} elements, and a GPU takes at most {HEAD_SIZE_MAX}");
+    if let Some(folder) = raw.model.from.given() {
+        let repair = "name another model, or use `device` \"cpu\"";
+        return raw.model.from.broken(format!("\"{}\"", shorten(&folder)), rule, repair);
     }
     let rule = format!(
         "`model.hidden_size` is {}: heads of {head_size} elements, and a GPU takes at most {HEAD_SIZE_MAX}",

@@ -9,7 +9,8 @@ use crate::config::raw::RawRun;
 use crate::config::resolved::{BatchConfig, ModelConfig, ParallelConfig};
 
 use super::counted::counted;
-use super::rules::micro_batch_fits;
+use super::model_size::{self, Repairs};
+use super::rules::{SHORTER, micro_batch_fits};
 use crate::config::whole_number::MAX_COUNT;
 
 /// Forwards of a step on one data rank, layers x micro-batches; each becomes a dozen instructions of the program.
@@ -49,7 +50,8 @@ pub(super) fn check(
     let num_layers = model.num_layers();
     if num_layers > MAX_LAYERS {
         let rule = format!("a model has at most {MAX_LAYERS}, so that a plan takes seconds");
-        return raw.model.num_layers.broken(num_layers, rule, "use fewer");
+        let repairs = Repairs { of_key: "use fewer", of_folder: "name another model" };
+        return model_size::broken(&raw.model, &raw.model.num_layers, num_layers, rule, repairs);
     }
     let forwards = num_layers as f64 * batch.num_micro_batches as f64;
     if forwards > MAX_FORWARDS {
@@ -57,7 +59,8 @@ pub(super) fn check(
             "with {} that is more than {MAX_FORWARDS} forwards of a layer in a step, too many for a program",
             counted(batch.num_micro_batches, "micro-batch")
         );
-        return raw.model.num_layers.broken(num_layers, rule, "use fewer of either");
+        let repairs = Repairs { of_key: "use fewer of either", of_folder: "use fewer micro-batches" };
+        return model_size::broken(&raw.model, &raw.model.num_layers, num_layers, rule, repairs);
     }
     micro_batch_fits(raw, batch, model)?;
     let activations = model.facts().activations;
@@ -81,7 +84,7 @@ pub(super) fn check(
          2^53 elements, too many to count exactly",
         counted(batch.micro_batch_size, "sequence")
     );
-    raw.model.seq_length.broken(model.seq_length(), rule, "use shorter or fewer sequences")
+    model_size::broken(&raw.model, &raw.model.seq_length, model.seq_length(), rule, SHORTER)
 }
 
 /// Refuses more threads than any host has cores for.

@@ -14,6 +14,7 @@ mod gpu;
 mod limits;
 mod links;
 mod model;
+mod model_size;
 mod optimizer;
 mod parallel;
 mod partition;

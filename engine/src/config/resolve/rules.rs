@@ -8,6 +8,8 @@ use crate::config::resolved::{BatchConfig, ModelConfig, ParallelConfig};
 use crate::config::section::Field;
 use crate::config::whole_number::MAX_COUNT;
 
+use super::model_size::{self, Repairs};
+
 /// The rule that a time breaks which the user wrote and which is not 0, but becomes 0.
 pub(super) const LESS_THAN_A_NANOSECOND: &str =
     "times are rounded to whole nanoseconds, and this one would be rounded to 0";
@@ -64,6 +66,12 @@ pub(super) fn steps(raw: &RawRun, batch: Option<&BatchConfig>, model: Option<&Mo
     Some(steps)
 }
 
+/// What to do about sequences that are too long or too many.
+pub(super) const SHORTER: Repairs<'static> = Repairs {
+    of_key: "use shorter or fewer sequences",
+    of_folder: "add a smaller `model.seq_length`, or use fewer sequences",
+};
+
 /// The widest activation of a micro-batch must be addressable.
 pub(super) fn micro_batch_fits(raw: &RawRun, batch: &BatchConfig, model: &ModelConfig) -> Option<()> {
     let width = model.facts().activations.widest_per_token();
@@ -77,7 +85,7 @@ pub(super) fn micro_batch_fits(raw: &RawRun, batch: &BatchConfig, model: &ModelC
     );
     // Reported at the larger of the two: the other may be as it should.
     if seq_length >= num_sequences {
-        return raw.model.seq_length.broken(seq_length, rule, "use shorter or fewer sequences");
+        return model_size::broken(&raw.model, &raw.model.seq_length, seq_length, rule, SHORTER);
     }
     let repair = "use fewer or shorter sequences";
     let micro = &raw.train_micro_batch_size_per_gpu;

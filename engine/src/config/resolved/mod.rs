@@ -2,6 +2,7 @@
 //! directory see the raw file.
 
 mod checkpoint;
+mod checkpointing;
 mod comm;
 mod learning;
 mod residency;
@@ -15,6 +16,7 @@ use pipezero_schedule::ComputeOrder;
 use serde::Serialize;
 
 pub use checkpoint::{CheckpointConfig, EndSignal, OnCheckpointError};
+pub use checkpointing::Checkpointing;
 pub use comm::{BackendName, CommConfig, DeviceName, Link, Links, ReductionOrder};
 pub use learning::{NoDecay, OptimizerConfig, SchedulerConfig, Warmup, WarmupType};
 pub use pipezero_models::facts::PassTimes;
@@ -277,16 +279,4 @@ pub struct LossScaling {
     pub consecutive_hysteresis: bool,
     /// The scale is never below this.
     pub min_scale: f64,
-}
-
-/// Which activations are recomputed in the backward instead of kept: those of transformer blocks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Checkpointing {
-    /// None.
-    Off,
-    /// The blocks of a unit from the unit's input.
-    Unit,
-    /// Every so many blocks of a unit from the input of the first of them; no more than a unit's.
-    Layers(usize),
 }

@@ -137,8 +137,37 @@ fn what_a_folder_says_is_not_written_beside_it() {
     check_each(
         &[&[("model", r#"{"from": "/nowhere"}"#)], &[("model", r#"{"from": 3}"#)]],
         expect![[r#"
-        run.json:2:21: `model.from` is "/nowhere", but /nowhere/config.json: No such file or directory (os error 2); name a folder with a config.json of a model of type gpt2, llama, mistral, qwen2 or qwen3; relative paths start at the run file's folder
-        run.json:2:21: `model.from` must be a string, but is 3; write "3"
-    "#]],
+            run.json:2:21: `model.from` is "/nowhere", but /nowhere/config.json: No such file or directory (os error 2); name a folder with a config.json of a model of type "gpt2", "llama", "mistral", "qwen2" or "qwen3"; relative paths start at the run file's folder
+            run.json:2:21: `model.from` must be a string, but is 3; write "3"
+        "#]],
     );
+}
+
+/// What is wrong with a size that a folder says stands where the folder is named.
+#[test]
+fn sizes_of_a_folder_that_are_too_large_are_reported_at_its_name() {
+    let long =
+        GPT2.replace("1024", "100000000").replace("768", "1028").replace("\"n_head\": 12", "\"n_head\": 4");
+    let folder = folder(&long);
+    let model = format!(r#"{{"from": "{}"}}"#, folder.path().display());
+    let shorter = format!(r#"{{"from": "{}", "seq_length": 1000000}}"#, folder.path().display());
+    let said = |changes: &[(&str, &str)]| {
+        let said = super::outcome(&file(changes), &[], super::LAUNCH);
+        said.replace(&folder.path().display().to_string(), "FOLDER")
+    };
+    let many = [("train_batch_size", "1000000"), ("gradient_accumulation_steps", "1000000")];
+    let large = [("train_batch_size", "1000000"), ("gradient_accumulation_steps", "1")];
+    let outcomes = [
+        said(&[&[("model", &*model)], &many[..]].concat()),
+        said(&[&[("model", &*model)], &large[..]].concat()),
+        said(&[&[("model", &*shorter)], &large[..]].concat()),
+        said(&[("model", &shorter), ("device", "\"cuda\"")]),
+    ];
+    expect![[r#"
+        run.json:2:21: `model.from` is "FOLDER", but its model has `num_layers` 12: with 1000000 micro-batches that is more than 4194304 forwards of a layer in a step, too many for a program; use fewer micro-batches
+        run.json:2:21: `model.from` is "FOLDER", but its model has `seq_length` 100000000: the largest activation of a micro-batch, 1000000 sequences x 100000000 tokens x 50257 values, would have more than 2^53 elements, too many to count exactly; add a smaller `model.seq_length`, or use fewer sequences
+        run.json:2:54: `model.seq_length` is 1000000, but the largest activation of a micro-batch, 1000000 sequences x 1000000 tokens x 50257 values, would have more than 2^53 elements, too many to count exactly; use shorter or fewer sequences
+        run.json:2:21: `model.from` is "FOLDER", but its heads are of 257 elements, and a GPU takes at most 256; name another model, or use `device` "cpu"
+    "#]]
+    .assert_eq(&super::listed(outcomes));
 }

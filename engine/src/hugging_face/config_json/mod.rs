@@ -41,13 +41,32 @@ pub enum ModelType {
     Qwen3,
 }
 
-const MODEL_TYPES: [(&str, ModelType); 5] = [
-    ("gpt2", ModelType::Gpt2),
-    ("llama", ModelType::Llama),
-    ("mistral", ModelType::Mistral),
-    ("qwen2", ModelType::Qwen2),
-    ("qwen3", ModelType::Qwen3),
-];
+impl ModelType {
+    /// All that are known.
+    pub const ALL: [Self; 5] = [Self::Gpt2, Self::Llama, Self::Mistral, Self::Qwen2, Self::Qwen3];
+
+    /// As the field `model_type` has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Gpt2 => "gpt2",
+            Self::Llama => "llama",
+            Self::Mistral => "mistral",
+            Self::Qwen2 => "qwen2",
+            Self::Qwen3 => "qwen3",
+        }
+    }
+
+    /// The class of transformers that computes logits.
+    fn architecture(self) -> &'static str {
+        match self {
+            Self::Gpt2 => "GPT2LMHeadModel",
+            Self::Llama => "LlamaForCausalLM",
+            Self::Mistral => "MistralForCausalLM",
+            Self::Qwen2 => "Qwen2ForCausalLM",
+            Self::Qwen3 => "Qwen3ForCausalLM",
+        }
+    }
+}
 
 /// A model as a config.json describes it.
 #[derive(Clone, Debug, PartialEq)]
@@ -89,8 +108,7 @@ impl PublishedModel {
             "weights that are quantised are not read: use the unquantised model",
         )?;
         fields.absent("auto_map", "the folder brings code of its own, which is not run")?;
-        let names = MODEL_TYPES.map(|(name, _)| name);
-        let model_type = MODEL_TYPES[fields.word("model_type", &names)?].1;
+        let model_type = ModelType::ALL[fields.word("model_type", &ModelType::ALL.map(ModelType::name))?];
         let model = match model_type {
             ModelType::Gpt2 => ModelConfig::Gpt2(gpt2::read(&mut fields)?),
             _ => ModelConfig::Llama(llama::read(&mut fields, model_type)?),

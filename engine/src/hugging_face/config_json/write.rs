@@ -57,8 +57,8 @@ fn type_of(llama: &LlamaConfig) -> Result<ModelType, HuggingFaceError> {
 
 fn of_gpt2(gpt: &GptConfig) -> Value {
     json!({
-        "architectures": ["GPT2LMHeadModel"],
-        "model_type": "gpt2",
+        "architectures": [ModelType::Gpt2.architecture()],
+        "model_type": ModelType::Gpt2.name(),
         "vocab_size": gpt.vocab_size,
         "n_positions": gpt.seq_length,
         "n_embd": gpt.hidden_size,
@@ -79,16 +79,9 @@ fn of_gpt2(gpt: &GptConfig) -> Value {
 
 fn of_llama(llama: &LlamaConfig, model_type: ModelType) -> Value {
     let gpt = &llama.gpt;
-    let (name, architecture) = match model_type {
-        ModelType::Gpt2 => unreachable!("it is a Llama"),
-        ModelType::Llama => ("llama", "LlamaForCausalLM"),
-        ModelType::Mistral => ("mistral", "MistralForCausalLM"),
-        ModelType::Qwen2 => ("qwen2", "Qwen2ForCausalLM"),
-        ModelType::Qwen3 => ("qwen3", "Qwen3ForCausalLM"),
-    };
     let mut value = json!({
-        "architectures": [architecture],
-        "model_type": name,
+        "architectures": [model_type.architecture()],
+        "model_type": model_type.name(),
         "vocab_size": gpt.vocab_size,
         "hidden_size": gpt.hidden_size,
         "intermediate_size": llama.ffn_hidden_size,

@@ -7,7 +7,7 @@ use super::BesideZero1;
 use crate::plan::alternatives::smaller_gathers;
 use crate::plan::refusal::as_zero_1;
 use crate::plan::remarks::{Remark, UNIT};
-use crate::plan::{Bytes, Plan, PlanError};
+use crate::plan::{Bytes, Plan};
 
 /// A change after which every rank is at least a twentieth below ZeRO-1.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,8 +70,10 @@ impl Plan {
         as_zero_1(&mut run);
         match Self::tried(run, self.model.clone()) {
             Ok(plan) => Some(plan.needs().rank_bytes),
-            Err(PlanError::RankMemory { needs_bytes, .. }) => Some(needs_bytes),
-            Err(_) => None,
+            Err(error) => error
+                .lacking_memory()
+                .filter(|lacking| !lacking.is_estimate)
+                .map(|lacking| lacking.needs_bytes),
         }
     }
 
@@ -79,6 +81,7 @@ impl Plan {
     pub(super) fn remedy_beside_zero_1(&self) -> Option<Remedy> {
         let mut run = self.asked_run();
         run.zero.resident_units = self.least_residency();
+        run.checkpointing = self.run.checkpointing;
         let remedies = smaller_gathers(&run).into_iter().filter_map(|(description, run)| {
             // Not every model has halves, and not every split as many units.
             let plan = self.on_this_split(|of_plan| *of_plan = run).ok().filter(|plan| !plan.is_refused())?;

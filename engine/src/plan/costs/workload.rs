@@ -29,7 +29,7 @@ impl Workload {
 /// What backwards compute once more: of blocks, and of the head.
 fn recomputed(run: &Run) -> String {
     let blocks = match run.checkpointing {
-        Checkpointing::Off => "off".to_owned(),
+        Checkpointing::Off | Checkpointing::Auto => "off".to_owned(),
         Checkpointing::Unit => "unit".to_owned(),
         Checkpointing::Layers(layers) => format!("{layers} layers"),
     };

@@ -119,6 +119,7 @@ impl Plan {
     fn without_lone_unit(&self, change: impl FnOnce(&mut Run)) -> Option<Self> {
         let mut run = self.asked_run();
         run.zero.resident_units = self.run.zero.resident_units.clone();
+        run.checkpointing = self.run.checkpointing;
         let before = run.clone();
         change(&mut run);
         if run == before {

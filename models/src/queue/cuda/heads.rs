@@ -1,6 +1,7 @@
 //! Launches of kernels of heads: rotary embeddings and norms.
 
 use super::arguments::{Argument, AttentionSizes, Grid, RopeAngles};
+use super::norm::warps_of_rows;
 use super::operations::{adds, rows_of};
 use super::queue::{CudaQueue, launch};
 use crate::kernels::attention::AttentionShape;
@@ -34,9 +35,8 @@ impl CudaQueue {
         weights: HeadWeights<'_>,
         y: ViewMut<'_>,
     ) {
-        let num_rows = rows_of(x.len(), shape.head_size);
-        let (grid, num_rows, sizes) = (Grid::row_warps(num_rows), num_rows as u64, AttentionSizes::of(shape));
-        let of = x.element_type();
+        let (of, grid, num_rows) = warps_of_rows(x, shape.head_size);
+        let sizes = AttentionSizes::of(shape);
         let [queries, keys] = [weights.queries, weights.keys].map(|weight| self.read_of(of, weight));
         let (x, y) = (self.read_of(of, x), self.write_of(of, &y));
         launch!(self, of, "head_norm", grid, x, queries, keys, y, sizes, num_rows, epsilon);
@@ -51,9 +51,8 @@ impl CudaQueue {
         weights: HeadWeights<'_>,
         dy: View<'_>,
     ) {
-        let num_rows = rows_of(x.len(), shape.head_size);
-        let (grid, num_rows, sizes) = (Grid::row_warps(num_rows), num_rows as u64, AttentionSizes::of(shape));
-        let of = x.element_type();
+        let (of, grid, num_rows) = warps_of_rows(x.view(), shape.head_size);
+        let sizes = AttentionSizes::of(shape);
         let [queries, keys] = [weights.queries, weights.keys].map(|weight| self.read_of(of, weight));
         let (x, dy) = (self.write_of(of, &x), self.read_of(of, dy));
         let kernel = "head_norm_backward_input";

@@ -7,11 +7,17 @@ use crate::element::ElementType::{self, F32};
 use crate::kernels::matmul::WriteMode;
 use crate::kernels::norm::{Norm, NormKind};
 use crate::memory::{View, ViewMut};
-use crate::queue::Affine;
+use crate::queue::{Affine, NormGradient};
 
 /// Whether rows are normalised around their mean, and have a bias, as `kernels/norm.cuh` has it.
 fn has_mean(norm: Norm) -> i32 {
     i32::from(norm.kind == NormKind::Layer)
+}
+
+/// The type of some rows, a grid with a warp for each of them, and how many they are.
+pub(super) fn warps_of_rows(x: View<'_>, width: usize) -> (ElementType, Grid, u64) {
+    let num_rows = rows_of(x.len(), width);
+    (x.element_type(), Grid::row_warps(num_rows), num_rows as u64)
 }
 
 impl CudaQueue {
@@ -34,9 +40,7 @@ impl CudaQueue {
         statistics: ViewMut<'_>,
     ) {
         let width = affine.weight.len();
-        let num_rows = rows_of(x.len(), width);
-        let (grid, num_rows) = (Grid::row_warps(num_rows), num_rows as u64);
-        let of = x.element_type();
+        let (of, grid, num_rows) = warps_of_rows(x, width);
         let weight = self.read_of(of, affine.weight);
         let bias = self.bias_of(norm, of, affine.bias, width);
         let (x, y, statistics) = (self.read_of(of, x), self.write_of(of, &y), self.write(&statistics));
@@ -66,9 +70,7 @@ impl CudaQueue {
         width: usize,
         statistics: ViewMut<'_>,
     ) {
-        let num_rows = rows_of(x.len(), width);
-        let (grid, num_rows) = (Grid::row_warps(num_rows), num_rows as u64);
-        let of = x.element_type();
+        let (of, grid, num_rows) = warps_of_rows(x, width);
         let (x, statistics) = (self.read_of(of, x), self.write(&statistics));
         let (width, epsilon, has_mean) = (width as u32, norm.epsilon, has_mean(norm));
         launch!(self, of, "norm_statistics", grid, x, statistics, num_rows, width, epsilon, has_mean);
@@ -84,9 +86,7 @@ impl CudaQueue {
         y: ViewMut<'_>,
     ) {
         let width = affine.weight.len();
-        let num_rows = rows_of(x.len(), width);
-        let (grid, num_rows) = (Grid::row_warps(num_rows), num_rows as u64);
-        let of = x.element_type();
+        let (of, grid, num_rows) = warps_of_rows(x, width);
         let weight = self.read_of(of, affine.weight);
         let bias = self.bias_of(norm, of, affine.bias, width);
         let (x, statistics, y) = (self.read_of(of, x), self.read(statistics), self.write_of(of, &y));
@@ -95,21 +95,17 @@ impl CudaQueue {
     }
 
     /// As [`Queue::norm_backward_input`](crate::queue::Queue::norm_backward_input).
-    #[allow(clippy::too_many_arguments, reason = "a gradient has all these operands")]
     pub(super) fn launch_norm_backward_input(
         &self,
         norm: Norm,
-        x: View<'_>,
+        of: NormGradient<'_>,
         weight: View<'_>,
-        statistics: View<'_>,
-        dy: View<'_>,
         dx: ViewMut<'_>,
         mode: WriteMode,
     ) {
+        let NormGradient { x, statistics, dy } = of;
         let width = weight.len();
-        let num_rows = rows_of(x.len(), width);
-        let (grid, num_rows) = (Grid::row_warps(num_rows), num_rows as u64);
-        let of = x.element_type();
+        let (of, grid, num_rows) = warps_of_rows(x, width);
         let (x, weight) = (self.read_of(of, x), self.read_of(of, weight));
         let (statistics, dy, dx) = (self.read(statistics), self.read_of(of, dy), self.write(&dx));
         let (width, has_mean, add) = (width as u32, has_mean(norm), adds(mode));
@@ -131,17 +127,15 @@ impl CudaQueue {
     }
 
     /// As [`Queue::norm_backward_weight`](crate::queue::Queue::norm_backward_weight).
-    #[allow(clippy::too_many_arguments, reason = "a gradient has all these operands")]
     pub(super) fn launch_norm_backward_weight(
         &self,
         norm: Norm,
-        x: View<'_>,
-        statistics: View<'_>,
-        dy: View<'_>,
+        of: NormGradient<'_>,
         dweight: ViewMut<'_>,
         dbias: ViewMut<'_>,
         mode: WriteMode,
     ) {
+        let NormGradient { x, statistics, dy } = of;
         let width = dweight.len();
         let of = x.element_type();
         let (grid, num_rows) = (Grid::columns(width, of), rows_of(x.len(), width) as u64);

@@ -21,8 +21,8 @@ use crate::kernels::norm::Norm;
 use crate::kernels::sgd::SgdStep;
 use crate::memory::{View, ViewMut};
 use crate::queue::{
-    Affine, Attended, AttentionMask, Event, HeadWeights, HostKernel, Mark, Onto, Positions, Queue, Rotation,
-    Word,
+    Affine, Attended, AttentionMask, Event, HeadWeights, HostKernel, Mark, NormGradient, Onto, Positions,
+    Queue, Rotation, Word,
 };
 
 impl Queue for CudaQueue {
@@ -227,27 +227,23 @@ impl Queue for CudaQueue {
     fn norm_backward_input(
         &self,
         norm: Norm,
-        x: View<'_>,
+        of: NormGradient<'_>,
         weight: View<'_>,
-        statistics: View<'_>,
-        dy: View<'_>,
         dx: ViewMut<'_>,
         mode: WriteMode,
     ) {
-        self.launch_norm_backward_input(norm, x, weight, statistics, dy, dx, mode);
+        self.launch_norm_backward_input(norm, of, weight, dx, mode);
     }
 
     fn norm_backward_weight(
         &self,
         norm: Norm,
-        x: View<'_>,
-        statistics: View<'_>,
-        dy: View<'_>,
+        of: NormGradient<'_>,
         dweight: ViewMut<'_>,
         dbias: ViewMut<'_>,
         mode: WriteMode,
     ) {
-        self.launch_norm_backward_weight(norm, x, statistics, dy, dweight, dbias, mode);
+        self.launch_norm_backward_weight(norm, of, dweight, dbias, mode);
     }
 
     fn swiglu(&self, x: View<'_>, y: ViewMut<'_>, width: usize) {

@@ -18,8 +18,8 @@ use crate::kernels::norm::Norm;
 use crate::kernels::sgd::SgdStep;
 use crate::memory::{View, ViewMut};
 use crate::queue::{
-    Affine, Attended, AttentionMask, Event, HeadWeights, Host, HostKernel, Mark, Onto, Positions, Queue,
-    Rotation, Word,
+    Affine, Attended, AttentionMask, Event, HeadWeights, Host, HostKernel, Mark, NormGradient, Onto,
+    Positions, Queue, Rotation, Word,
 };
 
 impl Queue for DeferredQueue {
@@ -217,30 +217,28 @@ impl Queue for DeferredQueue {
     fn norm_backward_input(
         &self,
         norm: Norm,
-        x: View<'_>,
+        of: NormGradient<'_>,
         weight: View<'_>,
-        statistics: View<'_>,
-        dy: View<'_>,
         dx: ViewMut<'_>,
         mode: WriteMode,
     ) {
+        let NormGradient { x, statistics, dy } = of;
         self.ask([x, weight, statistics, dy], [dx], move |[x, weight, statistics, dy], [dx]| {
-            Host.norm_backward_input(norm, x, weight, statistics, dy, dx, mode);
+            Host.norm_backward_input(norm, NormGradient { x, statistics, dy }, weight, dx, mode);
         });
     }
 
     fn norm_backward_weight(
         &self,
         norm: Norm,
-        x: View<'_>,
-        statistics: View<'_>,
-        dy: View<'_>,
+        of: NormGradient<'_>,
         dweight: ViewMut<'_>,
         dbias: ViewMut<'_>,
         mode: WriteMode,
     ) {
+        let NormGradient { x, statistics, dy } = of;
         self.ask([x, statistics, dy], [dweight, dbias], move |[x, statistics, dy], [dweight, dbias]| {
-            Host.norm_backward_weight(norm, x, statistics, dy, dweight, dbias, mode);
+            Host.norm_backward_weight(norm, NormGradient { x, statistics, dy }, dweight, dbias, mode);
         });
     }
 

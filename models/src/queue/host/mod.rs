@@ -11,8 +11,8 @@ use half::{bf16, f16};
 
 use super::gelu::{linear_then_gelu, linear_then_gelu_backward};
 use super::{
-    Affine, Attended, AttentionMask, Device, Event, HeadWeights, HostKernel, Mark, Onto, Positions, Queue,
-    Rotation, Word,
+    Affine, Attended, AttentionMask, Device, Event, HeadWeights, HostKernel, Mark, NormGradient, Onto,
+    Positions, Queue, Rotation, Word,
 };
 use crate::buffer::Buffer;
 use crate::element::{ElementType, Float, with_element};
@@ -235,29 +235,25 @@ impl Queue for Host {
     fn norm_backward_input(
         &self,
         norm: Norm,
-        x: View<'_>,
+        of: NormGradient<'_>,
         weight: View<'_>,
-        statistics: View<'_>,
-        dy: View<'_>,
         dx: ViewMut<'_>,
         mode: WriteMode,
     ) {
-        let (weight, statistics) = (weight.slice(), statistics.slice());
-        norm::backward_input(norm, x.slice(), weight, statistics, dy.slice(), dx.slice(), mode);
+        let [x, statistics, dy] = [of.x, of.statistics, of.dy].map(View::slice);
+        norm::backward_input(norm, x, weight.slice(), statistics, dy, dx.slice(), mode);
     }
 
     fn norm_backward_weight(
         &self,
         norm: Norm,
-        x: View<'_>,
-        statistics: View<'_>,
-        dy: View<'_>,
+        of: NormGradient<'_>,
         dweight: ViewMut<'_>,
         dbias: ViewMut<'_>,
         mode: WriteMode,
     ) {
-        let (dweight, dbias) = (dweight.slice(), dbias.slice());
-        norm::backward_weight(norm, x.slice(), statistics.slice(), dy.slice(), dweight, dbias, mode);
+        let [x, statistics, dy] = [of.x, of.statistics, of.dy].map(View::slice);
+        norm::backward_weight(norm, x, statistics, dy, dweight.slice(), dbias.slice(), mode);
     }
 
     fn swiglu(&self, x: View<'_>, y: ViewMut<'_>, width: usize) {

@@ -181,11 +181,11 @@ fn a_kernel_refuses_operands_of_other_sizes() {
     });
     let reads = [f32s(24), f32s(4), f32s(12), f32s(24)];
     check("norm_backward_input", reads, [f32s(24)], |[x, weight, kept, dy], [dx]| {
-        Host.norm_backward_input(Norm::GPT2, x, weight, kept, dy, dx, add);
+        Host.norm_backward_input(Norm::GPT2, NormGradient { x, statistics: kept, dy }, weight, dx, add);
     });
     let reads = [f32s(24), f32s(12), f32s(24)];
     check("norm_backward_weight", reads, [f32s(4), f32s(4)], |[x, kept, dy], [dweight, dbias]| {
-        Host.norm_backward_weight(Norm::GPT2, x, kept, dy, dweight, dbias, add);
+        Host.norm_backward_weight(Norm::GPT2, NormGradient { x, statistics: kept, dy }, dweight, dbias, add);
     });
     check("swiglu", [f32s(48)], [f32s(24)], |[x], [y]| Host.swiglu(x, y, 4));
     check("swiglu_backward", [], [f32s(48), f32s(24)], |[], [x, dy]| Host.swiglu_backward(x, dy, 4));

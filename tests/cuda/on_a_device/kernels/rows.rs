@@ -2,7 +2,7 @@
 
 use pipezero::models::element::ElementType;
 use pipezero::models::kernels::norm::{Norm, NormKind};
-use pipezero::models::queue::Affine;
+use pipezero::models::queue::{Affine, NormGradient};
 
 use super::{ELEMENTS, MODES, Values, same, same_in};
 
@@ -53,10 +53,11 @@ fn norms() {
                 let (mut dx, mut dweight, mut dbias) =
                     (on.floats(all.end), on.floats(along.end), on.floats(along.end));
                 let dinput = dx.view_mut().range(all.clone());
-                on.queue.norm_backward_input(norm, x, weight, kept, dy, dinput, mode);
+                let of = NormGradient { x, statistics: kept, dy };
+                on.queue.norm_backward_input(norm, of, weight, dinput, mode);
                 let dw = dweight.view_mut().range(along.clone());
                 let db = dbias.view_mut().range(of_bias.clone());
-                on.queue.norm_backward_weight(norm, x, kept, dy, dw, db, mode);
+                on.queue.norm_backward_weight(norm, of, dw, db, mode);
                 // A row of one element has no deviation: its gradient is what rounding leaves.
                 if width > 1 {
                     results.push(on.values(&dx));

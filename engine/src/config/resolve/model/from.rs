@@ -5,10 +5,12 @@ use std::path::Path;
 use crate::config::raw::RawModel;
 use crate::config::resolved::{GptConfig, ModelConfig};
 use crate::config::section::Field;
+use crate::config::words::one_of;
 use crate::files::json::shorten;
-use crate::hugging_face::PublishedModel;
+use crate::hugging_face::{ModelType, PublishedModel};
 
 use super::rope_scaling;
+use super::sizes::init_std;
 
 /// Why a size is not written beside it.
 const IS_IN_THE_FOLDER: &str = "`model.from` says it";
@@ -21,8 +23,10 @@ pub(super) fn resolve(raw: &RawModel, folder: &Path) -> Option<ModelConfig> {
     let published = match PublishedModel::open(&folder.join(&named)) {
         Ok(published) => published,
         Err(error) => {
-            let repair = "name a folder with a config.json of a model of type gpt2, llama, mistral, qwen2 or qwen3; relative paths \
-                          start at the run file's folder";
+            let types = one_of(&ModelType::ALL.map(ModelType::name));
+            let repair = format!(
+                "name a folder with a config.json of a model of type {types}; relative paths start at the run file's folder"
+            );
             return raw.from.broken(format!("\"{}\"", shorten(&named)), error.to_string(), repair);
         }
     };
@@ -60,9 +64,7 @@ fn choose(raw: &RawModel, gpt: &mut GptConfig) -> Option<()> {
         let rule = format!("its model has {num_tokens} tokens, and text is read as bytes, which are 256");
         return raw.from.broken(format!("\"{}\"", shorten(&raw.from.given()?)), rule, "use another model");
     }
-    let rule = "with 0 all weights would start equal and stay equal: it must be positive";
-    let init_std = raw.init_std.or(gpt.init_std);
-    let init_std = raw.init_std.keep(init_std, |std| std > 0.0, rule, "use a value such as 0.02");
+    let init_std = init_std(&raw.init_std, gpt.init_std);
     let dropout = raw.dropout.below_one(raw.dropout.or(gpt.dropout), 0.1);
     (gpt.seq_length, gpt.init_std, gpt.dropout) = (length?, init_std?, dropout?);
     Some(())

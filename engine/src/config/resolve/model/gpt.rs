@@ -7,7 +7,7 @@ use pipezero_models::VocabularyOptions;
 
 use super::llama;
 use super::other_families::{no_llama_keys, no_timed_keys};
-use super::sizes::size;
+use super::sizes::{init_std, size};
 
 /// A family that reads tokens; where the family is not known, only its sizes are checked.
 pub(super) fn resolve(
@@ -19,20 +19,13 @@ pub(super) fn resolve(
     let hidden_size = size(&raw.hidden_size);
     let vocab_size = vocab_size(raw);
     let num_attention_heads = heads(raw, family, hidden_size);
-    let rule = "with 0 all weights would start equal and stay equal: it must be positive";
-    let init_std = raw.init_std.or(0.02);
-    let init_std = raw.init_std.keep(init_std, |std| std > 0.0, rule, "use a value such as 0.02");
-    let name = match family {
-        Some(FamilyWord::Llama) => "llama",
-        Some(FamilyWord::Mlp) => "mlp",
-        _ => "gpt2",
-    };
+    let init_std = init_std(&raw.init_std, 0.02);
     let dropout = raw.dropout.below_one(raw.dropout.or(0.0), 0.1);
-    let may_drop = |dropout| name == "gpt2" || dropout <= 0.0;
-    let rule = format!("family \"{name}\" has no dropout");
+    let may_drop = |dropout| matches!(family, None | Some(FamilyWord::Gpt2)) || dropout <= 0.0;
+    let rule = format!("family \"{}\" has no dropout", family.unwrap_or(FamilyWord::Gpt2).word());
     let dropout = raw.dropout.keep(dropout, may_drop, &rule, "use 0, or family \"gpt2\"");
-    family?;
-    no_timed_keys(raw, name)?;
+    let family = family?;
+    no_timed_keys(raw, family)?;
     let config = || {
         Some(GptConfig {
             num_layers: num_layers?,
@@ -40,7 +33,7 @@ pub(super) fn resolve(
             num_attention_heads: num_attention_heads?,
             seq_length: seq_length?,
             vocab_size: vocab_size?,
-            tie_embeddings: raw.tie_embeddings.or(name == "gpt2")?,
+            tie_embeddings: raw.tie_embeddings.or(family == FamilyWord::Gpt2)?,
             init_std: init_std?,
             dropout: dropout?,
             ablation: Ablation::None,
@@ -48,11 +41,17 @@ pub(super) fn resolve(
             vocabulary: VocabularyOptions::default(),
         })
     };
-    if name == "llama" {
-        return llama::resolve(raw, hidden_size, num_attention_heads, config()).map(ModelConfig::Llama);
+    match family {
+        FamilyWord::Llama => {
+            llama::resolve(raw, hidden_size, num_attention_heads, config()).map(ModelConfig::Llama)
+        }
+        FamilyWord::Gpt2 | FamilyWord::Mlp => {
+            no_llama_keys(raw, family)?;
+            let of = if family == FamilyWord::Gpt2 { ModelConfig::Gpt2 } else { ModelConfig::Mlp };
+            config().map(of)
+        }
+        FamilyWord::Timed => unreachable!("a timed model reads no tokens"),
     }
-    no_llama_keys(raw, name)?;
-    Some(if name == "mlp" { ModelConfig::Mlp(config()?) } else { ModelConfig::Gpt2(config()?) })
 }
 
 fn vocab_size(raw: &RawModel) -> Option<usize> {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::config::raw::RawModel;
 use crate::config::resolved::{PassTimes, TimedConfig};
 use crate::config::section::Field;
+use crate::config::words::FamilyWord::{Gpt2, Llama, Mlp, Timed};
 
 use super::super::rules::LESS_THAN_A_NANOSECOND;
 use super::other_families::no_llama_keys;
@@ -20,13 +21,13 @@ pub(super) fn resolve(
     seq_length: Option<usize>,
 ) -> Option<TimedConfig> {
     let own = [
-        not_of_family(&raw.hidden_size, "timed", &["gpt2", "llama", "mlp"]),
-        not_of_family(&raw.num_attention_heads, "timed", &["gpt2", "llama"]),
-        not_of_family(&raw.vocab_size, "timed", &["gpt2", "llama", "mlp"]),
-        not_of_family(&raw.tie_embeddings, "timed", &["gpt2", "llama", "mlp"]),
-        not_of_family(&raw.init_std, "timed", &["gpt2", "llama", "mlp"]),
-        not_of_family(&raw.dropout, "timed", &["gpt2"]),
-        no_llama_keys(raw, "timed"),
+        not_of_family(&raw.hidden_size, Timed, &[Gpt2, Llama, Mlp]),
+        not_of_family(&raw.num_attention_heads, Timed, &[Gpt2, Llama]),
+        not_of_family(&raw.vocab_size, Timed, &[Gpt2, Llama, Mlp]),
+        not_of_family(&raw.tie_embeddings, Timed, &[Gpt2, Llama, Mlp]),
+        not_of_family(&raw.init_std, Timed, &[Gpt2, Llama, Mlp]),
+        not_of_family(&raw.dropout, Timed, &[Gpt2]),
+        no_llama_keys(raw, Timed),
     ];
     let parameters_per_layer = size(&raw.parameters_per_layer);
     let activation_elements = size(&raw.activation_elements);
