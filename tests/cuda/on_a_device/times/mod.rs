@@ -10,8 +10,8 @@ mod ran;
 use std::env;
 
 use pipezero::config::{
-    CommConfig, GptConfig, NoDecay, OptimizerConfig, Precision, ReductionOrder, ResidencyConfig, Run,
-    ZeroLevel,
+    CommConfig, GptConfig, LlamaConfig, NoDecay, OptimizerConfig, Precision, ReductionOrder, ResidencyConfig,
+    Run, ZeroLevel,
 };
 use pipezero::models::family::ModelConfig;
 use pipezero::plan::Plan;
@@ -57,10 +57,20 @@ fn compare(plan: &Plan, step: &Step) -> Result<[usize; 2], String> {
 /// The simulator's data ranks are all alike. So units have as many elements for each, and all parameters decay: else shards have parts that do and parts that
 /// do not, with a kernel each.
 fn even(run: Run, reduction: ReductionOrder) -> Run {
-    let ModelConfig::Gpt2(model) = run.model else { panic!("small runs are of GPT-2") };
-    // Of a unit, each data rank has some times 16 elements.
+    // Of a unit, each data rank has some times 16 elements: of every tensor one side is a multiple of this.
     let num_attention_heads = run.parallel.data.max(2);
-    let model = GptConfig { hidden_size: 16 * num_attention_heads, num_attention_heads, ..model };
+    let width = 16 * num_attention_heads;
+    let widened = |gpt| GptConfig { hidden_size: width, num_attention_heads, ..gpt };
+    let model = match run.model {
+        ModelConfig::Gpt2(gpt) => ModelConfig::Gpt2(widened(gpt)),
+        ModelConfig::Llama(llama) => ModelConfig::Llama(LlamaConfig {
+            gpt: widened(llama.gpt),
+            ffn_hidden_size: width,
+            kv_channels: width,
+            ..llama
+        }),
+        other => panic!("small runs are of GPT-2 and Llama, not {other:?}"),
+    };
     let optimizer = OptimizerConfig::AdamW {
         lr: 1e-2,
         betas: (0.9, 0.95),
@@ -68,7 +78,7 @@ fn even(run: Run, reduction: ReductionOrder) -> Run {
         weight_decay: 0.1,
         no_decay: NoDecay::Patterns(Vec::new()),
     };
-    Run { model: ModelConfig::Gpt2(model), comm: CommConfig { reduction, ..run.comm }, optimizer, ..run }
+    Run { model, comm: CommConfig { reduction, ..run.comm }, optimizer, ..run }
 }
 
 /// Whether a rank's compute queue does something to begin a gather, beside asking for it.
