@@ -21,7 +21,7 @@ use pipezero::run::data::{BatchSource, TokenBatch, Zeros};
 use pipezero::run::engine::{Engine, EngineError, StepReport};
 use pipezero::run::generation::{Generation, Sampling};
 use pipezero::run::world::{World, world_of};
-use pipezero::train::{EvalLine, Observer, RunDir, StepLine, Summary, TrainedRun, Training};
+use pipezero::train::{EvalLine, Observer, RunDir, Scored, StepLine, Summary, TrainedRun, Training};
 use tests::{
     Case, Mask, Outputs, RandomBatches, Sample, example, grids, in_two_processes, on_devices,
     plan_and_batches, two_steps, weights_in, zero,
@@ -246,21 +246,22 @@ fn a_training_run_of_two_processes_leaves_what_one_process_leaves() {
     assert_eq!(Comparison::new(&steps, &prediction, &peaks).steps, [2, 3, 4]);
 
     // And the run is scored and continued alike, in one process and in two.
-    let score = |folder: &Path| TrainedRun::open(folder).unwrap().score(&[], None).expect("a score");
+    let score =
+        |folder: &Path| TrainedRun::open(folder).unwrap().score(&[], Scored::Batches(None)).expect("a score");
     assert_eq!(score(&two), score(&one));
     let scores = in_two_processes(&plan, 2, |world, _| {
-        TrainedRun::open(&two).unwrap().score_in(&[], None, |_| Ok(world)).expect("a score")
+        TrainedRun::open(&two).unwrap().score_in(&[], Scored::Batches(None), |_| Ok(world)).expect("a score")
     });
     assert_eq!(scores, [score(&one), score(&one)]);
     let text = |mut engine: Engine| -> Vec<u32> {
         let sampling = Sampling { temperature: 1.0, top_k: 0, seed: 3 };
-        let mut generation = Generation::new(&mut engine, vec![116, 104, 101], sampling);
-        (0..12).map(|_| generation.next_token().expect("a token")).collect()
+        let mut generation = Generation::new(&mut engine, [(0, vec![116, 104, 101])], sampling, None);
+        (0..12).map(|_| generation.next_tokens().expect("a token")[0].expect("no token ends it")).collect()
     };
-    let expected = text(TrainedRun::open(&one).unwrap().text_engine().expect("ranks start"));
+    let expected = text(TrainedRun::open(&one).unwrap().text_engine(1).expect("ranks start"));
     let narrow = planned(&run_file(home.path(), &["parallel.data=1", "gradient_accumulation_steps=6"]));
     let texts = in_two_processes(&narrow, 1, |world, _| {
-        text(TrainedRun::open(&two).unwrap().text_engine_in(|_| Ok(world)).expect("ranks start"))
+        text(TrainedRun::open(&two).unwrap().text_engine_in(1, |_| Ok(world)).expect("ranks start"))
     });
     assert_eq!(texts, [expected.clone(), expected]);
 }

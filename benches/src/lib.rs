@@ -78,7 +78,7 @@ pub const GPT2: GptConfig = GptConfig {
 pub fn run() -> Run {
     Run {
         model: ModelConfig::Gpt2(GPT2),
-        data: DataConfig { text: Vec::new(), validation: 0.0, document_attention: false },
+        data: DataConfig::default(),
         evaluation: EvaluationConfig { every: 0, batches: 1 },
         parallel: ParallelConfig {
             pipeline: 1,

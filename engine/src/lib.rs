@@ -24,8 +24,10 @@
 //!
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let score = pipezero::TrainedRun::open("runs/quickstart".as_ref())?.score(&[], None)?;
-//! println!("{} bits per byte", score.bits_per_byte());
+//! use pipezero::train::Scored;
+//!
+//! let score = pipezero::TrainedRun::open("runs/quickstart".as_ref())?.score(&[], Scored::All)?;
+//! println!("{} nats per token, {:?} bits per byte", score.loss, score.bits_per_byte());
 //! # Ok(())
 //! # }
 //! ```
@@ -56,6 +58,8 @@ pub mod measure;
 mod model_sizes;
 pub mod plan;
 pub mod run;
+pub mod tokenize;
+pub mod tokens;
 pub mod train;
 
 /// Compiles the page's example.

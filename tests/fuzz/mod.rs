@@ -16,6 +16,8 @@ use pipezero::config::{Launch, RunFile};
 use pipezero::hugging_face::{PublishedModel, PublishedWeights};
 use pipezero::run::checkpoint::{CheckpointReader, Checkpoints, Cursor};
 use pipezero::run::engine::{AboutRun, Engine};
+use pipezero::tokenize::{End, Form, Job, Options, Start, TokenizeError, Watch};
+use pipezero::tokens::{TokenFile, TokenType, Tokenizer, Written, train_tokenizer};
 use pipezero_schedule::{CheckedProgram, ComputeOrder, Program};
 use serde_json::{Map, Value};
 use tests::{Case, Draws, Mask, plan_and_batches, small_run, started};
@@ -119,6 +121,66 @@ fn folders_of_transformers() {
         }
         fs::write(home.path().join(name), &seed).expect("it is mended");
     });
+}
+
+/// The index of a file of tokens, llm.c's header, and a tokenizer: what is opened is read.
+#[test]
+fn token_files_and_tokenizers() {
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let path = |name: &str| home.path().join(name);
+    train_tokenizer(["a small text, a small text"].into_iter(), 270, &path(Tokenizer::FILE))
+        .expect("a tokenizer");
+    fs::write(path("lines.jsonl"), LINES).expect("a text");
+    tokenized(home.path()).expect("lines of JSON");
+    let header: Vec<u8> = [20_240_520_u32, 1, 3].iter().flat_map(|word| word.to_le_bytes()).collect();
+    fs::write(path("llm-c.bin"), [header, vec![0; 1012], vec![1, 0, 2, 0, 3, 0]].concat())
+        .expect("a file of tokens");
+    let names = ["tokens.idx", "tokens.bin", "llm-c.bin", Tokenizer::FILE, "lines.jsonl"];
+    let seeds = names.map(|name| (name, fs::read(path(name)).expect("a file")));
+    bounded("fuzz::token_files_and_tokenizers", |draws| {
+        let (name, seed) = draws.of(&seeds);
+        let input = mutated(draws, &seed);
+        let _kept = Kept(&input);
+        fs::write(path(name), &input).expect("it is written");
+        match name {
+            "lines.jsonl" => drop(tokenized(home.path())),
+            Tokenizer::FILE => {
+                if let Ok(tokenizer) = Tokenizer::load(&path(name), None) {
+                    let tokens = tokenizer.encode("a small text\u{301} of 1234 tokens").unwrap_or_default();
+                    let _ = tokenizer.decode(&tokens);
+                }
+            }
+            _ => {
+                let bin = path(if name == "llm-c.bin" { "llm-c.bin" } else { "tokens.bin" });
+                if let Ok(file) = TokenFile::open(&bin, TokenType::U16) {
+                    let _ = file.scan(300, |_, _| {});
+                }
+            }
+        }
+        fs::write(path(name), &seed).expect("it is mended");
+    });
+}
+
+const LINES: &str = "{\"text\": \"a small text\"}\n{\"prompt\": \"a\", \"completion\": \" text\"}\n\
+    {\"tokens\": [1, 2, 3], \"mask\": [0, 1, 1]}\n";
+
+/// Tokenizes the lines of a folder.
+fn tokenized(home: &Path) -> Result<(), TokenizeError> {
+    struct Silent;
+    impl Watch for Silent {
+        fn progress(&mut self, _: u64, _: Written) {}
+    }
+    let options = Options {
+        inputs: vec![home.join("lines.jsonl")],
+        tokenizer: home.to_owned(),
+        end: End::Known,
+        prefix: home.join("tokens"),
+        form: Form::default(),
+        num_threads: 1,
+        save_every: 1 << 20,
+        start: Start::Overwrite,
+    };
+    Job::new(options)?.run(&mut Silent).map(drop)
 }
 
 #[test]

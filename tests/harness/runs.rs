@@ -176,7 +176,7 @@ pub fn small_run(case: Case) -> Run {
             Family::Llama => ModelConfig::Llama(small_llama(sizes)),
             Family::Mlp => ModelConfig::Mlp(sizes),
         },
-        data: DataConfig { text: Vec::new(), validation: 0.0, document_attention: case.document_attention },
+        data: DataConfig { document_attention: case.document_attention, ..DataConfig::default() },
         evaluation: EvaluationConfig { every: 0, batches: 1 },
         parallel: ParallelConfig {
             pipeline: case.pipeline,

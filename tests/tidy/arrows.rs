@@ -175,7 +175,7 @@ fn only_listed_files_read_the_raw_run_file() {
             "engine/src/lib.rs",
             "engine/src/plan/from_file.rs",
             "engine/src/plan/mod.rs",
-            "engine/src/train/run_dir.rs",
+            "engine/src/train/recorded_run.rs",
             "engine/src/train/trained.rs",
             "engine/src/train/weights_run.rs",
         ];

@@ -69,7 +69,7 @@ pub(crate) fn run(pipeline: usize, data: usize, zero: ZeroConfig) -> Run {
             ablation: Ablation::None,
             vocabulary: VocabularyOptions::WHOLE,
         }),
-        data: DataConfig { text: Vec::new(), validation: 0.0, document_attention: false },
+        data: DataConfig::default(),
         evaluation: EvaluationConfig { every: 0, batches: 1 },
         parallel: ParallelConfig {
             pipeline,

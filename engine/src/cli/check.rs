@@ -12,7 +12,7 @@ use super::figures::{count, counted};
 use super::notices::Notices;
 use super::out_file::{OutFile, Written};
 use super::output::print;
-use super::run_args::{RunArgs, fault_of_text};
+use super::run_args::{RunArgs, fault_of_data};
 use super::terminal;
 use crate::config::{
     BackendName, Change, DeviceName, Fixed, Launch, ModelConfig, Notice, NoticeKind, RunFile,
@@ -58,7 +58,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<(), Failure> {
         return args.fix();
     }
     let file = args.run.load()?;
-    let (plan, mut notices) = Plan::from_file_with(&file, Launch::this_host(), &fault_of_text)?;
+    let (plan, mut notices) = Plan::from_file_with(&file, Launch::this_host(), &fault_of_data)?;
     if let Some(warning) = too_few_gpus(&plan) {
         notices.push(Notice::new(NoticeKind::Warning, &file.place(&["comm.backend"]), warning));
     }
@@ -83,7 +83,7 @@ impl CheckArgs {
         // Relative paths are checked where the file is to stand; what is printed replaces the file itself.
         let stands = if is_stdio(&path) { &self.run.run } else { &path };
         let folder = std::path::absolute(stands)?.parent().unwrap_or(Path::new("/")).to_owned();
-        let found = RunFile::fixed(&self.run.run, &folder, Launch::this_host(), &fault_of_text);
+        let found = RunFile::fixed(&self.run.run, &folder, Launch::this_host(), &fault_of_data);
         let Fixed { text, changes } = found.map_err(Failure::Unfixed)?;
         if is_stdio(&path) {
             return Ok(print(text)?);
@@ -250,7 +250,8 @@ fn gpus(plan: &Plan) -> String {
 }
 
 fn text(plan: &Plan) -> String {
-    let texts = &plan.run().data.text;
+    let data = &plan.run().data;
+    let texts = if data.text.is_empty() { &data.files.tokens } else { &data.text };
     match texts.split_first() {
         None => "none".to_owned(),
         Some((first, [])) => first.display().to_string(),

@@ -10,7 +10,7 @@ use super::figures::{bytes, count, counted};
 use super::output::{note, print};
 use super::table::Table;
 use super::terminal;
-use crate::config::parse_bytes;
+use super::whole::byte_size;
 use crate::run::checkpoint::{CheckpointError, CheckpointReader, Checkpoints, Manifest};
 use crate::train::{Claim, RunDir};
 
@@ -93,6 +93,7 @@ pub(super) fn run(args: &CheckpointArgs) -> Result<(), Failure> {
                     // Before the checkpoint, whose files take longer to read.
                     new_folder(out)?;
                     which.open()?.export_published(out, file_bytes.unwrap_or(FILE_BYTES))?;
+                    copy_tokenizer(&which.directory, out)?;
                 }
             }
             note(format_args!("wrote {}", out.display()));
@@ -109,6 +110,15 @@ pub(super) fn run(args: &CheckpointArgs) -> Result<(), Failure> {
     }
 }
 
+/// Copies the tokenizer of a run, if it has one.
+fn copy_tokenizer(directory: &Path, out: &Path) -> Result<(), Failure> {
+    let own = directory.join(RunDir::TOKENIZER);
+    if own.is_file() {
+        std::fs::copy(&own, out.join(RunDir::TOKENIZER))?;
+    }
+    Ok(())
+}
+
 /// Makes a folder; not one that has anything: a run may be writing it.
 fn new_folder(out: &Path) -> Result<(), Failure> {
     if RunDir::check(out, Claim::New).is_ok() && std::fs::create_dir_all(out).is_ok() {
@@ -116,11 +126,6 @@ fn new_folder(out: &Path) -> Result<(), Failure> {
     }
     let error = format!("{} exists, or cannot be made: name a new folder with --out", out.display());
     Err(Failure::Other(error.into()))
-}
-
-fn byte_size(text: &str) -> Result<u64, String> {
-    let size = parse_bytes(text).flatten().filter(|&bytes| bytes > 0);
-    size.ok_or_else(|| "it is a number of bytes, such as 200KB or 5GB".to_owned())
 }
 
 /// In what form weights are written.

@@ -9,11 +9,14 @@ use super::output::{note, print};
 use super::table::Table;
 use super::terminal;
 use super::trained_run::TrainedRunArgs;
+use super::whole::at_least_one;
+use crate::train::Scored;
 
 /// What `--help` ends with.
 pub(super) const EXAMPLES: &str = "\
 Examples:
-  pipezero eval runs/quickstart                       # its validation text
+  pipezero eval runs/quickstart                       # of what is held out
+  pipezero eval runs/quickstart --all                 # all of it, once
   pipezero eval runs/quickstart --step 500            # a checkpoint's weights
   pipezero eval runs/quickstart --data 'books/*.txt'  # other text";
 
@@ -22,29 +25,28 @@ Examples:
 pub(super) struct EvalArgs {
     #[command(flatten)]
     run: TrainedRunArgs,
-    /// Other text: files, folders or globs, instead of the run's validation text. Batches are drawn from all of it.
+    /// Other text: files, folders or globs, or files of tokens, instead of the run's validation data. Batches are drawn from all of it.
     #[arg(long, value_name = "TEXT", num_args = 1..)]
     data: Vec<PathBuf>,
     /// Batches of `train_batch_size` sequences to score, drawn at random but the same at every call [default: the run's `evaluation.batches`]
-    #[arg(long, value_name = "N", value_parser = at_least_one)]
+    #[arg(long, value_name = "N", value_parser = at_least_one::<u64>)]
     batches: Option<u64>,
-}
-
-fn at_least_one(text: &str) -> Result<u64, String> {
-    match text.parse() {
-        Ok(count) if count > 0 => Ok(count),
-        _ => Err("write a whole number from 1".to_owned()),
-    }
+    /// Score every sequence once, in order.
+    #[arg(long, conflicts_with = "batches")]
+    all: bool,
 }
 
 pub(super) fn run(args: &EvalArgs) -> Result<(), Failure> {
-    let score = args.run.open()?.score(&args.data, args.batches)?;
+    let score = args
+        .run
+        .open()?
+        .score(&args.data, if args.all { Scored::All } else { Scored::Batches(args.batches) })?;
     note(format_args!("computed in {}", score.computed_in));
     let mut table = Table::new(["tokens", "loss", "perplexity", "bits per byte"]);
     let cells = [
         format!("{:.4}", score.loss),
         format!("{:.3}", score.perplexity()),
-        format!("{:.4}", score.bits_per_byte()),
+        score.bits_per_byte().map_or_else(|| "-".to_owned(), |bits| format!("{bits:.4}")),
     ];
     table.row(score.num_tokens.to_string(), cells);
     print(format_args!("{table:width$}", width = terminal::width()))?;

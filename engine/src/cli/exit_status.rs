@@ -92,7 +92,7 @@ input_mistakes! {
         EngineError::Weights(error) => error.is_input_mistake(),
         EngineError::Checkpoint(error) => error.is_input_mistake(),
         EngineError::World(error) => error.is_input_mistake(),
-        EngineError::PromptToken { .. } | EngineError::PromptLength { .. } => true,
+        EngineError::PromptToken { .. } | EngineError::PromptLength { .. } | EngineError::NumPrompts { .. } => true,
         EngineError::Stopped(_)
         | EngineError::AlreadyStopped
         | EngineError::Connect(_)

@@ -1,13 +1,23 @@
 //! `pipezero generate`.
 
 use std::io::{Write, stdout};
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 
 use super::failure::Failure;
-use super::output::note;
+use super::output::{note, print};
 use super::trained_run::TrainedRunArgs;
+use super::whole::at_least_one;
+use crate::files::input::read_text;
+use crate::run::engine::Engine;
 use crate::run::generation::{Generation, Sampling};
+use crate::tokenize::is_json_lines;
+use crate::tokens::TextCodec;
+use crate::train::TrainedRunError;
+
+/// Bytes of the largest file of prompts.
+const PROMPTS_BYTES_MAX: u64 = 1 << 30;
 
 /// What `--help` ends with.
 pub(super) const EXAMPLES: &str = "\
@@ -15,6 +25,7 @@ Examples:
   pipezero generate runs/quickstart --prompt 'fn main'
   pipezero generate runs/quickstart --prompt 'use std::' --temperature 0
   pipezero generate runs/quickstart --prompt 'use std::' --top-k 20 --seed 7
+  pipezero generate runs/quickstart --prompts prompts.txt > texts.jsonl
 
 With --temperature 0 the text is always the likeliest one.";
 
@@ -24,9 +35,15 @@ pub(super) struct GenerateArgs {
     #[command(flatten)]
     run: TrainedRunArgs,
     /// The text to continue.
-    #[arg(long, allow_hyphen_values = true, value_name = "TEXT", value_parser = prompt)]
-    prompt: String,
-    /// Tokens to write.
+    #[arg(long, allow_hyphen_values = true, value_name = "TEXT", value_parser = prompt, required_unless_present = "prompts")]
+    prompt: Option<String>,
+    /// Texts to continue together: a line each, or {"prompt": "..."} in a .jsonl file. Prints a line of JSON for each.
+    #[arg(long, value_name = "FILE", conflicts_with = "prompt")]
+    prompts: Option<PathBuf>,
+    /// How many of them go through the pipeline at once.
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = at_least_one::<usize>, requires = "prompts")]
+    batch: usize,
+    /// Tokens to write, unless the end token comes before.
     #[arg(long, value_name = "N", default_value_t = 256)]
     max_tokens: u64,
     /// Logits are divided by it: below 1 the text is more predictable, above 1 less; 0 takes the likeliest token.
@@ -59,19 +76,134 @@ fn top_k(text: &str) -> Result<usize, String> {
 }
 
 pub(super) fn run(args: &GenerateArgs) -> Result<(), Failure> {
-    let mut engine = args.run.open()?.text_engine()?;
+    let prompts = match &args.prompts {
+        Some(path) => prompts_of(path)?,
+        None => vec![args.prompt.clone().expect("clap asks for one of the two")],
+    };
+    let run = args.run.open()?;
+    let codec = run.codec()?;
+    let mut engine =
+        run.text_engine(if args.prompts.is_some() { args.batch.min(prompts.len()) } else { 1 })?;
     note(format_args!("computing in {}", engine.computed_in()));
-    let prompt = args.prompt.bytes().map(u32::from).collect();
-    let sampling = Sampling { temperature: args.temperature, top_k: args.top_k, seed: args.seed };
+    if args.prompts.is_none() {
+        return continued(&mut engine, &codec, &prompts[0], args);
+    }
+    // A run with a schedule of its own takes fewer.
+    let at_once = engine.plan().evaluation().num_micro_batches() as usize;
+    let mut first = 0;
+    for batch in prompts.chunks(at_once) {
+        lines(&mut engine, &codec, batch, first, args)?;
+        first += batch.len() as u64;
+        note(format_args!("{first} of {} prompts", prompts.len()));
+    }
+    Ok(())
+}
+
+impl GenerateArgs {
+    fn sampling(&self) -> Sampling {
+        Sampling { temperature: self.temperature, top_k: self.top_k, seed: self.seed }
+    }
+}
+
+/// Continues one prompt, and writes each piece of text as soon as it is there.
+fn continued(
+    engine: &mut Engine,
+    codec: &TextCodec,
+    prompt: &str,
+    args: &GenerateArgs,
+) -> Result<(), Failure> {
+    let mut tokens = tokens_of(codec, prompt)?;
     let mut out = stdout().lock();
-    out.write_all(args.prompt.as_bytes())?;
-    let mut generation = Generation::new(&mut engine, prompt, sampling);
+    out.write_all(prompt.as_bytes())?;
+    let mut written = text_of(codec, &tokens)?.len();
+    let mut generation = Generation::new(engine, [(0, tokens.clone())], args.sampling(), codec.end_token());
     for _ in 0..args.max_tokens {
-        let token = generation.next_token()?;
-        // A token is a byte; in a vocabulary larger than 256 the other tokens have no text.
-        out.write_all(&[u8::try_from(token).unwrap_or(b'?')])?;
+        let Some(token) = generation.next_tokens()?[0] else { break };
+        tokens.push(token);
+        if let TextCodec::Bytes = codec {
+            // In a vocabulary larger than 256 the other tokens have no text.
+            out.write_all(&[u8::try_from(token).unwrap_or(b'?')])?;
+        } else {
+            let text = text_of(codec, &tokens)?;
+            // A character that its last tokens are still to complete is shown as U+FFFD.
+            if let Some(piece) = text.get(written..).filter(|piece| !piece.ends_with('\u{FFFD}')) {
+                out.write_all(piece.as_bytes())?;
+                written = text.len();
+            }
+        }
         out.flush()?;
+    }
+    if let TextCodec::Tokenizer(_) = codec {
+        // A character that was not completed.
+        out.write_all(text_of(codec, &tokens)?.get(written..).unwrap_or_default().as_bytes())?;
     }
     out.write_all(b"\n")?;
     Ok(())
+}
+
+/// Continues prompts together, and writes a line of JSON for each.
+fn lines(
+    engine: &mut Engine,
+    codec: &TextCodec,
+    prompts: &[String],
+    first: u64,
+    args: &GenerateArgs,
+) -> Result<(), Failure> {
+    let begun = prompts.iter().map(|prompt| tokens_of(codec, prompt)).collect::<Result<Vec<_>, _>>()?;
+    let numbered = (first..).zip(begun.iter().cloned());
+    let mut generation = Generation::new(engine, numbered, args.sampling(), codec.end_token());
+    let mut written: Vec<Vec<u32>> = vec![Vec::new(); prompts.len()];
+    for _ in 0..args.max_tokens {
+        let next = generation.next_tokens()?;
+        if next.iter().all(Option::is_none) {
+            break;
+        }
+        written.iter_mut().zip(next).for_each(|(tokens, token)| tokens.extend(token));
+    }
+    for ((prompt, begun), written) in prompts.iter().zip(begun).zip(written) {
+        let ended = (written.len() as u64) < args.max_tokens;
+        let before = text_of(codec, &begun)?;
+        let whole = text_of(codec, &[begun, written].concat())?;
+        let completion = whole.strip_prefix(&before).unwrap_or(&whole);
+        let line = serde_json::json!({ "prompt": prompt, "completion": completion, "ended": ended });
+        print(format_args!("{line}\n"))?;
+    }
+    Ok(())
+}
+
+fn tokens_of(codec: &TextCodec, prompt: &str) -> Result<Vec<u32>, Failure> {
+    let tokens = codec.prompt(prompt).map_err(TrainedRunError::from)?;
+    if tokens.is_empty() {
+        let error = format!("the tokenizer makes no token of the prompt {prompt:?}; write another one");
+        return Err(Failure::Input(error.into()));
+    }
+    Ok(tokens)
+}
+
+fn text_of(codec: &TextCodec, tokens: &[u32]) -> Result<String, Failure> {
+    Ok(codec.decode(tokens).map_err(TrainedRunError::from)?)
+}
+
+/// Prompts of a file: a line each, or in a .jsonl file the field "prompt" of each.
+fn prompts_of(path: &Path) -> Result<Vec<String>, Failure> {
+    let mistake = |error: String| Failure::Input(format!("{}{error}", path.display()).into());
+    let text = read_text(path, PROMPTS_BYTES_MAX).map_err(|error| mistake(format!(": {error}")))?;
+    let is_json = is_json_lines(path);
+    let mut prompts = Vec::new();
+    for (number, line) in (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty()) {
+        if !is_json {
+            prompts.push(line.to_owned());
+            continue;
+        }
+        let fields: serde_json::Value =
+            serde_json::from_str(line).map_err(|error| mistake(format!(":{number}: {error}")))?;
+        match fields["prompt"].as_str().filter(|prompt| !prompt.is_empty()) {
+            Some(prompt) => prompts.push(prompt.to_owned()),
+            None => {
+                let form = "each line is {\"prompt\": \"...\"}, with at least one character";
+                return Err(mistake(format!(":{number}: it has no \"prompt\" with text; {form}")));
+            }
+        }
+    }
+    if prompts.is_empty() { Err(mistake(": it holds no prompt".to_owned())) } else { Ok(prompts) }
 }

@@ -32,6 +32,7 @@ mod signals;
 mod simulate;
 mod table;
 mod terminal;
+mod tokenize;
 mod train;
 mod train_args;
 mod train_ready;
@@ -101,6 +102,9 @@ enum Command {
     /// Look at the checkpoints of a run, prove them, or write them in another form.
     #[command(after_help = checkpoint::EXAMPLES)]
     Checkpoint(checkpoint::CheckpointArgs),
+    /// Turn texts into a file of tokens, with a tokenizer.json of Hugging Face's tokenizers.
+    #[command(after_help = tokenize::EXAMPLES)]
+    Tokenize(Box<tokenize::TokenizeArgs>),
     /// Start a command as several processes of this host, and again if ranks are lost.
     #[command(after_help = launch::EXAMPLES)]
     Launch(launch::LaunchArgs),
@@ -146,6 +150,7 @@ pub fn main() -> ExitCode {
         Command::Compare(args) => compare::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Checkpoint(args) => checkpoint::run(&args),
+        Command::Tokenize(args) => tokenize::run(&args),
         Command::Completions(args) => shell::completions(&args, Cli::command()),
         Command::Man(args) => shell::man(&args, Cli::command()),
     };

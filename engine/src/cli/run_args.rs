@@ -1,17 +1,18 @@
 //! The arguments of every command that reads a run file.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 
 use super::failure::Failure;
 use super::notices::Notices;
-use crate::config::{HostGpu, Launch, RunFile};
+use crate::config::{DataPath, HostGpu, Launch, RunFile};
 use crate::files::input::named;
 use crate::files::printable::printable;
 use crate::plan::Plan;
 use crate::plan::costs::DeviceSpec;
 use crate::run::data::find_text;
+use crate::tokens::{TokenFile, Tokenizer};
 
 /// A run file and its overrides.
 #[derive(Debug, Args)]
@@ -24,9 +25,17 @@ pub(super) struct RunArgs {
     pub(super) set: Vec<String>,
 }
 
-/// What is wrong with a training text, if its files cannot be found.
-pub(super) fn fault_of_text(path: &Path) -> Option<String> {
-    find_text(path).err().map(|error| error.to_string())
+/// What is wrong with a run's data, if its files cannot be found, or are damaged.
+pub(super) fn fault_of_data(data: DataPath<'_>) -> Option<String> {
+    match data {
+        DataPath::Text(path) => find_text(path).err().map(|error| error.to_string()),
+        DataPath::Tokens { path, token_type } => {
+            TokenFile::open(path, token_type).err().map(|error| error.to_string())
+        }
+        DataPath::Tokenizer { path, end_token } => {
+            Tokenizer::load(path, end_token).err().map(|error| error.to_string())
+        }
+    }
 }
 
 impl RunArgs {

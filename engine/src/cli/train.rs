@@ -15,7 +15,7 @@ use super::nccl_variable::set_variable;
 use super::notices::Notices;
 use super::output::{complain, keep, keep_in, note, print};
 use super::progress::Progress;
-use super::run_args::fault_of_text;
+use super::run_args::fault_of_data;
 use super::signals::end_after_the_step;
 use super::terminal;
 use super::train_args::TrainArgs;
@@ -148,7 +148,7 @@ fn place_of(plan: &Plan, launched: &Launched) -> String {
 impl TrainArgs {
     /// The plan of the run, in a process that can carry it out, and what is to be said of the file.
     fn planned(&self, file: &RunFile) -> Result<(Plan, Notices), Failure> {
-        let (plan, notices) = Plan::from_file_with(file, Launch::this_host(), &fault_of_text)?;
+        let (plan, notices) = Plan::from_file_with(file, Launch::this_host(), &fault_of_data)?;
         set_variable(plan.run().comm.backend, &self.run.run)?;
         Ok((plan, Notices::new(self.run.name(), notices)))
     }
@@ -166,7 +166,7 @@ impl TrainArgs {
             counted(plan.grid().world_size(), "rank"),
             bytes(plan.needs().world_bytes)
         );
-        let reads_text = !plan.run().data.text.is_empty();
+        let reads_text = plan.run().model.learns();
         let begins = &mut |begins| match begins {
             Start::Text if reads_text => note("reading the text"),
             Start::Text => {}

@@ -1,5 +1,7 @@
 //! Whole numbers on the command line: an error says which numbers are accepted, and not how they are stored.
 
+use crate::config::parse_bytes;
+
 /// A text is not a whole number in the range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("write a whole number from 0 to {max}, in digits alone")]
@@ -15,6 +17,20 @@ pub(super) fn whole<T: TryFrom<u64>>(text: &str) -> Result<T, NotWhole> {
     let found = text.parse().ok().filter(|_: &u64| is_number);
     let max = u64::MAX >> (u64::BITS as usize - 8 * size_of::<T>());
     found.and_then(|found| T::try_from(found).ok()).ok_or(NotWhole { max })
+}
+
+/// Reads a whole number from 1.
+pub(super) fn at_least_one<T: TryFrom<u64> + PartialOrd + From<u8>>(text: &str) -> Result<T, String> {
+    whole(text)
+        .ok()
+        .filter(|count| *count >= T::from(1))
+        .ok_or_else(|| "write a whole number from 1".to_owned())
+}
+
+/// Bytes, at least one.
+pub(super) fn byte_size(text: &str) -> Result<u64, String> {
+    let size = parse_bytes(text).flatten().filter(|&bytes| bytes > 0);
+    size.ok_or_else(|| "it is a number of bytes, such as 200KB or 5GB".to_owned())
 }
 
 #[cfg(test)]

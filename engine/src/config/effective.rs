@@ -8,16 +8,31 @@ use serde_json::{Map, Number, Value as Json};
 use super::run_file::RunFile;
 use crate::files::json::{Node, Value};
 
+/// The names of the files that are kept beside a run file as it ran.
+#[derive(Clone, Copy, Debug)]
+pub struct Copies {
+    /// The schedule's.
+    pub schedule: &'static str,
+    /// The tokenizer's.
+    pub tokenizer: &'static str,
+}
+
 impl RunFile {
-    /// The file as JSON, every `--set` applied and the paths of texts absolute. A schedule file is named
-    /// `schedule_file`: the copy of it that is kept beside this one.
-    pub fn effective_json(&self, schedule_file: &str) -> String {
+    /// The file as JSON, every `--set` applied and the paths of texts and tokens absolute. A schedule file and a tokenizer are named as
+    /// the copies of them that are kept beside this file.
+    pub fn effective_json(&self, copies: &Copies) -> String {
         let mut json = to_json(&self.root);
-        if let Some(paths) = json.pointer_mut("/data/text") {
-            make_absolute(paths, &self.folder);
+        for key in ["text", "tokens", "validation_tokens"] {
+            if let Some(paths) = json.pointer_mut(&format!("/data/{key}")) {
+                make_absolute(paths, &self.folder);
+            }
         }
-        if let Some(path) = json.pointer_mut("/parallel/schedule/file") {
-            *path = Json::String(schedule_file.to_owned());
+        for (key, copy) in
+            [("/parallel/schedule/file", copies.schedule), ("/data/tokenizer", copies.tokenizer)]
+        {
+            if let Some(path) = json.pointer_mut(key) {
+                *path = Json::String(copy.to_owned());
+            }
         }
         let mut text =
             serde_json::to_string_pretty(&json).expect("a run file has string keys and finite depth");
@@ -58,7 +73,10 @@ mod tests {
         let path = folder.path().join("run.json");
         std::fs::write(&path, r#"{"steps": 3, "data": {"text": ["a.txt", "/b.txt"]}, "parallel": {"schedule": {"file": "c.csv"}}}"#).unwrap();
         let file = RunFile::load(&path).unwrap().set(&["steps=5".to_owned(), "seed=1e3".to_owned()]).unwrap();
-        let json: Json = serde_json::from_str(&file.effective_json("copy.csv")).unwrap();
+        let json: Json = serde_json::from_str(
+            &file.effective_json(&Copies { schedule: "copy.csv", tokenizer: "copy.json" }),
+        )
+        .unwrap();
         assert_eq!(json["steps"], 5);
         assert_eq!(json["seed"], 1000.0);
         assert_eq!(json["data"]["text"][0], folder.path().join("a.txt").display().to_string());

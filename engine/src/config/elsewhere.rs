@@ -138,19 +138,25 @@ const KEYS: &[(&str, &[&str])] = &[
     ("model.qk_layernorm", &["qk_norm"]),
     ("model.vocab_size", &["padded_vocab_size", "make_vocab_size_divisible_by"]),
     ("model.family", &["model_type", "flavor", "architecture", "architectures"]),
+    ("data.text", &["data_dir", "dataset", "dataset_path", "train_file", "dataset_name", "files"]),
     (
-        "data.text",
+        "data.tokens",
+        &["data_path", "train_data_path", "data_prefix", "train_data_prefix", "blend", "dataset_prefix"],
+    ),
+    ("data.weights", &["data_weights", "blend_weights", "dataset_weights"]),
+    (
+        "data.tokenizer",
         &[
-            "data_path",
-            "data_dir",
-            "dataset",
-            "dataset_path",
-            "train_data_path",
-            "train_file",
-            "dataset_name",
-            "files",
+            "tokenizer",
+            "tokenizer_model",
+            "tokenizer_path",
+            "tokenizer_name",
+            "tokenizer_name_or_path",
+            "hf_assets_path",
         ],
     ),
+    ("data.validation_tokens", &["valid_data_prefix", "val_bin"]),
+    ("data.document_attention", &["reset_attention_mask", "reset_position_ids"]),
     ("data.validation", &["split", "val_split", "validation_split", "valid_data_path", "validation_file"]),
     ("checkpoint.every", &["save_interval", "save_steps", "checkpoint_interval"]),
     ("checkpoint.keep", &["save_total_limit", "keep_latest_k"]),
@@ -313,7 +319,7 @@ const KEYS: &[(&str, &[&str])] = &[
 
 const NO_TENSOR: &str =
     "there is no tensor parallelism; `parallel.pipeline` and ZeRO-3 split the model instead";
-const BYTES: &str = "text is read as bytes, so there is no tokenizer";
+const TOKENIZER: &str = "`data.tokenizer` names a tokenizer.json, which has vocabulary and merges";
 const METRICS: &str = "each step is one line of `metrics.jsonl` in the run's folder";
 
 /// Names of what no key says.
@@ -343,18 +349,7 @@ const NO_KEYS: &[(&str, &[&str])] = &[
         "sequences are not split over ranks",
         &["context", "context_parallel_size", "context_parallel_degree", "cp_size"],
     ),
-    (
-        BYTES,
-        &[
-            "tokenizer",
-            "tokenizer_type",
-            "tokenizer_path",
-            "vocab_file",
-            "merge_file",
-            "hf_assets_path",
-            "tokenizer_name",
-        ],
-    ),
+    (TOKENIZER, &["tokenizer_type", "vocab_file", "merge_file"]),
     (
         "`--out` names the run's folder",
         &["output_dir", "out_dir", "save", "dump_folder", "save_dir", "checkpoint_dir"],

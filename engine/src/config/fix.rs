@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::data_path::DataPath;
 use super::error::{ConfigError, ConfigErrors};
 use super::launch::Launch;
 use super::run_file::RunFile;
@@ -63,7 +64,7 @@ impl RunFile {
         path: &Path,
         folder: &Path,
         launch: Launch,
-        fault: &dyn Fn(&Path) -> Option<String>,
+        fault: &dyn Fn(DataPath<'_>) -> Option<String>,
     ) -> Result<Fixed, Unfixed> {
         let (name, text, _) = Self::read(path)?;
         let of_text = |text: &str| Self::of_text(&name, text, folder.to_owned());

@@ -7,6 +7,7 @@
 mod aliases;
 mod auto_section;
 mod byte_size;
+mod data_path;
 mod effective;
 mod elsewhere;
 mod error;
@@ -36,6 +37,8 @@ mod words;
 pub mod resolved;
 
 pub(crate) use byte_size::parse as parse_bytes;
+pub use data_path::DataPath;
+pub use effective::Copies;
 pub use elsewhere::Elsewhere;
 pub use error::{ConfigError, ConfigErrors, Problem};
 pub use fix::{Change, Fixed, Unfixed};

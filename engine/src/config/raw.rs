@@ -14,6 +14,7 @@ use super::section::section;
 use super::words::{
     FamilyWord, HeadLogitsWord, OptimizerWord, ResidencyWord, RopeWord, SchedulerWord, ShardingWord,
 };
+use crate::tokens::TokenType;
 
 section! {
     /// A training run.
@@ -82,8 +83,8 @@ section! {
         /// Attention heads; those of queries. Needed for `"gpt2"`, where it divides `hidden_size`, and `"llama"`; `"mlp"` has none. Not for
         /// `"timed"`.
         num_attention_heads: usize = "1 for \"mlp\"", "the size is the user's choice";
-        /// Number of tokens; at least 256, since text is read as bytes. Not for `"timed"`.
-        vocab_size: usize = "256", "text is read as bytes";
+        /// Number of tokens: at least as many as the tokenizer has, and 256 where text is read as bytes. Not for `"timed"`.
+        vocab_size: usize = "256", "text without a tokenizer is read as bytes";
         /// Whether the head uses the embedding's weight. Not for `"timed"`.
         tie_embeddings: bool = "true for \"gpt2\", else false", "GPT-2 is tied";
         /// Standard deviation of the initial weights. Not for `"timed"`.
@@ -158,10 +159,27 @@ section! {
 section! {
     /// Where the text comes from. A timed model may do without.
     RawData at "data" {
-        /// Files, folders and globs of UTF-8 text; relative paths start at the run file's folder.
-        text: Either<String, Vec<String>> = "needed, but not for \"timed\"", "there is nothing to train on without it";
-        /// Share of the text that is kept for validation, from 0 to 0.5, in interleaved blocks of each file; of a short text its end.
+        /// Files, folders and globs of UTF-8 text; relative paths start at the run file's folder. A file is a document. Its tokens are its
+        /// bytes, or those of `tokenizer`.
+        text: Either<String, Vec<String>> = "needed without `tokens`, but not for \"timed\"", "there is nothing to train on without it";
+        /// Files of tokens in place of `text`: a prefix or a `.bin` with its `.idx`, as `pipezero tokenize` and Megatron write them, or a `.bin`
+        /// of nanoGPT or llm.c.
+        tokens: Either<String, Vec<String>> = "needed without `text`, but not for \"timed\"", "there is nothing to train on without it";
+        /// A weight for each file of `tokens`: the share of its sequences in each 4096 of the run. A file with more than its share of tokens is
+        /// then read less often than the others, and each has epochs of its own.
+        weights: Vec<f64> = "none: all files are one text", "every token once in an epoch";
+        /// How a `.bin` that does not say so stores its tokens: `"u16"` as nanoGPT, `"u32"`, `"i32"`, `"u8"` or others of that form.
+        token_type: TokenType = "\"u16\"", "what nanoGPT writes";
+        /// A tokenizer.json of Hugging Face's tokenizers, or a folder with one: what makes the tokens of `text`, and what `generate` and `eval` use.
+        tokenizer: String = "none: tokens of text are its bytes", "a text needs no tokenizer to be learned";
+        /// The token that ends a document, by its name in the tokenizer or by its number: where a `.bin` without an index is cut into documents, and
+        /// where `generate` stops.
+        end_token: Either<String, u64> = "the tokenizer's", "tokenizer_config.json or the names of published models say it";
+        /// Share of the data that is kept for validation, from 0 to 0.5: whole documents of files of tokens; of text, and of a `.bin` whose documents are not
+        /// known, interleaved blocks of 4096 tokens; of little data its end.
         validation: f64 = "0.05", "enough for a steady figure, little lost to training";
+        /// Files of tokens that are validated on, such as nanoGPT's val.bin; then nothing of the rest is held out.
+        validation_tokens: Either<String, Vec<String>> = "none", "`validation` is held out";
         /// Whether a token sees the earlier tokens of its own document alone, and positions are counted from there. A file is a document.
         /// `"gpt2"` and `"llama"` alone.
         document_attention: bool = "false", "a row that is one document costs no mask";

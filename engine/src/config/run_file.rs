@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::aliases;
+use super::data_path::DataPath;
 use super::error::{ConfigError, ConfigErrors, Problem};
 use super::findings::Findings;
 use super::launch::Launch;
@@ -91,20 +92,20 @@ impl RunFile {
         self.resolve_with(launch, &|_| None)
     }
 
-    /// As [`RunFile::resolve`], and calls `fault` with every entry of `data.text`, as a path that starts at the file's folder,
-    /// for what is wrong with it. `resolve` does not check that texts exist, since they may be added before they are read.
+    /// As [`RunFile::resolve`], and calls `fault` with every file that `data` names, for what is wrong with it. `resolve` does not check that
+    /// they exist, since they may be added before they are read.
     ///
-    /// Errors: those of [`RunFile::resolve`], and every text with a fault.
+    /// Errors: those of [`RunFile::resolve`], and every file with a fault.
     pub fn resolve_with(
         &self,
         launch: Launch,
-        fault: &dyn Fn(&Path) -> Option<String>,
+        fault: &dyn Fn(DataPath<'_>) -> Option<String>,
     ) -> Result<(Run, Vec<Notice>), ConfigErrors> {
         let findings = Findings::default();
         let root = aliases::with_usual_names(&self.root, &findings);
         let raw = RawRun::read(&Object::root(&root, &findings));
         let run = resolve::resolve(&raw, &self.folder, launch);
-        resolve::check_texts(&raw, &self.folder, fault);
+        resolve::check_data(&raw, &self.folder, fault);
         let (mut errors, mut notices) = (findings.errors.take(), findings.notices.take());
         errors.retain(|error| !resolve::is_of_unknown_type(&raw, error.path()));
         if !errors.is_empty() {

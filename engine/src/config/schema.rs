@@ -31,7 +31,7 @@ fn reads_text() -> Value {
                 },
                 { "required": ["from"] }
             ] },
-            "data": { "required": ["text"] }
+            "data": { "anyOf": [{ "required": ["text"] }, { "required": ["tokens"] }] }
         },
         "required": ["model", "data"]
     })

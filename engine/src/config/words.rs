@@ -8,6 +8,7 @@ use super::kind::Kind;
 use super::place::Place;
 use super::resolved::{BackendName, DeviceName, EndSignal, OnCheckpointError, ReductionOrder, WarmupType};
 use crate::files::json::{Node, Value, nearest, shorten};
+use crate::tokens::TokenType;
 
 /// Declares the words of a key as an enum, or with `impl` the words for the variants of an enum that exists. After them may
 /// follow `also`, words that the key takes and another type reads, `later`, words that are to come, and `never`, words of
@@ -147,6 +148,10 @@ words! { impl EndSignal { Usr1 = "SIGUSR1", Usr2 = "SIGUSR2", None = "none", } }
 words! { impl WarmupType { Log = "log", Linear = "linear", } }
 
 words! { impl BackendName { Threads = "threads", Mpi = "mpi", Nccl = "nccl", } never ["gloo", "ccl", "hccl"] }
+
+words! {
+    impl TokenType { U8 = "u8", I8 = "i8", U16 = "u16", I16 = "i16", U32 = "u32", I32 = "i32", I64 = "i64", }
+}
 
 words! { impl ReductionOrder { Ordered = "ordered", Library = "library", } }
 

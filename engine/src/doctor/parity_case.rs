@@ -95,7 +95,7 @@ impl ParityCase {
         let num_micro_batches = 4;
         Run {
             model: ModelConfig::Gpt2(self.model()),
-            data: DataConfig { text: Vec::new(), validation: 0.0, document_attention: false },
+            data: DataConfig::default(),
             evaluation: EvaluationConfig { every: 0, batches: 1 },
             parallel: ParallelConfig {
                 pipeline: self.pipeline,

@@ -1,7 +1,5 @@
 //! From a run file to its plan, with everything that is wrong or worth knowing at its key, line and column.
 
-use std::path::Path;
-
 use pipezero_partition::Purpose;
 
 use super::alternatives::{Change, Changes, CountedRanks, Needs, changes_that_fit};
@@ -10,7 +8,7 @@ use super::refusal::costs_of_zero_2;
 use super::remarks::{PARAM_THRESHOLD, PARAMETERS, Remark, UNIT};
 use super::vocabulary::built;
 use super::{Plan, PlanError};
-use crate::config::{ConfigErrors, HeadLogits, Launch, Notice, Problem, Run, RunFile};
+use crate::config::{ConfigErrors, DataPath, HeadLogits, Launch, Notice, Problem, Run, RunFile};
 
 /// Why a run file has no plan.
 #[derive(Debug, thiserror::Error)]
@@ -48,7 +46,7 @@ impl Plan {
     pub fn from_file_with(
         file: &RunFile,
         launch: Launch,
-        fault: &dyn Fn(&Path) -> Option<String>,
+        fault: &dyn Fn(DataPath<'_>) -> Option<String>,
     ) -> Result<(Self, Vec<Notice>), FromFileError> {
         let resolved = file.resolve_with(launch, fault);
         let (run, mut notices) = resolved.map_err(|errors| errors.with_costs(costs_of_zero_2))?;

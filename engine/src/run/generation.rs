@@ -1,4 +1,4 @@
-//! Generates text with a trained model, token by token, drawn from the logits.
+//! Generates texts with a trained model, token by token, drawn from the logits.
 
 use crate::run::engine::{Engine, EngineError};
 
@@ -13,35 +13,72 @@ pub struct Sampling {
     pub seed: u64,
 }
 
-/// A text that grows by one token at a time. The model sees at most the last sequence of it.
+/// Texts that grow by a token at a time, together. The model sees at most the last sequence of each.
 #[derive(Debug)]
 pub struct Generation<'a> {
     engine: &'a mut Engine,
     sampling: Sampling,
+    end_token: Option<u32>,
+    texts: Vec<Text>,
+}
+
+/// A text that grows.
+#[derive(Debug)]
+struct Text {
     tokens: Vec<u32>,
     draws: SplitMix,
+    has_ended: bool,
 }
 
 impl<'a> Generation<'a> {
-    /// Continues a prompt, which must not be empty.
-    pub fn new(engine: &'a mut Engine, prompt: Vec<u32>, sampling: Sampling) -> Self {
-        Self { engine, sampling, tokens: prompt, draws: SplitMix(sampling.seed) }
+    /// Continues prompts, none of which may be empty, each until its own `end_token`. The draws of a prompt depend on the seed and on its
+    /// `number`, and not on the prompts beside it.
+    pub fn new(
+        engine: &'a mut Engine,
+        prompts: impl IntoIterator<Item = (u64, Vec<u32>)>,
+        sampling: Sampling,
+        end_token: Option<u32>,
+    ) -> Self {
+        let text = |(number, tokens)| {
+            let draws = SplitMix(sampling.seed.wrapping_add(number));
+            Text { tokens, draws, has_ended: false }
+        };
+        let texts = prompts.into_iter().map(text).collect();
+        Self { engine, sampling, end_token, texts }
     }
 
-    /// Draws the next token and adds it to the text.
+    /// Draws the next token of each text and adds it; `None` of a text that has ended, which the end token does without being part of it.
     ///
     /// # Errors
-    /// When a rank stops, the prompt was empty, or a logit is infinite or NaN.
-    pub fn next_token(&mut self) -> Result<u32, EngineError> {
+    /// When a rank stops, a prompt was empty, there are more than the engine takes at once, or a logit is infinite or NaN.
+    pub fn next_tokens(&mut self) -> Result<Vec<Option<u32>>, EngineError> {
         let seq_length = self.engine.plan().micro_batch_shape().seq_length;
-        let start = self.tokens.len().saturating_sub(seq_length);
-        let logits = self.engine.logits(&self.tokens[start..])?;
-        if !logits.iter().all(|logit| logit.is_finite()) {
-            return Err(EngineError::LogitsNotFinite);
+        let growing = self.texts.iter().filter(|text| !text.has_ended);
+        let seen: Vec<Vec<u32>> = growing
+            .map(|text| text.tokens[text.tokens.len().saturating_sub(seq_length)..].to_vec())
+            .collect();
+        if seen.is_empty() {
+            return Ok(vec![None; self.texts.len()]);
         }
-        let token = draw(&logits, self.sampling, self.draws.next());
-        self.tokens.push(token);
-        Ok(token)
+        let mut logits = self.engine.logits_of(&seen)?.into_iter();
+        let mut next = Vec::with_capacity(self.texts.len());
+        for text in &mut self.texts {
+            let drawn = match text.has_ended {
+                true => None,
+                false => {
+                    let logits = logits.next().expect("there are logits for each text that grows");
+                    if !logits.iter().all(|logit| logit.is_finite()) {
+                        return Err(EngineError::LogitsNotFinite);
+                    }
+                    Some(draw(&logits, self.sampling, text.draws.next()))
+                }
+            };
+            text.has_ended |= drawn == self.end_token;
+            let drawn = drawn.filter(|_| !text.has_ended);
+            text.tokens.extend(drawn);
+            next.push(drawn);
+        }
+        Ok(next)
     }
 }
 

@@ -4,10 +4,8 @@ use std::sync::Arc;
 
 use super::error::TrainingError;
 use crate::plan::Plan;
-use crate::run::checkpoint::checksum;
-use crate::run::data::{
-    BatchLayout, BatchSource, Corpus, DataError, NgramCrossEntropy, Start, Zeros, ngram_cross_entropy,
-};
+use crate::run::checkpoint::digits;
+use crate::run::data::{BatchLayout, BatchSource, Corpus, DataError, NgramCrossEntropy, Start, Zeros};
 
 /// What a run trains and is evaluated on.
 pub(super) struct Batches {
@@ -16,7 +14,7 @@ pub(super) struct Batches {
     pub(super) validation: Option<Arc<dyn BatchSource>>,
     /// Losses that need no model; `None` without validation text.
     pub(super) baselines: Option<NgramCrossEntropy>,
-    /// The checksum of the training text; `None` of a model that reads none.
+    /// The checksum of what is trained on; `None` of a model that reads none.
     pub(super) text_checksum: Option<String>,
 }
 
@@ -31,9 +29,9 @@ impl Batches {
         let (corpus, layout) = (corpus(plan)?, batch_layout(plan));
         Ok(Self {
             training: Arc::new(corpus.training_batches(layout, run.seed)?.starting_at(start)),
-            text_checksum: Some(checksum(&corpus.training)),
+            text_checksum: Some(digits(corpus.checksum()?)),
             validation: corpus.validation_batches(layout, run.seed)?.map(|batches| Arc::new(batches) as _),
-            baselines: ngram_cross_entropy(&corpus.training, &corpus.validation),
+            baselines: corpus.baselines()?,
         })
     }
 }
@@ -52,9 +50,7 @@ pub fn training_batches(plan: &Plan) -> Result<Arc<dyn BatchSource>, TrainingErr
 
 /// The text of a plan's run.
 pub(super) fn corpus(plan: &Plan) -> Result<Corpus, DataError> {
-    let corpus = Corpus::load(&plan.run().data, plan.micro_batch_shape().seq_length)?;
-    corpus.check_vocabulary(plan.vocab_size())?;
-    Ok(corpus)
+    Corpus::load(&plan.run().data, plan.micro_batch_shape().seq_length, plan.vocab_size())
 }
 
 /// The sizes of a plan's batches, and how data ranks share them.

@@ -12,8 +12,8 @@ use crate::run::world::WorldError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TrainingError {
-    /// The text of the run file.
-    #[error("`data.text`: {0}")]
+    /// The data of the run file.
+    #[error("`{key}`: {0}", key = .0.key())]
     Data(#[from] DataError),
     /// The ranks.
     #[error(transparent)]

@@ -54,7 +54,7 @@ fn save_elsewhere(
 
 fn copied(directory: &RunDir, folder: &Path) -> Result<RunDir, RunDirError> {
     let made = RunDir::create(folder, false)?;
-    for name in [RunDir::METRICS, RunDir::SCHEDULE, RunDir::RUN_FILE] {
+    for name in [RunDir::METRICS, RunDir::SCHEDULE, RunDir::TOKENIZER, RunDir::RUN_FILE] {
         let (from, to) = (directory.file(name), made.file(name));
         if fs::copy(from, &to).is_ok() {
             continue;

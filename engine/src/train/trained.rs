@@ -1,10 +1,8 @@
 //! A run, read back from its directory: to score text, and to continue text.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
-use super::batches::{batch_layout, corpus};
-use super::evaluate::evaluate;
 use super::run_dir::RunDir;
 use super::run_dir_error::RunDirError;
 use crate::config::{
@@ -13,15 +11,16 @@ use crate::config::{
 };
 use crate::plan::{Plan, PlanError, Purpose};
 use crate::run::checkpoint::Checkpoints;
-use crate::run::data::{BatchSource, Corpus, DataError, NoBatches};
+use crate::run::data::{BatchSource, DataError, NoBatches, tokenizer_of};
 use crate::run::engine::{Engine, EngineError, InitialState};
 use crate::run::world::{World, world_of};
+use crate::tokens::{TextCodec, TokenizerError};
 
 /// The run of a run directory, with the weights that it learned.
 #[derive(Debug)]
 pub struct TrainedRun {
-    file: RunFile,
-    weights: InitialState,
+    pub(super) file: RunFile,
+    pub(super) weights: InitialState,
 }
 
 /// Why a finished run cannot be used.
@@ -42,38 +41,27 @@ pub enum TrainedRunError {
     /// It cannot be planned on this host.
     #[error(transparent)]
     Plan(#[from] PlanError),
-    /// The text of the run file.
-    #[error("`data.text`: {0}")]
+    /// The data of the run file.
+    #[error("`{key}`: {0}", key = .0.key())]
     RunText(DataError),
     /// The text that was given.
     #[error(transparent)]
     Text(#[from] DataError),
+    /// The run has tokens from files, and nothing says what text they are.
+    #[error(
+        "the run was trained on files of tokens and names no tokenizer, so nothing says which tokens a text is; write \
+         `data.tokenizer` into the run.json of its folder"
+    )]
+    NoTokenizer,
+    /// Nothing can be scored.
+    #[error("none of the tokens carries loss: there is nothing to score")]
+    NoTargets,
+    /// A text that the tokenizer fails at.
+    #[error(transparent)]
+    Tokenizer(#[from] TokenizerError),
     /// The ranks stopped, or the weights cannot be read.
     #[error(transparent)]
     Engine(#[from] EngineError),
-}
-
-/// The loss of a model on some text.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Score {
-    /// Tokens that were predicted.
-    pub num_tokens: u64,
-    /// Mean loss, nats per token.
-    pub loss: f64,
-    /// The type and the devices that it was computed in and on: `f32 on CPU`.
-    pub computed_in: String,
-}
-
-impl Score {
-    /// How many tokens the model is undecided between, on average.
-    pub fn perplexity(&self) -> f64 {
-        self.loss.exp()
-    }
-
-    /// Bits per byte of text; a token is a byte.
-    pub fn bits_per_byte(&self) -> f64 {
-        self.loss / std::f64::consts::LN_2
-    }
 }
 
 impl TrainedRun {
@@ -116,54 +104,26 @@ impl TrainedRun {
         Ok(self.file.resolve(Launch::this_host())?.0.comm.backend)
     }
 
-    /// Scores batches of the run's validation text or, if `text` names files, of those. The batches are drawn at random, the
-    /// same in every call; `None` is the number of the run file.
+    /// How its text becomes tokens, and tokens text.
     ///
     /// # Errors
-    /// When the model has not learned anything, the text cannot be read or is too short, or the ranks cannot be started.
-    pub fn score(&self, text: &[PathBuf], num_batches: Option<u64>) -> Result<Score, TrainedRunError> {
-        self.score_in(text, num_batches, |plan| Ok(world_of(plan)?))
-    }
-
-    /// As [`TrainedRun::score`], in a world for its plan; each process gets the score.
-    ///
-    /// # Errors
-    /// As [`TrainedRun::score`].
-    pub fn score_in(
-        &self,
-        text: &[PathBuf],
-        num_batches: Option<u64>,
-        world: impl FnOnce(&Plan) -> Result<Arc<dyn World>, EngineError>,
-    ) -> Result<Score, TrainedRunError> {
+    /// When its tokenizer cannot be used.
+    pub fn codec(&self) -> Result<TextCodec, TrainedRunError> {
         let (run, _) = self.file.resolve(Launch::this_host())?;
-        if !run.model.learns() {
-            return Err(TrainedRunError::NothingLearned("score"));
+        let tokenizer = tokenizer_of(&run.data).map_err(|error| TrainedRunError::RunText(error.into()))?;
+        if tokenizer.is_none() && !run.data.files.tokens.is_empty() {
+            return Err(TrainedRunError::NoTokenizer);
         }
-        let plan = Plan::new(run)?;
-        let source: Arc<dyn BatchSource> = if text.is_empty() {
-            let corpus = corpus(&plan).map_err(TrainedRunError::RunText)?;
-            let batches = corpus.validation_batches(batch_layout(&plan), plan.run().seed)?;
-            Arc::new(batches.ok_or(DataError::NoValidation)?)
-        } else {
-            let corpus = Corpus::unsplit(text, plan.micro_batch_shape().seq_length)?;
-            corpus.check_vocabulary(plan.vocab_size())?;
-            Arc::new(corpus.training_batches(batch_layout(&plan), plan.run().seed)?)
-        };
-        let num_batches = num_batches.unwrap_or(plan.run().evaluation.batches);
-        let world = world(&plan)?;
-        let purpose = Purpose::Inference;
-        let mut engine = Engine::with_state(plan, Arc::clone(&source), purpose, world, &self.weights)?;
-        let report = evaluate(&mut engine, &source, num_batches, |_| {})?;
-        let loss = report.loss.expect("every token of a text carries loss, and there is at least one batch");
-        Ok(Score { num_tokens: report.num_targets, loss, computed_in: engine.computed_in() })
+        Ok(TextCodec::of(tokenizer))
     }
 
-    /// An engine with the weights that runs one sequence at a time, to generate text.
+    /// An engine with the weights that takes up to so many prompts at once, to generate text; fewer where the run has a schedule of its own,
+    /// which is for as many micro-batches as it says.
     ///
     /// # Errors
     /// When the model has not learned anything, or the ranks cannot be started.
-    pub fn text_engine(self) -> Result<Engine, TrainedRunError> {
-        self.text_engine_in(|plan| Ok(world_of(plan)?))
+    pub fn text_engine(self, num_prompts: usize) -> Result<Engine, TrainedRunError> {
+        self.text_engine_in(num_prompts, |plan| Ok(world_of(plan)?))
     }
 
     /// As [`TrainedRun::text_engine`], in a world for its plan; each process gets the logits.
@@ -172,6 +132,7 @@ impl TrainedRun {
     /// As [`TrainedRun::text_engine`].
     pub fn text_engine_in(
         self,
+        num_prompts: usize,
         world: impl FnOnce(&Plan) -> Result<Arc<dyn World>, EngineError>,
     ) -> Result<Engine, TrainedRunError> {
         let (run, _) = on_one_data_rank(self.file)?.resolve(Launch::this_host())?;
@@ -179,14 +140,14 @@ impl TrainedRun {
             return Err(TrainedRunError::NothingLearned("generate"));
         }
         let no_batches: Arc<dyn BatchSource> = Arc::new(NoBatches);
-        let plan = Plan::new(with_one_sequence(run))?;
+        let plan = Plan::new(with_prompts(run, num_prompts))?;
         let world = world(&plan)?;
         Ok(Engine::with_state(plan, no_batches, Purpose::Inference, world, &self.weights)?)
     }
 }
 
 /// The run on one data rank: one sequence at a time has no use for more. It keeps the number of its micro-batches, since a
-/// schedule file has an order for so many; [`with_one_sequence`] leaves one of them.
+/// schedule file has an order for so many; [`with_prompts`] has as many as there are prompts.
 fn on_one_data_rank(file: RunFile) -> Result<RunFile, ConfigErrors> {
     let (run, _) = file.resolve(Launch::this_host())?;
     let num_micro_batches = run.batch.num_micro_batches;
@@ -198,15 +159,19 @@ fn on_one_data_rank(file: RunFile) -> Result<RunFile, ConfigErrors> {
     ])
 }
 
-/// The run for one sequence, without what limits and shards training: a rank that only reads its weights needs less.
-fn with_one_sequence(mut run: Run) -> Run {
+/// The run for so many prompts, without what limits and shards training: a rank that only reads its weights needs less.
+fn with_prompts(mut run: Run, num_prompts: usize) -> Run {
     run.memory_bytes = None;
     run.zero.level = ZeroLevel::Zero0;
     run.zero.reduce = ReductionPolicy::Last;
     run.zero.resident_units = ResidencyConfig::Strict;
-    run.batch = BatchConfig { train_batch_size: 1, micro_batch_size: 1, num_micro_batches: 1 };
-    if let ScheduleConfig::File { order, .. } = &mut run.parallel.schedule {
-        *order = Arc::new(order.first_micro_batch());
-    }
+    let num_micro_batches = match &mut run.parallel.schedule {
+        ScheduleConfig::File { order, .. } => {
+            *order = Arc::new(order.first_micro_batch());
+            1
+        }
+        _ => num_prompts.max(1),
+    };
+    run.batch = BatchConfig { train_batch_size: num_micro_batches, micro_batch_size: 1, num_micro_batches };
     run
 }

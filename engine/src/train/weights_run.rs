@@ -34,7 +34,8 @@ fn model_of(text: &str) -> Option<ModelConfig> {
     let run: Value = serde_json::from_str(text).ok()?;
     let alone = json!({
         "model": run.get("model")?,
-        "data": {"text": "never-read.txt"},
+        // Of any number of tokens.
+        "data": {"tokens": "never-read"},
         "device": "cpu",
         "train_batch_size": 1,
         "steps": 1

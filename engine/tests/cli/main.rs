@@ -35,5 +35,6 @@ mod simulate_run; // `simulate RUN.json`.
 mod simulate_schedule; // `simulate --schedule` drawn, explained, and from a file.
 mod simulate_what_if; // Ranks that differ, and share links and cores.
 mod text; // Mistakes in the run file and in the text.
+mod tokens; // `tokenize`, and runs on its tokens.
 mod training; // `train`, then `eval` and `generate`.
 mod widths; // Output on 80, 120 and 200 columns.

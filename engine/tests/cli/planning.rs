@@ -177,7 +177,9 @@ fn a_reader_who_has_seen_enough_is_no_failure() {
 #[test]
 fn help_teaches_by_example() {
     let home = Home::new();
-    for command in ["train", "eval", "generate", "check", "plan", "show", "simulate", "profile", "compare"] {
+    for command in
+        ["train", "eval", "generate", "check", "plan", "show", "simulate", "profile", "compare", "tokenize"]
+    {
         let help = home.run(format!("{command} --help")).success();
         assert!(help.contains("Examples:\n  pipezero "), "{help}");
         let (_, examples) = help.split_once("Examples:\n").unwrap();

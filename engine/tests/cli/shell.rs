@@ -43,7 +43,7 @@ fn every_command_has_a_man_page() {
         "-profile",
         "-show",
     ];
-    let commands = commands.into_iter().chain(["-simulate", "-train"]);
+    let commands = commands.into_iter().chain(["-simulate", "-tokenize", "-train"]);
     let mut expected: Vec<String> = commands.map(|name| format!("pipezero{name}.1")).collect();
     expected.sort();
     assert_eq!(home.names_in("pages/man1"), expected);

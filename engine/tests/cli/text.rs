@@ -16,7 +16,7 @@ fn train_refuses_texts_that_it_cannot_learn_from() {
         ),
         (
             Some(b"abc"),
-            "the text has 3 tokens (bytes), but a sequence to train on and one to validate on, each of seq_length 16, need 34 with their last targets; name more text, set `data.validation` to 0 or shorten seq_length",
+            "the data has 3 tokens, but a sequence to train on and one to validate on, each of seq_length 16, need 34 with their last targets; name more data, set `data.validation` to 0 or shorten seq_length",
         ),
     ] {
         let home = Home::new();
@@ -52,7 +52,7 @@ fn other_text_to_evaluate() {
         $ --data nowhere.txt
         [2] error: `nowhere.txt` does not exist; name a file, a folder or a glob such as `texts/**/*.txt`
         $ --data short.txt
-        [2] error: the text has 3 tokens (bytes), but one sequence of seq_length 16 needs 17 with its last target; name more text or shorten seq_length
+        [2] error: the data has 3 tokens, but one sequence of seq_length 16 needs 17 with its last target; name more data or shorten seq_length
     "#]]);
 }
 

@@ -55,7 +55,7 @@ pub(super) fn run(args: &DoctorArgs) -> Result<(), Failure> {
     let report =
         examine(&plan, &run_dir, watch).map_err(|error| said_once(error.into(), launched.as_ref()))?;
     let (Some(report), Some(out)) = (report, out) else { return Ok(()) };
-    out.write(&whole_text(&args.run.name(), &file.effective_json(RunDir::SCHEDULE), &plan, &report))?;
+    out.write(&whole_text(&args.run.name(), &file.effective_json(&RunDir::COPIES), &plan, &report))?;
     if args.json {
         let json = serde_json::to_string_pretty(&report).expect("a report has string keys and finite depth");
         print(json + "\n")?;

@@ -1,21 +1,24 @@
-//! `data` and `evaluation`: the text, its split, and how often the rest is used.
+//! `data` and `evaluation`: the data, its split, and how often the rest is used.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use crate::config::data_path::DataPath;
 use crate::config::kind::Either;
 use crate::config::raw::{RawData, RawEvaluation, RawRun};
-use crate::config::resolved::{DataConfig, EvaluationConfig, ModelConfig};
-use crate::config::section::Head;
+use crate::config::resolved::{DataConfig, EndToken, EvaluationConfig, ModelConfig, TokenFilesConfig};
+use crate::config::section::{Field, Head};
 use crate::files::json::shorten;
+use crate::tokens::TokenType;
 
+use super::counted::counted;
 use super::model;
 
-/// `data`. Whether the files exist is for the reader of the text to say ([`check_texts`]): a plan needs none of them.
+/// `data`. Whether the files exist is for the reader of the data to say ([`check_data`]): a plan needs none of them.
 /// A model that `reads_text` needs it.
 pub(super) fn resolve(raw: &RawData, reads_text: bool, folder: &Path) -> Option<DataConfig> {
     if !reads_text {
         no_effect(&raw.head, "a timed model reads no text");
-        return Some(DataConfig { text: Vec::new(), validation: 0.0, document_attention: false });
+        return Some(DataConfig::default());
     }
     let rule = "there is nothing to train on";
     if !raw.head.is_written {
@@ -24,21 +27,121 @@ pub(super) fn resolve(raw: &RawData, reads_text: bool, folder: &Path) -> Option<
             "add it with files, folders or globs, such as \"data\": {\"text\": \"texts/*.txt\"}",
         );
     }
-    let text = raw.text.required(rule, "add files, folders or globs").map(list).and_then(|paths| {
-        if paths.is_empty() || paths.iter().any(String::is_empty) {
-            let rule = "it must name at least one file, folder or glob, and none may be empty";
-            return raw.text.broken("empty", rule, "add one");
-        }
-        Some(paths)
-    });
-    let validation = raw.validation.keep(
+    let within = |paths: Vec<String>| paths.iter().map(|path| folder.join(path)).collect::<Vec<PathBuf>>();
+    let text = if raw.tokens.is_written() {
+        let rule = "`data.tokens` stands beside it, and a run reads one or the other";
+        raw.text.absent(|_| "written".to_owned(), rule).map(|()| Vec::new())
+    } else {
+        raw.text
+            .required(rule, "add files, folders or globs")
+            .map(list)
+            .and_then(|paths| named(&raw.text, paths))
+    };
+    let files = token_files(raw, &within);
+    let tokenizer = raw.tokenizer.is_written().then(|| raw.tokenizer.given().map(|path| folder.join(path)));
+    let validation = validation(raw);
+    let (text, files, validation) = (text?, files?, validation?);
+    let tokenizer = match tokenizer {
+        Some(given) => Some(given?),
+        None => None,
+    };
+    if files.end_token.is_some() && files.tokens.is_empty() && tokenizer.is_none() {
+        raw.end_token
+            .site
+            .hint("no effect here: text without `data.tokenizer` has no token that ends documents");
+    }
+    if let (Some(EndToken::Name(name)), None) = (&files.end_token, &tokenizer) {
+        let rule = "`data.tokenizer` is not named, and it alone knows the number of a token";
+        return raw.end_token.broken(format!("{name:?}"), rule, "name it, or write the token's number");
+    }
+    Some(DataConfig {
+        text: within(text),
+        files,
+        tokenizer,
+        validation,
+        document_attention: raw.document_attention.or(false)?,
+    })
+}
+
+/// The smallest vocabulary that the data goes with.
+pub(super) fn fewest_tokens(raw: &RawData) -> usize {
+    let is_bytes = !raw.tokens.is_written() && !raw.tokenizer.is_written();
+    if is_bytes { 256 } else { 1 }
+}
+
+/// The share that is held out.
+fn validation(raw: &RawData) -> Option<f64> {
+    if raw.validation_tokens.is_written() {
+        let rule = "`data.validation_tokens` stands beside it, and says what is validated on";
+        return raw.validation.absent(|share| share.to_string(), rule).map(|()| 0.0);
+    }
+    raw.validation.keep(
         raw.validation.or(0.05),
         |share| (0.0..=0.5).contains(&share),
-        "it is a share of the text, from 0 to 0.5",
+        "it is a share of the data, from 0 to 0.5",
         "use a value such as 0.05",
-    );
-    let text = text?.iter().map(|path| folder.join(path)).collect();
-    Some(DataConfig { text, validation: validation?, document_attention: raw.document_attention.or(false)? })
+    )
+}
+
+/// What is said of files of tokens.
+fn token_files(raw: &RawData, within: &dyn Fn(Vec<String>) -> Vec<PathBuf>) -> Option<TokenFilesConfig> {
+    let paths = |field: &Field<Either<String, Vec<String>>>| match field.is_written() {
+        true => field.given().map(list).and_then(|paths| named(field, paths)),
+        false => Some(Vec::new()),
+    };
+    let (tokens, validation_tokens) = (paths(&raw.tokens), paths(&raw.validation_tokens));
+    let token_type = raw.token_type.or(TokenType::U16);
+    let end_token = match raw.end_token.given() {
+        Some(Either::First(name)) => Some(Some(EndToken::Name(name))),
+        Some(Either::Second(number)) => match u32::try_from(number) {
+            Ok(number) => Some(Some(EndToken::Number(number))),
+            Err(_) => raw.end_token.broken(number, "tokens end at 2^32 - 1", "use a token of the vocabulary"),
+        },
+        None => (!raw.end_token.is_written()).then_some(None),
+    };
+    let (tokens, validation_tokens) = (tokens?, validation_tokens?);
+    let weights = weights(raw, tokens.len());
+    if !raw.tokens.is_written() && !raw.validation_tokens.is_written() && raw.token_type.is_written() {
+        raw.token_type.site.hint("no effect here: no file of tokens is read");
+    }
+    Some(TokenFilesConfig {
+        tokens: within(tokens),
+        weights: weights?,
+        validation_tokens: within(validation_tokens),
+        token_type: token_type?,
+        end_token: end_token?,
+    })
+}
+
+/// A weight for each file, or none.
+fn weights(raw: &RawData, num_files: usize) -> Option<Vec<f64>> {
+    if !raw.weights.is_written() {
+        return Some(Vec::new());
+    }
+    let weights = raw.weights.given()?;
+    if weights.len() != num_files {
+        let rule = format!("`data.tokens` names {}, and each has a weight", counted(num_files, "file"));
+        return raw.weights.broken(
+            format!("a list of {}", weights.len()),
+            rule,
+            "write as many weights as files",
+        );
+    }
+    match weights.iter().find(|weight| **weight <= 0.0) {
+        Some(weight) => {
+            raw.weights.broken(weight, "a weight is above 0", "leave a file out that is not to be read")
+        }
+        None => Some(weights),
+    }
+}
+
+/// Paths of a key, at least one and none of them empty.
+fn named(field: &Field<Either<String, Vec<String>>>, paths: Vec<String>) -> Option<Vec<String>> {
+    if paths.is_empty() || paths.iter().any(String::is_empty) {
+        let rule = "it must name at least one file, folder or glob, and none may be empty";
+        return field.broken("empty", rule, "add one");
+    }
+    Some(paths)
 }
 
 /// Of a model without attention, a token sees no other in any case, and it has no positions.
@@ -55,19 +158,38 @@ fn list(text: Either<String, Vec<String>>) -> Vec<String> {
     }
 }
 
-/// Reports every entry of `data.text` of which `fault` knows one, given its path.
-pub(crate) fn check_texts(raw: &RawRun, folder: &Path, fault: &dyn Fn(&Path) -> Option<String>) {
+/// Reports every file that `data` names and of which `fault` knows one.
+pub(crate) fn check_data(raw: &RawRun, folder: &Path, fault: &dyn Fn(DataPath<'_>) -> Option<String>) {
     if !model::may_read_text(&raw.model) {
         return;
     }
-    let entries = raw.data.text.given().map(list).unwrap_or_default();
-    for entry in entries.iter().filter(|entry| !entry.is_empty()) {
-        if let Some(fault) = fault(&folder.join(entry)) {
-            let repair = "relative paths start at the run file's folder";
-            raw.data.text.broken::<()>(format!("\"{}\"", shorten(entry)), fault, repair);
+    let data = &raw.data;
+    let report = |field: &Field<Either<String, Vec<String>>>, of: &dyn Fn(&Path) -> Option<String>| {
+        let entries = field.given().map(list).unwrap_or_default();
+        for entry in entries.iter().filter(|entry| !entry.is_empty()) {
+            if let Some(fault) = of(&folder.join(entry)) {
+                field.broken::<()>(format!("\"{}\"", shorten(entry)), fault, RELATIVE);
+            }
         }
+    };
+    report(&data.text, &|path| fault(DataPath::Text(path)));
+    let token_type = data.token_type.given().unwrap_or(TokenType::U16);
+    for field in [&data.tokens, &data.validation_tokens] {
+        report(field, &|path| fault(DataPath::Tokens { path, token_type }));
+    }
+    let end_token = match data.end_token.given() {
+        Some(Either::First(name)) => Some(name),
+        Some(Either::Second(_)) | None => None,
+    };
+    if let Some(named) = data.tokenizer.given()
+        && let Some(fault) =
+            fault(DataPath::Tokenizer { path: &folder.join(&named), end_token: end_token.as_deref() })
+    {
+        data.tokenizer.broken::<()>(format!("\"{}\"", shorten(&named)), fault, RELATIVE);
     }
 }
+
+const RELATIVE: &str = "relative paths start at the run file's folder";
 
 fn no_effect(head: &Head, why: &str) {
     if head.is_written {

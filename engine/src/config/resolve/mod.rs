@@ -29,7 +29,7 @@ mod zero_and_pipeline;
 
 use std::path::Path;
 
-pub(crate) use data::check_texts;
+pub(crate) use data::check_data;
 pub(crate) use optimizer::is_of_unknown_type;
 
 use super::launch::Launch;
@@ -43,7 +43,7 @@ pub(crate) fn resolve(raw: &RawRun, folder: &Path, launch: Launch) -> Option<Run
     let device = gpu::device(raw, backend, launch);
     let precision = precision::resolve(raw, device);
     let memory_bytes = rules::memory(&raw.memory);
-    let model = model::resolve(&raw.model, folder);
+    let model = model::resolve(&raw.model, data::fewest_tokens(&raw.data), folder);
     let reads_text = model::may_read_text(&raw.model);
     let data = data::resolve(&raw.data, reads_text, folder);
     let evaluation = data::resolve_evaluation(&raw.evaluation, reads_text);

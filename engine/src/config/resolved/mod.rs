@@ -4,6 +4,7 @@
 mod checkpoint;
 mod checkpointing;
 mod comm;
+mod data;
 mod learning;
 mod residency;
 mod sharding;
@@ -18,6 +19,7 @@ use serde::Serialize;
 pub use checkpoint::{CheckpointConfig, EndSignal, OnCheckpointError};
 pub use checkpointing::Checkpointing;
 pub use comm::{BackendName, CommConfig, DeviceName, Link, Links, ReductionOrder};
+pub use data::{DataConfig, EndToken, TokenFilesConfig};
 pub use learning::{NoDecay, OptimizerConfig, SchedulerConfig, Warmup, WarmupType};
 pub use pipezero_models::facts::PassTimes;
 pub use pipezero_models::llama::Yarn;
@@ -77,18 +79,6 @@ pub struct Run {
     pub steps: u64,
     /// Seed of initial values and data order.
     pub seed: u64,
-}
-
-/// The text and its split.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct DataConfig {
-    /// Files, folders and globs, made absolute against the run file's folder. Empty where a timed model trains without
-    /// text.
-    pub text: Vec<PathBuf>,
-    /// Share of the text kept for validation, in interleaved blocks of each file.
-    pub validation: f64,
-    /// Whether a token sees the earlier tokens of its own document alone, and positions are counted from there.
-    pub document_attention: bool,
 }
 
 /// When to validate.

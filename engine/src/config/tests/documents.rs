@@ -47,6 +47,7 @@ fn every_example_loads() {
         ("fp16.json", 0, 0),
         ("gpt2-124m.json", 1, 0),
         ("interleaved.json", 0, 0),
+        ("llama-bpe.json", 1, 0),
         ("quickstart.json", 1, 0),
         ("seed-48-layers.json", 0, 0),
         ("timed-64.json", 0, 0),

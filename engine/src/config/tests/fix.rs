@@ -1,7 +1,5 @@
 //! `check --fix`: what is mended in a text, and what is left.
 
-use std::path::Path;
-
 use super::deepspeed::folder;
 use crate::config::{Fixed, HostGpu, Launch, RunFile, Unfixed};
 
@@ -11,7 +9,7 @@ fn fixed(text: &str) -> Result<Fixed, Unfixed> {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("run.json");
     std::fs::write(&path, text).unwrap();
-    RunFile::fixed(&path, home.path(), LAUNCH, &|_: &Path| None)
+    RunFile::fixed(&path, home.path(), LAUNCH, &|_| None)
 }
 
 /// A run file that begins with this, which has a comma at its end.

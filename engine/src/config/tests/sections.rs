@@ -1,11 +1,9 @@
 //! The model, the text, communication, precision and the top level.
 
-use std::path::Path;
-
 use expect_test::expect;
 
 use super::{LAUNCH, check_each, check_values, file, run};
-use crate::config::RunFile;
+use crate::config::{DataPath, RunFile};
 
 fn model(sizes: &str) -> String {
     format!(r#"{{"family": "gpt2", {sizes}}}"#)
@@ -14,7 +12,10 @@ fn model(sizes: &str) -> String {
 /// Whether texts exist is not a rule of the file, but `check` asks for it; both kinds of mistakes are reported together.
 #[test]
 fn missing_texts_are_reported_with_other_mistakes() {
-    let fault = |path: &Path| (!path.ends_with("a.md")).then(|| format!("`{}` is not there", path.display()));
+    let fault = |data: DataPath<'_>| {
+        let (DataPath::Text(path) | DataPath::Tokens { path, .. } | DataPath::Tokenizer { path, .. }) = data;
+        (!path.ends_with("a.md")).then(|| format!("`{}` is not there", path.display()))
+    };
     let said = |changes: &[(&str, &str)]| {
         let resolved = RunFile::parse("run.json", &file(changes)).unwrap().resolve_with(LAUNCH, &fault);
         resolved.map_or_else(|errors| format!("{errors}\n"), |_| "valid\n".to_owned())
@@ -66,7 +67,7 @@ fn the_model() {
               run.json:2:89: `model.num_attention_heads` is 0, but it must be at least 1; use 1 or more
               run.json:2:106: `model.seq_length` is 0, but it must be at least 1; use 1 or more
             run.json:2:90: `model.num_attention_heads` is 4, but `model.hidden_size` is 30, which 4 does not divide: every head has the same width; use a divisor such as 3
-            run.json:2:124: `model.vocab_size` is 128, but text is read as bytes, which are 256 tokens; use at least 256
+            run.json:2:124: `model.vocab_size` is 128, but text without `data.tokenizer` is read as bytes, which are 256 tokens; use at least 256
             run.json:2:122: `model.init_std` is 0, but with 0 all weights would start equal and stay equal: it must be positive; use a value such as 0.02
         "#]],
     );
@@ -133,8 +134,8 @@ fn data_and_evaluation() {
             run.json:3:3: `data.text` is missing: there is nothing to train on; add files, folders or globs
             run.json:3:20: `data.text` is empty, but it must name at least one file, folder or glob, and none may be empty; add one
             run.json:3:26: `data.text[1]` must be a string, but is 5; write "5"
-            run.json:3:39: `data.validation` is 0.51, but it is a share of the text, from 0 to 0.5; use a value such as 0.05
-            run.json:3:39: `data.validation` is -0.1, but it is a share of the text, from 0 to 0.5; use a value such as 0.05
+            run.json:3:39: `data.validation` is 0.51, but it is a share of the data, from 0 to 0.5; use a value such as 0.05
+            run.json:3:39: `data.validation` is -0.1, but it is a share of the data, from 0 to 0.5; use a value such as 0.05
             run.json:6:29: `evaluation.batches` is 0, but an evaluation needs at least one batch; use 1 or more, or set `data.validation` to 0
         "#]],
     );

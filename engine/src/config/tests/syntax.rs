@@ -3,7 +3,9 @@
 use expect_test::{Expect, expect};
 
 use super::{BASE, LAUNCH, check, file, listed, outcome};
-use crate::config::RunFile;
+use crate::config::{Copies, RunFile};
+
+const NO_COPIES: Copies = Copies { schedule: "", tokenizer: "" };
 
 fn check_texts(texts: &[&str], expected: Expect) {
     expected.assert_eq(&listed(texts.iter().map(|text| outcome(text, &[], LAUNCH))));
@@ -155,7 +157,7 @@ fn several_mistakes_are_reported_at_once_in_the_files_order() {
             run.json:2:45: `model.num_layers` must be a whole number, but is the string "four"; write a value such as 8
             run.json:2:95: `model.num_attention_heads` is 4, but `model.hidden_size` is 30, which 4 does not divide: every head has the same width; use a divisor such as 3
             run.json:3:20: `data.text` is empty, but it must name at least one file, folder or glob, and none may be empty; add one
-            run.json:3:38: `data.validation` is 0.9, but it is a share of the text, from 0 to 0.5; use a value such as 0.05
+            run.json:3:38: `data.validation` is 0.9, but it is a share of the data, from 0 to 0.5; use a value such as 0.05
             run.json:5:12: `steps` is 0, but a run has at least one step; use 1 or more
             run.json:6:11: `seed` is -1, but it must not be negative; use a positive number
             run.json:7:28: `parallel.pipeline` is 0, but it must be at least 1; use 1 or more
@@ -210,9 +212,9 @@ fn set_to_null_takes_a_key_away() {
     let seed = |arguments: &[&str]| set(&seeded, arguments).resolve(LAUNCH).unwrap().0.seed;
     assert_eq!((seed(&[]), seed(&["seed=null"]), seed(&["seed=null", "seed=3"])), (7, 0, 3));
     let without = set(&seeded, &["optimizer=null", "seed=null", "comm.links.near=null", "fp16.enabled=null"]);
-    assert_eq!(without.effective_json(""), set(&file(&[]), &[]).effective_json(""));
-    let inner = set(&seeded, &["optimizer.params.lr=null", "seed=null"]).effective_json("");
-    assert_eq!(inner, set(&file(&[("optimizer", r#"{"params": {}}"#)]), &[]).effective_json(""));
+    assert_eq!(without.effective_json(&NO_COPIES), set(&file(&[]), &[]).effective_json(&NO_COPIES));
+    let inner = set(&seeded, &["optimizer.params.lr=null", "seed=null"]).effective_json(&NO_COPIES);
+    assert_eq!(inner, set(&file(&[("optimizer", r#"{"params": {}}"#)]), &[]).effective_json(&NO_COPIES));
     check_sets(
         &[&["steps=null"], &["steps.more=null"]],
         expect![[r#"

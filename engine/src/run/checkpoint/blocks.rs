@@ -15,7 +15,7 @@ pub(crate) fn checksum(bytes: &[u8]) -> String {
 }
 
 /// A checksum as files have it.
-pub(super) fn digits(checksum: u64) -> String {
+pub(crate) fn digits(checksum: u64) -> String {
     format!("{checksum:016x}")
 }
 

@@ -33,7 +33,7 @@ mod shard_writer;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use blocks::checksum;
+pub(crate) use blocks::digits;
 pub use cursor::Cursor;
 pub use error::CheckpointError;
 pub use folder::{Checkpoints, NewCheckpoint};

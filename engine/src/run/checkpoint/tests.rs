@@ -274,7 +274,7 @@ fn a_changed_manifest_names_the_field() {
     // A later version says so, whatever else it has.
     let mut later = sound.clone();
     later["version"] = serde_json::json!(2);
-    later["checksums"]["version"] = serde_json::json!(checksum(b"2"));
+    later["checksums"]["version"] = serde_json::json!(super::blocks::checksum(b"2"));
     assert!(error_of(&later).contains("of version 2 of the format"), "{}", error_of(&later));
 }
 

@@ -1,94 +1,143 @@
-//! The text of a run, read and split.
+//! The tokens of a run, found and split.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use super::source::BatchError;
-use super::split::{SplitError, split_text};
-use super::text::{TextError, read_text};
-use super::text_batches::{BatchLayout, TextBatches};
-use super::token_batch::BatchFault;
-use crate::config::DataConfig;
+use xxhash_rust::xxh3::Xxh3;
 
-/// Both sides of the text.
-#[derive(Clone, Debug, PartialEq, Eq)]
+use super::batches::{BatchLayout, TokenBatches};
+use super::blend::Blend;
+use super::data_error::DataError;
+use super::every_sequence::EverySequence;
+use super::ngram::{NgramCrossEntropy, ngram_cross_entropy};
+use super::opener::Opener;
+use super::split::{Sides, SplitError, split};
+use super::stream::Stream;
+use crate::config::{DataConfig, TokenFilesConfig};
+
+/// Both sides of the data.
+#[derive(Clone, Debug)]
 pub struct Corpus {
-    /// What is trained on.
-    pub training: Vec<u8>,
-    /// What is held out; may be empty.
-    pub validation: Vec<u8>,
+    /// What is trained on: one stream or, where sources have weights, one for each.
+    training: Vec<Stream>,
+    /// What is held out; without a token if nothing is.
+    validation: Vec<Stream>,
+    blend: Option<Blend>,
     seq_length: usize,
-}
-
-/// Why there are no batches.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum DataError {
-    /// The text cannot be read.
-    #[error(transparent)]
-    Text(#[from] TextError),
-    /// The text is too short.
-    #[error(transparent)]
-    Split(#[from] SplitError),
-    /// Nothing is held out.
-    #[error("the run holds out no validation text (`data.validation` is 0); name text to score with --data")]
-    NoValidation,
-    /// The text has bytes that the model has no tokens for.
-    #[error(
-        "the text holds the byte {byte}, but the model knows tokens below vocab_size {vocab_size}; text is read as bytes, so \
-         use 256"
-    )]
-    Vocabulary {
-        /// The largest byte of the text.
-        byte: u8,
-        /// V.
-        vocab_size: usize,
-    },
-    /// The user's source failed.
-    #[error("the source failed: {0}")]
-    Source(BatchError),
-    /// The user's source returned a micro-batch that cannot be used.
-    #[error(transparent)]
-    Batch(BatchFault),
+    /// How many tokens there may be.
+    num_kinds: usize,
+    attends_in_documents: bool,
 }
 
 impl Corpus {
-    /// Reads and splits the text of a run.
+    /// Reads and splits the data of a run.
     ///
     /// # Errors
-    /// When a file cannot be read, is not UTF-8, or a side is shorter than a sequence and its last target.
-    pub fn load(config: &DataConfig, seq_length: usize) -> Result<Self, DataError> {
-        let split = split_text(&read_text(&config.text)?, config.validation, seq_length)?;
-        Ok(Self { training: split.training, validation: split.validation, seq_length })
+    /// When a file cannot be read, or a side is shorter than a sequence and its last target.
+    pub fn load(config: &DataConfig, seq_length: usize, vocab_size: usize) -> Result<Self, DataError> {
+        let opener = Opener::new(config, vocab_size)?;
+        let files = &config.files;
+        let stores = Arc::new(opener.main()?);
+        let of = |range| split(&stores, range, config.validation, seq_length, vocab_size);
+        let (sides, blend) = if files.weights.is_empty() {
+            let too_few = if files.tokens.is_empty() { DataError::Split } else { DataError::SplitTokens };
+            (vec![of(0..stores.len()).map_err(too_few)?], None)
+        } else {
+            let each = (0..stores.len()).map(|number| {
+                of(number..number + 1).map_err(|error| DataError::Source { number: number + 1, error })
+            });
+            (each.collect::<Result<Vec<_>, _>>()?, Some(Blend::new(&files.weights)?))
+        };
+        let sides = sides.into_iter().map(|Sides { training, validation }| (training, validation));
+        let (training, held_out) = sides.unzip();
+        let validation = if files.validation_tokens.is_empty() {
+            held_out
+        } else {
+            let in_key = |error: DataError| DataError::Validation(Box::new(error));
+            let stores = Arc::new(opener.validation().map_err(in_key)?);
+            let whole = split(&stores, 0..stores.len(), 0.0, seq_length, vocab_size);
+            vec![whole.map_err(|error| in_key(DataError::SplitTokens(error)))?.training]
+        };
+        let num_kinds = opener.num_kinds();
+        let corpus = Self {
+            training,
+            validation,
+            blend,
+            seq_length,
+            num_kinds,
+            attends_in_documents: config.document_attention,
+        };
+        corpus.check_texts(vocab_size)?;
+        Ok(corpus)
     }
 
-    /// Reads text of which nothing is held out.
+    /// Reads data of which nothing is held out, as that of a run is read: files of tokens where all are, else text.
     ///
     /// # Errors
     /// As [`Corpus::load`].
-    pub fn unsplit(text: &[PathBuf], seq_length: usize) -> Result<Self, DataError> {
-        Self::load(
-            &DataConfig { text: text.to_vec(), validation: 0.0, document_attention: false },
-            seq_length,
-        )
+    pub fn unsplit(
+        paths: &[PathBuf],
+        of_run: &DataConfig,
+        seq_length: usize,
+        vocab_size: usize,
+    ) -> Result<Self, DataError> {
+        let are_tokens = paths.iter().all(|path| {
+            let ending = path.extension();
+            ending.is_some_and(|ending| ending == "bin" || ending == "idx")
+                || (!path.exists() && path.with_added_extension("bin").is_file())
+        });
+        let (text, tokens) =
+            if are_tokens { (Vec::new(), paths.to_vec()) } else { (paths.to_vec(), Vec::new()) };
+        let files = TokenFilesConfig {
+            tokens,
+            weights: Vec::new(),
+            validation_tokens: Vec::new(),
+            ..of_run.files.clone()
+        };
+        Self::load(&DataConfig { text, files, validation: 0.0, ..of_run.clone() }, seq_length, vocab_size)
     }
 
-    /// Refuses text with a byte that is not a token of the model.
-    ///
-    /// # Errors
-    /// [`DataError::Vocabulary`].
-    pub fn check_vocabulary(&self, vocab_size: usize) -> Result<(), DataError> {
-        match self.training.iter().chain(&self.validation).max() {
-            Some(&byte) if usize::from(byte) >= vocab_size => Err(DataError::Vocabulary { byte, vocab_size }),
+    /// Refuses text with a token beyond the model's. Files of tokens are looked at as they are read.
+    fn check_texts(&self, vocab_size: usize) -> Result<(), DataError> {
+        let largest = self.training.iter().chain(&self.validation).filter_map(Stream::largest_of_texts).max();
+        match largest {
+            Some(byte) if byte as usize >= vocab_size => Err(DataError::Vocabulary { byte, vocab_size }),
             _ => Ok(()),
         }
+    }
+
+    /// Whether its tokens were made of text when it was read.
+    pub fn is_text(&self) -> bool {
+        self.training.iter().all(Stream::is_text)
+    }
+
+    /// Tokens that are trained on, and that are held out.
+    pub fn num_tokens(&self) -> [u64; 2] {
+        [&self.training, &self.validation].map(|side| side.iter().map(Stream::num_tokens).sum())
+    }
+
+    /// A checksum of what is trained on: of all of it where that is text; of files of tokens their lengths, their documents and blocks of
+    /// them, evenly spaced.
+    ///
+    /// # Errors
+    /// When a file of tokens cannot be read.
+    pub fn checksum(&self) -> Result<u64, DataError> {
+        let mut checksum = Xxh3::new();
+        for stream in &self.training {
+            stream.add_to(&mut checksum)?;
+        }
+        if let Some(blend) = &self.blend {
+            blend.shares().iter().for_each(|share| checksum.update(&share.to_le_bytes()));
+        }
+        Ok(checksum.digest())
     }
 
     /// The batches to train on.
     ///
     /// # Errors
-    /// When the layout's sequences are longer than the ones that the text was checked for.
-    pub fn training_batches(&self, layout: BatchLayout, seed: u64) -> Result<TextBatches, DataError> {
-        self.batches(&self.training, layout, seed)
+    /// When the layout's sequences are longer than the ones that the data was checked for.
+    pub fn training_batches(&self, layout: BatchLayout, seed: u64) -> Result<TokenBatches, DataError> {
+        self.batches(&self.training, self.blend.clone(), layout, seed)
     }
 
     /// The batches to validate on, if anything is held out. Their seed differs from training's.
@@ -99,20 +148,52 @@ impl Corpus {
         &self,
         layout: BatchLayout,
         seed: u64,
-    ) -> Result<Option<TextBatches>, DataError> {
-        if self.validation.is_empty() {
+    ) -> Result<Option<TokenBatches>, DataError> {
+        if self.validation.iter().all(|stream| stream.num_tokens() == 0) {
             return Ok(None);
         }
-        self.batches(&self.validation, layout, !seed).map(Some)
+        // Of sources with weights, in the same proportions.
+        let blend = self.blend.clone().filter(|_| self.validation.len() == self.training.len());
+        self.batches(&self.validation, blend, layout, !seed).map(Some)
     }
 
-    fn batches(&self, text: &[u8], layout: BatchLayout, seed: u64) -> Result<TextBatches, DataError> {
+    /// Every sequence of one side once: of what is held out, or of what is trained on.
+    ///
+    /// # Errors
+    /// [`DataError::NoValidation`] where that side has no token.
+    pub fn every_sequence(&self, layout: BatchLayout, is_held_out: bool) -> Result<EverySequence, DataError> {
+        let sources = if is_held_out { &self.validation } else { &self.training };
+        if sources.iter().all(|stream| stream.num_tokens() == 0) {
+            return Err(DataError::NoValidation);
+        }
+        Ok(EverySequence::new(sources.clone(), layout, self.attends_in_documents))
+    }
+
+    /// What counting alone achieves; `None` without validation data, of sources with weights, and of very many tokens.
+    ///
+    /// # Errors
+    /// When a file of tokens cannot be read.
+    pub fn baselines(&self) -> Result<Option<NgramCrossEntropy>, DataError> {
+        match (&self.training[..], &self.validation[..]) {
+            ([training], [validation]) => Ok(ngram_cross_entropy(training, validation, self.num_kinds)?),
+            _ => Ok(None),
+        }
+    }
+
+    fn batches(
+        &self,
+        side: &[Stream],
+        blend: Option<Blend>,
+        layout: BatchLayout,
+        seed: u64,
+    ) -> Result<TokenBatches, DataError> {
         let too_short = || {
             DataError::Split(SplitError::TooShort {
-                num_bytes: text.len(),
+                num_tokens: side.iter().map(Stream::num_tokens).min().unwrap_or(0),
                 seq_length: layout.seq_length.max(self.seq_length),
             })
         };
-        TextBatches::new(text.to_vec(), layout, seed).ok_or_else(too_short)
+        let batches = TokenBatches::new(side.to_vec(), blend, layout, seed).ok_or_else(too_short)?;
+        Ok(batches.in_documents(self.attends_in_documents))
     }
 }

@@ -1,26 +1,43 @@
-//! Text in, micro-batches out: the same samples at every step, whatever the grid.
+//! Text or tokens in, micro-batches out: the same samples at every step, whatever the grid.
 //!
 //! ```text
-//! files, folders, globs --read_text--> files --split_text--> training | validation --TextBatches--> micro-batches
+//! text --read_text--> stores \
+//!                             --split--> training | validation: streams --TokenBatches--> micro-batches
+//! files of tokens --> stores /
 //! ```
 //!
-//! Tokens are bytes, so the vocabulary has 256 entries and there is no tokenizer. The engine asks a [`BatchSource`] for
-//! micro-batches; [`TextBatches`] is the one for text, and users may write others.
+//! Without a tokenizer the tokens of a text are its bytes, so the vocabulary has 256 entries. Files of tokens stay where they are: a
+//! micro-batch reads what it needs. The engine asks a [`BatchSource`] for micro-batches; [`TokenBatches`] is the one for a run's data, and
+//! users may write others.
 
+mod batches;
+mod blend;
 mod corpus;
+mod data_error;
+mod every_sequence;
 mod ngram;
+mod opener;
 mod sampler;
 mod source;
 mod split;
+mod store;
+mod stream;
+#[cfg(test)]
+mod tests;
 mod text;
-mod text_batches;
 mod token_batch;
+mod window;
 
-pub use corpus::{Corpus, DataError};
-pub use ngram::{NgramCrossEntropy, VOCAB_SIZE, ngram_cross_entropy};
+pub use batches::{BatchLayout, Start, TokenBatches};
+pub use blend::{BlendError, CYCLE};
+pub use corpus::Corpus;
+pub use data_error::DataError;
+pub use every_sequence::EverySequence;
+pub use ngram::NgramCrossEntropy;
+pub use opener::tokenizer_of;
 pub use sampler::Permutation;
 pub use source::{BatchError, BatchSource, NoBatches, Zeros};
-pub use split::{BLOCK_BYTES, SplitError, TextSplit, split_text};
+pub use split::{BLOCK_TOKENS, SplitError};
+pub(crate) use text::find_all;
 pub use text::{TextError, TextFile, find_text, first_words, read_text, text_bytes};
-pub use text_batches::{BatchLayout, Start, TextBatches};
 pub use token_batch::{BatchFault, TokenBatch};

@@ -1,67 +1,112 @@
 //! What counting alone achieves: the cross-entropy of unigrams and bigrams, the mark that a model has to beat.
 //!
-//! With counts `c` of the training text and add-one smoothing over the 256 bytes (Laplace's rule of succession), the
-//! probability of a byte `b` after a byte `a` is
+//! With counts `c` of the training tokens and add-one smoothing over the `V` tokens that there may be (Laplace's rule of succession), the
+//! probability of a token `b` after a token `a` is
 //!
 //! ```text
-//! unigram  p(b)     = (c(b) + 1) / (N + 256)            N bytes of training text
-//! bigram   p(b | a) = (c(a b) + 1) / (c(a *) + 256)     c(a *) bytes that have a successor and are a
+//! unigram  p(b)     = (c(b) + 1) / (N + V)            N training tokens; V = 256 where tokens are bytes
+//! bigram   p(b | a) = (c(a b) + 1) / (c(a *) + V)     c(a *) tokens that have a successor and are a
 //! ```
 //!
-//! and the cross-entropy is the mean of `-ln p` over every byte of the validation text but the first, which has no byte
-//! before it: the same bytes for both, in nats per byte like the model's loss.
+//! and the cross-entropy is the mean of `-ln p` over every validation token but the first, which has none before it: the same tokens for
+//! both, in nats per token like the model's loss.
 
-/// Byte values.
-pub const VOCAB_SIZE: usize = 256;
+use std::collections::BTreeMap;
 
-/// Cross-entropy of the validation text under counts of the training text, in nats per byte.
+use super::stream::Stream;
+use crate::tokens::TokenFileError;
+
+/// Tokens that are counted at most: more would take longer than the first steps, and a model that has so many needs no such mark.
+pub(super) const COUNTED_MAX: u64 = 1 << 25;
+
+/// Cross-entropy of the validation tokens under counts of the training tokens, in nats per token.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct NgramCrossEntropy {
-    /// From the frequency of each byte.
+    /// From the frequency of each token.
     pub unigram: f64,
-    /// From the frequency of each byte after the one before it.
+    /// From the frequency of each token after the one before it.
     pub bigram: f64,
 }
 
-/// Counts the training text and measures the validation text; `None` if that has no byte with a byte before it.
+/// Counts the training tokens and measures the validation tokens; `None` if there are too many, or too few for a pair. `num_kinds` is V.
 ///
 /// Added up by value, not by position, so the result does not depend on the order of equal pairs.
-pub fn ngram_cross_entropy(training: &[u8], validation: &[u8]) -> Option<NgramCrossEntropy> {
-    let num_targets = validation.len().checked_sub(1).filter(|&targets| targets > 0)?;
-    let (counted, measured) = (count_pairs(training), count_pairs(validation));
-    let mut counts = [0_u64; VOCAB_SIZE];
-    for &byte in training {
-        counts[usize::from(byte)] += 1;
+///
+/// # Errors
+/// When a file of tokens cannot be read.
+pub(super) fn ngram_cross_entropy(
+    training: &Stream,
+    validation: &Stream,
+    num_kinds: usize,
+) -> Result<Option<NgramCrossEntropy>, TokenFileError> {
+    if training.num_tokens() + validation.num_tokens() > COUNTED_MAX {
+        return Ok(None);
     }
+    let (counted, measured) = (Counts::of(training)?, Counts::of(validation)?);
+    Ok(cross_entropy(&counted, &measured, num_kinds as u64))
+}
+
+fn cross_entropy(counted: &Counts, measured: &Counts, num_kinds: u64) -> Option<NgramCrossEntropy> {
+    let num_targets = measured.num_tokens.checked_sub(1).filter(|&targets| targets > 0)?;
+    let surprise = |count: u64, total: u64| ((total + num_kinds) as f64 / (count + 1) as f64).ln();
     let mut sum = NgramCrossEntropy { unigram: 0.0, bigram: 0.0 };
-    for (counted, measured) in counted.chunks_exact(VOCAB_SIZE).zip(measured.chunks_exact(VOCAB_SIZE)) {
-        let num_successors = counted.iter().sum();
-        for (byte, &times) in measured.iter().enumerate().filter(|&(_, &times)| times > 0) {
-            sum.unigram += times as f64 * surprise(counts[byte], training.len() as u64);
-            sum.bigram += times as f64 * surprise(counted[byte], num_successors);
-        }
+    for (&(before, token), &times) in &measured.pairs {
+        let alone = counted.tokens.get(&token).copied().unwrap_or(0);
+        let pair = counted.pairs.get(&(before, token)).copied().unwrap_or(0);
+        let num_successors = counted.successors.get(&before).copied().unwrap_or(0);
+        sum.unigram += times as f64 * surprise(alone, counted.num_tokens);
+        sum.bigram += times as f64 * surprise(pair, num_successors);
     }
     let mean = |sum: f64| sum / num_targets as f64;
     Some(NgramCrossEntropy { unigram: mean(sum.unigram), bigram: mean(sum.bigram) })
 }
 
-/// `-ln p` of a byte that was seen `count` times in `total`, in nats.
-fn surprise(count: u64, total: u64) -> f64 {
-    ((total + VOCAB_SIZE as u64) as f64 / (count + 1) as f64).ln()
+/// How often tokens and pairs of them occur.
+#[derive(Debug, Default)]
+struct Counts {
+    num_tokens: u64,
+    tokens: BTreeMap<u32, u64>,
+    pairs: BTreeMap<(u32, u32), u64>,
+    /// Tokens that have a successor.
+    successors: BTreeMap<u32, u64>,
 }
 
-/// `[256, 256]`: how often the second byte follows the first.
-fn count_pairs(text: &[u8]) -> Vec<u64> {
-    let mut pairs = vec![0; VOCAB_SIZE * VOCAB_SIZE];
-    for pair in text.windows(2) {
-        pairs[usize::from(pair[0]) * VOCAB_SIZE + usize::from(pair[1])] += 1;
+impl Counts {
+    fn of(stream: &Stream) -> Result<Self, TokenFileError> {
+        let mut counts = Self::default();
+        let mut pairs = Vec::with_capacity(stream.num_tokens() as usize);
+        let mut before = None;
+        stream.each(|token| {
+            *counts.tokens.entry(token).or_default() += 1;
+            if let Some(before) = before.replace(token) {
+                pairs.push((before, token));
+            }
+        })?;
+        counts.num_tokens = stream.num_tokens();
+        pairs.sort_unstable();
+        for run in pairs.chunk_by(|a, b| a == b) {
+            counts.pairs.insert(run[0], run.len() as u64);
+            *counts.successors.entry(run[0].0).or_default() += run.len() as u64;
+        }
+        Ok(counts)
     }
-    pairs
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use super::super::store::Store;
     use super::*;
+
+    fn cross_entropy_of(training: &[u8], validation: &[u8]) -> Option<NgramCrossEntropy> {
+        let stream = |text: &[u8]| {
+            let mut stream = Stream::new(Arc::new(vec![Store::Bytes(text.to_vec())]), 256);
+            stream.push(0, 0..text.len() as u64);
+            stream
+        };
+        ngram_cross_entropy(&stream(training), &stream(validation), 256).expect("texts are always read")
+    }
 
     #[test]
     fn texts_worked_by_hand() {
@@ -75,7 +120,7 @@ mod tests {
             (&[7; 10_000], &[7; 10_000], 10_256.0 / 10_001.0, 10_255.0 / 10_000.0),
         ];
         for (training, validation, unigram, bigram) in cases {
-            let entropy = ngram_cross_entropy(training, validation).expect("two targets or more");
+            let entropy = cross_entropy_of(training, validation).expect("two targets or more");
             for (actual, wanted) in [(entropy.unigram, unigram.ln()), (entropy.bigram, bigram.ln())] {
                 // A few roundings of f64 each.
                 assert!((actual - wanted).abs() <= 1e-13 * wanted.abs(), "{actual} against {wanted}");
@@ -97,7 +142,7 @@ mod tests {
             let with_successor = training[..2999].iter().filter(|&&byte| byte == pair[0]).count() as f64;
             bigram -= ((count(pair) + 1.0) / (with_successor + 256.0)).ln();
         }
-        let entropy = ngram_cross_entropy(&training, &validation).expect("many targets");
+        let entropy = cross_entropy_of(&training, &validation).expect("many targets");
         // 399 additions in another order.
         assert!((entropy.unigram - unigram / 399.0).abs() < 1e-12);
         assert!((entropy.bigram - bigram / 399.0).abs() < 1e-12);
@@ -106,7 +151,7 @@ mod tests {
 
     #[test]
     fn without_a_target_there_is_no_mean() {
-        assert_eq!(ngram_cross_entropy(b"abc", b""), None);
-        assert_eq!(ngram_cross_entropy(b"abc", b"a"), None);
+        assert_eq!(cross_entropy_of(b"abc", b""), None);
+        assert_eq!(cross_entropy_of(b"abc", b"a"), None);
     }
 }

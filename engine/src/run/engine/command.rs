@@ -22,8 +22,8 @@ pub(super) enum Command {
     Release,
     /// The loss of one batch.
     Evaluate { source: Arc<dyn BatchSource>, batch: u64 },
-    /// The logits after these tokens.
-    Logits { tokens: Arc<[u32]> },
+    /// The logits after each of these prompts, at most one for each micro-batch.
+    Logits { prompts: Arc<[Vec<u32>]> },
     /// All weights go to rank 0, unit by unit, which writes them to this file; the other processes have none.
     Save(Option<Arc<SaveFile>>),
     /// Read the weights that this rank holds.

@@ -133,6 +133,16 @@ pub enum EngineError {
         /// Its scale.
         scale: f64,
     },
+    /// No prompt, or more than go through the pipeline at once.
+    #[error(
+        "{num_prompts} prompts at once: give at least 1 and at most {at_most}, the micro-batches of an evaluation"
+    )]
+    NumPrompts {
+        /// How many there are.
+        num_prompts: usize,
+        /// How many there may be.
+        at_most: usize,
+    },
     /// A prompt with a token outside the vocabulary.
     #[error("the prompt has token {token}, but the model knows tokens below vocab_size {vocab_size}")]
     PromptToken {

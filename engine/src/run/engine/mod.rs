@@ -7,6 +7,7 @@ mod error;
 mod failures;
 mod host_memory;
 mod initial_state;
+mod logits;
 mod probe;
 mod ranks;
 mod report;
@@ -422,26 +423,6 @@ impl Engine {
             return Err(EngineError::EvaluationNotFinite);
         }
         Ok(EvalReport::new(first(&outcomes)))
-    }
-
-    /// The logits `[V]` that follow `tokens`, through the pipeline.
-    ///
-    /// # Errors
-    /// [`EngineError::PromptLength`] for no tokens or more than a sequence, [`EngineError::PromptToken`] for one outside
-    /// the vocabulary; otherwise as [`Engine::train_batch`].
-    pub fn logits(&mut self, tokens: &[u32]) -> Result<Vec<f32>, EngineError> {
-        let seq_length = self.plan.micro_batch_shape().seq_length;
-        if tokens.is_empty() || tokens.len() > seq_length {
-            return Err(EngineError::PromptLength { num_tokens: tokens.len(), seq_length });
-        }
-        let vocab_size = self.plan.vocab_size();
-        if let Some(&token) = tokens.iter().find(|&&token| token as usize >= vocab_size) {
-            return Err(EngineError::PromptToken { token, vocab_size });
-        }
-        let logits = self.ranks.ask_for_values(&Command::Logits { tokens: tokens.into() })?;
-        let bytes = logits.iter().flat_map(|logit| logit.to_le_bytes()).collect();
-        let bytes = self.ranks.together(|world| world.broadcast(bytes))?;
-        Ok(bytes.as_chunks().0.iter().map(|&bytes| f32::from_le_bytes(bytes)).collect())
     }
 
     /// Writes the weights to one safetensors file, in the process of rank 0. The other ranks hand them over unit by unit: no more than a

@@ -103,7 +103,7 @@ fn serve(rank: &mut Rank, command: Command, source: &dyn BatchSource) -> Result<
         Command::Evaluate { source, batch } => {
             Ok(Answer::Outcome(Box::new(rank.evaluate(source.as_ref(), batch)?)))
         }
-        Command::Logits { tokens } => Ok(rank.logits(&tokens)?.map_or(Answer::Done, Answer::Values)),
+        Command::Logits { prompts } => Ok(rank.logits(&prompts)?.map_or(Answer::Done, Answer::Values)),
         Command::Save(file) => {
             for (id, planned) in Arc::clone(&rank.plan).owned_units() {
                 rank.collect_unit(id, |first, values| {

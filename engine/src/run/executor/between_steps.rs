@@ -10,13 +10,16 @@ use crate::plan::Plan;
 pub(super) const ELEMENTS_AT_ONCE: usize = 1 << 18;
 
 /// The most that a rank which was started for `purpose` takes at once: a piece of a unit's parameters in f32, or where tokens
-/// are generated, the logits of a row on the rank that makes them and a copy of them on its way to rank 0.
+/// are generated, the logits of a row of each micro-batch on the rank that makes them and a copy of them on its way to rank 0.
 pub(crate) fn bytes_between_steps(plan: &Plan, purpose: Purpose) -> u64 {
     let largest_unit = plan.units().iter().map(|unit| unit.unit.num_elements()).max().unwrap_or(0);
     let piece = largest_unit.min(ELEMENTS_AT_ONCE);
     let elements = match purpose {
         Purpose::Training => piece,
-        Purpose::Inference => piece.max(plan.vocab_size().saturating_mul(2)),
+        Purpose::Inference => {
+            let num_prompts = plan.evaluation().num_micro_batches() as usize;
+            piece.max(plan.vocab_size().saturating_mul(2).saturating_mul(num_prompts))
+        }
     };
     (elements as u64).saturating_mul(ElementType::F32.num_bytes() as u64)
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use pipezero_models::Buffer;
-use pipezero_models::layer::{MaskKey, RowLogits, WriteMode};
+use pipezero_models::layer::{MaskKey, WriteMode};
 use pipezero_models::unit::{UnitBackward, UnitForward, UnitRecompute};
 use pipezero_schedule::{CheckedProgram, InstructionId, MicroBatch, Stage, Unit};
 
@@ -64,10 +64,7 @@ impl Rank {
                 recomputed,
                 workspace,
                 loss: self.results.loss(micro_batch),
-                row_logits: self
-                    .row_logits
-                    .as_mut()
-                    .map(|(row, logits)| RowLogits { row: *row, logits: logits.view_mut() }),
+                row_logits: self.asked_logits.as_mut().and_then(|asked| asked.of(micro_batch)),
             },
         );
         // Slices share their input and their output.

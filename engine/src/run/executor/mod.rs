@@ -8,6 +8,7 @@
 //! starts all its messages of a round before it waits for any of them.
 
 mod activations;
+mod asked_logits;
 mod between_steps;
 mod boundary;
 mod compute;

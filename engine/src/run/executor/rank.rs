@@ -8,6 +8,7 @@ use pipezero_partition::Purpose;
 use pipezero_schedule::{Lane, PipelineRank, Stage, Unit};
 
 use super::activations::Activations;
+use super::asked_logits::AskedLogits;
 use super::edges::Edges;
 use super::error::Cause;
 use super::in_flight::InFlight;
@@ -57,8 +58,8 @@ pub(crate) struct Rank {
     pub(super) staging: Option<Staging>,
     /// What could not be read of the step's tokens.
     pub(super) unread: Option<ReadFault>,
-    /// Where the head puts the logits of a row, while they are asked for.
-    pub(super) row_logits: Option<(usize, TrackedBuffer)>,
+    /// Where the head puts logits, while they are asked for.
+    pub(super) asked_logits: Option<AskedLogits>,
     /// Where buffers come from that the plan counts.
     pub(super) memory: Allocator,
     /// Where commands between programs take theirs from.
@@ -118,7 +119,7 @@ impl Rank {
             tail: Tail::default(),
             staging: None,
             unread: None,
-            row_logits: None,
+            asked_logits: None,
             between: allocator(&ledgers.between),
             reserve: None,
             memory,

@@ -73,7 +73,9 @@ impl Rank {
         for micro_batch in 0..program.num_micro_batches() as usize {
             self.set_position(Position::Reading { step, micro_batch });
             let read = self.tokens.set(MicroBatch(micro_batch as u32), &*self.queue, |tokens| {
-                source.micro_batch(batch, self.data_rank, micro_batch, tokens).map_err(DataError::Source)?;
+                source
+                    .micro_batch(batch, self.data_rank, micro_batch, tokens)
+                    .map_err(DataError::UserSource)?;
                 tokens.check(shape, self.plan.vocab_size()).map_err(DataError::Batch)
             });
             if let Err(error) = read {

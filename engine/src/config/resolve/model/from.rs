@@ -16,7 +16,7 @@ use super::sizes::init_std;
 const IS_IN_THE_FOLDER: &str = "`model.from` says it";
 
 /// The model of the folder that `from` names; relative paths start at `folder`.
-pub(super) fn resolve(raw: &RawModel, folder: &Path) -> Option<ModelConfig> {
+pub(super) fn resolve(raw: &RawModel, fewest_tokens: usize, folder: &Path) -> Option<ModelConfig> {
     let given = raw.from.given();
     let own = no_sizes(raw);
     let named = given?;
@@ -52,17 +52,20 @@ pub(super) fn resolve(raw: &RawModel, folder: &Path) -> Option<ModelConfig> {
         }
         ModelConfig::Mlp(_) | ModelConfig::Timed(_) => unreachable!("no published model is of this family"),
     };
-    choose(raw, gpt)?;
+    choose(raw, fewest_tokens, gpt)?;
     Some(model)
 }
 
 /// What the run chooses beside the sizes.
-fn choose(raw: &RawModel, gpt: &mut GptConfig) -> Option<()> {
+fn choose(raw: &RawModel, fewest_tokens: usize, gpt: &mut GptConfig) -> Option<()> {
     let length = raw.seq_length.at_least_one(raw.seq_length.or(gpt.seq_length));
     let num_tokens = gpt.vocab_size;
-    if num_tokens < 256 {
-        let rule = format!("its model has {num_tokens} tokens, and text is read as bytes, which are 256");
-        return raw.from.broken(format!("\"{}\"", shorten(&raw.from.given()?)), rule, "use another model");
+    if num_tokens < fewest_tokens {
+        let rule = format!(
+            "its model has {num_tokens} tokens, and text without `data.tokenizer` is read as bytes, which are 256"
+        );
+        let repair = "name the model's tokenizer as `data.tokenizer`, or use another model";
+        return raw.from.broken(format!("\"{}\"", shorten(&raw.from.given()?)), rule, repair);
     }
     let init_std = init_std(&raw.init_std, gpt.init_std);
     let dropout = raw.dropout.below_one(raw.dropout.or(gpt.dropout), 0.1);

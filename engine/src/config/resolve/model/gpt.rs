@@ -13,11 +13,11 @@ use super::sizes::{init_std, size};
 pub(super) fn resolve(
     raw: &RawModel,
     family: Option<FamilyWord>,
-    num_layers: Option<usize>,
-    seq_length: Option<usize>,
+    [num_layers, seq_length]: [Option<usize>; 2],
+    fewest_tokens: usize,
 ) -> Option<ModelConfig> {
     let hidden_size = size(&raw.hidden_size);
-    let vocab_size = vocab_size(raw);
+    let vocab_size = vocab_size(raw, fewest_tokens);
     let num_attention_heads = heads(raw, family, hidden_size);
     let init_std = init_std(&raw.init_std, 0.02);
     let dropout = raw.dropout.below_one(raw.dropout.or(0.0), 0.1);
@@ -54,9 +54,10 @@ pub(super) fn resolve(
     }
 }
 
-fn vocab_size(raw: &RawModel) -> Option<usize> {
-    let rule = "text is read as bytes, which are 256 tokens";
-    let size = raw.vocab_size.keep(raw.vocab_size.or(256), |size| size >= 256, rule, "use at least 256");
+fn vocab_size(raw: &RawModel, fewest_tokens: usize) -> Option<usize> {
+    let size = raw.vocab_size.at_least_one(raw.vocab_size.or(256));
+    let rule = "text without `data.tokenizer` is read as bytes, which are 256 tokens";
+    let size = raw.vocab_size.keep(size, |size| size >= fewest_tokens, rule, "use at least 256");
     let rule = "tokens are numbers of 32 bits, of which the largest marks a target without loss";
     raw.vocab_size.keep(size, |size| size < u32::MAX as usize, rule, "use at most 4294967294")
 }

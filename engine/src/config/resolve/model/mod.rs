@@ -20,7 +20,8 @@ use crate::config::words::FamilyWord;
 use crate::config::whole_number::MAX_COUNT;
 use sizes::size;
 
-pub(super) fn resolve(raw: &RawModel, folder: &Path) -> Option<ModelConfig> {
+/// A vocabulary has at least `fewest_tokens`.
+pub(super) fn resolve(raw: &RawModel, fewest_tokens: usize, folder: &Path) -> Option<ModelConfig> {
     if !raw.head.is_written {
         let repair = "add one, such as \"model\": {\"family\": \"gpt2\", \"num_layers\": 12, \"hidden_size\": 768, \
                       \"num_attention_heads\": 12, \"seq_length\": 1024}";
@@ -28,14 +29,14 @@ pub(super) fn resolve(raw: &RawModel, folder: &Path) -> Option<ModelConfig> {
     }
     let repair = "add \"gpt2\", \"llama\", \"mlp\" or \"timed\"";
     let model = if raw.from.is_written() {
-        from::resolve(raw, folder)
+        from::resolve(raw, fewest_tokens, folder)
     } else {
         let family = raw.family.required("it decides what the sizes mean", repair);
         let num_layers = size(&raw.num_layers);
         let seq_length = size(&raw.seq_length);
         match family {
             Some(FamilyWord::Timed) => timed::resolve(raw, num_layers, seq_length).map(ModelConfig::Timed),
-            family => gpt::resolve(raw, family, num_layers, seq_length),
+            family => gpt::resolve(raw, family, [num_layers, seq_length], fewest_tokens),
         }
     }?;
     // So that no later product of sizes overflows.

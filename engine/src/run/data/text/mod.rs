@@ -33,21 +33,29 @@ pub struct TextFile {
 /// # Errors
 /// See [`TextError`]; a file that cannot be used is an error, never left out.
 pub fn read_text(entries: &[PathBuf]) -> Result<Vec<TextFile>, TextError> {
+    let files = find_all(entries)?.into_iter().map(read_file).collect::<Result<Vec<_>, _>>()?;
+    if files.iter().all(|file| file.text.is_empty()) {
+        return Err(TextError::Empty { num_files: files.len() });
+    }
+    Ok(files)
+}
+
+/// The files that the entries stand for, each once and in a fixed order.
+///
+/// # Errors
+/// As [`read_text`], except for those of the contents.
+pub(crate) fn find_all(entries: &[PathBuf]) -> Result<Vec<PathBuf>, TextError> {
     if entries.is_empty() {
         return Err(TextError::NoEntries);
     }
-    let mut files = Vec::new();
-    let mut known = HashSet::new();
+    let (mut files, mut known) = (Vec::new(), HashSet::new());
     for entry in entries {
         for path in find_files(entry)? {
             let identity = fs::canonicalize(&path).map_err(|source| TextError::unreadable(&path, source))?;
             if known.insert(identity) {
-                files.push(read_file(path)?);
+                files.push(path);
             }
         }
-    }
-    if files.iter().all(|file| file.text.is_empty()) {
-        return Err(TextError::Empty { num_files: files.len() });
     }
     Ok(files)
 }

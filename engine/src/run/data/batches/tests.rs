@@ -1,6 +1,17 @@
 //! The same samples on every grid, each exactly once per epoch.
 
+use std::sync::Arc;
+
+use super::super::store::Store;
 use super::*;
+
+/// The micro-batches of a text.
+fn batches(text: Vec<u8>, layout: BatchLayout, seed: u64) -> Option<TokenBatches> {
+    let num_tokens = text.len() as u64;
+    let mut stream = Stream::new(Arc::new(vec![Store::Bytes(text)]), 256);
+    stream.push(0, 0..num_tokens);
+    TokenBatches::new(vec![stream], None, layout, seed)
+}
 
 /// A text of 256 tokens in which every token is its own position.
 fn positions() -> Vec<u8> {
@@ -12,7 +23,7 @@ fn layout(data_degree: usize, num_micro_batches: usize, micro_batch_size: usize)
 }
 
 /// The inputs and targets of a step, data ranks and micro-batches in order.
-fn step_tokens(source: &TextBatches, step: u64) -> (Vec<u32>, Vec<u32>) {
+fn step_tokens(source: &TokenBatches, step: u64) -> (Vec<u32>, Vec<u32>) {
     let mut batch = TokenBatch::zeros(source.layout.micro_batch_size, source.layout.seq_length);
     let (mut inputs, mut targets) = (Vec::new(), Vec::new());
     for data_rank in 0..source.layout.data_degree {
@@ -29,14 +40,14 @@ fn step_tokens(source: &TextBatches, step: u64) -> (Vec<u32>, Vec<u32>) {
 /// order, at every step of more than one epoch.
 #[test]
 fn samples_do_not_depend_on_the_grid() {
-    let reference = TextBatches::new(positions(), layout(1, 1, 12), 11).expect("long enough");
+    let reference = batches(positions(), layout(1, 1, 12), 11).expect("long enough");
     let factors = |number: usize| (1..=number).filter(move |factor| number.is_multiple_of(*factor));
     let mut num_grids = 0;
     for data_degree in factors(12) {
         for num_micro_batches in factors(12 / data_degree) {
             let micro_batch_size = 12 / data_degree / num_micro_batches;
             let layout = layout(data_degree, num_micro_batches, micro_batch_size);
-            let source = TextBatches::new(positions(), layout, 11).expect("long enough");
+            let source = batches(positions(), layout, 11).expect("long enough");
             for step in 1..=9 {
                 assert_eq!(
                     step_tokens(&source, step),
@@ -54,7 +65,7 @@ fn samples_do_not_depend_on_the_grid() {
 #[test]
 fn an_epoch_makes_every_token_but_the_first_a_target_once() {
     // 256 tokens hold 51 windows of 5 + 1; 3 sequences a step end the epoch after 17 steps.
-    let source = TextBatches::new(positions(), layout(1, 3, 1), 2).expect("long enough");
+    let source = batches(positions(), layout(1, 3, 1), 2).expect("long enough");
     assert_eq!(source.num_samples(), 51);
     for epoch in 0..2 {
         let mut all_targets = Vec::new();
@@ -73,7 +84,7 @@ fn an_epoch_makes_every_token_but_the_first_a_target_once() {
 /// A batch may be larger than the text: then a step reads some samples more than once.
 #[test]
 fn a_batch_may_hold_several_epochs() {
-    let source = TextBatches::new(b"abcdef".to_vec(), layout(2, 1, 2), 1).expect("long enough");
+    let source = batches(b"abcdef".to_vec(), layout(2, 1, 2), 1).expect("long enough");
     assert_eq!(source.num_samples(), 1);
     let (inputs, targets) = step_tokens(&source, 3);
     assert!(inputs.chunks(5).all(|row| row.iter().copied().eq(97..102)), "{inputs:?}");
@@ -83,18 +94,18 @@ fn a_batch_may_hold_several_epochs() {
 
 #[test]
 fn texts_without_a_sequence_make_no_source() {
-    assert!(TextBatches::new(vec![0; 6], layout(1, 1, 1), 1).is_some());
+    assert!(batches(vec![0; 6], layout(1, 1, 1), 1).is_some());
     for num_tokens in 0..6 {
-        assert!(TextBatches::new(vec![0; num_tokens], layout(1, 1, 1), 1).is_none(), "{num_tokens} tokens");
+        assert!(batches(vec![0; num_tokens], layout(1, 1, 1), 1).is_none(), "{num_tokens} tokens");
     }
     let no_tokens = BatchLayout { seq_length: 0, ..layout(1, 1, 1) };
-    assert!(TextBatches::new(positions(), no_tokens, 1).is_none());
+    assert!(batches(positions(), no_tokens, 1).is_none());
 }
 
 /// Steps of 12 sequences, then of 4, 6 and 12 again: each goes on where the one before has stopped, over more than one epoch.
 #[test]
 fn another_batch_size_goes_on_with_the_next_sequence() {
-    let source = |size| TextBatches::new(positions(), layout(1, 1, size), 11).expect("long enough");
+    let source = |size| batches(positions(), layout(1, 1, size), 11).expect("long enough");
     let one_by_one = source(1);
     let mut start = Start::default();
     for size in [12, 4, 6, 12] {

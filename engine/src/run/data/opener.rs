@@ -1,0 +1,111 @@
+//! Opens the files of a run's data.
+
+use std::path::PathBuf;
+
+use rayon::prelude::*;
+
+use super::data_error::DataError;
+use super::store::Store;
+use super::text::{TextFile, read_text};
+use crate::config::{DataConfig, EndToken};
+use crate::tokens::{FoundAs, TokenFile, Tokenizer, TokenizerError};
+
+/// Bytes of the longest text that is tokenized at once: each of its tokens takes more than a hundred bytes meanwhile.
+const TEXT_BYTES_MAX: usize = 64 << 20;
+
+/// What files are opened with.
+pub(super) struct Opener<'a> {
+    config: &'a DataConfig,
+    tokenizer: Option<Tokenizer>,
+    vocab_size: usize,
+}
+
+impl<'a> Opener<'a> {
+    /// Reads the tokenizer, if there is one.
+    pub(super) fn new(config: &'a DataConfig, vocab_size: usize) -> Result<Self, DataError> {
+        let tokenizer = tokenizer_of(config)?;
+        let known = tokenizer.as_ref().map_or(0, Tokenizer::vocab_size);
+        if known > vocab_size {
+            return Err(DataError::TokenizerVocabulary { largest: known - 1, vocab_size });
+        }
+        let opener = Self { config, tokenizer, vocab_size };
+        match opener.end_token().filter(|&token| token as usize >= vocab_size) {
+            Some(token) => Err(DataError::EndToken { token, vocab_size }),
+            None => Ok(opener),
+        }
+    }
+
+    /// How many tokens there may be.
+    pub(super) fn num_kinds(&self) -> usize {
+        match &self.tokenizer {
+            Some(tokenizer) => tokenizer.vocab_size(),
+            None if self.config.files.tokens.is_empty() => 256,
+            None => self.vocab_size,
+        }
+    }
+
+    /// What is trained on, and what a share of is held out.
+    pub(super) fn main(&self) -> Result<Vec<Store>, DataError> {
+        let tokens = &self.config.files.tokens;
+        if tokens.is_empty() { self.texts() } else { self.token_files(tokens, self.config.validation > 0.0) }
+    }
+
+    /// Files that are validated on.
+    pub(super) fn validation(&self) -> Result<Vec<Store>, DataError> {
+        self.token_files(&self.config.files.validation_tokens, false)
+    }
+
+    fn texts(&self) -> Result<Vec<Store>, DataError> {
+        let files = read_text(&self.config.text)?;
+        let Some(tokenizer) = &self.tokenizer else {
+            return Ok(files.into_iter().map(|file| Store::Bytes(file.text.into_bytes())).collect());
+        };
+        // On all cores; in the order of the files.
+        let tokenized = files.into_par_iter().map(|TextFile { path, text }| {
+            if text.len() > TEXT_BYTES_MAX {
+                return Err(DataError::LongText { path, num_bytes: text.len(), max_bytes: TEXT_BYTES_MAX });
+            }
+            let mut tokens = tokenizer.encode(&text)?;
+            let end_token = self.end_token();
+            tokens.extend(end_token.filter(|end| !tokens.is_empty() && tokens.last() != Some(end)));
+            Ok(Store::Tokens(tokens))
+        });
+        tokenized.collect()
+    }
+
+    /// Files without an index are cut between documents where a share of them is held out, or attention ends with a document.
+    fn token_files(&self, paths: &[PathBuf], is_split: bool) -> Result<Vec<Store>, DataError> {
+        let needs_documents = is_split || self.config.document_attention;
+        let opened = paths.iter().map(|path| {
+            let mut file = TokenFile::open(path, self.config.files.token_type)?;
+            let end_token =
+                self.end_token().filter(|_| needs_documents && file.found_as() != FoundAs::Indexed);
+            if let Some(end_token) = end_token {
+                file.find_documents(end_token, self.vocab_size)?;
+            }
+            Ok(Store::File(file))
+        });
+        opened.collect()
+    }
+
+    fn end_token(&self) -> Option<u32> {
+        match self.config.files.end_token {
+            Some(EndToken::Number(number)) => Some(number),
+            Some(EndToken::Name(_)) | None => self.tokenizer.as_ref().and_then(Tokenizer::end_token),
+        }
+    }
+}
+
+/// The tokenizer of a run; `None` where it names none.
+///
+/// # Errors
+/// When it cannot be used.
+pub fn tokenizer_of(config: &DataConfig) -> Result<Option<Tokenizer>, TokenizerError> {
+    let Some(path) = &config.tokenizer else { return Ok(None) };
+    let loaded = match &config.files.end_token {
+        Some(EndToken::Name(name)) => Tokenizer::load(path, Some(name))?,
+        Some(EndToken::Number(number)) => Tokenizer::load(path, None)?.ending_with(*number),
+        None => Tokenizer::load(path, None)?,
+    };
+    Ok(Some(loaded))
+}

@@ -1,0 +1,92 @@
+//! Why texts were not tokenized.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::run::data::TextError;
+use crate::tokens::TokenizerError;
+
+/// Why texts were not tokenized.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TokenizeError {
+    /// The inputs cannot be found.
+    #[error(transparent)]
+    Text(#[from] TextError),
+    /// The tokenizer cannot be used.
+    #[error(transparent)]
+    Tokenizer(#[from] TokenizerError),
+    /// It has no token that ends documents.
+    #[error(
+        "`{}` does not say which token ends a document: name it with --end-token, such as --end-token '<|endoftext|>', or write none \
+         with --no-end-token",
+        .0.display()
+    )]
+    NoEndToken(PathBuf),
+    /// A line of JSON, or a piece of text, that is no document.
+    #[error("{}:{line}: {reason}", path.display())]
+    Document {
+        /// The file.
+        path: PathBuf,
+        /// The line that it begins with, from 1.
+        line: u64,
+        /// What is wrong, and a repair.
+        reason: String,
+    },
+    /// The system refused.
+    #[error("`{}`: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// The files are there.
+    #[error("`{}` exists; name another --out, or replace it with --overwrite", .0.display())]
+    Exists(PathBuf),
+    /// Work was interrupted.
+    #[error(
+        "`{}` is of work that was interrupted: go on with it with --resume, or begin again with --overwrite", .0.display()
+    )]
+    Interrupted(PathBuf),
+    /// There is nothing to go on with.
+    #[error("there is nothing to go on with: `{}` does not exist; leave --resume out", .0.display())]
+    NothingToResume(PathBuf),
+    /// What was begun was something else.
+    #[error("`{}` was begun with {what}; go on as it was begun, or begin again with --overwrite", path.display())]
+    Differs {
+        /// The file that says how it was begun.
+        path: PathBuf,
+        /// What is different.
+        what: String,
+    },
+    /// The file that says how far the work is cannot be used.
+    #[error("`{}` cannot be used: {reason}; begin again with --overwrite", path.display())]
+    State {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// Another process writes the same files.
+    #[error("`{}` is being written by another process", .0.display())]
+    InUse(PathBuf),
+    /// Nothing was found.
+    #[error("the inputs hold no document: all {num_files} files are empty")]
+    Nothing {
+        /// Files that were read.
+        num_files: usize,
+    },
+}
+
+impl TokenizeError {
+    pub(super) fn io(path: &Path) -> impl Fn(io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self::Io { path: path.clone(), source }
+    }
+
+    /// Whether the input is at fault, and not the system.
+    pub fn is_of_input(&self) -> bool {
+        !matches!(self, Self::Io { .. } | Self::InUse(_))
+    }
+}

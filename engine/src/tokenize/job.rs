@@ -1,0 +1,171 @@
+//! All of the work, from inputs to index.
+
+use std::fs::{self, File};
+use std::path::PathBuf;
+
+use super::document::Maker;
+use super::error::TokenizeError;
+use super::options::{End, Options, Start};
+use super::outputs::Outputs;
+use super::reader::{Place, Reader};
+use super::state::{BegunWith, Input, State};
+use super::workers::{Tokens, tokenize};
+use crate::run::data::find_all;
+use crate::tokens::{DocumentWriter, TokenType, Tokenizer, Written};
+
+/// What is told while the work goes on.
+pub trait Watch {
+    /// So many of the inputs' bytes have become so many tokens.
+    fn progress(&mut self, num_bytes: u64, written: Written);
+}
+
+/// Work that can be done.
+#[derive(Debug)]
+pub struct Job {
+    options: Options,
+    maker: Maker,
+    files: Vec<PathBuf>,
+    outputs: Outputs,
+    /// The file of pieces, which is held against other processes.
+    lock: File,
+    state: State,
+    total_bytes: u64,
+}
+
+/// What was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finished {
+    /// Tokens and documents.
+    pub written: Written,
+    /// Bytes of the inputs.
+    pub num_bytes: u64,
+    /// How tokens are stored.
+    pub token_type: TokenType,
+    /// The tokens.
+    pub bin: PathBuf,
+    /// Their index.
+    pub idx: PathBuf,
+}
+
+impl Job {
+    /// Finds the inputs, reads the tokenizer, and looks at what there is of the outputs.
+    ///
+    /// # Errors
+    /// See [`TokenizeError`].
+    pub fn new(options: Options) -> Result<Self, TokenizeError> {
+        let maker = maker(&options)?;
+        let outputs = Outputs::of(&options.prefix);
+        let files = files(&options.inputs, &outputs)?;
+        let inputs = files.iter().map(|path| Input::of(path)).collect::<Result<Vec<_>, _>>()?;
+        let total_bytes = inputs.iter().map(|input| input.num_bytes).sum();
+        outputs.check(options.start)?;
+        let lock = outputs.lock()?;
+        let begun_with = BegunWith {
+            inputs,
+            tokenizer_checksum: maker.tokenizer.checksum(),
+            end_token: maker.end_token,
+            form: maker.form.clone(),
+        };
+        let state = match options.start {
+            Start::Resume => {
+                let state = State::read(&outputs.state)?;
+                if let Some(what) = state.begun_with.differs_from(&begun_with) {
+                    return Err(TokenizeError::Differs { path: outputs.state, what });
+                }
+                state
+            }
+            Start::New | Start::Overwrite => State {
+                version: State::VERSION,
+                begun_with,
+                next: Place::default(),
+                num_bytes: 0,
+                written: Written::default(),
+            },
+        };
+        Ok(Self { options, maker, files, outputs, lock, state, total_bytes })
+    }
+
+    /// Bytes of all inputs.
+    pub fn total_bytes(&self) -> u64 {
+        self.total_bytes
+    }
+
+    /// Bytes of the inputs that were done before.
+    pub fn resumed_bytes(&self) -> u64 {
+        self.state.num_bytes
+    }
+
+    /// Files of the inputs.
+    pub fn num_files(&self) -> usize {
+        self.files.len()
+    }
+
+    /// How the token that ends documents is written; `None` where none is.
+    pub fn end_token(&self) -> Option<String> {
+        self.maker.end_token.and_then(|token| self.maker.tokenizer.name_of(token))
+    }
+
+    /// Does what is left of the work.
+    ///
+    /// # Errors
+    /// When an input is no text or no document, or a file cannot be written. What has been done is kept.
+    pub fn run(mut self, watch: &mut dyn Watch) -> Result<Finished, TokenizeError> {
+        let token_type = TokenType::of_vocabulary(self.maker.vocab_size);
+        let [bin, pieces] = self.outputs.open(self.lock, self.state.written, token_type)?;
+        self.state.write(&self.outputs.state)?;
+        let mut writer = DocumentWriter::new(token_type, bin, pieces, self.state.written);
+        let separator = self.maker.form.separator.clone();
+        let reader = Reader::new(&self.files, separator.as_deref(), self.state.next, self.state.num_bytes);
+        let (state, outputs, save_every) = (&mut self.state, &self.outputs, self.options.save_every);
+        let written_to = TokenizeError::io(&outputs.partial);
+        let mut kept_bytes = state.num_bytes;
+        tokenize(reader, &self.maker, self.options.num_threads, |tokens| {
+            let Tokens { documents, next, num_bytes } = tokens;
+            for document in &documents {
+                let parts = document.iter().map(|(tokens, has_loss)| (&tokens[..], *has_loss));
+                writer.document(parts).map_err(&written_to)?;
+            }
+            if num_bytes - kept_bytes >= save_every {
+                kept_bytes = num_bytes;
+                let written = writer.sync().map_err(&written_to)?;
+                (state.next, state.num_bytes, state.written) = (next, num_bytes, written);
+                state.write(&outputs.state)?;
+            }
+            watch.progress(num_bytes, writer.written());
+            Ok(())
+        })?;
+        let written = writer.sync().map_err(&written_to)?;
+        if written.num_tokens == 0 {
+            for path in [&outputs.partial, &outputs.pieces, &outputs.state] {
+                let _ = fs::remove_file(path);
+            }
+            return Err(TokenizeError::Nothing { num_files: self.files.len() });
+        }
+        state.next = Place { file: self.files.len(), ..Place::default() };
+        (state.num_bytes, state.written) = (self.total_bytes, written);
+        state.write(&outputs.state)?;
+        outputs.finish(written, token_type)?;
+        let (bin, idx) = (outputs.bin.clone(), outputs.idx.clone());
+        Ok(Finished { written, num_bytes: self.total_bytes, token_type, bin, idx })
+    }
+}
+
+fn maker(options: &Options) -> Result<Maker, TokenizeError> {
+    let name = if let End::Named(name) = &options.end { Some(name.as_str()) } else { None };
+    let tokenizer = Tokenizer::load(&options.tokenizer, name)?;
+    let end_token = match options.end {
+        End::None => None,
+        End::Named(_) | End::Known => match tokenizer.end_token() {
+            None => return Err(TokenizeError::NoEndToken(tokenizer.path().to_owned())),
+            known => known,
+        },
+    };
+    let vocab_size = tokenizer.vocab_size();
+    Ok(Maker { tokenizer, end_token, vocab_size, form: options.form.clone() })
+}
+
+/// The files of the inputs, each once, and without the files that are written, which may lie in a folder of inputs.
+fn files(inputs: &[PathBuf], outputs: &Outputs) -> Result<Vec<PathBuf>, TokenizeError> {
+    let files = find_all(inputs)?;
+    Ok(files.into_iter().filter(|path| !outputs.has(path)).collect())
+}

@@ -1,0 +1,142 @@
+//! The files that are written, while they are and at the end.
+//!
+//! ```text
+//! PREFIX.bin.partial   tokens          becomes PREFIX.bin
+//! PREFIX.pieces        what the index is made from
+//! PREFIX.tokenize.json how far the work is
+//! PREFIX.idx           written at the end; with it the last two are removed
+//! ```
+
+use std::ffi::OsString;
+use std::fs::{self, File, TryLockError};
+use std::io::{self, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use super::error::TokenizeError;
+use super::options::Start;
+use crate::files::partial::{Existing, PartialFile};
+use crate::tokens::{TokenType, Written, write_index};
+
+/// Where the files are.
+#[derive(Clone, Debug)]
+pub(super) struct Outputs {
+    pub(super) bin: PathBuf,
+    pub(super) idx: PathBuf,
+    pub(super) partial: PathBuf,
+    pub(super) pieces: PathBuf,
+    pub(super) state: PathBuf,
+}
+
+impl Outputs {
+    pub(super) fn of(prefix: &Path) -> Self {
+        let ended = |ending: &str| {
+            let mut path: OsString = prefix.as_os_str().to_owned();
+            path.push(ending);
+            PathBuf::from(path)
+        };
+        Self {
+            bin: ended(".bin"),
+            idx: ended(".idx"),
+            partial: ended(".bin.partial"),
+            pieces: ended(".pieces"),
+            state: ended(".tokenize.json"),
+        }
+    }
+
+    /// Refuses to write over what is there, unless that is asked for.
+    pub(super) fn check(&self, start: Start) -> Result<(), TokenizeError> {
+        let finished = [&self.idx, &self.bin].into_iter().find(|path| fs::symlink_metadata(path).is_ok());
+        match start {
+            Start::Overwrite => Ok(()),
+            Start::New if self.state.exists() => Err(TokenizeError::Interrupted(self.state.clone())),
+            // The tokens have their name and the index does not yet, where the work was interrupted at its very end.
+            Start::Resume if self.state.exists() => Ok(()),
+            Start::Resume => Err(TokenizeError::NothingToResume(self.state.clone())),
+            Start::New => finished.map_or(Ok(()), |path| Err(TokenizeError::Exists(path.clone()))),
+        }
+    }
+
+    /// Holds the outputs against other processes, until the file is closed.
+    pub(super) fn lock(&self) -> Result<File, TokenizeError> {
+        if let Some(folder) = self.bin.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+            fs::create_dir_all(folder).map_err(TokenizeError::io(folder))?;
+        }
+        let pieces = opened(&self.pieces)?;
+        match pieces.try_lock() {
+            Err(TryLockError::WouldBlock) => return Err(TokenizeError::InUse(self.pieces.clone())),
+            // A file system without locks.
+            Ok(()) | Err(TryLockError::Error(_)) => {}
+        }
+        for path in [&self.state, &self.idx] {
+            // What a process that was killed has left of it.
+            let left = path.with_added_extension(PartialFile::ENDING.trim_start_matches('.'));
+            if fs::symlink_metadata(&left).is_ok() {
+                fs::remove_file(&left).map_err(TokenizeError::io(&left))?;
+            }
+        }
+        Ok(pieces)
+    }
+
+    /// Opens the tokens, and stands in them and in `pieces` behind what has been written; a rest that was written later is cut off.
+    pub(super) fn open(
+        &self,
+        pieces: File,
+        written: Written,
+        token_type: TokenType,
+    ) -> Result<[File; 2], TokenizeError> {
+        let num_bytes = written.num_tokens * token_type.num_bytes() as u64;
+        let pieces = cut(pieces, &self.pieces, written.bytes())?;
+        // The work was interrupted after the tokens had got their name.
+        if !self.partial.exists() && written.num_tokens > 0 && self.bin.exists() {
+            fs::rename(&self.bin, &self.partial).map_err(TokenizeError::io(&self.bin))?;
+        }
+        Ok([cut(opened(&self.partial)?, &self.partial, num_bytes)?, pieces])
+    }
+
+    /// Whether a path is one of these, or what is written before it.
+    pub(super) fn has(&self, path: &Path) -> bool {
+        let own = [&self.bin, &self.idx, &self.partial, &self.pieces, &self.state];
+        own.iter().any(|own| path == *own || path == own.with_added_extension("partial"))
+    }
+
+    /// Gives the tokens their name and writes their index, once all tokens are on disk.
+    pub(super) fn finish(&self, written: Written, token_type: TokenType) -> Result<(), TokenizeError> {
+        let index = TokenizeError::io(&self.idx);
+        // An index of other tokens is worse than none.
+        match fs::remove_file(&self.idx) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(index(error)),
+            _ => {}
+        }
+        fs::rename(&self.partial, &self.bin).map_err(TokenizeError::io(&self.bin))?;
+        let mut pieces = File::open(&self.pieces).map_err(TokenizeError::io(&self.pieces))?;
+        let mut file = PartialFile::create(&self.idx, Existing::Replaced).map_err(&index)?;
+        write_index(file.file(), &mut pieces, written, token_type).map_err(&index)?;
+        file.finish().map_err(&index)?;
+        for path in [&self.state, &self.pieces] {
+            fs::remove_file(path).map_err(TokenizeError::io(path))?;
+        }
+        Ok(())
+    }
+}
+
+fn opened(path: &Path) -> Result<File, TokenizeError> {
+    if fs::symlink_metadata(path).is_ok_and(|found| !found.is_file()) {
+        let error = io::Error::other("it is no regular file; remove it");
+        return Err(TokenizeError::io(path)(error));
+    }
+    let file = File::options().create(true).read(true).write(true).truncate(false).open(path);
+    file.map_err(TokenizeError::io(path))
+}
+
+/// Cuts a file to its first bytes, and stands at their end.
+fn cut(mut file: File, path: &Path, num_bytes: u64) -> Result<File, TokenizeError> {
+    let failed = TokenizeError::io(path);
+    let found = file.metadata().map_err(&failed)?.len();
+    if found < num_bytes {
+        let reason = format!("`{}` has {found} bytes of the {num_bytes} that were written", path.display());
+        return Err(TokenizeError::State { path: path.to_owned(), reason });
+    }
+    file.set_len(num_bytes).map_err(&failed)?;
+    file.seek(SeekFrom::End(0)).map_err(&failed)?;
+    Ok(file)
+}

@@ -1,0 +1,164 @@
+//! Reads the inputs piece by piece: a line of JSON, or a piece of text between separators.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::error::TokenizeError;
+
+/// Bytes of text of a batch, more or less: enough that handing it to a worker costs nothing beside tokenizing it.
+const BATCH_BYTES: usize = 1 << 18;
+
+/// Bytes of the largest piece. A worker holds all tokens of a piece at once, for each more than a hundred bytes.
+pub(super) const PIECE_BYTES_MAX: usize = 64 << 20;
+
+/// Where the next piece begins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Place {
+    /// Which input.
+    pub(super) file: usize,
+    /// Where in it, in bytes.
+    pub(super) offset: u64,
+    /// Its line there, from 0.
+    pub(super) line: u64,
+}
+
+/// Pieces of one file, one after the other.
+#[derive(Debug)]
+pub(super) struct Batch {
+    pub(super) path: PathBuf,
+    pub(super) is_json: bool,
+    /// Each with the line that it begins with, from 1.
+    pub(super) pieces: Vec<(u64, String)>,
+    /// Where the next batch begins.
+    pub(super) next: Place,
+    /// Bytes of the inputs up to there.
+    pub(super) num_bytes: u64,
+}
+
+/// Reads the inputs from a place on.
+#[derive(Debug)]
+pub(super) struct Reader<'a> {
+    files: &'a [PathBuf],
+    separator: Option<&'a str>,
+    place: Place,
+    open: Option<BufReader<File>>,
+    num_bytes: u64,
+}
+
+impl<'a> Reader<'a> {
+    /// Reads from a place on, before which lie `num_bytes` of the inputs.
+    pub(super) fn new(
+        files: &'a [PathBuf],
+        separator: Option<&'a str>,
+        place: Place,
+        num_bytes: u64,
+    ) -> Self {
+        Self { files, separator, place, open: None, num_bytes }
+    }
+
+    /// The next pieces; `None` after the last.
+    pub(super) fn batch(&mut self) -> Result<Option<Batch>, TokenizeError> {
+        while let Some(path) = self.files.get(self.place.file) {
+            let is_json = is_json_lines(path);
+            let (mut pieces, mut num_bytes) = (Vec::new(), 0);
+            while num_bytes < BATCH_BYTES {
+                let line = self.place.line + 1;
+                let Some(piece) = self.piece(path, is_json)? else { break };
+                num_bytes += piece.len();
+                if !piece.trim().is_empty() {
+                    pieces.push((line, piece));
+                }
+            }
+            if num_bytes < BATCH_BYTES {
+                self.open = None;
+                self.place = Place { file: self.place.file + 1, ..Place::default() };
+            }
+            if !pieces.is_empty() {
+                let (path, next, num_bytes) = (path.clone(), self.place, self.num_bytes);
+                return Ok(Some(Batch { path, is_json, pieces, next, num_bytes }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The next piece of the file, without its separator; `None` at its end.
+    fn piece(&mut self, path: &Path, is_json: bool) -> Result<Option<String>, TokenizeError> {
+        let failed = TokenizeError::io(path);
+        if self.open.is_none() {
+            let mut file = File::open(path).map_err(&failed)?;
+            file.seek(SeekFrom::Start(self.place.offset)).map_err(&failed)?;
+            self.open = Some(BufReader::with_capacity(1 << 18, file));
+        }
+        let from = self.open.as_mut().expect("it was opened");
+        let separator = if is_json { Some("\n") } else { self.separator };
+        let mut bytes = Vec::new();
+        let line = self.place.line + 1;
+        let document = |reason| TokenizeError::Document { path: path.to_owned(), line, reason };
+        let ended = read_until(from, separator.map(str::as_bytes), &mut bytes).map_err(&failed)?;
+        let Some(ended) = ended else { return Err(document(too_long(is_json))) };
+        if bytes.is_empty() {
+            return Ok(None);
+        }
+        self.place.offset += bytes.len() as u64;
+        self.num_bytes += bytes.len() as u64;
+        self.place.line += bytes.iter().filter(|&&byte| byte == b'\n').count() as u64;
+        if ended {
+            bytes.truncate(bytes.len() - separator.map_or(0, str::len));
+        }
+        String::from_utf8(bytes).map(Some).map_err(|error| {
+            let before = error.utf8_error().valid_up_to();
+            document(format!(
+                "it is not UTF-8 text, {before} bytes from here; convert it, or leave the file out"
+            ))
+        })
+    }
+}
+
+/// Whether a file holds lines of JSON.
+pub(crate) fn is_json_lines(path: &Path) -> bool {
+    path.extension().is_some_and(|ending| ending == "jsonl" || ending == "ndjson")
+}
+
+fn too_long(is_json: bool) -> String {
+    let limit = PIECE_BYTES_MAX >> 20;
+    if is_json {
+        return format!("the line is longer than {limit} MiB; a line holds one document");
+    }
+    format!(
+        "the document is longer than {limit} MiB: it is read whole, since its tokens depend on what stands beside them; say what stands \
+         between documents, such as --separator '<|endoftext|>' or --separator '\\n\\n'"
+    )
+}
+
+/// Appends what stands up to a separator, with it: whether there was one; `None` if it is too long.
+fn read_until(
+    from: &mut impl BufRead,
+    separator: Option<&[u8]>,
+    bytes: &mut Vec<u8>,
+) -> io::Result<Option<bool>> {
+    loop {
+        let available = match from.fill_buf() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            available => available?,
+        };
+        if available.is_empty() {
+            return Ok(Some(false));
+        }
+        // Up to the separator's last byte, where the whole one may end.
+        let last = separator.and_then(|separator| separator.last());
+        let found = last.and_then(|last| available.iter().position(|byte| byte == last));
+        let len = found.map_or(available.len(), |at| at + 1);
+        bytes.extend_from_slice(&available[..len]);
+        from.consume(len);
+        if bytes.len() > PIECE_BYTES_MAX {
+            return Ok(None);
+        }
+        if separator.is_some_and(|separator| bytes.ends_with(separator)) {
+            return Ok(Some(true));
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! What is written depends on the inputs and the tokenizer alone.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::*;
+use crate::tokens::{TokenFile, TokenType, Tokenizer, Written, train_tokenizer};
+
+const TEXT: &str = "The quick brown fox jumps over the lazy dog. 2 + 2 = 4; naïve façade — 你好, мир!\n";
+
+struct Silent;
+
+impl Watch for Silent {
+    fn progress(&mut self, _: u64, _: Written) {}
+}
+
+/// Stops the work after so many batches, as a killed process would.
+struct Killed(usize);
+
+impl Watch for Killed {
+    fn progress(&mut self, _: u64, _: Written) {
+        self.0 = self.0.checked_sub(1).unwrap_or_else(|| std::panic::panic_any("killed"));
+    }
+}
+
+fn options(folder: &Path, inputs: &[&str], out: &str) -> Options {
+    Options {
+        inputs: inputs.iter().map(|name| folder.join(name)).collect(),
+        tokenizer: folder.to_owned(),
+        end: End::Known,
+        prefix: folder.join(out),
+        form: Form::default(),
+        num_threads: 2,
+        save_every: 1,
+        start: Start::New,
+    }
+}
+
+fn folder_with_tokenizer() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    train_tokenizer([TEXT].into_iter(), 320, &folder.path().join(Tokenizer::FILE)).unwrap();
+    folder
+}
+
+fn tokens_of(path: &Path) -> (Vec<u32>, Vec<u64>) {
+    let file = TokenFile::open(path, TokenType::U16).unwrap();
+    let mut tokens = vec![0; file.num_tokens() as usize];
+    file.read(0, &mut tokens, 320).unwrap();
+    (tokens, file.document_ends().to_vec())
+}
+
+fn error_of(options: Options) -> String {
+    match Job::new(options) {
+        Err(error) => error.to_string(),
+        Ok(job) => job.run(&mut Silent).unwrap_err().to_string(),
+    }
+}
+
+/// Against the library alone: each document's tokens, and the end token.
+#[test]
+fn documents_are_those_of_the_tokenizer() {
+    let folder = folder_with_tokenizer();
+    let documents: Vec<String> = (0..400).map(|number| format!("{TEXT}number {number}\n\n{TEXT}")).collect();
+    fs::write(folder.path().join("a.txt"), documents.join("<|sep|>")).unwrap();
+    let lines = documents.iter().map(|text| format!("{}\n", serde_json::json!({ "body": text })));
+    fs::write(folder.path().join("b.jsonl"), lines.collect::<String>()).unwrap();
+    let mut asked = options(folder.path(), &["a.txt", "b.jsonl"], "out/data");
+    asked.form.separator = Some("<|sep|>".to_owned());
+    asked.form.text_field = "body".to_owned();
+    let finished = Job::new(asked).unwrap().run(&mut Silent).unwrap();
+    let tokenizer = Tokenizer::load(folder.path(), None).unwrap();
+    let end = tokenizer.end_token().expect("<|endoftext|> is the one of GPT-2");
+    let (mut expected, mut ends) = (Vec::new(), Vec::new());
+    for text in documents.iter().chain(&documents) {
+        expected.extend(tokenizer.encode(text).unwrap());
+        expected.push(end);
+        ends.push(expected.len() as u64);
+    }
+    assert_eq!(tokens_of(&finished.bin), (expected, ends));
+    assert_eq!(finished.written.num_documents, 800);
+    let names = fs::read_dir(folder.path().join("out")).unwrap().map(|entry| entry.unwrap().file_name());
+    let mut names: Vec<_> = names.map(|name| name.into_string().unwrap()).collect();
+    names.sort();
+    assert_eq!(names, ["data.bin", "data.idx"]);
+}
+
+/// Stopped after each of several numbers of batches, with one thread and with three: the same files.
+#[test]
+fn interrupted_work_ends_with_the_same_files() {
+    let folder = folder_with_tokenizer();
+    let lines: String = (0..9000)
+        .map(|number| format!("{}\n", serde_json::json!({ "text": format!("{number} {TEXT}") })))
+        .collect();
+    fs::write(folder.path().join("a.jsonl"), &lines).unwrap();
+    fs::write(folder.path().join("b.txt"), TEXT).unwrap();
+    let inputs = ["a.jsonl", "b.txt"];
+    let whole = Job::new(options(folder.path(), &inputs, "whole")).unwrap().run(&mut Silent).unwrap();
+    let read = |path: &PathBuf| fs::read(path).unwrap();
+    let (bin, idx) = (read(&whole.bin), read(&whole.idx));
+    for num_batches in 0..5 {
+        let out = format!("resumed-{num_batches}");
+        let asked =
+            Options { num_threads: 1 + 2 * (num_batches % 2), ..options(folder.path(), &inputs, &out) };
+        let job = Job::new(asked.clone()).unwrap();
+        let killed = std::panic::AssertUnwindSafe(|| job.run(&mut Killed(num_batches)));
+        assert!(std::panic::catch_unwind(killed).is_err(), "there are more than {num_batches} batches");
+        assert!(
+            error_of(asked.clone()).contains("go on with it with --resume, or begin again with --overwrite")
+        );
+        // A process that is killed may have written more than it has noted.
+        let partial = folder.path().join(format!("{out}.bin.partial"));
+        let longer = [read(&partial), vec![7; 99]].concat();
+        fs::write(&partial, longer).unwrap();
+        let finished = Job::new(Options { start: Start::Resume, ..asked }).unwrap().run(&mut Silent).unwrap();
+        assert!(read(&finished.bin) == bin && read(&finished.idx) == idx, "after {num_batches} batches");
+        assert_eq!(finished.written, whole.written);
+    }
+}
+
+#[test]
+fn prompts_and_masks_carry_no_loss() {
+    let folder = folder_with_tokenizer();
+    let lines = concat!(
+        "{\"prompt\": \"What is 2 + 2?\", \"completion\": \" 4\"}\n\n",
+        "{\"tokens\": [5, 6, 7, 8, 9], \"mask\": [0, 1, true, false, 0]}\n",
+        "{\"tokens\": [5]}"
+    );
+    fs::write(folder.path().join("a.jsonl"), lines).unwrap();
+    let finished = Job::new(options(folder.path(), &["a.jsonl"], "data")).unwrap().run(&mut Silent).unwrap();
+    let tokenizer = Tokenizer::load(folder.path(), None).unwrap();
+    let prompt = tokenizer.encode("What is 2 + 2?").unwrap();
+    let pair = [&prompt[..], &tokenizer.encode(" 4").unwrap(), &[tokenizer.end_token().unwrap()]].concat();
+    let (tokens, ends) = tokens_of(&finished.bin);
+    assert_eq!(tokens, [&pair[..], &[5, 6, 7, 8, 9, 5]].concat());
+    let (first, pair) = (prompt.len() as u64, pair.len() as u64);
+    assert_eq!(ends, [pair, pair + 5, pair + 6]);
+    let file = TokenFile::open(&finished.bin, TokenType::U16).unwrap();
+    assert_eq!(file.unscored(), [0..first, pair..pair + 1, pair + 3..pair + 5]);
+}
+
+/// Each mistake: the name of the file, what is in it, and what is said, which names the file and the line.
+#[test]
+fn what_is_no_document_is_said_at_its_line() {
+    let folder = folder_with_tokenizer();
+    let good = "{\"text\": \"a\"}\n";
+    let cases: [(&str, &[u8], &str); 13] = [
+        ("a.jsonl", b"{\"text\": 5}", ":3: \"text\" is a number, and must be a string"),
+        (
+            "b.jsonl",
+            b"{\"text\": \"a\"",
+            ":3: column 12: EOF while parsing an object; a line holds one JSON object",
+        ),
+        ("c.jsonl", b"[1, 2]", ":3: it is JSON, but no object"),
+        ("d.jsonl", b"{\"prompt\": \"a\"}", ":3: it has \"prompt\" and no \"completion\"; a pair has both"),
+        (
+            "e.jsonl",
+            b"{\"body\": \"a\"}",
+            ":3: it has neither \"text\", nor \"prompt\" and \"completion\", nor \"tokens\", but \"body\"",
+        ),
+        ("f.jsonl", b"{}", "but no field; name the field"),
+        (
+            "g.jsonl",
+            b"{\"tokens\": [1, 999]}",
+            ":3: \"tokens\" has 999 at 1, and the tokenizer has whole numbers below",
+        ),
+        ("h.jsonl", b"{\"tokens\": [1, -2]}", "\"tokens\" has -2 at 1"),
+        ("i.jsonl", b"{\"tokens\": [1], \"mask\": []}", "\"mask\" has 0 entries, and \"tokens\" has 1"),
+        ("j.jsonl", b"{\"tokens\": [1], \"mask\": [2]}", "\"mask\" has 2 at 0, and must have 0 or 1"),
+        ("k.jsonl", b"{\"tokens\": 7}", "\"tokens\" is a number, and must be a list"),
+        ("l.jsonl", b"{\"text\": \"\xff\"}", ":3: it is not UTF-8 text, 10 bytes from here"),
+        ("m.jsonl", b"{\"text\": \"\\ud800\"}", ":3: column"),
+    ];
+    for (name, bytes, said) in cases {
+        fs::write(folder.path().join(name), [good.as_bytes(), b"\n", bytes, b"\n", good.as_bytes()].concat())
+            .unwrap();
+        let error = error_of(options(folder.path(), &[name], name));
+        assert!(error.contains(said) && error.contains(name), "{said}: {error}");
+    }
+}
+
+#[test]
+fn what_is_there_is_kept() {
+    let folder = folder_with_tokenizer();
+    fs::write(folder.path().join("a.txt"), TEXT).unwrap();
+    fs::write(folder.path().join("empty.txt"), "\n \n").unwrap();
+    let asked = options(folder.path(), &["a.txt"], "data");
+    assert!(
+        error_of(Options { start: Start::Resume, ..asked.clone() })
+            .contains("there is nothing to go on with")
+    );
+    assert!(
+        error_of(options(folder.path(), &["empty.txt"], "data"))
+            .contains("hold no document: all 1 files are empty")
+    );
+    Job::new(asked.clone()).unwrap().run(&mut Silent).unwrap();
+    assert!(
+        error_of(asked.clone())
+            .contains("data.idx` exists; name another --out, or replace it with --overwrite")
+    );
+    fs::write(folder.path().join("a.txt"), TEXT.repeat(2)).unwrap();
+    let replaced = Job::new(Options { start: Start::Overwrite, ..asked.clone() }).unwrap();
+    assert_eq!(replaced.run(&mut Silent).unwrap().num_bytes, 2 * TEXT.len() as u64);
+    // What goes on must be what was begun.
+    let begun = Options { prefix: folder.path().join("begun"), ..asked };
+    let job = Job::new(begun.clone()).unwrap();
+    let killed = std::panic::AssertUnwindSafe(|| job.run(&mut Killed(0)));
+    assert!(std::panic::catch_unwind(killed).is_err());
+    let resumed = Options { start: Start::Resume, ..begun };
+    let other = Options { end: End::None, ..resumed.clone() };
+    assert!(error_of(other).contains("was begun with another token that ends documents"));
+    fs::write(folder.path().join("a.txt"), TEXT).unwrap();
+    assert!(error_of(resumed.clone()).contains("a.txt` of"), "the file has changed");
+    fs::write(folder.path().join("begun.tokenize.json"), "{").unwrap();
+    assert!(error_of(resumed).contains("cannot be used: EOF while parsing"));
+}
+
+#[test]
+fn an_end_token_is_named_or_refused() {
+    let folder = folder_with_tokenizer();
+    fs::write(folder.path().join("a.txt"), TEXT).unwrap();
+    let asked = options(folder.path(), &["a.txt"], "data");
+    let named = |name: &str| Options { end: End::Named(name.to_owned()), ..asked.clone() };
+    assert!(
+        error_of(named("</s>")).contains("has no token \"</s>\"; its special tokens are \"<|endoftext|>\"")
+    );
+    let config = folder.path().join("tokenizer_config.json");
+    fs::write(&config, "{\"eos_token\": {\"content\": \"!\"}}").unwrap();
+    assert_eq!(Job::new(asked.clone()).unwrap().end_token().as_deref(), Some("!"));
+    fs::write(&config, "{\"eos_token\": \"no such token\"}").unwrap();
+    assert_eq!(Job::new(asked.clone()).unwrap().end_token().as_deref(), Some("<|endoftext|>"));
+    assert_eq!(Job::new(Options { end: End::None, ..asked }).unwrap().end_token(), None);
+}

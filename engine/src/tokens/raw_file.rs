@@ -1,0 +1,58 @@
+//! `.bin` files without an index: llm.c's, which say what they are, and nanoGPT's, which hold nothing but tokens.
+//!
+//! llm.c's begin with 256 numbers of i32: a magic number, a version, the number of tokens, and zeros (llm.c, dev/data/data_common.py). Those
+//! of GPT-2 hold u16, those of Llama 3 u32. Where the first number is neither magic number, the file is tokens from its first byte on, of
+//! u16 as nanoGPT writes (data/openwebtext/prepare.py), or of the type that the run file names.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+use super::error::TokenFault;
+use super::token_type::TokenType;
+
+/// llm.c's numbers for files of GPT-2's and of Llama 3's tokens, each with its version.
+const LLM_C: [(u32, u32, TokenType); 2] = [(20_240_520, 1, TokenType::U16), (20_240_801, 7, TokenType::U32)];
+
+/// Bytes of llm.c's header.
+const HEADER_BYTES: u64 = 1024;
+
+/// What the tokens of a file are, and where.
+#[derive(Debug, PartialEq)]
+pub(super) struct RawLayout {
+    pub(super) token_type: TokenType,
+    /// Where the first token lies, in bytes.
+    pub(super) offset: u64,
+    pub(super) num_tokens: u64,
+    /// Whether the file says what it is.
+    pub(super) has_header: bool,
+}
+
+/// Finds out what a file without an index holds; `token_type` is that of files without a header.
+pub(super) fn layout(file: &File, token_type: TokenType) -> Result<RawLayout, TokenFault> {
+    let actual = file.metadata()?.len();
+    if actual >= HEADER_BYTES {
+        let mut bytes = [0; 12];
+        file.read_exact_at(&mut bytes, 0)?;
+        let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
+        if LLM_C.iter().any(|&(magic, ..)| word(0).swap_bytes() == magic) {
+            return Err(TokenFault::Swapped);
+        }
+        if let Some(&(_, known, token_type)) = LLM_C.iter().find(|&&(magic, ..)| word(0) == magic) {
+            if word(4) != known {
+                return Err(TokenFault::LlmCVersion { version: word(4), known });
+            }
+            let num_tokens = u64::from(word(8));
+            let expected = HEADER_BYTES + num_tokens * token_type.num_bytes() as u64;
+            if actual != expected {
+                let what = format!("the {num_tokens} tokens that its header says");
+                return Err(TokenFault::Length { actual, expected: expected.into(), what });
+            }
+            return Ok(RawLayout { token_type, offset: HEADER_BYTES, num_tokens, has_header: true });
+        }
+    }
+    let type_bytes = token_type.num_bytes() as u64;
+    if !actual.is_multiple_of(type_bytes) {
+        return Err(TokenFault::Fraction { num_bytes: actual, token_type });
+    }
+    Ok(RawLayout { token_type, offset: 0, num_tokens: actual / type_bytes, has_header: false })
+}

@@ -1,0 +1,209 @@
+//! `tokenize`, then `train`, `eval` and `generate` on tokens.
+
+use std::fs;
+use std::process::Child;
+use std::time::{Duration, Instant};
+
+use expect_test::expect;
+use pipezero::tokens::train_tokenizer;
+
+use crate::command::Home;
+
+/// A folder with a tokenizer of 300 tokens, some documents and a run on them.
+fn home() -> Home {
+    let home = Home::with(&[
+        (
+            r#""text": "text.txt", "validation": 0.2"#,
+            r#""tokens": "data", "tokenizer": "tokenizer.json", "validation": 0.2"#,
+        ),
+        (r#""seq_length": 16"#, r#""seq_length": 16, "vocab_size": 320"#),
+    ]);
+    let text = home.read("text.txt");
+    train_tokenizer([&text].into_iter(), 300, &home.path("tokenizer.json")).unwrap();
+    let lines = text.as_bytes().chunks(300).map(|text| {
+        let text = String::from_utf8_lossy(text);
+        format!("{}\n", serde_json::json!({ "text": text }))
+    });
+    home.write("documents.jsonl", lines.collect::<String>());
+    home
+}
+
+#[test]
+fn tokens_are_made_trained_on_scored_and_continued() {
+    let home = home();
+    let printed = home.run("tokenize documents.jsonl --tokenizer tokenizer.json --out data");
+    let stdout = printed.success();
+    assert!(
+        stdout.contains(" tokens of u16 in ") && stdout.ends_with("written: data.bin and data.idx\n"),
+        "{stdout}"
+    );
+    home.run("train run.json --out out").success();
+    // A run directory needs neither the tokenizer nor its place.
+    fs::remove_file(home.path("tokenizer.json")).unwrap();
+    let all = home.run("eval out --all").success();
+    let fields: Vec<&str> = all.lines().last().unwrap().split_whitespace().collect();
+    let bits: f64 = fields[3].parse().expect("bits per byte");
+    assert!(bits > 0.5 && bits < 8.0, "{all}");
+    let batches = home.run("eval out").success();
+    assert_ne!(
+        batches.lines().last().unwrap().split_whitespace().next(),
+        Some(fields[0]),
+        "batches are some of all"
+    );
+    home.write("prompts.txt", "the cat\n\non a mat\nsat\n");
+    let lines = home.run("generate out --prompts prompts.txt --batch 2 --max-tokens 6").success();
+    let alone = home.run("generate out --prompts prompts.txt --batch 1 --max-tokens 6").success();
+    assert_eq!(lines, alone, "what is drawn for a prompt does not depend on the others");
+    let lines: Vec<serde_json::Value> =
+        lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let prompts: Vec<&str> = lines.iter().map(|line| line["prompt"].as_str().unwrap()).collect();
+    assert_eq!(prompts, ["the cat", "on a mat", "sat"]);
+    let one = home.command("generate out --max-tokens 6").args(["--prompt", "the cat"]).output().unwrap();
+    let written = format!("the cat{}\n", lines[0]["completion"].as_str().unwrap());
+    assert_eq!(String::from_utf8_lossy(&one.stdout), written);
+    home.run("eval out --data documents.jsonl --batches 1").success();
+}
+
+/// A process that is killed again and again, wherever it is, ends with the files of one that is not.
+#[test]
+fn killed_work_goes_on_to_the_same_files() {
+    let home = home();
+    // Long enough to be killed in the middle.
+    let documents = home.read("documents.jsonl").repeat(60);
+    home.write("documents.jsonl", &documents);
+    let line = "tokenize documents.jsonl --tokenizer tokenizer.json --save-every 1 --out";
+    home.run(format!("{line} whole")).success();
+    let mut num_kills = 0;
+    let mut bytes_before = 0;
+    loop {
+        let resume = if num_kills > 0 { " --resume" } else { "" };
+        let mut child = home.command(format!("{line} data{resume}")).spawn().unwrap();
+        match killed_later_than(&home, &mut child, bytes_before) {
+            Some(bytes) => bytes_before = bytes,
+            None => break,
+        }
+        num_kills += 1;
+    }
+    assert!(num_kills > 0, "it was killed in the middle");
+    for ending in ["bin", "idx"] {
+        let read = |name: &str| fs::read(home.path(&format!("{name}.{ending}"))).unwrap();
+        assert!(read("data") == read("whole"), "{ending} after {num_kills} kills");
+    }
+}
+
+/// Kills a process once it has kept more than so many bytes of the input, and returns how many; `None` if it ended before.
+fn killed_later_than(home: &Home, child: &mut Child, bytes_before: u64) -> Option<u64> {
+    let begun = Instant::now();
+    loop {
+        assert!(begun.elapsed() < Duration::from_secs(60), "it neither ends nor goes on");
+        let state = fs::read_to_string(home.path("data.tokenize.json")).unwrap_or_default();
+        let state: Option<serde_json::Value> = serde_json::from_str(&state).ok();
+        let kept = state.and_then(|state| state["num_bytes"].as_u64()).unwrap_or(0);
+        if kept > bytes_before {
+            child.kill().unwrap();
+            child.wait().unwrap();
+            return Some(kept);
+        }
+        if let Some(status) = child.try_wait().unwrap() {
+            assert!(status.success(), "{status}");
+            return None;
+        }
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn mistakes_are_refused() {
+    let home = home();
+    home.write("empty.txt", "");
+    home.run("tokenize documents.jsonl --tokenizer tokenizer.json --out data").success();
+    home.refuses(
+        "",
+        expect![[r#"
+            $ tokenize documents.jsonl --tokenizer tokenizer.json --out data
+            [2] error: `data.idx` exists; name another --out, or replace it with --overwrite
+            $ tokenize documents.jsonl --tokenizer tokenizer.json --out data --resume
+            [2] error: there is nothing to go on with: `data.tokenize.json` does not exist; leave --resume out
+            $ tokenize missing.txt --tokenizer tokenizer.json --out x
+            [2] error: `missing.txt` does not exist; name a file, a folder or a glob such as `texts/**/*.txt`
+            $ tokenize empty.txt --tokenizer tokenizer.json --out x
+            [2] error: the inputs hold no document: all 1 files are empty
+            $ tokenize documents.jsonl --tokenizer documents.jsonl --out x
+            [2] error: `documents.jsonl` is no tokenizer.json that can be used: trailing characters at line 2 column 1
+            $ tokenize documents.jsonl --tokenizer missing.json --out x
+            [2] error: `missing.json`: No such file or directory (os error 2)
+            $ tokenize documents.jsonl --tokenizer tokenizer.json --end-token </s> --out x
+            [2] error: `tokenizer.json` has no token "</s>"; its special tokens are "<|endoftext|>"
+            $ tokenize documents.jsonl --tokenizer tokenizer.json --separator \q --out x
+            [2] error: invalid value '\q' for '--separator <TEXT>': behind a \ stands n, t or another \
+            $ tokenize documents.jsonl --tokenizer tokenizer.json --text-field body --out x
+            [2] error: documents.jsonl:1: it has neither "body", nor "prompt" and "completion", nor "tokens", but "text"; name the field of the text with --text-field
+            $ tokenize documents.jsonl --tokenizer tokenizer.json --save-every many --out x
+            [2] error: invalid value 'many' for '--save-every <BYTES>': it is a number of bytes, such as 200KB or 5GB
+            $ check run.json --set data.tokens=missing
+            [2] error: not a valid run, 1 mistake:
+              x `data.tokens` is "missing", but `~/missing`: there is neither this file nor, for a prefix, one with .bin; name a `.bin` file, or the prefix of a `.bin` and a `.idx`, as `pipezero tokenize` writes them
+               ,-[--set:1:13]
+             1 | data.tokens=missing
+               :             ^^^^^^^
+               `----
+              help: relative paths start at the run file's folder
+            $ check run.json --set data.tokens=data.idx --set data.weights=[1,2]
+            [2] error: not a valid run, 1 mistake:
+              x `data.weights` is a list of 2, but `data.tokens` names 1 file, and each has a weight
+               ,-[--set:1:14]
+             1 | data.weights=[1,2]
+               :              ^^^^^
+               `----
+              help: write as many weights as files
+            $ check run.json --set data.weights=[-1]
+            [2] error: not a valid run, 1 mistake:
+              x `data.weights` is -1, but a weight is above 0
+               ,-[--set:1:14]
+             1 | data.weights=[-1]
+               :              ^^^^
+               `----
+              help: leave a file out that is not to be read
+            $ check run.json --set data.text=text.txt
+            [2] error: not a valid run, 1 mistake:
+              x `data.text` is written, but `data.tokens` stands beside it, and a run reads one or the other
+               ,-[--set:1:11]
+             1 | data.text=text.txt
+               :           ^^^^^^^^
+               `----
+              help: remove it
+            $ check run.json --set data.tokenizer=documents.jsonl
+            [2] error: not a valid run, 1 mistake:
+              x `data.tokenizer` is "documents.jsonl", but `~/documents.jsonl` is no tokenizer.json that can be used: trailing characters at line 2 column 1
+               ,-[--set:1:16]
+             1 | data.tokenizer=documents.jsonl
+               :                ^^^^^^^^^^^^^^^
+               `----
+              help: relative paths start at the run file's folder
+            $ check run.json --set data.validation_tokens=data
+            [2] error: not a valid run with --set data.validation_tokens=data, 1 mistake:
+              x `data.validation` is 0.2, but `data.validation_tokens` stands beside it, and says what is validated on
+                ,-[run.json:9:76]
+              8 |   },
+              9 |   "data": { "tokens": "data", "tokenizer": "tokenizer.json", "validation": 0.2 },
+                :                                                                            ^^^
+             10 |   "evaluation": { "every": 2, "batches": 1 },
+                `----
+              help: remove it
+            $ check run.json --set data.token_type=f32
+            [2] error: not a valid run, 1 mistake:
+              x `data.token_type` is "f32", but it must be "u8", "i8", "u16", "i16", "u32", "i32" or "i64"
+               ,-[--set:1:17]
+             1 | data.token_type=f32
+               :                 ^^^
+               `----
+              help: did you mean "u32"?
+            $ train run.json --set model.vocab_size=100 --out x
+            [2] error: `data.tokenizer`: the tokenizer has tokens up to 266, but the model knows tokens below vocab_size 100; use 267 or more
+            $ train run.json --set data.weights=[1] --set data.validation=0.5 --set model.seq_length=100000 --out x
+            [2] error: `data.tokens`: file 1: the data has 13143 tokens, but a sequence to train on and one to validate on, each of seq_length 100000, need 200002 with their last targets; name more data, set `data.validation` to 0 or shorten seq_length
+            $ generate out --prompts missing.txt
+            [2] error: missing.txt: No such file or directory (os error 2)
+        "#]],
+    );
+}
