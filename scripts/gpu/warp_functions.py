@@ -133,10 +133,10 @@ def library(names):
 
 
 def build_imitation(folder):
-    """An imitation with the test kernels. It needs a kernel for f32 too: positions.cu has small ones."""
+    """An imitation with the test kernels. It needs a kernel for f32 too: positions.cu has small ones, with documents.cuh."""
     kernels = os.path.join(folder, "kernels")
     os.makedirs(kernels, exist_ok=True)
-    for path in (*SOURCES, os.path.join(KERNELS, "positions.cu")):
+    for path in (*SOURCES, *(os.path.join(KERNELS, name) for name in ("positions.cu", "documents.cuh"))):
         link = os.path.join(kernels, os.path.basename(path))
         if os.path.lexists(link):
             os.remove(link)

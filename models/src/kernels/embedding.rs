@@ -52,7 +52,7 @@ fn place_in(first_token: u32, num_elements: usize, width: usize) -> impl Fn(u32)
     }
 }
 
-/// `y[b, t] += position_table[p]`, where `p` is the token's position in its [document](super::documents).
+/// `y[b, t] += position_table[p]`, where `p` is the token's position in its [document](crate::layer::Tokens::document_starts).
 pub fn add_positions(
     seq_length: usize,
     document_starts: Option<&[u32]>,

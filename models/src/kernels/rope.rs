@@ -34,7 +34,7 @@ pub enum Turn {
 }
 
 /// Turns the heads of queries and keys in place, and leaves those of values as they are. Positions are those in a row's
-/// [documents](super::documents).
+/// [documents](crate::layer::Tokens::document_starts).
 ///
 /// # Panics
 /// If there is not one frequency for every two elements of a head.

@@ -227,7 +227,7 @@ fn a_checksum_knows_other_data() {
     let b = write(folder.path(), "b", 0, &[50, 30]);
     let c = write(folder.path(), "c", 1, &[30, 50]);
     let others = [
-        config(&[b.clone()], &[], 0.0),
+        config(std::slice::from_ref(&b), &[], 0.0),
         config(&[c], &[], 0.0),
         config(std::slice::from_ref(&a), &[], 0.5),
         config(&[a.clone(), b.clone()], &[], 0.0),

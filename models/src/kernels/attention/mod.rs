@@ -6,7 +6,7 @@
 //!
 //! Dropout, if any, is of the probabilities: after the softmax, so the sums are those of all of them.
 //!
-//! A row may have several [documents](super::documents). Each is computed as if it were alone in a row: its blocks begin at its first token,
+//! A row may have several [documents](crate::layer::Tokens::document_starts). Each is computed as if it were alone in a row: its blocks begin at its first token,
 //! so its results are to the bit those that it has alone, and what a mask would hide is not computed.
 //!
 //! Heads of queries may share heads of keys and values (grouped queries, arXiv:2305.13245): neighbouring ones, as many of them to each.
