@@ -30,7 +30,7 @@ Then, in the run file: \"data\": {\"tokens\": \"data/stories\", \"tokenizer\": \
 
 A file of text is a document, or several with --separator. In a .jsonl file each line is one: {\"text\": \"...\"}; or {\"prompt\": \"...\", \
 \"completion\": \"...\"}, of which the completion alone carries loss; or {\"tokens\": [5, 7, 9], \"mask\": [0, 1, 1]}, tokens of your own and which \
-of them carry loss. Special tokens are added as the tokenizer.json says, and the end token after each document.
+of them carry loss. Special tokens are added to text as the tokenizer.json says, and the end token after it.
 
 OUT.bin and OUT.idx are the files that Megatron reads; a prompt is a sequence of mode 1 in them. The same inputs give the same files, however \
 many threads there are and however often the work was interrupted.";
@@ -45,7 +45,7 @@ pub(super) struct TokenizeArgs {
     #[arg(long, value_name = "FILE")]
     tokenizer: PathBuf,
     /// Path of the new files, without .bin and .idx.
-    #[arg(long, value_name = "PREFIX")]
+    #[arg(long, value_name = "PREFIX", value_parser = prefix)]
     out: PathBuf,
     /// What stands between the documents of a text; \n, \t and \\ mean what they mean elsewhere. Without it, a file is one document.
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true, value_parser = separator)]
@@ -77,6 +77,16 @@ pub(super) struct TokenizeArgs {
     /// Replace files that are there.
     #[arg(long, conflicts_with = "resume")]
     overwrite: bool,
+}
+
+/// A path without the endings that are added to it.
+fn prefix(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    let has_ending = path.extension().is_some_and(|ending| ending == "bin" || ending == "idx");
+    match has_ending || text.ends_with('/') || path.file_name().is_none() {
+        true => Err("write it without .bin and .idx, which are added, such as data/stories".to_owned()),
+        false => Ok(path),
+    }
 }
 
 /// A separator as it is meant.

@@ -49,6 +49,16 @@ pub enum DataError {
         /// V.
         vocab_size: usize,
     },
+    /// Attention is within documents, and nothing says where they end.
+    #[error(
+        "`{}` has no index, and nothing says where its documents end, which `data.document_attention` needs; name the token that ends them as \
+         `data.end_token`",
+        path.display()
+    )]
+    NoDocuments {
+        /// The file.
+        path: PathBuf,
+    },
     /// A text too long to be tokenized when a run starts.
     #[error(
         "`{}` has {num_bytes} bytes, and of a text with a tokenizer at most {max_bytes} are read when a run starts; make a file of tokens of it \
@@ -109,6 +119,7 @@ impl DataError {
             Self::Validation(_) => "data.validation_tokens",
             Self::NoValidation => "data.validation",
             Self::EndToken { .. } => "data.end_token",
+            Self::NoDocuments { .. } => "data.document_attention",
             Self::Text(_)
             | Self::Split(_)
             | Self::LongText { .. }

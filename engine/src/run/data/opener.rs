@@ -78,6 +78,10 @@ impl<'a> Opener<'a> {
         let needs_documents = is_split || self.config.document_attention;
         let opened = paths.iter().map(|path| {
             let mut file = TokenFile::open(path, self.config.files.token_type)?;
+            let is_known = file.found_as() == FoundAs::Indexed || self.end_token().is_some();
+            if self.config.document_attention && !is_known {
+                return Err(DataError::NoDocuments { path: path.clone() });
+            }
             let end_token =
                 self.end_token().filter(|_| needs_documents && file.found_as() != FoundAs::Indexed);
             if let Some(end_token) = end_token {

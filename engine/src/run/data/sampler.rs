@@ -57,7 +57,7 @@ impl Permutation {
 
 /// SplitMix64's output function (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014), of the
 /// state after one step: every input bit changes every output bit with a chance of one half.
-fn mix(value: u64) -> u64 {
+pub(super) fn mix(value: u64) -> u64 {
     let value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -1,10 +1,12 @@
 //! Splits tokens into training and validation, the same way on every grid.
 //!
-//! Each file is cut into parts: a file of tokens into its documents, a file of text, and one of tokens whose documents are not known, into
-//! blocks of [`BLOCK_TOKENS`] (its last block may be shorter). Every part goes to one side as a whole. The choice spreads the rounding error
-//! over the parts, as Bresenham's line does over pixels: a part goes to validation as soon as that brings validation's share closer to the
-//! wanted one. So all regions of the data appear on both sides, validation has its share to within half a part, and many small files are
-//! treated like a few large ones.
+//! A file of tokens is cut into its documents, of which one out of every `1 / share` in a row is held out. Which one is drawn, by its place
+//! alone: neither long nor short documents, nor every n-th, are preferred.
+//!
+//! A file of text, and one of tokens whose documents are not known, is cut into blocks of [`BLOCK_TOKENS`] (its last block may be shorter).
+//! The choice spreads the rounding error over the blocks, as Bresenham's line does over pixels: a block goes to validation as soon as
+//! that brings validation's share closer to the wanted one. So all regions of the data appear on both sides, validation has its share to
+//! within half a block, and many small files are treated like a few large ones.
 //!
 //! Data of so few parts that a side would have no sequence is not cut like this: its end is held out, as much as the share is and at least a
 //! sequence.
@@ -12,6 +14,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::sampler::mix;
 use super::store::Store;
 use super::stream::Stream;
 
@@ -81,13 +84,20 @@ pub(super) fn split(
     }
     let empty = || Stream::new(Arc::clone(stores), vocab_size);
     let mut sides = Sides { training: empty(), validation: empty() };
-    let mut num_tokens = 0;
+    let (mut num_tokens, mut num_documents) = (0, 0);
     for number in which.clone() {
+        let has_documents = stores[number].documents().is_some();
         for part in parts(&stores[number]) {
             let len = part.end - part.start;
             num_tokens += len;
-            let missing = validation * num_tokens as f64 - sides.validation.num_tokens() as f64;
-            let side = if 2.0 * missing >= len as f64 { &mut sides.validation } else { &mut sides.training };
+            let is_held_out = if has_documents {
+                num_documents += 1;
+                is_drawn(num_documents - 1, validation)
+            } else {
+                let missing = validation * num_tokens as f64 - sides.validation.num_tokens() as f64;
+                2.0 * missing >= len as f64
+            };
+            let side = if is_held_out { &mut sides.validation } else { &mut sides.training };
             side.push(number, part);
         }
     }
@@ -108,6 +118,21 @@ pub(super) fn split(
     which.for_each(|number| training.push(number, 0..stores[number].num_tokens()));
     let validation = training.split_off(num_held_out);
     Ok(Sides { training, validation })
+}
+
+/// Whether a document, counted from 0 over all files, is the one of its group that is held out. Group `g` begins with document `g / share`,
+/// rounded up.
+fn is_drawn(document: u64, share: f64) -> bool {
+    if share <= 0.0 {
+        return false;
+    }
+    let begin = |group: u64| (group as f64 / share).ceil() as u64;
+    // The product may be rounded up to the next group.
+    let group = (document as f64 * share) as u64;
+    let group = if begin(group) > document { group - 1 } else { group };
+    let group = if begin(group + 1) <= document { group + 1 } else { group };
+    let size = begin(group + 1) - begin(group);
+    document - begin(group) == mix(group) % size
 }
 
 /// The parts of a store that go to one side as a whole.
