@@ -26,7 +26,7 @@ pub(super) struct Progress {
 }
 
 /// Time between plain lines, so that a log stays readable.
-const LINE_EVERY: Duration = Duration::from_secs(5);
+pub(super) const LINE_EVERY: Duration = Duration::from_secs(5);
 
 impl Progress {
     /// The progress of a run of so many steps; `learns`: whether it has a loss.

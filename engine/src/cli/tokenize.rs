@@ -3,7 +3,7 @@
 use std::io::{IsTerminal, stderr};
 use std::path::PathBuf;
 use std::thread::available_parallelism;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -11,6 +11,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::failure::Failure;
 use super::figures::{bytes, count, counted};
 use super::output::{note, print};
+use super::progress::LINE_EVERY;
 use super::terminal;
 use super::whole::byte_size;
 use crate::tokenize::{End, Finished, Form, Job, Options, Start, TokenizeError, Watch};
@@ -32,7 +33,7 @@ A file of text is a document, or several with --separator. In a .jsonl file each
 \"completion\": \"...\"}, of which the completion alone carries loss; or {\"tokens\": [5, 7, 9], \"mask\": [0, 1, 1]}, tokens of your own and which \
 of them carry loss. Special tokens are added to text as the tokenizer.json says, and the end token after it.
 
-OUT.bin and OUT.idx are the files that Megatron reads; a prompt is a sequence of mode 1 in them. The same inputs give the same files, however \
+PREFIX.bin and PREFIX.idx are the files that Megatron reads; a prompt is a sequence of mode 1 in them. The same inputs give the same files, however \
 many threads there are and however often the work was interrupted.";
 
 /// Arguments of `tokenize`.
@@ -186,9 +187,6 @@ struct Shown {
     begun: Instant,
     next_line: Instant,
 }
-
-/// Time between plain lines, so that a log stays readable.
-const LINE_EVERY: Duration = Duration::from_secs(5);
 
 impl Shown {
     fn new(total: u64, before: u64) -> Self {

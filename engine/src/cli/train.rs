@@ -52,8 +52,7 @@ pub(super) fn run(args: &TrainArgs) -> Result<(), Failure> {
     }
     let room = check_room(&plan, &*world, &out);
     let disk_warning = agreed(&*world, launched.as_ref(), room)?;
-    // Of tokens without a tokenizer nothing says which text they are.
-    let can_be_continued = plan.run().data.files.tokens.is_empty() || plan.run().data.tokenizer.is_some();
+    let can_be_continued = plan.run().data.knows_text();
     let prompt = first_words(&plan.run().data.text).unwrap_or_else(|| "The".to_owned());
     let training = args.start(plan, world, &out, ready.traced.clone());
     let mut training = training.map_err(|error| said_once(error, launched.as_ref()))?;

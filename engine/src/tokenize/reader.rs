@@ -7,12 +7,10 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::error::TokenizeError;
+use crate::tokens::Tokenizer;
 
 /// Bytes of text of a batch, more or less: enough that handing it to a worker costs nothing beside tokenizing it.
 const BATCH_BYTES: usize = 1 << 18;
-
-/// Bytes of the largest piece. A worker holds all tokens of a piece at once, for each more than a hundred bytes.
-pub(super) const PIECE_BYTES_MAX: usize = 64 << 20;
 
 /// Where the next piece begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -124,7 +122,7 @@ pub(crate) fn is_json_lines(path: &Path) -> bool {
 }
 
 fn too_long(is_json: bool) -> String {
-    let limit = PIECE_BYTES_MAX >> 20;
+    let limit = Tokenizer::TEXT_BYTES_MAX >> 20;
     if is_json {
         return format!("the line is longer than {limit} MiB; a line holds one document");
     }
@@ -154,7 +152,7 @@ fn read_until(
         let len = found.map_or(available.len(), |at| at + 1);
         bytes.extend_from_slice(&available[..len]);
         from.consume(len);
-        if bytes.len() > PIECE_BYTES_MAX {
+        if bytes.len() > Tokenizer::TEXT_BYTES_MAX {
             return Ok(None);
         }
         if separator.is_some_and(|separator| bytes.ends_with(separator)) {

@@ -84,6 +84,9 @@ impl Tokenizer {
     /// The name of its file in a folder.
     pub const FILE: &str = "tokenizer.json";
 
+    /// Bytes of the longest text that is tokenized at once: each of its tokens takes more than a hundred bytes meanwhile.
+    pub const TEXT_BYTES_MAX: usize = 64 << 20;
+
     /// Bytes of the largest file that is read: published ones have up to 35 MB.
     pub(crate) const BYTES_MAX: u64 = 256 << 20;
 

@@ -76,34 +76,26 @@ impl TrainedRun {
         let plan = Plan::new(run)?;
         let corpus = match data {
             [] => corpus(&plan).map_err(TrainedRunError::RunText)?,
-            paths => self.other_data(&plan, paths)?,
+            paths => {
+                let (seq_length, vocab_size) = (plan.micro_batch_shape().seq_length, plan.vocab_size());
+                Corpus::unsplit(paths, &plan.run().data, seq_length, vocab_size)?
+            }
+        };
+        // Text needs to become the tokens that the model knows; files of tokens are scored without it.
+        let codec = match self.codec() {
+            Err(TrainedRunError::NoTokenizer) if !corpus.is_text() => None,
+            codec => Some(codec?),
         };
         let (source, num_batches) = batches(&plan, &corpus, data.is_empty(), scored)?;
-        let num_bytes = match self.codec() {
-            Ok(codec) if corpus.is_text() || matches!(codec, TextCodec::Tokenizer(_)) => {
-                Some(BytesOfTargets { codec, layout: batch_layout(&plan) }.of(&*source, num_batches)?)
-            }
-            Ok(_) | Err(TrainedRunError::NoTokenizer) => None,
-            Err(error) => return Err(error),
-        };
+        let bytes = codec.filter(|codec| corpus.is_text() || matches!(codec, TextCodec::Tokenizer(_)));
+        let bytes = bytes.map(|codec| BytesOfTargets { codec, layout: batch_layout(&plan) });
+        let num_bytes = bytes.map(|bytes| bytes.of(&*source, num_batches)).transpose()?;
         let world = world(&plan)?;
         let purpose = Purpose::Inference;
         let mut engine = Engine::with_state(plan, Arc::clone(&source), purpose, world, &self.weights)?;
         let report = evaluate(&mut engine, &source, num_batches, |_| {})?;
         let loss = report.loss.ok_or(TrainedRunError::NoTargets)?;
         Ok(Score { num_tokens: report.num_targets, num_bytes, loss, computed_in: engine.computed_in() })
-    }
-}
-
-impl TrainedRun {
-    /// Data beside the run's own. Text needs to become the tokens that the model knows.
-    fn other_data(&self, plan: &Plan, paths: &[PathBuf]) -> Result<Corpus, TrainedRunError> {
-        let (seq_length, vocab_size) = (plan.micro_batch_shape().seq_length, plan.vocab_size());
-        let corpus = Corpus::unsplit(paths, &plan.run().data, seq_length, vocab_size)?;
-        if corpus.is_text() {
-            self.codec()?;
-        }
-        Ok(corpus)
     }
 }
 

@@ -110,10 +110,10 @@ impl TrainedRun {
     /// When its tokenizer cannot be used.
     pub fn codec(&self) -> Result<TextCodec, TrainedRunError> {
         let (run, _) = self.file.resolve(Launch::this_host())?;
-        let tokenizer = tokenizer_of(&run.data).map_err(|error| TrainedRunError::RunText(error.into()))?;
-        if tokenizer.is_none() && !run.data.files.tokens.is_empty() {
+        if !run.data.knows_text() {
             return Err(TrainedRunError::NoTokenizer);
         }
+        let tokenizer = tokenizer_of(&run.data).map_err(|error| TrainedRunError::RunText(error.into()))?;
         Ok(TextCodec::of(tokenizer))
     }
 

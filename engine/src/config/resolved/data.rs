@@ -22,6 +22,13 @@ pub struct DataConfig {
     pub document_attention: bool,
 }
 
+impl DataConfig {
+    /// Whether it says which text its tokens are: they are bytes, or those of a tokenizer.
+    pub fn knows_text(&self) -> bool {
+        self.files.tokens.is_empty() || self.tokenizer.is_some()
+    }
+}
+
 /// Tokens in files.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TokenFilesConfig {

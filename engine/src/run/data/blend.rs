@@ -31,13 +31,11 @@ pub struct BlendError {
 impl Blend {
     /// The blend of positive weights, one for each source.
     pub(super) fn new(weights: &[f64]) -> Result<Self, BlendError> {
-        let shares = shares(weights);
-        let sum: f64 = weights.iter().sum();
-        let is_rare =
-            |source: usize| shares[source] == 0 || weights[source] * (CYCLE as f64) < sum && sum.is_finite();
-        if let Some(rare) = (0..weights.len()).find(|&source| is_rare(source)) {
+        let exact = exact_shares(weights);
+        if let Some(rare) = exact.iter().position(|&share| share < 1.0) {
             return Err(BlendError { weight: weights[rare], source_number: rare + 1 });
         }
+        let shares = whole_shares(&exact);
         let mut taken = vec![0_u64; shares.len()];
         let cycle = (1..=CYCLE).map(|number| {
             // In whole numbers: how far each is behind, times the cycle; the first of those furthest behind.
@@ -68,15 +66,19 @@ impl Blend {
     }
 }
 
-/// Whole numbers in the proportion of the weights, with the sum of a cycle: those with the largest rests are rounded up.
-fn shares(weights: &[f64]) -> Vec<u64> {
+/// Sequences of a cycle in the proportion of the weights.
+fn exact_shares(weights: &[f64]) -> Vec<f64> {
     // Of weights below 1 no sum is infinite.
     let largest = weights.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
     let sum: f64 = weights.iter().map(|weight| weight / largest).sum();
-    let exact: Vec<f64> = weights.iter().map(|weight| weight / largest / sum * CYCLE as f64).collect();
+    weights.iter().map(|weight| weight / largest / sum * CYCLE as f64).collect()
+}
+
+/// The same in whole numbers, with the sum of a cycle: those with the largest rests are rounded up.
+fn whole_shares(exact: &[f64]) -> Vec<u64> {
     let mut shares: Vec<u64> = exact.iter().map(|share| share.floor() as u64).collect();
     let missing = CYCLE - shares.iter().sum::<u64>();
-    let mut by_rest: Vec<usize> = (0..weights.len()).collect();
+    let mut by_rest: Vec<usize> = (0..exact.len()).collect();
     by_rest.sort_by(|&a, &b| exact[b].fract().total_cmp(&exact[a].fract()).then(a.cmp(&b)));
     by_rest.into_iter().take(missing as usize).for_each(|source| shares[source] += 1);
     shares

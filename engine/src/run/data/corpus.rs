@@ -58,7 +58,7 @@ impl Corpus {
             let whole = split(&stores, 0..stores.len(), 0.0, seq_length, vocab_size);
             vec![whole.map_err(|error| in_key(DataError::SplitTokens(error)))?.training]
         };
-        let num_kinds = opener.num_kinds();
+        let num_kinds = opener.num_kinds;
         let corpus = Self {
             training,
             validation,

@@ -10,37 +10,31 @@ use super::text::{TextFile, read_text};
 use crate::config::{DataConfig, EndToken};
 use crate::tokens::{FoundAs, TokenFile, Tokenizer, TokenizerError};
 
-/// Bytes of the longest text that is tokenized at once: each of its tokens takes more than a hundred bytes meanwhile.
-const TEXT_BYTES_MAX: usize = 64 << 20;
-
 /// What files are opened with.
 pub(super) struct Opener<'a> {
     config: &'a DataConfig,
     tokenizer: Option<Tokenizer>,
     vocab_size: usize,
+    /// How many tokens there may be.
+    pub(super) num_kinds: usize,
 }
 
 impl<'a> Opener<'a> {
     /// Reads the tokenizer, if there is one.
     pub(super) fn new(config: &'a DataConfig, vocab_size: usize) -> Result<Self, DataError> {
         let tokenizer = tokenizer_of(config)?;
-        let known = tokenizer.as_ref().map_or(0, Tokenizer::vocab_size);
-        if known > vocab_size {
-            return Err(DataError::TokenizerVocabulary { largest: known - 1, vocab_size });
+        let num_kinds = match &tokenizer {
+            Some(tokenizer) => tokenizer.vocab_size(),
+            None if config.files.tokens.is_empty() => 256,
+            None => vocab_size,
+        };
+        if tokenizer.is_some() && num_kinds > vocab_size {
+            return Err(DataError::TokenizerVocabulary { largest: num_kinds - 1, vocab_size });
         }
-        let opener = Self { config, tokenizer, vocab_size };
+        let opener = Self { config, tokenizer, vocab_size, num_kinds };
         match opener.end_token().filter(|&token| token as usize >= vocab_size) {
             Some(token) => Err(DataError::EndToken { token, vocab_size }),
             None => Ok(opener),
-        }
-    }
-
-    /// How many tokens there may be.
-    pub(super) fn num_kinds(&self) -> usize {
-        match &self.tokenizer {
-            Some(tokenizer) => tokenizer.vocab_size(),
-            None if self.config.files.tokens.is_empty() => 256,
-            None => self.vocab_size,
         }
     }
 
@@ -62,8 +56,12 @@ impl<'a> Opener<'a> {
         };
         // On all cores; in the order of the files.
         let tokenized = files.into_par_iter().map(|TextFile { path, text }| {
-            if text.len() > TEXT_BYTES_MAX {
-                return Err(DataError::LongText { path, num_bytes: text.len(), max_bytes: TEXT_BYTES_MAX });
+            if text.len() > Tokenizer::TEXT_BYTES_MAX {
+                return Err(DataError::LongText {
+                    path,
+                    num_bytes: text.len(),
+                    max_bytes: Tokenizer::TEXT_BYTES_MAX,
+                });
             }
             let mut tokens = tokenizer.encode(&text)?;
             let end_token = self.end_token();

@@ -10,8 +10,7 @@ pub type BatchError = Box<dyn Error + Send + Sync>;
 /// Fills micro-batches; users implement it for their own data.
 ///
 /// Several threads ask at once, and the first and the last pipeline stage, or with `data.document_attention` every stage, ask for the same
-/// micro-batch: the result
-/// must depend on the arguments only.
+/// micro-batch: the result must depend on the arguments only.
 pub trait BatchSource: Send + Sync {
     /// Fills `batch` with micro-batch `micro_batch` of data rank `data_rank` at `step`, which counts from 1.
     ///
