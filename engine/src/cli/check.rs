@@ -12,7 +12,7 @@ use super::figures::{count, counted};
 use super::notices::Notices;
 use super::out_file::{OutFile, Written};
 use super::output::print;
-use super::run_args::{RunArgs, fault_of_data};
+use super::run_args::{RunArgs, fault_of_data, plan_with_data};
 use super::terminal;
 use crate::config::{
     BackendName, Change, DeviceName, Fixed, Launch, ModelConfig, Notice, NoticeKind, RunFile,
@@ -30,7 +30,7 @@ Examples:
   pipezero check run.json --json | jq .batch      # every default filled in
   pipezero check run.json --fix                   # writes run.fixed.json
 
-The JSON is the run as the engine sees it, under the engine's own names: it is meant to be read, and `train` does not accept it. Texts must exist; they are not read.
+The JSON is the run as the engine sees it, under the engine's own names: it is meant to be read, and `train` does not accept it. Texts must exist and be long enough, and files of tokens begin with tokens of the vocabulary; no more of them is read.
 
 Exit status: 0 for a valid file; 2 for a file with mistakes, which are all printed with line and column; 1 for a valid file that cannot be planned, for example if a rank does not fit `memory`.";
 
@@ -58,7 +58,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<(), Failure> {
         return args.fix();
     }
     let file = args.run.load()?;
-    let (plan, mut notices) = Plan::from_file_with(&file, Launch::this_host(), &fault_of_data)?;
+    let (plan, mut notices) = plan_with_data(&file)?;
     if let Some(warning) = too_few_gpus(&plan) {
         notices.push(Notice::new(NoticeKind::Warning, &file.place(&["comm.backend"]), warning));
     }
@@ -112,7 +112,7 @@ const MENDED: Written = Written {
     name: "run file",
     writer: "check --fix",
     example: "run.fixed.json",
-    is_such: |path| RunFile::load(path).is_ok_and(|file| file.has_model()),
+    is_such: |path| RunFile::load(path).is_ok_and(|file| file.has("model")),
 };
 
 /// Columns before the text of a line.

@@ -6,10 +6,12 @@ use clap::Args;
 
 use super::failure::Failure;
 use super::output::{note, print};
+use super::run_args::json_as_text;
 use super::table::Table;
 use super::terminal;
 use super::trained_run::TrainedRunArgs;
 use super::whole::at_least_one;
+use crate::run::data::is_json_lines;
 use crate::train::Scored;
 
 /// What `--help` ends with.
@@ -37,6 +39,9 @@ pub(super) struct EvalArgs {
 }
 
 pub(super) fn run(args: &EvalArgs) -> Result<(), Failure> {
+    if let Some(path) = args.data.iter().find(|path| is_json_lines(path)) {
+        note(format_args!("warning: {}", json_as_text(path)));
+    }
     let score = args
         .run
         .open()?

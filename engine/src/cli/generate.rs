@@ -10,9 +10,9 @@ use super::output::{note, print};
 use super::trained_run::TrainedRunArgs;
 use super::whole::at_least_one;
 use crate::files::input::read_text;
+use crate::run::data::is_json_lines;
 use crate::run::engine::Engine;
 use crate::run::generation::{Generation, Sampling};
-use crate::tokenize::is_json_lines;
 use crate::tokens::TextCodec;
 use crate::train::TrainedRunError;
 

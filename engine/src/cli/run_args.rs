@@ -1,17 +1,17 @@
 //! The arguments of every command that reads a run file.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 
 use super::failure::Failure;
 use super::notices::Notices;
-use crate::config::{DataPath, HostGpu, Launch, RunFile};
+use crate::config::{DataPath, HostGpu, Launch, Notice, NoticeKind, Problem, RunFile};
 use crate::files::input::named;
 use crate::files::printable::printable;
 use crate::plan::Plan;
 use crate::plan::costs::DeviceSpec;
-use crate::run::data::find_text;
+use crate::run::data::{find_text, inspect};
 use crate::tokens::{TokenFile, Tokenizer};
 
 /// A run file and its overrides.
@@ -37,6 +37,37 @@ pub(super) fn fault_of_data(data: DataPath<'_>) -> Option<String> {
         }
     }
 }
+
+/// The plan of a run file whose data can be used as far as is known before it is read, and the notices on file, plan and data.
+pub(super) fn plan_with_data(file: &RunFile) -> Result<(Plan, Vec<Notice>), Failure> {
+    let (plan, mut notices) = Plan::from_file_with(file, Launch::this_host(), &fault_of_data)?;
+    if !plan.run().model.learns() {
+        return Ok((plan, notices));
+    }
+    let inspected = inspect(&plan.run().data, plan.micro_batch_shape().seq_length, plan.vocab_size());
+    let inspected = inspected
+        .map_err(|error| file.error_at(&[error.key()], Problem::Data { reason: error.to_string() }))?;
+    if let Some(path) = inspected.json_lines {
+        let place = file.place(&["data.text"]);
+        notices.push(Notice::new(NoticeKind::Warning, &place, json_as_text(&path)));
+    }
+    if inspected.all_say_their_type && file.has(TOKEN_TYPE) {
+        let place = file.place(&[TOKEN_TYPE]);
+        let hint = "no effect here: each file of tokens says itself how it stores them".to_owned();
+        notices.push(Notice::new(NoticeKind::Hint, &place, hint));
+    }
+    Ok((plan, notices))
+}
+
+/// What is said of a text that holds JSON on each line.
+pub(super) fn json_as_text(path: &Path) -> String {
+    let path = path.display();
+    format!(
+        "`{path}` is read as text, names of fields and all; `pipezero tokenize` makes tokens of the text in its fields"
+    )
+}
+
+const TOKEN_TYPE: &str = "data.token_type";
 
 impl RunArgs {
     /// The file with its overrides.

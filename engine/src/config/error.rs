@@ -259,6 +259,11 @@ pub enum Problem {
         /// What to write instead.
         repair: String,
     },
+    /// The data that the key names cannot be used for this run.
+    Data {
+        /// What is wrong with it, and what mends that.
+        reason: String,
+    },
     /// A combination of ZeRO and pipeline that costs more than it gains.
     Refused(Box<Refusal>),
 }
@@ -266,7 +271,7 @@ pub enum Problem {
 impl Problem {
     fn repair(&self) -> Option<String> {
         match self {
-            Self::Unreadable { .. } => None,
+            Self::Unreadable { .. } | Self::Data { .. } => None,
             Self::Syntax { repair, .. } => repair.clone(),
             Self::UnknownKey {
                 elsewhere: Some(Elsewhere::Key(key, _)),
@@ -350,6 +355,7 @@ impl ConfigError {
                 format!("{path} must be {expected}, but is {found}")
             }
             Problem::Missing { rule, .. } => format!("{path} is missing: {rule}"),
+            Problem::Data { reason } => format!("{path}: {reason}"),
             Problem::Rule { value, rule, .. } => format!("{path} is {value}, but {rule}"),
             Problem::Refused(refusal) => format!("{path}: {}: {}", refusal.headline, refusal.reason),
         }

@@ -150,9 +150,9 @@ impl RunFile {
         Some(serde_json::Value::Object(section).to_string())
     }
 
-    /// Whether it names a model, as every run file does.
-    pub(crate) fn has_model(&self) -> bool {
-        self.root.find("model").is_some()
+    /// Whether a key is written.
+    pub(crate) fn has(&self, key: &str) -> bool {
+        self.root.find(key).is_some()
     }
 
     /// One thing that is wrong with the first of these keys that is written.

@@ -22,4 +22,3 @@ mod workers;
 pub use error::TokenizeError;
 pub use job::{Finished, Job, Watch};
 pub use options::{End, Form, Options, Start};
-pub(crate) use reader::is_json_lines;

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::error::TokenizeError;
+use crate::run::data::is_json_lines;
 use crate::tokens::Tokenizer;
 
 /// Bytes of text of a batch, more or less: enough that handing it to a worker costs nothing beside tokenizing it.
@@ -114,11 +115,6 @@ impl<'a> Reader<'a> {
             ))
         })
     }
-}
-
-/// Whether a file holds lines of JSON.
-pub(crate) fn is_json_lines(path: &Path) -> bool {
-    path.extension().is_some_and(|ending| ending == "jsonl" || ending == "ndjson")
 }
 
 fn too_long(is_json: bool) -> String {

@@ -28,6 +28,11 @@ pub enum TokenFault {
          `pipezero tokenize` writes them"
     )]
     Missing,
+    /// There is nothing of that name, and it looks like a pattern.
+    #[error(
+        "there is no such file; patterns are not expanded in lists of files of tokens: name each `.bin` or prefix"
+    )]
+    Pattern,
     /// Reading it may never end.
     #[error("it is no regular file; name a `.bin` file, or the prefix of a `.bin` and a `.idx`")]
     NotAFile,
@@ -100,13 +105,30 @@ pub enum TokenFault {
         /// Their type.
         token_type: TokenType,
     },
+    /// It begins as files of another kind do.
+    #[error("it holds no tokens: it is {kind}")]
+    OtherFile {
+        /// What it is, and what to do with it.
+        kind: &'static str,
+    },
+    /// Its tokens are of twice as many bytes.
+    #[error(
+        "every second of its first {num_looked_at} tokens, read as {token_type}, is 0, as it is where tokens are stored as u32; write \
+         \"token_type\": \"u32\" in `data`"
+    )]
+    Wider {
+        /// How many were looked at.
+        num_looked_at: usize,
+        /// What they were read as.
+        token_type: TokenType,
+    },
     /// It has no token.
     #[error("it holds no token; leave it out, or write it again")]
     Empty,
     /// A token that the model does not know.
     #[error(
         "token {token} at token {position} (byte {offset}) is beyond vocab_size {vocab_size}; the file is of another tokenizer or of \
-         another `data.token_type`, or the model needs a larger `vocab_size`"
+         another `data.token_type` or byte order, or the model needs a larger `vocab_size`"
     )]
     Token {
         /// The token.

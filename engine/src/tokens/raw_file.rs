@@ -5,6 +5,7 @@
 //! u16 as nanoGPT writes (data/openwebtext/prepare.py), or of the type that the run file names.
 
 use std::fs::File;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
 use super::error::TokenFault;
@@ -15,6 +16,18 @@ const LLM_C: [(u32, u32, TokenType); 2] = [(20_240_520, 1, TokenType::U16), (20_
 
 /// Bytes of llm.c's header.
 const HEADER_BYTES: u64 = 1024;
+
+/// How files begin that are often taken for tokens, and what they are.
+const OTHER_FILES: [(&[u8], &str); 5] = [
+    (b"MMIDIDX", "an index of Megatron's, which belongs beside its .bin under the name .idx"),
+    (b"\x93NUMPY", "an array that numpy saved with a header; write it with `tofile`"),
+    (b"\x1f\x8b", "compressed by gzip; unpack it"),
+    (b"\x28\xb5\x2f\xfd", "compressed by zstd; unpack it"),
+    (b"PK\x03\x04", "a zip archive; unpack it"),
+];
+
+/// Bytes at the beginning of a file that are looked at, and the fewest that say something.
+const LOOKED_AT: Range<usize> = 64..4096;
 
 /// What the tokens of a file are, and where.
 #[derive(Debug, PartialEq)]
@@ -50,9 +63,35 @@ pub(super) fn layout(file: &File, token_type: TokenType) -> Result<RawLayout, To
             return Ok(RawLayout { token_type, offset: HEADER_BYTES, num_tokens, has_header: true });
         }
     }
+    check_is_tokens(file, actual, token_type)?;
     let type_bytes = token_type.num_bytes() as u64;
     if !actual.is_multiple_of(type_bytes) {
         return Err(TokenFault::Fraction { num_bytes: actual, token_type });
     }
     Ok(RawLayout { token_type, offset: 0, num_tokens: actual / type_bytes, has_header: false })
+}
+
+/// Refuses a file whose first bytes are those of another kind of file, text, or tokens of another width.
+fn check_is_tokens(file: &File, num_bytes: u64, token_type: TokenType) -> Result<(), TokenFault> {
+    let mut bytes = vec![0; num_bytes.min(LOOKED_AT.end as u64) as usize];
+    file.read_exact_at(&mut bytes, 0)?;
+    if let Some((_, kind)) = OTHER_FILES.iter().find(|(magic, _)| bytes.starts_with(magic)) {
+        return Err(TokenFault::OtherFile { kind });
+    }
+    if bytes.len() < LOOKED_AT.start {
+        return Ok(());
+    }
+    if bytes.iter().all(|byte| matches!(byte, b' '..=b'~' | b'\t' | b'\n' | b'\r')) {
+        return Err(TokenFault::OtherFile {
+            kind: "text; name it as `data.text`, or make tokens of it with `pipezero tokenize`",
+        });
+    }
+    // Of tokens below 2^16 that are twice as wide, each second half is 0.
+    let (pairs, _) = bytes.as_chunks::<4>();
+    let is_wider = |pair: &[u8; 4]| pair[2..] == [0, 0];
+    let is_zero = |pair: &[u8; 4]| *pair == [0; 4];
+    if token_type.num_bytes() == 2 && pairs.iter().all(is_wider) && !pairs.iter().all(is_zero) {
+        return Err(TokenFault::Wider { num_looked_at: 2 * pairs.len(), token_type });
+    }
+    Ok(())
 }

@@ -141,6 +141,43 @@ fn damaged_files_are_named_with_the_rule() {
     }
 }
 
+/// Files of other kinds under the name of one of tokens: refused by how they begin; tokens that look a little like them are not.
+#[test]
+fn other_files_are_not_taken_for_tokens() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("train.bin");
+    let words = |tokens: &[u16]| tokens.iter().flat_map(|token| token.to_le_bytes()).collect::<Vec<u8>>();
+    let cases: [(&str, Vec<u8>, Option<&str>); 10] = [
+        ("an index", b"MMIDIDX\0\0\x01\0\0\0".repeat(2), Some("an index of Megatron's")),
+        ("an array", [b"\x93NUMPY\x01\0".to_vec(), vec![7; 120]].concat(), Some("numpy saved with a header")),
+        ("gzip", [vec![0x1f, 0x8b, 8, 0], vec![3; 90]].concat(), Some("compressed by gzip")),
+        ("text", b"It was the best of times.\n".repeat(6), Some("it is text; name it as `data.text`")),
+        (
+            "u32",
+            words(&[5, 0, 0, 0, 9, 0, 50_000, 0].repeat(20)),
+            Some("every second of its first 160 tokens, read as u16"),
+        ),
+        ("zeros", words(&[0; 200]), None),
+        ("often zero", words(&[[5, 0].repeat(100), vec![5, 1]].concat()), None),
+        ("letters", words(&[[u16::from_le_bytes(*b"ab")].repeat(99), vec![1]].concat()), None),
+        ("a short text", b"abcdefgh".to_vec(), None),
+        ("few tokens", words(&[5, 0, 7, 0]), None),
+    ];
+    for (name, bytes, said) in cases {
+        fs::write(&path, bytes).unwrap();
+        match (TokenFile::open(&path, TokenType::U16), said) {
+            (Ok(_), None) => {}
+            (Err(error), Some(said)) => assert!(error.to_string().contains(said), "{name}: {error}"),
+            (opened, _) => panic!("{name}: {opened:?}"),
+        }
+    }
+    // Another ending than .bin belongs to no index.
+    write(&folder.path().join("data"), TokenType::U16, &[vec![(vec![1, 2, 3], true)]]);
+    fs::write(folder.path().join("data.tokens"), words(&[1, 2])).unwrap();
+    let file = TokenFile::open(&folder.path().join("data.tokens"), TokenType::U16).unwrap();
+    assert_eq!((file.found_as(), file.num_tokens()), (FoundAs::Bare, 2));
+}
+
 #[test]
 fn a_token_beyond_the_vocabulary_is_named_with_its_place() {
     let folder = tempfile::tempdir().unwrap();

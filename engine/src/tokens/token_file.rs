@@ -52,7 +52,7 @@ impl TokenFile {
         let fault = |fault| TokenFileError::new(&path, fault);
         let file = File::open(&path).map_err(|error| fault(error.into()))?;
         let actual = file.metadata().map_err(|error| fault(error.into()))?.len();
-        let opened = if index.is_file() {
+        let opened = if path.extension().is_some_and(|ending| ending == "bin") && index.is_file() {
             let Index { token_type, ends, unscored } = Index::read(&index)?;
             let num_tokens = ends.last().copied().unwrap_or(0);
             let expected = u128::from(num_tokens) * token_type.num_bytes() as u128;
@@ -211,7 +211,15 @@ fn bin_of(path: &Path) -> Result<PathBuf, TokenFileError> {
     match fs::metadata(&bin) {
         Ok(found) if found.is_file() => Ok(bin),
         Ok(_) => Err(TokenFileError::new(&bin, TokenFault::NotAFile)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(fault(TokenFault::Missing)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(fault(match is_pattern(path) {
+            true => TokenFault::Pattern,
+            false => TokenFault::Missing,
+        })),
         Err(error) => Err(TokenFileError::new(&bin, error)),
     }
+}
+
+/// Whether a path has what means something in a glob.
+fn is_pattern(path: &Path) -> bool {
+    path.to_string_lossy().contains(['*', '?', '['])
 }

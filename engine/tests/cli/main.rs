@@ -7,6 +7,7 @@ mod checkpoint; // `checkpoint`.
 mod command; // Starts the binary and keeps what it printed.
 mod compare; // `train --trace`, then `compare`.
 mod damaged; // Damaged run directories.
+mod data; // Data that does not go with the run.
 mod doctor; // `doctor`.
 #[cfg(feature = "mpi")]
 mod doctor_mpi; // `doctor` under `mpirun`.

@@ -11,7 +11,7 @@ fn train_refuses_texts_that_it_cannot_learn_from() {
         (None, "`~/text.txt` does not exist; name a file, a folder or a glob such as `texts/**/*.txt`"),
         (Some(&b""[..]), "the text is empty: all 1 files have 0 bytes; name files with text"),
         (
-            Some(b"abc\xff"),
+            Some(b"abc\xff, and more than two sequences of it"),
             "`~/text.txt` is not UTF-8 text at byte 3; convert it, or name only the text files, with a glob such as `**/*.txt`",
         ),
         (
@@ -81,7 +81,7 @@ fn check_looks_for_texts() {
           help: use 1 or more
     "#]]);
     home.run("plan run.json").success();
-    home.write("text.txt", b"\xff");
+    home.write("text.txt", [0xff; 100]);
     home.run("check run.json").success();
 }
 

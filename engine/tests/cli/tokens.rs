@@ -10,7 +10,7 @@ use pipezero::tokens::train_tokenizer;
 use crate::command::Home;
 
 /// A folder with a tokenizer of 300 tokens, some documents and a run on them.
-fn home() -> Home {
+pub(crate) fn home() -> Home {
     let home = Home::with(&[
         (
             r#""text": "text.txt", "validation": 0.2"#,
@@ -199,9 +199,23 @@ fn mistakes_are_refused() {
                `----
               help: did you mean "u32"?
             $ train run.json --set model.vocab_size=100 --out x
-            [2] error: `data.tokenizer`: the tokenizer has tokens up to 266, but the model knows tokens below vocab_size 100; use 267 or more
+            [2] error: not a valid run with --set model.vocab_size=100, 1 mistake:
+              x `data.tokenizer`: the tokenizer has tokens up to 266, but the model knows tokens below vocab_size 100; use 267 or more
+                ,-[run.json:9:44]
+              8 |   },
+              9 |   "data": { "tokens": "data", "tokenizer": "tokenizer.json", "validation": 0.2 },
+                :                                            ^^^^^^^^^^^^^^^^
+             10 |   "evaluation": { "every": 2, "batches": 1 },
+                `----
             $ train run.json --set data.weights=[1] --set data.validation=0.5 --set model.seq_length=100000 --out x
-            [2] error: `data.tokens`: file 1: the data has 13143 tokens, but a sequence to train on and one to validate on, each of seq_length 100000, need 200002 with their last targets; name more data, set `data.validation` to 0 or shorten seq_length
+            [2] error: not a valid run with --set data.weights=[1] --set data.validation=0.5 --set model.seq_length=100000, 1 mistake:
+              x `data.tokens`: file 1: the data has 13143 tokens, but a sequence to train on and one to validate on, each of seq_length 100000, need 200002 with their last targets; name more data, set `data.validation` to 0 or shorten seq_length
+                ,-[run.json:9:23]
+              8 |   },
+              9 |   "data": { "tokens": "data", "tokenizer": "tokenizer.json", "validation": 0.2 },
+                :                       ^^^^^^
+             10 |   "evaluation": { "every": 2, "batches": 1 },
+                `----
             $ generate out --prompts missing.txt
             [2] error: missing.txt: No such file or directory (os error 2)
         "#]],

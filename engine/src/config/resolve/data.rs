@@ -35,7 +35,7 @@ pub(super) fn resolve(raw: &RawData, reads_text: bool, folder: &Path) -> Option<
         raw.text
             .required(rule, "add files, folders or globs")
             .map(list)
-            .and_then(|paths| named(&raw.text, paths))
+            .and_then(|paths| named(&raw.text, paths, "file, folder or glob"))
     };
     let files = token_files(raw, &within);
     let tokenizer = raw.tokenizer.is_written().then(|| raw.tokenizer.given().map(|path| folder.join(path)));
@@ -86,7 +86,7 @@ fn validation(raw: &RawData) -> Option<f64> {
 /// What is said of files of tokens.
 fn token_files(raw: &RawData, within: &dyn Fn(Vec<String>) -> Vec<PathBuf>) -> Option<TokenFilesConfig> {
     let paths = |field: &Field<Either<String, Vec<String>>>| match field.is_written() {
-        true => field.given().map(list).and_then(|paths| named(field, paths)),
+        true => field.given().map(list).and_then(|paths| named(field, paths, "file of tokens")),
         false => Some(Vec::new()),
     };
     let (tokens, validation_tokens) = (paths(&raw.tokens), paths(&raw.validation_tokens));
@@ -119,6 +119,15 @@ fn weights(raw: &RawData, num_files: usize) -> Option<Vec<f64>> {
         return Some(Vec::new());
     }
     let weights = raw.weights.given()?;
+    if !raw.tokens.is_written() {
+        let rule =
+            "weights are of the files of `data.tokens`, and this run has none: a text is read as a whole";
+        return raw.weights.broken(
+            format!("a list of {}", weights.len()),
+            rule,
+            "remove it, or make files of tokens with `pipezero tokenize`",
+        );
+    }
     if weights.len() != num_files {
         let rule = format!("`data.tokens` names {}, and each has a weight", counted(num_files, "file"));
         return raw.weights.broken(
@@ -135,10 +144,10 @@ fn weights(raw: &RawData, num_files: usize) -> Option<Vec<f64>> {
     }
 }
 
-/// Paths of a key, at least one and none of them empty.
-fn named(field: &Field<Either<String, Vec<String>>>, paths: Vec<String>) -> Option<Vec<String>> {
+/// Paths of a key to `what`, at least one and none of them empty.
+fn named(field: &Field<Either<String, Vec<String>>>, paths: Vec<String>, what: &str) -> Option<Vec<String>> {
     if paths.is_empty() || paths.iter().any(String::is_empty) {
-        let rule = "it must name at least one file, folder or glob, and none may be empty";
+        let rule = format!("it must name at least one {what}, and none may be empty");
         return field.broken("empty", rule, "add one");
     }
     Some(paths)

@@ -81,13 +81,14 @@ impl Corpus {
         seq_length: usize,
         vocab_size: usize,
     ) -> Result<Self, DataError> {
-        let are_tokens = paths.iter().all(|path| {
+        let (tokens, text): (Vec<PathBuf>, Vec<PathBuf>) = paths.iter().cloned().partition(|path| {
             let ending = path.extension();
             ending.is_some_and(|ending| ending == "bin" || ending == "idx")
                 || (!path.exists() && path.with_added_extension("bin").is_file())
         });
-        let (text, tokens) =
-            if are_tokens { (Vec::new(), paths.to_vec()) } else { (paths.to_vec(), Vec::new()) };
+        if let ([tokens, ..], [text, ..]) = (&tokens[..], &text[..]) {
+            return Err(DataError::Mixed { tokens: tokens.clone(), text: text.clone() });
+        }
         let files = TokenFilesConfig {
             tokens,
             weights: Vec::new(),

@@ -59,6 +59,14 @@ pub enum DataError {
         /// The file.
         path: PathBuf,
     },
+    /// Files of tokens and texts are named together.
+    #[error("`{}` is a file of tokens, and `{}` is text; name one kind, and the other in a second call", tokens.display(), text.display())]
+    Mixed {
+        /// The first file of tokens.
+        tokens: PathBuf,
+        /// The first text.
+        text: PathBuf,
+    },
     /// A text too long to be tokenized when a run starts.
     #[error(
         "`{}` has {num_bytes} bytes, and of a text with a tokenizer at most {max_bytes} are read when a run starts; make a file of tokens of it \
@@ -69,9 +77,9 @@ pub enum DataError {
         /// The file.
         path: PathBuf,
         /// Its length.
-        num_bytes: usize,
+        num_bytes: u64,
         /// What is read.
-        max_bytes: usize,
+        max_bytes: u64,
     },
     /// Weights that make no blend.
     #[error(transparent)]
@@ -122,6 +130,7 @@ impl DataError {
             Self::NoDocuments { .. } => "data.document_attention",
             Self::Text(_)
             | Self::Split(_)
+            | Self::Mixed { .. }
             | Self::LongText { .. }
             | Self::Vocabulary { .. }
             | Self::UserSource(_)

@@ -1,12 +1,13 @@
 //! Opens the files of a run's data.
 
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
 
 use super::data_error::DataError;
 use super::store::Store;
-use super::text::{TextFile, read_text};
+use super::text::{TextError, TextFile, find_all, read_text};
 use crate::config::{DataConfig, EndToken};
 use crate::tokens::{FoundAs, TokenFile, Tokenizer, TokenizerError};
 
@@ -49,6 +50,32 @@ impl<'a> Opener<'a> {
         self.token_files(&self.config.files.validation_tokens, false)
     }
 
+    /// Tokens of the texts where those are their bytes, whose lengths are known before they are read; `None` with a tokenizer.
+    ///
+    /// # Errors
+    /// When a text cannot be found, is too long to be tokenized, or all are empty.
+    pub(super) fn text_bytes(&self) -> Result<Option<u64>, DataError> {
+        let files = find_all(&self.config.text)?;
+        let mut total_bytes = 0;
+        for path in &files {
+            let found = fs::metadata(path).map_err(|source| TextError::unreadable(path, source))?;
+            self.check_text(path, found.len())?;
+            total_bytes += found.len();
+        }
+        if total_bytes == 0 {
+            return Err(TextError::Empty { num_files: files.len() }.into());
+        }
+        Ok(self.tokenizer.is_none().then_some(total_bytes))
+    }
+
+    fn check_text(&self, path: &Path, num_bytes: u64) -> Result<(), DataError> {
+        let max_bytes = Tokenizer::TEXT_BYTES_MAX as u64;
+        if self.tokenizer.is_some() && num_bytes > max_bytes {
+            return Err(DataError::LongText { path: path.to_owned(), num_bytes, max_bytes });
+        }
+        Ok(())
+    }
+
     fn texts(&self) -> Result<Vec<Store>, DataError> {
         let files = read_text(&self.config.text)?;
         let Some(tokenizer) = &self.tokenizer else {
@@ -56,13 +83,7 @@ impl<'a> Opener<'a> {
         };
         // On all cores; in the order of the files.
         let tokenized = files.into_par_iter().map(|TextFile { path, text }| {
-            if text.len() > Tokenizer::TEXT_BYTES_MAX {
-                return Err(DataError::LongText {
-                    path,
-                    num_bytes: text.len(),
-                    max_bytes: Tokenizer::TEXT_BYTES_MAX,
-                });
-            }
+            self.check_text(&path, text.len() as u64)?;
             let mut tokens = tokenizer.encode(&text)?;
             let end_token = self.end_token();
             tokens.extend(end_token.filter(|end| !tokens.is_empty() && tokens.last() != Some(end)));
@@ -75,11 +96,7 @@ impl<'a> Opener<'a> {
     fn token_files(&self, paths: &[PathBuf], is_split: bool) -> Result<Vec<Store>, DataError> {
         let needs_documents = is_split || self.config.document_attention;
         let opened = paths.iter().map(|path| {
-            let mut file = TokenFile::open(path, self.config.files.token_type)?;
-            let is_known = file.found_as() == FoundAs::Indexed || self.end_token().is_some();
-            if self.config.document_attention && !is_known {
-                return Err(DataError::NoDocuments { path: path.clone() });
-            }
+            let mut file = self.token_file(path)?;
             let end_token =
                 self.end_token().filter(|_| needs_documents && file.found_as() != FoundAs::Indexed);
             if let Some(end_token) = end_token {
@@ -88,6 +105,19 @@ impl<'a> Opener<'a> {
             Ok(Store::File(file))
         });
         opened.collect()
+    }
+
+    /// A file of tokens, its documents as its index says.
+    ///
+    /// # Errors
+    /// When it is damaged, or its documents need to be known and nothing says where they end.
+    pub(super) fn token_file(&self, path: &Path) -> Result<TokenFile, DataError> {
+        let file = TokenFile::open(path, self.config.files.token_type)?;
+        let is_known = file.found_as() == FoundAs::Indexed || self.end_token().is_some();
+        if self.config.document_attention && !is_known {
+            return Err(DataError::NoDocuments { path: path.to_owned() });
+        }
+        Ok(file)
     }
 
     fn end_token(&self) -> Option<u32> {

@@ -9,11 +9,11 @@ use super::store::Store;
 use super::window::Window;
 use crate::tokens::TokenFileError;
 
-/// Pieces of stores, read as one text.
+/// Parts of stores, read as one text.
 #[derive(Clone, Debug)]
 pub(crate) struct Stream {
     stores: Arc<Vec<Store>>,
-    pieces: Vec<Piece>,
+    parts: Vec<Part>,
     num_tokens: u64,
     vocab_size: usize,
 }
@@ -23,7 +23,7 @@ const CHECKED_BLOCKS: u64 = 1024;
 
 /// A part of a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Piece {
+struct Part {
     store: usize,
     range: Range<u64>,
     /// Where it begins in the stream.
@@ -33,7 +33,7 @@ struct Piece {
 impl Stream {
     /// A stream without a token, of tokens below `vocab_size`.
     pub(super) fn new(stores: Arc<Vec<Store>>, vocab_size: usize) -> Self {
-        Self { stores, pieces: Vec::new(), num_tokens: 0, vocab_size }
+        Self { stores, parts: Vec::new(), num_tokens: 0, vocab_size }
     }
 
     /// Appends a part of a store.
@@ -42,14 +42,14 @@ impl Stream {
         if num_tokens == 0 {
             return;
         }
-        match self.pieces.last_mut() {
+        match self.parts.last_mut() {
             Some(last) if last.store == store && last.range.end == range.start => last.range.end = range.end,
-            _ => self.pieces.push(Piece { store, range, at: self.num_tokens }),
+            _ => self.parts.push(Part { store, range, at: self.num_tokens }),
         }
         self.num_tokens += num_tokens;
     }
 
-    /// Tokens of all pieces.
+    /// Tokens of all parts.
     pub(crate) fn num_tokens(&self) -> u64 {
         self.num_tokens
     }
@@ -59,7 +59,7 @@ impl Stream {
         let mut end = Self::new(Arc::clone(&self.stores), self.vocab_size);
         let mut first = Self::new(Arc::clone(&self.stores), self.vocab_size);
         let boundary = self.num_tokens - num_tokens;
-        for Piece { store, range, at } in &self.pieces {
+        for Part { store, range, at } in &self.parts {
             let cut = (range.start + boundary.saturating_sub(*at)).min(range.end);
             if range.start < cut {
                 first.push(*store, range.start..cut);
@@ -78,14 +78,14 @@ impl Stream {
     /// When a file of tokens cannot be read, or has a token beyond the vocabulary.
     pub(super) fn read(&self, at: u64, num_tokens: usize, window: &mut Window) -> Result<(), TokenFileError> {
         window.clear();
-        let first = self.piece_of(at);
+        let first = self.part_of(at);
         let mut filled = 0;
-        for piece in &self.pieces[first..] {
-            let skipped = (at + filled as u64) - piece.at;
-            let start = piece.range.start + skipped;
-            let len = ((piece.range.end - start) as usize).min(num_tokens - filled);
+        for part in &self.parts[first..] {
+            let skipped = (at + filled as u64) - part.at;
+            let start = part.range.start + skipped;
+            let len = ((part.range.end - start) as usize).min(num_tokens - filled);
             let to = filled..filled + len;
-            self.stores[piece.store].read(start, window, to, self.vocab_size)?;
+            self.stores[part.store].read(start, window, to, self.vocab_size)?;
             if skipped == 0 {
                 window.begins_document[filled] = true;
             }
@@ -100,22 +100,22 @@ impl Stream {
     /// Adds what tells these tokens from others to a checksum: all of texts; of files of tokens where documents lie, and
     /// [`CHECKED_BLOCKS`] blocks, evenly spaced.
     pub(super) fn add_to(&self, checksum: &mut Xxh3) -> Result<(), TokenFileError> {
-        for piece in &self.pieces {
-            self.stores[piece.store].add_to(checksum, piece.range.clone());
+        for part in &self.parts {
+            self.stores[part.store].add_to(checksum, part.range.clone());
         }
         for number in 0..CHECKED_BLOCKS.min(self.num_tokens) {
             // In 128 bits no product overflows.
             let at = u128::from(self.num_tokens) * u128::from(number)
                 / u128::from(CHECKED_BLOCKS.min(self.num_tokens));
-            let piece = &self.pieces[self.piece_of(at as u64)];
-            self.stores[piece.store].add_block_to(checksum, piece.range.start + at as u64 - piece.at)?;
+            let part = &self.parts[self.part_of(at as u64)];
+            self.stores[part.store].add_block_to(checksum, part.range.start + at as u64 - part.at)?;
         }
         Ok(())
     }
 
-    /// The piece that a token of the stream is in.
-    fn piece_of(&self, at: u64) -> usize {
-        self.pieces.partition_point(|piece| piece.at <= at) - 1
+    /// The part that a token of the stream is in.
+    fn part_of(&self, at: u64) -> usize {
+        self.parts.partition_point(|part| part.at <= at) - 1
     }
 
     /// Calls `each` with all tokens, in order.
@@ -135,19 +135,19 @@ impl Stream {
 
     /// Whether all of it is text.
     pub(super) fn is_text(&self) -> bool {
-        self.pieces.iter().all(|piece| !matches!(self.stores[piece.store], Store::File(_)))
+        self.parts.iter().all(|part| !matches!(self.stores[part.store], Store::File(_)))
     }
 
     /// The largest token of texts; files of tokens are looked at when they are read.
     pub(super) fn largest_of_texts(&self) -> Option<u32> {
-        let largest = |piece: &Piece| {
-            let within = piece.range.start as usize..piece.range.end as usize;
-            match &self.stores[piece.store] {
+        let largest = |part: &Part| {
+            let within = part.range.start as usize..part.range.end as usize;
+            match &self.stores[part.store] {
                 Store::Bytes(text) => text[within].iter().max().map(|&byte| u32::from(byte)),
                 Store::Tokens(tokens) => tokens[within].iter().max().copied(),
                 Store::File(_) => None,
             }
         };
-        self.pieces.iter().filter_map(largest).max()
+        self.parts.iter().filter_map(largest).max()
     }
 }

@@ -106,18 +106,28 @@ pub(super) fn split(
     if has_sequence(&sides.training) && (!has_validation || has_sequence(&sides.validation)) {
         return Ok(sides);
     }
-    if !has_validation {
-        return Err(SplitError::TooShort { num_tokens, seq_length });
-    }
-    if num_tokens / 2 <= seq_length as u64 {
-        return Err(SplitError::TooShortToSplit { num_tokens, seq_length });
-    }
+    check_length(num_tokens, validation, seq_length)?;
     let needed = seq_length as u64 + 1;
     let num_held_out = ((validation * num_tokens as f64).round() as u64).clamp(needed, num_tokens - needed);
     let mut training = empty();
     which.for_each(|number| training.push(number, 0..stores[number].num_tokens()));
     let validation = training.split_off(num_held_out);
     Ok(Sides { training, validation })
+}
+
+/// Refuses data of which no split gives each side that is wanted a sequence and its last target.
+///
+/// # Errors
+/// [`SplitError::TooShort`], [`SplitError::TooShortToSplit`].
+pub(super) fn check_length(num_tokens: u64, validation: f64, seq_length: usize) -> Result<(), SplitError> {
+    let needed = seq_length as u64;
+    if validation > 0.0 && num_tokens / 2 <= needed {
+        return Err(SplitError::TooShortToSplit { num_tokens, seq_length });
+    }
+    if num_tokens <= needed {
+        return Err(SplitError::TooShort { num_tokens, seq_length });
+    }
+    Ok(())
 }
 
 /// Whether a document, counted from 0 over all files, is the one of its group that is held out. Group `g` begins with document `g / share`,

@@ -58,7 +58,7 @@ pub enum TextError {
 
 impl TextError {
     /// A file or folder that cannot be read.
-    pub(super) fn unreadable(path: &Path, source: io::Error) -> Self {
+    pub(in crate::run::data) fn unreadable(path: &Path, source: io::Error) -> Self {
         Self::Unreadable { path: path.to_owned(), source }
     }
 }

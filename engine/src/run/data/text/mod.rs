@@ -60,6 +60,11 @@ pub(crate) fn find_all(entries: &[PathBuf]) -> Result<Vec<PathBuf>, TextError> {
     Ok(files)
 }
 
+/// Whether a file holds a JSON object on each line, as its name says.
+pub(crate) fn is_json_lines(path: &Path) -> bool {
+    path.extension().is_some_and(|ending| ending == "jsonl" || ending == "ndjson")
+}
+
 /// Checks that an entry stands for files that may be read, without reading them.
 ///
 /// # Errors
