@@ -20,6 +20,9 @@ fn home() -> Home {
             .flat_map(|token| token.to_le_bytes())
             .collect::<Vec<u8>>(),
     );
+    let masked = serde_json::json!({ "tokens": vec![1; 90], "mask": vec![0; 90] });
+    home.write("masked.jsonl", masked.to_string());
+    home.run("tokenize masked.jsonl --tokenizer tokenizer.json --out masked").success();
     home.write("short.bin", [7, 0].repeat(10));
     std::fs::copy(home.path("data.idx"), home.path("index.bin")).unwrap();
     home
@@ -74,6 +77,13 @@ fn check_refuses_what_train_would() {
                ,-[--set:1:24]
              1 | data.validation_tokens=short.bin
                :                        ^^^^^^^^^
+               `----
+            $ data.tokens=masked
+            [2] error: not a valid run, 1 mistake:
+              x `data.tokens`: none of the tokens carries loss: their index says so of each sequence; write them again with completions, or without a mask of zeros
+               ,-[--set:1:13]
+             1 | data.tokens=masked
+               :             ^^^^^^
                `----
             $ data.tokens=wide.bin
             [2] error: not a valid run, 1 mistake:

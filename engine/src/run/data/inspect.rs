@@ -44,6 +44,9 @@ pub fn inspect(config: &DataConfig, seq_length: usize, vocab_size: usize) -> Res
         each.collect::<Result<Vec<TokenFile>, DataError>>()
     };
     let main = opened(&files.tokens)?;
+    if !main.is_empty() && main.iter().all(carries_no_loss) {
+        return Err(DataError::NothingToLearn);
+    }
     if !files.weights.is_empty() {
         Blend::new(&files.weights)?;
         for (number, file) in (1..).zip(&main) {
@@ -70,4 +73,8 @@ pub fn inspect(config: &DataConfig, seq_length: usize, vocab_size: usize) -> Res
 fn begins_well(file: &TokenFile, vocab_size: usize) -> Result<(), DataError> {
     let mut tokens = vec![0; file.num_tokens().min(NUM_LOOKED_AT) as usize];
     Ok(file.read(0, &mut tokens, vocab_size)?)
+}
+
+fn carries_no_loss(file: &TokenFile) -> bool {
+    file.unscored().iter().map(|range| range.end - range.start).sum::<u64>() == file.num_tokens()
 }
