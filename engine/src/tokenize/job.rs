@@ -26,7 +26,7 @@ pub struct Job {
     maker: Maker,
     files: Vec<PathBuf>,
     outputs: Outputs,
-    /// The file of pieces, which is held against other processes.
+    /// The list of sequences, which is held against other processes.
     lock: File,
     state: State,
     total_bytes: u64,
@@ -111,9 +111,9 @@ impl Job {
     /// When an input is no text or no document, or a file cannot be written. What has been done is kept.
     pub fn run(mut self, watch: &mut dyn Watch) -> Result<Finished, TokenizeError> {
         let token_type = TokenType::of_vocabulary(self.maker.vocab_size);
-        let [bin, pieces] = self.outputs.open(self.lock, self.state.written, token_type)?;
+        let [bin, sequences] = self.outputs.open(self.lock, self.state.written, token_type)?;
         self.state.write(&self.outputs.state)?;
-        let mut writer = DocumentWriter::new(token_type, bin, pieces, self.state.written);
+        let mut writer = DocumentWriter::new(token_type, bin, sequences, self.state.written);
         let separator = self.maker.form.separator.clone();
         let reader = Reader::new(&self.files, separator.as_deref(), self.state.next, self.state.num_bytes);
         let (state, outputs, save_every) = (&mut self.state, &self.outputs, self.options.save_every);
@@ -136,7 +136,7 @@ impl Job {
         })?;
         let written = writer.sync().map_err(&written_to)?;
         if written.num_tokens == 0 {
-            for path in [&outputs.partial, &outputs.pieces, &outputs.state] {
+            for path in [&outputs.partial, &outputs.sequences, &outputs.state] {
                 let _ = fs::remove_file(path);
             }
             return Err(TokenizeError::Nothing { num_files: self.files.len() });
