@@ -3,6 +3,7 @@
 
 use serde_json::{Map, Value};
 
+use super::fault::DocumentFault;
 use super::options::Form;
 use crate::tokens::Tokenizer;
 
@@ -20,19 +21,16 @@ pub(super) struct Maker {
 
 impl Maker {
     /// The document of a piece of text.
-    pub(super) fn of_text(&self, text: &str) -> Result<Vec<Part>, String> {
-        let tokens = self.tokenizer.encode(text).map_err(|error| error.to_string())?;
+    pub(super) fn of_text(&self, text: &str) -> Result<Vec<Part>, DocumentFault> {
+        let tokens = self.tokenizer.encode(text)?;
         Ok(self.ended(vec![(tokens, true)]))
     }
 
     /// The document of a line of JSON.
-    pub(super) fn of_line(&self, line: &str) -> Result<Vec<Part>, String> {
-        let value = serde_json::from_str(line).map_err(|error| {
-            format!("column {}: {}; a line holds one JSON object", error.column(), reason_of(&error))
-        })?;
-        let Value::Object(fields) = value else {
-            return Err("it is JSON, but no object; write for example {\"text\": \"...\"}".to_owned());
-        };
+    pub(super) fn of_line(&self, line: &str) -> Result<Vec<Part>, DocumentFault> {
+        let value = serde_json::from_str(line)
+            .map_err(|error| DocumentFault::Json { column: error.column(), reason: reason_of(&error) })?;
+        let Value::Object(fields) = value else { return Err(DocumentFault::NoObject) };
         let Form { text_field, prompt_field, completion_field, .. } = &self.form;
         if let Some(text) = string(&fields, text_field)? {
             return self.of_text(text);
@@ -47,51 +45,47 @@ impl Maker {
         if fields.contains_key("tokens") {
             return self.of_tokens(&fields);
         }
-        let found: Vec<String> = fields.keys().take(6).map(|name| format!("\"{name}\"")).collect();
-        Err(format!(
-            "it has neither \"{text_field}\", nor \"{prompt_field}\" and \"{completion_field}\", nor \"tokens\", but {}; name the field of \
-             the text with --text-field",
-            if found.is_empty() { "no field".to_owned() } else { found.join(", ") }
-        ))
+        Err(DocumentFault::NoForm {
+            text: text_field.clone(),
+            prompt: prompt_field.clone(),
+            completion: completion_field.clone(),
+            found: fields.into_iter().map(|(name, _)| name).collect(),
+        })
     }
 
-    fn of_pair(&self, prompt: &str, completion: &str) -> Result<Vec<Part>, String> {
+    fn of_pair(&self, prompt: &str, completion: &str) -> Result<Vec<Part>, DocumentFault> {
         // A post-processor may end each text; this one goes on.
-        let before = self.tokenizer.encode_beginning(prompt).map_err(|error| error.to_string())?;
-        let after = self.tokenizer.encode_rest(completion).map_err(|error| error.to_string())?;
+        let before = self.tokenizer.encode_beginning(prompt)?;
+        let after = self.tokenizer.encode_rest(completion)?;
         Ok(self.ended(vec![(before, false), (after, true)]))
     }
 
     /// Tokens that someone else made are taken as they are.
-    fn of_tokens(&self, fields: &Map<String, Value>) -> Result<Vec<Part>, String> {
+    fn of_tokens(&self, fields: &Map<String, Value>) -> Result<Vec<Part>, DocumentFault> {
         let list = |name: &str| match &fields[name] {
             Value::Array(list) => Ok(list),
-            other => Err(format!("\"{name}\" is {}, and must be a list", kind_of(other))),
+            other => Err(DocumentFault::NoList { name: name.to_owned(), kind: kind_of(other) }),
         };
         let tokens = list("tokens")?;
         let mask = if fields.contains_key("mask") { Some(list("mask")?) } else { None };
         if let Some(mask) = mask.filter(|mask| mask.len() != tokens.len()) {
-            return Err(format!(
-                "\"mask\" has {} entries, and \"tokens\" has {}: each token has one, 1 where it carries loss and 0 where it does not",
-                mask.len(),
-                tokens.len()
-            ));
+            let (num_entries, num_tokens) = (mask.len(), tokens.len());
+            return Err(DocumentFault::MaskLength { num_entries, num_tokens });
         }
         let mut parts: Vec<Part> = Vec::new();
         for (position, token) in tokens.iter().enumerate() {
             let known = token.as_u64().filter(|&token| token < self.vocab_size as u64);
-            let known = known.ok_or_else(|| {
-                format!(
-                    "\"tokens\" has {token} at {position}, and the tokenizer has whole numbers below {}",
-                    self.vocab_size
-                )
+            let known = known.ok_or_else(|| DocumentFault::UnknownToken {
+                entry: token.to_string(),
+                position,
+                vocab_size: self.vocab_size,
             })?;
             let has_loss = match mask.map(|mask| &mask[position]) {
                 None => true,
                 Some(Value::Bool(has_loss)) => *has_loss,
                 Some(entry) => match entry.as_u64() {
                     Some(entry @ 0..=1) => entry == 1,
-                    _ => return Err(format!("\"mask\" has {entry} at {position}, and must have 0 or 1")),
+                    _ => return Err(DocumentFault::MaskEntry { entry: entry.to_string(), position }),
                 },
             };
             match parts.last_mut().filter(|(_, last)| *last == has_loss) {
@@ -115,16 +109,16 @@ impl Maker {
 }
 
 /// A field that must be a string, if it is there.
-fn string<'a>(fields: &'a Map<String, Value>, name: &str) -> Result<Option<&'a str>, String> {
+fn string<'a>(fields: &'a Map<String, Value>, name: &str) -> Result<Option<&'a str>, DocumentFault> {
     match fields.get(name) {
         None => Ok(None),
         Some(Value::String(text)) => Ok(Some(text)),
-        Some(other) => Err(format!("\"{name}\" is {}, and must be a string", kind_of(other))),
+        Some(other) => Err(DocumentFault::NoString { name: name.to_owned(), kind: kind_of(other) }),
     }
 }
 
-fn lone(there: &str, missing: &str) -> String {
-    format!("it has \"{there}\" and no \"{missing}\"; a pair has both")
+fn lone(there: &str, missing: &str) -> DocumentFault {
+    DocumentFault::LoneField { there: there.to_owned(), missing: missing.to_owned() }
 }
 
 fn kind_of(value: &Value) -> &'static str {

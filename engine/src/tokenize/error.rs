@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::fault::DocumentFault;
 use crate::run::data::TextError;
 use crate::tokens::TokenizerError;
 
@@ -24,14 +25,14 @@ pub enum TokenizeError {
     )]
     NoEndToken(PathBuf),
     /// A line of JSON, or a piece of text, that is no document.
-    #[error("{}:{line}: {reason}", path.display())]
+    #[error("{}:{line}: {fault}", path.display())]
     Document {
         /// The file.
         path: PathBuf,
         /// The line that it begins with, from 1.
         line: u64,
         /// What is wrong, and a repair.
-        reason: String,
+        fault: Box<DocumentFault>,
     },
     /// The system refused.
     #[error("`{}`: {source}", path.display())]

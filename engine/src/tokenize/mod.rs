@@ -10,6 +10,7 @@
 
 mod document;
 mod error;
+mod fault;
 mod job;
 mod options;
 mod outputs;
@@ -20,6 +21,7 @@ mod tests;
 mod workers;
 
 pub use error::TokenizeError;
+pub use fault::DocumentFault;
 pub use job::{Finished, Job, Watch};
 pub use options::{End, Form, Options, Start};
 pub(crate) use reader::is_json_lines;

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::error::TokenizeError;
+use super::fault::DocumentFault;
 use crate::tokens::Tokenizer;
 
 /// Bytes of text of a batch, more or less: enough that handing it to a worker costs nothing beside tokenizing it.
@@ -95,9 +96,12 @@ impl<'a> Reader<'a> {
         let separator = if is_json { Some("\n") } else { self.separator };
         let mut bytes = Vec::new();
         let line = self.place.line + 1;
-        let document = |reason| TokenizeError::Document { path: path.to_owned(), line, reason };
+        let document =
+            |fault| TokenizeError::Document { path: path.to_owned(), line, fault: Box::new(fault) };
         let ended = read_until(from, separator.map(str::as_bytes), &mut bytes).map_err(&failed)?;
-        let Some(ended) = ended else { return Err(document(too_long(is_json))) };
+        let Some(ended) = ended else {
+            return Err(document(if is_json { DocumentFault::LongLine } else { DocumentFault::LongText }));
+        };
         if bytes.is_empty() {
             return Ok(None);
         }
@@ -107,29 +111,15 @@ impl<'a> Reader<'a> {
         if ended {
             bytes.truncate(bytes.len() - separator.map_or(0, str::len));
         }
-        String::from_utf8(bytes).map(Some).map_err(|error| {
-            let before = error.utf8_error().valid_up_to();
-            document(format!(
-                "it is not UTF-8 text, {before} bytes from here; convert it, or leave the file out"
-            ))
-        })
+        String::from_utf8(bytes)
+            .map(Some)
+            .map_err(|error| document(DocumentFault::NotUtf8 { offset: error.utf8_error().valid_up_to() }))
     }
 }
 
 /// Whether a file holds lines of JSON.
 pub(crate) fn is_json_lines(path: &Path) -> bool {
     path.extension().is_some_and(|ending| ending == "jsonl" || ending == "ndjson")
-}
-
-fn too_long(is_json: bool) -> String {
-    let limit = Tokenizer::TEXT_BYTES_MAX >> 20;
-    if is_json {
-        return format!("the line is longer than {limit} MiB; a line holds one document");
-    }
-    format!(
-        "the document is longer than {limit} MiB: it is read whole, since its tokens depend on what stands beside them; say what stands \
-         between documents, such as --separator '<|endoftext|>' or --separator '\\n\\n'"
-    )
 }
 
 /// Appends what stands up to a separator, with it: whether there was one; `None` if it is too long.
