@@ -10,6 +10,17 @@ use crate::tokens::Tokenizer;
 /// Tokens, and whether they carry loss.
 pub(super) type Part = (Vec<u32>, bool);
 
+/// The fields of tokens that someone else made.
+const TOKENS: &str = "tokens";
+const MASK: &str = "mask";
+
+/// What a line of JSON holds: fields that are there, or of a pair one of them at least.
+enum Kind<'a> {
+    Text(&'a Value),
+    Pair(Option<&'a Value>, Option<&'a Value>),
+    Tokens,
+}
+
 /// What tokens are made with.
 #[derive(Debug)]
 pub(super) struct Maker {
@@ -32,25 +43,62 @@ impl Maker {
             .map_err(|error| DocumentFault::Json { column: error.column(), reason: reason_of(&error) })?;
         let Value::Object(fields) = value else { return Err(DocumentFault::NoObject) };
         let Form { text_field, prompt_field, completion_field, .. } = &self.form;
-        if let Some(text) = string(&fields, text_field)? {
-            return self.of_text(text);
+        match self.kind_of_line(&fields)? {
+            Some(Kind::Text(text)) => self.of_text(string(text_field, text)?),
+            Some(Kind::Pair(Some(prompt), Some(completion))) => {
+                self.of_pair(string(prompt_field, prompt)?, string(completion_field, completion)?)
+            }
+            Some(Kind::Pair(None, _)) => Err(lone(completion_field, prompt_field)),
+            Some(Kind::Pair(_, None)) => Err(lone(prompt_field, completion_field)),
+            Some(Kind::Tokens) => self.of_tokens(&fields),
+            None => Err(self.no_form(fields)),
         }
-        let prompt = string(&fields, prompt_field)?;
-        match (prompt, string(&fields, completion_field)?) {
-            (Some(prompt), Some(completion)) => return self.of_pair(prompt, completion),
-            (Some(_), None) => return Err(lone(prompt_field, completion_field)),
-            (None, Some(_)) => return Err(lone(completion_field, prompt_field)),
-            (None, None) => {}
+    }
+
+    /// What a line holds: one document, in one form. A null is as good as no field: tables whose rows have several forms are written so.
+    fn kind_of_line<'a>(&self, fields: &'a Map<String, Value>) -> Result<Option<Kind<'a>>, DocumentFault> {
+        let Form { text_field, prompt_field, completion_field, .. } = &self.form;
+        let value = |name: &str| fields.get(name).filter(|value| !value.is_null());
+        let text = value(text_field).map(|text| (Kind::Text(text), text_field.as_str()));
+        // Whoever names a half of a pair as the text means that alone.
+        let has_pairs = text_field != prompt_field && text_field != completion_field;
+        let halves = [prompt_field, completion_field].map(|name| value(name).filter(|_| has_pairs));
+        let pair = match halves {
+            [None, None] => None,
+            [None, completion] => Some((Kind::Pair(None, completion), completion_field.as_str())),
+            [prompt, completion] => Some((Kind::Pair(prompt, completion), prompt_field.as_str())),
+        };
+        let has_other = text.is_some() || pair.is_some();
+        let is_named = |name| [text_field, prompt_field, completion_field].iter().any(|named| *named == name);
+        let own = |name| value(name).filter(|_| !is_named(name));
+        // Beside a text it may be a number of them, which is no document.
+        let tokens = own(TOKENS).filter(|tokens| tokens.is_array() || !has_other);
+        if tokens.is_none() && own(MASK).is_some() {
+            return Err(DocumentFault::LoneMask);
         }
-        if fields.contains_key("tokens") {
-            return self.of_tokens(&fields);
+        let tokens = tokens.map(|_| (Kind::Tokens, TOKENS));
+        let mut kinds = [text, pair, tokens].into_iter().flatten();
+        match (kinds.next(), kinds.next()) {
+            (Some((_, first)), Some((_, second))) => {
+                Err(DocumentFault::TwoForms { first: first.to_owned(), second: second.to_owned() })
+            }
+            (first, _) => Ok(first.map(|(kind, _)| kind)),
         }
-        Err(DocumentFault::NoForm {
-            text: text_field.clone(),
-            prompt: prompt_field.clone(),
-            completion: completion_field.clone(),
-            found: fields.into_iter().map(|(name, _)| name).collect(),
-        })
+    }
+
+    /// What is wrong with a line that holds no document.
+    fn no_form(&self, fields: Map<String, Value>) -> DocumentFault {
+        let Form { text_field, prompt_field, completion_field, .. } = &self.form;
+        let names = [text_field.as_str(), prompt_field, completion_field, TOKENS];
+        match names.into_iter().find(|&name| fields.get(name).is_some_and(Value::is_null)) {
+            Some(name) => DocumentFault::Null { name: name.to_owned() },
+            None => DocumentFault::NoForm {
+                text: text_field.clone(),
+                prompt: prompt_field.clone(),
+                completion: completion_field.clone(),
+                found: fields.into_iter().map(|(name, _)| name).collect(),
+            },
+        }
     }
 
     fn of_pair(&self, prompt: &str, completion: &str) -> Result<Vec<Part>, DocumentFault> {
@@ -66,8 +114,9 @@ impl Maker {
             Value::Array(list) => Ok(list),
             other => Err(DocumentFault::NoList { name: name.to_owned(), kind: kind_of(other) }),
         };
-        let tokens = list("tokens")?;
-        let mask = if fields.contains_key("mask") { Some(list("mask")?) } else { None };
+        let tokens = list(TOKENS)?;
+        let has_mask = fields.get(MASK).is_some_and(|mask| !mask.is_null());
+        let mask = if has_mask { Some(list(MASK)?) } else { None };
         if let Some(mask) = mask.filter(|mask| mask.len() != tokens.len()) {
             let (num_entries, num_tokens) = (mask.len(), tokens.len());
             return Err(DocumentFault::MaskLength { num_entries, num_tokens });
@@ -108,13 +157,10 @@ impl Maker {
     }
 }
 
-/// A field that must be a string, if it is there.
-fn string<'a>(fields: &'a Map<String, Value>, name: &str) -> Result<Option<&'a str>, DocumentFault> {
-    match fields.get(name) {
-        None => Ok(None),
-        Some(Value::String(text)) => Ok(Some(text)),
-        Some(other) => Err(DocumentFault::NoString { name: name.to_owned(), kind: kind_of(other) }),
-    }
+/// A field that must be a string.
+fn string<'a>(name: &str, value: &'a Value) -> Result<&'a str, DocumentFault> {
+    let fault = || DocumentFault::NoString { name: name.to_owned(), kind: kind_of(value) };
+    value.as_str().ok_or_else(fault)
 }
 
 fn lone(there: &str, missing: &str) -> DocumentFault {

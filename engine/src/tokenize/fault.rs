@@ -36,6 +36,26 @@ pub enum DocumentFault {
         /// The fields that it has.
         found: Vec<String>,
     },
+    /// It has fields of two documents.
+    #[error(
+        "it has \"{first}\" and \"{second}\", and a line holds one document, in one form: leave one out, or let --text-field, \
+         --prompt-field or --completion-field name a field that the line does not have"
+    )]
+    TwoForms {
+        /// A field of the one.
+        first: String,
+        /// A field of the other.
+        second: String,
+    },
+    /// It has a mask of nothing.
+    #[error("it has \"mask\" and no \"tokens\", whose loss it would be about; write both, or neither")]
+    LoneMask,
+    /// What would be its document is null.
+    #[error("\"{name}\" is null, and the line holds no other document; leave the line out")]
+    Null {
+        /// The field.
+        name: String,
+    },
     /// Half of a pair.
     #[error("it has \"{there}\" and no \"{missing}\"; a pair has both")]
     LoneField {

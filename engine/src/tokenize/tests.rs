@@ -143,7 +143,7 @@ fn prompts_and_masks_carry_no_loss() {
 fn what_is_no_document_is_said_at_its_line() {
     let folder = folder_with_tokenizer();
     let good = "{\"text\": \"a\"}\n";
-    let cases: [(&str, &[u8], &str); 13] = [
+    let cases: [(&str, &[u8], &str); 22] = [
         ("a.jsonl", b"{\"text\": 5}", ":3: \"text\" is a number, and must be a string"),
         (
             "b.jsonl",
@@ -169,6 +169,31 @@ fn what_is_no_document_is_said_at_its_line() {
         ("k.jsonl", b"{\"tokens\": 7}", "\"tokens\" is a number, and must be a list"),
         ("l.jsonl", b"{\"text\": \"\xff\"}", ":3: it is not UTF-8 text, 10 bytes from here"),
         ("m.jsonl", b"{\"text\": \"\\ud800\"}", ":3: column"),
+        (
+            "n.jsonl",
+            b"{\"completion\": \"a\", \"prompt\": \"a\", \"text\": \"a\"}",
+            ":3: it has \"text\" and \"prompt\", and a line holds one document",
+        ),
+        (
+            "o.jsonl",
+            b"{\"text\": \"a\", \"completion\": \"a\"}",
+            ":3: it has \"text\" and \"completion\", and",
+        ),
+        ("p.jsonl", b"{\"text\": \"a\", \"tokens\": [1]}", ":3: it has \"text\" and \"tokens\", and a line"),
+        ("q.jsonl", b"{\"tokens\": [1], \"prompt\": 7}", ":3: it has \"prompt\" and \"tokens\", and a line"),
+        ("r.jsonl", b"{\"text\": \"a\", \"mask\": [1]}", ":3: it has \"mask\" and no \"tokens\", whose loss"),
+        ("s.jsonl", b"{\"mask\": [1]}", ":3: it has \"mask\" and no \"tokens\", whose loss"),
+        (
+            "t.jsonl",
+            b"{\"text\": null, \"tokens\": null}",
+            ":3: \"text\" is null, and the line holds no other",
+        ),
+        ("u.jsonl", b"{\"tokens\": null}", ":3: \"tokens\" is null, and the line holds no other"),
+        (
+            "v.jsonl",
+            b"{\"prompt\": \"a\", \"completion\": null}",
+            ":3: it has \"prompt\" and no \"completion\"",
+        ),
     ];
     for (name, bytes, said) in cases {
         fs::write(folder.path().join(name), [good.as_bytes(), b"\n", bytes, b"\n", good.as_bytes()].concat())
@@ -176,6 +201,37 @@ fn what_is_no_document_is_said_at_its_line() {
         let error = error_of(options(folder.path(), &[name], name));
         assert!(error.contains(said) && error.contains(name), "{said}: {error}");
     }
+}
+
+/// Fields that are null are none, a number of tokens is no document, and a half of a pair that is named as the text is one.
+#[test]
+fn fields_that_are_no_document_are_left_alone() {
+    let folder = folder_with_tokenizer();
+    let tokenizer = Tokenizer::load(folder.path(), None).unwrap();
+    let text = [tokenizer.encode("a b").unwrap(), vec![tokenizer.end_token().unwrap()]].concat();
+    let cases = [
+        ("text", "{\"text\": \"a b\", \"tokens\": 2, \"id\": 7}", &text[..]),
+        (
+            "text",
+            "{\"text\": \"a b\", \"prompt\": null, \"completion\": null, \"tokens\": null, \"mask\": null}",
+            &text,
+        ),
+        ("text", "{\"text\": null, \"tokens\": [5, 6], \"mask\": null}", &[5, 6]),
+        ("completion", "{\"prompt\": \"c\", \"completion\": \"a b\"}", &text),
+        ("tokens", "{\"tokens\": \"a b\"}", &text),
+        ("mask", "{\"mask\": \"a b\"}", &text),
+    ];
+    for (index, (text_field, line, expected)) in cases.into_iter().enumerate() {
+        fs::write(folder.path().join("a.jsonl"), line).unwrap();
+        let mut asked = options(folder.path(), &["a.jsonl"], &format!("data-{index}"));
+        asked.form.text_field = text_field.to_owned();
+        let finished = Job::new(asked).unwrap().run(&mut Silent).unwrap();
+        assert_eq!(tokens_of(&finished.bin).0, expected, "{line}");
+    }
+    fs::write(folder.path().join("a.jsonl"), "{\"prompt\": \"c\"}").unwrap();
+    let mut asked = options(folder.path(), &["a.jsonl"], "data");
+    asked.form.text_field = "completion".to_owned();
+    assert!(error_of(asked).contains(":1: it has neither \"completion\", nor "));
 }
 
 #[test]
