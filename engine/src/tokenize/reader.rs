@@ -13,6 +13,9 @@ use crate::tokens::Tokenizer;
 /// Bytes of text of a batch, more or less: enough that handing it to a worker costs nothing beside tokenizing it.
 const BATCH_BYTES: usize = 1 << 18;
 
+/// What some editors write at the beginning of a file, to say that it is UTF-8.
+const BYTE_ORDER_MARK: char = '\u{feff}';
+
 /// Where the next piece begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -84,7 +87,7 @@ impl<'a> Reader<'a> {
         Ok(None)
     }
 
-    /// The next piece of the file, without its separator; `None` at its end.
+    /// The next piece of the file, without its separator and without the file's byte order mark; `None` at its end.
     fn piece(&mut self, path: &Path, is_json: bool) -> Result<Option<String>, TokenizeError> {
         let failed = TokenizeError::io(path);
         if self.open.is_none() {
@@ -105,15 +108,19 @@ impl<'a> Reader<'a> {
         if bytes.is_empty() {
             return Ok(None);
         }
+        let is_first = self.place.offset == 0;
         self.place.offset += bytes.len() as u64;
         self.num_bytes += bytes.len() as u64;
         self.place.line += bytes.iter().filter(|&&byte| byte == b'\n').count() as u64;
         if ended {
             bytes.truncate(bytes.len() - separator.map_or(0, str::len));
         }
-        String::from_utf8(bytes)
-            .map(Some)
-            .map_err(|error| document(DocumentFault::NotUtf8 { offset: error.utf8_error().valid_up_to() }))
+        let mut piece = String::from_utf8(bytes)
+            .map_err(|error| document(DocumentFault::NotUtf8 { offset: error.utf8_error().valid_up_to() }))?;
+        if is_first && piece.starts_with(BYTE_ORDER_MARK) {
+            piece.remove(0);
+        }
+        Ok(Some(piece))
     }
 }
 

@@ -84,19 +84,24 @@ fn documents_are_those_of_the_tokenizer() {
     assert_eq!(names, ["data.bin", "data.idx"]);
 }
 
-/// Stopped after each of several numbers of batches, with one thread and with three: the same files.
+/// Stopped after each of several numbers of batches, with one thread and with three: the same files, which are those of inputs without byte
+/// order marks.
 #[test]
 fn interrupted_work_ends_with_the_same_files() {
     let folder = folder_with_tokenizer();
     let lines: String = (0..9000)
         .map(|number| format!("{}\n", serde_json::json!({ "text": format!("{number} {TEXT}") })))
         .collect();
-    fs::write(folder.path().join("a.jsonl"), &lines).unwrap();
-    fs::write(folder.path().join("b.txt"), TEXT).unwrap();
     let inputs = ["a.jsonl", "b.txt"];
-    let whole = Job::new(options(folder.path(), &inputs, "whole")).unwrap().run(&mut Silent).unwrap();
     let read = |path: &PathBuf| fs::read(path).unwrap();
+    let [plain, whole] = ["", "\u{feff}"].map(|mark| {
+        fs::write(folder.path().join("a.jsonl"), format!("{mark}{lines}")).unwrap();
+        fs::write(folder.path().join("b.txt"), format!("{mark}{TEXT}")).unwrap();
+        let out = format!("whole{}", mark.len());
+        Job::new(options(folder.path(), &inputs, &out)).unwrap().run(&mut Silent).unwrap()
+    });
     let (bin, idx) = (read(&whole.bin), read(&whole.idx));
+    assert!(bin == read(&plain.bin) && idx == read(&plain.idx), "a byte order mark is no text");
     for num_batches in 0..5 {
         let out = format!("resumed-{num_batches}");
         let asked =
