@@ -152,6 +152,9 @@ pub(super) fn run(args: &TokenizeArgs) -> Result<(), Failure> {
         counted(num_threads, "thread"),
         job.end_token().map_or_else(|| "no token".to_owned(), |token| format!("\"{token}\"")),
     ));
+    if job.num_repeats() > 0 {
+        note(format_args!("{} named again; each file is read once", counted(job.num_repeats(), "file")));
+    }
     if job.resumed_bytes() > 0 {
         note(format_args!("{} were done before", bytes(job.resumed_bytes())));
     }

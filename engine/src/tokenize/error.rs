@@ -24,6 +24,25 @@ pub enum TokenizeError {
         .0.display()
     )]
     NoEndToken(PathBuf),
+    /// A separator of texts, of which there are none.
+    #[error(
+        "--separator stands between the documents of a text, but each of the files ({num_files}) is .jsonl, whose lines are documents; leave \
+         it out"
+    )]
+    NoText {
+        /// Files of the inputs.
+        num_files: usize,
+    },
+    /// A field of lines of JSON, of which there are none.
+    #[error(
+        "{option} names a field of .jsonl lines, but none of the files ({num_files}) is .jsonl; give them that ending, or leave it out"
+    )]
+    NoLines {
+        /// What names it.
+        option: &'static str,
+        /// Files of the inputs.
+        num_files: usize,
+    },
     /// A line of JSON, or a piece of text, that is no document.
     #[error("{}:{line}: {fault}", path.display())]
     Document {

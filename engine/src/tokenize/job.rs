@@ -2,12 +2,13 @@
 
 use std::fs::{self, File};
 use std::path::PathBuf;
+use std::slice;
 
 use super::document::Maker;
 use super::error::TokenizeError;
-use super::options::{End, Options, Start};
+use super::options::{End, Form, Options, Start};
 use super::outputs::Outputs;
-use super::reader::{Place, Reader};
+use super::reader::{Place, Reader, is_json_lines};
 use super::state::{BegunWith, Input, State};
 use super::workers::{Tokens, tokenize};
 use crate::run::data::find_all;
@@ -25,6 +26,7 @@ pub struct Job {
     options: Options,
     maker: Maker,
     files: Vec<PathBuf>,
+    num_repeats: usize,
     outputs: Outputs,
     /// The list of sequences, which is held against other processes.
     lock: File,
@@ -55,7 +57,8 @@ impl Job {
     pub fn new(options: Options) -> Result<Self, TokenizeError> {
         let maker = maker(&options)?;
         let outputs = Outputs::of(&options.prefix);
-        let files = files(&options.inputs, &outputs)?;
+        let (files, num_repeats) = files(&options.inputs, &outputs)?;
+        check_use(&options.form, &files)?;
         let inputs = files.iter().map(|path| Input::of(path)).collect::<Result<Vec<_>, _>>()?;
         let total_bytes = inputs.iter().map(|input| input.num_bytes).sum();
         outputs.check(options.start)?;
@@ -82,7 +85,7 @@ impl Job {
                 written: Written::default(),
             },
         };
-        Ok(Self { options, maker, files, outputs, lock, state, total_bytes })
+        Ok(Self { options, maker, files, num_repeats, outputs, lock, state, total_bytes })
     }
 
     /// Bytes of all inputs.
@@ -98,6 +101,11 @@ impl Job {
     /// Files of the inputs.
     pub fn num_files(&self) -> usize {
         self.files.len()
+    }
+
+    /// How often the inputs name a file again, which is read once.
+    pub fn num_repeats(&self) -> usize {
+        self.num_repeats
     }
 
     /// How the token that ends documents is written; `None` where none is.
@@ -164,8 +172,36 @@ fn maker(options: &Options) -> Result<Maker, TokenizeError> {
     Ok(Maker { tokenizer, end_token, vocab_size, form: options.form.clone() })
 }
 
-/// The files of the inputs, each once, and without the files that are written, which may lie in a folder of inputs.
-fn files(inputs: &[PathBuf], outputs: &Outputs) -> Result<Vec<PathBuf>, TokenizeError> {
-    let files = find_all(inputs)?;
-    Ok(files.into_iter().filter(|path| !outputs.has(path)).collect())
+/// The files of the inputs, each once, and without the files that are written, which may lie in a folder of inputs; and how often a file was
+/// named again.
+fn files(inputs: &[PathBuf], outputs: &Outputs) -> Result<(Vec<PathBuf>, usize), TokenizeError> {
+    let mut named = Vec::new();
+    for input in inputs {
+        named.extend(find_all(slice::from_ref(input))?);
+    }
+    let is_input = |path: &PathBuf| !outputs.has(path);
+    let num_named = named.iter().filter(|path| is_input(path)).count();
+    let mut files = find_all(&named)?;
+    files.retain(is_input);
+    let num_repeats = num_named - files.len();
+    Ok((files, num_repeats))
+}
+
+/// Refuses options that no input has a use for.
+fn check_use(form: &Form, files: &[PathBuf]) -> Result<(), TokenizeError> {
+    let num_files = files.len();
+    let num_lists = files.iter().filter(|path| is_json_lines(path)).count();
+    if form.separator.is_some() && num_files > 0 && num_lists == num_files {
+        return Err(TokenizeError::NoText { num_files });
+    }
+    let usual = Form::default();
+    let fields = [
+        ("--text-field", form.text_field != usual.text_field),
+        ("--prompt-field", form.prompt_field != usual.prompt_field),
+        ("--completion-field", form.completion_field != usual.completion_field),
+    ];
+    match fields.into_iter().find(|(_, is_named)| *is_named) {
+        Some((option, _)) if num_lists == 0 => Err(TokenizeError::NoLines { option, num_files }),
+        _ => Ok(()),
+    }
 }

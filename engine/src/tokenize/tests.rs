@@ -239,6 +239,56 @@ fn fields_that_are_no_document_are_left_alone() {
     assert!(error_of(asked).contains(":1: it has neither \"completion\", nor "));
 }
 
+/// By its name, through its folder and by a glob.
+#[test]
+fn a_file_that_is_named_again_is_read_once() {
+    let folder = folder_with_tokenizer();
+    fs::create_dir(folder.path().join("texts")).unwrap();
+    for name in ["a.txt", "b.txt"] {
+        fs::write(folder.path().join("texts").join(name), format!("{name} {TEXT}")).unwrap();
+    }
+    let job = |inputs: &[&str], out| Job::new(options(folder.path(), inputs, out)).unwrap();
+    let repeated = job(&["texts/b.txt", "texts", "texts/../texts/*.txt"], "repeated");
+    assert_eq!((repeated.num_files(), repeated.num_repeats()), (2, 3));
+    let once = job(&["texts/b.txt", "texts/a.txt"], "once");
+    assert_eq!(once.num_repeats(), 0);
+    let [repeated, once] = [repeated, once].map(|job| job.run(&mut Silent).unwrap());
+    assert_eq!(tokens_of(&repeated.bin), tokens_of(&once.bin));
+}
+
+#[test]
+fn options_that_no_input_has_a_use_for_are_refused() {
+    let folder = folder_with_tokenizer();
+    for (name, contents) in [("a.txt", "a b"), ("b.jsonl", "{\"text\": \"a b\"}")] {
+        fs::write(folder.path().join(name), contents).unwrap();
+    }
+    let form = |change: fn(&mut Form)| {
+        let mut form = Form::default();
+        change(&mut form);
+        form
+    };
+    let separated = form(|form| form.separator = Some("c".to_owned()));
+    let fields: [(_, fn(&mut Form)); 3] = [
+        ("--text-field", |form| form.text_field = "body".to_owned()),
+        ("--prompt-field", |form| form.prompt_field = "question".to_owned()),
+        ("--completion-field", |form| form.completion_field = "answer".to_owned()),
+    ];
+    let asked = |form: &Form, inputs: &[&str]| {
+        Job::new(Options { form: form.clone(), ..options(folder.path(), inputs, "data") })
+    };
+    let refused = asked(&separated, &["b.jsonl"]).unwrap_err();
+    assert!(matches!(refused, TokenizeError::NoText { num_files: 1 }), "{refused}");
+    asked(&separated, &["a.txt", "b.jsonl"]).unwrap();
+    for (named, change) in fields {
+        let refused = asked(&form(change), &["a.txt"]).unwrap_err();
+        assert!(
+            matches!(refused, TokenizeError::NoLines { option, num_files: 1 } if option == named),
+            "{refused}"
+        );
+        asked(&form(change), &["a.txt", "b.jsonl"]).unwrap();
+    }
+}
+
 #[test]
 fn what_is_there_is_kept() {
     let folder = folder_with_tokenizer();

@@ -31,7 +31,9 @@ fn home() -> Home {
 #[test]
 fn tokens_are_made_trained_on_scored_and_continued() {
     let home = home();
-    let printed = home.run("tokenize documents.jsonl --tokenizer tokenizer.json --out data");
+    let printed =
+        home.run("tokenize documents.jsonl ./documents.jsonl --tokenizer tokenizer.json --out data");
+    assert!(printed.stderr.contains("\n1 file named again; each file is read once\n"), "{}", printed.stderr);
     let stdout = printed.success();
     assert!(
         stdout.contains(" tokens of u16 in ") && stdout.ends_with("written: data.bin and data.idx\n"),
@@ -136,6 +138,10 @@ fn mistakes_are_refused() {
             [2] error: `tokenizer.json` has no token "</s>"; its special tokens are "<|endoftext|>"
             $ tokenize documents.jsonl --tokenizer tokenizer.json --separator \q --out x
             [2] error: invalid value '\q' for '--separator <TEXT>': behind a \ stands n, t or another \
+            $ tokenize documents.jsonl --tokenizer tokenizer.json --separator \n --out x
+            [2] error: --separator stands between the documents of a text, but each of the files (1) is .jsonl, whose lines are documents; leave it out
+            $ tokenize text.txt --tokenizer tokenizer.json --text-field body --out x
+            [2] error: --text-field names a field of .jsonl lines, but none of the files (1) is .jsonl; give them that ending, or leave it out
             $ tokenize documents.jsonl --tokenizer tokenizer.json --text-field body --out x
             [2] error: documents.jsonl:1: it has neither "body", nor "prompt" and "completion", nor "tokens", but "text"; name the field of the text with --text-field
             $ tokenize documents.jsonl --tokenizer tokenizer.json --save-every many --out x
