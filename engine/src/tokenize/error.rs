@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::fault::DocumentFault;
+use super::version::Version;
 use crate::run::data::TextError;
 use crate::tokens::TokenizerError;
 
@@ -79,6 +80,20 @@ pub enum TokenizeError {
         path: PathBuf,
         /// What is different.
         what: String,
+    },
+    /// An input is not what it was when the work was begun.
+    #[error(
+        "`{}` has changed since the work was begun: then it had {then}, now it has {now}; what was done may not be of it any more: begin \
+         again with --overwrite",
+        path.display()
+    )]
+    Changed {
+        /// The input.
+        path: PathBuf,
+        /// What it was.
+        then: Version,
+        /// What it is.
+        now: Version,
     },
     /// The file that says how far the work is cannot be used.
     #[error("`{}` cannot be used: {reason}; begin again with --overwrite", path.display())]

@@ -60,7 +60,7 @@ impl Job {
         let (files, num_repeats) = files(&options.inputs, &outputs)?;
         check_use(&options.form, &files)?;
         let inputs = files.iter().map(|path| Input::of(path)).collect::<Result<Vec<_>, _>>()?;
-        let total_bytes = inputs.iter().map(|input| input.num_bytes).sum();
+        let total_bytes = inputs.iter().map(|input| input.version.num_bytes).sum();
         outputs.check(options.start)?;
         let lock = outputs.lock()?;
         let begun_with = BegunWith {
@@ -72,9 +72,7 @@ impl Job {
         let state = match options.start {
             Start::Resume => {
                 let state = State::read(&outputs.state)?;
-                if let Some(what) = state.begun_with.differs_from(&begun_with) {
-                    return Err(TokenizeError::Differs { path: outputs.state, what });
-                }
+                state.begun_with.check(&begun_with, &outputs.state)?;
                 state
             }
             Start::New | Start::Overwrite => State {

@@ -18,6 +18,7 @@ mod reader;
 mod state;
 #[cfg(test)]
 mod tests;
+mod version;
 mod workers;
 
 pub use error::TokenizeError;
@@ -25,3 +26,4 @@ pub use fault::DocumentFault;
 pub use job::{Finished, Job, Watch};
 pub use options::{End, Form, Options, Start};
 pub(crate) use reader::is_json_lines;
+pub use version::Version;
