@@ -1,6 +1,6 @@
 //! All of the work, from inputs to index.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::path::PathBuf;
 use std::slice;
 
@@ -114,7 +114,7 @@ impl Job {
     /// Does what is left of the work.
     ///
     /// # Errors
-    /// When an input is no text or no document, or a file cannot be written. What has been done is kept.
+    /// When a file cannot be read or written: what has been done is kept. When an input is no text or no document: what has been done is removed.
     pub fn run(mut self, watch: &mut dyn Watch) -> Result<Finished, TokenizeError> {
         let token_type = TokenType::of_vocabulary(self.maker.vocab_size);
         let [bin, sequences] = self.outputs.open(self.lock, self.state.written, token_type)?;
@@ -125,7 +125,7 @@ impl Job {
         let (state, outputs, save_every) = (&mut self.state, &self.outputs, self.options.save_every);
         let written_to = TokenizeError::io(&outputs.partial);
         let mut kept_bytes = state.num_bytes;
-        tokenize(reader, &self.maker, self.options.num_threads, |tokens| {
+        let done = tokenize(reader, &self.maker, self.options.num_threads, |tokens| {
             let Tokens { documents, next, num_bytes } = tokens;
             for document in &documents {
                 let parts = document.iter().map(|(tokens, has_loss)| (&tokens[..], *has_loss));
@@ -139,12 +139,15 @@ impl Job {
             }
             watch.progress(num_bytes, writer.written());
             Ok(())
-        })?;
+        });
+        // Its repair changes an input, so that nothing can go on from here.
+        if let Err(TokenizeError::Document { .. }) = done {
+            outputs.remove_begun();
+        }
+        done?;
         let written = writer.sync().map_err(&written_to)?;
         if written.num_tokens == 0 {
-            for path in [&outputs.partial, &outputs.sequences, &outputs.state] {
-                let _ = fs::remove_file(path);
-            }
+            outputs.remove_begun();
             return Err(TokenizeError::Nothing { num_files: self.files.len() });
         }
         state.next = Place { file: self.files.len(), ..Place::default() };

@@ -99,6 +99,14 @@ impl Outputs {
         own.iter().any(|own| path == *own || path == own.with_added_extension("partial"))
     }
 
+    /// Leaves nothing of work that cannot go on.
+    pub(super) fn remove_begun(&self) {
+        for path in [&self.state, &self.partial, &self.sequences] {
+            // What is left of it is an error of the next start, which names it.
+            let _ = fs::remove_file(path);
+        }
+    }
+
     /// Gives the tokens their name and writes their index, once all tokens are on disk.
     pub(super) fn finish(&self, written: Written, token_type: TokenType) -> Result<(), TokenizeError> {
         let index = TokenizeError::io(&self.idx);

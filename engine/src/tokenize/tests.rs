@@ -208,6 +208,30 @@ fn what_is_no_document_is_said_at_its_line() {
     }
 }
 
+/// Of work whose first batches are kept when it comes to the mistake; files that were there before stay.
+#[test]
+fn a_mistake_in_an_input_leaves_nothing_behind() {
+    let folder = folder_with_tokenizer();
+    let names = || {
+        let entries = fs::read_dir(folder.path()).unwrap();
+        let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    let asked = options(folder.path(), &["a.jsonl"], "data");
+    let good = format!("{}\n", serde_json::json!({ "text": TEXT })).repeat(9000);
+    for start in [Start::New, Start::Overwrite] {
+        fs::write(folder.path().join("a.jsonl"), format!("{good}{{}}\n")).unwrap();
+        let before = names();
+        let error = error_of(Options { start, ..asked.clone() });
+        assert!(error.contains("a.jsonl:9001: "), "{error}");
+        assert_eq!(names(), before);
+        fs::write(folder.path().join("a.jsonl"), &good).unwrap();
+        let finished = Job::new(Options { start, ..asked.clone() }).unwrap().run(&mut Silent).unwrap();
+        assert_eq!(finished.written.num_documents, 9000);
+    }
+}
+
 /// Fields that are null are none, a number of tokens is no document, and a half of a pair that is named as the text is one.
 #[test]
 fn fields_that_are_no_document_are_left_alone() {
