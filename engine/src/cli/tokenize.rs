@@ -2,6 +2,8 @@
 
 use std::io::{IsTerminal, stderr};
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::thread::available_parallelism;
 use std::time::Instant;
 
@@ -12,6 +14,7 @@ use super::failure::Failure;
 use super::figures::{bytes, count, counted};
 use super::output::{note, print};
 use super::progress::LINE_EVERY;
+use super::signals::{Signalled, end_after_the_batch};
 use super::terminal;
 use super::whole::byte_size;
 use crate::tokenize::{End, Finished, Form, Job, Options, Start, TokenizeError, Watch};
@@ -25,7 +28,7 @@ Examples:
     --tokenizer gpt2 --out data/stories     # gpt2 has a tokenizer.json
   pipezero tokenize chats.jsonl --tokenizer tokenizer.json --out data/chats
   pipezero tokenize chats.jsonl --tokenizer tokenizer.json --out data/chats \\
-    --resume                                # after Ctrl-C, or a crash
+    --resume                                # after Ctrl-C, SIGTERM or a crash
 
 Then, in the run file: \"data\": {\"tokens\": \"data/stories\", \"tokenizer\": \"tokenizer.json\"}
 
@@ -145,6 +148,7 @@ pub(super) fn run(args: &TokenizeArgs) -> Result<(), Failure> {
     let options = args.options();
     let num_threads = options.num_threads;
     let job = Job::new(options)?;
+    let signalled = end_after_the_batch();
     note(format_args!(
         "{}, {}, on {}; documents end with {}",
         counted(job.num_files(), "file"),
@@ -158,9 +162,18 @@ pub(super) fn run(args: &TokenizeArgs) -> Result<(), Failure> {
     if job.resumed_bytes() > 0 {
         note(format_args!("{} were done before", bytes(job.resumed_bytes())));
     }
-    let mut shown = Shown::new(job.total_bytes(), job.resumed_bytes());
-    let finished = job.run(&mut shown)?;
+    let mut shown = Shown::new(job.total_bytes(), job.resumed_bytes(), Arc::clone(&signalled));
+    let ended = job.run(&mut shown);
+    signalled.end();
     shown.end();
+    let finished = match ended {
+        Err(TokenizeError::Stopped { num_bytes, total_bytes }) => {
+            let done = format!("{} of {}", bytes(num_bytes), bytes(total_bytes));
+            note(format_args!("stopped after {done}; go on with --resume"));
+            return Err(Failure::Signalled(signalled.first()));
+        }
+        ended => ended?,
+    };
     print(report(&finished))?;
     note(format_args!("try: \"data\": {{\"tokens\": \"{}\"}} in a run file", args.out.display()));
     Ok(())
@@ -189,15 +202,16 @@ struct Shown {
     before: u64,
     begun: Instant,
     next_line: Instant,
+    signalled: Arc<Signalled>,
 }
 
 impl Shown {
-    fn new(total: u64, before: u64) -> Self {
+    fn new(total: u64, before: u64, signalled: Arc<Signalled>) -> Self {
         let template = "{bar:20} {binary_bytes}/{binary_total_bytes}  {msg}  ETA {eta}";
         let style = ProgressStyle::with_template(template).expect("the template is constant and valid");
         let bar = stderr().is_terminal().then(|| ProgressBar::new(total).with_style(style));
         let now = Instant::now();
-        Self { bar, total, before, begun: now, next_line: now + LINE_EVERY }
+        Self { bar, total, before, begun: now, next_line: now + LINE_EVERY, signalled }
     }
 
     fn end(&self) {
@@ -220,6 +234,10 @@ impl Watch for Shown {
             let done = format!("{} of {}", bytes(num_bytes), bytes(self.total));
             note(terminal::fitted(&format!("{done}  {figures}  ETA {left:.0} s")));
         }
+    }
+
+    fn is_to_stop(&self) -> bool {
+        self.signalled.interrupted.load(Ordering::Acquire)
     }
 }
 

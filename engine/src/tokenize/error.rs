@@ -70,6 +70,14 @@ pub enum TokenizeError {
         "`{}` is of work that was interrupted: go on with it with --resume, or begin again with --overwrite", .0.display()
     )]
     Interrupted(PathBuf),
+    /// The work was asked to stop, and what has been done is kept.
+    #[error("stopped after {num_bytes} of {total_bytes} bytes; go on with --resume")]
+    Stopped {
+        /// Bytes of the inputs that have become tokens.
+        num_bytes: u64,
+        /// Bytes of all inputs.
+        total_bytes: u64,
+    },
     /// There is nothing to go on with.
     #[error("there is nothing to go on with: `{}` does not exist; leave --resume out", .0.display())]
     NothingToResume(PathBuf),
@@ -122,6 +130,6 @@ impl TokenizeError {
 
     /// Whether the input is at fault, and not the system.
     pub fn is_of_input(&self) -> bool {
-        !matches!(self, Self::Io { .. } | Self::InUse(_))
+        !matches!(self, Self::Io { .. } | Self::InUse(_) | Self::Stopped { .. })
     }
 }

@@ -18,6 +18,11 @@ use crate::tokens::{DocumentWriter, TokenType, Tokenizer, Written};
 pub trait Watch {
     /// So many of the inputs' bytes have become so many tokens.
     fn progress(&mut self, num_bytes: u64, written: Written);
+
+    /// Whether the work is to stop here, to go on later.
+    fn is_to_stop(&self) -> bool {
+        false
+    }
 }
 
 /// Work that can be done.
@@ -114,7 +119,8 @@ impl Job {
     /// Does what is left of the work.
     ///
     /// # Errors
-    /// When a file cannot be read or written: what has been done is kept. When an input is no text or no document: what has been done is removed.
+    /// When a file cannot be read or written, or [`Watch::is_to_stop`] says so: what has been done is kept. When an input is no text or no
+    /// document: what has been done is removed.
     pub fn run(mut self, watch: &mut dyn Watch) -> Result<Finished, TokenizeError> {
         let token_type = TokenType::of_vocabulary(self.maker.vocab_size);
         let [bin, sequences] = self.outputs.open(self.lock, self.state.written, token_type)?;
@@ -124,21 +130,22 @@ impl Job {
         let reader = Reader::new(&self.files, separator.as_deref(), self.state.next, self.state.num_bytes);
         let (state, outputs, save_every) = (&mut self.state, &self.outputs, self.options.save_every);
         let written_to = TokenizeError::io(&outputs.partial);
-        let mut kept_bytes = state.num_bytes;
+        let (mut kept_bytes, total_bytes) = (state.num_bytes, self.total_bytes);
         let done = tokenize(reader, &self.maker, self.options.num_threads, |tokens| {
             let Tokens { documents, next, num_bytes } = tokens;
             for document in &documents {
                 let parts = document.iter().map(|(tokens, has_loss)| (&tokens[..], *has_loss));
                 writer.document(parts).map_err(&written_to)?;
             }
-            if num_bytes - kept_bytes >= save_every {
+            let stops = watch.is_to_stop() && num_bytes < total_bytes;
+            if stops || num_bytes - kept_bytes >= save_every {
                 kept_bytes = num_bytes;
                 let written = writer.sync().map_err(&written_to)?;
                 (state.next, state.num_bytes, state.written) = (next, num_bytes, written);
                 state.write(&outputs.state)?;
             }
             watch.progress(num_bytes, writer.written());
-            Ok(())
+            if stops { Err(TokenizeError::Stopped { num_bytes, total_bytes }) } else { Ok(()) }
         });
         // Its repair changes an input, so that nothing can go on from here.
         if let Err(TokenizeError::Document { .. }) = done {

@@ -1,6 +1,7 @@
 //! `tokenize`, then `train`, `eval` and `generate` on tokens.
 
 use std::fs;
+use std::io::{BufRead, BufReader, Read};
 use std::process::Child;
 use std::time::{Duration, Instant};
 
@@ -8,6 +9,7 @@ use expect_test::expect;
 use pipezero::tokens::train_tokenizer;
 
 use crate::command::Home;
+use crate::signals::{guard, obeying, signal};
 
 /// A folder with a tokenizer of 300 tokens, some documents and a run on them.
 fn home() -> Home {
@@ -90,6 +92,41 @@ fn killed_work_goes_on_to_the_same_files() {
     for ending in ["bin", "idx"] {
         let read = |name: &str| fs::read(home.path(&format!("{name}.{ending}"))).unwrap();
         assert!(read("data") == read("whole"), "{ending} after {num_kills} kills");
+    }
+}
+
+/// Nothing is kept but for the signals, since --save-every is beyond the input.
+#[test]
+fn a_signal_stops_the_work_where_it_can_go_on() {
+    let home = home();
+    // Long enough to be stopped in the middle, twice.
+    let documents = home.read("documents.jsonl").repeat(120);
+    home.write("documents.jsonl", &documents);
+    let line = "tokenize documents.jsonl --tokenizer tokenizer.json --threads 1 --out";
+    home.run(format!("{line} whole")).success();
+    let mut bytes_before = 0;
+    for (name, status, resume) in [("INT", 130, ""), ("TERM", 143, " --resume")] {
+        let mut child = obeying(name, &home, &format!("{line} data{resume}")).spawn().unwrap();
+        let (ended, guard) = guard(&child);
+        let mut stderr = BufReader::new(child.stderr.take().unwrap());
+        let mut text = String::new();
+        assert_ne!(stderr.read_line(&mut text).unwrap(), 0, "it waits for signals, and says what it does");
+        signal(name, &child.id().to_string());
+        stderr.read_to_string(&mut text).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(status), "{text}");
+        ended.send(()).unwrap();
+        guard.join().unwrap();
+        let says = |line: &str| line.starts_with("stopped after ") && line.ends_with("; go on with --resume");
+        assert!(text.lines().any(says), "{text}");
+        let state: serde_json::Value = serde_json::from_str(&home.read("data.tokenize.json")).unwrap();
+        let kept = state["num_bytes"].as_u64().unwrap();
+        assert!(kept > bytes_before && kept < documents.len() as u64, "{text}");
+        bytes_before = kept;
+    }
+    home.run(format!("{line} data --resume")).success();
+    for ending in ["bin", "idx"] {
+        let read = |name: &str| fs::read(home.path(&format!("{name}.{ending}"))).unwrap();
+        assert!(read("data") == read("whole"), "{ending}");
     }
 }
 
