@@ -1,6 +1,5 @@
 //! `pipezero tokenize`.
 
-use std::io::{IsTerminal, stderr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -8,12 +7,12 @@ use std::thread::available_parallelism;
 use std::time::Instant;
 
 use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 
 use super::failure::Failure;
 use super::figures::{bytes, count, counted};
 use super::output::{note, print};
-use super::progress::LINE_EVERY;
+use super::progress::{Pace, bar};
 use super::signals::{Signalled, end_after_the_batch};
 use super::terminal;
 use super::whole::byte_size;
@@ -201,17 +200,14 @@ struct Shown {
     /// Bytes that this process did not have to do.
     before: u64,
     begun: Instant,
-    next_line: Instant,
+    pace: Pace,
     signalled: Arc<Signalled>,
 }
 
 impl Shown {
     fn new(total: u64, before: u64, signalled: Arc<Signalled>) -> Self {
-        let template = "{bar:20} {binary_bytes}/{binary_total_bytes}  {msg}  ETA {eta}";
-        let style = ProgressStyle::with_template(template).expect("the template is constant and valid");
-        let bar = stderr().is_terminal().then(|| ProgressBar::new(total).with_style(style));
-        let now = Instant::now();
-        Self { bar, total, before, begun: now, next_line: now + LINE_EVERY, signalled }
+        let bar = bar(total, "{bar:20} {binary_bytes}/{binary_total_bytes}  {msg}  ETA {eta}");
+        Self { bar, total, before, begun: Instant::now(), pace: Pace::later(), signalled }
     }
 
     fn end(&self) {
@@ -228,8 +224,7 @@ impl Watch for Shown {
         if let Some(bar) = &self.bar {
             bar.set_position(num_bytes);
             bar.set_message(figures);
-        } else if Instant::now() >= self.next_line {
-            self.next_line = Instant::now() + LINE_EVERY;
+        } else if self.pace.is_line_due() {
             let left = (self.total.saturating_sub(num_bytes)) as f64 / rate.max(1.0);
             let done = format!("{} of {}", bytes(num_bytes), bytes(self.total));
             note(terminal::fitted(&format!("{done}  {figures}  ETA {left:.0} s")));
