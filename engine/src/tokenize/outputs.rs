@@ -96,7 +96,7 @@ impl Outputs {
     /// Whether a path is one of these, or what is written before it.
     pub(super) fn has(&self, path: &Path) -> bool {
         let own = [&self.bin, &self.idx, &self.partial, &self.sequences, &self.state];
-        own.iter().any(|own| path == *own || path == own.with_added_extension("partial"))
+        own.iter().any(|own| is_same(path, own) || is_same(path, &own.with_added_extension("partial")))
     }
 
     /// Leaves nothing of work that cannot go on.
@@ -125,6 +125,12 @@ impl Outputs {
         }
         Ok(())
     }
+}
+
+/// Whether two paths are those of one file that is there, such as `data.bin` and `./data.bin`.
+fn is_same(path: &Path, other: &Path) -> bool {
+    let real = |path| fs::canonicalize(path).ok();
+    path.file_name() == other.file_name() && real(path).is_some_and(|path| Some(path) == real(other))
 }
 
 fn opened(path: &Path) -> Result<File, TokenizeError> {

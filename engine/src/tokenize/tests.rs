@@ -280,6 +280,18 @@ fn a_file_that_is_named_again_is_read_once() {
     assert_eq!(tokens_of(&repeated.bin), tokens_of(&once.bin));
 }
 
+/// They may lie in a folder of inputs, and be written otherwise there.
+#[test]
+fn what_is_written_is_no_input() {
+    let folder = folder_with_tokenizer();
+    fs::create_dir(folder.path().join("empty")).unwrap();
+    let asked = options(folder.path(), &["empty/.."], "data");
+    let first = Job::new(asked.clone()).unwrap().run(&mut Silent).unwrap();
+    let again = Job::new(Options { start: Start::Overwrite, ..asked }).unwrap();
+    assert_eq!(again.num_files(), 1, "the tokenizer.json");
+    assert_eq!(again.run(&mut Silent).unwrap(), first);
+}
+
 #[test]
 fn options_that_no_input_has_a_use_for_are_refused() {
     let folder = folder_with_tokenizer();
