@@ -29,6 +29,8 @@ pub(super) enum Failure {
     ReaderGone,
     /// Another process of the job says what has failed; exit status 1.
     SaidElsewhere,
+    /// A signal of this number has ended the work before its end, which has been said; exit status 128 and the number, as shells report it.
+    Signalled(i32),
     /// The input is valid, and the command failed; exit status 1.
     Other(Box<dyn Error>),
 }
@@ -80,6 +82,7 @@ impl Failure {
             }
             Self::ReaderGone => 0,
             Self::SaidElsewhere => 1,
+            Self::Signalled(signal) => u8::try_from(128 + signal).unwrap_or(1),
             Self::Other(error) => {
                 print_error(&*error);
                 1

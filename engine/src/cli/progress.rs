@@ -16,8 +16,8 @@ use crate::train::{EvalLine, Observer, StepLine, Work};
 pub(super) struct Progress {
     /// A bar that redraws itself, where a person sees it.
     bar: Option<ProgressBar>,
-    /// When the next plain line is due: on the screen if there is no bar, and in the log of this process.
-    next_line: Instant,
+    /// Of plain lines: on the screen if there is no bar, and in the log of this process.
+    pace: Pace,
     num_steps: u64,
     /// What the bar says of the last step.
     figures: String,
@@ -25,14 +25,48 @@ pub(super) struct Progress {
     learns: bool,
 }
 
-/// Time between plain lines, so that a log stays readable.
-pub(super) const LINE_EVERY: Duration = Duration::from_secs(5);
+/// When plain lines are due.
+#[derive(Debug)]
+pub(super) struct Pace {
+    next_line: Instant,
+}
+
+impl Pace {
+    /// Time between plain lines, so that a log stays readable.
+    const LINE_EVERY: Duration = Duration::from_secs(5);
+
+    /// The first line is due at once.
+    pub(super) fn at_once() -> Self {
+        Self { next_line: Instant::now() }
+    }
+
+    /// The first line is due when work has taken a while.
+    pub(super) fn later() -> Self {
+        Self { next_line: Instant::now() + Self::LINE_EVERY }
+    }
+
+    /// Whether a plain line is due. The next is then due a while later.
+    pub(super) fn is_line_due(&mut self) -> bool {
+        let now = Instant::now();
+        let is_due = now >= self.next_line;
+        if is_due {
+            self.next_line = now + Self::LINE_EVERY;
+        }
+        is_due
+    }
+}
+
+/// A bar of this length that redraws itself, where a person sees it.
+pub(super) fn bar(length: u64, template: &str) -> Option<ProgressBar> {
+    let style = ProgressStyle::with_template(template).expect("templates are constant and valid");
+    (!is_silent() && stderr().is_terminal()).then(|| ProgressBar::new(length).with_style(style))
+}
 
 impl Progress {
     /// The progress of a run of so many steps; `learns`: whether it has a loss.
     pub(super) fn new(num_steps: u64, learns: bool) -> Self {
-        let bar = (!is_silent() && stderr().is_terminal()).then(|| bar_of(num_steps));
-        let progress = Self { bar, next_line: Instant::now(), num_steps, figures: String::new(), learns };
+        let bar = bar(num_steps, "{bar:20} {pos}/{len} steps  {msg}  ETA {eta}");
+        let progress = Self { bar, pace: Pace::at_once(), num_steps, figures: String::new(), learns };
         // A first step may take minutes.
         progress.print_unless_bar(&format!("the first of {num_steps} steps begins"));
         progress
@@ -61,16 +95,6 @@ impl Progress {
         }
     }
 
-    /// Whether a plain line is due. The next is then due a while later.
-    fn is_line_due(&mut self) -> bool {
-        let now = Instant::now();
-        let is_due = now >= self.next_line;
-        if is_due {
-            self.next_line = now + LINE_EVERY;
-        }
-        is_due
-    }
-
     /// Shows a step by its time alone.
     pub(super) fn timed_step(&mut self, step: u64, step_s: f64) {
         self.show(step, step_s, |_| milliseconds(step_s));
@@ -84,7 +108,7 @@ impl Progress {
             bar.set_position(step);
             bar.set_message(self.figures.clone());
         }
-        if self.is_line_due() || step == num_steps {
+        if self.pace.is_line_due() || step == num_steps {
             let left = step_s * (num_steps - step) as f64;
             self.print_unless_bar(&format!("step {step}/{num_steps}  {}  ETA {left:.0} s", figures(false)));
         }
@@ -98,12 +122,6 @@ impl Progress {
     }
 }
 
-fn bar_of(num_steps: u64) -> ProgressBar {
-    let template = "{bar:20} {pos}/{len} steps  {msg}  ETA {eta}";
-    let style = ProgressStyle::with_template(template).expect("the template is constant and valid");
-    ProgressBar::new(num_steps).with_style(style)
-}
-
 impl Observer for Progress {
     fn begins(&mut self, work: Work) {
         let what = match work {
@@ -114,7 +132,7 @@ impl Observer for Progress {
         if let Some(bar) = &self.bar {
             bar.set_message(what.clone());
         }
-        if self.is_line_due() {
+        if self.pace.is_line_due() {
             self.print_unless_bar(&what);
         }
     }

@@ -1,8 +1,8 @@
-//! Signals that end a run after its step, with a checkpoint.
+//! Signals that end a command where its work can go on later: a run after its step, with a checkpoint.
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::thread;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
@@ -13,11 +13,13 @@ use super::output::{is_silent, note, show};
 use crate::config::EndSignal;
 use crate::host::{Launched, Launcher, job_files};
 
-/// What signals ask of a run.
+/// What signals ask of a run, or of other work.
 #[derive(Debug, Default)]
 pub(super) struct Signalled {
     /// Whether it is to end after its step.
     pub(super) interrupted: AtomicBool,
+    /// The number of the first signal; 0 before.
+    first: AtomicI32,
     /// Whether it has ended, and has only to say so.
     is_over: AtomicBool,
 }
@@ -28,11 +30,52 @@ impl Signalled {
         self.is_over.store(true, Ordering::Relaxed);
         self.interrupted.store(false, Ordering::Relaxed);
     }
+
+    /// The number of the first signal; 0 before.
+    pub(super) fn first(&self) -> i32 {
+        self.first.load(Ordering::Relaxed)
+    }
+}
+
+/// After what the first signal ends a command.
+#[derive(Clone, Copy, Debug)]
+enum After {
+    /// A step of a run.
+    Step,
+    /// A batch of documents that become tokens.
+    Batch,
+}
+
+impl After {
+    /// What the first signal does.
+    fn first(self) -> &'static str {
+        match self {
+            Self::Step => "the run ends after this step, with a checkpoint",
+            Self::Batch => "the work ends after these documents, and what has been done is kept",
+        }
+    }
+
+    /// What the second does.
+    fn second(self) -> &'static str {
+        match self {
+            Self::Step => "the run ends at once",
+            Self::Batch => "the work ends at once",
+        }
+    }
 }
 
 /// The first of these signals asks a run to end after its step: Ctrl-C, SIGTERM, SIGHUP, and the one that a scheduler sends. The second ends the process
 /// at once, with status 128 and its number, as shells report it. A signal that is ignored when the program starts, as `nohup` has it, stays so.
 pub(super) fn end_after_the_step(own: EndSignal) -> Arc<Signalled> {
+    end_after(After::Step, own)
+}
+
+/// As [`end_after_the_step`], of work that ends after a batch.
+pub(super) fn end_after_the_batch() -> Arc<Signalled> {
+    end_after(After::Batch, EndSignal::None)
+}
+
+fn end_after(after: After, own: EndSignal) -> Arc<Signalled> {
     let signalled = Arc::new(Signalled::default());
     let own = match own {
         EndSignal::Usr1 => Some(SIGUSR1),
@@ -41,21 +84,23 @@ pub(super) fn end_after_the_step(own: EndSignal) -> Arc<Signalled> {
     };
     let ignored = ignored_signals(&status_of_process());
     let signals = [SIGINT, SIGTERM, SIGHUP].into_iter().chain(own).filter(|&signal| !is_in(ignored, signal));
-    if let Err(error) = wait_for(signals.collect(), Arc::clone(&signalled)) {
+    if let Err(error) = wait_for(signals.collect(), after, Arc::clone(&signalled)) {
         note(format_args!("warning: a signal will end the run at once: {error}"));
     }
     signalled
 }
 
-fn wait_for(signals: Vec<i32>, signalled: Arc<Signalled>) -> io::Result<()> {
+fn wait_for(signals: Vec<i32>, after: After, signalled: Arc<Signalled>) -> io::Result<()> {
     let mut signals = Signals::new(signals)?;
     let wait = move || {
         for signal in signals.forever() {
             let name = signal_name(signal).unwrap_or("a signal");
-            if signalled.interrupted.swap(true, Ordering::Relaxed) {
+            // Whoever sees that there was one sees which, too.
+            let _ = signalled.first.compare_exchange(0, signal, Ordering::Relaxed, Ordering::Relaxed);
+            if signalled.interrupted.swap(true, Ordering::AcqRel) {
                 // Not to the log: its file system may be what hangs.
                 if !is_silent() {
-                    show(&format!("{name}, the second signal: the run ends at once"));
+                    show(&format!("{name}, the second signal: {}", after.second()));
                 }
                 std::process::exit(128 + signal);
             }
@@ -63,15 +108,15 @@ fn wait_for(signals: Vec<i32>, signalled: Arc<Signalled>) -> io::Result<()> {
                 continue;
             }
             // Open MPI's mpirun passes these on, and kills what is left two seconds later.
-            let is_hasty = matches!(signal, SIGINT | SIGTERM) && is_of_mpirun();
+            let is_of_a_job = matches!(after, After::Step) && matches!(signal, SIGINT | SIGTERM);
+            let is_hasty = is_of_a_job && is_of_mpirun();
             let but = if is_hasty {
                 "; mpirun does so by itself 2 s after this one: where steps are longer, send it SIGUSR1"
             } else {
                 ""
             };
-            note(format_args!(
-                "\n{name}: the run ends after this step, with a checkpoint; a second signal ends it at once{but}"
-            ));
+            let first = after.first();
+            note(format_args!("\n{name}: {first}; a second signal ends it at once{but}"));
         }
     };
     thread::Builder::new().name("signals".to_owned()).spawn(wait).map(drop)

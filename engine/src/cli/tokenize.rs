@@ -1,17 +1,19 @@
 //! `pipezero tokenize`.
 
-use std::io::{IsTerminal, stderr};
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::thread::available_parallelism;
 use std::time::Instant;
 
 use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 
 use super::failure::Failure;
 use super::figures::{bytes, count, counted};
 use super::output::{note, print};
-use super::progress::LINE_EVERY;
+use super::progress::{Pace, bar};
+use super::signals::{Signalled, end_after_the_batch};
 use super::terminal;
 use super::whole::byte_size;
 use crate::tokenize::{End, Finished, Form, Job, Options, Start, TokenizeError, Watch};
@@ -25,7 +27,7 @@ Examples:
     --tokenizer gpt2 --out data/stories     # gpt2 has a tokenizer.json
   pipezero tokenize chats.jsonl --tokenizer tokenizer.json --out data/chats
   pipezero tokenize chats.jsonl --tokenizer tokenizer.json --out data/chats \\
-    --resume                                # after Ctrl-C, or a crash
+    --resume                                # after Ctrl-C, SIGTERM or a crash
 
 Then, in the run file: \"data\": {\"tokens\": \"data/stories\", \"tokenizer\": \"tokenizer.json\"}
 
@@ -145,6 +147,7 @@ pub(super) fn run(args: &TokenizeArgs) -> Result<(), Failure> {
     let options = args.options();
     let num_threads = options.num_threads;
     let job = Job::new(options)?;
+    let signalled = end_after_the_batch();
     note(format_args!(
         "{}, {}, on {}; documents end with {}",
         counted(job.num_files(), "file"),
@@ -152,12 +155,24 @@ pub(super) fn run(args: &TokenizeArgs) -> Result<(), Failure> {
         counted(num_threads, "thread"),
         job.end_token().map_or_else(|| "no token".to_owned(), |token| format!("\"{token}\"")),
     ));
+    if job.num_repeats() > 0 {
+        note(format_args!("{} named again; each file is read once", counted(job.num_repeats(), "file")));
+    }
     if job.resumed_bytes() > 0 {
         note(format_args!("{} were done before", bytes(job.resumed_bytes())));
     }
-    let mut shown = Shown::new(job.total_bytes(), job.resumed_bytes());
-    let finished = job.run(&mut shown)?;
+    let mut shown = Shown::new(job.total_bytes(), job.resumed_bytes(), Arc::clone(&signalled));
+    let ended = job.run(&mut shown);
+    signalled.end();
     shown.end();
+    let finished = match ended {
+        Err(TokenizeError::Stopped { num_bytes, total_bytes }) => {
+            let done = format!("{} of {}", bytes(num_bytes), bytes(total_bytes));
+            note(format_args!("stopped after {done}; go on with --resume"));
+            return Err(Failure::Signalled(signalled.first()));
+        }
+        ended => ended?,
+    };
     print(report(&finished))?;
     note(format_args!("try: \"data\": {{\"tokens\": \"{}\"}} in a run file", args.out.display()));
     Ok(())
@@ -185,16 +200,14 @@ struct Shown {
     /// Bytes that this process did not have to do.
     before: u64,
     begun: Instant,
-    next_line: Instant,
+    pace: Pace,
+    signalled: Arc<Signalled>,
 }
 
 impl Shown {
-    fn new(total: u64, before: u64) -> Self {
-        let template = "{bar:20} {binary_bytes}/{binary_total_bytes}  {msg}  ETA {eta}";
-        let style = ProgressStyle::with_template(template).expect("the template is constant and valid");
-        let bar = stderr().is_terminal().then(|| ProgressBar::new(total).with_style(style));
-        let now = Instant::now();
-        Self { bar, total, before, begun: now, next_line: now + LINE_EVERY }
+    fn new(total: u64, before: u64, signalled: Arc<Signalled>) -> Self {
+        let bar = bar(total, "{bar:20} {binary_bytes}/{binary_total_bytes}  {msg}  ETA {eta}");
+        Self { bar, total, before, begun: Instant::now(), pace: Pace::later(), signalled }
     }
 
     fn end(&self) {
@@ -211,12 +224,15 @@ impl Watch for Shown {
         if let Some(bar) = &self.bar {
             bar.set_position(num_bytes);
             bar.set_message(figures);
-        } else if Instant::now() >= self.next_line {
-            self.next_line = Instant::now() + LINE_EVERY;
+        } else if self.pace.is_line_due() {
             let left = (self.total.saturating_sub(num_bytes)) as f64 / rate.max(1.0);
             let done = format!("{} of {}", bytes(num_bytes), bytes(self.total));
             note(terminal::fitted(&format!("{done}  {figures}  ETA {left:.0} s")));
         }
+    }
+
+    fn is_to_stop(&self) -> bool {
+        self.signalled.interrupted.load(Ordering::Acquire)
     }
 }
 

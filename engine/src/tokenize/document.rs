@@ -3,11 +3,23 @@
 
 use serde_json::{Map, Value};
 
+use super::fault::DocumentFault;
 use super::options::Form;
 use crate::tokens::Tokenizer;
 
 /// Tokens, and whether they carry loss.
 pub(super) type Part = (Vec<u32>, bool);
+
+/// The fields of tokens that someone else made.
+const TOKENS: &str = "tokens";
+const MASK: &str = "mask";
+
+/// What a line of JSON holds: fields that are there, or of a pair one of them at least.
+enum Kind<'a> {
+    Text(&'a Value),
+    Pair(Option<&'a Value>, Option<&'a Value>),
+    Tokens,
+}
 
 /// What tokens are made with.
 #[derive(Debug)]
@@ -20,78 +32,109 @@ pub(super) struct Maker {
 
 impl Maker {
     /// The document of a piece of text.
-    pub(super) fn of_text(&self, text: &str) -> Result<Vec<Part>, String> {
-        let tokens = self.tokenizer.encode(text).map_err(|error| error.to_string())?;
+    pub(super) fn of_text(&self, text: &str) -> Result<Vec<Part>, DocumentFault> {
+        let tokens = self.tokenizer.encode(text)?;
         Ok(self.ended(vec![(tokens, true)]))
     }
 
     /// The document of a line of JSON.
-    pub(super) fn of_line(&self, line: &str) -> Result<Vec<Part>, String> {
-        let value = serde_json::from_str(line).map_err(|error| {
-            format!("column {}: {}; a line holds one JSON object", error.column(), reason_of(&error))
-        })?;
-        let Value::Object(fields) = value else {
-            return Err("it is JSON, but no object; write for example {\"text\": \"...\"}".to_owned());
-        };
+    pub(super) fn of_line(&self, line: &str) -> Result<Vec<Part>, DocumentFault> {
+        let value = serde_json::from_str(line)
+            .map_err(|error| DocumentFault::Json { column: error.column(), reason: reason_of(&error) })?;
+        let Value::Object(fields) = value else { return Err(DocumentFault::NoObject) };
         let Form { text_field, prompt_field, completion_field, .. } = &self.form;
-        if let Some(text) = string(&fields, text_field)? {
-            return self.of_text(text);
+        match self.kind_of_line(&fields)? {
+            Some(Kind::Text(text)) => self.of_text(string(text_field, text)?),
+            Some(Kind::Pair(Some(prompt), Some(completion))) => {
+                self.of_pair(string(prompt_field, prompt)?, string(completion_field, completion)?)
+            }
+            Some(Kind::Pair(None, _)) => Err(lone(completion_field, prompt_field)),
+            Some(Kind::Pair(_, None)) => Err(lone(prompt_field, completion_field)),
+            Some(Kind::Tokens) => self.of_tokens(&fields),
+            None => Err(self.no_form(fields)),
         }
-        let prompt = string(&fields, prompt_field)?;
-        match (prompt, string(&fields, completion_field)?) {
-            (Some(prompt), Some(completion)) => return self.of_pair(prompt, completion),
-            (Some(_), None) => return Err(lone(prompt_field, completion_field)),
-            (None, Some(_)) => return Err(lone(completion_field, prompt_field)),
-            (None, None) => {}
-        }
-        if fields.contains_key("tokens") {
-            return self.of_tokens(&fields);
-        }
-        let found: Vec<String> = fields.keys().take(6).map(|name| format!("\"{name}\"")).collect();
-        Err(format!(
-            "it has neither \"{text_field}\", nor \"{prompt_field}\" and \"{completion_field}\", nor \"tokens\", but {}; name the field of \
-             the text with --text-field",
-            if found.is_empty() { "no field".to_owned() } else { found.join(", ") }
-        ))
     }
 
-    fn of_pair(&self, prompt: &str, completion: &str) -> Result<Vec<Part>, String> {
+    /// What a line holds: one document, in one form. A null is as good as no field: tables whose rows have several forms are written so.
+    fn kind_of_line<'a>(&self, fields: &'a Map<String, Value>) -> Result<Option<Kind<'a>>, DocumentFault> {
+        let Form { text_field, prompt_field, completion_field, .. } = &self.form;
+        let value = |name: &str| fields.get(name).filter(|value| !value.is_null());
+        let text = value(text_field).map(|text| (Kind::Text(text), text_field.as_str()));
+        // Whoever names a half of a pair as the text means that alone.
+        let has_pairs = text_field != prompt_field && text_field != completion_field;
+        let halves = [prompt_field, completion_field].map(|name| value(name).filter(|_| has_pairs));
+        let pair = match halves {
+            [None, None] => None,
+            [None, completion] => Some((Kind::Pair(None, completion), completion_field.as_str())),
+            [prompt, completion] => Some((Kind::Pair(prompt, completion), prompt_field.as_str())),
+        };
+        let has_other = text.is_some() || pair.is_some();
+        let is_named = |name| [text_field, prompt_field, completion_field].iter().any(|named| *named == name);
+        let own = |name| value(name).filter(|_| !is_named(name));
+        // Beside a text it may be a number of them, which is no document.
+        let tokens = own(TOKENS).filter(|tokens| tokens.is_array() || !has_other);
+        if tokens.is_none() && own(MASK).is_some() {
+            return Err(DocumentFault::LoneMask);
+        }
+        let tokens = tokens.map(|_| (Kind::Tokens, TOKENS));
+        let mut kinds = [text, pair, tokens].into_iter().flatten();
+        match (kinds.next(), kinds.next()) {
+            (Some((_, first)), Some((_, second))) => {
+                Err(DocumentFault::TwoForms { first: first.to_owned(), second: second.to_owned() })
+            }
+            (first, _) => Ok(first.map(|(kind, _)| kind)),
+        }
+    }
+
+    /// What is wrong with a line that holds no document.
+    fn no_form(&self, fields: Map<String, Value>) -> DocumentFault {
+        let Form { text_field, prompt_field, completion_field, .. } = &self.form;
+        let names = [text_field.as_str(), prompt_field, completion_field, TOKENS];
+        match names.into_iter().find(|&name| fields.get(name).is_some_and(Value::is_null)) {
+            Some(name) => DocumentFault::Null { name: name.to_owned() },
+            None => DocumentFault::NoForm {
+                text: text_field.clone(),
+                prompt: prompt_field.clone(),
+                completion: completion_field.clone(),
+                found: fields.into_iter().map(|(name, _)| name).collect(),
+            },
+        }
+    }
+
+    fn of_pair(&self, prompt: &str, completion: &str) -> Result<Vec<Part>, DocumentFault> {
         // A post-processor may end each text; this one goes on.
-        let before = self.tokenizer.encode_beginning(prompt).map_err(|error| error.to_string())?;
-        let after = self.tokenizer.encode_rest(completion).map_err(|error| error.to_string())?;
+        let before = self.tokenizer.encode_beginning(prompt)?;
+        let after = self.tokenizer.encode_rest(completion)?;
         Ok(self.ended(vec![(before, false), (after, true)]))
     }
 
     /// Tokens that someone else made are taken as they are.
-    fn of_tokens(&self, fields: &Map<String, Value>) -> Result<Vec<Part>, String> {
+    fn of_tokens(&self, fields: &Map<String, Value>) -> Result<Vec<Part>, DocumentFault> {
         let list = |name: &str| match &fields[name] {
             Value::Array(list) => Ok(list),
-            other => Err(format!("\"{name}\" is {}, and must be a list", kind_of(other))),
+            other => Err(DocumentFault::NoList { name: name.to_owned(), kind: kind_of(other) }),
         };
-        let tokens = list("tokens")?;
-        let mask = if fields.contains_key("mask") { Some(list("mask")?) } else { None };
+        let tokens = list(TOKENS)?;
+        let has_mask = fields.get(MASK).is_some_and(|mask| !mask.is_null());
+        let mask = if has_mask { Some(list(MASK)?) } else { None };
         if let Some(mask) = mask.filter(|mask| mask.len() != tokens.len()) {
-            return Err(format!(
-                "\"mask\" has {} entries, and \"tokens\" has {}: each token has one, 1 where it carries loss and 0 where it does not",
-                mask.len(),
-                tokens.len()
-            ));
+            let (num_entries, num_tokens) = (mask.len(), tokens.len());
+            return Err(DocumentFault::MaskLength { num_entries, num_tokens });
         }
         let mut parts: Vec<Part> = Vec::new();
         for (position, token) in tokens.iter().enumerate() {
             let known = token.as_u64().filter(|&token| token < self.vocab_size as u64);
-            let known = known.ok_or_else(|| {
-                format!(
-                    "\"tokens\" has {token} at {position}, and the tokenizer has whole numbers below {}",
-                    self.vocab_size
-                )
+            let known = known.ok_or_else(|| DocumentFault::UnknownToken {
+                entry: token.to_string(),
+                position,
+                vocab_size: self.vocab_size,
             })?;
             let has_loss = match mask.map(|mask| &mask[position]) {
                 None => true,
                 Some(Value::Bool(has_loss)) => *has_loss,
                 Some(entry) => match entry.as_u64() {
                     Some(entry @ 0..=1) => entry == 1,
-                    _ => return Err(format!("\"mask\" has {entry} at {position}, and must have 0 or 1")),
+                    _ => return Err(DocumentFault::MaskEntry { entry: entry.to_string(), position }),
                 },
             };
             match parts.last_mut().filter(|(_, last)| *last == has_loss) {
@@ -114,17 +157,14 @@ impl Maker {
     }
 }
 
-/// A field that must be a string, if it is there.
-fn string<'a>(fields: &'a Map<String, Value>, name: &str) -> Result<Option<&'a str>, String> {
-    match fields.get(name) {
-        None => Ok(None),
-        Some(Value::String(text)) => Ok(Some(text)),
-        Some(other) => Err(format!("\"{name}\" is {}, and must be a string", kind_of(other))),
-    }
+/// A field that must be a string.
+fn string<'a>(name: &str, value: &'a Value) -> Result<&'a str, DocumentFault> {
+    let fault = || DocumentFault::NoString { name: name.to_owned(), kind: kind_of(value) };
+    value.as_str().ok_or_else(fault)
 }
 
-fn lone(there: &str, missing: &str) -> String {
-    format!("it has \"{there}\" and no \"{missing}\"; a pair has both")
+fn lone(there: &str, missing: &str) -> DocumentFault {
+    DocumentFault::LoneField { there: there.to_owned(), missing: missing.to_owned() }
 }
 
 fn kind_of(value: &Value) -> &'static str {

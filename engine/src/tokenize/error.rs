@@ -3,6 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::fault::DocumentFault;
+use super::version::Version;
 use crate::run::data::TextError;
 use crate::tokens::TokenizerError;
 
@@ -23,15 +25,34 @@ pub enum TokenizeError {
         .0.display()
     )]
     NoEndToken(PathBuf),
+    /// A separator of texts, of which there are none.
+    #[error(
+        "--separator stands between the documents of a text, but each of the files ({num_files}) is .jsonl, whose lines are documents; leave \
+         it out"
+    )]
+    NoText {
+        /// Files of the inputs.
+        num_files: usize,
+    },
+    /// A field of lines of JSON, of which there are none.
+    #[error(
+        "{option} names a field of .jsonl lines, but none of the files ({num_files}) is .jsonl; give them that ending, or leave it out"
+    )]
+    NoLines {
+        /// What names it.
+        option: &'static str,
+        /// Files of the inputs.
+        num_files: usize,
+    },
     /// A line of JSON, or a piece of text, that is no document.
-    #[error("{}:{line}: {reason}", path.display())]
+    #[error("{}:{line}: {fault}", path.display())]
     Document {
         /// The file.
         path: PathBuf,
         /// The line that it begins with, from 1.
         line: u64,
         /// What is wrong, and a repair.
-        reason: String,
+        fault: Box<DocumentFault>,
     },
     /// The system refused.
     #[error("`{}`: {source}", path.display())]
@@ -49,6 +70,14 @@ pub enum TokenizeError {
         "`{}` is of work that was interrupted: go on with it with --resume, or begin again with --overwrite", .0.display()
     )]
     Interrupted(PathBuf),
+    /// The work was asked to stop, and what has been done is kept.
+    #[error("stopped after {num_bytes} of {total_bytes} bytes; go on with --resume")]
+    Stopped {
+        /// Bytes of the inputs that have become tokens.
+        num_bytes: u64,
+        /// Bytes of all inputs.
+        total_bytes: u64,
+    },
     /// There is nothing to go on with.
     #[error("there is nothing to go on with: `{}` does not exist; leave --resume out", .0.display())]
     NothingToResume(PathBuf),
@@ -59,6 +88,20 @@ pub enum TokenizeError {
         path: PathBuf,
         /// What is different.
         what: String,
+    },
+    /// An input is not what it was when the work was begun.
+    #[error(
+        "`{}` has changed since the work was begun: then it had {then}, now it has {now}; what was done may not be of it any more: begin \
+         again with --overwrite",
+        path.display()
+    )]
+    Changed {
+        /// The input.
+        path: PathBuf,
+        /// What it was.
+        then: Version,
+        /// What it is.
+        now: Version,
     },
     /// The file that says how far the work is cannot be used.
     #[error("`{}` cannot be used: {reason}; begin again with --overwrite", path.display())]
@@ -87,6 +130,6 @@ impl TokenizeError {
 
     /// Whether the input is at fault, and not the system.
     pub fn is_of_input(&self) -> bool {
-        !matches!(self, Self::Io { .. } | Self::InUse(_))
+        !matches!(self, Self::Io { .. } | Self::InUse(_) | Self::Stopped { .. })
     }
 }

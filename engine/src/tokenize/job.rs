@@ -1,22 +1,28 @@
 //! All of the work, from inputs to index.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::path::PathBuf;
+use std::slice;
 
 use super::document::Maker;
 use super::error::TokenizeError;
-use super::options::{End, Options, Start};
+use super::options::{End, Form, Options, Start};
 use super::outputs::Outputs;
 use super::reader::{Place, Reader};
 use super::state::{BegunWith, Input, State};
 use super::workers::{Tokens, tokenize};
-use crate::run::data::find_all;
+use crate::run::data::{find_all, is_json_lines};
 use crate::tokens::{DocumentWriter, TokenType, Tokenizer, Written};
 
 /// What is told while the work goes on.
 pub trait Watch {
     /// So many of the inputs' bytes have become so many tokens.
     fn progress(&mut self, num_bytes: u64, written: Written);
+
+    /// Whether the work is to stop here, to go on later.
+    fn is_to_stop(&self) -> bool {
+        false
+    }
 }
 
 /// Work that can be done.
@@ -25,8 +31,9 @@ pub struct Job {
     options: Options,
     maker: Maker,
     files: Vec<PathBuf>,
+    num_repeats: usize,
     outputs: Outputs,
-    /// The file of pieces, which is held against other processes.
+    /// The list of sequences, which is held against other processes.
     lock: File,
     state: State,
     total_bytes: u64,
@@ -55,9 +62,10 @@ impl Job {
     pub fn new(options: Options) -> Result<Self, TokenizeError> {
         let maker = maker(&options)?;
         let outputs = Outputs::of(&options.prefix);
-        let files = files(&options.inputs, &outputs)?;
+        let (files, num_repeats) = files(&options.inputs, &outputs)?;
+        check_use(&options.form, &files)?;
         let inputs = files.iter().map(|path| Input::of(path)).collect::<Result<Vec<_>, _>>()?;
-        let total_bytes = inputs.iter().map(|input| input.num_bytes).sum();
+        let total_bytes = inputs.iter().map(|input| input.version.num_bytes).sum();
         outputs.check(options.start)?;
         let lock = outputs.lock()?;
         let begun_with = BegunWith {
@@ -69,9 +77,7 @@ impl Job {
         let state = match options.start {
             Start::Resume => {
                 let state = State::read(&outputs.state)?;
-                if let Some(what) = state.begun_with.differs_from(&begun_with) {
-                    return Err(TokenizeError::Differs { path: outputs.state, what });
-                }
+                state.begun_with.check(&begun_with, &outputs.state)?;
                 state
             }
             Start::New | Start::Overwrite => State {
@@ -82,7 +88,7 @@ impl Job {
                 written: Written::default(),
             },
         };
-        Ok(Self { options, maker, files, outputs, lock, state, total_bytes })
+        Ok(Self { options, maker, files, num_repeats, outputs, lock, state, total_bytes })
     }
 
     /// Bytes of all inputs.
@@ -100,6 +106,11 @@ impl Job {
         self.files.len()
     }
 
+    /// How often the inputs name a file again, which is read once.
+    pub fn num_repeats(&self) -> usize {
+        self.num_repeats
+    }
+
     /// How the token that ends documents is written; `None` where none is.
     pub fn end_token(&self) -> Option<String> {
         self.maker.end_token.and_then(|token| self.maker.tokenizer.name_of(token))
@@ -108,37 +119,42 @@ impl Job {
     /// Does what is left of the work.
     ///
     /// # Errors
-    /// When an input is no text or no document, or a file cannot be written. What has been done is kept.
+    /// When a file cannot be read or written, or [`Watch::is_to_stop`] says so: what has been done is kept. When an input is no text or no
+    /// document: what has been done is removed.
     pub fn run(mut self, watch: &mut dyn Watch) -> Result<Finished, TokenizeError> {
         let token_type = TokenType::of_vocabulary(self.maker.vocab_size);
-        let [bin, pieces] = self.outputs.open(self.lock, self.state.written, token_type)?;
+        let [bin, sequences] = self.outputs.open(self.lock, self.state.written, token_type)?;
         self.state.write(&self.outputs.state)?;
-        let mut writer = DocumentWriter::new(token_type, bin, pieces, self.state.written);
+        let mut writer = DocumentWriter::new(token_type, bin, sequences, self.state.written);
         let separator = self.maker.form.separator.clone();
         let reader = Reader::new(&self.files, separator.as_deref(), self.state.next, self.state.num_bytes);
         let (state, outputs, save_every) = (&mut self.state, &self.outputs, self.options.save_every);
         let written_to = TokenizeError::io(&outputs.partial);
-        let mut kept_bytes = state.num_bytes;
-        tokenize(reader, &self.maker, self.options.num_threads, |tokens| {
+        let (mut kept_bytes, total_bytes) = (state.num_bytes, self.total_bytes);
+        let done = tokenize(reader, &self.maker, self.options.num_threads, |tokens| {
             let Tokens { documents, next, num_bytes } = tokens;
             for document in &documents {
                 let parts = document.iter().map(|(tokens, has_loss)| (&tokens[..], *has_loss));
                 writer.document(parts).map_err(&written_to)?;
             }
-            if num_bytes - kept_bytes >= save_every {
+            let stops = watch.is_to_stop() && num_bytes < total_bytes;
+            if stops || num_bytes - kept_bytes >= save_every {
                 kept_bytes = num_bytes;
                 let written = writer.sync().map_err(&written_to)?;
                 (state.next, state.num_bytes, state.written) = (next, num_bytes, written);
                 state.write(&outputs.state)?;
             }
             watch.progress(num_bytes, writer.written());
-            Ok(())
-        })?;
+            if stops { Err(TokenizeError::Stopped { num_bytes, total_bytes }) } else { Ok(()) }
+        });
+        // Its repair changes an input, so that nothing can go on from here.
+        if let Err(TokenizeError::Document { .. }) = done {
+            outputs.remove_begun();
+        }
+        done?;
         let written = writer.sync().map_err(&written_to)?;
         if written.num_tokens == 0 {
-            for path in [&outputs.partial, &outputs.pieces, &outputs.state] {
-                let _ = fs::remove_file(path);
-            }
+            outputs.remove_begun();
             return Err(TokenizeError::Nothing { num_files: self.files.len() });
         }
         state.next = Place { file: self.files.len(), ..Place::default() };
@@ -164,8 +180,36 @@ fn maker(options: &Options) -> Result<Maker, TokenizeError> {
     Ok(Maker { tokenizer, end_token, vocab_size, form: options.form.clone() })
 }
 
-/// The files of the inputs, each once, and without the files that are written, which may lie in a folder of inputs.
-fn files(inputs: &[PathBuf], outputs: &Outputs) -> Result<Vec<PathBuf>, TokenizeError> {
-    let files = find_all(inputs)?;
-    Ok(files.into_iter().filter(|path| !outputs.has(path)).collect())
+/// The files of the inputs, each once, and without the files that are written, which may lie in a folder of inputs; and how often a file was
+/// named again.
+fn files(inputs: &[PathBuf], outputs: &Outputs) -> Result<(Vec<PathBuf>, usize), TokenizeError> {
+    let mut named = Vec::new();
+    for input in inputs {
+        named.extend(find_all(slice::from_ref(input))?);
+    }
+    let is_input = |path: &PathBuf| !outputs.has(path);
+    let num_named = named.iter().filter(|path| is_input(path)).count();
+    let mut files = find_all(&named)?;
+    files.retain(is_input);
+    let num_repeats = num_named - files.len();
+    Ok((files, num_repeats))
+}
+
+/// Refuses options that no input has a use for.
+fn check_use(form: &Form, files: &[PathBuf]) -> Result<(), TokenizeError> {
+    let num_files = files.len();
+    let num_lists = files.iter().filter(|path| is_json_lines(path)).count();
+    if form.separator.is_some() && num_files > 0 && num_lists == num_files {
+        return Err(TokenizeError::NoText { num_files });
+    }
+    let usual = Form::default();
+    let fields = [
+        ("--text-field", form.text_field != usual.text_field),
+        ("--prompt-field", form.prompt_field != usual.prompt_field),
+        ("--completion-field", form.completion_field != usual.completion_field),
+    ];
+    match fields.into_iter().find(|(_, is_named)| *is_named) {
+        Some((option, _)) if num_lists == 0 => Err(TokenizeError::NoLines { option, num_files }),
+        _ => Ok(()),
+    }
 }

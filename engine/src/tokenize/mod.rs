@@ -10,6 +10,7 @@
 
 mod document;
 mod error;
+mod fault;
 mod job;
 mod options;
 mod outputs;
@@ -17,8 +18,11 @@ mod reader;
 mod state;
 #[cfg(test)]
 mod tests;
+mod version;
 mod workers;
 
 pub use error::TokenizeError;
+pub use fault::DocumentFault;
 pub use job::{Finished, Job, Watch};
 pub use options::{End, Form, Options, Start};
+pub use version::Version;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! PREFIX.bin.partial   tokens          becomes PREFIX.bin
-//! PREFIX.pieces        what the index is made from
+//! PREFIX.sequences     what the index is made from
 //! PREFIX.tokenize.json how far the work is
 //! PREFIX.idx           written at the end; with it the last two are removed
 //! ```
@@ -23,7 +23,7 @@ pub(super) struct Outputs {
     pub(super) bin: PathBuf,
     pub(super) idx: PathBuf,
     pub(super) partial: PathBuf,
-    pub(super) pieces: PathBuf,
+    pub(super) sequences: PathBuf,
     pub(super) state: PathBuf,
 }
 
@@ -38,7 +38,7 @@ impl Outputs {
             bin: ended(".bin"),
             idx: ended(".idx"),
             partial: ended(".bin.partial"),
-            pieces: ended(".pieces"),
+            sequences: ended(".sequences"),
             state: ended(".tokenize.json"),
         }
     }
@@ -61,9 +61,9 @@ impl Outputs {
         if let Some(folder) = self.bin.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             fs::create_dir_all(folder).map_err(TokenizeError::io(folder))?;
         }
-        let pieces = opened(&self.pieces)?;
-        match pieces.try_lock() {
-            Err(TryLockError::WouldBlock) => return Err(TokenizeError::InUse(self.pieces.clone())),
+        let sequences = opened(&self.sequences)?;
+        match sequences.try_lock() {
+            Err(TryLockError::WouldBlock) => return Err(TokenizeError::InUse(self.sequences.clone())),
             // A file system without locks.
             Ok(()) | Err(TryLockError::Error(_)) => {}
         }
@@ -74,29 +74,37 @@ impl Outputs {
                 fs::remove_file(&left).map_err(TokenizeError::io(&left))?;
             }
         }
-        Ok(pieces)
+        Ok(sequences)
     }
 
-    /// Opens the tokens, and stands in them and in `pieces` behind what has been written; a rest that was written later is cut off.
+    /// Opens the tokens, and stands in them and in `sequences` behind what has been written; a rest that was written later is cut off.
     pub(super) fn open(
         &self,
-        pieces: File,
+        sequences: File,
         written: Written,
         token_type: TokenType,
     ) -> Result<[File; 2], TokenizeError> {
         let num_bytes = written.num_tokens * token_type.num_bytes() as u64;
-        let pieces = cut(pieces, &self.pieces, written.bytes())?;
+        let sequences = cut(sequences, &self.sequences, written.bytes())?;
         // The work was interrupted after the tokens had got their name.
         if !self.partial.exists() && written.num_tokens > 0 && self.bin.exists() {
             fs::rename(&self.bin, &self.partial).map_err(TokenizeError::io(&self.bin))?;
         }
-        Ok([cut(opened(&self.partial)?, &self.partial, num_bytes)?, pieces])
+        Ok([cut(opened(&self.partial)?, &self.partial, num_bytes)?, sequences])
     }
 
     /// Whether a path is one of these, or what is written before it.
     pub(super) fn has(&self, path: &Path) -> bool {
-        let own = [&self.bin, &self.idx, &self.partial, &self.pieces, &self.state];
-        own.iter().any(|own| path == *own || path == own.with_added_extension("partial"))
+        let own = [&self.bin, &self.idx, &self.partial, &self.sequences, &self.state];
+        own.iter().any(|own| is_same(path, own) || is_same(path, &own.with_added_extension("partial")))
+    }
+
+    /// Leaves nothing of work that cannot go on.
+    pub(super) fn remove_begun(&self) {
+        for path in [&self.state, &self.partial, &self.sequences] {
+            // What is left of it is an error of the next start, which names it.
+            let _ = fs::remove_file(path);
+        }
     }
 
     /// Gives the tokens their name and writes their index, once all tokens are on disk.
@@ -108,15 +116,21 @@ impl Outputs {
             _ => {}
         }
         fs::rename(&self.partial, &self.bin).map_err(TokenizeError::io(&self.bin))?;
-        let mut pieces = File::open(&self.pieces).map_err(TokenizeError::io(&self.pieces))?;
+        let mut sequences = File::open(&self.sequences).map_err(TokenizeError::io(&self.sequences))?;
         let mut file = PartialFile::create(&self.idx, Existing::Replaced).map_err(&index)?;
-        write_index(file.file(), &mut pieces, written, token_type).map_err(&index)?;
+        write_index(file.file(), &mut sequences, written, token_type).map_err(&index)?;
         file.finish().map_err(&index)?;
-        for path in [&self.state, &self.pieces] {
+        for path in [&self.state, &self.sequences] {
             fs::remove_file(path).map_err(TokenizeError::io(path))?;
         }
         Ok(())
     }
+}
+
+/// Whether two paths are those of one file that is there, such as `data.bin` and `./data.bin`.
+fn is_same(path: &Path, other: &Path) -> bool {
+    let real = |path| fs::canonicalize(path).ok();
+    path.file_name() == other.file_name() && real(path).is_some_and(|path| Some(path) == real(other))
 }
 
 fn opened(path: &Path) -> Result<File, TokenizeError> {

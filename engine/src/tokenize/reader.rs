@@ -7,11 +7,15 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::error::TokenizeError;
+use super::fault::DocumentFault;
 use crate::run::data::is_json_lines;
 use crate::tokens::Tokenizer;
 
 /// Bytes of text of a batch, more or less: enough that handing it to a worker costs nothing beside tokenizing it.
 const BATCH_BYTES: usize = 1 << 18;
+
+/// What some editors write at the beginning of a file, to say that it is UTF-8.
+const BYTE_ORDER_MARK: char = '\u{feff}';
 
 /// Where the next piece begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -84,7 +88,7 @@ impl<'a> Reader<'a> {
         Ok(None)
     }
 
-    /// The next piece of the file, without its separator; `None` at its end.
+    /// The next piece of the file, without its separator and without the file's byte order mark; `None` at its end.
     fn piece(&mut self, path: &Path, is_json: bool) -> Result<Option<String>, TokenizeError> {
         let failed = TokenizeError::io(path);
         if self.open.is_none() {
@@ -96,36 +100,29 @@ impl<'a> Reader<'a> {
         let separator = if is_json { Some("\n") } else { self.separator };
         let mut bytes = Vec::new();
         let line = self.place.line + 1;
-        let document = |reason| TokenizeError::Document { path: path.to_owned(), line, reason };
+        let document =
+            |fault| TokenizeError::Document { path: path.to_owned(), line, fault: Box::new(fault) };
         let ended = read_until(from, separator.map(str::as_bytes), &mut bytes).map_err(&failed)?;
-        let Some(ended) = ended else { return Err(document(too_long(is_json))) };
+        let Some(ended) = ended else {
+            return Err(document(if is_json { DocumentFault::LongLine } else { DocumentFault::LongText }));
+        };
         if bytes.is_empty() {
             return Ok(None);
         }
+        let is_first = self.place.offset == 0;
         self.place.offset += bytes.len() as u64;
         self.num_bytes += bytes.len() as u64;
         self.place.line += bytes.iter().filter(|&&byte| byte == b'\n').count() as u64;
         if ended {
             bytes.truncate(bytes.len() - separator.map_or(0, str::len));
         }
-        String::from_utf8(bytes).map(Some).map_err(|error| {
-            let before = error.utf8_error().valid_up_to();
-            document(format!(
-                "it is not UTF-8 text, {before} bytes from here; convert it, or leave the file out"
-            ))
-        })
+        let mut piece = String::from_utf8(bytes)
+            .map_err(|error| document(DocumentFault::NotUtf8 { offset: error.utf8_error().valid_up_to() }))?;
+        if is_first && piece.starts_with(BYTE_ORDER_MARK) {
+            piece.remove(0);
+        }
+        Ok(Some(piece))
     }
-}
-
-fn too_long(is_json: bool) -> String {
-    let limit = Tokenizer::TEXT_BYTES_MAX >> 20;
-    if is_json {
-        return format!("the line is longer than {limit} MiB; a line holds one document");
-    }
-    format!(
-        "the document is longer than {limit} MiB: it is read whole, since its tokens depend on what stands beside them; say what stands \
-         between documents, such as --separator '<|endoftext|>' or --separator '\\n\\n'"
-    )
 }
 
 /// Appends what stands up to a separator, with it: whether there was one; `None` if it is too long.

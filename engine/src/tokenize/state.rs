@@ -1,14 +1,13 @@
 //! What has been done, in a file beside the tokens: from it, work that was interrupted goes on.
 
-use std::fs;
-use std::path::Path;
-use std::time::UNIX_EPOCH;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use super::error::TokenizeError;
 use super::options::Form;
 use super::reader::Place;
+use super::version::Version;
 use crate::files::input::read_text;
 use crate::files::partial::{Existing, PartialFile};
 use crate::tokens::Written;
@@ -35,25 +34,18 @@ pub(super) struct BegunWith {
     pub(super) form: Form,
 }
 
-/// A file, as far as it can be told without reading it whether it is the same.
+/// A file that is read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Input {
     pub(super) path: String,
-    pub(super) num_bytes: u64,
-    /// When it was last changed, in nanoseconds since 1970.
-    pub(super) changed_ns: u64,
+    pub(super) version: Version,
 }
 
 impl Input {
     pub(super) fn of(path: &Path) -> Result<Self, TokenizeError> {
-        let found = fs::metadata(path).map_err(TokenizeError::io(path))?;
-        let changed = found.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-        Ok(Self {
-            path: path.display().to_string(),
-            num_bytes: found.len(),
-            changed_ns: changed.map_or(0, |since| since.as_nanos() as u64),
-        })
+        let version = Version::of(path).map_err(TokenizeError::io(path))?;
+        Ok(Self { path: path.display().to_string(), version })
     }
 }
 
@@ -91,26 +83,28 @@ impl State {
 }
 
 impl BegunWith {
-    /// What is different, in words; `None` if nothing is.
-    pub(super) fn differs_from(&self, now: &Self) -> Option<String> {
+    /// Refuses to go on with something else; `path` is the file that says what was begun.
+    pub(super) fn check(&self, now: &Self, path: &Path) -> Result<(), TokenizeError> {
+        let differs = |what: String| Err(TokenizeError::Differs { path: path.to_owned(), what });
         if self.inputs.len() != now.inputs.len() {
-            return Some(format!("{} files, and there are {}", self.inputs.len(), now.inputs.len()));
+            return differs(format!("{} files, and there are {}", self.inputs.len(), now.inputs.len()));
         }
-        let changed = self.inputs.iter().zip(&now.inputs).find(|(then, now)| then != now);
-        if let Some((then, now)) = changed {
-            let Input { path, num_bytes, .. } = then;
-            return Some(if *path == now.path {
-                format!("`{path}` of {num_bytes} bytes, which has changed since")
-            } else {
-                format!("`{path}` where now is `{}`", now.path)
-            });
+        if let Some((then, now)) = self.inputs.iter().zip(&now.inputs).find(|(then, now)| then != now) {
+            if then.path != now.path {
+                return differs(format!("`{}` where now is `{}`", then.path, now.path));
+            }
+            let path = PathBuf::from(&now.path);
+            return Err(TokenizeError::Changed { path, then: then.version, now: now.version });
         }
         if self.tokenizer_checksum != now.tokenizer_checksum {
-            return Some("another tokenizer".to_owned());
+            return differs("another tokenizer".to_owned());
         }
         if self.end_token != now.end_token {
-            return Some("another token that ends documents".to_owned());
+            return differs("another token that ends documents".to_owned());
         }
-        (self.form != now.form).then(|| "another separator or other fields".to_owned())
+        if self.form != now.form {
+            return differs("another separator or other fields".to_owned());
+        }
+        Ok(())
     }
 }

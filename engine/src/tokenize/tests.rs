@@ -84,19 +84,24 @@ fn documents_are_those_of_the_tokenizer() {
     assert_eq!(names, ["data.bin", "data.idx"]);
 }
 
-/// Stopped after each of several numbers of batches, with one thread and with three: the same files.
+/// Stopped after each of several numbers of batches, with one thread and with three: the same files, which are those of inputs without byte
+/// order marks.
 #[test]
 fn interrupted_work_ends_with_the_same_files() {
     let folder = folder_with_tokenizer();
     let lines: String = (0..9000)
         .map(|number| format!("{}\n", serde_json::json!({ "text": format!("{number} {TEXT}") })))
         .collect();
-    fs::write(folder.path().join("a.jsonl"), &lines).unwrap();
-    fs::write(folder.path().join("b.txt"), TEXT).unwrap();
     let inputs = ["a.jsonl", "b.txt"];
-    let whole = Job::new(options(folder.path(), &inputs, "whole")).unwrap().run(&mut Silent).unwrap();
     let read = |path: &PathBuf| fs::read(path).unwrap();
+    let [plain, whole] = ["", "\u{feff}"].map(|mark| {
+        fs::write(folder.path().join("a.jsonl"), format!("{mark}{lines}")).unwrap();
+        fs::write(folder.path().join("b.txt"), format!("{mark}{TEXT}")).unwrap();
+        let out = format!("whole{}", mark.len());
+        Job::new(options(folder.path(), &inputs, &out)).unwrap().run(&mut Silent).unwrap()
+    });
     let (bin, idx) = (read(&whole.bin), read(&whole.idx));
+    assert!(bin == read(&plain.bin) && idx == read(&plain.idx), "a byte order mark is no text");
     for num_batches in 0..5 {
         let out = format!("resumed-{num_batches}");
         let asked =
@@ -143,7 +148,7 @@ fn prompts_and_masks_carry_no_loss() {
 fn what_is_no_document_is_said_at_its_line() {
     let folder = folder_with_tokenizer();
     let good = "{\"text\": \"a\"}\n";
-    let cases: [(&str, &[u8], &str); 13] = [
+    let cases: [(&str, &[u8], &str); 22] = [
         ("a.jsonl", b"{\"text\": 5}", ":3: \"text\" is a number, and must be a string"),
         (
             "b.jsonl",
@@ -169,12 +174,154 @@ fn what_is_no_document_is_said_at_its_line() {
         ("k.jsonl", b"{\"tokens\": 7}", "\"tokens\" is a number, and must be a list"),
         ("l.jsonl", b"{\"text\": \"\xff\"}", ":3: it is not UTF-8 text, 10 bytes from here"),
         ("m.jsonl", b"{\"text\": \"\\ud800\"}", ":3: column"),
+        (
+            "n.jsonl",
+            b"{\"completion\": \"a\", \"prompt\": \"a\", \"text\": \"a\"}",
+            ":3: it has \"text\" and \"prompt\", and a line holds one document",
+        ),
+        (
+            "o.jsonl",
+            b"{\"text\": \"a\", \"completion\": \"a\"}",
+            ":3: it has \"text\" and \"completion\", and",
+        ),
+        ("p.jsonl", b"{\"text\": \"a\", \"tokens\": [1]}", ":3: it has \"text\" and \"tokens\", and a line"),
+        ("q.jsonl", b"{\"tokens\": [1], \"prompt\": 7}", ":3: it has \"prompt\" and \"tokens\", and a line"),
+        ("r.jsonl", b"{\"text\": \"a\", \"mask\": [1]}", ":3: it has \"mask\" and no \"tokens\", whose loss"),
+        ("s.jsonl", b"{\"mask\": [1]}", ":3: it has \"mask\" and no \"tokens\", whose loss"),
+        (
+            "t.jsonl",
+            b"{\"text\": null, \"tokens\": null}",
+            ":3: \"text\" is null, and the line holds no other",
+        ),
+        ("u.jsonl", b"{\"tokens\": null}", ":3: \"tokens\" is null, and the line holds no other"),
+        (
+            "v.jsonl",
+            b"{\"prompt\": \"a\", \"completion\": null}",
+            ":3: it has \"prompt\" and no \"completion\"",
+        ),
     ];
     for (name, bytes, said) in cases {
         fs::write(folder.path().join(name), [good.as_bytes(), b"\n", bytes, b"\n", good.as_bytes()].concat())
             .unwrap();
         let error = error_of(options(folder.path(), &[name], name));
         assert!(error.contains(said) && error.contains(name), "{said}: {error}");
+    }
+}
+
+/// Of work whose first batches are kept when it comes to the mistake; files that were there before stay.
+#[test]
+fn a_mistake_in_an_input_leaves_nothing_behind() {
+    let folder = folder_with_tokenizer();
+    let names = || {
+        let entries = fs::read_dir(folder.path()).unwrap();
+        let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    let asked = options(folder.path(), &["a.jsonl"], "data");
+    let good = format!("{}\n", serde_json::json!({ "text": TEXT })).repeat(9000);
+    for start in [Start::New, Start::Overwrite] {
+        fs::write(folder.path().join("a.jsonl"), format!("{good}{{}}\n")).unwrap();
+        let before = names();
+        let error = error_of(Options { start, ..asked.clone() });
+        assert!(error.contains("a.jsonl:9001: "), "{error}");
+        assert_eq!(names(), before);
+        fs::write(folder.path().join("a.jsonl"), &good).unwrap();
+        let finished = Job::new(Options { start, ..asked.clone() }).unwrap().run(&mut Silent).unwrap();
+        assert_eq!(finished.written.num_documents, 9000);
+    }
+}
+
+/// Fields that are null are none, a number of tokens is no document, and a half of a pair that is named as the text is one.
+#[test]
+fn fields_that_are_no_document_are_left_alone() {
+    let folder = folder_with_tokenizer();
+    let tokenizer = Tokenizer::load(folder.path(), None).unwrap();
+    let text = [tokenizer.encode("a b").unwrap(), vec![tokenizer.end_token().unwrap()]].concat();
+    let cases = [
+        ("text", "{\"text\": \"a b\", \"tokens\": 2, \"id\": 7}", &text[..]),
+        (
+            "text",
+            "{\"text\": \"a b\", \"prompt\": null, \"completion\": null, \"tokens\": null, \"mask\": null}",
+            &text,
+        ),
+        ("text", "{\"text\": null, \"tokens\": [5, 6], \"mask\": null}", &[5, 6]),
+        ("completion", "{\"prompt\": \"c\", \"completion\": \"a b\"}", &text),
+        ("tokens", "{\"tokens\": \"a b\"}", &text),
+        ("mask", "{\"mask\": \"a b\"}", &text),
+    ];
+    for (index, (text_field, line, expected)) in cases.into_iter().enumerate() {
+        fs::write(folder.path().join("a.jsonl"), line).unwrap();
+        let mut asked = options(folder.path(), &["a.jsonl"], &format!("data-{index}"));
+        asked.form.text_field = text_field.to_owned();
+        let finished = Job::new(asked).unwrap().run(&mut Silent).unwrap();
+        assert_eq!(tokens_of(&finished.bin).0, expected, "{line}");
+    }
+    fs::write(folder.path().join("a.jsonl"), "{\"prompt\": \"c\"}").unwrap();
+    let mut asked = options(folder.path(), &["a.jsonl"], "data");
+    asked.form.text_field = "completion".to_owned();
+    assert!(error_of(asked).contains(":1: it has neither \"completion\", nor "));
+}
+
+/// By its name, through its folder and by a glob.
+#[test]
+fn a_file_that_is_named_again_is_read_once() {
+    let folder = folder_with_tokenizer();
+    fs::create_dir(folder.path().join("texts")).unwrap();
+    for name in ["a.txt", "b.txt"] {
+        fs::write(folder.path().join("texts").join(name), format!("{name} {TEXT}")).unwrap();
+    }
+    let job = |inputs: &[&str], out| Job::new(options(folder.path(), inputs, out)).unwrap();
+    let repeated = job(&["texts/b.txt", "texts", "texts/../texts/*.txt"], "repeated");
+    assert_eq!((repeated.num_files(), repeated.num_repeats()), (2, 3));
+    let once = job(&["texts/b.txt", "texts/a.txt"], "once");
+    assert_eq!(once.num_repeats(), 0);
+    let [repeated, once] = [repeated, once].map(|job| job.run(&mut Silent).unwrap());
+    assert_eq!(tokens_of(&repeated.bin), tokens_of(&once.bin));
+}
+
+/// They may lie in a folder of inputs, and be written otherwise there.
+#[test]
+fn what_is_written_is_no_input() {
+    let folder = folder_with_tokenizer();
+    fs::create_dir(folder.path().join("empty")).unwrap();
+    let asked = options(folder.path(), &["empty/.."], "data");
+    let first = Job::new(asked.clone()).unwrap().run(&mut Silent).unwrap();
+    let again = Job::new(Options { start: Start::Overwrite, ..asked }).unwrap();
+    assert_eq!(again.num_files(), 1, "the tokenizer.json");
+    assert_eq!(again.run(&mut Silent).unwrap(), first);
+}
+
+#[test]
+fn options_that_no_input_has_a_use_for_are_refused() {
+    let folder = folder_with_tokenizer();
+    for (name, contents) in [("a.txt", "a b"), ("b.jsonl", "{\"text\": \"a b\"}")] {
+        fs::write(folder.path().join(name), contents).unwrap();
+    }
+    let form = |change: fn(&mut Form)| {
+        let mut form = Form::default();
+        change(&mut form);
+        form
+    };
+    let separated = form(|form| form.separator = Some("c".to_owned()));
+    let fields: [(_, fn(&mut Form)); 3] = [
+        ("--text-field", |form| form.text_field = "body".to_owned()),
+        ("--prompt-field", |form| form.prompt_field = "question".to_owned()),
+        ("--completion-field", |form| form.completion_field = "answer".to_owned()),
+    ];
+    let asked = |form: &Form, inputs: &[&str]| {
+        Job::new(Options { form: form.clone(), ..options(folder.path(), inputs, "data") })
+    };
+    let refused = asked(&separated, &["b.jsonl"]).unwrap_err();
+    assert!(matches!(refused, TokenizeError::NoText { num_files: 1 }), "{refused}");
+    asked(&separated, &["a.txt", "b.jsonl"]).unwrap();
+    for (named, change) in fields {
+        let refused = asked(&form(change), &["a.txt"]).unwrap_err();
+        assert!(
+            matches!(refused, TokenizeError::NoLines { option, num_files: 1 } if option == named),
+            "{refused}"
+        );
+        asked(&form(change), &["a.txt", "b.jsonl"]).unwrap();
     }
 }
 
@@ -209,7 +356,16 @@ fn what_is_there_is_kept() {
     let other = Options { end: End::None, ..resumed.clone() };
     assert!(error_of(other).contains("was begun with another token that ends documents"));
     fs::write(folder.path().join("a.txt"), TEXT).unwrap();
-    assert!(error_of(resumed.clone()).contains("a.txt` of"), "the file has changed");
+    let changed = error_of(resumed.clone());
+    let (then, now) = (TEXT.repeat(2).len(), TEXT.len());
+    for said in [
+        "a.txt` has changed since the work was begun".to_owned(),
+        format!("then it had {then} bytes, changed "),
+        format!("now it has {now} bytes, changed "),
+        "begin again with --overwrite".to_owned(),
+    ] {
+        assert!(changed.contains(&said), "{said}: {changed}");
+    }
     fs::write(folder.path().join("begun.tokenize.json"), "{").unwrap();
     assert!(error_of(resumed).contains("cannot be used: EOF while parsing"));
 }

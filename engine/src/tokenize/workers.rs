@@ -87,8 +87,8 @@ fn tokens_of(maker: &Maker, batch: Batch) -> Result<Tokens, TokenizeError> {
     let mut documents = Vec::with_capacity(pieces.len());
     for (line, piece) in pieces {
         let document = if is_json { maker.of_line(&piece) } else { maker.of_text(&piece) };
-        let fault = |reason| TokenizeError::Document { path: path.clone(), line, reason };
-        documents.push(document.map_err(fault)?);
+        let error = |fault| TokenizeError::Document { path: path.clone(), line, fault: Box::new(fault) };
+        documents.push(document.map_err(error)?);
     }
     Ok(Tokens { documents, next, num_bytes })
 }

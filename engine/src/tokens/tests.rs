@@ -9,12 +9,12 @@ use super::*;
 fn write(prefix: &Path, token_type: TokenType, documents: &[Vec<(Vec<u32>, bool)>]) -> Written {
     let create = |ending: &str| File::create_new(prefix.with_extension(ending)).unwrap();
     let open = |ending: &str| File::open(prefix.with_extension(ending)).unwrap();
-    let mut writer = DocumentWriter::new(token_type, create("bin"), create("pieces"), Written::default());
+    let mut writer = DocumentWriter::new(token_type, create("bin"), create("sequences"), Written::default());
     for document in documents {
         writer.document(document.iter().map(|(tokens, has_loss)| (&tokens[..], *has_loss))).unwrap();
     }
     let written = writer.sync().unwrap();
-    write_index(&mut create("idx"), &mut open("pieces"), written, token_type).unwrap();
+    write_index(&mut create("idx"), &mut open("sequences"), written, token_type).unwrap();
     written
 }
 

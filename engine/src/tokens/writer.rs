@@ -1,7 +1,7 @@
 //! Writes a `.bin`, and the `.idx` that belongs to it.
 //!
 //! The index begins with lists as long as the number of sequences, which is only known at the end. So what is known of each sequence is
-//! first written to a file of *pieces*, from which the index is made without holding a list in memory.
+//! first written to a file beside the `.bin`, the *list of sequences*, from which the index is made without holding one in memory.
 
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
@@ -24,21 +24,21 @@ pub struct Written {
 }
 
 impl Written {
-    /// Bytes of the file of pieces.
+    /// Bytes of the list of sequences.
     pub(crate) fn bytes(self) -> u64 {
-        self.num_sequences * Piece::BYTES as u64
+        self.num_sequences * Sequence::BYTES as u64
     }
 }
 
-/// A sequence in the file of pieces: its length, whether it carries loss, and whether it ends a document.
+/// An entry of the list of sequences: a sequence's length, whether it carries loss, and whether it ends a document.
 #[derive(Clone, Copy)]
-struct Piece {
+struct Sequence {
     num_tokens: u32,
     is_unscored: bool,
     ends_document: bool,
 }
 
-impl Piece {
+impl Sequence {
     const BYTES: usize = 5;
 
     fn to_bytes(self) -> [u8; Self::BYTES] {
@@ -55,25 +55,25 @@ impl Piece {
     }
 }
 
-/// Appends documents to a `.bin` and to a file of pieces.
+/// Appends documents to a `.bin` and to a list of sequences.
 #[derive(Debug)]
 pub(crate) struct DocumentWriter {
     token_type: TokenType,
     bin: BufWriter<File>,
-    pieces: BufWriter<File>,
+    sequences: BufWriter<File>,
     written: Written,
 }
 
 impl DocumentWriter {
     /// Appends to what has been written; both files stand at their ends.
-    pub(crate) fn new(token_type: TokenType, bin: File, pieces: File, written: Written) -> Self {
+    pub(crate) fn new(token_type: TokenType, bin: File, sequences: File, written: Written) -> Self {
         let buffered = |file| BufWriter::with_capacity(1 << 20, file);
-        Self { token_type, bin: buffered(bin), pieces: buffered(pieces), written }
+        Self { token_type, bin: buffered(bin), sequences: buffered(sequences), written }
     }
 
     /// Appends a document of parts, each of which carries loss or does not; one without a token is left out.
     pub(crate) fn document<'a>(&mut self, parts: impl Iterator<Item = (&'a [u32], bool)>) -> io::Result<()> {
-        let mut last: Option<Piece> = None;
+        let mut last: Option<Sequence> = None;
         for (tokens, has_loss) in parts.filter(|(tokens, _)| !tokens.is_empty()) {
             match self.token_type {
                 TokenType::U16 => {
@@ -84,28 +84,28 @@ impl DocumentWriter {
             }
             let num_tokens = u32::try_from(tokens.len()).map_err(|_| io::ErrorKind::FileTooLarge)?;
             if let Some(before) =
-                last.replace(Piece { num_tokens, is_unscored: !has_loss, ends_document: false })
+                last.replace(Sequence { num_tokens, is_unscored: !has_loss, ends_document: false })
             {
-                self.piece(before)?;
+                self.sequence(before)?;
             }
         }
         if let Some(last) = last {
-            self.piece(Piece { ends_document: true, ..last })?;
+            self.sequence(Sequence { ends_document: true, ..last })?;
         }
         Ok(())
     }
 
-    fn piece(&mut self, piece: Piece) -> io::Result<()> {
-        self.written.num_tokens += u64::from(piece.num_tokens);
+    fn sequence(&mut self, sequence: Sequence) -> io::Result<()> {
+        self.written.num_tokens += u64::from(sequence.num_tokens);
         self.written.num_sequences += 1;
-        self.written.num_documents += u64::from(piece.ends_document);
-        self.written.num_unscored += u64::from(piece.is_unscored);
-        self.pieces.write_all(&piece.to_bytes())
+        self.written.num_documents += u64::from(sequence.ends_document);
+        self.written.num_unscored += u64::from(sequence.is_unscored);
+        self.sequences.write_all(&sequence.to_bytes())
     }
 
     /// What has been written, once it is on disk.
     pub(crate) fn sync(&mut self) -> io::Result<Written> {
-        for file in [&mut self.bin, &mut self.pieces] {
+        for file in [&mut self.bin, &mut self.sequences] {
             file.flush()?;
             file.get_ref().sync_data()?;
         }
@@ -118,10 +118,10 @@ impl DocumentWriter {
     }
 }
 
-/// Writes the index of a `.bin` from its file of pieces.
+/// Writes the index of a `.bin` from its list of sequences.
 pub(crate) fn write_index(
     to: &mut File,
-    pieces: &mut File,
+    sequences: &mut File,
     written: Written,
     token_type: TokenType,
 ) -> io::Result<()> {
@@ -131,37 +131,39 @@ pub(crate) fn write_index(
     to.write_all(&[token_type.code()])?;
     to.write_all(&written.num_sequences.to_le_bytes())?;
     to.write_all(&(written.num_documents + 1).to_le_bytes())?;
-    each_piece(pieces, written, |piece| to.write_all(&piece.num_tokens.to_le_bytes()))?;
+    each_sequence(sequences, written, |sequence| to.write_all(&sequence.num_tokens.to_le_bytes()))?;
     let mut pointer = 0;
-    each_piece(pieces, written, |piece| {
+    each_sequence(sequences, written, |sequence| {
         to.write_all(&u64::to_le_bytes(pointer))?;
-        pointer += u64::from(piece.num_tokens) * token_type.num_bytes() as u64;
+        pointer += u64::from(sequence.num_tokens) * token_type.num_bytes() as u64;
         Ok(())
     })?;
     to.write_all(&0_u64.to_le_bytes())?;
     let mut num_sequences = 0_u64;
-    each_piece(pieces, written, |piece| {
+    each_sequence(sequences, written, |sequence| {
         num_sequences += 1;
-        if piece.ends_document { to.write_all(&num_sequences.to_le_bytes()) } else { Ok(()) }
+        if sequence.ends_document { to.write_all(&num_sequences.to_le_bytes()) } else { Ok(()) }
     })?;
     if written.num_unscored > 0 {
-        each_piece(pieces, written, |piece| to.write_all(&[if piece.is_unscored { NO_LOSS } else { 0 }]))?;
+        each_sequence(sequences, written, |sequence| {
+            to.write_all(&[if sequence.is_unscored { NO_LOSS } else { 0 }])
+        })?;
     }
     to.flush()
 }
 
-/// Calls `each` with all pieces, from the first.
-fn each_piece(
-    pieces: &mut File,
+/// Calls `each` with all sequences, from the first.
+fn each_sequence(
+    sequences: &mut File,
     written: Written,
-    mut each: impl FnMut(Piece) -> io::Result<()>,
+    mut each: impl FnMut(Sequence) -> io::Result<()>,
 ) -> io::Result<()> {
-    pieces.rewind()?;
-    let mut from = BufReader::with_capacity(1 << 20, pieces);
+    sequences.rewind()?;
+    let mut from = BufReader::with_capacity(1 << 20, sequences);
     for _ in 0..written.num_sequences {
-        let mut bytes = [0; Piece::BYTES];
+        let mut bytes = [0; Sequence::BYTES];
         from.read_exact(&mut bytes)?;
-        each(Piece::from_bytes(bytes))?;
+        each(Sequence::from_bytes(bytes))?;
     }
     Ok(())
 }

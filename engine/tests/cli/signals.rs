@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::command::{Home, Printed};
 
 /// Ends the process if the test has not said in time that it has ended, so that a lost signal is a failure and not a hang.
-fn guard(child: &Child) -> (Sender<()>, JoinHandle<()>) {
+pub(crate) fn guard(child: &Child) -> (Sender<()>, JoinHandle<()>) {
     let pid = child.id().to_string();
     let (ended, wait) = channel();
     let guard = std::thread::spawn(move || {
@@ -42,7 +42,7 @@ fn killed_after(mut command: Command, time: Duration) -> Option<Printed> {
     output.status.code().map(|_| Printed::new(output, Path::new("nowhere")))
 }
 
-fn signal(name: &str, pid: &str) {
+pub(crate) fn signal(name: &str, pid: &str) {
     let status = Command::new("kill").args([&format!("-{name}"), pid]).status().unwrap();
     assert!(status.success(), "kill -{name} {pid}");
 }
@@ -84,7 +84,7 @@ fn piped(mut command: Command, home: &Home) -> Command {
 }
 
 /// A command that obeys a signal although the tests may have been started with it ignored, by `nohup` for example.
-fn obeying(name: &str, home: &Home, args: &str) -> Command {
+pub(crate) fn obeying(name: &str, home: &Home, args: &str) -> Command {
     let direct = home.command(args);
     let mut command = Command::new("env");
     command.arg(format!("--default-signal={name}")).arg(direct.get_program()).args(direct.get_args());

@@ -1,6 +1,7 @@
 //! `tokenize`, then `train`, `eval` and `generate` on tokens.
 
 use std::fs;
+use std::io::{BufRead, BufReader, Read};
 use std::process::Child;
 use std::time::{Duration, Instant};
 
@@ -8,6 +9,7 @@ use expect_test::expect;
 use pipezero::tokens::train_tokenizer;
 
 use crate::command::Home;
+use crate::signals::{guard, obeying, signal};
 
 /// A folder with a tokenizer of 300 tokens, some documents and a run on them.
 pub(crate) fn home() -> Home {
@@ -31,7 +33,9 @@ pub(crate) fn home() -> Home {
 #[test]
 fn tokens_are_made_trained_on_scored_and_continued() {
     let home = home();
-    let printed = home.run("tokenize documents.jsonl --tokenizer tokenizer.json --out data");
+    let printed =
+        home.run("tokenize documents.jsonl ./documents.jsonl --tokenizer tokenizer.json --out data");
+    assert!(printed.stderr.contains("\n1 file named again; each file is read once\n"), "{}", printed.stderr);
     let stdout = printed.success();
     assert!(
         stdout.contains(" tokens of u16 in ") && stdout.ends_with("written: data.bin and data.idx\n"),
@@ -91,6 +95,41 @@ fn killed_work_goes_on_to_the_same_files() {
     }
 }
 
+/// Nothing is kept but for the signals, since --save-every is beyond the input.
+#[test]
+fn a_signal_stops_the_work_where_it_can_go_on() {
+    let home = home();
+    // Long enough to be stopped in the middle, twice.
+    let documents = home.read("documents.jsonl").repeat(120);
+    home.write("documents.jsonl", &documents);
+    let line = "tokenize documents.jsonl --tokenizer tokenizer.json --threads 1 --out";
+    home.run(format!("{line} whole")).success();
+    let mut bytes_before = 0;
+    for (name, status, resume) in [("INT", 130, ""), ("TERM", 143, " --resume")] {
+        let mut child = obeying(name, &home, &format!("{line} data{resume}")).spawn().unwrap();
+        let (ended, guard) = guard(&child);
+        let mut stderr = BufReader::new(child.stderr.take().unwrap());
+        let mut text = String::new();
+        assert_ne!(stderr.read_line(&mut text).unwrap(), 0, "it waits for signals, and says what it does");
+        signal(name, &child.id().to_string());
+        stderr.read_to_string(&mut text).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(status), "{text}");
+        ended.send(()).unwrap();
+        guard.join().unwrap();
+        let says = |line: &str| line.starts_with("stopped after ") && line.ends_with("; go on with --resume");
+        assert!(text.lines().any(says), "{text}");
+        let state: serde_json::Value = serde_json::from_str(&home.read("data.tokenize.json")).unwrap();
+        let kept = state["num_bytes"].as_u64().unwrap();
+        assert!(kept > bytes_before && kept < documents.len() as u64, "{text}");
+        bytes_before = kept;
+    }
+    home.run(format!("{line} data --resume")).success();
+    for ending in ["bin", "idx"] {
+        let read = |name: &str| fs::read(home.path(&format!("{name}.{ending}"))).unwrap();
+        assert!(read("data") == read("whole"), "{ending}");
+    }
+}
+
 /// Kills a process once it has kept more than so many bytes of the input, and returns how many; `None` if it ended before.
 fn killed_later_than(home: &Home, child: &mut Child, bytes_before: u64) -> Option<u64> {
     let begun = Instant::now();
@@ -136,6 +175,10 @@ fn mistakes_are_refused() {
             [2] error: `tokenizer.json` has no token "</s>"; its special tokens are "<|endoftext|>"
             $ tokenize documents.jsonl --tokenizer tokenizer.json --separator \q --out x
             [2] error: invalid value '\q' for '--separator <TEXT>': behind a \ stands n, t or another \
+            $ tokenize documents.jsonl --tokenizer tokenizer.json --separator \n --out x
+            [2] error: --separator stands between the documents of a text, but each of the files (1) is .jsonl, whose lines are documents; leave it out
+            $ tokenize text.txt --tokenizer tokenizer.json --text-field body --out x
+            [2] error: --text-field names a field of .jsonl lines, but none of the files (1) is .jsonl; give them that ending, or leave it out
             $ tokenize documents.jsonl --tokenizer tokenizer.json --text-field body --out x
             [2] error: documents.jsonl:1: it has neither "body", nor "prompt" and "completion", nor "tokens", but "text"; name the field of the text with --text-field
             $ tokenize documents.jsonl --tokenizer tokenizer.json --save-every many --out x
