@@ -4,7 +4,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::fault::DocumentFault;
-use super::version::Version;
 use crate::run::data::TextError;
 use crate::tokens::TokenizerError;
 
@@ -89,19 +88,35 @@ pub enum TokenizeError {
         /// What is different.
         what: String,
     },
-    /// An input is not what it was when the work was begun.
+    /// An input that has become tokens is not what it was.
     #[error(
-        "`{}` has changed since the work was begun: then it had {then}, now it has {now}; what was done may not be of it any more: begin \
-         again with --overwrite",
-        path.display()
+        "`{}` has changed since it was tokenized: it had {then} bytes, and {}; begin again with --overwrite",
+        path.display(),
+        if then == now { "was written again".to_owned() } else { format!("has {now}") }
     )]
     Changed {
         /// The input.
         path: PathBuf,
-        /// What it was.
-        then: Version,
-        /// What it is.
-        now: Version,
+        /// Bytes that it had.
+        then: u64,
+        /// Bytes that it has.
+        now: u64,
+    },
+    /// An input of which a part has become tokens has another beginning.
+    #[error(
+        "the first {num_bytes} bytes of `{}` are not those that were tokenized; begin again with --overwrite", path.display()
+    )]
+    ChangedBefore {
+        /// The input.
+        path: PathBuf,
+        /// Bytes of the part.
+        num_bytes: u64,
+    },
+    /// A mistake in an input, before which work has been done.
+    #[error("{mistake}; what comes before it is kept: mend it, and go on with --resume")]
+    Kept {
+        /// The mistake.
+        mistake: Box<TokenizeError>,
     },
     /// The file that says how far the work is cannot be used.
     #[error("`{}` cannot be used: {reason}; begin again with --overwrite", path.display())]

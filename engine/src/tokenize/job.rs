@@ -77,8 +77,8 @@ impl Job {
         let state = match options.start {
             Start::Resume => {
                 let state = State::read(&outputs.state)?;
-                state.begun_with.check(&begun_with, &outputs.state)?;
-                state
+                state.begun_with.check(&begun_with, state.next.file, &outputs.state)?;
+                State { begun_with, ..state }
             }
             Start::New | Start::Overwrite => State {
                 version: State::VERSION,
@@ -119,8 +119,7 @@ impl Job {
     /// Does what is left of the work.
     ///
     /// # Errors
-    /// When a file cannot be read or written, or [`Watch::is_to_stop`] says so: what has been done is kept. When an input is no text or no
-    /// document: what has been done is removed.
+    /// When a file cannot be read or written, an input is no text or no document, or [`Watch::is_to_stop`] says so. What has been done is kept.
     pub fn run(mut self, watch: &mut dyn Watch) -> Result<Finished, TokenizeError> {
         let token_type = TokenType::of_vocabulary(self.maker.vocab_size);
         let [bin, sequences] = self.outputs.open(self.lock, self.state.written, token_type)?;
@@ -131,12 +130,14 @@ impl Job {
         let (state, outputs, save_every) = (&mut self.state, &self.outputs, self.options.save_every);
         let written_to = TokenizeError::io(&outputs.partial);
         let (mut kept_bytes, total_bytes) = (state.num_bytes, self.total_bytes);
+        let mut reached = (state.next, state.num_bytes);
         let done = tokenize(reader, &self.maker, self.options.num_threads, |tokens| {
             let Tokens { documents, next, num_bytes } = tokens;
             for document in &documents {
                 let parts = document.iter().map(|(tokens, has_loss)| (&tokens[..], *has_loss));
                 writer.document(parts).map_err(&written_to)?;
             }
+            reached = (next, num_bytes);
             let stops = watch.is_to_stop() && num_bytes < total_bytes;
             if stops || num_bytes - kept_bytes >= save_every {
                 kept_bytes = num_bytes;
@@ -147,11 +148,21 @@ impl Job {
             watch.progress(num_bytes, writer.written());
             if stops { Err(TokenizeError::Stopped { num_bytes, total_bytes }) } else { Ok(()) }
         });
-        // Its repair changes an input, so that nothing can go on from here.
-        if let Err(TokenizeError::Document { .. }) = done {
-            outputs.remove_begun();
+        match done {
+            Ok(()) => {}
+            Err(mistake @ TokenizeError::Document { .. }) if reached.1 > 0 => {
+                let written = writer.sync().map_err(&written_to)?;
+                (state.next, state.num_bytes, state.written) = (reached.0, reached.1, written);
+                state.write(&outputs.state)?;
+                return Err(TokenizeError::Kept { mistake: Box::new(mistake) });
+            }
+            Err(error) => {
+                if let TokenizeError::Document { .. } = error {
+                    outputs.remove_begun();
+                }
+                return Err(error);
+            }
         }
-        done?;
         let written = writer.sync().map_err(&written_to)?;
         if written.num_tokens == 0 {
             outputs.remove_begun();

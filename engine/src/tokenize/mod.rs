@@ -25,4 +25,3 @@ pub use error::TokenizeError;
 pub use fault::DocumentFault;
 pub use job::{Finished, Job, Watch};
 pub use options::{End, Form, Options, Start};
-pub use version::Version;

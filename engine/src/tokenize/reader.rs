@@ -1,10 +1,11 @@
 //! Reads the inputs piece by piece: a line of JSON, or a piece of text between separators.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Seek, SeekFrom};
+use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::Xxh3;
 
 use super::error::TokenizeError;
 use super::fault::DocumentFault;
@@ -27,6 +28,8 @@ pub(super) struct Place {
     pub(super) offset: u64,
     /// Its line there, from 0.
     pub(super) line: u64,
+    /// Of the file's bytes before it.
+    pub(super) checksum: u64,
 }
 
 /// Pieces of one file, one after the other.
@@ -43,13 +46,19 @@ pub(super) struct Batch {
 }
 
 /// Reads the inputs from a place on.
-#[derive(Debug)]
 pub(super) struct Reader<'a> {
     files: &'a [PathBuf],
     separator: Option<&'a str>,
     place: Place,
-    open: Option<BufReader<File>>,
+    open: Option<OpenFile>,
     num_bytes: u64,
+}
+
+/// A file that is being read.
+struct OpenFile {
+    from: BufReader<File>,
+    /// Of what has been read.
+    checksum: Xxh3,
 }
 
 impl<'a> Reader<'a> {
@@ -76,6 +85,9 @@ impl<'a> Reader<'a> {
                     pieces.push((line, piece));
                 }
             }
+            if let Some(open) = &self.open {
+                self.place.checksum = open.checksum.digest();
+            }
             if num_bytes < BATCH_BYTES {
                 self.open = None;
                 self.place = Place { file: self.place.file + 1, ..Place::default() };
@@ -91,24 +103,23 @@ impl<'a> Reader<'a> {
     /// The next piece of the file, without its separator and without the file's byte order mark; `None` at its end.
     fn piece(&mut self, path: &Path, is_json: bool) -> Result<Option<String>, TokenizeError> {
         let failed = TokenizeError::io(path);
-        if self.open.is_none() {
-            let mut file = File::open(path).map_err(&failed)?;
-            file.seek(SeekFrom::Start(self.place.offset)).map_err(&failed)?;
-            self.open = Some(BufReader::with_capacity(1 << 18, file));
-        }
-        let from = self.open.as_mut().expect("it was opened");
+        let open = match &mut self.open {
+            Some(open) => open,
+            closed => closed.insert(OpenFile::at(self.place, path)?),
+        };
         let separator = if is_json { Some("\n") } else { self.separator };
         let mut bytes = Vec::new();
         let line = self.place.line + 1;
         let document =
             |fault| TokenizeError::Document { path: path.to_owned(), line, fault: Box::new(fault) };
-        let ended = read_until(from, separator.map(str::as_bytes), &mut bytes).map_err(&failed)?;
+        let ended = read_until(&mut open.from, separator.map(str::as_bytes), &mut bytes).map_err(&failed)?;
         let Some(ended) = ended else {
             return Err(document(if is_json { DocumentFault::LongLine } else { DocumentFault::LongText }));
         };
         if bytes.is_empty() {
             return Ok(None);
         }
+        open.checksum.update(&bytes);
         let is_first = self.place.offset == 0;
         self.place.offset += bytes.len() as u64;
         self.num_bytes += bytes.len() as u64;
@@ -122,6 +133,32 @@ impl<'a> Reader<'a> {
             piece.remove(0);
         }
         Ok(Some(piece))
+    }
+}
+
+impl OpenFile {
+    /// A file from a place on.
+    ///
+    /// # Errors
+    /// When it cannot be read, and [`TokenizeError::ChangedBefore`] where the bytes before the place are not those that were read.
+    fn at(place: Place, path: &Path) -> Result<Self, TokenizeError> {
+        let failed = TokenizeError::io(path);
+        let file = File::open(path).map_err(&failed)?;
+        let mut open = Self { from: BufReader::with_capacity(1 << 18, file), checksum: Xxh3::new() };
+        let mut left = place.offset;
+        while left > 0 {
+            let bytes = open.from.fill_buf().map_err(&failed)?;
+            if bytes.is_empty() {
+                break;
+            }
+            let num_bytes = left.min(bytes.len() as u64);
+            open.checksum.update(&bytes[..num_bytes as usize]);
+            open.from.consume(num_bytes as usize);
+            left -= num_bytes;
+        }
+        let is_known = left == 0 && (place.offset == 0 || open.checksum.digest() == place.checksum);
+        let changed = || TokenizeError::ChangedBefore { path: path.to_owned(), num_bytes: place.offset };
+        is_known.then_some(open).ok_or_else(changed)
     }
 }
 

@@ -83,18 +83,21 @@ impl State {
 }
 
 impl BegunWith {
-    /// Refuses to go on with something else; `path` is the file that says what was begun.
-    pub(super) fn check(&self, now: &Self, path: &Path) -> Result<(), TokenizeError> {
+    /// Refuses to go on with something else behind `num_done` inputs; `path` is the file that says what was begun. The other inputs may have
+    /// become others: the reader looks at the one in which it goes on.
+    pub(super) fn check(&self, now: &Self, num_done: usize, path: &Path) -> Result<(), TokenizeError> {
         let differs = |what: String| Err(TokenizeError::Differs { path: path.to_owned(), what });
         if self.inputs.len() != now.inputs.len() {
             return differs(format!("{} files, and there are {}", self.inputs.len(), now.inputs.len()));
         }
-        if let Some((then, now)) = self.inputs.iter().zip(&now.inputs).find(|(then, now)| then != now) {
-            if then.path != now.path {
-                return differs(format!("`{}` where now is `{}`", then.path, now.path));
-            }
-            let path = PathBuf::from(&now.path);
-            return Err(TokenizeError::Changed { path, then: then.version, now: now.version });
+        let mut inputs = self.inputs.iter().zip(&now.inputs);
+        if let Some((then, now)) = inputs.clone().find(|(then, now)| then.path != now.path) {
+            return differs(format!("`{}` where now is `{}`", then.path, now.path));
+        }
+        let mut done = inputs.by_ref().take(num_done);
+        if let Some((then, now)) = done.find(|(then, now)| then.version != now.version) {
+            let [then, now_bytes] = [then, now].map(|input| input.version.num_bytes);
+            return Err(TokenizeError::Changed { path: PathBuf::from(&now.path), then, now: now_bytes });
         }
         if self.tokenizer_checksum != now.tokenizer_checksum {
             return differs("another tokenizer".to_owned());
