@@ -8,7 +8,7 @@ use clap::Args;
 use super::failure::Failure;
 use super::output::{note, print};
 use super::trained_run::TrainedRunArgs;
-use super::whole::at_least_one;
+use super::whole::{at_least_one, whole};
 use crate::files::input::read_text;
 use crate::run::engine::Engine;
 use crate::run::generation::{Generation, Sampling};
@@ -41,10 +41,10 @@ pub(super) struct GenerateArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "prompt")]
     prompts: Option<PathBuf>,
     /// How many of them go through the pipeline at once.
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = at_least_one::<usize>, requires = "prompts")]
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = at_least_one::<usize>, allow_negative_numbers = true, requires = "prompts")]
     batch: usize,
     /// Tokens to write, unless the end token comes before.
-    #[arg(long, value_name = "N", default_value_t = 256)]
+    #[arg(long, value_name = "N", default_value_t = 256, allow_negative_numbers = true, value_parser = whole::<u64>)]
     max_tokens: u64,
     /// Logits are divided by it: below 1 the text is more predictable, above 1 less; 0 takes the likeliest token.
     #[arg(long, value_name = "T", default_value_t = 0.8, allow_negative_numbers = true, value_parser = temperature)]
@@ -53,7 +53,7 @@ pub(super) struct GenerateArgs {
     #[arg(long, value_name = "K", default_value_t = 0, allow_negative_numbers = true, value_parser = top_k)]
     top_k: usize,
     /// Seed of the draws.
-    #[arg(long, value_name = "SEED", default_value_t = 0)]
+    #[arg(long, value_name = "SEED", default_value_t = 0, allow_negative_numbers = true, value_parser = whole::<u64>)]
     seed: u64,
 }
 
