@@ -13,7 +13,7 @@ use crate::files::input::read_text;
 use crate::run::engine::Engine;
 use crate::run::generation::{Generation, Sampling};
 use crate::tokenize::is_json_lines;
-use crate::tokens::TextCodec;
+use crate::tokens::{TextCodec, TextStream};
 use crate::train::TrainedRunError;
 
 /// Bytes of the largest file of prompts.
@@ -112,31 +112,17 @@ fn continued(
     prompt: &str,
     args: &GenerateArgs,
 ) -> Result<(), Failure> {
-    let mut tokens = tokens_of(codec, prompt)?;
+    let tokens = tokens_of(codec, prompt)?;
     let mut out = stdout().lock();
     out.write_all(prompt.as_bytes())?;
-    let mut written = text_of(codec, &tokens)?.len();
-    let mut generation = Generation::new(engine, [(0, tokens.clone())], args.sampling(), codec.end_token());
+    let mut text = TextStream::after(codec, &tokens).map_err(TrainedRunError::from)?;
+    let mut generation = Generation::new(engine, [(0, tokens)], args.sampling(), codec.end_token());
     for _ in 0..args.max_tokens {
         let Some(token) = generation.next_tokens()?[0] else { break };
-        tokens.push(token);
-        if let TextCodec::Bytes = codec {
-            // In a vocabulary larger than 256 the other tokens have no text.
-            out.write_all(&[u8::try_from(token).unwrap_or(b'?')])?;
-        } else {
-            let text = text_of(codec, &tokens)?;
-            // A character that its last tokens are still to complete is shown as U+FFFD.
-            if let Some(piece) = text.get(written..).filter(|piece| !piece.ends_with('\u{FFFD}')) {
-                out.write_all(piece.as_bytes())?;
-                written = text.len();
-            }
-        }
+        out.write_all(&text.push(token).map_err(TrainedRunError::from)?)?;
         out.flush()?;
     }
-    if let TextCodec::Tokenizer(_) = codec {
-        // A character that was not completed.
-        out.write_all(text_of(codec, &tokens)?.get(written..).unwrap_or_default().as_bytes())?;
-    }
+    out.write_all(&text.finish().map_err(TrainedRunError::from)?)?;
     out.write_all(b"\n")?;
     Ok(())
 }
