@@ -143,7 +143,7 @@ impl BytesOfTargets {
             for place in 0..data_degree * num_micro_batches {
                 let (data_rank, micro_batch) = (place / num_micro_batches, place % num_micro_batches);
                 let read = source.micro_batch(step, data_rank, micro_batch, &mut batch);
-                read.map_err(DataError::UserSource)?;
+                read.map_err(DataError::of_source)?;
                 let rows = batch.inputs.chunks_exact(seq_length).zip(batch.targets.chunks_exact(seq_length));
                 for (inputs, targets) in rows {
                     num_bytes += self.of_row(inputs, targets)?;
