@@ -7,7 +7,7 @@ use pipezero::config::{
     Checkpointing, HeadLogits, NoticeKind, PartitionConfig, ResidencyConfig, Run, UnitLayers,
     VocabularyConfig, ZeroConfig, ZeroLevel,
 };
-use pipezero::plan::{Plan, PlanError};
+use pipezero::plan::{Bytes, Plan, PlanError};
 use tests::{
     Case, Mask, Schedule, assert_as_planned, assert_bit_identical, small_run, train, train_plan, zero,
 };
@@ -71,7 +71,7 @@ fn left_open(run: &Run, memory_bytes: u64) -> Run {
 #[test]
 fn auto_is_the_first_that_fits_with_the_fewest_resident_units() {
     let mut chosen = BTreeSet::new();
-    let mut num_refused = 0;
+    let (mut num_refused, mut num_but_logits) = (0, 0);
     for (name, run) in runs() {
         let choices = choices(&run);
         let peak = |&choice: &_| {
@@ -88,9 +88,10 @@ fn auto_is_the_first_that_fits_with_the_fewest_resident_units() {
                     assert_eq!(is_kept, head_logits == HeadLogits::Keep, "{limit} bytes in {name}");
                     assert!(plan.needs().rank_bytes <= limit, "{name}");
                     assert!(plan.is_recomputation_auto());
+                    num_but_logits += usize::from(says_what_is_kept(&plan, &choices, &peaks));
                     chosen.insert(format!("{checkpointing:?}"));
                 }
-                (None, Err(PlanError::EvenRecomputed { error, recomputed, kept_bytes })) => {
+                (None, Err(PlanError::EvenRecomputed { error, recomputed, kept })) => {
                     let PlanError::RankMemory { needs_bytes, limit_bytes, .. } = *error else {
                         panic!("{error}")
                     };
@@ -98,8 +99,18 @@ fn auto_is_the_first_that_fits_with_the_fewest_resident_units() {
                     assert_eq!((needs_bytes, limit_bytes), (least, limit), "{name}");
                     let nearest = choices[peaks.iter().position(|&peak| peak == least).expect("the least")].0;
                     assert_eq!(recomputed, nearest, "{limit} bytes in {name}");
-                    // Without recomputation of blocks.
-                    assert!(peaks[..peaks.len().min(2)].contains(&kept_bytes), "{name}");
+                    // Without recomputation of blocks, and with the logits as it is said.
+                    let of_kept =
+                        choices.iter().position(|&choice| choice == (Checkpointing::Off, kept.logits));
+                    assert_eq!(kept.rank_bytes, peaks[of_kept.expect("a choice")], "{limit} bytes in {name}");
+                    let said = PlanError::EvenRecomputed { error, recomputed, kept }.to_string();
+                    let is_but_logits =
+                        recomputed != Checkpointing::Off && kept.logits == HeadLogits::Recompute;
+                    assert_eq!(
+                        said.contains("with all activations but the logits kept"),
+                        is_but_logits,
+                        "{said}"
+                    );
                     num_refused += 1;
                 }
                 (wanted, plan) => panic!("{wanted:?}, {plan:?}: {limit} bytes in {name}"),
@@ -107,7 +118,28 @@ fn auto_is_the_first_that_fits_with_the_fewest_resident_units() {
         }
     }
     assert_eq!(Vec::from_iter(chosen), ["Layers(1)", "Layers(2)", "Layers(4)", "Off", "Unit"]);
-    assert!(num_refused > 0);
+    assert!(num_refused > 0 && num_but_logits > 0);
+}
+
+/// Whether what is said of a plan is of activations without logits, which must be the figure of a run that recomputes these and no block,
+/// or else of one that recomputes nothing.
+fn says_what_is_kept(plan: &Plan, choices: &[(Checkpointing, HeadLogits)], peaks: &[u64]) -> bool {
+    let remarks = plan.remarks();
+    let said = remarks.iter().map(|remark| &remark.text).find(|text| text.contains("with all activations"));
+    let said = said.expect("it is said what auto became");
+    let is_but_logits = said.contains("with all activations but the logits kept");
+    let logits = if is_but_logits { HeadLogits::Recompute } else { HeadLogits::Keep };
+    let of_kept = choices.iter().position(|&choice| choice == (Checkpointing::Off, logits));
+    let is_kept = plan.head_logits_cost().expect("it has a head").is_kept;
+    if plan.run().checkpointing == Checkpointing::Off {
+        assert_eq!(is_kept, !is_but_logits, "{said}");
+    } else {
+        let figure = Bytes(peaks[of_kept.expect("a choice")]);
+        let is_figure =
+            [figure.to_string(), format!("{} bytes", figure.0)].iter().any(|of| said.contains(of));
+        assert!(is_figure, "{figure} in: {said}");
+    }
+    is_but_logits
 }
 
 /// Nothing that the run has could be too small, or nothing may be recomputed: off, and said.

@@ -10,7 +10,7 @@ use super::figures::{bytes, count, counted};
 use super::output::{note, print};
 use super::table::Table;
 use super::terminal;
-use super::whole::byte_size;
+use super::whole::{byte_size, whole};
 use crate::run::checkpoint::{CheckpointError, CheckpointReader, Checkpoints, Manifest};
 use crate::train::{Claim, RunDir};
 
@@ -74,7 +74,7 @@ struct Which {
     #[arg(value_name = "DIR")]
     directory: PathBuf,
     /// The step after which it was written [default: the newest]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>, allow_negative_numbers = true)]
     step: Option<u64>,
 }
 

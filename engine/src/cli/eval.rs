@@ -31,7 +31,7 @@ pub(super) struct EvalArgs {
     #[arg(long, value_name = "TEXT", num_args = 1..)]
     data: Vec<PathBuf>,
     /// Batches of `train_batch_size` sequences to score, drawn at random but the same at every call [default: the run's `evaluation.batches`]
-    #[arg(long, value_name = "N", value_parser = at_least_one::<u64>)]
+    #[arg(long, value_name = "N", value_parser = at_least_one::<u64>, allow_negative_numbers = true)]
     batches: Option<u64>,
     /// Score every sequence once, in order.
     #[arg(long, conflicts_with = "batches")]

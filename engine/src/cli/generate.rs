@@ -8,12 +8,12 @@ use clap::Args;
 use super::failure::Failure;
 use super::output::{note, print};
 use super::trained_run::TrainedRunArgs;
-use super::whole::at_least_one;
+use super::whole::{at_least_one, whole};
 use crate::files::input::read_text;
 use crate::run::data::is_json_lines;
 use crate::run::engine::Engine;
 use crate::run::generation::{Generation, Sampling};
-use crate::tokens::TextCodec;
+use crate::tokens::{TextCodec, TextStream};
 use crate::train::TrainedRunError;
 
 /// Bytes of the largest file of prompts.
@@ -41,10 +41,10 @@ pub(super) struct GenerateArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "prompt")]
     prompts: Option<PathBuf>,
     /// How many of them go through the pipeline at once.
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = at_least_one::<usize>, requires = "prompts")]
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = at_least_one::<usize>, allow_negative_numbers = true, requires = "prompts")]
     batch: usize,
     /// Tokens to write, unless the end token comes before.
-    #[arg(long, value_name = "N", default_value_t = 256)]
+    #[arg(long, value_name = "N", default_value_t = 256, allow_negative_numbers = true, value_parser = whole::<u64>)]
     max_tokens: u64,
     /// Logits are divided by it: below 1 the text is more predictable, above 1 less; 0 takes the likeliest token.
     #[arg(long, value_name = "T", default_value_t = 0.8, allow_negative_numbers = true, value_parser = temperature)]
@@ -53,7 +53,7 @@ pub(super) struct GenerateArgs {
     #[arg(long, value_name = "K", default_value_t = 0, allow_negative_numbers = true, value_parser = top_k)]
     top_k: usize,
     /// Seed of the draws.
-    #[arg(long, value_name = "SEED", default_value_t = 0)]
+    #[arg(long, value_name = "SEED", default_value_t = 0, allow_negative_numbers = true, value_parser = whole::<u64>)]
     seed: u64,
 }
 
@@ -112,31 +112,17 @@ fn continued(
     prompt: &str,
     args: &GenerateArgs,
 ) -> Result<(), Failure> {
-    let mut tokens = tokens_of(codec, prompt)?;
+    let tokens = tokens_of(codec, prompt)?;
     let mut out = stdout().lock();
     out.write_all(prompt.as_bytes())?;
-    let mut written = text_of(codec, &tokens)?.len();
-    let mut generation = Generation::new(engine, [(0, tokens.clone())], args.sampling(), codec.end_token());
+    let mut text = TextStream::after(codec, &tokens).map_err(TrainedRunError::from)?;
+    let mut generation = Generation::new(engine, [(0, tokens)], args.sampling(), codec.end_token());
     for _ in 0..args.max_tokens {
         let Some(token) = generation.next_tokens()?[0] else { break };
-        tokens.push(token);
-        if let TextCodec::Bytes = codec {
-            // In a vocabulary larger than 256 the other tokens have no text.
-            out.write_all(&[u8::try_from(token).unwrap_or(b'?')])?;
-        } else {
-            let text = text_of(codec, &tokens)?;
-            // A character that its last tokens are still to complete is shown as U+FFFD.
-            if let Some(piece) = text.get(written..).filter(|piece| !piece.ends_with('\u{FFFD}')) {
-                out.write_all(piece.as_bytes())?;
-                written = text.len();
-            }
-        }
+        out.write_all(&text.push(token).map_err(TrainedRunError::from)?)?;
         out.flush()?;
     }
-    if let TextCodec::Tokenizer(_) = codec {
-        // A character that was not completed.
-        out.write_all(text_of(codec, &tokens)?.get(written..).unwrap_or_default().as_bytes())?;
-    }
+    out.write_all(&text.finish().map_err(TrainedRunError::from)?)?;
     out.write_all(b"\n")?;
     Ok(())
 }

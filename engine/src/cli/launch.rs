@@ -15,6 +15,7 @@ use super::failure::Failure;
 use super::output::note;
 use super::run_args::RunArgs;
 use super::terminal;
+use super::whole::whole;
 use crate::config::{BackendName, Launch};
 use crate::launch::{ConnectedBy, End, Event, Job, JobError, Lost};
 
@@ -33,10 +34,10 @@ Exit status: 0 if all ranks succeed, also where a signal ended the run after a s
 #[derive(Debug, Args)]
 pub(super) struct LaunchArgs {
     /// How many processes: as many as the run has ranks.
-    #[arg(short = 'n', long = "processes", value_name = "N")]
+    #[arg(short = 'n', long = "processes", value_name = "N", value_parser = whole::<usize>, allow_negative_numbers = true)]
     num_processes: usize,
     /// How often all processes are started again after ranks were lost; the command must say --resume.
-    #[arg(long, value_name = "K", default_value_t = 0)]
+    #[arg(long, value_name = "K", default_value_t = 0, value_parser = whole::<u32>, allow_negative_numbers = true)]
     max_restarts: u32,
     /// The command and its arguments, behind `--`.
     #[arg(last = true, required = true, value_name = "COMMAND")]

@@ -7,6 +7,7 @@ use super::failure::Failure;
 use super::output::print;
 use super::run_args::RunArgs;
 use super::terminal;
+use super::whole::whole;
 use crate::plan::Plan;
 
 /// What `--help` ends with.
@@ -31,7 +32,7 @@ pub(super) struct ShowArgs {
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
     /// Columns that a grid may take [default: `COLUMNS`, those of the terminal, or 100]
-    #[arg(long, value_name = "COLUMNS")]
+    #[arg(long, value_name = "COLUMNS", value_parser = whole::<usize>, allow_negative_numbers = true)]
     width: Option<usize>,
 }
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::run_args::RunArgs;
+use super::whole::whole;
 use crate::measure::trace::TracedSteps;
 
 /// What `--help` ends with.
@@ -38,7 +39,7 @@ pub(super) struct TrainArgs {
     #[arg(long, conflicts_with_all = ["overwrite", "trace"])]
     pub(super) resume: bool,
     /// Go on from the checkpoint after this step instead of the newest: later ones are removed once the run has written another.
-    #[arg(long, value_name = "N", requires = "resume")]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>, allow_negative_numbers = true, requires = "resume")]
     pub(super) step: Option<u64>,
     /// Start with the weights of another run: its directory, its weights.safetensors, or a checkpoint; or of a folder of Hugging Face's
     /// transformers. The optimizer starts anew.

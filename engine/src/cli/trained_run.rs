@@ -6,6 +6,7 @@ use clap::Args;
 
 use super::failure::Failure;
 use super::nccl_variable::set_variable;
+use super::whole::whole;
 use crate::host::Launched;
 use crate::run::world::WorldError;
 use crate::train::{TrainedRun, TrainedRunError};
@@ -17,7 +18,7 @@ pub(super) struct TrainedRunArgs {
     #[arg(value_name = "DIR")]
     directory: PathBuf,
     /// Take the weights of the checkpoint after this step [default: those of the run's end]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>, allow_negative_numbers = true)]
     step: Option<u64>,
     /// Compute on this device: cpu, cuda, or auto (a GPU where there is one) [default: the run's]
     #[arg(long, value_name = "DEVICE", value_parser = ["cpu", "cuda", "auto"], hide_possible_values = true)]

@@ -15,16 +15,18 @@ pub(super) fn whole<T: TryFrom<u64>>(text: &str) -> Result<T, NotWhole> {
     // `parse` alone accepts a sign.
     let is_number = text.bytes().all(|digit| digit.is_ascii_digit());
     let found = text.parse().ok().filter(|_: &u64| is_number);
-    let max = u64::MAX >> (u64::BITS as usize - 8 * size_of::<T>());
-    found.and_then(|found| T::try_from(found).ok()).ok_or(NotWhole { max })
+    found.and_then(|found| T::try_from(found).ok()).ok_or(NotWhole { max: max_of::<T>() })
+}
+
+/// The largest number of an unsigned type.
+fn max_of<T>() -> u64 {
+    u64::MAX >> (u64::BITS as usize - 8 * size_of::<T>())
 }
 
 /// Reads a whole number from 1.
 pub(super) fn at_least_one<T: TryFrom<u64> + PartialOrd + From<u8>>(text: &str) -> Result<T, String> {
-    whole(text)
-        .ok()
-        .filter(|count| *count >= T::from(1))
-        .ok_or_else(|| "write a whole number from 1".to_owned())
+    let count = whole(text).ok().filter(|count| *count >= T::from(1));
+    count.ok_or_else(|| format!("write a whole number from 1 to {}, in digits alone", max_of::<T>()))
 }
 
 /// Bytes, at least one.

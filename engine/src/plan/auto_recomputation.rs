@@ -1,5 +1,7 @@
 //! Why recomputation that is left to the plan came out as it did.
 
+use pipezero_models::HeadLogits;
+
 /// Why `"auto"` became what the plan's run has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AutoRecomputation {
@@ -8,5 +10,24 @@ pub(super) enum AutoRecomputation {
     /// The schedule runs weight gradients apart, with which nothing is recomputed.
     SplitBackwards,
     /// A rank would need so much if blocks recomputed nothing.
-    Needed { kept_bytes: u64 },
+    Needed(KeptNeed),
+}
+
+/// What a rank would need if blocks recomputed nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeptNeed {
+    /// Bytes of the fullest rank.
+    pub rank_bytes: u64,
+    /// What becomes of the logits then.
+    pub logits: HeadLogits,
+}
+
+impl KeptNeed {
+    /// What is kept then.
+    pub(super) fn kept(self) -> &'static str {
+        match self.logits {
+            HeadLogits::Keep => "all activations",
+            HeadLogits::Recompute => "all activations but the logits",
+        }
+    }
 }

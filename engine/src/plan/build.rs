@@ -68,8 +68,8 @@ impl Plan {
             Some(limit_bytes) if self.needs().rank_bytes > limit_bytes => {
                 let error = self.rank_does_not_fit(limit_bytes);
                 Err(match self.auto_recomputation {
-                    Some(AutoRecomputation::Needed { kept_bytes }) => {
-                        error.even_recomputed(self.run.checkpointing, kept_bytes)
+                    Some(AutoRecomputation::Needed(kept)) => {
+                        error.even_recomputed(self.run.checkpointing, kept)
                     }
                     _ => error,
                 })

@@ -5,6 +5,7 @@ use pipezero_partition::{BalanceError, GraphError, SplitError, UnitError};
 use pipezero_schedule::generate::SizeError;
 use pipezero_schedule::{LowerError, Violation};
 
+use super::auto_recomputation::KeptNeed;
 use crate::config::{Checkpointing, Refusal};
 use crate::plan::{Bytes, ShardingFault};
 
@@ -122,14 +123,14 @@ pub enum PlanError {
         limit_bytes: u64,
     },
     /// A rank needs more than `memory` gives it, however much the plan recomputes.
-    #[error("{error}{}", even_recomputed(*recomputed, *kept_bytes))]
+    #[error("{error}{}", even_recomputed(*recomputed, *kept))]
     EvenRecomputed {
         /// Which rank or stage, with what comes nearest.
         error: Box<Self>,
         /// What is recomputed then.
         recomputed: Checkpointing,
         /// What a rank would need if blocks recomputed nothing.
-        kept_bytes: u64,
+        kept: KeptNeed,
     },
     /// The run's sequences are longer than the model's.
     #[error(
@@ -190,12 +191,13 @@ pub(super) fn all_persistent_rule(num_units: usize, pipeline: usize) -> String {
 }
 
 /// What recomputation changes where a rank needs too much even so.
-fn even_recomputed(recomputed: Checkpointing, kept_bytes: u64) -> String {
+fn even_recomputed(recomputed: Checkpointing, kept: KeptNeed) -> String {
     match recomputed.recomputed_together() {
         None => ", and recomputing activations does not lower that".to_owned(),
         Some(together) => format!(
-            " even with the activations of {together} recomputed, the least that \"auto\" comes to; with all kept a rank would need {}",
-            Bytes(kept_bytes)
+            " even with the activations of {together} recomputed, the least that \"auto\" comes to; with {} kept a rank would need {}",
+            kept.kept(),
+            Bytes(kept.rank_bytes)
         ),
     }
 }
@@ -219,9 +221,9 @@ impl PlanError {
     }
 
     /// The same, with what "auto" recomputes to come nearest.
-    pub(super) fn even_recomputed(self, recomputed: Checkpointing, kept_bytes: u64) -> Self {
+    pub(super) fn even_recomputed(self, recomputed: Checkpointing, kept: KeptNeed) -> Self {
         match self.lacking_memory() {
-            Some(_) => Self::EvenRecomputed { error: Box::new(self), recomputed, kept_bytes },
+            Some(_) => Self::EvenRecomputed { error: Box::new(self), recomputed, kept },
             None => self,
         }
     }

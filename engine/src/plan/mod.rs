@@ -41,6 +41,7 @@ pub mod what_if;
 
 pub(crate) use alternatives::Changes;
 pub use alternatives::{Change, CountedRanks, Needs, changes_that_fit};
+pub use auto_recomputation::KeptNeed;
 pub use beside_zero_1::BesideZero1;
 pub use bytes::Bytes;
 pub use element_types::ElementTypes;

@@ -11,7 +11,7 @@ use super::BesideZero1;
 use super::auto_recomputation::AutoRecomputation;
 use super::element_types::ElementTypes;
 use super::grid::Grid;
-use super::tokens_read::TokensRead;
+use super::tokens_read::{TokensRead, reads_documents};
 use super::unit::PlannedUnit;
 use crate::config::{Checkpointing, ResidencyConfig, Run, ScheduleConfig, ShardingConfig};
 
@@ -264,11 +264,11 @@ impl Plan {
     }
 
     /// What a rank reads of each micro-batch: tokens where it runs the first unit, or the loss, and where documents begin in any case, if
-    /// the run attends within these.
+    /// its layers attend within these.
     pub(crate) fn tokens_read(&self, rank: PipelineRank) -> TokensRead {
         let ends = [0, self.units.len() - 1];
         let tokens = ends.into_iter().any(|index| self.pipeline_rank_of(self.units[index].stage) == rank);
-        TokensRead { shape: self.shape, tokens, document_starts: self.run.data.document_attention }
+        TokensRead { shape: self.shape, tokens, document_starts: reads_documents(&self.run) }
     }
 
     /// Targets of a step, were none ignored.

@@ -12,10 +12,10 @@
 
 use std::iter;
 
-use super::auto_recomputation::AutoRecomputation;
+use super::auto_recomputation::{AutoRecomputation, KeptNeed};
 use super::remarks::Remark;
 use super::{Bytes, Plan, PlanError};
-use crate::config::{Checkpointing, NoticeKind, Run, UnitLayers};
+use crate::config::{Checkpointing, HeadLogits, NoticeKind, Run, UnitLayers};
 
 const ENABLED: &[&str] = &["activation_checkpointing.enabled"];
 
@@ -42,15 +42,16 @@ impl Plan {
             return as_auto(kept, AutoRecomputation::SplitBackwards);
         }
         let Some(limit_bytes) = run.memory_bytes else { return as_auto(kept, AutoRecomputation::NoMemory) };
-        let Some(kept_bytes) = needed_bytes(&kept) else { return kept };
-        let needed = AutoRecomputation::Needed { kept_bytes };
+        let Some(rank_bytes) = needed_bytes(&kept) else { return kept };
+        let kept_need = KeptNeed { rank_bytes, logits: logits_of(&run, &kept) };
+        let needed = AutoRecomputation::Needed(kept_need);
         let fits = |plan: &Result<Self, PlanError>| {
             plan.as_ref().is_ok_and(|plan| plan.needs().rank_bytes <= limit_bytes)
         };
         if fits(&kept) {
             return as_auto(kept, needed);
         }
-        let mut nearest = (kept_bytes, Checkpointing::Off, kept);
+        let mut nearest = (rank_bytes, Checkpointing::Off, kept);
         for checkpointing in recomputations(&run) {
             let tried = with(checkpointing);
             if fits(&tried) {
@@ -61,7 +62,7 @@ impl Plan {
             }
         }
         let (_, checkpointing, nearest) = nearest;
-        as_auto(nearest, needed).map_err(|error| error.even_recomputed(checkpointing, kept_bytes))
+        as_auto(nearest, needed).map_err(|error| error.even_recomputed(checkpointing, kept_need))
     }
 
     /// What became of `"auto"`.
@@ -74,16 +75,18 @@ impl Plan {
                  was recomputed for them"
                     .to_owned()
             }
-            AutoRecomputation::Needed { kept_bytes } => match self.run.checkpointing.recomputed_together() {
+            AutoRecomputation::Needed(kept) => match self.run.checkpointing.recomputed_together() {
                 None => {
                     let [needed, limit] = Bytes(self.needs().rank_bytes).distinct(Bytes(limit));
-                    format!("false: with all activations kept the fullest rank needs {needed} of the {limit} that `memory` gives it")
+                    let kept = kept.kept();
+                    format!("false: with {kept} kept the fullest rank needs {needed} of the {limit} that `memory` gives it")
                 }
                 Some(together) => format!(
-                    "true, of {together}: with all activations kept a rank would need {} of the {} that `memory` gives it; \
+                    "true, of {together}: with {} kept a rank would need {} of the {} that `memory` gives it; \
                      recomputed, the fullest needs {}",
-                    Bytes(kept_bytes).distinct(Bytes(limit))[0],
-                    Bytes(limit).distinct(Bytes(kept_bytes))[0],
+                    kept.kept(),
+                    Bytes(kept.rank_bytes).distinct(Bytes(limit))[0],
+                    Bytes(limit).distinct(Bytes(kept.rank_bytes))[0],
                     Bytes(self.needs().rank_bytes)
                 ),
             },
@@ -102,6 +105,16 @@ fn needed_bytes(plan: &Result<Plan, PlanError>) -> Option<u64> {
     match plan {
         Ok(plan) => Some(plan.needs().rank_bytes),
         Err(error) => error.lacking_memory().map(|lacking| lacking.needs_bytes),
+    }
+}
+
+/// What becomes of a run's logits in a plan of it, also in one that was refused: then, where the run leaves that open, with the least
+/// that they can need.
+fn logits_of(run: &Run, plan: &Result<Plan, PlanError>) -> HeadLogits {
+    match plan {
+        Ok(plan) => plan.run.model.gpt().map_or(HeadLogits::Keep, |gpt| gpt.vocabulary.head_logits),
+        Err(_) if run.model.gpt().is_none() => HeadLogits::Keep,
+        Err(_) => run.vocabulary.head_logits.unwrap_or(HeadLogits::Recompute),
     }
 }
 

@@ -2,6 +2,8 @@
 
 use pipezero_models::layer::MicroBatchShape;
 
+use crate::config::{ModelConfig, Run};
+
 /// What a rank reads of each micro-batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TokensRead {
@@ -11,6 +13,16 @@ pub(crate) struct TokensRead {
     pub(crate) tokens: bool,
     /// Whether it reads where documents begin.
     pub(crate) document_starts: bool,
+}
+
+/// Whether layers of the run are told where documents begin: where it attends within these, and the family attends at all. Layers of a caller
+/// may do with them what they like.
+pub(super) fn reads_documents(run: &Run) -> bool {
+    let attends = match run.model {
+        ModelConfig::Gpt2(_) | ModelConfig::Llama(_) => true,
+        ModelConfig::Mlp(_) | ModelConfig::Timed(_) => run.vocabulary.is_of_caller,
+    };
+    run.data.document_attention && attends
 }
 
 impl TokensRead {

@@ -14,6 +14,7 @@ mod index;
 mod raw_file;
 #[cfg(test)]
 mod tests;
+mod text_stream;
 mod token_file;
 mod token_type;
 mod tokenizer;
@@ -22,6 +23,7 @@ mod writer;
 
 pub use codec::TextCodec;
 pub use error::{TokenFault, TokenFileError};
+pub use text_stream::TextStream;
 pub use token_file::{FoundAs, TokenFile};
 pub use token_type::TokenType;
 pub use tokenizer::{Tokenizer, TokenizerError};

@@ -214,9 +214,22 @@ impl Tokenizer {
         self.inner.decode(tokens, true).map_err(|error| self.failed(&error))
     }
 
+    /// Whether nothing that follows this token can change the text before it. It can where a token stands for a byte, as `<0xE2>` does: a
+    /// decoder makes text of all bytes in a row at once. It goes through tokens that have no text.
+    pub(super) fn settles(&self, token: u32) -> bool {
+        let special = self.inner.get_added_vocabulary();
+        self.name_of(token).is_some_and(|name| !is_byte(&name) && !special.is_special_token(&name))
+    }
+
     fn failed(&self, error: &impl ToString) -> TokenizerError {
         TokenizerError::Text { path: self.path.clone(), reason: error.to_string() }
     }
+}
+
+/// Whether it is the name that tokenizers with a fallback to bytes give to a byte.
+fn is_byte(name: &str) -> bool {
+    let digits = name.strip_prefix("<0x").and_then(|rest| rest.strip_suffix('>'));
+    digits.is_some_and(|digits| digits.len() == 2 && u8::from_str_radix(digits, 16).is_ok())
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, TokenizerError> {

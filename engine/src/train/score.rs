@@ -54,7 +54,8 @@ impl TrainedRun {
     /// Scores sequences of the run's validation data or, if `data` names files, of those.
     ///
     /// # Errors
-    /// When the model has not learned anything, the data cannot be read or is too short, or the ranks cannot be started.
+    /// When the model has not learned anything, the data cannot be read, is too short or has fewer batches than are asked for, or the ranks
+    /// cannot be started.
     pub fn score(&self, data: &[PathBuf], scored: Scored) -> Result<Score, TrainedRunError> {
         self.score_in(data, scored, |plan| Ok(world_of(plan)?))
     }
@@ -107,19 +108,24 @@ fn batches(
     scored: Scored,
 ) -> Result<(Arc<dyn BatchSource>, u64), TrainedRunError> {
     let (layout, seed) = (batch_layout(plan), plan.run().seed);
-    let num_batches = match scored {
+    let asked = match scored {
         Scored::All => {
             let every = corpus.every_sequence(layout, is_own)?;
             let num_batches = every.num_batches();
             return Ok((Arc::new(every), num_batches));
         }
-        Scored::Batches(given) => given.unwrap_or(plan.run().evaluation.batches),
+        Scored::Batches(asked) => asked,
     };
     let drawn = match is_own {
         true => corpus.validation_batches(layout, seed)?.ok_or(DataError::NoValidation)?,
         false => corpus.training_batches(layout, seed)?,
     };
-    Ok((Arc::new(drawn), num_batches))
+    let train_batch_size = layout.train_batch_size();
+    let all = drawn.num_samples().div_ceil(train_batch_size as u64);
+    match asked {
+        Some(asked) if asked > all => Err(TrainedRunError::MoreThanAll { asked, all, train_batch_size }),
+        asked => Ok((Arc::new(drawn), asked.unwrap_or(plan.run().evaluation.batches))),
+    }
 }
 
 /// Counts the bytes of the text that targets stand for.
@@ -137,7 +143,7 @@ impl BytesOfTargets {
             for place in 0..data_degree * num_micro_batches {
                 let (data_rank, micro_batch) = (place / num_micro_batches, place % num_micro_batches);
                 let read = source.micro_batch(step, data_rank, micro_batch, &mut batch);
-                read.map_err(DataError::UserSource)?;
+                read.map_err(DataError::of_source)?;
                 let rows = batch.inputs.chunks_exact(seq_length).zip(batch.targets.chunks_exact(seq_length));
                 for (inputs, targets) in rows {
                     num_bytes += self.of_row(inputs, targets)?;

@@ -53,6 +53,19 @@ pub enum TrainedRunError {
          `data.tokenizer` into the run.json of its folder"
     )]
     NoTokenizer,
+    /// More batches than there are.
+    #[error(
+        "--batches is {asked}, but the data has {all} of {train_batch_size} sequences, and others would come again; write at most {all}, or \
+         --all, which scores each sequence once"
+    )]
+    MoreThanAll {
+        /// How many were asked for.
+        asked: u64,
+        /// How many there are.
+        all: u64,
+        /// Sequences of each.
+        train_batch_size: usize,
+    },
     /// Nothing can be scored.
     #[error("none of the tokens carries loss: there is nothing to score")]
     NoTargets,

@@ -68,6 +68,25 @@ fn tokens_are_made_trained_on_scored_and_continued() {
     home.run("eval out --data documents.jsonl --batches 1").success();
 }
 
+/// A token that no check before the run has looked at: what is wrong, with which file, and where.
+#[test]
+fn a_token_that_the_model_does_not_know_is_named_with_its_file() {
+    let home = home();
+    home.run("tokenize documents.jsonl --tokenizer tokenizer.json --out data").success();
+    home.run("train run.json --out out").success();
+    home.run("train run.json --set data.tokenizer=null --out bare").success();
+    home.write("other.bin", [700_u16; 1000].map(u16::to_le_bytes).concat());
+    home.refuses(
+        "",
+        expect![[r#"
+            $ eval out --data other.bin --all
+            [2] error: `other.bin`: token 700 at token 0 (byte 0) is beyond vocab_size 320; the file is of another tokenizer or of another `data.token_type`, or the model needs a larger `vocab_size`
+            $ eval bare --data other.bin --all
+            [1] error: evaluation, batch 1: rank 0, reading micro-batch 0: `other.bin`: token 700 at token 0 (byte 0) is beyond vocab_size 320; the file is of another tokenizer or of another `data.token_type`, or the model needs a larger `vocab_size`
+        "#]],
+    );
+}
+
 /// A process that is killed again and again, wherever it is, ends with the files of one that is not.
 #[test]
 fn killed_work_goes_on_to_the_same_files() {

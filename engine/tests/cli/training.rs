@@ -170,7 +170,21 @@ fn arguments_out_of_range_are_errors() {
         $ generate out --prompt a --temperature -1
         [2] error: invalid value '-1' for '--temperature <T>': a temperature is a finite number from 0; write for example 0.8
         $ eval out --batches 0
-        [2] error: invalid value '0' for '--batches <N>': write a whole number from 1
+        [2] error: invalid value '0' for '--batches <N>': write a whole number from 1 to 18446744073709551615, in digits alone
+        $ eval out --batches 18446744073709551616
+        [2] error: invalid value '18446744073709551616' for '--batches <N>': write a whole number from 1 to 18446744073709551615, in digits alone
+        $ eval out --batches 18446744073709551615
+        [2] error: --batches is 18446744073709551615, but the data has 64 of 8 sequences, and others would come again; write at most 64, or --all, which scores each sequence once
+        $ eval out --batches -1
+        [2] error: invalid value '-1' for '--batches <N>': write a whole number from 1 to 18446744073709551615, in digits alone
+        $ eval out --step -1
+        [2] error: invalid value '-1' for '--step <N>': write a whole number from 0 to 18446744073709551615, in digits alone
+        $ generate out --prompt a --seed -1
+        [2] error: invalid value '-1' for '--seed <SEED>': write a whole number from 0 to 18446744073709551615, in digits alone
+        $ generate out --prompt a --max-tokens -1
+        [2] error: invalid value '-1' for '--max-tokens <N>': write a whole number from 0 to 18446744073709551615, in digits alone
+        $ generate out --prompts run.json --batch -1
+        [2] error: invalid value '-1' for '--batch <N>': write a whole number from 1 to 18446744073709551615, in digits alone
         $ show run.json --format pdf
         [2] error: invalid value 'pdf' for '--format <FORMAT>'
           [possible values: text, csv, program]

@@ -2,6 +2,7 @@
 
 use super::file::Workload;
 use crate::config::{Checkpointing, DeviceName, HeadLogits, OptimizerConfig, Run};
+use crate::plan::tokens_read::reads_documents;
 
 impl Workload {
     /// What of a run decides its computes' times.
@@ -17,6 +18,7 @@ impl Workload {
             }
             .to_owned(),
             activation_checkpointing: recomputed(run),
+            document_attention: reads_documents(run),
             device: run.device,
             threads: match run.device {
                 DeviceName::Cpu => run.threads as u64,

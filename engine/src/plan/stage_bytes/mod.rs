@@ -25,7 +25,7 @@ use pipezero_schedule::{ComputeOrder, Stage, protocol};
 
 use super::forecast::{element_bytes, memory_facts_of, num_of_step, sharding};
 use super::run_model::RunModel;
-use super::tokens_read::TokensRead;
+use super::tokens_read::{TokensRead, reads_documents};
 use super::units::planned_unit;
 use super::{PlanError, PlannedUnit, programs};
 use crate::config::{Checkpointing, Run};
@@ -143,7 +143,7 @@ impl<'a> StageBytes<'a> {
     fn needs(&self, resident_units: usize, layers: Range<usize>) -> Needs {
         let has_next = layers.end < self.of.graph.num_layers();
         let (run, shape) = (self.of.run, self.of.shape);
-        let document_starts = run.data.document_attention;
+        let document_starts = reads_documents(run);
         let reads = TokensRead { shape, tokens: layers.start == 0 || !has_next, document_starts };
         let units: Vec<Rc<PlannedUnit>> = units_of_stage(self.of.graph, 0, layers, self.unit_layers)
             .into_iter()

@@ -75,7 +75,7 @@ impl Rank {
             let read = self.tokens.set(MicroBatch(micro_batch as u32), &*self.queue, |tokens| {
                 source
                     .micro_batch(batch, self.data_rank, micro_batch, tokens)
-                    .map_err(DataError::UserSource)?;
+                    .map_err(DataError::of_source)?;
                 tokens.check(shape, self.plan.vocab_size()).map_err(DataError::Batch)
             });
             if let Err(error) = read {

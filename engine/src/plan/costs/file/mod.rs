@@ -77,6 +77,9 @@ pub struct Workload {
     pub optimizer: String,
     /// What is recomputed in the backward: `off`, `unit`, or of every so many layers, `2 layers`.
     pub activation_checkpointing: String,
+    /// Whether tokens attend to their own document alone; files that do not say so are of tokens that attend to their whole row.
+    #[serde(default)]
+    pub document_attention: bool,
     /// What ranks compute on; files that do not say so are of cores.
     #[serde(default = "cores")]
     pub device: DeviceName,

@@ -28,18 +28,18 @@ fn missing_and_repeated_entries_are_refused() {
         ],
         expect![[r#"
             2:14: `version` is 2, and this pipezero reads 1: measure again with `pipezero profile`
-            27:5: the unit of h.*.attn, h.*.mlp has one of `backward_input_ns` and `backward_weight_ns`: halves are measured together; give both, or `backward_ns` alone
-            28:17: `units[0].layers` is empty: a unit has at least one layer; remove the unit, or name its layers
-            85:5: `gather_after_step` between 2 ranks stands twice: keep one of the two
-            77:20: `messages[0].sizes[1].bytes` is 66048, behind 66048: sizes ascend, and none is there twice; sort them
-            87:16: `messages[1].ranks` is 0, but there is at least 1: write how many there were, or measure again
-            44:5: the unit of h.*.attn, h.*.mlp stands twice: keep one of the two
-            44:5: the unit of ln_f, lm_head has one of `backward_input_ns` and `backward_weight_ns`: halves are measured together; give both, or `backward_ns` alone
-            44:5: the unit of ln_f, lm_head has one of `backward_input_ns` and `backward_weight_ns`: halves are measured together; give both, or `backward_ns` alone
+            28:5: the unit of h.*.attn, h.*.mlp has one of `backward_input_ns` and `backward_weight_ns`: halves are measured together; give both, or `backward_ns` alone
+            29:17: `units[0].layers` is empty: a unit has at least one layer; remove the unit, or name its layers
+            86:5: `gather_after_step` between 2 ranks stands twice: keep one of the two
+            78:20: `messages[0].sizes[1].bytes` is 66048, behind 66048: sizes ascend, and none is there twice; sort them
+            88:16: `messages[1].ranks` is 0, but there is at least 1: write how many there were, or measure again
+            45:5: the unit of h.*.attn, h.*.mlp stands twice: keep one of the two
+            45:5: the unit of ln_f, lm_head has one of `backward_input_ns` and `backward_weight_ns`: halves are measured together; give both, or `backward_ns` alone
+            45:5: the unit of ln_f, lm_head has one of `backward_input_ns` and `backward_weight_ns`: halves are measured together; give both, or `backward_ns` alone
         "#]],
     );
     let empty = FILE[..FILE.find("\"units\"").unwrap()].to_owned() + "\"units\": [], \"messages\": []}";
-    expect!["26:12: `units` is empty: a model has at least one unit; measure again with `pipezero profile`"]
+    expect!["27:12: `units` is empty: a model has at least one unit; measure again with `pipezero profile`"]
         .assert_eq(&refusal(&empty));
 }
 
@@ -58,10 +58,10 @@ fn counts_are_at_least_1() {
         expect![[r#"
             5:14: `host.cores` is 0, but there is at least 1: write how many there were, or measure again
             6:14: `host.ranks` is 0, but there is at least 1: write how many there were, or measure again
-            70:20: `messages[0].sizes[0].bytes` is 0, but there is at least 1: write how many there were, or measure again
-            36:21: `units[0].gradient_norm.elements` is 0, but its `ns` is 30000: time is in proportion to elements; write how many there were, or 0 for both
-            59:21: `units[1].optimizer_step.elements` is 0, but its `ns` is 20000: time is in proportion to elements; write how many there were, or 0 for both
-            88:16: `messages[1].sizes` is empty: a message was measured at one size at least; add one, or remove the message
+            71:20: `messages[0].sizes[0].bytes` is 0, but there is at least 1: write how many there were, or measure again
+            37:21: `units[0].gradient_norm.elements` is 0, but its `ns` is 30000: time is in proportion to elements; write how many there were, or 0 for both
+            60:21: `units[1].optimizer_step.elements` is 0, but its `ns` is 20000: time is in proportion to elements; write how many there were, or 0 for both
+            89:16: `messages[1].sizes` is empty: a message was measured at one size at least; add one, or remove the message
         "#]],
     );
 }
@@ -83,9 +83,9 @@ fn messages_have_as_many_ranks_as_they_can() {
     refuses(
         &[(kind, &of("activation", 1)), (kind, &of("gradient", 3)), (kind, &of("add_tied", 3))],
         expect![[r#"
-            87:16: `messages[1].ranks` is 1, but `activation` goes from one rank to another: write 2, or measure again
-            87:16: `messages[1].ranks` is 3, but `gradient` goes from one rank to another: write 2, or measure again
-            87:16: `messages[1].ranks` is 3, but `add_tied` is between the ranks of a weight's two uses: write 2, or 1 where one rank has both, or measure again
+            88:16: `messages[1].ranks` is 1, but `activation` goes from one rank to another: write 2, or measure again
+            88:16: `messages[1].ranks` is 3, but `gradient` goes from one rank to another: write 2, or measure again
+            88:16: `messages[1].ranks` is 3, but `add_tied` is between the ranks of a weight's two uses: write 2, or 1 where one rank has both, or measure again
         "#]],
     );
 }
@@ -101,9 +101,9 @@ fn names_that_cannot_be_are_refused() {
             (r#""a machine""#, r#""""#),
         ],
         expect![[r#"
-            46:9: `units[1].layers[0]` is "", but a name has at least one character: write one
-            29:9: `units[0].layers[0]` is "h.3.attn", but layers are named by kind, with `*` for numbers: write "h.*.attn"
-            46:9: `units[1].layers[0]` has the control character U+000A, but names are printed: take it out
+            47:9: `units[1].layers[0]` is "", but a name has at least one character: write one
+            30:9: `units[0].layers[0]` is "h.3.attn", but layers are named by kind, with `*` for numbers: write "h.*.attn"
+            47:9: `units[1].layers[0]` has the control character U+000A, but names are printed: take it out
             4:13: `host.name` has the control character U+001B, but names are printed: take it out
             4:13: `host.name` is "", but a name has at least one character: write one
         "#]],
@@ -124,12 +124,12 @@ fn slowness_is_of_every_rank_and_within_bounds() {
             (overhead, &with("[[1000000, 1000000], [1000000]]")),
         ],
         expect![[r#"
-            25:62: `rank_slowness_ppm[0][1]` must be a whole number of millionths of what the rank takes in the mean, from 1000 to 1000000000, but is 999
-            25:62: `rank_slowness_ppm[0][1]` must be a whole number of millionths of what the rank takes in the mean, from 1000 to 1000000000, but is 1000000001
-            25:62: `rank_slowness_ppm[0][1]` must be a whole number of millionths of what the rank takes in the mean, from 1000 to 1000000000, but is 1.5
-            25:51: `rank_slowness_ppm` is 15750000 in the mean, and what ranks take beside their own mean is about 1000000: remove it, or measure again with `pipezero profile`
-            25:51: `rank_slowness_ppm` is 40000 in the mean, and what ranks take beside their own mean is about 1000000: remove it, or measure again with `pipezero profile`
-            25:72: `rank_slowness_ppm[1]` has 1 entries, and `host.ranks` is 2: a step has one for each rank; remove the step, or measure again with `pipezero profile`
+            26:62: `rank_slowness_ppm[0][1]` must be a whole number of millionths of what the rank takes in the mean, from 1000 to 1000000000, but is 999
+            26:62: `rank_slowness_ppm[0][1]` must be a whole number of millionths of what the rank takes in the mean, from 1000 to 1000000000, but is 1000000001
+            26:62: `rank_slowness_ppm[0][1]` must be a whole number of millionths of what the rank takes in the mean, from 1000 to 1000000000, but is 1.5
+            26:51: `rank_slowness_ppm` is 15750000 in the mean, and what ranks take beside their own mean is about 1000000: remove it, or measure again with `pipezero profile`
+            26:51: `rank_slowness_ppm` is 40000 in the mean, and what ranks take beside their own mean is about 1000000: remove it, or measure again with `pipezero profile`
+            26:72: `rank_slowness_ppm[1]` has 1 entries, and `host.ranks` is 2: a step has one for each rank; remove the step, or measure again with `pipezero profile`
         "#]],
     );
     let text = FILE.replacen(overhead, &with("[[1000001, 999999]]"), 1);

@@ -279,6 +279,7 @@ fn what_a_file_does_not_hold_is_an_error() {
         (&file, GPT2, "bf16.enabled=true threads=2 optimizer.type=SGD optimizer.params.lr=1"),
         (&file, GPT2, recomputing),
         (&file, GPT2, "model.dropout=0.1"),
+        (&file, GPT2, "data.document_attention=true"),
         (&file, GPT2, "device=cuda"),
         (&file, GPT2, "zero_optimization.unit_layers=0.5"),
         // What moved nothing stands for no message.
@@ -295,6 +296,7 @@ fn what_a_file_does_not_hold_is_an_error() {
         the costs are of another model: `precision` is "f32" there and "bf16" in the run, `optimizer` is "AdamW" there and "SGD" in the run, `threads` is 1 there and 2 in the run; measure this one with `pipezero profile`, or leave `--costs` out
         the costs are of another model: `activation_checkpointing` is "off" there and "unit, logits" in the run; measure this one with `pipezero profile`, or leave `--costs` out
         the costs are of another model: `model.gpt2.dropout` is false there and true in the run; measure this one with `pipezero profile`, or leave `--costs` out
+        the costs are of another model: `document_attention` is false there and true in the run; measure this one with `pipezero profile`, or leave `--costs` out
         the costs are of another device: `device` is "cpu" there and "cuda" in the run; measure this one with `pipezero profile`, or leave `--costs` out
         the costs file has no unit of embedding, h.*.attn with 12992 parameters, nor units to compose it of (it has embedding, h.*.attn, h.*.mlp with 21408 parameters; h.*.attn, h.*.mlp with 12704 parameters; h.*.attn, h.*.mlp, ln_f, lm_head with 20960 parameters): measure a run whose units are as large or smaller (`zero_optimization.unit_layers`)
         the costs file has no message like `unshard` between 2 ranks: measure a run on a grid with such messages, with `pipezero profile`

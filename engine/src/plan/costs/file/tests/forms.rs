@@ -28,13 +28,13 @@ fn an_object_is_no_list_of_its_values_and_kinds_are_named() {
         ],
         expect![[r#"
             3:11: `host` must be an object, but is a list
-            35:24: `units[0].gradient_norm` must be an object, but is a list
-            89:9: `messages[1].sizes[0]` must be an object, but is a list
+            36:24: `units[0].gradient_norm` must be an object, but is a list
+            90:9: `messages[1].sizes[0]` must be an object, but is a list
             9:14: `workload.model` is an object, but has no key: it needs one of `gpt2`, `llama`, `mlp` or `timed`
             9:14: `workload.model` must be an object with this as its one key, but is the string "gpt2"
             10:7: `workload.model.gpt3` is an unknown key; did you mean `gpt2`?
             15:10: `workload.model.mlp` is a second key, and only one belongs here; keep one of the two
-            86:33: `messages[1].kind.gradient_norm` is null, but the name alone belongs here; write it in place of the object
+            87:33: `messages[1].kind.gradient_norm` is null, but the name alone belongs here; write it in place of the object
         "#]],
     );
 }

@@ -31,6 +31,7 @@ pub(in crate::plan::costs) const FILE: &str = r#"{
     "precision": "f32",
     "optimizer": "AdamW",
     "activation_checkpointing": "off",
+    "document_attention": false,
     "device": "cpu",
     "threads": 1
   },
@@ -123,6 +124,16 @@ fn a_file_is_written_as_it_was_read() {
     assert_eq!(CostsFile::load(&path).unwrap(), file);
 }
 
+/// What was added to the version later has a value where it is left out: of what there was before.
+#[test]
+fn files_of_before_are_of_rows_and_cores() {
+    let file = CostsFile::parse("costs.json", FILE).unwrap();
+    for later in ["    \"document_attention\": false,\n", "    \"device\": \"cpu\",\n"] {
+        assert_eq!(CostsFile::parse("costs.json", &FILE.replacen(later, "", 1)).unwrap(), file, "{later}");
+        assert!(FILE.contains(later));
+    }
+}
+
 /// The page that describes the format has a file in it.
 #[test]
 fn the_example_of_the_page_is_a_costs_file() {
@@ -163,11 +174,11 @@ pub(in crate::plan::costs) fn refuses(changes: &[(&str, &str)], expected: Expect
 fn times_are_whole_nanoseconds_within_bounds() {
     let forward = "-900000 0 900000.5 900000.0 1e300 1000000000000001 18446744073709551616 null";
     for (key, place, value, least, all_found) in [
-        ("forward_ns", "33:21: `units[0].forward_ns`", "900000", 1, forward),
-        ("backward_ns", "34:22: `units[0].backward_ns`", "1900000", 1, "0"),
-        ("recompute_ns", "53:23: `units[1].recompute_ns`", "10", 1, "null"),
-        ("issue_ns", "71:23: `messages[0].sizes[0].issue_ns`", "9000", 0, "-1"),
-        ("step_overhead_ns", "25:23: `step_overhead_ns`", "40000", 0, "1e30"),
+        ("forward_ns", "34:21: `units[0].forward_ns`", "900000", 1, forward),
+        ("backward_ns", "35:22: `units[0].backward_ns`", "1900000", 1, "0"),
+        ("recompute_ns", "54:23: `units[1].recompute_ns`", "10", 1, "null"),
+        ("issue_ns", "72:23: `messages[0].sizes[0].issue_ns`", "9000", 0, "-1"),
+        ("step_overhead_ns", "26:23: `step_overhead_ns`", "40000", 0, "1e30"),
     ] {
         for found in all_found.split(' ') {
             let rule = format!("must be a time in whole nanoseconds from {least} to 1000000000000000");
@@ -205,24 +216,24 @@ fn what_does_not_fit_its_key_is_refused_at_its_place() {
             (FILE, "[1]"),
         ],
         expect![[r#"
-            33:21: `units[0].forward_ns` is 1e400, but numbers must lie between -1.8e308 and 1.8e308; write one nearer to 0
-            70:20: `messages[0].sizes[0].bytes` must be a whole number from 0 to 18446744073709551615, but is -1
+            34:21: `units[0].forward_ns` is 1e400, but numbers must lie between -1.8e308 and 1.8e308; write one nearer to 0
+            71:20: `messages[0].sizes[0].bytes` must be a whole number from 0 to 18446744073709551615, but is -1
             5:14: `host.cores` must be a whole number from 0 to 18446744073709551615, but is 2.5
             5:14: `host.cores` must be a whole number from 0 to 18446744073709551615, but is 2.0
             4:13: `host.name` must be a string, but is 7
             14:20: `workload.model.gpt2.dropout` must be true or false, but is 0
-            28:17: `units[0].layers` must be a list, but is 5
-            33:21: `units[0].forward_ns` must be a time in whole nanoseconds from 1 to 1000000000000000, but is the string "9"
-            25:23: `step_overhead_ns` must be a time in whole nanoseconds from 0 to 1000000000000000, but is a list
-            25:23: `step_overhead_ns` must be a time in whole nanoseconds from 0 to 1000000000000000, but is an object
-            33:7: `units[0].forward` is an unknown key; did you mean `forward_ns`?
-            23:19: `workload.nodes` is an unknown key; remove it, or write `model`, `seq_length`, `micro_batch_size`, `precision`, `optimizer`, `activation_checkpointing`, `device` or `threads`
-            27:5: `units[0].forward_ns` is missing; add it
+            29:17: `units[0].layers` must be a list, but is 5
+            34:21: `units[0].forward_ns` must be a time in whole nanoseconds from 1 to 1000000000000000, but is the string "9"
+            26:23: `step_overhead_ns` must be a time in whole nanoseconds from 0 to 1000000000000000, but is a list
+            26:23: `step_overhead_ns` must be a time in whole nanoseconds from 0 to 1000000000000000, but is an object
+            34:7: `units[0].forward` is an unknown key; did you mean `forward_ns`?
+            24:19: `workload.nodes` is an unknown key; remove it, or write `model`, `seq_length`, `micro_batch_size`, `precision`, `optimizer`, `activation_checkpointing`, `document_attention`, `device` or `threads`
+            28:5: `units[0].forward_ns` is missing; add it
             1:1: `version` is missing; add it
-            33:29: `units[0].forward_ns` stands twice, first at 33:7; keep one of the two
-            86:15: `messages[1].kind` must be `unshard`, `gather_after_step`, `reduce`, `reduce_last`, `all_reduce`, `activation`, `gradient`, `add_tied` or `gradient_norm`, but is the string "norm"
+            34:29: `units[0].forward_ns` stands twice, first at 34:7; keep one of the two
+            87:15: `messages[1].kind` must be `unshard`, `gather_after_step`, `reduce`, `reduce_last`, `all_reduce`, `activation`, `gradient`, `add_tied` or `gradient_norm`, but is the string "norm"
             18:5: this is not JSON: `,` or `}` belongs here, but `"` stands there
-            33:21: JSON knows no `NaN`; write a number
+            34:21: JSON knows no `NaN`; write a number
             1:1: the file is empty; it must hold one JSON object
             1:1: the file must be a costs file, which is one object, but is a list
         "#]],
