@@ -85,11 +85,13 @@ pub(super) struct TokenizeArgs {
 /// A path without the endings that are added to it.
 fn prefix(text: &str) -> Result<PathBuf, String> {
     let path = PathBuf::from(text);
-    let has_ending = path.extension().is_some_and(|ending| ending == "bin" || ending == "idx");
-    match has_ending || text.ends_with('/') || path.file_name().is_none() {
-        true => Err("write it without .bin and .idx, which are added, such as data/stories".to_owned()),
-        false => Ok(path),
+    if text.ends_with('/') || path.file_name().is_none() {
+        return Err("it is a folder; write a name in it, such as data/stories".to_owned());
     }
+    if path.extension().is_some_and(|ending| ending == "bin" || ending == "idx") {
+        return Err("write it without .bin and .idx, which are added, such as data/stories".to_owned());
+    }
+    Ok(path)
 }
 
 /// A separator as it is meant.

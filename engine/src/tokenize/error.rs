@@ -113,7 +113,10 @@ pub enum TokenizeError {
         num_bytes: u64,
     },
     /// A mistake in an input, before which work has been done.
-    #[error("{mistake}; what comes before it is kept: mend it, and go on with --resume")]
+    #[error(
+        "{mistake}. The documents before it are kept: correct the file and go on with --resume; with other options, begin again with \
+         --overwrite"
+    )]
     Kept {
         /// The mistake.
         mistake: Box<TokenizeError>,
@@ -129,6 +132,9 @@ pub enum TokenizeError {
     /// Another process writes the same files.
     #[error("`{}` is being written by another process", .0.display())]
     InUse(PathBuf),
+    /// All inputs are files that the work writes itself.
+    #[error("the inputs are the files that are written to --out alone; name others")]
+    OwnFiles,
     /// Nothing was found.
     #[error("the inputs hold no document: all {num_files} files are empty")]
     Nothing {

@@ -65,7 +65,7 @@ impl Job {
         let (files, num_repeats) = files(&options.inputs, &outputs)?;
         check_use(&options.form, &files)?;
         let inputs = files.iter().map(|path| Input::of(path)).collect::<Result<Vec<_>, _>>()?;
-        let total_bytes = inputs.iter().map(|input| input.version.num_bytes).sum();
+        let total_bytes = inputs.iter().map(|input| input.stamp.num_bytes).sum();
         outputs.check(options.start)?;
         let lock = outputs.lock()?;
         let begun_with = BegunWith {
@@ -77,7 +77,7 @@ impl Job {
         let state = match options.start {
             Start::Resume => {
                 let state = State::read(&outputs.state)?;
-                state.begun_with.check(&begun_with, state.next.file, &outputs.state)?;
+                state.begun_with.check(&begun_with, state.next, &outputs.state)?;
                 State { begun_with, ..state }
             }
             Start::New | Start::Overwrite => State {
@@ -126,11 +126,12 @@ impl Job {
         self.state.write(&self.outputs.state)?;
         let mut writer = DocumentWriter::new(token_type, bin, sequences, self.state.written);
         let separator = self.maker.form.separator.clone();
-        let reader = Reader::new(&self.files, separator.as_deref(), self.state.next, self.state.num_bytes);
         let (state, outputs, save_every) = (&mut self.state, &self.outputs, self.options.save_every);
+        let (begun_at, total_bytes) = ((state.next, state.num_bytes), self.total_bytes);
+        let is_to_stop = || watch.is_to_stop();
+        let reader = Reader::new(&self.files, separator.as_deref(), begun_at.0, begun_at.1, &is_to_stop)?;
         let written_to = TokenizeError::io(&outputs.partial);
-        let (mut kept_bytes, total_bytes) = (state.num_bytes, self.total_bytes);
-        let mut reached = (state.next, state.num_bytes);
+        let mut reached = begun_at;
         let done = tokenize(reader, &self.maker, self.options.num_threads, |tokens| {
             let Tokens { documents, next, num_bytes } = tokens;
             for document in &documents {
@@ -139,39 +140,31 @@ impl Job {
             }
             reached = (next, num_bytes);
             let stops = watch.is_to_stop() && num_bytes < total_bytes;
-            if stops || num_bytes - kept_bytes >= save_every {
-                kept_bytes = num_bytes;
-                let written = writer.sync().map_err(&written_to)?;
-                (state.next, state.num_bytes, state.written) = (next, num_bytes, written);
-                state.write(&outputs.state)?;
+            if stops || num_bytes - state.num_bytes >= save_every {
+                state.keep(reached, &mut writer, outputs)?;
             }
             watch.progress(num_bytes, writer.written());
             if stops { Err(TokenizeError::Stopped { num_bytes, total_bytes }) } else { Ok(()) }
         });
         match done {
-            Ok(()) => {}
             Err(mistake @ TokenizeError::Document { .. }) if reached.1 > 0 => {
-                let written = writer.sync().map_err(&written_to)?;
-                (state.next, state.num_bytes, state.written) = (reached.0, reached.1, written);
-                state.write(&outputs.state)?;
+                state.keep(reached, &mut writer, outputs)?;
                 return Err(TokenizeError::Kept { mistake: Box::new(mistake) });
             }
-            Err(error) => {
-                if let TokenizeError::Document { .. } = error {
-                    outputs.remove_begun();
-                }
-                return Err(error);
+            Err(mistake @ TokenizeError::Document { .. }) => {
+                outputs.remove_begun();
+                return Err(mistake);
             }
+            done => done?,
         }
-        let written = writer.sync().map_err(&written_to)?;
-        if written.num_tokens == 0 {
+        if writer.written().num_tokens == 0 {
             outputs.remove_begun();
             return Err(TokenizeError::Nothing { num_files: self.files.len() });
         }
-        state.next = Place { file: self.files.len(), ..Place::default() };
-        (state.num_bytes, state.written) = (self.total_bytes, written);
-        state.write(&outputs.state)?;
-        outputs.finish(written, token_type)?;
+        let end = Place { file: self.files.len(), ..Place::default() };
+        state.keep((end, total_bytes), &mut writer, outputs)?;
+        outputs.finish(state.written, token_type)?;
+        let written = state.written;
         let (bin, idx) = (outputs.bin.clone(), outputs.idx.clone());
         Ok(Finished { written, num_bytes: self.total_bytes, token_type, bin, idx })
     }
@@ -202,6 +195,9 @@ fn files(inputs: &[PathBuf], outputs: &Outputs) -> Result<(Vec<PathBuf>, usize),
     let num_named = named.iter().filter(|path| is_input(path)).count();
     let mut files = find_all(&named)?;
     files.retain(is_input);
+    if files.is_empty() {
+        return Err(TokenizeError::OwnFiles);
+    }
     let num_repeats = num_named - files.len();
     Ok((files, num_repeats))
 }

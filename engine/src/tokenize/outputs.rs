@@ -1,10 +1,10 @@
 //! The files that are written, while they are and at the end.
 //!
 //! ```text
-//! PREFIX.bin.partial   tokens          becomes PREFIX.bin
-//! PREFIX.sequences     what the index is made from
-//! PREFIX.tokenize.json how far the work is
-//! PREFIX.idx           written at the end; with it the last two are removed
+//! PREFIX.bin.partial   tokens; becomes PREFIX.bin at the end
+//! PREFIX.sequences     what the index is made from; removed at the end
+//! PREFIX.tokenize.json how far the work is; removed at the end
+//! PREFIX.idx           written at the end
 //! ```
 
 use std::ffi::OsString;
@@ -102,7 +102,7 @@ impl Outputs {
     /// Leaves nothing of work that cannot go on.
     pub(super) fn remove_begun(&self) {
         for path in [&self.state, &self.partial, &self.sequences] {
-            // What is left of it is an error of the next start, which names it.
+            // A state that is left is an error of the next start, which names it; what else is left is written over.
             let _ = fs::remove_file(path);
         }
     }
