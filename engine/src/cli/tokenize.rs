@@ -163,6 +163,7 @@ pub(super) fn run(args: &TokenizeArgs) -> Result<(), Failure> {
     if job.resumed_bytes() > 0 {
         note(format_args!("{} were done before", bytes(job.resumed_bytes())));
     }
+    let vocab_size = job.vocab_size();
     let mut shown = Shown::new(job.total_bytes(), job.resumed_bytes(), Arc::clone(&signalled));
     let ended = job.run(&mut shown);
     signalled.end();
@@ -176,7 +177,12 @@ pub(super) fn run(args: &TokenizeArgs) -> Result<(), Failure> {
         ended => ended?,
     };
     print(report(&finished))?;
-    note(format_args!("try: \"data\": {{\"tokens\": \"{}\"}} in a run file", args.out.display()));
+    note(format_args!(
+        "in a run file, where paths start at its folder: \"data\": {{\"tokens\": \"{}\", \"tokenizer\": \"{}\"}}, and \"model\": \
+         {{\"vocab_size\": {vocab_size}}} or more",
+        args.out.display(),
+        args.tokenizer.display(),
+    ));
     Ok(())
 }
 

@@ -13,7 +13,7 @@ use crate::run::data::is_json_lines;
 use crate::tokens::Tokenizer;
 
 /// Bytes of text of a batch, more or less: enough that handing it to a worker costs nothing beside tokenizing it.
-const BATCH_BYTES: usize = 1 << 18;
+const BATCH_BYTES: u64 = 1 << 18;
 
 /// What some editors write at the beginning of a file, to say that it is UTF-8.
 const BYTE_ORDER_MARK: char = '\u{feff}';
@@ -69,8 +69,8 @@ struct OpenFile {
 }
 
 impl<'a> Reader<'a> {
-    /// Reads from a place on, before which lie `num_bytes` of the inputs. What lies before it in its file is looked through, unless `is_to_stop`
-    /// says that this is to end.
+    /// Reads from a place on, before which lie `num_bytes` of the inputs. What lies before it in its file is looked through; `None` if `is_to_stop`
+    /// said meanwhile that this is to end.
     ///
     /// # Errors
     /// When the file cannot be read, and [`TokenizeError::ChangedBefore`] where it begins with other bytes than were read.
@@ -80,22 +80,25 @@ impl<'a> Reader<'a> {
         place: Place,
         num_bytes: u64,
         is_to_stop: &dyn Fn() -> bool,
-    ) -> Result<Self, TokenizeError> {
+    ) -> Result<Option<Self>, TokenizeError> {
         let begun = files.get(place.file).filter(|_| place.offset > 0);
-        let open = begun.map(|path| OpenFile::at(place, path, is_to_stop)).transpose()?;
-        Ok(Self { files, separator, place, open, num_bytes })
+        let open = match begun.map(|path| OpenFile::at(place, path, is_to_stop)).transpose()? {
+            Some(None) => return Ok(None),
+            open => open.flatten(),
+        };
+        Ok(Some(Self { files, separator, place, open, num_bytes }))
     }
 
     /// The next pieces; `None` after the last.
     pub(super) fn batch(&mut self) -> Result<Option<Batch>, TokenizeError> {
-        while let Some(path) = self.files.get(self.place.file) {
+        if let Some(path) = self.files.get(self.place.file) {
             let is_json = is_json_lines(path);
-            let (mut pieces, mut num_bytes, mut is_at_end) = (Vec::new(), 0, false);
-            while num_bytes < BATCH_BYTES && !is_at_end {
+            let (mut pieces, mut is_at_end) = (Vec::new(), false);
+            let end = self.num_bytes + BATCH_BYTES;
+            while self.num_bytes < end && !is_at_end {
                 let line = self.place.line + 1;
                 let Piece { text, is_last } = self.piece(path, is_json)?;
                 is_at_end = is_last;
-                num_bytes += text.len();
                 if !text.trim().is_empty() {
                     pieces.push((line, text));
                 }
@@ -107,10 +110,8 @@ impl<'a> Reader<'a> {
                 self.open = None;
                 self.place = Place { file: self.place.file + 1, ..Place::default() };
             }
-            if !pieces.is_empty() {
-                let (path, next, num_bytes) = (path.clone(), self.place, self.num_bytes);
-                return Ok(Some(Batch { path, is_json, pieces, next, num_bytes }));
-            }
+            let (path, next, num_bytes) = (path.clone(), self.place, self.num_bytes);
+            return Ok(Some(Batch { path, is_json, pieces, next, num_bytes }));
         }
         Ok(None)
     }
@@ -155,11 +156,14 @@ impl OpenFile {
         Ok(Self { from: BufReader::with_capacity(1 << 18, file), checksum: Xxh3::new() })
     }
 
-    /// A file from a place on.
-    fn at(place: Place, path: &Path, is_to_stop: &dyn Fn() -> bool) -> Result<Self, TokenizeError> {
+    /// A file from a place on; `None` if the way there was to end before.
+    fn at(place: Place, path: &Path, is_to_stop: &dyn Fn() -> bool) -> Result<Option<Self>, TokenizeError> {
         let mut open = Self::new(path)?;
         let mut left = place.offset;
-        while left > 0 && !is_to_stop() {
+        while left > 0 {
+            if is_to_stop() {
+                return Ok(None);
+            }
             let bytes = available(&mut open.from).map_err(TokenizeError::io(path))?;
             if bytes.is_empty() {
                 break;
@@ -169,8 +173,8 @@ impl OpenFile {
             open.from.consume(num_bytes as usize);
             left -= num_bytes;
         }
-        if left > 0 && is_to_stop() || left == 0 && open.checksum.digest() == place.checksum {
-            return Ok(open);
+        if left == 0 && open.checksum.digest() == place.checksum {
+            return Ok(Some(open));
         }
         Err(TokenizeError::ChangedBefore { path: path.to_owned(), num_bytes: place.offset })
     }

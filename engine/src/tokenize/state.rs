@@ -72,13 +72,7 @@ impl State {
 
     pub(super) fn read(path: &Path) -> Result<Self, TokenizeError> {
         let fault = |reason| TokenizeError::State { path: path.to_owned(), reason };
-        let text = read_text(path, Self::BYTES_MAX).map_err(|error| {
-            if error.is_missing() {
-                TokenizeError::NothingToResume(path.to_owned())
-            } else {
-                fault(error.to_string())
-            }
-        })?;
+        let text = read_text(path, Self::BYTES_MAX).map_err(|error| fault(error.to_string()))?;
         let state: Self = serde_json::from_str(&text).map_err(|error| fault(error.to_string()))?;
         if state.version != Self::VERSION {
             return Err(fault(format!(
