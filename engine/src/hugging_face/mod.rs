@@ -16,5 +16,5 @@ mod same_model;
 mod tensors;
 
 pub use config_json::{ModelType, PublishedModel};
-pub use error::HuggingFaceError;
+pub use error::{ConfigFault, HuggingFaceError};
 pub use folder::PublishedWeights;

@@ -21,7 +21,7 @@ impl PublishedModel {
                 return Err(HuggingFaceError::of_family(model.facts().family));
             }
         };
-        Ok(Self { model: model.clone(), model_type })
+        Ok(Self { model: model.clone(), model_type, window: None })
     }
 
     /// The text of its config.json.
