@@ -21,6 +21,7 @@ use super::terminal;
 use super::train_args::TrainArgs;
 use super::train_ready::{Ready, check_room, is_finished};
 use super::train_report::report;
+use super::unread_weights::unread_weights;
 use crate::config::{DeviceName, RunFile};
 use crate::host::{self, Launched};
 use crate::measure::trace::TracedSteps;
@@ -149,7 +150,11 @@ fn place_of(plan: &Plan, launched: &Launched) -> String {
 impl TrainArgs {
     /// The plan of the run, in a process that can carry it out, and what is to be said of the file.
     fn planned(&self, file: &RunFile) -> Result<(Plan, Notices), Failure> {
-        let (plan, notices) = plan_with_data(file)?;
+        let (plan, mut notices) = plan_with_data(file)?;
+        // The weights of a run that goes on are those of its checkpoint.
+        if self.init.is_none() && !self.resume {
+            notices.extend(unread_weights(file));
+        }
         set_variable(plan.run().comm.backend, &self.run.run)?;
         Ok((plan, Notices::new(self.run.name(), notices)))
     }

@@ -80,6 +80,11 @@ impl PublishedWeights {
         Ok(Self { paths, parameters })
     }
 
+    /// Whether a folder has weights.
+    pub(crate) fn are_in(folder: &Path) -> bool {
+        folder.join(FILE).is_file() || folder.join(INDEX).is_file()
+    }
+
     /// Reads elements of a parameter, from its element `first` on, as f32.
     ///
     /// # Errors

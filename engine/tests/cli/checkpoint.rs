@@ -75,6 +75,11 @@ fn weights_go_to_a_folder_of_transformers_and_come_back() {
     assert!(weights("hf", "") == wanted && weights("one", "") == wanted);
     let from = r#"--set model={"from":"one"}"#;
     assert!(weights("hf", from) == wanted);
+    // Without --init its weights are not read, which is said.
+    let hint = "`model.from`: one has weights too: `train --init one` starts with them";
+    let said = |line: &str| home.run(format!("{line} {from}")).stderr.replace("\n      ", " ");
+    assert!(said("check run.json").contains(hint) && said("train run.json --out drawn").contains(hint));
+    assert!(!said("train run.json --out read --init one").contains("has weights too"));
     // The run directory has the sizes themselves.
     std::fs::remove_dir_all(home.path("one")).unwrap();
     home.run("eval new").success();
