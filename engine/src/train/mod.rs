@@ -12,6 +12,7 @@ mod metrics_file;
 mod observer;
 mod process_memory;
 mod progress;
+mod published;
 mod rank_log;
 mod recorded_run;
 mod rescue;

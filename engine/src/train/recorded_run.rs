@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
 
 use super::changed_keys::ChangedKey;
 use super::run_dir::RunDir;
@@ -13,12 +14,15 @@ use crate::plan::Plan;
 use crate::run::data::tokenizer_of;
 use crate::tokens::Tokenizer;
 
+/// Bytes of a file beside a tokenizer, at most: published ones have up to a few hundred thousand.
+const BESIDE_BYTES_MAX: u64 = 16 << 20;
+
 impl RunDir {
     /// The names of the files that go along with a run file.
     pub const COPIES: Copies = Copies { schedule: Self::SCHEDULE, tokenizer: Self::TOKENIZER };
 
     /// Writes the run that is about to start: an empty file of metrics, by which the folder is known as a run's, its run file, and its schedule
-    /// and its tokenizer if those are files. What the plan made of a residency that was left to it is written too, so that another host plans the run as it
+    /// and its tokenizer if those are files, with what transformers keeps beside that. What the plan made of a residency that was left to it is written too, so that another host plans the run as it
     /// ran. Where `memory` bounds the split it is not: the split is that of the fewest resident units, and with these numbers written it could
     /// be another. A list of what is sharded, on which bits depend, is written in any case, and so is the type to compute in where the device
     /// decided it.
@@ -100,7 +104,28 @@ impl RunDir {
         if own.is_none() || own != fs::canonicalize(tokenizer.path()).ok() {
             let text = read_text(tokenizer.path(), Tokenizer::BYTES_MAX).map_err(|error| of_file(&error))?;
             self.write(Self::TOKENIZER, &text)?;
+            self.record_beside(tokenizer.path())?;
         }
         Ok(tokenizer.end_token())
+    }
+
+    /// Copies what transformers keeps beside a tokenizer, in place of what an earlier start of the run found beside another one.
+    fn record_beside(&self, tokenizer: &Path) -> Result<(), RunDirError> {
+        for name in Self::BESIDE_TOKENIZER {
+            let path = tokenizer.with_file_name(name);
+            match read_text(&path, BESIDE_BYTES_MAX) {
+                Ok(text) => self.write(name, &text)?,
+                Err(error) if error.is_missing() => match fs::remove_file(self.file(name)) {
+                    Err(source) if source.kind() != io::ErrorKind::NotFound => {
+                        return Err(RunDirError::Io { path: self.file(name), source });
+                    }
+                    _ => {}
+                },
+                Err(error) => {
+                    return Err(RunDirError::Io { path, source: io::Error::other(error.to_string()) });
+                }
+            }
+        }
+        Ok(())
     }
 }

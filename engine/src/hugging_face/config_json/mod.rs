@@ -68,6 +68,15 @@ impl ModelType {
     }
 }
 
+/// The tokens that begin and end a text, as far as they are known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SpecialTokens {
+    /// The token that begins a text.
+    pub bos: Option<u32>,
+    /// The token that ends a text.
+    pub eos: Option<u32>,
+}
+
 /// A model as a config.json describes it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PublishedModel {

@@ -1,7 +1,7 @@
 use expect_test::expect;
 use pipezero_models::{ModelConfig, RopeScaling};
 
-use super::{ModelType, PublishedModel};
+use super::{ModelType, PublishedModel, SpecialTokens};
 use crate::hugging_face::HuggingFaceError;
 
 const GPT2: &str =
@@ -192,7 +192,7 @@ fn a_model_is_written_as_the_type_that_computes_it() {
     for (_, text) in types {
         let model = parse(text).unwrap();
         let again = PublishedModel::of(&model.model).unwrap();
-        assert_eq!(parse(&again.config_json()).unwrap(), model);
+        assert_eq!(parse(&again.config_json(SpecialTokens::default())).unwrap(), model);
     }
     let ModelConfig::Llama(plain) = parse(LLAMA).unwrap().model else { panic!("it is a Llama") };
     let of = |change: &dyn Fn(&mut pipezero_models::LlamaConfig)| {
