@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use half::{bf16, f16};
 use pipezero::Plan;
 use pipezero::config::{Launch, RunFile};
-use pipezero::hugging_face::{PublishedModel, PublishedWeights};
+use pipezero::hugging_face::{PublishedModel, PublishedWeights, SpecialTokens};
 use pipezero::models::parameter::ParameterSpec;
 use safetensors::SafeTensors;
 use safetensors::tensor::{Dtype, TensorView, serialize_to_file};
@@ -32,7 +32,8 @@ fn published_models_have_as_many_parameters_as_transformers_counts() {
             "{name}"
         );
         let again = PublishedModel::of(&published.model).expect("transformers has it");
-        let read = PublishedModel::parse(name, &again.config_json()).expect("what is written is read");
+        let read = PublishedModel::parse(name, &again.config_json(SpecialTokens::default()))
+            .expect("what is written is read");
         assert_eq!(read.model, published.model, "{name}");
     }
 }

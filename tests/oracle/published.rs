@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use pipezero::Plan;
 use pipezero::config::{BatchConfig, ModelConfig, NoDecay, OptimizerConfig, Run, SchedulerConfig, ZeroLevel};
-use pipezero::hugging_face::{HuggingFaceError, PublishedModel, PublishedWeights};
+use pipezero::hugging_face::{HuggingFaceError, PublishedModel, PublishedWeights, SpecialTokens};
 use pipezero::models::layer::IGNORED_TARGET;
 use pipezero::run::data::TokenBatch;
 use pipezero::run::engine::Engine;
@@ -221,7 +221,9 @@ fn what_was_read_is_written_again_bit_by_bit() {
             values.copy_from_slice(&weights[name][first..first + values.len()]);
             Ok::<(), HuggingFaceError>(())
         };
-        again.export(home.path(), file_bytes_max, names, read).expect("a folder is written");
+        again
+            .export(home.path(), SpecialTokens::default(), file_bytes_max, names, read)
+            .expect("a folder is written");
         assert_eq!(bytes_of_tensors(home.path()), bytes_of_tensors(&folder(name)), "{name}");
         let read_back = PublishedModel::open(home.path()).expect("what was written is read");
         assert_eq!(read_back.model, published.model, "{name}");

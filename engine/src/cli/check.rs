@@ -14,6 +14,7 @@ use super::out_file::{OutFile, Written};
 use super::output::print;
 use super::run_args::{PlannedData, RunArgs, not_found, plan_with_data};
 use super::terminal;
+use super::unread_weights::unread_weights;
 use crate::config::{
     BackendName, Change, DeviceName, Fixed, Launch, ModelConfig, Notice, NoticeKind, RunFile,
 };
@@ -63,6 +64,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<(), Failure> {
     if let Some(warning) = too_few_gpus(&plan) {
         notices.push(Notice::new(NoticeKind::Warning, &file.place(&["comm.backend"]), warning));
     }
+    notices.extend(unread_weights(&file));
     let notices = Notices::new(args.run.name(), notices);
     if args.json {
         let json = serde_json::to_string_pretty(plan.run()).expect("a run has string keys and finite depth");

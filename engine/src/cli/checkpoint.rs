@@ -41,7 +41,8 @@ enum Command {
     Inspect(Which),
     /// Read every byte of a checkpoint, and compare it with its checksums.
     Verify(Which),
-    /// Write the weights of a checkpoint, in f32, to one safetensors file, or to a folder for Hugging Face's transformers.
+    /// Write the weights of a checkpoint, in f32, to one safetensors file; or to a folder for Hugging Face's transformers, where those of a
+    /// finished run will do too.
     Export {
         #[command(flatten)]
         which: Which,
@@ -90,10 +91,7 @@ pub(super) fn run(args: &CheckpointArgs) -> Result<(), Failure> {
                 }
                 Format::Pipezero => which.open()?.export(out)?,
                 Format::Hf => {
-                    // Before the checkpoint, whose files take longer to read.
-                    new_folder(out)?;
-                    which.open()?.export_published(out, file_bytes.unwrap_or(FILE_BYTES))?;
-                    copy_tokenizer(&which.directory, out)?;
+                    which.export_published(out, file_bytes.unwrap_or(FILE_BYTES))?;
                 }
             }
             note(format_args!("wrote {}", out.display()));
@@ -108,15 +106,6 @@ pub(super) fn run(args: &CheckpointArgs) -> Result<(), Failure> {
             Ok(())
         }
     }
-}
-
-/// Copies the tokenizer of a run, if it has one.
-fn copy_tokenizer(directory: &Path, out: &Path) -> Result<(), Failure> {
-    let own = directory.join(RunDir::TOKENIZER);
-    if own.is_file() {
-        std::fs::copy(&own, out.join(RunDir::TOKENIZER))?;
-    }
-    Ok(())
 }
 
 /// Makes a folder; not one that has anything: a run may be writing it.
@@ -140,6 +129,23 @@ enum Format {
 impl Which {
     fn open(&self) -> Result<CheckpointReader, CheckpointError> {
         Checkpoints::open(&self.directory, self.step)
+    }
+
+    /// Writes a folder for transformers: of the weights of a finished run where no checkpoint is as new, and of a checkpoint otherwise.
+    fn export_published(&self, out: &Path, file_bytes_max: u64) -> Result<(), Failure> {
+        // Before weights, which take longer to read.
+        new_folder(out)?;
+        let newest = if self.step.is_none() { RunDir::with_newest_weights(&self.directory)? } else { None };
+        let run = RunDir::around(&self.directory);
+        match newest {
+            Some(run) => run.export_published(out, file_bytes_max)?,
+            None => {
+                let tokens = run.as_ref().map(RunDir::special_tokens).unwrap_or_default();
+                self.open()?.export_published(out, tokens, file_bytes_max)?;
+            }
+        }
+        run.map_or(Ok(()), |run| run.copy_tokenizer(out))?;
+        Ok(())
     }
 }
 

@@ -77,7 +77,7 @@ input_mistakes! {
         TraceError::Recorded { .. } | TraceError::Io { .. } => false,
     };
     WeightsError: |error| match error {
-        WeightsError::Damaged { .. } | WeightsError::OtherModel { .. } => true,
+        WeightsError::Damaged { .. } | WeightsError::OtherModel { .. } | WeightsError::OfFolder { .. } => true,
         WeightsError::Published(error) => error.is_input_mistake(),
         WeightsError::Io { .. } => false,
     };

@@ -38,6 +38,7 @@ mod train_args;
 mod train_ready;
 mod train_report;
 mod trained_run;
+mod unread_weights;
 mod utilisation;
 mod whole;
 

@@ -21,6 +21,7 @@ use super::terminal;
 use super::train_args::TrainArgs;
 use super::train_ready::{Ready, check_room, is_finished};
 use super::train_report::report;
+use super::unread_weights::unread_weights;
 use crate::config::{DeviceName, RunFile};
 use crate::host::{self, Launched};
 use crate::measure::trace::TracedSteps;
@@ -28,7 +29,8 @@ use crate::plan::Plan;
 use crate::run::data::first_words;
 use crate::run::world::World;
 use crate::train::{
-    ChangedKey, RankLog, Resumed, RunDir, RunDirError, Start, Summary, Training, TrainingError,
+    ChangedKey, CopiedTokenizer, RankLog, Resumed, RunDir, RunDirError, Start, Summary, Training,
+    TrainingError,
 };
 
 pub(super) fn run(args: &TrainArgs) -> Result<(), Failure> {
@@ -149,7 +151,11 @@ fn place_of(plan: &Plan, launched: &Launched) -> String {
 impl TrainArgs {
     /// The plan of the run, in a process that can carry it out, and what is to be said of the file.
     fn planned(&self, file: &RunFile) -> Result<(Plan, Notices), Failure> {
-        let PlannedData { plan, notices, .. } = plan_with_data(file)?;
+        let PlannedData { plan, mut notices, .. } = plan_with_data(file)?;
+        // The weights of a run that goes on are those of its checkpoint.
+        if self.init.is_none() && !self.resume {
+            notices.extend(unread_weights(file));
+        }
         set_variable(plan.run().comm.backend, &self.run.run)?;
         Ok((plan, Notices::new(self.run.name(), notices)))
     }
@@ -204,8 +210,10 @@ impl TrainArgs {
         if !is_first {
             return Ok((RunDir::written_elsewhere(out), Vec::new()));
         }
+        // Read before the directory is replaced that may hold it.
+        let tokenizer = CopiedTokenizer::of(&plan.run().data)?;
         let directory = earlier.map_or_else(|| RunDir::create(out, self.overwrite), Ok)?;
-        let changed = directory.record(file, plan)?;
+        let changed = directory.record(file, plan, tokenizer.as_ref())?;
         Ok((directory, changed))
     }
 }

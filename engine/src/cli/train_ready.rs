@@ -49,7 +49,7 @@ impl TrainArgs {
         // The process of rank 0 alone makes or replaces the folder.
         let place = if is_first { RunDir::check(out, self.claim())? } else { Place::Free };
         self.check_rescue(out, is_first)?;
-        self.check_init()?;
+        self.check_init(plan)?;
         let goes_on = self.resume && self.step.is_none();
         let finished = if goes_on { finished_steps(out, plan.run().steps) } else { None };
         if let Some(steps) = finished {
@@ -95,18 +95,18 @@ impl TrainArgs {
         Ok(())
     }
 
-    /// Refuses a path that is not there, before the ranks start.
-    fn check_init(&self) -> Result<(), Failure> {
-        match &self.init {
-            Some(path) if !path.exists() => {
-                let error = format!(
-                    "--init {}: there is no such file or folder; name a run directory, its weights.safetensors, a checkpoint's folder, or one of transformers",
-                    path.display()
-                );
-                Err(Failure::Input(error.into()))
-            }
-            _ => Ok(()),
+    /// Refuses a path that is not there, and weights of another model as far as headers say it, before text is read and the ranks start.
+    fn check_init(&self, plan: &Plan) -> Result<(), Failure> {
+        let Some(path) = &self.init else { return Ok(()) };
+        if path.exists() {
+            return Ok(Training::check_initial_weights(plan, path)?);
         }
+        let error = format!(
+            "--init {}: there is no such file or folder; name a run directory, its weights.safetensors, a checkpoint's folder, or one of transformers; \
+             nothing is downloaded",
+            path.display()
+        );
+        Err(Failure::Input(error.into()))
     }
 
     /// The steps to record, if --trace is given.

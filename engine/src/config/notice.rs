@@ -20,7 +20,7 @@ pub struct Notice {
 pub enum NoticeKind {
     /// The key is `"auto"`, and the message is what became of it.
     Auto,
-    /// The key has no effect, because something else decides what it would.
+    /// The key has no effect, because something else decides what it would; or more could be had from what it names.
     Hint,
     /// The run is allowed and probably not what was wanted.
     Warning,

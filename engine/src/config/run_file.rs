@@ -150,6 +150,14 @@ impl RunFile {
         Some(serde_json::Value::Object(section).to_string())
     }
 
+    /// The folder from which it takes its model, if it does.
+    pub(crate) fn model_folder(&self) -> Option<PathBuf> {
+        match &self.root.find("model.from")?.value {
+            Value::String(named) => Some(self.folder.join(named)),
+            _ => None,
+        }
+    }
+
     /// Whether a key is written.
     pub(crate) fn has(&self, key: &str) -> bool {
         self.root.find(key).is_some()

@@ -1,5 +1,6 @@
 //! What can be wrong with a folder of transformers.
 
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -24,12 +25,10 @@ pub enum HuggingFaceError {
         source: io::Error,
     },
     /// A config.json that is no JSON, or a field that is missing, wrong, or asks for what is not offered.
-    #[error("{place}: {message}")]
+    #[error("{}", listed(faults))]
     Config {
-        /// File, line and column.
-        place: String,
-        /// Field, value, rule and repair.
-        message: String,
+        /// All that is wrong, in the order of the file.
+        faults: Vec<ConfigFault>,
     },
     /// Tensors that are damaged, or not those of the model.
     #[error("{}: {reason}", path.display())]
@@ -47,7 +46,37 @@ pub enum HuggingFaceError {
     },
 }
 
+/// One thing that is wrong with a config.json or an index.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigFault {
+    /// File, line and column.
+    pub place: String,
+    /// Field, value and rule.
+    pub message: String,
+    /// What to write instead, where that can be said.
+    pub repair: Option<String>,
+}
+
+impl fmt::Display for ConfigFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.place, self.message)?;
+        self.repair.as_ref().map_or(Ok(()), |repair| write!(f, "; {repair}"))
+    }
+}
+
+/// A line for each.
+fn listed(faults: &[ConfigFault]) -> String {
+    let lines: Vec<String> = faults.iter().map(ConfigFault::to_string).collect();
+    lines.join("\n")
+}
+
 impl HuggingFaceError {
+    /// One thing that is wrong with a file of JSON.
+    pub(super) fn config(place: impl ToString, message: impl Into<String>) -> Self {
+        let fault = ConfigFault { place: place.to_string(), message: message.into(), repair: None };
+        Self::Config { faults: vec![fault] }
+    }
+
     pub(super) fn tensors(path: &Path, reason: impl Into<String>) -> Self {
         Self::Tensors { path: path.to_owned(), reason: reason.into() }
     }

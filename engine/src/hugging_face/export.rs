@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde_json::json;
 
-use super::config_json::PublishedModel;
+use super::config_json::{PublishedModel, SpecialTokens};
 use super::error::HuggingFaceError;
 use super::folder::{FILE, INDEX};
 use super::tensors::{Layout, Part, parts_of};
@@ -32,7 +32,7 @@ impl Tensor<'_> {
 
 impl PublishedModel {
     /// Writes the weights, in f32, to a folder that exists: files of at most `file_bytes_max` where no tensor alone is larger, with an
-    /// index where they are several, and at last config.json. `parameters` are names and shapes, and `read` reads elements of
+    /// index where they are several, and at last config.json with these tokens. `parameters` are names and shapes, and `read` reads elements of
     /// a parameter from its element `first` on.
     ///
     /// # Errors
@@ -40,6 +40,7 @@ impl PublishedModel {
     pub fn export<'a, E: From<HuggingFaceError>>(
         &self,
         folder: &Path,
+        tokens: SpecialTokens,
         file_bytes_max: u64,
         parameters: impl Iterator<Item = &'a str>,
         mut read: impl FnMut(&str, usize, &mut [f32]) -> Result<(), E>,
@@ -59,7 +60,7 @@ impl PublishedModel {
             let index = json!({"metadata": {"total_size": total_size}, "weight_map": weight_map});
             write_text(&folder.join(INDEX), &format!("{index:#}\n"))?;
         }
-        write_text(&folder.join(Self::FILE), &self.config_json())?;
+        write_text(&folder.join(Self::FILE), &self.config_json(tokens))?;
         Ok(())
     }
 

@@ -14,7 +14,7 @@ use super::config_json::PublishedModel;
 use super::error::HuggingFaceError;
 use super::tensors::{Layout, Part, parts_of};
 use crate::files::input::read_text;
-use crate::files::json::{Source, Value, parse_first};
+use crate::files::json::{Source, Span, Value, parse_first};
 use crate::files::safetensors::{Header, HeaderError};
 
 /// Name of the only file.
@@ -80,6 +80,11 @@ impl PublishedWeights {
         Ok(Self { paths, parameters })
     }
 
+    /// Whether a folder has weights.
+    pub(crate) fn are_in(folder: &Path) -> bool {
+        folder.join(FILE).is_file() || folder.join(INDEX).is_file()
+    }
+
     /// Reads elements of a parameter, from its element `first` on, as f32.
     ///
     /// # Errors
@@ -121,19 +126,16 @@ fn files(folder: &Path) -> Result<(PathBuf, Vec<PathBuf>), HuggingFaceError> {
     let text =
         read_text(&index, INDEX_BYTES_MAX).map_err(|error| HuggingFaceError::unreadable(&index, error))?;
     let source = Source::file(&index.display().to_string(), &text);
-    let config = |place: String, message: String| HuggingFaceError::Config { place, message };
-    let root = parse_first(&source).map_err(|error| config(error.span.to_string(), error.to_string()))?;
+    let config = |place: &Span, message: String| HuggingFaceError::config(place, message);
+    let root = parse_first(&source).map_err(|error| config(&error.span, error.to_string()))?;
     let Some(map) = root.find("weight_map") else {
         return Err(config(
-            root.span.to_string(),
+            &root.span,
             "`weight_map` is missing: it says which file has which tensor".to_owned(),
         ));
     };
     let Value::Object(entries) = &map.value else {
-        return Err(config(
-            map.span.to_string(),
-            format!("`weight_map` is {}, and must be an object", map.describe()),
-        ));
+        return Err(config(&map.span, format!("`weight_map` is {}, and must be an object", map.describe())));
     };
     let mut names: Vec<&str> = Vec::new();
     for entry in entries {
@@ -145,7 +147,7 @@ fn files(folder: &Path) -> Result<(PathBuf, Vec<PathBuf>), HuggingFaceError> {
             _ => {
                 let message =
                     format!("{} must be the name of a file beside the index", entry.node.describe());
-                return Err(config(entry.node.span.to_string(), message));
+                return Err(config(&entry.node.span, message));
             }
         }
     }

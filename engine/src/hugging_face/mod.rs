@@ -15,6 +15,6 @@ mod folder;
 mod same_model;
 mod tensors;
 
-pub use config_json::{ModelType, PublishedModel};
-pub use error::HuggingFaceError;
+pub use config_json::{ModelType, PublishedModel, SpecialTokens};
+pub use error::{ConfigFault, HuggingFaceError};
 pub use folder::PublishedWeights;

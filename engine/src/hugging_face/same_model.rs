@@ -34,6 +34,12 @@ impl PublishedModel {
                 "it knows {longest} positions, and the run's `model.seq_length` is {seq_length}; use at most {longest}"
             ));
         }
+        if let Some(window) = self.window.filter(|&window| seq_length > window) {
+            return wrong(format!(
+                "its tokens see only the last {window} (`sliding_window`), which is not offered where sequences are longer, and the run's \
+                 `model.seq_length` is {seq_length}; use {window} or less"
+            ));
+        }
         Ok(())
     }
 }

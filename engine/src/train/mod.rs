@@ -3,6 +3,7 @@
 mod batches;
 mod changed_keys;
 mod checkpoints;
+mod copied_tokenizer;
 mod device_memory;
 mod disk_space;
 mod error;
@@ -12,6 +13,7 @@ mod metrics_file;
 mod observer;
 mod process_memory;
 mod progress;
+mod published;
 mod rank_log;
 mod recorded_run;
 mod rescue;
@@ -27,6 +29,7 @@ mod weights_run;
 
 pub use batches::{batch_layout, training_batches};
 pub use changed_keys::ChangedKey;
+pub use copied_tokenizer::CopiedTokenizer;
 pub use device_memory::DeviceMemory;
 pub(crate) use disk_space::DiskNeeds;
 pub use disk_space::check_disk_space;

@@ -5,21 +5,20 @@ use std::io;
 use std::os::unix::fs::FileTypeExt;
 
 use super::changed_keys::ChangedKey;
+use super::copied_tokenizer::CopiedTokenizer;
 use super::run_dir::RunDir;
 use super::run_dir_error::RunDirError;
-use crate::config::{Copies, Precision, Run, RunFile, ScheduleConfig, ShardingConfig, ZeroLevel};
+use crate::config::{Copies, Precision, RunFile, ScheduleConfig, ShardingConfig, ZeroLevel};
 use crate::files::input::read_text;
 use crate::plan::Plan;
-use crate::run::data::tokenizer_of;
-use crate::tokens::Tokenizer;
 
 impl RunDir {
     /// The names of the files that go along with a run file.
     pub const COPIES: Copies = Copies { schedule: Self::SCHEDULE, tokenizer: Self::TOKENIZER };
 
     /// Writes the run that is about to start: an empty file of metrics, by which the folder is known as a run's, its run file, and its schedule
-    /// and its tokenizer if those are files. What the plan made of a residency that was left to it is written too, so that another host plans the run as it
-    /// ran. Where `memory` bounds the split it is not: the split is that of the fewest resident units, and with these numbers written it could
+    /// and its tokenizer if it has those. What the plan made of a residency that was left to it is written too, so that another host plans the run
+    /// as it ran. Where `memory` bounds the split it is not: the split is that of the fewest resident units, and with these numbers written it could
     /// be another. A list of what is sharded, on which bits depend, is written in any case, and so is the type to compute in where the device
     /// decided it.
     ///
@@ -27,7 +26,12 @@ impl RunDir {
     ///
     /// # Errors
     /// When the system refuses.
-    pub fn record(&self, file: &RunFile, plan: &Plan) -> Result<Vec<ChangedKey>, RunDirError> {
+    pub fn record(
+        &self,
+        file: &RunFile,
+        plan: &Plan,
+        tokenizer: Option<&CopiedTokenizer>,
+    ) -> Result<Vec<ChangedKey>, RunDirError> {
         let run = plan.run();
         let metrics = self.file(Self::METRICS);
         let io = |source| RunDirError::Io { path: metrics.clone(), source };
@@ -57,7 +61,8 @@ impl RunDir {
             resolved.push("zero_optimization.sharding=listed".to_owned());
             resolved.push("zero_optimization.stage3_param_persistence_threshold=0".to_owned());
         }
-        if let Some(end_token) = self.record_tokenizer(run)? {
+        let end_token = tokenizer.map(|tokenizer| tokenizer.write_to(self)).transpose()?.flatten();
+        if let Some(end_token) = end_token {
             resolved.push(format!("data.end_token={end_token}"));
         }
         let file = file.clone().set(&resolved).expect("the run file was valid");
@@ -84,23 +89,5 @@ impl RunDir {
             (Some(before), Some(now)) => ChangedKey::between(&before, &now),
             _ => Vec::new(),
         }
-    }
-
-    /// Copies the tokenizer of a run; the token by which it ends documents, which another file may say.
-    fn record_tokenizer(&self, run: &Run) -> Result<Option<u32>, RunDirError> {
-        let of_file = |error: &dyn ToString| RunDirError::Io {
-            path: self.file(Self::TOKENIZER),
-            source: io::Error::other(error.to_string()),
-        };
-        let Some(tokenizer) = tokenizer_of(&run.data).map_err(|error| of_file(&error))? else {
-            return Ok(None);
-        };
-        let own = fs::canonicalize(self.file(Self::TOKENIZER)).ok();
-        // A run that is started again from its own run file.
-        if own.is_none() || own != fs::canonicalize(tokenizer.path()).ok() {
-            let text = read_text(tokenizer.path(), Tokenizer::BYTES_MAX).map_err(|error| of_file(&error))?;
-            self.write(Self::TOKENIZER, &text)?;
-        }
-        Ok(tokenizer.end_token())
     }
 }

@@ -54,7 +54,8 @@ fn save_elsewhere(
 
 fn copied(directory: &RunDir, folder: &Path) -> Result<RunDir, RunDirError> {
     let made = RunDir::create(folder, false)?;
-    for name in [RunDir::METRICS, RunDir::SCHEDULE, RunDir::TOKENIZER, RunDir::RUN_FILE] {
+    let names = [RunDir::METRICS, RunDir::SCHEDULE, RunDir::TOKENIZER];
+    for name in names.into_iter().chain(RunDir::BESIDE_TOKENIZER).chain([RunDir::RUN_FILE]) {
         let (from, to) = (directory.file(name), made.file(name));
         if fs::copy(from, &to).is_ok() {
             continue;

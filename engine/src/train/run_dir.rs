@@ -54,6 +54,11 @@ impl RunDir {
 
     /// The tokenizer of a run that has one.
     pub const TOKENIZER: &str = Tokenizer::FILE;
+    /// What transformers keeps beside a tokenizer: a run has copies of those that are there.
+    pub const BESIDE_TOKENIZER: [&str; 4] =
+        [Self::TOKENIZER_CONFIG, "special_tokens_map.json", "generation_config.json", "chat_template.jinja"];
+    /// That of them which names the tokens that begin and end a text.
+    pub(super) const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
     /// A line per step and evaluation.
     pub const METRICS: &str = "metrics.jsonl";
     /// The final weights.
@@ -68,7 +73,7 @@ impl RunDir {
     const SUMMARY_BYTES_MAX: u64 = 64 << 20;
     /// Bytes of a run file that is read back, at most.
     pub(super) const RUN_FILE_BYTES_MAX: u64 = 64 << 20;
-    /// Everything that a run writes.
+    /// Everything that a run writes, but for [`RunDir::BESIDE_TOKENIZER`].
     const FILES: [&str; 8] = [
         Self::RUN_FILE,
         Self::SCHEDULE,
@@ -126,7 +131,7 @@ impl RunDir {
         }
         let run = Self::locked_by(path, Some(Self::locked(path)?));
         // What a killed run had begun to write: nobody else writes here now.
-        for name in Self::FILES {
+        for name in Self::FILES.into_iter().chain(Self::BESIDE_TOKENIZER) {
             let partial = run.file(&format!("{name}{}", PartialFile::ENDING));
             match fs::remove_file(&partial) {
                 Err(source) if source.kind() != io::ErrorKind::NotFound => {
@@ -235,7 +240,7 @@ impl RunDir {
     /// Whether a run writes a file of this name, whole or while it is being written.
     fn is_written(name: &str) -> bool {
         let whole = name.strip_suffix(PartialFile::ENDING).unwrap_or(name);
-        Self::FILES.contains(&whole) || name == RunLock::FILE
+        Self::FILES.contains(&whole) || Self::BESIDE_TOKENIZER.contains(&whole) || name == RunLock::FILE
     }
 
     /// Opens the folder of a finished run.

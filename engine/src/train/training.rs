@@ -18,8 +18,7 @@ use super::rescue::save_after;
 use super::run_dir::RunDir;
 use super::summary::{StepSeconds, Summary};
 use super::tracer::Tracer;
-use super::weights_run::check_run_of_weights;
-use crate::hugging_face::PublishedModel;
+use super::weights_run::state_of;
 use crate::measure::trace::TracedSteps;
 use crate::plan::{Plan, Purpose};
 use crate::run::checkpoint::{CheckpointError, CheckpointReader, Checkpoints, Position};
@@ -160,6 +159,14 @@ impl Training {
         }
     }
 
+    /// Checks that [`Training::initialised_from`] would find weights of the plan's model, as far as headers say it.
+    ///
+    /// # Errors
+    /// When there are no weights, or they are of another model.
+    pub fn check_initial_weights(plan: &Plan, path: &Path) -> Result<(), TrainingError> {
+        Ok(state_of(plan, path)?.check_headers(plan)?)
+    }
+
     /// As [`Training::starting`], with the weights of a file that [`Engine::save`] wrote, of a run directory, of a checkpoint, on whichever
     /// grid, or of a folder of transformers; the optimizer starts anew.
     ///
@@ -171,18 +178,7 @@ impl Training {
         path: &Path,
         begins: &mut dyn FnMut(Start),
     ) -> Result<Self, TrainingError> {
-        if path.join(PublishedModel::FILE).is_file() {
-            let state = InitialState::Weights(path.to_owned());
-            return Self::at(plan, world, TextStart::default(), state, begins);
-        }
-        check_run_of_weights(&plan, path)?;
-        let weights = if path.is_dir() { path.join(RunDir::WEIGHTS) } else { path.to_owned() };
-        let state = if path.is_dir() && !weights.is_file() {
-            let found = Checkpoints::open(path, None);
-            InitialState::Parameters(Arc::new(found.map_err(EngineError::from)?))
-        } else {
-            InitialState::Weights(weights)
-        };
+        let state = state_of(&plan, path)?;
         Self::at(plan, world, TextStart::default(), state, begins)
     }
 

@@ -1,18 +1,45 @@
-//! What the run file beside weights says of their model.
+//! Weights that a run begins with, and what the run file beside them says of their model.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 
 use super::run_dir::RunDir;
-use crate::config::{Launch, ModelConfig, RunFile};
+use crate::config::{ConfigErrors, Launch, ModelConfig, RunFile};
 use crate::files::input::read_text;
+use crate::hugging_face::PublishedModel;
 use crate::model_sizes::{first_difference, sizes};
 use crate::plan::Plan;
-use crate::run::engine::{EngineError, WeightsError};
+use crate::run::checkpoint::Checkpoints;
+use crate::run::engine::{EngineError, InitialState, WeightsError};
+
+/// The weights of a file that [`Engine::save`](crate::run::engine::Engine::save) wrote, of a run directory, of a checkpoint, or of a folder of
+/// transformers.
+pub(super) fn state_of(plan: &Plan, path: &Path) -> Result<InitialState, EngineError> {
+    if path.join(PublishedModel::FILE).is_file() {
+        return Ok(InitialState::Weights(path.to_owned()));
+    }
+    check_run_of_weights(plan, path)?;
+    let weights = if path.is_dir() { path.join(RunDir::WEIGHTS) } else { path.to_owned() };
+    if path.is_dir() && !weights.is_file() {
+        return Ok(InitialState::Parameters(Arc::new(Checkpoints::open(path, None)?)));
+    }
+    Ok(InitialState::Weights(weights))
+}
+
+/// The model of the run of a directory, whether or not its grid fits this host.
+pub(super) fn model_of_run(directory: &RunDir) -> Result<ModelConfig, ConfigErrors> {
+    let path = directory.file(RunDir::RUN_FILE);
+    let text = read_text(&path, RunDir::RUN_FILE_BYTES_MAX).ok();
+    match text.and_then(|text| model_of(&text)) {
+        Some(model) => Ok(model),
+        None => Ok(RunFile::load(&path)?.resolve(Launch::this_host())?.0.model),
+    }
+}
 
 /// Refuses weights beside a run file whose model computes something else with them: heads and angles show in no shape.
-pub(super) fn check_run_of_weights(plan: &Plan, path: &Path) -> Result<(), EngineError> {
+fn check_run_of_weights(plan: &Plan, path: &Path) -> Result<(), EngineError> {
     let folder = if path.is_dir() { Some(path) } else { path.parent() };
     let Some(text) =
         folder.and_then(|folder| read_text(&folder.join(RunDir::RUN_FILE), RunDir::RUN_FILE_BYTES_MAX).ok())

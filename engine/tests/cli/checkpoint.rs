@@ -75,15 +75,43 @@ fn weights_go_to_a_folder_of_transformers_and_come_back() {
     assert!(weights("hf", "") == wanted && weights("one", "") == wanted);
     let from = r#"--set model={"from":"one"}"#;
     assert!(weights("hf", from) == wanted);
+    // Without --init its weights are not read, which is said.
+    let hint = "`model.from`: one has weights too: `train --init one` starts with them";
+    let said = |line: &str| home.run(format!("{line} {from}")).stderr.replace("\n      ", " ");
+    assert!(said("check run.json").contains(hint) && said("train run.json --out drawn").contains(hint));
+    assert!(!said("train run.json --out read --init one").contains("has weights too"));
     // The run directory has the sizes themselves.
     std::fs::remove_dir_all(home.path("one")).unwrap();
     home.run("eval new").success();
     let other = home.run("train run.json --out other --init hf --set model.num_layers=5").failure(2);
     assert!(other.contains("hf/config.json: its `num_layers` is 4, and the run's 5; "), "{other}");
+    assert!(!other.contains("reading the text"), "{other}");
+    let shard = names.iter().find(|name| name.starts_with("model-00001-of-")).unwrap();
+    let file = home.run(format!("train run.json --out other --init hf/{shard}")).failure(2);
+    assert!(file.contains(": it is a file of a folder of transformers; name the folder, hf, "), "{file}");
     let twice = home.run("checkpoint export out --format hf --out hf").failure(1);
     assert!(twice.contains("hf exists, or cannot be made: name a new folder with --out"), "{twice}");
     let one_file = home.run("checkpoint export out --out w --file-bytes 1MB").failure(2);
     assert!(one_file.contains("--file-bytes is for --format hf: the other format is one file"), "{one_file}");
+}
+
+#[test]
+fn a_finished_run_without_checkpoints_becomes_a_folder_of_transformers() {
+    let home = run();
+    home.run("checkpoint export out --format hf --out of-checkpoint").success();
+    home.run("train run.json --set checkpoint=null --out bare").success();
+    home.run("checkpoint export bare --format hf --out of-weights").success();
+    let weights = |name: &str| std::fs::read(home.path(&format!("{name}/model.safetensors"))).unwrap();
+    assert!(weights("of-weights") == weights("of-checkpoint"));
+    assert_eq!(home.read("of-weights/config.json"), home.read("of-checkpoint/config.json"));
+    // The weights of its end, where the newest checkpoint is of an earlier step.
+    std::fs::remove_dir_all(home.path("out/checkpoints/step-00000003")).unwrap();
+    home.run("checkpoint export out --format hf --out of-end").success();
+    assert!(weights("of-end") == weights("of-checkpoint"));
+    home.run("checkpoint export out --step 2 --format hf --out of-2").success();
+    assert!(weights("of-2") != weights("of-end"));
+    let step = home.run("checkpoint export bare --step 2 --format hf --out none").failure(2);
+    assert!(step.contains("bare has no checkpoint"), "{step}");
 }
 
 #[test]

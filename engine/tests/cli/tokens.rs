@@ -6,7 +6,7 @@ use std::process::Child;
 use std::time::{Duration, Instant};
 
 use expect_test::expect;
-use pipezero::tokens::train_tokenizer;
+use pipezero::tokens::{Tokenizer, train_tokenizer};
 
 use crate::command::Home;
 use crate::signals::{guard, obeying, signal};
@@ -28,6 +28,41 @@ pub(crate) fn home() -> Home {
     });
     home.write("documents.jsonl", lines.collect::<String>());
     home
+}
+
+#[test]
+fn a_folder_of_transformers_has_the_runs_tokenizer_and_its_tokens() {
+    let home = home();
+    let end = Tokenizer::load(&home.path("tokenizer.json"), None).unwrap().end_token();
+    home.write("tokenizer_config.json", r#"{"bos_token": {"content": "<|endoftext|>"}}"#);
+    home.write("generation_config.json", "{}");
+    home.write("chat_template.jinja", "{{ messages }}");
+    let train =
+        "train run.json --set data.tokens=null --set data.text=text.txt --set checkpoint.every=1 --out out";
+    home.run(train).success();
+    home.run("checkpoint export out --format hf --out hf").success();
+    let names = [
+        "chat_template.jinja",
+        "config.json",
+        "generation_config.json",
+        "model.safetensors",
+        "tokenizer.json",
+        "tokenizer_config.json",
+    ];
+    assert_eq!(home.names_in("hf"), names);
+    let config: serde_json::Value = serde_json::from_str(&home.read("hf/config.json")).unwrap();
+    assert!(end.is_some());
+    assert_eq!([&config["bos_token_id"], &config["eos_token_id"]], [&serde_json::json!(end); 2]);
+    // Of a checkpoint's own folder, too.
+    home.run("checkpoint export out/checkpoints/step-00000003 --format hf --out same").success();
+    assert_eq!(home.names_in("same"), names);
+    assert_eq!(home.read("same/config.json"), home.read("hf/config.json"));
+    // What is not beside the tokenizer any more is not the run's.
+    fs::remove_file(home.path("chat_template.jinja")).unwrap();
+    home.run(format!("{train} --resume --set steps=4")).success();
+    home.run("checkpoint export out --format hf --out later").success();
+    assert_eq!(home.names_in("later"), names[1..]);
+    home.run(format!("{train} --overwrite")).success();
 }
 
 #[test]
@@ -66,6 +101,21 @@ fn tokens_are_made_trained_on_scored_and_continued() {
     let written = format!("the cat{}\n", lines[0]["completion"].as_str().unwrap());
     assert_eq!(String::from_utf8_lossy(&one.stdout), written);
     home.run("eval out --data documents.jsonl --batches 1").success();
+}
+
+/// The run directory's own run file names the tokenizer in it, which is read before anything of the directory is removed.
+#[test]
+fn a_run_is_started_again_in_its_place_from_its_own_run_file() {
+    let home = home();
+    home.run("tokenize documents.jsonl --tokenizer tokenizer.json --out data").success();
+    home.write("tokenizer_config.json", "{}");
+    home.run("train run.json --out out").success();
+    let kept = |name: &str| home.read(&format!("out/{name}"));
+    let both = ["tokenizer.json", "tokenizer_config.json"].map(kept);
+    for line in ["train out/run.json --out out --overwrite", "train out/run.json --out out --resume"] {
+        home.run(format!("{line} --set data.tokens={}", home.path("data").display())).success();
+        assert_eq!(["tokenizer.json", "tokenizer_config.json"].map(kept), both, "{line}");
+    }
 }
 
 /// A token that no check before the run has looked at: what is wrong, with which file, and where.

@@ -135,12 +135,47 @@ fn what_a_folder_says_is_not_written_beside_it() {
         run.json:2:54: `model.seq_length` is 1025, but the model of `model.from` knows 1024 positions; use at most 1024
     "#]].assert_eq(&said);
     check_each(
-        &[&[("model", r#"{"from": "/nowhere"}"#)], &[("model", r#"{"from": 3}"#)]],
+        &[
+            &[("model", r#"{"from": "/nowhere"}"#)],
+            &[("model", r#"{"from": "meta-llama/Meta-Llama-3-8B"}"#)],
+            &[("model", r#"{"from": 3}"#)],
+        ],
         expect![[r#"
             run.json:2:21: `model.from` is "/nowhere", but /nowhere/config.json: No such file or directory (os error 2); name a folder with a config.json of a model of type "gpt2", "llama", "mistral", "qwen2" or "qwen3"; relative paths start at the run file's folder
+            run.json:2:21: `model.from` is "meta-llama/Meta-Llama-3-8B", but meta-llama/Meta-Llama-3-8B/config.json: No such file or directory (os error 2); nothing is downloaded: `hf download meta-llama/Meta-Llama-3-8B --local-dir meta-llama/Meta-Llama-3-8B` in the run file's folder does that, or name a folder that is there
             run.json:2:21: `model.from` must be a string, but is 3; write "3"
         "#]],
     );
+}
+
+#[test]
+fn everything_that_is_wrong_with_a_folders_config_json_is_reported_at_once() {
+    let folder =
+        folder(&GPT2.replacen('{', r#"{"speed": 1, "activation_function": "relu", "n_heads": 2, "#, 1));
+    let model = format!(r#"{{"from": "{}", "family": "gpt2"}}"#, folder.path().display());
+    let said = super::outcome(&file(&[("model", &model)]), &[], super::LAUNCH);
+    expect![[r#"
+        run.json:2:21: `model.from` is "FOLDER", but FOLDER/config.json:1:2: `speed` is not known, and may change what the model computes; remove it if it has no part in training
+        run.json:2:21: `model.from` is "FOLDER", but FOLDER/config.json:1:37: `activation_function` is the string "relu": only "gelu_new" is offered; use another model, or mend the field if it is a mistake
+        run.json:2:21: `model.from` is "FOLDER", but FOLDER/config.json:1:45: `n_heads` is not known, and may change what the model computes; did you mean `n_head`?
+        run.json:2:50: `model.family` is "gpt2", but `model.from` says it; remove it
+    "#]].assert_eq(&said.replace(&folder.path().display().to_string(), "FOLDER"));
+}
+
+#[test]
+fn a_model_with_a_window_trains_on_sequences_in_which_it_hides_nothing() {
+    let text = r#"{"model_type": "mistral", "vocab_size": 300, "hidden_size": 24, "intermediate_size": 28, "num_hidden_layers": 2,
+        "num_attention_heads": 8, "head_dim": 4, "max_position_embeddings": 8192, "sliding_window": 64}"#;
+    let folder = folder(text);
+    let model = |more: &str| format!(r#"{{"from": "{}"{more}}}"#, folder.path().display());
+    assert_eq!(run(&[("model", &model(r#", "seq_length": 64"#))]).model.seq_length(), 64);
+    let models = [model(""), model(r#", "seq_length": 65"#)];
+    let outcomes = models.iter().map(|model| super::outcome(&file(&[("model", model)]), &[], super::LAUNCH));
+    let said: String = outcomes.collect::<String>().replace(&folder.path().display().to_string(), "FOLDER");
+    expect![[r#"
+        run.json:2:21: `model.from` is "FOLDER", but in the model of `model.from` a token sees only the last 64 (`sliding_window`), and attention to those alone is not offered where sequences are longer, as its longest are with 8192 tokens; set `model.seq_length` to 64 or less, or use another model
+        run.json:2:54: `model.seq_length` is 65, but in the model of `model.from` a token sees only the last 64 (`sliding_window`), and attention to those alone is not offered; use 64 or less, or another model
+    "#]].assert_eq(&said);
 }
 
 /// What is wrong with a size that a folder says stands where the folder is named.

@@ -7,113 +7,118 @@ use super::ModelType;
 use super::fields::Fields;
 use super::rope;
 use crate::files::json::Value;
-use crate::hugging_face::HuggingFaceError;
 
-pub(super) fn read(fields: &mut Fields<'_>, model_type: ModelType) -> Result<LlamaConfig, HuggingFaceError> {
-    let (hidden_size, num_heads) = (fields.needed("hidden_size")?, fields.needed("num_attention_heads")?);
-    fields.only("hidden_act", &["silu", "swish"])?;
-    fields.only_number("attention_dropout", 0.0)?;
-    fields.only_number("pretraining_tp", 1.0)?;
-    let longest = fields.needed("max_position_embeddings")?;
-    full_attention(fields, model_type, longest)?;
-    let (rotary_base, rope_scaling) = rope::read(fields, longest)?;
-    // What the type's code takes where a field is missing; null is as many heads of keys, and the width divided by the heads.
-    let num_groups = match model_type {
-        ModelType::Mistral if !fields.has("num_key_value_heads") => 8,
-        ModelType::Qwen2 | ModelType::Qwen3 if !fields.has("num_key_value_heads") => 32,
-        _ => num_heads,
-    };
-    let is_of_128 = model_type == ModelType::Qwen3 && !fields.has("head_dim");
-    let head_size = if is_of_128 { 128 } else { hidden_size / num_heads };
+/// The sizes, and the window of [`PublishedModel::window`](super::PublishedModel::window).
+pub(super) fn read(fields: &mut Fields<'_>, model_type: ModelType) -> Option<(LlamaConfig, Option<usize>)> {
+    let (hidden_size, num_heads) = (fields.needed("hidden_size"), fields.needed("num_attention_heads"));
+    fields.only("hidden_act", &["silu", "swish"]);
+    fields.only_number("attention_dropout", 0.0);
+    fields.only_number("pretraining_tp", 1.0);
+    fields.only_flag("rope_interleaved", false);
+    let longest = fields.needed("max_position_embeddings");
+    let window = window(fields, model_type);
+    let (rotary_base, rope_scaling) = rope::read(fields, longest.unwrap_or(1));
+    let num_query_groups = query_groups(fields, model_type, num_heads);
+    let kv_channels = head_dim(fields, model_type, hidden_size, num_heads);
     let attention_bias = match model_type {
-        ModelType::Llama | ModelType::Qwen3 => fields.flag("attention_bias", false)?,
+        ModelType::Llama | ModelType::Qwen3 => fields.flag("attention_bias", false),
         ModelType::Gpt2 | ModelType::Mistral | ModelType::Qwen2 => false,
     };
+    let (num_layers, vocab_size) = (fields.needed("num_hidden_layers"), fields.needed("vocab_size"));
+    let ffn_hidden_size = fields.needed("intermediate_size");
     let gpt = GptConfig {
-        num_layers: fields.needed("num_hidden_layers")?,
-        hidden_size,
-        num_attention_heads: num_heads,
-        seq_length: longest,
-        vocab_size: fields.needed("vocab_size")?,
-        tie_embeddings: fields.flag("tie_word_embeddings", false)?,
-        init_std: fields.number("initializer_range")?.unwrap_or(0.02),
+        num_layers: num_layers?,
+        hidden_size: hidden_size?,
+        num_attention_heads: num_heads?,
+        seq_length: longest?,
+        vocab_size: vocab_size?,
+        tie_embeddings: fields.flag("tie_word_embeddings", false),
+        init_std: fields.number("initializer_range").unwrap_or(0.02),
         dropout: 0.0,
         ablation: Ablation::None,
         vocabulary: VocabularyOptions::default(),
     };
-    Ok(LlamaConfig {
+    let llama = LlamaConfig {
         gpt,
-        ffn_hidden_size: fields.needed("intermediate_size")?,
-        num_query_groups: query_groups(fields, num_heads, num_groups)?,
-        kv_channels: head_dim(fields, head_size)?,
-        norm_epsilon: fields.number("rms_norm_eps")?.unwrap_or(1e-6),
+        ffn_hidden_size: ffn_hidden_size?,
+        num_query_groups: num_query_groups?,
+        kv_channels: kv_channels?,
+        norm_epsilon: fields.number("rms_norm_eps").unwrap_or(1e-6),
         rotary_base,
         rope_scaling,
         add_qkv_bias: attention_bias || model_type == ModelType::Qwen2,
         add_proj_bias: attention_bias,
-        add_mlp_bias: model_type == ModelType::Llama && fields.flag("mlp_bias", false)?,
+        add_mlp_bias: model_type == ModelType::Llama && fields.flag("mlp_bias", false),
         qk_layernorm: model_type == ModelType::Qwen3,
+    };
+    Some((llama, window.filter(|window| Some(*window) < longest)))
+}
+
+/// Heads of keys. Where the field is missing, what the type's code takes; null is as many as of queries.
+fn query_groups(fields: &mut Fields<'_>, model_type: ModelType, num_heads: Option<usize>) -> Option<usize> {
+    let name = "num_key_value_heads";
+    let is_absent = !fields.has(name);
+    let groups = fields.size(name);
+    if let (Some(node), Some(groups), Some(num_heads)) = (fields.take(name), groups, num_heads)
+        && !num_heads.is_multiple_of(groups)
+    {
+        let rule = format!("it must divide `num_attention_heads`, which is {num_heads}");
+        fields.refuse(name, node, &rule);
+    }
+    groups.or(match model_type {
+        ModelType::Mistral if is_absent => Some(8),
+        ModelType::Qwen2 | ModelType::Qwen3 if is_absent => Some(32),
+        _ => num_heads,
     })
 }
 
-fn query_groups(
+/// Elements of a head. Where the field is missing, what the type's code takes; null is the width divided by the heads.
+fn head_dim(
     fields: &mut Fields<'_>,
-    num_heads: usize,
-    default: usize,
-) -> Result<usize, HuggingFaceError> {
-    let name = "num_key_value_heads";
-    let groups = fields.size(name)?.unwrap_or(default);
-    match fields.take(name) {
-        Some(node) if !num_heads.is_multiple_of(groups) => {
-            let rule = format!("it must divide `num_attention_heads`, which is {num_heads}");
-            Err(fields.refuse(name, node, &rule))
-        }
-        _ => Ok(groups),
+    model_type: ModelType,
+    hidden_size: Option<usize>,
+    num_heads: Option<usize>,
+) -> Option<usize> {
+    let is_of_128 = model_type == ModelType::Qwen3 && !fields.has("head_dim");
+    let size = fields.size("head_dim");
+    if let (Some(node), Some(size)) = (fields.take("head_dim"), size)
+        && !size.is_multiple_of(2)
+    {
+        fields.refuse("head_dim", node, "it must be even: rotary embeddings turn pairs of elements");
     }
-}
-
-fn head_dim(fields: &mut Fields<'_>, default: usize) -> Result<usize, HuggingFaceError> {
-    let size = fields.size("head_dim")?.unwrap_or(default);
-    match fields.take("head_dim") {
-        Some(node) if !size.is_multiple_of(2) => {
-            Err(fields.refuse("head_dim", node, "it must be even: rotary embeddings turn pairs of elements"))
-        }
-        _ => Ok(size),
-    }
+    if is_of_128 { Some(128) } else { size.or_else(|| Some(hidden_size? / num_heads?)) }
 }
 
 /// Tokens that the code of some types sees where config.json does not say how many.
 const DEFAULT_WINDOW: usize = 4096;
 
-/// Refuses layers in which a token does not see all before it.
-fn full_attention(
-    fields: &mut Fields<'_>,
-    model_type: ModelType,
-    longest: usize,
-) -> Result<(), HuggingFaceError> {
-    let (has_window, window) = (fields.has("sliding_window"), fields.take("sliding_window"));
+/// How many tokens a token sees in some layers, itself among them, where it does not see all before it.
+fn window(fields: &mut Fields<'_>, model_type: ModelType) -> Option<usize> {
+    let is_absent = !fields.has("sliding_window");
+    let written = fields.size("sliding_window");
     let is_used = match model_type {
-        ModelType::Qwen2 | ModelType::Qwen3 => fields.flag("use_sliding_window", false)?,
+        ModelType::Qwen2 | ModelType::Qwen3 => fields.flag("use_sliding_window", false),
         _ => true,
     };
     if model_type == ModelType::Qwen2 {
-        fields.only_flag("use_mrope", false)?;
+        fields.only_flag("use_mrope", false);
     }
-    if is_used && !has_window && model_type != ModelType::Llama && longest > DEFAULT_WINDOW {
-        return Err(fields.wrong(format!(
-            "`sliding_window` is missing, which is {DEFAULT_WINDOW} tokens to this type of model: write null if it has none"
-        )));
-    }
+    // From which layer on there is a window, which is looked at as if all layers had it.
     fields.take("max_window_layers");
-    let sees_all = |window: &str| window.parse().is_ok_and(|window: usize| window >= longest);
-    if let Some(window) = window.filter(|window| is_used && !window.number().is_some_and(sees_all)) {
-        let rule = "attention to the last tokens alone is not offered: use a model without it, or null";
-        return Err(fields.refuse("sliding_window", window, rule));
+    let default = (is_absent && model_type != ModelType::Llama).then_some(DEFAULT_WINDOW);
+    let window = written.or(default).filter(|_| is_used);
+    let name = "layer_types";
+    if let Some(types) = fields.take(name) {
+        let is_known = |value: &Value| match value {
+            Value::String(word) => {
+                word == "full_attention" || word == "sliding_attention" && window.is_some()
+            }
+            _ => false,
+        };
+        match &types.value {
+            Value::Array(layers) if layers.iter().all(|layer| is_known(&layer.value)) => {}
+            _ => fields.refuse(name, types, "only layers of \"full_attention\" are offered"),
+        }
     }
-    let Some(types) = fields.take("layer_types") else { return Ok(()) };
-    let is_full = |value: &Value| matches!(value, Value::String(word) if word == "full_attention");
-    match &types.value {
-        Value::Array(layers) if layers.iter().all(|layer| is_full(&layer.value)) => Ok(()),
-        _ => Err(fields.refuse("layer_types", types, "only layers of \"full_attention\" are offered")),
-    }
+    window
 }

@@ -33,7 +33,7 @@ pub enum ModelType {
     Gpt2,
     /// Llama, 1 to 3.
     Llama,
-    /// Mistral without a sliding window.
+    /// Mistral.
     Mistral,
     /// Qwen2: Llama with biases of queries, keys and values.
     Qwen2,
@@ -68,6 +68,15 @@ impl ModelType {
     }
 }
 
+/// The tokens that begin and end a text, as far as they are known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SpecialTokens {
+    /// The token that begins a text.
+    pub bos: Option<u32>,
+    /// The token that ends a text.
+    pub eos: Option<u32>,
+}
+
 /// A model as a config.json describes it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PublishedModel {
@@ -75,6 +84,9 @@ pub struct PublishedModel {
     pub model: ModelConfig,
     /// Its code.
     pub model_type: ModelType,
+    /// How many tokens a token sees in some layers, itself among them, where that is fewer than the longest sequence has. In sequences of
+    /// at most so many tokens it hides nothing.
+    pub window: Option<usize>,
 }
 
 impl PublishedModel {
@@ -84,7 +96,7 @@ impl PublishedModel {
     /// Reads the config.json of a folder.
     ///
     /// # Errors
-    /// When there is none, when it is no JSON, and with the first field that is missing, wrong or not offered.
+    /// When there is none, when it is no JSON, and with every field that is missing, wrong or not offered.
     pub fn open(folder: &Path) -> Result<Self, HuggingFaceError> {
         let path = folder.join(Self::FILE);
         let text =
@@ -98,28 +110,33 @@ impl PublishedModel {
     /// As [`PublishedModel::open`].
     pub fn parse(name: &str, text: &str) -> Result<Self, HuggingFaceError> {
         let source = Source::file(name, text);
-        let root = parse_first(&source).map_err(|error| HuggingFaceError::Config {
-            place: error.span.to_string(),
-            message: error.to_string(),
-        })?;
-        let mut fields = Fields::of(&root, "")?;
+        let root =
+            parse_first(&source).map_err(|error| HuggingFaceError::config(&error.span, error.to_string()))?;
+        let mut fields =
+            Fields::of(&root, "").map_err(|fault| HuggingFaceError::Config { faults: vec![fault] })?;
         fields.absent(
             "quantization_config",
             "weights that are quantised are not read: use the unquantised model",
-        )?;
-        fields.absent("auto_map", "the folder brings code of its own, which is not run")?;
-        let model_type = ModelType::ALL[fields.word("model_type", &ModelType::ALL.map(ModelType::name))?];
-        let model = match model_type {
-            ModelType::Gpt2 => ModelConfig::Gpt2(gpt2::read(&mut fields)?),
-            _ => ModelConfig::Llama(llama::read(&mut fields, model_type)?),
+        );
+        fields.absent("auto_map", "the folder brings code of its own, which is not run");
+        fields.absent("pruned_heads", "layers that lack heads are not offered");
+        let model_type = fields.word("model_type", &ModelType::ALL.map(ModelType::name));
+        let Some(model_type) = model_type.map(|index| ModelType::ALL[index]) else {
+            return fields.conclude(None);
         };
-        fields.finish()?;
-        if model.num_layers() > LAYERS_MAX {
-            return Err(
-                fields.wrong(format!("{} layers: at most {LAYERS_MAX} are offered", model.num_layers()))
-            );
+        let read = match model_type {
+            ModelType::Gpt2 => gpt2::read(&mut fields).map(|gpt| (ModelConfig::Gpt2(gpt), None)),
+            _ => llama::read(&mut fields, model_type)
+                .map(|(llama, window)| (ModelConfig::Llama(llama), window)),
+        };
+        fields.finish();
+        if let Some((model, _)) = read.as_ref().filter(|_| fields.is_sound()) {
+            if model.num_layers() > LAYERS_MAX {
+                fields.wrong(format!("{} layers: at most {LAYERS_MAX} are offered", model.num_layers()));
+            } else if let Err(error) = model.build() {
+                fields.wrong(error.to_string());
+            }
         }
-        model.build().map_err(|error| fields.wrong(error.to_string()))?;
-        Ok(Self { model, model_type })
+        fields.conclude(read.map(|(model, window)| Self { model, model_type, window }))
     }
 }

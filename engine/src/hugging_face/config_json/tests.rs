@@ -1,7 +1,7 @@
 use expect_test::expect;
 use pipezero_models::{ModelConfig, RopeScaling};
 
-use super::{ModelType, PublishedModel};
+use super::{ModelType, PublishedModel, SpecialTokens};
 use crate::hugging_face::HuggingFaceError;
 
 const GPT2: &str =
@@ -41,7 +41,10 @@ fn what_changes_the_model_is_refused_by_name() {
         (LLAMA, r#""head_dim": 7"#),
         (LLAMA, r#""num_key_value_heads": 2"#),
         (LLAMA, r#""num_key_value_heads": 0"#),
-        (LLAMA, r#""sliding_window": 16"#),
+        (LLAMA, r#""sliding_window": 0"#),
+        (LLAMA, r#""layer_types": ["full_attention", "sliding_attention"]"#),
+        (LLAMA, r#""rope_interleaved": true"#),
+        (LLAMA, r#""pruned_heads": {"0": [1]}"#),
         (LLAMA, r#""rms_norm_eps": "small""#),
         (LLAMA, r#""tie_word_embeddings": 1"#),
         (LLAMA, r#""rope_scaling": {"type": "su", "factor": 2}"#),
@@ -62,7 +65,11 @@ fn what_changes_the_model_is_refused_by_name() {
     };
     let mut all: String = cases.iter().map(|(text, field)| said(with(text, field))).collect();
     all += &said(GPT2.replace("\"n_layer\": 2", "\"n_layer\": 1000000000000"));
-    all += &said(LLAMA.replace("llama", "mistral").replace("64", "8192"));
+    // Everything at once, in the order of the file.
+    all += &said(with(
+        LLAMA,
+        r#""one": 1, "hidden_act": "gelu", "rope_scaling": {"rope_type": "llama3", "two": 2}, "mlp_bias": 3"#,
+    ));
     for text in ["", "[]", "{}", "{\"model_type\": \"bert\"}", "{\"model_type\": \"llama\"}"] {
         all += &said(text.to_owned());
     }
@@ -79,13 +86,16 @@ fn what_changes_the_model_is_refused_by_name() {
         config.json:1:14: `head_dim` is 7: it must be even: rotary embeddings turn pairs of elements
         config.json:1:25: `num_key_value_heads` is 2: it must divide `num_attention_heads`, which is 3
         config.json:1:25: `num_key_value_heads` is 0: it must be a whole number of at least 1
-        config.json:1:20: `sliding_window` is 16: attention to the last tokens alone is not offered: use a model without it, or null
+        config.json:1:20: `sliding_window` is 0: it must be a whole number of at least 1
+        config.json:1:17: `layer_types` is a list: only layers of "full_attention" are offered
+        config.json:1:22: `rope_interleaved` is true: only false is offered
+        config.json:1:18: `pruned_heads` is an object: layers that lack heads are not offered
         config.json:1:18: `rms_norm_eps` is the string "small": it must be a number
         config.json:1:25: `tie_word_embeddings` is 1: it must be true or false
         config.json:1:27: `rope_scaling.type` is the string "su": it must be one of default, linear, dynamic, llama3, yarn
         config.json:1:18: `rope_scaling.factor` is missing: angles are scaled by it
         config.json:1:50: `rope_scaling.speed` is not known, and may change what the model computes; remove it if it has no part in training
-        config.json:1:18: it is 4, and must be an object
+        config.json:1:18: `rope_scaling` is 4, and must be an object
         config.json:1:18: `rope_scaling` is an object: it stands beside `rope_parameters`: keep one of the two, with `rope_theta` in it
         config.json:1:14: `auto_map` is an object: the folder brings code of its own, which is not run
         config.json:1:1: norm_epsilon = 0.00000000000000000000000000000000000000000000000001: must be a positive, finite number, such as 1e-5
@@ -94,20 +104,51 @@ fn what_changes_the_model_is_refused_by_name() {
         config.json:1:2: `mlp_bais` is not known, and may change what the model computes; did you mean `mlp_bias`?
         config.json:1:2: `num_local_experts` is not known, and may change what the model computes; remove it if it has no part in training
         config.json:1:1: 1000000000000 layers: at most 131072 are offered
-        config.json:1:1: `sliding_window` is missing, which is 4096 tokens to this type of model: write null if it has none
+        config.json:1:2: `one` is not known, and may change what the model computes; remove it if it has no part in training
+        config.json:1:26: `hidden_act` is the string "gelu": only "silu" is offered
+        config.json:1:50: `rope_scaling.factor` is missing: angles are scaled by it
+        config.json:1:97: `mlp_bias` is 3: it must be true or false
         config.json:1:1: the file is empty; it must hold one JSON object
         config.json:1:1: it is a list, and must be an object
         config.json:1:1: `model_type` is missing: it must be one of gpt2, llama, mistral, qwen2, qwen3
         config.json:1:16: `model_type` is the string "bert": it must be one of gpt2, llama, mistral, qwen2, qwen3
         config.json:1:1: `hidden_size` is missing: it is a size of the model
+        config.json:1:1: `num_attention_heads` is missing: it is a size of the model
+        config.json:1:1: `max_position_embeddings` is missing: it is a size of the model
+        config.json:1:1: `num_hidden_layers` is missing: it is a size of the model
+        config.json:1:1: `vocab_size` is missing: it is a size of the model
+        config.json:1:1: `intermediate_size` is missing: it is a size of the model
     "#]].assert_eq(&all);
 }
 
 #[test]
 fn fields_without_part_in_training_are_read_over() {
     let more = r#""torch_dtype": "bfloat16", "use_cache": true, "architectures": ["X"], "eos_token_id": [1, 2], "bos_token_id": null,
-        "_name_or_path": "x", "transformers_version": "4.40.0", "pretraining_tp": 1, "rope_scaling": null, "head_dim": null"#;
+        "_num_labels": 1, "num_labels": 2, "output_past": true, "predict_special_tokens": true, "use_bfloat16": true, "auto_map": {},
+        "pruned_heads": {}, "unsloth_fixed": true, "unsloth_version": "2025.1", "transformers.js_config": {"dtype": "q4"}, "_name_or_path": "x",
+        "transformers_version": "4.40.0", "pretraining_tp": 1, "rope_scaling": null, "head_dim": null"#;
     assert_eq!(parse(&with(LLAMA, more)).unwrap(), parse(LLAMA).unwrap());
+}
+
+#[test]
+fn a_window_is_told_where_it_hides_tokens_of_the_longest_sequence() {
+    let window = |text: &str| parse(text).unwrap().window;
+    let [mistral, qwen2] = ["mistral", "qwen2"].map(|name| {
+        let text = LLAMA.replace("llama", name).replace("64", "8192");
+        with(&text, r#""num_key_value_heads": 3"#)
+    });
+    // Without the field the code of the type takes 4096.
+    assert_eq!(window(&mistral), Some(4096));
+    assert_eq!(window(&mistral.replace("8192", "4096")), None);
+    assert_eq!(window(&with(&mistral, r#""sliding_window": null"#)), None);
+    assert_eq!(window(&with(&mistral, r#""sliding_window": 16"#)), Some(16));
+    assert_eq!(window(&with(&mistral, r#""sliding_window": 8192"#)), None);
+    assert_eq!(window(&with(&qwen2, r#""sliding_window": 16"#)), None);
+    let used = with(&qwen2, r#""sliding_window": 16, "use_sliding_window": true"#);
+    assert_eq!(window(&used), Some(16));
+    let types = r#""layer_types": ["full_attention", "sliding_attention"]"#;
+    assert_eq!(window(&with(&used, types)), Some(16));
+    assert_eq!(window(&with(LLAMA, r#""sliding_window": 16"#)), Some(16));
 }
 
 #[test]
@@ -151,7 +192,7 @@ fn a_model_is_written_as_the_type_that_computes_it() {
     for (_, text) in types {
         let model = parse(text).unwrap();
         let again = PublishedModel::of(&model.model).unwrap();
-        assert_eq!(parse(&again.config_json()).unwrap(), model);
+        assert_eq!(parse(&again.config_json(SpecialTokens::default())).unwrap(), model);
     }
     let ModelConfig::Llama(plain) = parse(LLAMA).unwrap().model else { panic!("it is a Llama") };
     let of = |change: &dyn Fn(&mut pipezero_models::LlamaConfig)| {

@@ -5,7 +5,7 @@ use pipezero_models::shared::GptConfig;
 use pipezero_models::{LlamaConfig, ModelConfig, RopeScaling};
 use serde_json::{Value, json};
 
-use super::{ModelType, PublishedModel};
+use super::{ModelType, PublishedModel, SpecialTokens};
 use crate::hugging_face::HuggingFaceError;
 
 impl PublishedModel {
@@ -21,16 +21,18 @@ impl PublishedModel {
                 return Err(HuggingFaceError::of_family(model.facts().family));
             }
         };
-        Ok(Self { model: model.clone(), model_type })
+        Ok(Self { model: model.clone(), model_type, window: None })
     }
 
-    /// The text of its config.json.
-    pub fn config_json(&self) -> String {
-        let value = match &self.model {
+    /// The text of its config.json. Of the model's tokens it knows none but these.
+    pub fn config_json(&self, tokens: SpecialTokens) -> String {
+        let mut value = match &self.model {
             ModelConfig::Gpt2(gpt) => of_gpt2(gpt),
             ModelConfig::Llama(llama) => of_llama(llama, self.model_type),
             ModelConfig::Mlp(_) | ModelConfig::Timed(_) => unreachable!("transformers has no such model"),
         };
+        value["bos_token_id"] = tokens.bos.into();
+        value["eos_token_id"] = tokens.eos.into();
         format!("{value:#}\n")
     }
 }
@@ -71,8 +73,6 @@ fn of_gpt2(gpt: &GptConfig) -> Value {
         "layer_norm_epsilon": 1e-5,
         "initializer_range": gpt.init_std,
         "tie_word_embeddings": gpt.tie_embeddings,
-        "bos_token_id": null,
-        "eos_token_id": null,
         "torch_dtype": "float32",
     })
 }
@@ -97,8 +97,6 @@ fn of_llama(llama: &LlamaConfig, model_type: ModelType) -> Value {
         "rope_theta": llama.rotary_base,
         "rope_scaling": rope_scaling(llama.rope_scaling),
         "attention_dropout": 0.0,
-        "bos_token_id": null,
-        "eos_token_id": null,
         "torch_dtype": "float32",
     });
     let own = match model_type {

@@ -9,19 +9,24 @@ use super::cursor::Cursor;
 use super::error::CheckpointError;
 use super::piece::Piece;
 use super::reader::CheckpointReader;
-use crate::hugging_face::{HuggingFaceError, PublishedModel};
+use crate::hugging_face::{HuggingFaceError, PublishedModel, SpecialTokens};
 
 impl CheckpointReader {
-    /// Writes the weights, in f32, with a config.json to a folder that exists: files of at most `file_bytes_max`, where no tensor alone is
-    /// larger.
+    /// Writes the weights, in f32, with a config.json that knows these tokens to a folder that exists: files of at most `file_bytes_max`, where
+    /// no tensor alone is larger.
     ///
     /// # Errors
     /// When transformers has no such model; when a file is damaged, or cannot be read or written.
-    pub fn export_published(&self, folder: &Path, file_bytes_max: u64) -> Result<(), CheckpointError> {
+    pub fn export_published(
+        &self,
+        folder: &Path,
+        tokens: SpecialTokens,
+        file_bytes_max: u64,
+    ) -> Result<(), CheckpointError> {
         let published = PublishedModel::of(&self.model()?)?;
         let names = self.manifest().parameters.iter().map(|parameter| &*parameter.name);
         let mut cursor = Cursor::new(self);
-        published.export(folder, file_bytes_max, names, |name, first, values| {
+        published.export(folder, tokens, file_bytes_max, names, |name, first, values| {
             cursor.read(Piece::PARAMETER, name, first, values)
         })
     }

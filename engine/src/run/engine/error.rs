@@ -5,7 +5,7 @@ use std::fmt;
 use pipezero_models::ElementType;
 
 use super::shared_memory::SharedMemory;
-use super::weights_file::WeightsError;
+use super::weights_error::WeightsError;
 use crate::plan::{Bytes, Change, Changes, CountedRanks};
 use crate::run::checkpoint::CheckpointError;
 use crate::run::comm::CommError;

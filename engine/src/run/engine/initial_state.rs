@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::error::EngineError;
 use super::state_check::{check_model, check_optimizer};
+use super::weights_file::WeightsFile;
 use crate::plan::Plan;
 use crate::run::checkpoint::{CheckpointReader, Position};
 use crate::run::world::World;
@@ -23,6 +24,18 @@ pub enum InitialState {
 }
 
 impl InitialState {
+    /// Checks what headers say of weights that are to be read, before ranks start: that they are there, and of the plan's model.
+    ///
+    /// # Errors
+    /// As those of reading them.
+    pub(crate) fn check_headers(&self, plan: &Plan) -> Result<(), EngineError> {
+        match self {
+            Self::Drawn => Ok(()),
+            Self::Weights(path) => Ok(WeightsFile::open(plan, path).map(drop)?),
+            Self::Parameters(from) | Self::Checkpoint(from) => Ok(check_model(plan, from)?),
+        }
+    }
+
     /// Refuses a checkpoint of another model or optimizer, and processes that begin with different states, in every process and before
     /// anything is allocated.
     pub(super) fn check(&self, plan: &Plan, world: &dyn World) -> Result<(), EngineError> {

@@ -10,7 +10,8 @@ use std::sync::{Mutex, PoisonError};
 
 use pipezero_models::unit::ParameterEntry;
 
-use super::weights_file::{WeightsError, parameters};
+use super::weights_error::WeightsError;
+use super::weights_file::parameters;
 use crate::files::partial::{Existing, PartialFile};
 use crate::files::safetensors::f32_header;
 use crate::plan::Plan;

@@ -7,7 +7,7 @@ use crate::config::resolved::{GptConfig, ModelConfig};
 use crate::config::section::Field;
 use crate::config::words::one_of;
 use crate::files::json::shorten;
-use crate::hugging_face::{ModelType, PublishedModel};
+use crate::hugging_face::{ConfigFault, HuggingFaceError, ModelType, PublishedModel};
 
 use super::rope_scaling;
 use super::sizes::init_std;
@@ -20,17 +20,10 @@ pub(super) fn resolve(raw: &RawModel, fewest_tokens: usize, folder: &Path) -> Op
     let given = raw.from.given();
     let own = no_sizes(raw);
     let named = given?;
-    let published = match PublishedModel::open(&folder.join(&named)) {
-        Ok(published) => published,
-        Err(error) => {
-            let types = one_of(&ModelType::ALL.map(ModelType::name));
-            let repair = format!(
-                "name a folder with a config.json of a model of type {types}; relative paths start at the run file's folder"
-            );
-            return raw.from.broken(format!("\"{}\"", shorten(&named)), error.to_string(), repair);
-        }
-    };
+    let published = published(raw, &named, &folder.join(&named));
     own?;
+    let published = published?;
+    fits_window(raw, &published)?;
     let mut model = published.model;
     let gpt = match &mut model {
         ModelConfig::Gpt2(gpt) => {
@@ -54,6 +47,63 @@ pub(super) fn resolve(raw: &RawModel, fewest_tokens: usize, folder: &Path) -> Op
     };
     choose(raw, fewest_tokens, gpt)?;
     Some(model)
+}
+
+/// Reads the folder's config.json; reports everything that is wrong with it.
+fn published(raw: &RawModel, named: &str, folder: &Path) -> Option<PublishedModel> {
+    let error = match PublishedModel::open(folder) {
+        Ok(published) => return Some(published),
+        Err(error) => error,
+    };
+    let broken = |rule, repair| raw.from.broken::<()>(format!("\"{}\"", shorten(named)), rule, repair);
+    if let HuggingFaceError::Config { faults } = error {
+        for ConfigFault { place, message, repair } in faults {
+            let usual = "use another model, or mend the field if it is a mistake";
+            broken(format!("{place}: {message}"), repair.unwrap_or_else(|| usual.to_owned()));
+        }
+    } else {
+        broken(error.to_string(), of_no_folder(named, folder));
+    }
+    None
+}
+
+/// What to do where a folder or its config.json cannot be read.
+fn of_no_folder(named: &str, folder: &Path) -> String {
+    let is_of_name = |part: &str| {
+        let mut letters = part.chars();
+        letters.next().is_some_and(|first| first.is_ascii_alphanumeric())
+            && letters.all(|letter| letter.is_ascii_alphanumeric() || "-_.".contains(letter))
+    };
+    // OWNER/MODEL, or the name alone of a few old ones.
+    let may_be_of_hub = named.split('/').count() <= 2 && named.split('/').all(is_of_name);
+    if may_be_of_hub && !folder.exists() {
+        return format!(
+            "nothing is downloaded: `hf download {named} --local-dir {named}` in the run file's folder does that, or name a folder \
+             that is there"
+        );
+    }
+    let types = one_of(&ModelType::ALL.map(ModelType::name));
+    format!(
+        "name a folder with a config.json of a model of type {types}; relative paths start at the run file's folder"
+    )
+}
+
+/// Reports sequences in which a window hides tokens.
+fn fits_window(raw: &RawModel, published: &PublishedModel) -> Option<()> {
+    let Some(window) = published.window else { return Some(()) };
+    let length = raw.seq_length.or(published.model.seq_length())?;
+    if length <= window {
+        return Some(());
+    }
+    let rule = format!(
+        "in the model of `model.from` a token sees only the last {window} (`sliding_window`), and attention to those alone is not offered"
+    );
+    if raw.seq_length.is_written() {
+        return raw.seq_length.broken(length, rule, format!("use {window} or less, or another model"));
+    }
+    let rule = format!("{rule} where sequences are longer, as its longest are with {length} tokens");
+    let named = format!("\"{}\"", shorten(&raw.from.given()?));
+    raw.from.broken(named, rule, format!("set `model.seq_length` to {window} or less, or use another model"))
 }
 
 /// What the run chooses beside the sizes.
