@@ -125,7 +125,7 @@ fn auto_is_the_first_that_fits_with_the_fewest_resident_units() {
 /// or else of one that recomputes nothing.
 fn says_what_is_kept(plan: &Plan, choices: &[(Checkpointing, HeadLogits)], peaks: &[u64]) -> bool {
     let remarks = plan.remarks();
-    let said = remarks.iter().map(|remark| &remark.text).find(|text| text.contains("with all activations"));
+    let said = remarks.iter().map(|remark| &remark.text).find(|text| text.contains("activations kept"));
     let said = said.expect("it is said what auto became");
     let is_but_logits = said.contains("with the logits recomputed and all other activations kept");
     let logits = if is_but_logits { HeadLogits::Recompute } else { HeadLogits::Keep };

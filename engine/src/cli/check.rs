@@ -32,7 +32,7 @@ Examples:
   pipezero check run.json --json | jq .batch      # every default filled in
   pipezero check run.json --fix                   # writes run.fixed.json
 
-The JSON is the run as the engine sees it, under the engine's own names: it is meant to be read, and `train` does not accept it. Texts must exist and be long enough, and files of tokens begin with tokens of the vocabulary; no more of them is read.
+The JSON is the run as the engine sees it, under the engine's own names: it is meant to be read, and `train` does not accept it. Of the data no more is read than the beginning of each file of tokens: a text must exist and, where its bytes are the tokens, be long enough.
 
 Exit status: 0 for a valid file; 2 for a file with mistakes, which are all printed with line and column; 1 for a valid file that cannot be planned, for example if a rank does not fit `memory`.";
 

@@ -61,6 +61,12 @@ impl PublishedWeights {
         let mut tensors: HashMap<String, (Stored, Vec<usize>)> = HashMap::new();
         for (file, path) in paths.iter().enumerate() {
             let header = Header::read(path).map_err(|error| match error {
+                HeaderError::Io(error) if error.kind() == io::ErrorKind::NotFound => {
+                    HuggingFaceError::tensors(
+                        path,
+                        format!("it is not there, and {INDEX} names it; download it again"),
+                    )
+                }
                 HeaderError::Io(error) => HuggingFaceError::io(path)(error),
                 HeaderError::Damaged(reason) => HuggingFaceError::tensors(path, reason),
             })?;

@@ -89,6 +89,12 @@ fn weights_go_to_a_folder_of_transformers_and_come_back() {
     let shard = names.iter().find(|name| name.starts_with("model-00001-of-")).unwrap();
     let file = home.run(format!("train run.json --out other --init hf/{shard}")).failure(2);
     assert!(file.contains(": it is a file of a folder of transformers; name the folder, hf, "), "{file}");
+    std::fs::rename(home.path(&format!("hf/{shard}")), home.path("away")).unwrap();
+    let missing = home.run("train run.json --out other --init hf").failure(2);
+    let said =
+        format!("hf/{shard}: it is not there, and model.safetensors.index.json names it; download it again");
+    assert!(missing.contains(&said), "{missing}");
+    std::fs::rename(home.path("away"), home.path(&format!("hf/{shard}"))).unwrap();
     let twice = home.run("checkpoint export out --format hf --out hf").failure(1);
     assert!(twice.contains("hf exists, or cannot be made: name a new folder with --out"), "{twice}");
     let one_file = home.run("checkpoint export out --out w --file-bytes 1MB").failure(2);
