@@ -107,7 +107,7 @@ fn auto_is_the_first_that_fits_with_the_fewest_resident_units() {
                     let is_but_logits =
                         recomputed != Checkpointing::Off && kept.logits == HeadLogits::Recompute;
                     assert_eq!(
-                        said.contains("with all activations but the logits kept"),
+                        said.contains("with the logits recomputed and all other activations kept"),
                         is_but_logits,
                         "{said}"
                     );
@@ -127,7 +127,7 @@ fn says_what_is_kept(plan: &Plan, choices: &[(Checkpointing, HeadLogits)], peaks
     let remarks = plan.remarks();
     let said = remarks.iter().map(|remark| &remark.text).find(|text| text.contains("with all activations"));
     let said = said.expect("it is said what auto became");
-    let is_but_logits = said.contains("with all activations but the logits kept");
+    let is_but_logits = said.contains("with the logits recomputed and all other activations kept");
     let logits = if is_but_logits { HeadLogits::Recompute } else { HeadLogits::Keep };
     let of_kept = choices.iter().position(|&choice| choice == (Checkpointing::Off, logits));
     let is_kept = plan.head_logits_cost().expect("it has a head").is_kept;

@@ -34,7 +34,7 @@ fn every_grid_and_level_gives_the_bits_of_one_pipeline_rank() {
 
 /// Layers that do not attend are not told where documents begin: a rank neither holds nor reads that, on the stages without an end either.
 #[test]
-fn documents_cost_it_nothing() {
+fn documents_take_no_memory() {
     for pipeline in [1, 4] {
         let of = |document_attention| {
             let case = Case { pipeline, num_micro_batches: 3, family: Family::Mlp, ..Case::ONE_RANK };

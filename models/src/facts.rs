@@ -21,6 +21,8 @@ pub struct Facts {
     pub activations: Activations,
     /// Whether a block is two layers, attention and MLP, so that a unit may be half a block.
     pub has_halves: bool,
+    /// Whether its layers attend to other tokens, so that it matters where documents begin.
+    pub attends: bool,
     /// Whether training changes the parameters, so that text is read, and the model can be evaluated and asked for text.
     pub learns: bool,
     /// What each pass over a layer takes, in a family whose layers sleep instead of computing.

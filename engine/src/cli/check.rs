@@ -8,11 +8,11 @@ use pipezero_models::shared::GptConfig;
 
 use super::describe;
 use super::failure::Failure;
-use super::figures::{count, counted};
+use super::figures::{count, counted, percent};
 use super::notices::Notices;
 use super::out_file::{OutFile, Written};
 use super::output::print;
-use super::run_args::{RunArgs, fault_of_data, plan_with_data};
+use super::run_args::{PlannedData, RunArgs, not_found, plan_with_data};
 use super::terminal;
 use crate::config::{
     BackendName, Change, DeviceName, Fixed, Launch, ModelConfig, Notice, NoticeKind, RunFile,
@@ -20,6 +20,7 @@ use crate::config::{
 use crate::files::input::{is_stdio, named};
 use crate::files::partial::Existing;
 use crate::plan::Plan;
+use crate::run::data::Inspected;
 
 /// What `--help` ends with.
 pub(super) const EXAMPLES: &str = "\
@@ -58,7 +59,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<(), Failure> {
         return args.fix();
     }
     let file = args.run.load()?;
-    let (plan, mut notices) = plan_with_data(&file)?;
+    let PlannedData { plan, mut notices, data } = plan_with_data(&file)?;
     if let Some(warning) = too_few_gpus(&plan) {
         notices.push(Notice::new(NoticeKind::Warning, &file.place(&["comm.backend"]), warning));
     }
@@ -69,7 +70,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<(), Failure> {
         return Ok(());
     }
     let (notices, autos) = notices.in_full_but_autos();
-    print(summary(&plan, &autos, terminal::width()))?;
+    print(summary(&plan, data.as_ref(), &autos, terminal::width()))?;
     let verdict = verdict(&args.run.name(), &notices);
     drop(notices);
     print(format_args!("\n{}\n", terminal::fitted(&verdict)))?;
@@ -83,7 +84,7 @@ impl CheckArgs {
         // Relative paths are checked where the file is to stand; what is printed replaces the file itself.
         let stands = if is_stdio(&path) { &self.run.run } else { &path };
         let folder = std::path::absolute(stands)?.parent().unwrap_or(Path::new("/")).to_owned();
-        let found = RunFile::fixed(&self.run.run, &folder, Launch::this_host(), &fault_of_data);
+        let found = RunFile::fixed(&self.run.run, &folder, Launch::this_host(), &not_found);
         let Fixed { text, changes } = found.map_err(Failure::Unfixed)?;
         if is_stdio(&path) {
             return Ok(print(text)?);
@@ -119,14 +120,14 @@ const MENDED: Written = Written {
 const NAME_WIDTH: usize = 12;
 
 /// The run in a line for each of its parts, and what each `"auto"` became.
-fn summary(plan: &Plan, autos: &[Notice], width: usize) -> String {
+fn summary(plan: &Plan, data: Option<&Inspected>, autos: &[Notice], width: usize) -> String {
     let mut parts = vec![
         ("model", model(plan)),
         ("grid", grid(plan)),
         ("step", step(plan)),
         ("state", state(plan)),
         ("memory", describe::memory(plan, plan.run().memory_bytes)),
-        ("text", text(plan)),
+        ("data", data.map_or_else(|| "none".to_owned(), |data| data_of(plan, data))),
     ];
     parts.extend(autos.iter().map(|auto| ("auto", format!("`{}` is {}", auto.path(), auto.message()))));
     let mut of_last = "";
@@ -249,14 +250,40 @@ fn gpus(plan: &Plan) -> String {
     }
 }
 
-fn text(plan: &Plan) -> String {
-    let data = &plan.run().data;
-    let texts = if data.text.is_empty() { &data.files.tokens } else { &data.text };
-    match texts.split_first() {
+/// Where the data is, how much, and how often it is read.
+fn data_of(plan: &Plan, inspected: &Inspected) -> String {
+    let run = plan.run();
+    let data = &run.data;
+    let is_text = data.files.tokens.is_empty();
+    let paths = if is_text { &data.text } else { &data.files.tokens };
+    let mut found = match paths.split_first() {
         None => "none".to_owned(),
         Some((first, [])) => first.display().to_string(),
         Some((first, others)) => format!("{} and {} more", first.display(), others.len()),
+    };
+    if is_text && data.tokenizer.is_none() {
+        found += ", each byte a token";
     }
+    if let Some(tokenizer) = &data.tokenizer {
+        found += &format!(", tokenizer {}", tokenizer.display());
+    }
+    if let Some(num_tokens) = inspected.num_tokens {
+        let held_out = if data.files.validation_tokens.is_empty() { data.validation } else { 0.0 };
+        let of_run =
+            run.batch.train_batch_size as f64 * plan.micro_batch_shape().seq_length as f64 * run.steps as f64;
+        let times = of_run / (num_tokens as f64 * (1.0 - held_out));
+        found += &format!("; {} tokens", count(num_tokens));
+        if held_out > 0.0 {
+            found += &format!(", {} of them held out", percent(held_out));
+        }
+        // Sources with weights are each read as often as their weight says.
+        if data.files.weights.is_empty() {
+            let digits = if times < 10.0 { 2 } else { 0 };
+            let read = if held_out > 0.0 { "the rest" } else { "them" };
+            found += &format!("; all steps read {read} {times:.digits$} times");
+        }
+    }
+    found
 }
 
 fn verdict(name: &str, notices: &Notices) -> String {

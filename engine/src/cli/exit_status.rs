@@ -92,7 +92,11 @@ input_mistakes! {
         EngineError::Weights(error) => error.is_input_mistake(),
         EngineError::Checkpoint(error) => error.is_input_mistake(),
         EngineError::World(error) => error.is_input_mistake(),
-        EngineError::PromptToken { .. } | EngineError::PromptLength { .. } | EngineError::NumPrompts { .. } => true,
+        EngineError::PromptToken { .. }
+        | EngineError::PromptLength { .. }
+        | EngineError::NumPrompts { .. }
+        | EngineError::Unread { .. }
+        | EngineError::UnreadEvaluation { .. } => true,
         EngineError::Stopped(_)
         | EngineError::AlreadyStopped
         | EngineError::Connect(_)
@@ -107,9 +111,7 @@ input_mistakes! {
         | EngineError::Threads { .. }
         | EngineError::LossScale { .. }
         | EngineError::NotFinite { .. }
-        | EngineError::Unread { .. }
         | EngineError::EvaluationNotFinite
-        | EngineError::UnreadEvaluation { .. }
         | EngineError::LogitsNotFinite => false,
     };
     TrainingError: |error| match error {

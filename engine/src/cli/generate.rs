@@ -176,7 +176,9 @@ fn prompts_of(path: &Path) -> Result<Vec<String>, Failure> {
     let text = read_text(path, PROMPTS_BYTES_MAX).map_err(|error| mistake(format!(": {error}")))?;
     let is_json = is_json_lines(path);
     let mut prompts = Vec::new();
-    for (number, line) in (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty()) {
+    for (number, line) in
+        (1..).zip(text.trim_start_matches('\u{feff}').lines()).filter(|(_, line)| !line.trim().is_empty())
+    {
         if !is_json {
             prompts.push(line.to_owned());
             continue;

@@ -11,7 +11,7 @@ use crate::files::input::named;
 use crate::files::printable::printable;
 use crate::plan::Plan;
 use crate::plan::costs::DeviceSpec;
-use crate::run::data::{find_text, inspect};
+use crate::run::data::{Inspected, find_text, inspect};
 use crate::tokens::{TokenFile, Tokenizer};
 
 /// A run file and its overrides.
@@ -25,38 +25,50 @@ pub(super) struct RunArgs {
     pub(super) set: Vec<String>,
 }
 
-/// What is wrong with a run's data, if its files cannot be found, or are damaged.
-pub(super) fn fault_of_data(data: DataPath<'_>) -> Option<String> {
+/// Why a file of a run's data cannot be found.
+pub(super) fn not_found(data: DataPath<'_>) -> Option<String> {
     match data {
         DataPath::Text(path) => find_text(path).err().map(|error| error.to_string()),
-        DataPath::Tokens { path, token_type } => {
-            TokenFile::open(path, token_type).err().map(|error| error.to_string())
-        }
-        DataPath::Tokenizer { path, end_token } => {
-            Tokenizer::load(path, end_token).err().map(|error| error.to_string())
-        }
+        DataPath::Tokens(path) => TokenFile::find(path).err().map(|error| error.to_string()),
+        DataPath::Tokenizer(path) => Tokenizer::find(path).err().map(|error| error.to_string()),
     }
 }
 
-/// The plan of a run file whose data can be used as far as is known before it is read, and the notices on file, plan and data.
-pub(super) fn plan_with_data(file: &RunFile) -> Result<(Plan, Vec<Notice>), Failure> {
-    let (plan, mut notices) = Plan::from_file_with(file, Launch::this_host(), &fault_of_data)?;
+/// A run file's plan and what was found of its data.
+pub(super) struct PlannedData {
+    pub(super) plan: Plan,
+    /// Of the file, the plan and the data.
+    pub(super) notices: Vec<Notice>,
+    /// `None` of a model that reads no data.
+    pub(super) data: Option<Inspected>,
+}
+
+/// Plans a run file whose data can be used, as far as that is known before it is read.
+pub(super) fn plan_with_data(file: &RunFile) -> Result<PlannedData, Failure> {
+    let (plan, mut notices) = Plan::from_file_with(file, Launch::this_host(), &not_found)?;
     if !plan.run().model.learns() {
-        return Ok((plan, notices));
+        return Ok(PlannedData { plan, notices, data: None });
     }
-    let inspected = inspect(&plan.run().data, plan.micro_batch_shape().seq_length, plan.vocab_size());
+    let config = &plan.run().data;
+    let inspected = inspect(config, plan.micro_batch_shape().seq_length, plan.vocab_size());
     let inspected = inspected
         .map_err(|error| file.error_at(&[error.key()], Problem::Data { reason: error.to_string() }))?;
-    if let Some(path) = inspected.json_lines {
-        let place = file.place(&["data.text"]);
-        notices.push(Notice::new(NoticeKind::Warning, &place, json_as_text(&path)));
+    let mut say = |kind, key, text| notices.push(Notice::new(kind, &file.place(&[key]), text));
+    if let Some(path) = &inspected.json_lines {
+        say(NoticeKind::Warning, "data.text", json_as_text(path));
+    }
+    if !config.text.is_empty() && config.tokenizer.is_none() && plan.vocab_size() >= WORDS_VOCAB_SIZE {
+        let rule = format!(
+            "text is read as bytes, which are 256 of the {} tokens; name the model's tokenizer as `data.tokenizer`",
+            plan.vocab_size()
+        );
+        say(NoticeKind::Warning, "data.text", rule);
     }
     if inspected.all_say_their_type && file.has(TOKEN_TYPE) {
-        let place = file.place(&[TOKEN_TYPE]);
         let hint = "no effect here: each file of tokens says itself how it stores them".to_owned();
-        notices.push(Notice::new(NoticeKind::Hint, &place, hint));
+        say(NoticeKind::Hint, TOKEN_TYPE, hint);
     }
-    Ok((plan, notices))
+    Ok(PlannedData { plan, notices, data: Some(inspected) })
 }
 
 /// What is said of a text that holds JSON on each line.
@@ -66,6 +78,9 @@ pub(super) fn json_as_text(path: &Path) -> String {
         "`{path}` is read as text, names of fields and all; `pipezero tokenize` makes tokens of the text in its fields"
     )
 }
+
+/// A vocabulary of so many tokens is one of words and their parts.
+const WORDS_VOCAB_SIZE: usize = 4096;
 
 const TOKEN_TYPE: &str = "data.token_type";
 

@@ -16,7 +16,7 @@ use crate::host::{Launched, Launcher, job_files};
 /// What signals ask of a run, or of other work.
 #[derive(Debug, Default)]
 pub(super) struct Signalled {
-    /// Whether it is to end after its step.
+    /// Whether it is to end after its step, or its batch.
     pub(super) interrupted: AtomicBool,
     /// The number of the first signal; 0 before.
     first: AtomicI32,
@@ -95,7 +95,7 @@ fn wait_for(signals: Vec<i32>, after: After, signalled: Arc<Signalled>) -> io::R
     let wait = move || {
         for signal in signals.forever() {
             let name = signal_name(signal).unwrap_or("a signal");
-            // Whoever sees that there was one sees which, too.
+            // Before `interrupted`, so that a thread that sees that there was a signal sees which.
             let _ = signalled.first.compare_exchange(0, signal, Ordering::Relaxed, Ordering::Relaxed);
             if signalled.interrupted.swap(true, Ordering::AcqRel) {
                 // Not to the log: its file system may be what hangs.

@@ -85,11 +85,13 @@ pub(super) struct TokenizeArgs {
 /// A path without the endings that are added to it.
 fn prefix(text: &str) -> Result<PathBuf, String> {
     let path = PathBuf::from(text);
-    let has_ending = path.extension().is_some_and(|ending| ending == "bin" || ending == "idx");
-    match has_ending || text.ends_with('/') || path.file_name().is_none() {
-        true => Err("write it without .bin and .idx, which are added, such as data/stories".to_owned()),
-        false => Ok(path),
+    if text.ends_with('/') || path.file_name().is_none() {
+        return Err("it is a folder; write a name in it, such as data/stories".to_owned());
     }
+    if path.extension().is_some_and(|ending| ending == "bin" || ending == "idx") {
+        return Err("write it without .bin and .idx, which are added, such as data/stories".to_owned());
+    }
+    Ok(path)
 }
 
 /// A separator as it is meant.
@@ -161,6 +163,7 @@ pub(super) fn run(args: &TokenizeArgs) -> Result<(), Failure> {
     if job.resumed_bytes() > 0 {
         note(format_args!("{} were done before", bytes(job.resumed_bytes())));
     }
+    let vocab_size = job.vocab_size();
     let mut shown = Shown::new(job.total_bytes(), job.resumed_bytes(), Arc::clone(&signalled));
     let ended = job.run(&mut shown);
     signalled.end();
@@ -174,7 +177,12 @@ pub(super) fn run(args: &TokenizeArgs) -> Result<(), Failure> {
         ended => ended?,
     };
     print(report(&finished))?;
-    note(format_args!("try: \"data\": {{\"tokens\": \"{}\"}} in a run file", args.out.display()));
+    note(format_args!(
+        "in a run file, where paths start at its folder: \"data\": {{\"tokens\": \"{}\", \"tokenizer\": \"{}\"}}, and \"model\": \
+         {{\"vocab_size\": {vocab_size}}} or more",
+        args.out.display(),
+        args.tokenizer.display(),
+    ));
     Ok(())
 }
 

@@ -15,7 +15,7 @@ use super::nccl_variable::set_variable;
 use super::notices::Notices;
 use super::output::{complain, keep, keep_in, note, print};
 use super::progress::Progress;
-use super::run_args::plan_with_data;
+use super::run_args::{PlannedData, plan_with_data};
 use super::signals::end_after_the_step;
 use super::terminal;
 use super::train_args::TrainArgs;
@@ -149,7 +149,7 @@ fn place_of(plan: &Plan, launched: &Launched) -> String {
 impl TrainArgs {
     /// The plan of the run, in a process that can carry it out, and what is to be said of the file.
     fn planned(&self, file: &RunFile) -> Result<(Plan, Notices), Failure> {
-        let (plan, notices) = plan_with_data(file)?;
+        let PlannedData { plan, notices, .. } = plan_with_data(file)?;
         set_variable(plan.run().comm.backend, &self.run.run)?;
         Ok((plan, Notices::new(self.run.name(), notices)))
     }

@@ -23,11 +23,11 @@ pub struct KeptNeed {
 }
 
 impl KeptNeed {
-    /// What is kept then.
+    /// What is kept then, as a sentence goes on after "with".
     pub(super) fn kept(self) -> &'static str {
         match self.logits {
-            HeadLogits::Keep => "all activations",
-            HeadLogits::Recompute => "all activations but the logits",
+            HeadLogits::Keep => "all activations kept",
+            HeadLogits::Recompute => "the logits recomputed and all other activations kept",
         }
     }
 }

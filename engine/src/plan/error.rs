@@ -203,7 +203,7 @@ fn even_recomputed(recomputed: Checkpointing, kept: KeptNeed) -> String {
     match recomputed.recomputed_together() {
         None => ", and recomputing activations does not lower that".to_owned(),
         Some(together) => format!(
-            " even with the activations of {together} recomputed, the least that \"auto\" comes to; with {} kept a rank would need {}",
+            " even with the activations of {together} recomputed, the least that \"auto\" comes to; with {} a rank would need {}",
             kept.kept(),
             Bytes(kept.rank_bytes)
         ),

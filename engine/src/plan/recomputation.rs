@@ -79,10 +79,10 @@ impl Plan {
                 None => {
                     let [needed, limit] = Bytes(self.needs().rank_bytes).distinct(Bytes(limit));
                     let kept = kept.kept();
-                    format!("false: with {kept} kept the fullest rank needs {needed} of the {limit} that `memory` gives it")
+                    format!("false: with {kept} the fullest rank needs {needed} of the {limit} that `memory` gives it")
                 }
                 Some(together) => format!(
-                    "true, of {together}: with {} kept a rank would need {} of the {} that `memory` gives it; \
+                    "true, of {together}: with {} a rank would need {} of the {} that `memory` gives it; \
                      recomputed, the fullest needs {}",
                     kept.kept(),
                     Bytes(kept.rank_bytes).distinct(Bytes(limit))[0],

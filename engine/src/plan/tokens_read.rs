@@ -2,7 +2,7 @@
 
 use pipezero_models::layer::MicroBatchShape;
 
-use crate::config::{ModelConfig, Run};
+use crate::config::Run;
 
 /// What a rank reads of each micro-batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,10 +18,7 @@ pub(crate) struct TokensRead {
 /// Whether layers of the run are told where documents begin: where it attends within these, and the family attends at all. Layers of a caller
 /// may do with them what they like.
 pub(super) fn reads_documents(run: &Run) -> bool {
-    let attends = match run.model {
-        ModelConfig::Gpt2(_) | ModelConfig::Llama(_) => true,
-        ModelConfig::Mlp(_) | ModelConfig::Timed(_) => run.vocabulary.is_of_caller,
-    };
+    let attends = run.model.facts().attends || run.vocabulary.is_of_caller;
     run.data.document_attention && attends
 }
 

@@ -14,10 +14,10 @@ pub(super) type Part = (Vec<u32>, bool);
 const TOKENS: &str = "tokens";
 const MASK: &str = "mask";
 
-/// What a line of JSON holds: fields that are there, or of a pair one of them at least.
-enum Kind<'a> {
+/// What a line of JSON holds.
+enum LineForm<'a> {
     Text(&'a Value),
-    Pair(Option<&'a Value>, Option<&'a Value>),
+    Pair { prompt: &'a Value, completion: &'a Value },
     Tokens,
 }
 
@@ -43,47 +43,49 @@ impl Maker {
             .map_err(|error| DocumentFault::Json { column: error.column(), reason: reason_of(&error) })?;
         let Value::Object(fields) = value else { return Err(DocumentFault::NoObject) };
         let Form { text_field, prompt_field, completion_field, .. } = &self.form;
-        match self.kind_of_line(&fields)? {
-            Some(Kind::Text(text)) => self.of_text(string(text_field, text)?),
-            Some(Kind::Pair(Some(prompt), Some(completion))) => {
+        match self.form_of_line(&fields)? {
+            Some(LineForm::Text(text)) => self.of_text(string(text_field, text)?),
+            Some(LineForm::Pair { prompt, completion }) => {
                 self.of_pair(string(prompt_field, prompt)?, string(completion_field, completion)?)
             }
-            Some(Kind::Pair(None, _)) => Err(lone(completion_field, prompt_field)),
-            Some(Kind::Pair(_, None)) => Err(lone(prompt_field, completion_field)),
-            Some(Kind::Tokens) => self.of_tokens(&fields),
+            Some(LineForm::Tokens) => self.of_tokens(&fields),
             None => Err(self.no_form(fields)),
         }
     }
 
     /// What a line holds: one document, in one form. A null is as good as no field: tables whose rows have several forms are written so.
-    fn kind_of_line<'a>(&self, fields: &'a Map<String, Value>) -> Result<Option<Kind<'a>>, DocumentFault> {
+    fn form_of_line<'a>(
+        &self,
+        fields: &'a Map<String, Value>,
+    ) -> Result<Option<LineForm<'a>>, DocumentFault> {
         let Form { text_field, prompt_field, completion_field, .. } = &self.form;
         let value = |name: &str| fields.get(name).filter(|value| !value.is_null());
-        let text = value(text_field).map(|text| (Kind::Text(text), text_field.as_str()));
-        // Whoever names a half of a pair as the text means that alone.
+        let text = value(text_field);
+        // A field that the user named as the text is no half of a pair.
         let has_pairs = text_field != prompt_field && text_field != completion_field;
-        let halves = [prompt_field, completion_field].map(|name| value(name).filter(|_| has_pairs));
-        let pair = match halves {
-            [None, None] => None,
-            [None, completion] => Some((Kind::Pair(None, completion), completion_field.as_str())),
-            [prompt, completion] => Some((Kind::Pair(prompt, completion), prompt_field.as_str())),
-        };
-        let has_other = text.is_some() || pair.is_some();
+        let [prompt, completion] =
+            [prompt_field, completion_field].map(|name| value(name).filter(|_| has_pairs));
+        let half = prompt.map(|_| prompt_field).or(completion.map(|_| completion_field));
         let is_named = |name| [text_field, prompt_field, completion_field].iter().any(|named| *named == name);
         let own = |name| value(name).filter(|_| !is_named(name));
-        // Beside a text it may be a number of them, which is no document.
+        // Beside a text or a pair, `"tokens": 12` is how many tokens that has.
+        let has_other = text.is_some() || half.is_some();
         let tokens = own(TOKENS).filter(|tokens| tokens.is_array() || !has_other);
         if tokens.is_none() && own(MASK).is_some() {
             return Err(DocumentFault::LoneMask);
         }
-        let tokens = tokens.map(|_| (Kind::Tokens, TOKENS));
-        let mut kinds = [text, pair, tokens].into_iter().flatten();
-        match (kinds.next(), kinds.next()) {
-            (Some((_, first)), Some((_, second))) => {
-                Err(DocumentFault::TwoForms { first: first.to_owned(), second: second.to_owned() })
-            }
-            (first, _) => Ok(first.map(|(kind, _)| kind)),
+        let found = [text.map(|_| text_field.as_str()), half.map(String::as_str), tokens.map(|_| TOKENS)];
+        let mut found = found.into_iter().flatten();
+        if let (Some(first), Some(second)) = (found.next(), found.next()) {
+            return Err(DocumentFault::TwoForms { first: first.to_owned(), second: second.to_owned() });
         }
+        Ok(match (text, prompt, completion) {
+            (Some(text), ..) => Some(LineForm::Text(text)),
+            (None, Some(prompt), Some(completion)) => Some(LineForm::Pair { prompt, completion }),
+            (None, Some(_), None) => return Err(lone(prompt_field, completion_field)),
+            (None, None, Some(_)) => return Err(lone(completion_field, prompt_field)),
+            (None, None, None) => tokens.map(|_| LineForm::Tokens),
+        })
     }
 
     /// What is wrong with a line that holds no document.
@@ -112,7 +114,7 @@ impl Maker {
     fn of_tokens(&self, fields: &Map<String, Value>) -> Result<Vec<Part>, DocumentFault> {
         let list = |name: &str| match &fields[name] {
             Value::Array(list) => Ok(list),
-            other => Err(DocumentFault::NoList { name: name.to_owned(), kind: kind_of(other) }),
+            other => Err(DocumentFault::NoList { name: name.to_owned(), kind: type_of(other) }),
         };
         let tokens = list(TOKENS)?;
         let has_mask = fields.get(MASK).is_some_and(|mask| !mask.is_null());
@@ -159,7 +161,7 @@ impl Maker {
 
 /// A field that must be a string.
 fn string<'a>(name: &str, value: &'a Value) -> Result<&'a str, DocumentFault> {
-    let fault = || DocumentFault::NoString { name: name.to_owned(), kind: kind_of(value) };
+    let fault = || DocumentFault::NoString { name: name.to_owned(), kind: type_of(value) };
     value.as_str().ok_or_else(fault)
 }
 
@@ -167,7 +169,7 @@ fn lone(there: &str, missing: &str) -> DocumentFault {
     DocumentFault::LoneField { there: there.to_owned(), missing: missing.to_owned() }
 }
 
-fn kind_of(value: &Value) -> &'static str {
+fn type_of(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "true or false",

@@ -77,9 +77,6 @@ pub enum TokenizeError {
         /// Bytes of all inputs.
         total_bytes: u64,
     },
-    /// There is nothing to go on with.
-    #[error("there is nothing to go on with: `{}` does not exist; leave --resume out", .0.display())]
-    NothingToResume(PathBuf),
     /// What was begun was something else.
     #[error("`{}` was begun with {what}; go on as it was begun, or begin again with --overwrite", path.display())]
     Differs {
@@ -112,11 +109,14 @@ pub enum TokenizeError {
         /// Bytes of the part.
         num_bytes: u64,
     },
-    /// A mistake in an input, before which work has been done.
-    #[error("{mistake}; what comes before it is kept: mend it, and go on with --resume")]
+    /// A mistake in an input, or an input that cannot be read, before which work has been done.
+    #[error(
+        "{error}. The documents before it are kept: correct the file and go on with --resume; with other options, begin again with \
+         --overwrite"
+    )]
     Kept {
-        /// The mistake.
-        mistake: Box<TokenizeError>,
+        /// What is wrong.
+        error: Box<TokenizeError>,
     },
     /// The file that says how far the work is cannot be used.
     #[error("`{}` cannot be used: {reason}; begin again with --overwrite", path.display())]
@@ -129,6 +129,9 @@ pub enum TokenizeError {
     /// Another process writes the same files.
     #[error("`{}` is being written by another process", .0.display())]
     InUse(PathBuf),
+    /// An input is a file that the work writes itself.
+    #[error("`{}` is written by the work itself, which --out names; name another --out", .0.display())]
+    OwnFile(PathBuf),
     /// Nothing was found.
     #[error("the inputs hold no document: all {num_files} files are empty")]
     Nothing {
@@ -145,6 +148,11 @@ impl TokenizeError {
 
     /// Whether the input is at fault, and not the system.
     pub fn is_of_input(&self) -> bool {
-        !matches!(self, Self::Io { .. } | Self::InUse(_) | Self::Stopped { .. })
+        if let Self::Kept { error } = self {
+            return error.is_of_input();
+        }
+        let is_of_outputs =
+            matches!(self, Self::Exists(_) | Self::Interrupted(_) | Self::InUse(_) | Self::Stopped { .. });
+        !(is_of_outputs || matches!(self, Self::Io { .. }))
     }
 }

@@ -48,7 +48,7 @@ pub enum DocumentFault {
         second: String,
     },
     /// It has a mask of nothing.
-    #[error("it has \"mask\" and no \"tokens\", whose loss it would be about; write both, or neither")]
+    #[error("it has \"mask\" and no \"tokens\" that it could be the mask of; write both, or neither")]
     LoneMask,
     /// What would be its document is null.
     #[error("\"{name}\" is null, and the line holds no other document; leave the line out")]

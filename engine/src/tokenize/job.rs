@@ -65,8 +65,8 @@ impl Job {
         let (files, num_repeats) = files(&options.inputs, &outputs)?;
         check_use(&options.form, &files)?;
         let inputs = files.iter().map(|path| Input::of(path)).collect::<Result<Vec<_>, _>>()?;
-        let total_bytes = inputs.iter().map(|input| input.version.num_bytes).sum();
-        outputs.check(options.start)?;
+        let total_bytes = inputs.iter().map(|input| input.stamp.num_bytes).sum();
+        let start = outputs.check(options.start)?;
         let lock = outputs.lock()?;
         let begun_with = BegunWith {
             inputs,
@@ -74,10 +74,10 @@ impl Job {
             end_token: maker.end_token,
             form: maker.form.clone(),
         };
-        let state = match options.start {
+        let state = match start {
             Start::Resume => {
                 let state = State::read(&outputs.state)?;
-                state.begun_with.check(&begun_with, state.next.file, &outputs.state)?;
+                state.begun_with.check(&begun_with, state.next, &outputs.state)?;
                 State { begun_with, ..state }
             }
             Start::New | Start::Overwrite => State {
@@ -111,6 +111,11 @@ impl Job {
         self.num_repeats
     }
 
+    /// One more than the largest token.
+    pub fn vocab_size(&self) -> usize {
+        self.maker.vocab_size
+    }
+
     /// How the token that ends documents is written; `None` where none is.
     pub fn end_token(&self) -> Option<String> {
         self.maker.end_token.and_then(|token| self.maker.tokenizer.name_of(token))
@@ -122,15 +127,20 @@ impl Job {
     /// When a file cannot be read or written, an input is no text or no document, or [`Watch::is_to_stop`] says so. What has been done is kept.
     pub fn run(mut self, watch: &mut dyn Watch) -> Result<Finished, TokenizeError> {
         let token_type = TokenType::of_vocabulary(self.maker.vocab_size);
-        let [bin, sequences] = self.outputs.open(self.lock, self.state.written, token_type)?;
+        let is_done = self.state.next.file == self.files.len();
+        let [bin, sequences] = self.outputs.open(self.lock, self.state.written, token_type, is_done)?;
         self.state.write(&self.outputs.state)?;
         let mut writer = DocumentWriter::new(token_type, bin, sequences, self.state.written);
         let separator = self.maker.form.separator.clone();
-        let reader = Reader::new(&self.files, separator.as_deref(), self.state.next, self.state.num_bytes);
         let (state, outputs, save_every) = (&mut self.state, &self.outputs, self.options.save_every);
+        let (begun_at, total_bytes) = ((state.next, state.num_bytes), self.total_bytes);
+        let is_to_stop = || watch.is_to_stop();
+        let reader = Reader::new(&self.files, separator.as_deref(), begun_at.0, begun_at.1, &is_to_stop)?;
+        let Some(reader) = reader else {
+            return Err(TokenizeError::Stopped { num_bytes: begun_at.1, total_bytes });
+        };
         let written_to = TokenizeError::io(&outputs.partial);
-        let (mut kept_bytes, total_bytes) = (state.num_bytes, self.total_bytes);
-        let mut reached = (state.next, state.num_bytes);
+        let mut reached = begun_at;
         let done = tokenize(reader, &self.maker, self.options.num_threads, |tokens| {
             let Tokens { documents, next, num_bytes } = tokens;
             for document in &documents {
@@ -139,39 +149,34 @@ impl Job {
             }
             reached = (next, num_bytes);
             let stops = watch.is_to_stop() && num_bytes < total_bytes;
-            if stops || num_bytes - kept_bytes >= save_every {
-                kept_bytes = num_bytes;
-                let written = writer.sync().map_err(&written_to)?;
-                (state.next, state.num_bytes, state.written) = (next, num_bytes, written);
-                state.write(&outputs.state)?;
+            if stops || num_bytes - state.num_bytes >= save_every {
+                state.keep(reached, &mut writer, outputs)?;
             }
             watch.progress(num_bytes, writer.written());
             if stops { Err(TokenizeError::Stopped { num_bytes, total_bytes }) } else { Ok(()) }
         });
         match done {
-            Ok(()) => {}
-            Err(mistake @ TokenizeError::Document { .. }) if reached.1 > 0 => {
-                let written = writer.sync().map_err(&written_to)?;
-                (state.next, state.num_bytes, state.written) = (reached.0, reached.1, written);
-                state.write(&outputs.state)?;
-                return Err(TokenizeError::Kept { mistake: Box::new(mistake) });
+            Err(error @ (TokenizeError::Document { .. } | TokenizeError::Io { .. })) if reached.1 > 0 => {
+                // Where nothing can be written any more, what was kept before is what is left.
+                return Err(match state.keep(reached, &mut writer, outputs) {
+                    Ok(()) => TokenizeError::Kept { error: Box::new(error) },
+                    Err(_) => error,
+                });
             }
-            Err(error) => {
-                if let TokenizeError::Document { .. } = error {
-                    outputs.remove_begun();
-                }
+            Err(error @ TokenizeError::Document { .. }) => {
+                outputs.remove_begun();
                 return Err(error);
             }
+            done => done?,
         }
-        let written = writer.sync().map_err(&written_to)?;
-        if written.num_tokens == 0 {
+        if writer.written().num_tokens == 0 {
             outputs.remove_begun();
             return Err(TokenizeError::Nothing { num_files: self.files.len() });
         }
-        state.next = Place { file: self.files.len(), ..Place::default() };
-        (state.num_bytes, state.written) = (self.total_bytes, written);
-        state.write(&outputs.state)?;
-        outputs.finish(written, token_type)?;
+        let end = Place { file: self.files.len(), ..Place::default() };
+        state.keep((end, total_bytes), &mut writer, outputs)?;
+        outputs.finish(state.written, token_type)?;
+        let written = state.written;
         let (bin, idx) = (outputs.bin.clone(), outputs.idx.clone());
         Ok(Finished { written, num_bytes: self.total_bytes, token_type, bin, idx })
     }
@@ -202,6 +207,10 @@ fn files(inputs: &[PathBuf], outputs: &Outputs) -> Result<(Vec<PathBuf>, usize),
     let num_named = named.iter().filter(|path| is_input(path)).count();
     let mut files = find_all(&named)?;
     files.retain(is_input);
+    let own = inputs.iter().find(|input| !is_input(input)).or(named.first().filter(|_| files.is_empty()));
+    if let Some(own) = own {
+        return Err(TokenizeError::OwnFile(own.clone()));
+    }
     let num_repeats = num_named - files.len();
     Ok((files, num_repeats))
 }

@@ -18,7 +18,6 @@ mod reader;
 mod state;
 #[cfg(test)]
 mod tests;
-mod version;
 mod workers;
 
 pub use error::TokenizeError;

@@ -1,10 +1,10 @@
 //! The files that are written, while they are and at the end.
 //!
 //! ```text
-//! PREFIX.bin.partial   tokens          becomes PREFIX.bin
-//! PREFIX.sequences     what the index is made from
-//! PREFIX.tokenize.json how far the work is
-//! PREFIX.idx           written at the end; with it the last two are removed
+//! PREFIX.bin.partial   tokens; becomes PREFIX.bin at the end
+//! PREFIX.sequences     what the index is made from; removed at the end
+//! PREFIX.tokenize.json how far the work is; removed at the end
+//! PREFIX.idx           written at the end
 //! ```
 
 use std::ffi::OsString;
@@ -43,17 +43,31 @@ impl Outputs {
         }
     }
 
-    /// Refuses to write over what is there, unless that is asked for.
-    pub(super) fn check(&self, start: Start) -> Result<(), TokenizeError> {
-        let finished = [&self.idx, &self.bin].into_iter().find(|path| fs::symlink_metadata(path).is_ok());
-        match start {
-            Start::Overwrite => Ok(()),
-            Start::New if self.state.exists() => Err(TokenizeError::Interrupted(self.state.clone())),
-            // The tokens have their name and the index does not yet, where the work was interrupted at its very end.
-            Start::Resume if self.state.exists() => Ok(()),
-            Start::Resume => Err(TokenizeError::NothingToResume(self.state.clone())),
-            Start::New => finished.map_or(Ok(()), |path| Err(TokenizeError::Exists(path.clone()))),
+    /// Refuses to write over what is there, unless that is asked for. Where nothing has been begun, nothing goes on: the work begins.
+    pub(super) fn check(&self, start: Start) -> Result<Start, TokenizeError> {
+        for path in [&self.state, &self.partial, &self.sequences] {
+            if fs::symlink_metadata(path).is_ok_and(|found| !found.is_file()) {
+                return Err(TokenizeError::io(path)(io::Error::other("it is no regular file; remove it")));
+            }
         }
+        match start {
+            Start::Overwrite => Ok(start),
+            Start::New if self.state.exists() => Err(TokenizeError::Interrupted(self.state.clone())),
+            Start::Resume if self.state.exists() => Ok(start),
+            // What has no state is no work that was begun: it may be anything.
+            Start::New | Start::Resume => {
+                self.there().map_or(Ok(Start::New), |path| Err(TokenizeError::Exists(path)))
+            }
+        }
+    }
+
+    /// A file that would be written over. An empty one is left by a process that was killed as it began.
+    fn there(&self) -> Option<PathBuf> {
+        let [state, idx] = [&self.state, &self.idx].map(|path| unfinished(path));
+        let own = [&self.idx, &self.bin, &self.partial, &self.sequences, &state, &idx];
+        let holds_something =
+            |path: &Path| fs::symlink_metadata(path).is_ok_and(|found| !found.is_file() || found.len() > 0);
+        own.into_iter().find(|path| holds_something(path)).cloned()
     }
 
     /// Holds the outputs against other processes, until the file is closed.
@@ -69,7 +83,7 @@ impl Outputs {
         }
         for path in [&self.state, &self.idx] {
             // What a process that was killed has left of it.
-            let left = path.with_added_extension(PartialFile::ENDING.trim_start_matches('.'));
+            let left = unfinished(path);
             if fs::symlink_metadata(&left).is_ok() {
                 fs::remove_file(&left).map_err(TokenizeError::io(&left))?;
             }
@@ -77,17 +91,19 @@ impl Outputs {
         Ok(sequences)
     }
 
-    /// Opens the tokens, and stands in them and in `sequences` behind what has been written; a rest that was written later is cut off.
+    /// Opens the tokens, and stands in them and in `sequences` behind what has been written; a rest that was written later is cut off. `is_done`:
+    /// all inputs have become tokens.
     pub(super) fn open(
         &self,
         sequences: File,
         written: Written,
         token_type: TokenType,
+        is_done: bool,
     ) -> Result<[File; 2], TokenizeError> {
         let num_bytes = written.num_tokens * token_type.num_bytes() as u64;
         let sequences = cut(sequences, &self.sequences, written.bytes())?;
-        // The work was interrupted after the tokens had got their name.
-        if !self.partial.exists() && written.num_tokens > 0 && self.bin.exists() {
+        // All was done, and the work was interrupted after the tokens had got their name.
+        if is_done && !self.partial.exists() && !self.idx.exists() {
             fs::rename(&self.bin, &self.partial).map_err(TokenizeError::io(&self.bin))?;
         }
         Ok([cut(opened(&self.partial)?, &self.partial, num_bytes)?, sequences])
@@ -96,13 +112,14 @@ impl Outputs {
     /// Whether a path is one of these, or what is written before it.
     pub(super) fn has(&self, path: &Path) -> bool {
         let own = [&self.bin, &self.idx, &self.partial, &self.sequences, &self.state];
-        own.iter().any(|own| is_same(path, own) || is_same(path, &own.with_added_extension("partial")))
+        let of_own = |own: &PathBuf| [own.clone(), unfinished(own)];
+        own.into_iter().flat_map(of_own).any(|own| is_same(path, &own))
     }
 
     /// Leaves nothing of work that cannot go on.
     pub(super) fn remove_begun(&self) {
         for path in [&self.state, &self.partial, &self.sequences] {
-            // What is left of it is an error of the next start, which names it.
+            // A state that is left is an error of the next start, which names it; what else is left is written over.
             let _ = fs::remove_file(path);
         }
     }
@@ -110,21 +127,37 @@ impl Outputs {
     /// Gives the tokens their name and writes their index, once all tokens are on disk.
     pub(super) fn finish(&self, written: Written, token_type: TokenType) -> Result<(), TokenizeError> {
         let index = TokenizeError::io(&self.idx);
-        // An index of other tokens is worse than none.
-        match fs::remove_file(&self.idx) {
+        // An index of other tokens is worse than none; it comes back where its tokens cannot be replaced.
+        let replaced = self.idx.with_added_extension("replaced");
+        let has_index = match fs::rename(&self.idx, &replaced) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(index(error)),
-            _ => {}
+            renamed => renamed.is_ok(),
+        };
+        if let Err(error) = fs::rename(&self.partial, &self.bin) {
+            if has_index {
+                fs::rename(&replaced, &self.idx).map_err(&index)?;
+            }
+            return Err(TokenizeError::io(&self.bin)(error));
         }
-        fs::rename(&self.partial, &self.bin).map_err(TokenizeError::io(&self.bin))?;
         let mut sequences = File::open(&self.sequences).map_err(TokenizeError::io(&self.sequences))?;
         let mut file = PartialFile::create(&self.idx, Existing::Replaced).map_err(&index)?;
         write_index(file.file(), &mut sequences, written, token_type).map_err(&index)?;
         file.finish().map_err(&index)?;
-        for path in [&self.state, &self.sequences] {
-            fs::remove_file(path).map_err(TokenizeError::io(path))?;
+        for path in [&self.state, &self.sequences, &replaced] {
+            match fs::remove_file(path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(TokenizeError::io(path)(error));
+                }
+                _ => {}
+            }
         }
         Ok(())
     }
+}
+
+/// What a file is called until it is complete.
+fn unfinished(path: &Path) -> PathBuf {
+    path.with_added_extension(PartialFile::ENDING.trim_start_matches('.'))
 }
 
 /// Whether two paths are those of one file that is there, such as `data.bin` and `./data.bin`.

@@ -13,7 +13,7 @@ use crate::run::data::is_json_lines;
 use crate::tokens::Tokenizer;
 
 /// Bytes of text of a batch, more or less: enough that handing it to a worker costs nothing beside tokenizing it.
-const BATCH_BYTES: usize = 1 << 18;
+const BATCH_BYTES: u64 = 1 << 18;
 
 /// What some editors write at the beginning of a file, to say that it is UTF-8.
 const BYTE_ORDER_MARK: char = '\u{feff}';
@@ -45,6 +45,13 @@ pub(super) struct Batch {
     pub(super) num_bytes: u64,
 }
 
+/// A document of a file, or what may be one.
+struct Piece {
+    text: String,
+    /// Whether the file has no other behind it.
+    is_last: bool,
+}
+
 /// Reads the inputs from a place on.
 pub(super) struct Reader<'a> {
     files: &'a [PathBuf],
@@ -62,50 +69,60 @@ struct OpenFile {
 }
 
 impl<'a> Reader<'a> {
-    /// Reads from a place on, before which lie `num_bytes` of the inputs.
+    /// Reads from a place on, before which lie `num_bytes` of the inputs. What lies before it in its file is looked through; `None` if `is_to_stop`
+    /// said meanwhile that this is to end.
+    ///
+    /// # Errors
+    /// When the file cannot be read, and [`TokenizeError::ChangedBefore`] where it begins with other bytes than were read.
     pub(super) fn new(
         files: &'a [PathBuf],
         separator: Option<&'a str>,
         place: Place,
         num_bytes: u64,
-    ) -> Self {
-        Self { files, separator, place, open: None, num_bytes }
+        is_to_stop: &dyn Fn() -> bool,
+    ) -> Result<Option<Self>, TokenizeError> {
+        let begun = files.get(place.file).filter(|_| place.offset > 0);
+        let open = match begun.map(|path| OpenFile::at(place, path, is_to_stop)).transpose()? {
+            Some(None) => return Ok(None),
+            open => open.flatten(),
+        };
+        Ok(Some(Self { files, separator, place, open, num_bytes }))
     }
 
     /// The next pieces; `None` after the last.
     pub(super) fn batch(&mut self) -> Result<Option<Batch>, TokenizeError> {
-        while let Some(path) = self.files.get(self.place.file) {
+        if let Some(path) = self.files.get(self.place.file) {
             let is_json = is_json_lines(path);
-            let (mut pieces, mut num_bytes) = (Vec::new(), 0);
-            while num_bytes < BATCH_BYTES {
+            let (mut pieces, mut is_at_end) = (Vec::new(), false);
+            let end = self.num_bytes + BATCH_BYTES;
+            while self.num_bytes < end && !is_at_end {
                 let line = self.place.line + 1;
-                let Some(piece) = self.piece(path, is_json)? else { break };
-                num_bytes += piece.len();
-                if !piece.trim().is_empty() {
-                    pieces.push((line, piece));
+                let Piece { text, is_last } = self.piece(path, is_json)?;
+                is_at_end = is_last;
+                if !text.trim().is_empty() {
+                    pieces.push((line, text));
                 }
             }
             if let Some(open) = &self.open {
                 self.place.checksum = open.checksum.digest();
             }
-            if num_bytes < BATCH_BYTES {
+            if is_at_end {
                 self.open = None;
                 self.place = Place { file: self.place.file + 1, ..Place::default() };
             }
-            if !pieces.is_empty() {
-                let (path, next, num_bytes) = (path.clone(), self.place, self.num_bytes);
-                return Ok(Some(Batch { path, is_json, pieces, next, num_bytes }));
-            }
+            let (path, next, num_bytes) = (path.clone(), self.place, self.num_bytes);
+            return Ok(Some(Batch { path, is_json, pieces, next, num_bytes }));
         }
         Ok(None)
     }
 
-    /// The next piece of the file, without its separator and without the file's byte order mark; `None` at its end.
-    fn piece(&mut self, path: &Path, is_json: bool) -> Result<Option<String>, TokenizeError> {
+    /// The next piece of the file, without its separator and without the file's byte order mark. Behind the last separator it is the last one, and
+    /// may be empty.
+    fn piece(&mut self, path: &Path, is_json: bool) -> Result<Piece, TokenizeError> {
         let failed = TokenizeError::io(path);
         let open = match &mut self.open {
             Some(open) => open,
-            closed => closed.insert(OpenFile::at(self.place, path)?),
+            closed => closed.insert(OpenFile::new(path)?),
         };
         let separator = if is_json { Some("\n") } else { self.separator };
         let mut bytes = Vec::new();
@@ -116,9 +133,6 @@ impl<'a> Reader<'a> {
         let Some(ended) = ended else {
             return Err(document(if is_json { DocumentFault::LongLine } else { DocumentFault::LongText }));
         };
-        if bytes.is_empty() {
-            return Ok(None);
-        }
         open.checksum.update(&bytes);
         let is_first = self.place.offset == 0;
         self.place.offset += bytes.len() as u64;
@@ -132,22 +146,25 @@ impl<'a> Reader<'a> {
         if is_first && piece.starts_with(BYTE_ORDER_MARK) {
             piece.remove(0);
         }
-        Ok(Some(piece))
+        Ok(Piece { text: piece, is_last: !ended })
     }
 }
 
 impl OpenFile {
-    /// A file from a place on.
-    ///
-    /// # Errors
-    /// When it cannot be read, and [`TokenizeError::ChangedBefore`] where the bytes before the place are not those that were read.
-    fn at(place: Place, path: &Path) -> Result<Self, TokenizeError> {
-        let failed = TokenizeError::io(path);
-        let file = File::open(path).map_err(&failed)?;
-        let mut open = Self { from: BufReader::with_capacity(1 << 18, file), checksum: Xxh3::new() };
+    fn new(path: &Path) -> Result<Self, TokenizeError> {
+        let file = File::open(path).map_err(TokenizeError::io(path))?;
+        Ok(Self { from: BufReader::with_capacity(1 << 18, file), checksum: Xxh3::new() })
+    }
+
+    /// A file from a place on; `None` if the way there was to end before.
+    fn at(place: Place, path: &Path, is_to_stop: &dyn Fn() -> bool) -> Result<Option<Self>, TokenizeError> {
+        let mut open = Self::new(path)?;
         let mut left = place.offset;
         while left > 0 {
-            let bytes = open.from.fill_buf().map_err(&failed)?;
+            if is_to_stop() {
+                return Ok(None);
+            }
+            let bytes = available(&mut open.from).map_err(TokenizeError::io(path))?;
             if bytes.is_empty() {
                 break;
             }
@@ -156,9 +173,22 @@ impl OpenFile {
             open.from.consume(num_bytes as usize);
             left -= num_bytes;
         }
-        let is_known = left == 0 && (place.offset == 0 || open.checksum.digest() == place.checksum);
-        let changed = || TokenizeError::ChangedBefore { path: path.to_owned(), num_bytes: place.offset };
-        is_known.then_some(open).ok_or_else(changed)
+        if left == 0 && open.checksum.digest() == place.checksum {
+            return Ok(Some(open));
+        }
+        Err(TokenizeError::ChangedBefore { path: path.to_owned(), num_bytes: place.offset })
+    }
+}
+
+/// What has been read and not consumed; empty at the end alone.
+fn available(from: &mut impl BufRead) -> io::Result<&[u8]> {
+    loop {
+        match from.fill_buf() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            // Asked again, since the borrow would last beyond the loop.
+            Ok(_) => return from.fill_buf(),
+            Err(error) => return Err(error),
+        }
     }
 }
 
@@ -169,10 +199,7 @@ fn read_until(
     bytes: &mut Vec<u8>,
 ) -> io::Result<Option<bool>> {
     loop {
-        let available = match from.fill_buf() {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            available => available?,
-        };
+        let available = available(from)?;
         if available.is_empty() {
             return Ok(Some(false));
         }

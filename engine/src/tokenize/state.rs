@@ -1,16 +1,18 @@
 //! What has been done, in a file beside the tokens: from it, work that was interrupted goes on.
 
+use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
 
 use serde::{Deserialize, Serialize};
 
 use super::error::TokenizeError;
 use super::options::Form;
+use super::outputs::Outputs;
 use super::reader::Place;
-use super::version::Version;
 use crate::files::input::read_text;
 use crate::files::partial::{Existing, PartialFile};
-use crate::tokens::Written;
+use crate::tokens::{DocumentWriter, Written};
 
 /// What has been done, and by what.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,13 +41,26 @@ pub(super) struct BegunWith {
 #[serde(deny_unknown_fields)]
 pub(super) struct Input {
     pub(super) path: String,
-    pub(super) version: Version,
+    pub(super) stamp: Stamp,
+}
+
+/// What tells, without reading it, whether a file is the one that it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Stamp {
+    /// Bytes.
+    pub(super) num_bytes: u64,
+    /// When it was last changed, in nanoseconds since 1970; 0 where that is not known.
+    changed_ns: u64,
 }
 
 impl Input {
     pub(super) fn of(path: &Path) -> Result<Self, TokenizeError> {
-        let version = Version::of(path).map_err(TokenizeError::io(path))?;
-        Ok(Self { path: path.display().to_string(), version })
+        let found = fs::metadata(path).map_err(TokenizeError::io(path))?;
+        let changed = found.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+        let changed_ns = changed.map_or(0, |since| since.as_nanos() as u64);
+        let stamp = Stamp { num_bytes: found.len(), changed_ns };
+        Ok(Self { path: path.display().to_string(), stamp })
     }
 }
 
@@ -57,13 +72,7 @@ impl State {
 
     pub(super) fn read(path: &Path) -> Result<Self, TokenizeError> {
         let fault = |reason| TokenizeError::State { path: path.to_owned(), reason };
-        let text = read_text(path, Self::BYTES_MAX).map_err(|error| {
-            if error.is_missing() {
-                TokenizeError::NothingToResume(path.to_owned())
-            } else {
-                fault(error.to_string())
-            }
-        })?;
+        let text = read_text(path, Self::BYTES_MAX).map_err(|error| fault(error.to_string()))?;
         let state: Self = serde_json::from_str(&text).map_err(|error| fault(error.to_string()))?;
         if state.version != Self::VERSION {
             return Err(fault(format!(
@@ -75,6 +84,18 @@ impl State {
         Ok(state)
     }
 
+    /// Keeps what has been done up to a place, and so many bytes of the inputs: tokens first, and then that they are there.
+    pub(super) fn keep(
+        &mut self,
+        reached: (Place, u64),
+        writer: &mut DocumentWriter,
+        outputs: &Outputs,
+    ) -> Result<(), TokenizeError> {
+        self.written = writer.sync().map_err(TokenizeError::io(&outputs.partial))?;
+        (self.next, self.num_bytes) = reached;
+        self.write(&outputs.state)
+    }
+
     pub(super) fn write(&self, path: &Path) -> Result<(), TokenizeError> {
         let text = serde_json::to_string_pretty(self).expect("numbers, strings and lists of them");
         let file = PartialFile::create(path, Existing::Replaced);
@@ -83,21 +104,22 @@ impl State {
 }
 
 impl BegunWith {
-    /// Refuses to go on with something else behind `num_done` inputs; `path` is the file that says what was begun. The other inputs may have
-    /// become others: the reader looks at the one in which it goes on.
-    pub(super) fn check(&self, now: &Self, num_done: usize, path: &Path) -> Result<(), TokenizeError> {
+    /// Refuses to go on with something else than was begun, as far as `next` tells what has been done; `path` is the file that says so. Inputs that
+    /// are still to be read may have become others: the reader looks at the one in which it goes on.
+    pub(super) fn check(&self, now: &Self, next: Place, path: &Path) -> Result<(), TokenizeError> {
         let differs = |what: String| Err(TokenizeError::Differs { path: path.to_owned(), what });
-        if self.inputs.len() != now.inputs.len() {
-            return differs(format!("{} files, and there are {}", self.inputs.len(), now.inputs.len()));
+        let num_begun = next.file + usize::from(next.offset > 0);
+        if now.inputs.len() < num_begun {
+            return differs(format!("{num_begun} files, and there are {}", now.inputs.len()));
         }
-        let mut inputs = self.inputs.iter().zip(&now.inputs);
-        if let Some((then, now)) = inputs.clone().find(|(then, now)| then.path != now.path) {
+        let begun = self.inputs.iter().zip(&now.inputs).take(num_begun);
+        if let Some((then, now)) = begun.clone().find(|(then, now)| then.path != now.path) {
             return differs(format!("`{}` where now is `{}`", then.path, now.path));
         }
-        let mut done = inputs.by_ref().take(num_done);
-        if let Some((then, now)) = done.find(|(then, now)| then.version != now.version) {
-            let [then, now_bytes] = [then, now].map(|input| input.version.num_bytes);
-            return Err(TokenizeError::Changed { path: PathBuf::from(&now.path), then, now: now_bytes });
+        if let Some((then, now)) = begun.take(next.file).find(|(then, now)| then.stamp != now.stamp) {
+            let path = PathBuf::from(&now.path);
+            let [then, now] = [then, now].map(|input| input.stamp.num_bytes);
+            return Err(TokenizeError::Changed { path, then, now });
         }
         if self.tokenizer_checksum != now.tokenizer_checksum {
             return differs("another tokenizer".to_owned());

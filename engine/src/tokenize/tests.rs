@@ -186,8 +186,12 @@ fn what_is_no_document_is_said_at_its_line() {
         ),
         ("p.jsonl", b"{\"text\": \"a\", \"tokens\": [1]}", ":3: it has \"text\" and \"tokens\", and a line"),
         ("q.jsonl", b"{\"tokens\": [1], \"prompt\": 7}", ":3: it has \"prompt\" and \"tokens\", and a line"),
-        ("r.jsonl", b"{\"text\": \"a\", \"mask\": [1]}", ":3: it has \"mask\" and no \"tokens\", whose loss"),
-        ("s.jsonl", b"{\"mask\": [1]}", ":3: it has \"mask\" and no \"tokens\", whose loss"),
+        (
+            "r.jsonl",
+            b"{\"text\": \"a\", \"mask\": [1]}",
+            ":3: it has \"mask\" and no \"tokens\" that it could be",
+        ),
+        ("s.jsonl", b"{\"mask\": [1]}", ":3: it has \"mask\" and no \"tokens\" that it could be"),
         (
             "t.jsonl",
             b"{\"text\": null, \"tokens\": null}",
@@ -228,7 +232,10 @@ fn a_mistake_loses_no_work() {
     for start in [Start::New, Start::Resume] {
         let error = error_of(asked(start));
         assert!(error.contains(&format!("a.jsonl:{}: ", num_good + 1)), "{error}");
-        assert!(error.ends_with("what comes before it is kept: mend it, and go on with --resume"), "{error}");
+        assert!(
+            error.contains("documents before it are kept: correct the file and go on with --resume"),
+            "{error}"
+        );
     }
     assert!(error_of(asked(Start::New)).contains("go on with it with --resume"));
     // Another beginning of the same length is noticed, and so is none.
@@ -238,13 +245,75 @@ fn a_mistake_loses_no_work() {
         assert!(error.contains("are not those that were tokenized"), "{error}");
     }
     fs::write(&path, format!("{all_good}{good}")).unwrap();
+    // What comes later may have become something else.
+    fs::write(folder.path().join("b.jsonl"), good.repeat(2)).unwrap();
     let resumed = Job::new(asked(Start::Resume)).unwrap();
     assert!(resumed.resumed_bytes() > 0);
     let resumed = resumed.run(&mut Silent).unwrap();
     let whole = Options { prefix: folder.path().join("whole"), ..asked(Start::New) };
     let whole = Job::new(whole).unwrap().run(&mut Silent).unwrap();
-    assert_eq!(whole.written.num_documents, num_good as u64 + 2);
+    assert_eq!(whole.written.num_documents, num_good as u64 + 3);
     assert_eq!(tokens_of(&resumed.bin), tokens_of(&whole.bin));
+}
+
+/// What became tokens must still be what it was, and the tokens must still be there: those of other work are not taken for them.
+#[test]
+fn work_goes_on_with_its_own_files_alone() {
+    let folder = folder_with_tokenizer();
+    let path = |name: &str| folder.path().join(name);
+    let good = format!("{}\n", serde_json::json!({ "text": TEXT }));
+    let text = TEXT.repeat(300_000 / TEXT.len());
+    fs::write(path("a.txt"), &text).unwrap();
+    fs::write(path("b.jsonl"), good.repeat(20_000)).unwrap();
+    let asked = |start| Options { start, ..options(folder.path(), &["a.txt", "b.jsonl"], "data") };
+    Job::new(asked(Start::New)).unwrap().run(&mut Silent).unwrap();
+    let earlier = fs::read(path("data.bin")).unwrap();
+    fs::write(path("b.jsonl"), format!("{good}{{}}\n")).unwrap();
+    assert!(error_of(asked(Start::Overwrite)).contains("documents before it are kept"));
+    fs::write(path("b.jsonl"), &good).unwrap();
+    // A text without separators is one document, which has become another.
+    fs::write(path("a.txt"), format!("{text} and more")).unwrap();
+    let error = error_of(asked(Start::Resume));
+    assert!(error.contains("a.txt` has changed since it was tokenized"), "{error}");
+    fs::write(path("b.jsonl"), format!("{good}{{}}\n")).unwrap();
+    assert!(error_of(asked(Start::Overwrite)).contains("documents before it are kept"));
+    fs::remove_file(path("data.bin.partial")).unwrap();
+    fs::write(path("b.jsonl"), &good).unwrap();
+    let error = error_of(asked(Start::Resume));
+    assert!(error.contains("data.bin.partial` cannot be used"), "{error}");
+    assert!(fs::read(path("data.bin")).unwrap() == earlier && path("data.idx").exists());
+}
+
+/// Asked to stop after each of several batches, and resumed: the same files.
+#[test]
+fn stopped_work_ends_with_the_same_files() {
+    struct Stopping(usize);
+    impl Watch for Stopping {
+        fn progress(&mut self, _: u64, _: Written) {
+            self.0 = self.0.saturating_sub(1);
+        }
+
+        fn is_to_stop(&self) -> bool {
+            self.0 == 0
+        }
+    }
+    let folder = folder_with_tokenizer();
+    fs::write(folder.path().join("a.txt"), format!("{TEXT}\n").repeat(12_000)).unwrap();
+    let asked = |start, out: &str| {
+        let mut asked = Options { start, ..options(folder.path(), &["a.txt"], out) };
+        asked.form.separator = Some("\n".to_owned());
+        asked
+    };
+    let whole = Job::new(asked(Start::New, "whole")).unwrap().run(&mut Silent).unwrap();
+    for num_batches in 0..3 {
+        let out = format!("data-{num_batches}");
+        let stopped = Job::new(asked(Start::New, &out)).unwrap().run(&mut Stopping(num_batches));
+        assert!(matches!(stopped, Err(TokenizeError::Stopped { .. })), "{stopped:?}");
+        let resumed = Job::new(asked(Start::Resume, &out)).unwrap();
+        assert!(resumed.resumed_bytes() > 0);
+        let resumed = resumed.run(&mut Silent).unwrap();
+        assert_eq!(tokens_of(&resumed.bin), tokens_of(&whole.bin));
+    }
 }
 
 /// Fields that are null are none, a number of tokens is no document, and a half of a pair that is named as the text is one.
@@ -346,15 +415,32 @@ fn what_is_there_is_kept() {
     fs::write(folder.path().join("a.txt"), TEXT).unwrap();
     fs::write(folder.path().join("empty.txt"), "\n \n").unwrap();
     let asked = options(folder.path(), &["a.txt"], "data");
-    assert!(
-        error_of(Options { start: Start::Resume, ..asked.clone() })
-            .contains("there is nothing to go on with")
-    );
+    // Files of the user's, which no work has begun: neither written over, nor read and removed.
+    for name in ["data.sequences", "data.bin.partial", "data.idx.partial", "data.tokenize.json.partial"] {
+        fs::write(folder.path().join(name), "mine").unwrap();
+        for start in [Start::New, Start::Resume] {
+            let error = error_of(Options { start, ..asked.clone() });
+            assert!(error.contains(&format!("{name}` exists; name another --out")), "{error}");
+        }
+        let error = error_of(options(folder.path(), &[name], "data"));
+        assert!(error.contains(&format!("{name}` is written by the work itself")), "{error}");
+        assert_eq!(fs::read(folder.path().join(name)).unwrap(), b"mine");
+        fs::remove_file(folder.path().join(name)).unwrap();
+    }
+    #[cfg(unix)]
+    {
+        let link = folder.path().join("data.tokenize.json");
+        std::os::unix::fs::symlink(folder.path().join("a.txt"), &link).unwrap();
+        let error = error_of(Options { start: Start::Overwrite, ..asked.clone() });
+        assert!(error.contains("it is no regular file; remove it"), "{error}");
+        fs::remove_file(link).unwrap();
+    }
     assert!(
         error_of(options(folder.path(), &["empty.txt"], "data"))
             .contains("hold no document: all 1 files are empty")
     );
-    Job::new(asked.clone()).unwrap().run(&mut Silent).unwrap();
+    // Nothing has been begun, so nothing goes on.
+    Job::new(Options { start: Start::Resume, ..asked.clone() }).unwrap().run(&mut Silent).unwrap();
     assert!(
         error_of(asked.clone())
             .contains("data.idx` exists; name another --out, or replace it with --overwrite")

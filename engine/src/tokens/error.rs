@@ -33,6 +33,9 @@ pub enum TokenFault {
         "there is no such file; patterns are not expanded in lists of files of tokens: name each `.bin` or prefix"
     )]
     Pattern,
+    /// It is a folder.
+    #[error("it is a folder; name the files in it, each by its `.bin` or its prefix")]
+    Folder,
     /// Reading it may never end.
     #[error("it is no regular file; name a `.bin` file, or the prefix of a `.bin` and a `.idx`")]
     NotAFile,
@@ -111,15 +114,14 @@ pub enum TokenFault {
         /// What it is, and what to do with it.
         kind: &'static str,
     },
-    /// Its tokens are of twice as many bytes.
+    /// Its tokens have more bytes than they are read with.
     #[error(
-        "every second of its first {num_looked_at} tokens, read as {token_type}, is 0, as it is where tokens are stored as u32; write \
-         \"token_type\": \"u32\" in `data`"
+        "it is read as {token_type}, and begins as tokens do that are stored as {stored}; write \"token_type\": \"{stored}\" in `data`"
     )]
     Wider {
-        /// How many were looked at.
-        num_looked_at: usize,
-        /// What they were read as.
+        /// How its tokens seem to be stored.
+        stored: TokenType,
+        /// What they are read as.
         token_type: TokenType,
     },
     /// It has no token.

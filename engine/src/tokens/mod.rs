@@ -11,6 +11,7 @@
 mod codec;
 mod error;
 mod index;
+mod quiet;
 mod raw_file;
 #[cfg(test)]
 mod tests;

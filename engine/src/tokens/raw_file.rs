@@ -18,12 +18,14 @@ const LLM_C: [(u32, u32, TokenType); 2] = [(20_240_520, 1, TokenType::U16), (20_
 const HEADER_BYTES: u64 = 1024;
 
 /// How files begin that are often taken for tokens, and what they are.
-const OTHER_FILES: [(&[u8], &str); 5] = [
+const OTHER_FILES: [(&[u8], &str); 7] = [
     (b"MMIDIDX", "an index of Megatron's, which belongs beside its .bin under the name .idx"),
     (b"\x93NUMPY", "an array that numpy saved with a header; write it with `tofile`"),
-    (b"\x1f\x8b", "compressed by gzip; unpack it"),
+    (b"\x1f\x8b\x08", "compressed by gzip; unpack it"),
     (b"\x28\xb5\x2f\xfd", "compressed by zstd; unpack it"),
     (b"PK\x03\x04", "a zip archive; unpack it"),
+    (b"\xfd7zXZ\0", "compressed by xz; unpack it"),
+    (b"BZh91AY", "compressed by bzip2; unpack it"),
 ];
 
 /// Bytes at the beginning of a file that are looked at, and the fewest that say something.
@@ -81,17 +83,40 @@ fn check_is_tokens(file: &File, num_bytes: u64, token_type: TokenType) -> Result
     if bytes.len() < LOOKED_AT.start {
         return Ok(());
     }
-    if bytes.iter().all(|byte| matches!(byte, b' '..=b'~' | b'\t' | b'\n' | b'\r')) {
+    if bytes[3..10] == *b"\0\0\0\0\0{\"" {
+        return Err(TokenFault::OtherFile { kind: "a file of safetensors" });
+    }
+    if is_text(&bytes) {
         return Err(TokenFault::OtherFile {
             kind: "text; name it as `data.text`, or make tokens of it with `pipezero tokenize`",
         });
     }
-    // Of tokens below 2^16 that are twice as wide, each second half is 0.
-    let (pairs, _) = bytes.as_chunks::<4>();
-    let is_wider = |pair: &[u8; 4]| pair[2..] == [0, 0];
-    let is_zero = |pair: &[u8; 4]| *pair == [0; 4];
-    if token_type.num_bytes() == 2 && pairs.iter().all(is_wider) && !pairs.iter().all(is_zero) {
-        return Err(TokenFault::Wider { num_looked_at: 2 * pairs.len(), token_type });
+    let wider = [TokenType::I64, TokenType::U32, TokenType::U16].into_iter();
+    let mut wider = wider.filter(|wider| wider.num_bytes() > token_type.num_bytes());
+    match wider.find(|&wider| looks_like(wider, &bytes)) {
+        Some(stored) => Err(TokenFault::Wider { stored, token_type }),
+        None => Ok(()),
     }
-    Ok(())
+}
+
+/// Whether the first bytes of a file are UTF-8 without other control characters than white space. The last character may be cut.
+fn is_text(bytes: &[u8]) -> bool {
+    let whole = match str::from_utf8(bytes) {
+        Ok(text) => text,
+        Err(error) if error.error_len().is_none() => {
+            str::from_utf8(&bytes[..error.valid_up_to()]).unwrap_or("\0")
+        }
+        Err(_) => return false,
+    };
+    whole.chars().all(|letter| !letter.is_control() || letter.is_whitespace())
+}
+
+/// Whether the first bytes of a file are those of tokens of a type: the upper half of each is next to nothing, and the lower half is not.
+fn looks_like(token_type: TokenType, bytes: &[u8]) -> bool {
+    let half = token_type.num_bytes() / 2;
+    let number = |bytes: &[u8]| bytes.iter().rev().fold(0_u64, |number, &byte| number << 8 | u64::from(byte));
+    // No vocabulary has four times 2^16 tokens.
+    let is_small = |bytes: &[u8]| number(bytes) < 4;
+    let mut tokens = bytes.chunks_exact(2 * half);
+    tokens.clone().all(|token| is_small(&token[half..])) && !tokens.all(|token| is_small(&token[..half]))
 }

@@ -147,7 +147,7 @@ fn other_files_are_not_taken_for_tokens() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("train.bin");
     let words = |tokens: &[u16]| tokens.iter().flat_map(|token| token.to_le_bytes()).collect::<Vec<u8>>();
-    let cases: [(&str, Vec<u8>, Option<&str>); 10] = [
+    let cases: [(&str, Vec<u8>, Option<&str>); 15] = [
         ("an index", b"MMIDIDX\0\0\x01\0\0\0".repeat(2), Some("an index of Megatron's")),
         ("an array", [b"\x93NUMPY\x01\0".to_vec(), vec![7; 120]].concat(), Some("numpy saved with a header")),
         ("gzip", [vec![0x1f, 0x8b, 8, 0], vec![3; 90]].concat(), Some("compressed by gzip")),
@@ -155,10 +155,19 @@ fn other_files_are_not_taken_for_tokens() {
         (
             "u32",
             words(&[5, 0, 0, 0, 9, 0, 50_000, 0].repeat(20)),
-            Some("every second of its first 160 tokens, read as u16"),
+            Some("as tokens do that are stored as u32; write"),
+        ),
+        ("u32 beyond 2^16", words(&[5, 0, 34_464, 1, 9, 0].repeat(20)), Some("stored as u32")),
+        ("i64", words(&[5, 0, 0, 0, 50_000, 0, 0, 0].repeat(20)), Some("stored as i64")),
+        ("as gzip begins", [vec![0x1f, 0x8b, 7, 7], words(&[9; 50])].concat(), None),
+        ("other text", "Ünïcode “quoted”,\x0c".repeat(300).into_bytes(), Some("it is text")),
+        (
+            "weights",
+            [vec![90, 0, 0, 0, 0, 0, 0, 0], b"{\"a\":".repeat(30)].concat(),
+            Some("a file of safetensors"),
         ),
         ("zeros", words(&[0; 200]), None),
-        ("often zero", words(&[[5, 0].repeat(100), vec![5, 1]].concat()), None),
+        ("often zero", words(&[[5, 0].repeat(100), vec![5, 9]].concat()), None),
         ("letters", words(&[[u16::from_le_bytes(*b"ab")].repeat(99), vec![1]].concat()), None),
         ("a short text", b"abcdefgh".to_vec(), None),
         ("few tokens", words(&[5, 0, 7, 0]), None),
@@ -170,6 +179,14 @@ fn other_files_are_not_taken_for_tokens() {
             (Err(error), Some(said)) => assert!(error.to_string().contains(said), "{name}: {error}"),
             (opened, _) => panic!("{name}: {opened:?}"),
         }
+    }
+    let stored = |token_type| match TokenFile::open(&path, token_type) {
+        Err(TokenFileError { fault: TokenFault::Wider { stored, .. }, .. }) => Some(stored),
+        opened => opened.map(|_| None).unwrap(),
+    };
+    for (tokens, of_bytes) in [([5, 700, 9, 1200], None), ([5, 700, 9, 1000], Some(TokenType::U16))] {
+        fs::write(&path, words(&tokens.repeat(20))).unwrap();
+        assert_eq!([TokenType::U8, TokenType::U16].map(stored), [of_bytes, None], "{tokens:?}");
     }
     // Another ending than .bin belongs to no index.
     write(&folder.path().join("data"), TokenType::U16, &[vec![(vec![1, 2, 3], true)]]);
@@ -222,4 +239,20 @@ fn what_is_no_file_of_tokens_is_said() {
         TokenFile::open(Path::new("/dev/zero"), TokenType::U16).unwrap_err().fault,
         TokenFault::NotAFile
     ));
+}
+
+/// A map of characters that says that it is longer than it is would be allocated as it says.
+#[test]
+fn damaged_maps_of_characters_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tokenizer.json");
+    for map in ["//////////8=", "8P///wAA", "AAAA", "", "!!!!!!!!"] {
+        let json = serde_json::json!({
+            "model": {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "a"},
+            "normalizer": {"type": "Precompiled", "precompiled_charsmap": map},
+        });
+        fs::write(&path, json.to_string()).unwrap();
+        let error = Tokenizer::load(&path, None).unwrap_err().to_string();
+        assert!(error.contains("`precompiled_charsmap` is cut short or damaged"), "{map}: {error}");
+    }
 }

@@ -1,9 +1,9 @@
 //! The text of tokens that come one by one: each piece as soon as nothing that follows can change it.
 //!
-//! Pieces are what a window of the last tokens decodes to, less what its first ones do, which are the tokens of the piece before. A
-//! decoder treats the beginning of a text in its own way, so what begins a piece is never decoded without a token before it. Rejected: to
-//! decode everything for each token, which takes time in the square of their number, and the library's `DecodeStream`, which decodes as
-//! little as this does, but fails where a byte makes one character of bytes that had been several.
+//! A piece is found by decoding twice: the last tokens together with those of the piece before, and those alone; what the first text has more is
+//! the piece. The tokens before are decoded too because a decoder treats the beginning of a text in its own way. Rejected: to decode everything
+//! for each token, which takes time in the square of their number; and the library's `DecodeStream`, which fails where one more byte turns
+//! bytes that were shown as several characters into one.
 
 use super::codec::TextCodec;
 use super::tokenizer::{Tokenizer, TokenizerError};

@@ -41,6 +41,18 @@ pub enum FoundAs {
 }
 
 impl TokenFile {
+    /// Looks whether there is a `.bin` of this name, or a `.bin` and a `.idx` of this prefix, and reads neither.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn find(path: &Path) -> Result<(), TokenFileError> {
+        let bin = bin_of(path)?;
+        if bin == path || bin.with_extension("idx").is_file() {
+            return Ok(());
+        }
+        Err(TokenFileError::new(&bin, TokenFault::NoIndex))
+    }
+
     /// Opens a `.bin`, or the `.bin` of a prefix; with the index, should one lie beside it. `token_type` is that of a file without an index
     /// and without llm.c's header.
     ///
@@ -205,6 +217,7 @@ fn bin_of(path: &Path) -> Result<PathBuf, TokenFileError> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(fault(error.into())),
         _ => {}
     }
+    let is_folder = path.is_dir();
     let mut bin: OsString = path.as_os_str().to_owned();
     bin.push(".bin");
     let bin = PathBuf::from(bin);
@@ -213,6 +226,7 @@ fn bin_of(path: &Path) -> Result<PathBuf, TokenFileError> {
         Ok(_) => Err(TokenFileError::new(&bin, TokenFault::NotAFile)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Err(fault(match is_pattern(path) {
             true => TokenFault::Pattern,
+            false if is_folder => TokenFault::Folder,
             false => TokenFault::Missing,
         })),
         Err(error) => Err(TokenFileError::new(&bin, error)),

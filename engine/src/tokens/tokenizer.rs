@@ -2,11 +2,12 @@
 
 use std::fs;
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use tokenizers::ModelWrapper;
 use xxhash_rust::xxh3::xxh3_64;
+
+use super::quiet::unless_it_panics;
 
 /// Turns text into tokens as a tokenizer.json says, special tokens that its post-processor adds included. Neither truncates nor pads, even
 /// where the file says so: that is about batches of a model that was trained before, and would cut documents short.
@@ -76,6 +77,8 @@ fn known(special: &[String]) -> String {
     format!("its special tokens are {}{}", names.join(", "), if special.len() > 8 { ", ..." } else { "" })
 }
 
+const PANICS: &str = "the tokenizers library panics at it";
+
 /// What published models call the token that ends a document, in the order in which they are looked for: GPT-2, NeoX and Qwen; Llama 3; Llama
 /// 2 and Mistral; Gemma.
 pub(super) const END_TOKENS: [&str; 4] = ["<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>"];
@@ -90,20 +93,29 @@ impl Tokenizer {
     /// Bytes of the largest file that is read: published ones have up to 35 MB.
     pub(crate) const BYTES_MAX: u64 = 256 << 20;
 
+    /// Looks whether there is a tokenizer.json of this name, or one in this folder, and does not read it.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn find(path: &Path) -> Result<(), TokenizerError> {
+        metadata(&file_of(path)).map(|_| ())
+    }
+
     /// Reads a tokenizer.json, or that of a folder. The token that ends a document is the one of that name or, without a name, what
     /// tokenizer_config.json beside it calls `eos_token`, if the tokenizer has it, or a token with a name that published models give to it.
     ///
     /// # Errors
     /// When there is no such file, it is damaged, or knows no token of that name.
     pub fn load(path: &Path, end_token: Option<&str>) -> Result<Self, TokenizerError> {
-        let path = if path.is_dir() { path.join(Self::FILE) } else { path.to_owned() };
+        let path = file_of(path);
         let bytes = read(&path)?;
         let format = |reason: String| TokenizerError::Format { path: path.clone(), reason };
         // The library panics at some texts that are no JSON, and at some that are and no tokenizer.
-        serde_json::from_slice::<serde::de::IgnoredAny>(&bytes).map_err(|error| format(error.to_string()))?;
-        let read = catch_unwind(|| tokenizers::Tokenizer::from_bytes(&bytes));
-        let mut inner = read
-            .map_err(|_| format("the tokenizers library panics at it".to_owned()))?
+        let json: serde_json::Value =
+            serde_json::from_slice(&bytes).map_err(|error| format(error.to_string()))?;
+        check_character_maps(&json).map_err(|reason| format(reason.to_owned()))?;
+        let mut inner = unless_it_panics(|| tokenizers::Tokenizer::from_bytes(&bytes))
+            .ok_or_else(|| format(PANICS.to_owned()))?
             .map_err(|error| format(error.to_string()))?;
         inner.with_truncation(None).map_err(|error| format(error.to_string()))?;
         inner.with_padding(None);
@@ -199,9 +211,8 @@ impl Tokenizer {
 
     fn encoded(&self, text: &str, is_whole: bool) -> Result<Vec<u32>, TokenizerError> {
         // The library panics where a pattern of the tokenizer takes too many steps on a text.
-        let encoded = catch_unwind(AssertUnwindSafe(|| self.inner.encode_fast(text, is_whole)));
-        let encoding = encoded
-            .map_err(|_| self.failed(&"the tokenizers library panics at it"))?
+        let encoding = unless_it_panics(|| self.inner.encode_fast(text, is_whole))
+            .ok_or_else(|| self.failed(&PANICS))?
             .map_err(|error| self.failed(&error))?;
         Ok(encoding.get_ids().to_vec())
     }
@@ -232,17 +243,54 @@ fn is_byte(name: &str) -> bool {
     digits.is_some_and(|digits| digits.len() == 2 && u8::from_str_radix(digits, 16).is_ok())
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, TokenizerError> {
+fn file_of(path: &Path) -> PathBuf {
+    if path.is_dir() { path.join(Tokenizer::FILE) } else { path.to_owned() }
+}
+
+fn metadata(path: &Path) -> Result<fs::Metadata, TokenizerError> {
     let io = |source| TokenizerError::Io { path: path.to_owned(), source };
     let found = fs::metadata(path).map_err(io)?;
-    if !found.is_file() {
-        return Err(io(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file")));
+    match found.is_file() {
+        true => Ok(found),
+        false => Err(io(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"))),
     }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, TokenizerError> {
+    let found = metadata(path)?;
     if found.len() > Tokenizer::BYTES_MAX {
         let (num_bytes, max_bytes) = (found.len(), Tokenizer::BYTES_MAX);
         return Err(TokenizerError::TooLarge { path: path.to_owned(), num_bytes, max_bytes });
     }
-    fs::read(path).map_err(io)
+    fs::read(path).map_err(|source| TokenizerError::Io { path: path.to_owned(), source })
+}
+
+/// Refuses a map of characters, as SentencePiece's tokenizers have, whose first number says that more bytes follow than there are: the library would
+/// allocate them.
+fn check_character_maps(json: &serde_json::Value) -> Result<(), &'static str> {
+    match json {
+        serde_json::Value::Array(values) => values.iter().try_for_each(check_character_maps),
+        serde_json::Value::Object(fields) => {
+            let map = fields.get("precompiled_charsmap").and_then(|map| map.as_str());
+            let is_whole =
+                |map: &str| first_number(map).is_some_and(|bytes| bytes <= map.len() as u64 * 3 / 4);
+            if map.is_some_and(|map| !is_whole(map)) {
+                return Err("its `precompiled_charsmap` is cut short or damaged");
+            }
+            fields.values().try_for_each(check_character_maps)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The first 32 bits of what a text in base64 stands for, little-endian.
+fn first_number(text: &str) -> Option<u64> {
+    const DIGITS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let digit = |letter| DIGITS.iter().position(|&digit| digit == letter).map(|value| value as u64);
+    let first = text.as_bytes().get(..6)?;
+    let bits = first.iter().try_fold(0, |bits, &letter| Some(bits << 6 | digit(letter)?))?;
+    // Of 36 bits the last 4 belong to the next byte.
+    Some(u64::from(((bits >> 4) as u32).swap_bytes()))
 }
 
 /// `eos_token` of the tokenizer_config.json beside a tokenizer.json.

@@ -121,7 +121,7 @@ fn batches(
         false => corpus.training_batches(layout, seed)?,
     };
     let train_batch_size = layout.train_batch_size();
-    let all = drawn.num_samples().div_ceil(train_batch_size as u64);
+    let all = (drawn.num_samples() / train_batch_size as u64).max(1);
     match asked {
         Some(asked) if asked > all => Err(TrainedRunError::MoreThanAll { asked, all, train_batch_size }),
         asked => Ok((Arc::new(drawn), asked.unwrap_or(plan.run().evaluation.batches))),

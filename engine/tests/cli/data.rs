@@ -80,27 +80,25 @@ fn check_refuses_what_train_would() {
                `----
             $ data.tokens=masked
             [2] error: not a valid run, 1 mistake:
-              x `data.tokens`: none of the tokens carries loss: their index says so of each sequence; write them again with completions, or without a mask of zeros
+              x `data.tokens`: none of its 90 tokens carries loss, as the index says; write it again with completions, or with a mask that has ones
                ,-[--set:1:13]
              1 | data.tokens=masked
                :             ^^^^^^
                `----
             $ data.tokens=wide.bin
             [2] error: not a valid run, 1 mistake:
-              x `data.tokens` is "wide.bin", but `~/wide.bin`: every second of its first 400 tokens, read as u16, is 0, as it is where tokens are stored as u32; write "token_type": "u32" in `data`
+              x `data.tokens`: `~/wide.bin`: it is read as u16, and begins as tokens do that are stored as u32; write "token_type": "u32" in `data`
                ,-[--set:1:13]
              1 | data.tokens=wide.bin
                :             ^^^^^^^^
                `----
-              help: relative paths start at the run file's folder
             $ data.tokens=text.bin
             [2] error: not a valid run, 1 mistake:
-              x `data.tokens` is "text.bin", but `~/text.bin`: it holds no tokens: it is text; name it as `data.text`, or make tokens of it with `pipezero tokenize`
+              x `data.tokens`: `~/text.bin`: it holds no tokens: it is text; name it as `data.text`, or make tokens of it with `pipezero tokenize`
                ,-[--set:1:13]
              1 | data.tokens=text.bin
                :             ^^^^^^^^
                `----
-              help: relative paths start at the run file's folder
             $ data.tokens=beyond.bin
             [2] error: not a valid run, 1 mistake:
               x `data.tokens`: `~/beyond.bin`: token 320 at token 3 (byte 6) is beyond vocab_size 320; the file is of another tokenizer or of another `data.token_type` or byte order, or the model needs a larger `vocab_size`
@@ -110,12 +108,11 @@ fn check_refuses_what_train_would() {
                `----
             $ data.tokens=index.bin
             [2] error: not a valid run, 1 mistake:
-              x `data.tokens` is "index.bin", but `~/index.bin`: it holds no tokens: it is an index of Megatron's, which belongs beside its .bin under the name .idx
+              x `data.tokens`: `~/index.bin`: it holds no tokens: it is an index of Megatron's, which belongs beside its .bin under the name .idx
                ,-[--set:1:13]
              1 | data.tokens=index.bin
                :             ^^^^^^^^^
                `----
-              help: relative paths start at the run file's folder
             $ data.tokens=*.bin
             [2] error: not a valid run, 1 mistake:
               x `data.tokens` is "*.bin", but `~/*.bin`: there is no such file; patterns are not expanded in lists of files of tokens: name each `.bin` or prefix
@@ -167,7 +164,7 @@ fn check_refuses_what_train_would() {
 
 /// What has no effect, or not the one that was meant, is said.
 #[test]
-fn what_is_not_meant_is_said() {
+fn keys_without_effect_and_json_read_as_text_are_named() {
     let home = home();
     let said = |line: &str| home.run(line).stderr;
     let hint = "each file of tokens says itself how it stores them";

@@ -42,9 +42,9 @@ fn what_auto_became_is_said_with_what_is_needed_otherwise() {
         $ memory=275583
         auto        `activation_checkpointing.enabled` is true, of each unit: with all activations kept a rank would need 275584 bytes of the 275583 bytes that `memory` gives it; recomputed, the fullest needs 239.75 KiB
         $ memory=1MiB --set activation_checkpointing.head_logits=recompute
-        auto        `activation_checkpointing.enabled` is false: with all activations but the logits kept the fullest rank needs 269.12 KiB of the 1.00 MiB that `memory` gives it
+        auto        `activation_checkpointing.enabled` is false: with the logits recomputed and all other activations kept the fullest rank needs 269.12 KiB of the 1.00 MiB that `memory` gives it
         $ memory=275583 --set activation_checkpointing.head_logits=recompute
-        auto        `activation_checkpointing.enabled` is true, of each unit: with all activations but the logits kept a rank would need 275584 bytes of the 275583 bytes that `memory` gives it; recomputed, the fullest needs 221.62 KiB
+        auto        `activation_checkpointing.enabled` is true, of each unit: with the logits recomputed and all other activations kept a rank would need 275584 bytes of the 275583 bytes that `memory` gives it; recomputed, the fullest needs 221.62 KiB
         $ memory=1MiB --set parallel.schedule=zb-h1 --set zero_optimization.stage=1
         auto        `activation_checkpointing.enabled` is false: `parallel.schedule` runs weight gradients apart from input gradients, and those that wait would need all that was recomputed for them
     "#]]
@@ -53,14 +53,14 @@ fn what_auto_became_is_said_with_what_is_needed_otherwise() {
         &format!("check run.json {AUTO}"),
         expect![[r#"
             $ memory=220000
-            [1] error: rank 2 (stage 1) needs 221.62 KiB, but `memory` gives each rank 214.84 KiB even with the activations of each unit recomputed, the least that "auto" comes to; with all activations but the logits kept a rank would need 269.12 KiB; any one of these makes it fit:
+            [1] error: rank 2 (stage 1) needs 221.62 KiB, but `memory` gives each rank 214.84 KiB even with the activations of each unit recomputed, the least that "auto" comes to; with the logits recomputed and all other activations kept a rank would need 269.12 KiB; any one of these makes it fit:
               "resident_units": 1, "prefetch_units": 0  (205.62 KiB on the fullest rank)
               "unit_layers": 0.5  (212.38 KiB on the fullest rank)
               "sharding": "auto"  (199.50 KiB on the fullest rank)
               "stage": 1, "reduce": "last"  (199.50 KiB on the fullest rank)
               "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 4  (209.62 KiB on the fullest rank)
             $ memory=1KiB
-            [1] error: rank 2 (stage 1) needs 221.62 KiB, but `memory` gives each rank 1.00 KiB even with the activations of each unit recomputed, the least that "auto" comes to; with all activations but the logits kept a rank would need 269.12 KiB; no single change that is tried (to the schedule, ZeRO, its units, recomputation or the micro-batches) makes it fit: use a smaller model or sequence, or more ranks
+            [1] error: rank 2 (stage 1) needs 221.62 KiB, but `memory` gives each rank 1.00 KiB even with the activations of each unit recomputed, the least that "auto" comes to; with the logits recomputed and all other activations kept a rank would need 269.12 KiB; no single change that is tried (to the schedule, ZeRO, its units, recomputation or the micro-batches) makes it fit: use a smaller model or sequence, or more ranks
         "#]],
     );
 }

@@ -174,7 +174,7 @@ fn arguments_out_of_range_are_errors() {
         $ eval out --batches 18446744073709551616
         [2] error: invalid value '18446744073709551616' for '--batches <N>': write a whole number from 1 to 18446744073709551615, in digits alone
         $ eval out --batches 18446744073709551615
-        [2] error: --batches is 18446744073709551615, but the data has 64 of 8 sequences, and others would come again; write at most 64, or --all, which scores each sequence once
+        [2] error: --batches is 18446744073709551615, but the data has 63 of 8 sequences, and others would come again; write at most 63, or --all, which scores each sequence once
         $ eval out --batches -1
         [2] error: invalid value '-1' for '--batches <N>': write a whole number from 1 to 18446744073709551615, in digits alone
         $ eval out --step -1

@@ -52,6 +52,7 @@ pub(crate) fn facts(config: &GptConfig) -> Facts {
                 + config.seq_length as f64 * config.num_attention_heads as f64,
         },
         has_halves: true,
+        attends: true,
         learns: true,
         given_times: None,
     }

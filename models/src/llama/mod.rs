@@ -61,6 +61,7 @@ pub(crate) fn facts(config: &LlamaConfig) -> Facts {
                 + gpt.seq_length as f64 * gpt.num_attention_heads as f64,
         },
         has_halves: true,
+        attends: true,
         learns: true,
         given_times: None,
     }

@@ -37,6 +37,7 @@ pub(crate) fn facts(config: &GptConfig) -> Facts {
             saved_by_block: 32.0 * config.hidden_size as f64,
         },
         has_halves: false,
+        attends: false,
         learns: true,
         given_times: None,
     }

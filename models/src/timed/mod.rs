@@ -81,6 +81,7 @@ pub(crate) fn facts(config: &TimedConfig) -> Facts {
         num_parameters: config.parameters_per_layer as u128 * config.num_layers as u128,
         activations: Activations::Given { elements: config.activation_elements },
         has_halves: false,
+        attends: false,
         learns: false,
         given_times: Some(config.times),
     }

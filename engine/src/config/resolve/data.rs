@@ -167,7 +167,7 @@ fn list(text: Either<String, Vec<String>>) -> Vec<String> {
     }
 }
 
-/// Reports every file that `data` names and of which `fault` knows one.
+/// Reports every file that `data` names and of which `fault` knows why it cannot be found.
 pub(crate) fn check_data(raw: &RawRun, folder: &Path, fault: &dyn Fn(DataPath<'_>) -> Option<String>) {
     if !model::may_read_text(&raw.model) {
         return;
@@ -182,17 +182,11 @@ pub(crate) fn check_data(raw: &RawRun, folder: &Path, fault: &dyn Fn(DataPath<'_
         }
     };
     report(&data.text, &|path| fault(DataPath::Text(path)));
-    let token_type = data.token_type.given().unwrap_or(TokenType::U16);
     for field in [&data.tokens, &data.validation_tokens] {
-        report(field, &|path| fault(DataPath::Tokens { path, token_type }));
+        report(field, &|path| fault(DataPath::Tokens(path)));
     }
-    let end_token = match data.end_token.given() {
-        Some(Either::First(name)) => Some(name),
-        Some(Either::Second(_)) | None => None,
-    };
     if let Some(named) = data.tokenizer.given()
-        && let Some(fault) =
-            fault(DataPath::Tokenizer { path: &folder.join(&named), end_token: end_token.as_deref() })
+        && let Some(fault) = fault(DataPath::Tokenizer(&folder.join(&named)))
     {
         data.tokenizer.broken::<()>(format!("\"{}\"", shorten(&named)), fault, RELATIVE);
     }

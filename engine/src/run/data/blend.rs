@@ -68,10 +68,15 @@ impl Blend {
 
 /// Sequences of a cycle in the proportion of the weights.
 fn exact_shares(weights: &[f64]) -> Vec<f64> {
+    let sum: f64 = weights.iter().sum();
+    if (sum * CYCLE as f64).is_finite() {
+        // A product with a power of two is exact, so that a weight that is a whole number of parts is that many.
+        return weights.iter().map(|weight| weight * CYCLE as f64 / sum).collect();
+    }
     // Of weights below 1 no sum is infinite.
     let largest = weights.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
-    let sum: f64 = weights.iter().map(|weight| weight / largest).sum();
-    weights.iter().map(|weight| weight / largest / sum * CYCLE as f64).collect()
+    let parts: Vec<f64> = weights.iter().map(|weight| weight / largest).collect();
+    exact_shares(&parts)
 }
 
 /// The same in whole numbers, with the sum of a cycle: those with the largest rests are rounded up.
@@ -118,5 +123,10 @@ mod tests {
         assert_eq!((error.weight, error.source_number), (1e-9, 2));
         let largest = Blend::new(&[1e308, 1e308]).expect("half each");
         assert_eq!(largest.shares(), [CYCLE / 2; 2]);
+        for second in 1..CYCLE - 2 {
+            let parts = [1, second, CYCLE - 1 - second];
+            let whole = Blend::new(&parts.map(|part| part as f64)).expect("one part is a share");
+            assert_eq!(whole.shares(), parts);
+        }
     }
 }

@@ -9,9 +9,11 @@ use super::batches::{BatchLayout, TokenBatches};
 use super::blend::Blend;
 use super::data_error::DataError;
 use super::every_sequence::EverySequence;
+use super::extent::{Extent, check};
 use super::ngram::{NgramCrossEntropy, ngram_cross_entropy};
 use super::opener::Opener;
 use super::split::{Sides, SplitError, split};
+use super::store::Store;
 use super::stream::Stream;
 use crate::config::{DataConfig, TokenFilesConfig};
 
@@ -37,27 +39,25 @@ impl Corpus {
     pub fn load(config: &DataConfig, seq_length: usize, vocab_size: usize) -> Result<Self, DataError> {
         let opener = Opener::new(config, vocab_size)?;
         let files = &config.files;
+        let blend = if files.weights.is_empty() { None } else { Some(Blend::new(&files.weights)?) };
         let stores = Arc::new(opener.main()?);
-        let of = |range| split(&stores, range, config.validation, seq_length, vocab_size);
-        let (sides, blend) = if files.weights.is_empty() {
-            let too_few = if files.tokens.is_empty() { DataError::Split } else { DataError::SplitTokens };
-            (vec![of(0..stores.len()).map_err(too_few)?], None)
-        } else {
-            let each = (0..stores.len()).map(|number| {
-                of(number..number + 1).map_err(|error| DataError::Source { number: number + 1, error })
-            });
-            (each.collect::<Result<Vec<_>, _>>()?, Some(Blend::new(&files.weights)?))
+        let held_out = opener.validation().map_err(|error| DataError::Validation(Box::new(error)))?;
+        let extents = |stores: &[Store]| stores.iter().map(Extent::of_store).collect::<Vec<_>>();
+        check(config, seq_length, &extents(&stores), &extents(&held_out))?;
+        let of = |range| {
+            split(&stores, range, config.validation, seq_length, vocab_size).map_err(DataError::Split)
+        };
+        let sides = match blend {
+            None => vec![of(0..stores.len())?],
+            Some(_) => (0..stores.len()).map(|number| of(number..number + 1)).collect::<Result<_, _>>()?,
         };
         let sides = sides.into_iter().map(|Sides { training, validation }| (training, validation));
-        let (training, held_out) = sides.unzip();
-        let validation = if files.validation_tokens.is_empty() {
-            held_out
-        } else {
-            let in_key = |error: DataError| DataError::Validation(Box::new(error));
-            let stores = Arc::new(opener.validation().map_err(in_key)?);
+        let (training, mut validation): (Vec<Stream>, Vec<Stream>) = sides.unzip();
+        if !held_out.is_empty() {
+            let stores = Arc::new(held_out);
             let whole = split(&stores, 0..stores.len(), 0.0, seq_length, vocab_size);
-            vec![whole.map_err(|error| in_key(DataError::SplitTokens(error)))?.training]
-        };
+            validation = vec![whole.map_err(DataError::Split)?.training];
+        }
         let num_kinds = opener.num_kinds;
         let corpus = Self {
             training,

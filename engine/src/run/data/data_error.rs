@@ -59,11 +59,6 @@ pub enum DataError {
         /// The file.
         path: PathBuf,
     },
-    /// No token of the files carries loss.
-    #[error(
-        "none of the tokens carries loss: their index says so of each sequence; write them again with completions, or without a mask of zeros"
-    )]
-    NothingToLearn,
     /// Files of tokens and texts are named together.
     #[error("`{}` is a file of tokens, and `{}` is text; name one kind, and the other in a second call", tokens.display(), text.display())]
     Mixed {
@@ -123,12 +118,19 @@ pub enum DataError {
 }
 
 impl DataError {
+    /// What a source's error is about: of the run's own sources a file, with what is wrong with it.
+    pub(crate) fn of_source(error: BatchError) -> Self {
+        match error.downcast() {
+            Ok(error) => Self::Tokens(*error),
+            Err(error) => Self::UserSource(error),
+        }
+    }
+
     /// The key of the run file that it is about.
     pub(crate) fn key(&self) -> &'static str {
         match self {
-            Self::Tokens(_) | Self::NothingToLearn | Self::SplitTokens(_) | Self::Source { .. } => {
-                "data.tokens"
-            }
+            Self::Tokens(_) | Self::SplitTokens(_) | Self::Source { .. } => "data.tokens",
+            Self::Tokenizer(TokenizerError::UnknownToken { .. }) => "data.end_token",
             Self::Tokenizer(_) | Self::TokenizerVocabulary { .. } => "data.tokenizer",
             Self::Blend(_) => "data.weights",
             Self::Validation(_) => "data.validation_tokens",

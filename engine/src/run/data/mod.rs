@@ -15,6 +15,7 @@ mod blend;
 mod corpus;
 mod data_error;
 mod every_sequence;
+mod extent;
 mod inspect;
 mod ngram;
 mod opener;

@@ -20,6 +20,13 @@ pub(super) struct Opener<'a> {
     pub(super) num_kinds: usize,
 }
 
+/// Texts that have not been read.
+pub(super) struct FoundTexts {
+    pub(super) files: Vec<PathBuf>,
+    /// Their tokens, where those are their bytes; not known with a tokenizer.
+    pub(super) num_tokens: Option<u64>,
+}
+
 impl<'a> Opener<'a> {
     /// Reads the tokenizer, if there is one.
     pub(super) fn new(config: &'a DataConfig, vocab_size: usize) -> Result<Self, DataError> {
@@ -50,11 +57,11 @@ impl<'a> Opener<'a> {
         self.token_files(&self.config.files.validation_tokens, false)
     }
 
-    /// Tokens of the texts where those are their bytes, whose lengths are known before they are read; `None` with a tokenizer.
+    /// Finds the texts, and does not read them.
     ///
     /// # Errors
     /// When a text cannot be found, is too long to be tokenized, or all are empty.
-    pub(super) fn text_bytes(&self) -> Result<Option<u64>, DataError> {
+    pub(super) fn find_texts(&self) -> Result<FoundTexts, DataError> {
         let files = find_all(&self.config.text)?;
         let mut total_bytes = 0;
         for path in &files {
@@ -65,7 +72,7 @@ impl<'a> Opener<'a> {
         if total_bytes == 0 {
             return Err(TextError::Empty { num_files: files.len() }.into());
         }
-        Ok(self.tokenizer.is_none().then_some(total_bytes))
+        Ok(FoundTexts { files, num_tokens: self.tokenizer.is_none().then_some(total_bytes) })
     }
 
     fn check_text(&self, path: &Path, num_bytes: u64) -> Result<(), DataError> {

@@ -53,6 +53,14 @@ pub enum SplitError {
         /// T: tokens of a sequence.
         seq_length: usize,
     },
+    /// No token of it carries loss.
+    #[error(
+        "none of its {num_tokens} tokens carries loss, as the index says; write it again with completions, or with a mask that has ones"
+    )]
+    NoLoss {
+        /// Tokens of the data.
+        num_tokens: u64,
+    },
     /// It has no two sequences, one for each side.
     #[error(
         "the data has {num_tokens} tokens, but a sequence to train on and one to validate on, each of seq_length {seq_length}, \
@@ -124,10 +132,7 @@ pub(super) fn check_length(num_tokens: u64, validation: f64, seq_length: usize) 
     if validation > 0.0 && num_tokens / 2 <= needed {
         return Err(SplitError::TooShortToSplit { num_tokens, seq_length });
     }
-    if num_tokens <= needed {
-        return Err(SplitError::TooShort { num_tokens, seq_length });
-    }
-    Ok(())
+    if num_tokens <= needed { Err(SplitError::TooShort { num_tokens, seq_length }) } else { Ok(()) }
 }
 
 /// Whether a document, counted from 0 over all files, is the one of its group that is held out. Group `g` begins with document `g / share`,

@@ -126,7 +126,7 @@ fn a_file_is_written_as_it_was_read() {
 
 /// What was added to the version later has a value where it is left out: of what there was before.
 #[test]
-fn files_of_before_are_of_rows_and_cores() {
+fn files_without_later_keys_are_of_rows_and_cores() {
     let file = CostsFile::parse("costs.json", FILE).unwrap();
     for later in ["    \"document_attention\": false,\n", "    \"device\": \"cpu\",\n"] {
         assert_eq!(CostsFile::parse("costs.json", &FILE.replacen(later, "", 1)).unwrap(), file, "{later}");
