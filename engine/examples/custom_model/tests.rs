@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use candle_core::{IndexOp, Var, safetensors};
+use candle_core::{Var, safetensors};
 use candle_nn::loss::cross_entropy;
 use candle_nn::{AdamW, Optimizer, ParamsAdamW};
 
@@ -15,7 +15,7 @@ fn loss(variables: &HashMap<String, Tensor>, step: u64, run: &Run) -> TensorResu
     let mut losses = Vec::new();
     for data_rank in 0..run.parallel.data {
         for micro_batch in 0..run.batch.num_micro_batches {
-            let mut batch = TokenBatch::new(2 * SEQ_LENGTH);
+            let mut batch = TokenBatch::zeros(2, SEQ_LENGTH);
             words(step, data_rank, micro_batch, &mut batch).expect("it cannot fail");
             let tokens = |tokens: &[u32]| Tensor::from_slice(tokens, 2 * SEQ_LENGTH, &Device::Cpu);
             let embedded = variables["wte.weight"].index_select(&tokens(&batch.inputs)?, 0)?;
@@ -28,7 +28,7 @@ fn loss(variables: &HashMap<String, Tensor>, step: u64, run: &Run) -> TensorResu
             losses.push(cross_entropy(&logits, &tokens(&batch.targets)?)?);
         }
     }
-    Tensor::stack(&losses, 0)?.mean(0)?.i(())
+    Tensor::stack(&losses, 0)?.mean(0)
 }
 
 #[test]
@@ -64,22 +64,20 @@ fn grids_schedules_and_levels_cannot_be_seen() {
         let changes: Vec<String> = changes.iter().map(|&change| change.to_owned()).collect();
         let file = RunFile::parse("custom_model", RUN).unwrap().set(&changes).unwrap();
         let mut engine = engine(file.resolve(Launch::this_host()).unwrap().0).unwrap();
-        let losses: Vec<_> = (0..3).map(|_| engine.train_batch().unwrap().loss.unwrap().to_bits()).collect();
-        let planned = engine.plan().forecast();
-        for (measured, planned) in engine.measured().iter().zip(&planned) {
+        let steps: Vec<_> = (0..3).map(|_| engine.train_batch().unwrap()).collect();
+        for (measured, planned) in steps[2].measured().iter().zip(&engine.plan().forecast()) {
             assert_eq!(measured.memory, planned.memory, "{changes:?}");
-            assert!(measured.memory.activations > 0);
         }
-        losses
+        steps.iter().map(|step| step.loss.unwrap().to_bits()).collect::<Vec<_>>()
     };
     let reference = losses(&["parallel.pipeline=1"]);
     for changes in [
         &["parallel.schedule=gpipe"][..],
         &["parallel.schedule=zb-h1"],
-        &["parallel.pipeline=4", "threads=2"],
+        &["parallel.pipeline=1", "threads=2", "zero_optimization.unit_layers=2"],
         &["parallel.schedule=interleaved", "parallel.virtual_stages=2"],
-        &["activation_checkpointing=1"],
-        &["zero_optimization.unit_layers=2"],
+        &["activation_checkpointing.enabled=true"],
+        &["zero_optimization.resident_units=all"],
     ] {
         assert_eq!(losses(changes), reference, "{changes:?}");
     }

@@ -89,11 +89,25 @@ impl Layer for CandleLayer {
 
     fn sizes(&self, shape: MicroBatchShape) -> LayerSizes {
         let [input, output] = self.passes.widths.map(|width| shape.num_tokens() * width);
-        LayerSizes { input, output, allocated: self.counted.of(shape), ..LayerSizes::default() }
+        let num_elements = self.passes.ranges().last().map_or(0, |last| last.end);
+        LayerSizes {
+            input,
+            output,
+            exact_weight_inputs: num_elements,
+            allocated: self.counted.of(shape),
+            ..LayerSizes::default()
+        }
     }
 
-    fn has_halves(&self) -> bool {
-        false
+    /// As if each parameter were multiplied once for each token, as those of linear maps are: what a module does is not known.
+    fn forward_flops(&self, shape: MicroBatchShape) -> u64 {
+        let num_parameters: usize = self.parameters.iter().map(ParameterSpec::num_elements).sum();
+        2_u64.saturating_mul(num_parameters as u64).saturating_mul(shape.num_tokens() as u64)
+    }
+
+    /// The module runs once more in the backward.
+    fn backward_flops(&self, shape: MicroBatchShape) -> u64 {
+        self.forward_flops(shape).saturating_mul(3)
     }
 
     fn is_host_only(&self) -> bool {
@@ -115,42 +129,44 @@ impl Layer for CandleLayer {
     /// Nothing is saved.
     fn recompute(&self, _: &dyn Queue, _: MicroBatchShape, _: RecomputeArgs<'_>) {}
 
-    fn backward_input(&self, _: &dyn Queue, _: MicroBatchShape, _: BackwardInputArgs<'_>) {
-        unreachable!("{} has no halves", self.name)
-    }
-
-    fn backward_weight(&self, _: &dyn Queue, _: MicroBatchShape, _: BackwardWeightArgs<'_>) {
-        unreachable!("{} has no halves", self.name)
-    }
-
-    fn backward(&self, queue: &dyn Queue, shape: MicroBatchShape, args: BackwardArgs<'_>) {
-        let (passes, failed, mode) = (Arc::clone(&self.passes), self.failed(), args.mode);
+    /// Autograd has all gradients at once: those of the parameters wait for the weight gradient.
+    fn backward_input(&self, queue: &dyn Queue, shape: MicroBatchShape, args: BackwardInputArgs<'_>) {
+        let (passes, failed) = (Arc::clone(&self.passes), self.failed());
         let allocated = self.counted.of(shape);
         let kernel = move |reads: &[View<'_>], writes: Vec<ViewMut<'_>>| {
-            let [gradient, sums] = writes.try_into().expect("a kernel gets what it was asked for with");
-            let (gradient, sums) = (gradient.slice::<f32>(), sums.slice::<f32>());
+            let [gradient, of_parameters] =
+                <[_; 2]>::try_from(writes).expect("a kernel gets what it asked for");
+            let (gradient, of_parameters) = (gradient.slice::<f32>(), of_parameters.slice::<f32>());
             let [inputs, outputs] = passes.widths.map(|width| shape.num_tokens() * width);
             let found = passes.backward(shape, reads[0].slice(), reads[1].slice(), &gradient[..outputs]);
             let Gradients { input, parameters, num_held } =
                 found.unwrap_or_else(|error| panic!("{}", failed(error)));
-            assert!(
-                num_held <= allocated,
-                "{}",
-                failed(Error::Msg(format!(
-                    "candle holds {num_held} values of f32 for a backward, and {allocated} were planned from one sequence and two: is each \
-                     sequence treated for itself, and as the others?"
-                )))
-            );
+            assert!(num_held <= allocated, "{}", failed(Error::Msg(more_than_planned(num_held, allocated))));
             gradient[..inputs].copy_from_slice(&input);
             for (range, values) in passes.ranges().into_iter().zip(&parameters) {
-                let sums = &mut sums[range];
-                match mode {
-                    WriteMode::Overwrite => sums.copy_from_slice(values),
-                    WriteMode::Add => sums.iter_mut().zip(values).for_each(|(sum, value)| *sum += value),
-                }
+                of_parameters[range].copy_from_slice(values);
             }
         };
-        let writes = vec![args.gradient, args.parameter_gradients];
+        let writes = vec![args.gradient, args.exact_weight_inputs];
         queue.on_host(&[args.parameters, args.input], writes, Box::new(kernel));
     }
+
+    fn backward_weight(&self, queue: &dyn Queue, _: MicroBatchShape, args: BackwardWeightArgs<'_>) {
+        let BackwardWeightArgs { exact_weight_inputs, mut parameter_gradients, mode, .. } = args;
+        for range in self.passes.ranges() {
+            let (from, to) =
+                (exact_weight_inputs.range(range.clone()), parameter_gradients.reborrow().range(range));
+            match mode {
+                WriteMode::Overwrite => queue.copy(from, to),
+                WriteMode::Add => queue.add(from, to),
+            }
+        }
+    }
+}
+
+fn more_than_planned(num_held: usize, allocated: usize) -> String {
+    format!(
+        "candle holds {num_held} values of f32 for a backward, and {allocated} were planned from one sequence and two: is each sequence treated \
+         for itself, and as the others?"
+    )
 }

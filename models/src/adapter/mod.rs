@@ -16,9 +16,9 @@
 //! ```
 //!
 //! The backward runs the module once more, over variables, and asks candle's autograd for their gradients: nothing but the layer's input is kept
-//! from forward to backward, and gathered weights are copied and let go. A layer of this kind has no halves, computes in f32 whatever a
-//! unit stores, and runs on the host alone. It is there to bring a model that exists; a [`Layer`](crate::Layer) that asks a
-//! queue for kernels copies nothing, saves what it likes, and runs on every device.
+//! from forward to backward, and gathered weights are copied and let go. The module computes in f32, whatever a unit stores, and on the host alone. This
+//! is there to bring a model that exists: a [`Layer`](crate::Layer) that asks a queue for kernels copies nothing, keeps what it likes, and runs
+//! on every device.
 
 mod autograd;
 mod counted;

@@ -62,7 +62,11 @@ fn units_and_segments_cannot_be_seen_in_the_bits() {
         let new = |num_layers| Run::new(&model, num_layers).with_precision(stored);
         let want = gradients(new(1));
         let checkpointed = new(100).with_checkpoints(|_| segments([(1, 3)]));
+        let mut split = new(1);
+        split.step(&batch, Backward::Split, 0.03);
+        let split = split.gradients();
         for found in [
+            split,
             gradients(new(3)),
             gradients(new(100)),
             gradients(checkpointed),

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::ends::{heads, token_embeddings};
 use super::GptConfig;
+use super::ends::{heads, token_embeddings};
 use crate::error::{ModelError, require};
 use crate::layer::Layer;
 use crate::loss::Loss;
