@@ -25,6 +25,14 @@ pub enum ModelError {
         /// What it says.
         reason: String,
     },
+    /// A module of the user's cannot be a layer.
+    #[error("layer {name}: {error}")]
+    Layer {
+        /// The layer.
+        name: String,
+        /// What is wrong with it.
+        error: candle_core::Error,
+    },
     /// A model's shape breaks one of its rules.
     #[error("{value}: {rule}")]
     Shape {

@@ -73,6 +73,8 @@ pub struct LayerSizes {
     pub backward_workspace: usize,
     /// The same in f32.
     pub exact_backward_workspace: usize,
+    /// f32 elements that a pass allocates itself, beside the buffers that it is given, at most.
+    pub allocated: usize,
 }
 
 /// What a forward works on.
@@ -301,6 +303,11 @@ pub trait Layer: Debug + Send + Sync {
     /// Whether the backward can be run in halves. A layer that recomputes piece by piece what it did not save has none.
     fn has_halves(&self) -> bool {
         true
+    }
+
+    /// Whether it runs on the host alone.
+    fn is_host_only(&self) -> bool {
+        false
     }
 
     /// Whether the input gradient reads the parameters; false for an embedding.

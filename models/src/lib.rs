@@ -81,6 +81,7 @@
 //! # Ok::<(), pipezero_models::ModelError>(())
 //! ```
 
+pub mod adapter;
 pub mod buffer;
 pub mod element;
 pub mod error;

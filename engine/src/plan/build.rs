@@ -9,7 +9,7 @@ use super::grid::Grid;
 use super::planned::Plan;
 use super::run_model::RunModel;
 use super::{PlanError, programs, units};
-use crate::config::{Checkpointing, PartitionConfig, Run, VocabularyConfig};
+use crate::config::{Checkpointing, DeviceName, PartitionConfig, Run, VocabularyConfig};
 
 impl Plan {
     /// Plans a run.
@@ -138,6 +138,7 @@ impl Plan {
         }
         let shape = MicroBatchShape { num_sequences: run.batch.micro_batch_size, seq_length };
         model.check(shape)?;
+        refuse_host_only(&run, &model)?;
         if run.checkpointing == Checkpointing::Auto {
             run.checkpointing = Checkpointing::Off;
         }
@@ -167,5 +168,16 @@ impl Plan {
             is_level_lowered: false,
         };
         plan.with_chosen_sharding()
+    }
+}
+
+/// Refuses layers of the host's on another device.
+fn refuse_host_only(run: &Run, model: &Model) -> Result<(), PlanError> {
+    let of_host = model.layers.iter().find(|layer| layer.layer.is_host_only());
+    match of_host {
+        Some(layer) if run.device != DeviceName::Cpu => {
+            Err(PlanError::HostOnly { layer: layer.layer.name().to_owned() })
+        }
+        _ => Ok(()),
     }
 }

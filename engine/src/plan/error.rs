@@ -22,6 +22,14 @@ pub enum PlanError {
     /// It cannot be split as asked.
     #[error(transparent)]
     Split(#[from] SplitError),
+    /// A layer that runs on the host alone, in a run on GPUs.
+    #[error(
+        "layer {layer} runs on the host alone, and the run computes on GPUs; write \"device\": \"cpu\", or the layer over the queue's kernels"
+    )]
+    HostOnly {
+        /// Its name.
+        layer: String,
+    },
     /// `resident_units` is 0.
     #[error(
         "`zero_optimization.resident_units` is 0: the unit in use is resident, so write 1 or more, or \"strict\""

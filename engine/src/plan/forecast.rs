@@ -207,6 +207,7 @@ pub(super) fn memory_facts_of(unit: &PlannedUnit) -> UnitFacts {
         recompute_elements: unit.sizes.recompute as u64,
         weight_input_elements: unit.sizes.weight_inputs as u64,
         workspace_elements: unit.sizes.workspace as u64,
+        allocated_elements: unit.sizes.allocated as u64,
         widest_activation_elements: unit.sizes.gradient as u64,
         tying: unit.tying,
         sharding: unit.sharding,

@@ -19,6 +19,8 @@ pub(crate) struct RankSizes {
     pub(crate) gradient_len: usize,
     /// Elements of scratch, f32.
     pub(crate) workspace_len: usize,
+    /// Elements that a layer allocates itself, f32.
+    pub(crate) allocated_len: usize,
     /// Elements of the buffer for recomputed activations.
     pub(crate) recompute_len: usize,
     /// Elements of each buffer for a gathered unit, the largest first.
@@ -71,6 +73,7 @@ impl Plan {
             stream_len: widest(|unit| unit.sizes.gradient),
             gradient_len: if training { widest(|unit| unit.sizes.gradient) } else { 0 },
             workspace_len: widest(|unit| unit.sizes.workspace),
+            allocated_len: widest(|unit| unit.sizes.allocated),
             recompute_len: widest(|unit| unit.sizes.recompute),
             gather_buffers: self.gather_buffers(rank, purpose),
             gradient_buffers: self.gradient_buffers(rank, purpose),

@@ -124,6 +124,7 @@ impl Layer for Attention {
             backward_workspace: activation,
             exact_forward_workspace: self.attention(shape).forward_workspace(),
             exact_backward_workspace: self.attention(shape).backward_workspace(),
+            ..LayerSizes::default()
         }
     }
 

@@ -189,6 +189,7 @@ impl Layer for Attention {
             backward_workspace: layout::extent(self.backward_workspace_lens(shape)),
             exact_forward_workspace: self.attention(shape).forward_workspace(),
             exact_backward_workspace: self.attention(shape).backward_workspace(),
+            ..LayerSizes::default()
         }
     }
 

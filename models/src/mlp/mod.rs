@@ -12,9 +12,10 @@ use std::sync::Arc;
 
 use crate::error::{ModelError, require};
 use crate::facts::{Activations, Facts};
+use crate::layer::Layer;
 use crate::loss::Loss;
-use crate::model::{LayerRole, Model, ModelLayer, Tying};
-use crate::shared::{GptConfig, heads, token_embeddings};
+use crate::model::Model;
+use crate::shared::{GptConfig, chain};
 #[cfg(doc)]
 use crate::shared::{Head, TokenEmbedding};
 
@@ -64,16 +65,6 @@ fn build_with(config: &GptConfig, loss: Option<Arc<dyn Loss>>) -> Result<Model, 
     config.check(facts(config).num_parameters)?;
     let rule = "the mlp family has no dropout; use 0, or the gpt2 family";
     require(config.dropout == 0.0, "dropout", config.dropout, rule)?;
-    let mut layers: Vec<ModelLayer> = token_embeddings(config).collect();
-    for index in 0..config.num_layers {
-        let role = LayerRole::Block { index };
-        layers.push(ModelLayer::new(Dense::new(config, index), role, Tying::Untied));
-    }
-    layers.extend(heads(config, loss)?);
-    Ok(Model {
-        layers,
-        vocab_size: config.vocab_size,
-        seq_length: config.seq_length,
-        num_blocks: config.num_layers,
-    })
+    let block = |index| Arc::new(Dense::new(config, index)) as Arc<dyn Layer>;
+    chain(config, (0..config.num_layers).map(block).collect(), loss)
 }

@@ -1,5 +1,6 @@
 //! What families that read tokens have in common: their sizes, the token embedding, the final norm and the head.
 
+mod chain;
 mod config;
 mod ends;
 mod final_norm;
@@ -10,6 +11,7 @@ mod tests;
 mod token_embedding;
 mod vocabulary;
 
+pub use chain::chain;
 pub use config::{Ablation, GptConfig, GptSizes};
 pub(crate) use ends::{heads, token_embeddings};
 pub use final_norm::FinalNorm;

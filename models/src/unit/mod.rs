@@ -52,6 +52,8 @@ pub struct UnitSizes {
     /// Scratch of all passes in `f32`; holds one layer's weight-gradient inputs for the full backward, and where layers compute in another
     /// type than the unit's, one layer's parameters and activations.
     pub workspace: usize,
+    /// What a layer allocates itself, in `f32`: the most of one layer.
+    pub allocated: usize,
     /// Elements of the gradient that runs through the unit, in `f32`: the widest activation.
     pub gradient: usize,
 }

@@ -123,6 +123,7 @@ impl Unit {
             }
             total.weight_inputs = aligned(share.exact_weight_inputs.end);
             total.workspace = total.workspace.max(share.workspace_len());
+            total.allocated = total.allocated.max(sizes.allocated);
             total.gradient = total.gradient.max(sizes.input).max(sizes.output);
         }
         total

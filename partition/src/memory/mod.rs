@@ -18,6 +18,7 @@
 //! | | `+ b_a * max recompute` | what one checkpointed segment recomputes |
 //! | | `+ b_a * sum over stages of buffers * sum of weight-gradient inputs` | weight-gradient inputs: kept from input to weight gradient, where a schedule runs them apart |
 //! | | `+ (2 * b_a + 4) * max widest + 4 * max workspace` | two activations and one f32 gradient that stream from unit to unit, scratch |
+//! | | `+ 4 * max allocated` | what a layer allocates itself |
 //! | | `+ 8 * micro-batches * B * T` | inputs and targets of a step in 32 bits each, where the rank has the first unit or the last |
 //! | | `+ 4 * micro-batches * B * T` | where each token's document begins, in runs that attend within documents |
 //! | communication | `b_a * sum over stages of (2 * input cut + 2 * output cut)` | two receive buffers for each incoming edge |
@@ -83,6 +84,8 @@ pub struct UnitFacts {
     pub weight_input_elements: u64,
     /// f32 elements of scratch of forward and backward.
     pub workspace_elements: u64,
+    /// f32 elements that one of its layers allocates itself, beside all buffers.
+    pub allocated_elements: u64,
     /// Elements of the widest activation that enters or leaves the unit.
     pub widest_activation_elements: u64,
     /// Whether its parameters are shared with another unit.
@@ -257,10 +260,12 @@ impl RankFacts {
         let recomputed = max(self.units().map(|unit| unit.recompute_elements));
         let widest = max(self.units().map(|unit| unit.widest_activation_elements));
         let workspace = max(self.units().map(|unit| unit.workspace_elements));
+        let allocated = max(self.units().map(|unit| unit.allocated_elements));
         let weight_inputs =
             self.stages.iter().map(StageFacts::weight_input_elements).fold(0, u128::saturating_add);
         let of_activation_type = slots.saturating_add(weight_inputs).saturating_add(recomputed + 2 * widest);
         let of_f32 = workspace
+            + allocated
             + match self.purpose {
                 Purpose::Training => widest,
                 Purpose::Inference => 0,

@@ -11,6 +11,7 @@ const UNTIED: UnitFacts = UnitFacts {
     recompute_elements: 0,
     weight_input_elements: 0,
     workspace_elements: 5,
+    allocated_elements: 0,
     widest_activation_elements: 3,
     tying: Tying::Untied,
     sharding: UnitSharding::Sharded,
@@ -65,6 +66,21 @@ fn bytes(rank: &RankFacts) -> [u64; 7] {
     let [parameters, gathered, gradients, optimizer, activations, communication, checkpoint, peak] = figures;
     assert_eq!(checkpoint, 0);
     [parameters, gathered, gradients, optimizer, activations, communication, peak]
+}
+
+/// The most of one layer, in f32 whatever the precision, since layers run one after the other.
+#[test]
+fn what_a_layer_allocates_is_counted_once() {
+    for element_bytes in [ElementBytes::F32, ElementBytes::HALF] {
+        let with = |allocated: [u64; 2]| {
+            let units = [UNTIED, LARGER].into_iter().zip(allocated);
+            let units = units.map(|(unit, allocated_elements)| UnitFacts { allocated_elements, ..unit });
+            let stage = StageFacts { units: units.collect(), ..middle_stage() };
+            RankMemory::of(&with_stage(RankFacts { element_bytes, ..middle_rank(Zero3, Every) }, stage))
+                .activations
+        };
+        assert_eq!(with([20, 11]), with([0, 0]) + 4 * 20);
+    }
 }
 
 #[test]

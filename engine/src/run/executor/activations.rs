@@ -6,7 +6,7 @@ use pipezero_models::{ElementType, ModelError, Queue};
 use pipezero_schedule::{Stage, Unit};
 
 use crate::plan::RankSizes;
-use crate::run::memory::{Allocator, Category, Lendable, TrackedBuffer};
+use crate::run::memory::{Allocator, Category, Charge, Lendable, TrackedBuffer};
 
 /// The activation memory of one rank, sized by the plan and allocated once.
 #[derive(Debug)]
@@ -24,6 +24,8 @@ pub(crate) struct Activations {
     recomputed: TrackedBuffer,
     /// Scratch of whichever unit runs, f32.
     workspace: TrackedBuffer,
+    /// What layers allocate themselves.
+    _allocated: Charge,
 }
 
 /// The activations of one micro-batch in one stage.
@@ -70,6 +72,7 @@ impl Activations {
             gradient: wide(sizes.gradient_len)?,
             recomputed: zeros(sizes.recompute_len)?,
             workspace: wide(sizes.workspace_len)?,
+            _allocated: memory.charge(sizes.allocated_len, Category::Activations),
         })
     }
 

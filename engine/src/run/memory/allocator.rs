@@ -7,7 +7,7 @@ use pipezero_partition::Category;
 
 use super::host_values::HostValues;
 use super::ledger::Ledger;
-use super::tracked_buffer::TrackedBuffer;
+use super::tracked_buffer::{Charge, TrackedBuffer};
 
 /// Allocates buffers in the memory of a rank's device and charges them to a ledger.
 #[derive(Clone, Debug)]
@@ -54,6 +54,11 @@ impl Allocator {
     /// When the host has no such memory left.
     pub fn host_zeros(&self, len: usize, category: Category) -> Result<HostValues, ModelError> {
         HostValues::zeros(len, category, &self.ledger)
+    }
+
+    /// Charges `len` f32 values that others allocate, in the host's memory.
+    pub(crate) fn charge(&self, len: usize, category: Category) -> Charge {
+        Charge::new(&self.ledger, category, ElementType::F32.num_bytes() as u64 * len as u64)
     }
 
     /// What counts its buffers.

@@ -15,4 +15,5 @@ pub use ledger::Ledger;
 pub(crate) use ledgers::Ledgers;
 pub(crate) use lendable::Lendable;
 pub use pipezero_partition::Category;
+pub(crate) use tracked_buffer::Charge;
 pub use tracked_buffer::TrackedBuffer;

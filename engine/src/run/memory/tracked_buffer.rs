@@ -48,7 +48,7 @@ impl DerefMut for TrackedBuffer {
 
 /// An entry in a [`Ledger`], for as long as it lives.
 #[derive(Debug)]
-pub(super) struct Charge {
+pub(crate) struct Charge {
     ledger: Arc<Ledger>,
     category: Category,
     num_bytes: u64,

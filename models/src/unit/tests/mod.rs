@@ -33,6 +33,7 @@ fn sizes_add_up_over_layers_or_are_their_largest() {
                 weight_inputs: part.iter().map(|sizes| sizes.weight_inputs).sum(),
                 workspace: largest(|sizes| sizes.workspace),
                 gradient: largest(|sizes| sizes.gradient),
+                ..UnitSizes::default()
             };
             assert_eq!(sizes, want, "layers {first}..{end}");
         }
