@@ -31,7 +31,7 @@ pub enum ModelError {
         /// The layer.
         name: String,
         /// What is wrong with it.
-        error: candle_core::Error,
+        error: Box<candle_core::Error>,
     },
     /// A model's shape breaks one of its rules.
     #[error("{value}: {rule}")]

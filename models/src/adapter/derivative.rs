@@ -75,12 +75,10 @@ impl Point {
     }
 }
 
-fn agree(
-    name: &str,
-    values: &[f32],
-    gradient: &[f32],
-    moved: &dyn Fn(&[f32], f32) -> Result<[f64; 2]>,
-) -> Result<()> {
+/// The output's sum and the size of its terms, once something was moved in a direction by a step.
+type Moved<'a> = dyn Fn(&[f32], f32) -> Result<[f64; 2]> + 'a;
+
+fn agree(name: &str, values: &[f32], gradient: &[f32], moved: &Moved<'_>) -> Result<()> {
     let direction = normal("direction", name, values.len());
     let mean_square = values.iter().map(|x| x * x).sum::<f32>() / values.len().max(1) as f32;
     let step = STEP * mean_square.sqrt().max(1e-3);

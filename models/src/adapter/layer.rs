@@ -51,8 +51,8 @@ impl CandleLayer {
             .map(|spec| ParameterSpec { name: format!("{name}.{}", spec.name), ..spec.clone() })
             .collect();
         let passes = Passes { specs: parameters, widths, module: Box::new(module) };
-        let counted =
-            tried(&passes, seq_length).map_err(|error| ModelError::Layer { name: name.clone(), error })?;
+        let counted = tried(&passes, seq_length)
+            .map_err(|error| ModelError::Layer { name: name.clone(), error: Box::new(error) })?;
         Ok(Self { name, parameters: named, passes: Arc::new(passes), counted })
     }
 
