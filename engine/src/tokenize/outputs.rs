@@ -61,13 +61,16 @@ impl Outputs {
         }
     }
 
-    /// A file that would be written over. An empty one is left by a process that was killed as it began.
+    /// A file that would be written over. What a process leaves that is killed as it begins is none: empty files, and the beginning of its first
+    /// state beside them.
     fn there(&self) -> Option<PathBuf> {
         let [state, idx] = [&self.state, &self.idx].map(|path| unfinished(path));
-        let own = [&self.idx, &self.bin, &self.partial, &self.sequences, &state, &idx];
-        let holds_something =
-            |path: &Path| fs::symlink_metadata(path).is_ok_and(|found| !found.is_file() || found.len() > 0);
-        own.into_iter().find(|path| holds_something(path)).cloned()
+        let mut own = vec![&self.idx, &self.bin, &self.partial, &self.sequences, &idx];
+        if !(self.partial.exists() && self.sequences.exists()) {
+            own.push(&state);
+        }
+        let is_none = |found: fs::Metadata| found.is_file() && found.len() == 0;
+        own.into_iter().find(|path| fs::symlink_metadata(path).is_ok_and(|found| !is_none(found))).cloned()
     }
 
     /// Holds the outputs against other processes, until the file is closed.

@@ -439,7 +439,12 @@ fn what_is_there_is_kept() {
         error_of(options(folder.path(), &["empty.txt"], "data"))
             .contains("hold no document: all 1 files are empty")
     );
-    // Nothing has been begun, so nothing goes on.
+    // Nothing has been begun, so nothing goes on. So it is where a process was killed as it wrote that it had begun.
+    for (name, contents) in
+        [("data.sequences", ""), ("data.bin.partial", ""), ("data.tokenize.json.partial", "{")]
+    {
+        fs::write(folder.path().join(name), contents).unwrap();
+    }
     Job::new(Options { start: Start::Resume, ..asked.clone() }).unwrap().run(&mut Silent).unwrap();
     assert!(
         error_of(asked.clone())
