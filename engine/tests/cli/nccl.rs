@@ -182,7 +182,10 @@ fn ranks_that_are_lost_together_are_told_in_one_report() {
     let home = Home::new();
     let child = started(&home, libraries, "", 100_000);
     let lost = [0, 1].map(|rank| pid_of(&child, rank));
-    lost.iter().for_each(|pid| signal("KILL", pid));
+    // Stopped first, so that neither sees the other's end and says so.
+    for name in ["STOP", "KILL"] {
+        lost.iter().for_each(|pid| signal(name, pid));
+    }
     let error = Printed::new(child.wait_with_output().unwrap(), &home.path("")).failure(1);
     assert_eq!(error.matches("the cause comes first").count(), 1, "{error}");
     for rank in [0, 1] {
