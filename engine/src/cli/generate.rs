@@ -9,7 +9,7 @@ use super::failure::Failure;
 use super::output::{note, print};
 use super::trained_run::TrainedRunArgs;
 use super::whole::{at_least_one, whole};
-use crate::files::input::read_text;
+use crate::files::input::{read_text, without_mark};
 use crate::run::data::is_json_lines;
 use crate::run::engine::Engine;
 use crate::run::generation::{Generation, Sampling};
@@ -176,9 +176,8 @@ fn prompts_of(path: &Path) -> Result<Vec<String>, Failure> {
     let text = read_text(path, PROMPTS_BYTES_MAX).map_err(|error| mistake(format!(": {error}")))?;
     let is_json = is_json_lines(path);
     let mut prompts = Vec::new();
-    for (number, line) in
-        (1..).zip(text.trim_start_matches('\u{feff}').lines()).filter(|(_, line)| !line.trim().is_empty())
-    {
+    let lines = (1..).zip(without_mark(&text).lines());
+    for (number, line) in lines.filter(|(_, line)| !line.trim().is_empty()) {
         if !is_json {
             prompts.push(line.to_owned());
             continue;

@@ -106,6 +106,11 @@ fn kind_of(found: FileType) -> &'static str {
     if found.is_dir() { "a folder" } else { "a device" }
 }
 
+/// A text without the byte order mark that some editors write at its beginning, to say that it is UTF-8.
+pub(crate) fn without_mark(text: &str) -> &str {
+    text.strip_prefix('\u{feff}').unwrap_or(text)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

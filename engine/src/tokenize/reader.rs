@@ -9,14 +9,12 @@ use xxhash_rust::xxh3::Xxh3;
 
 use super::error::TokenizeError;
 use super::fault::DocumentFault;
+use crate::files::input::without_mark;
 use crate::run::data::is_json_lines;
 use crate::tokens::Tokenizer;
 
 /// Bytes of text of a batch, more or less: enough that handing it to a worker costs nothing beside tokenizing it.
 const BATCH_BYTES: u64 = 1 << 18;
-
-/// What some editors write at the beginning of a file, to say that it is UTF-8.
-const BYTE_ORDER_MARK: char = '\u{feff}';
 
 /// Where the next piece begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -141,12 +139,10 @@ impl<'a> Reader<'a> {
         if ended {
             bytes.truncate(bytes.len() - separator.map_or(0, str::len));
         }
-        let mut piece = String::from_utf8(bytes)
+        let piece = String::from_utf8(bytes)
             .map_err(|error| document(DocumentFault::NotUtf8 { offset: error.utf8_error().valid_up_to() }))?;
-        if is_first && piece.starts_with(BYTE_ORDER_MARK) {
-            piece.remove(0);
-        }
-        Ok(Piece { text: piece, is_last: !ended })
+        let text = if is_first { without_mark(&piece).to_owned() } else { piece };
+        Ok(Piece { text, is_last: !ended })
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::relaxed::blanked;
 use super::words::shorten;
+use crate::files::input::without_mark;
 use crate::files::printable::{in_place, printable};
 
 /// A text that keys come from: a file, or one `--set` argument.
@@ -34,13 +35,13 @@ pub(crate) enum SourceKind {
 impl Source {
     /// The text of a file, without the byte order mark that some editors put first.
     pub(crate) fn file(name: &str, text: &str) -> Arc<Self> {
-        let text = text.strip_prefix('\u{feff}').unwrap_or(text).to_owned();
+        let text = without_mark(text).to_owned();
         Self::new(name, text, None, SourceKind::File)
     }
 
     /// As [`Source::file`], of a file that may have comments, and a comma behind a last part.
     pub(crate) fn relaxed_file(name: &str, text: &str) -> Arc<Self> {
-        let text = text.strip_prefix('\u{feff}').unwrap_or(text).to_owned();
+        let text = without_mark(text).to_owned();
         let strict = blanked(&text);
         Self::new(name, text, strict, SourceKind::File)
     }
