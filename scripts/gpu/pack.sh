@@ -17,7 +17,8 @@ case ${1:-} in
 usage: scripts/gpu/pack.sh
 
 Builds pipezero, the program of the integration tests (it) and the measurement of kernels (gpu_kernels),
-optimised, and writes them to target/gpu without symbols. Carry that folder and the repository to the machine
+optimised, and writes them to target/gpu without symbols. Then trains what part A compares with the GPU's
+losses on this CPU, which takes some minutes, and writes the losses to target/gpu/curves. Carry that folder and the repository to the machine
 with the GPU, and run scripts/gpu/run.sh there. The programs need Linux on x86-64 with the glibc that is
 printed, or a newer one; CUDA's libraries are looked for when a program starts.
 
@@ -54,11 +55,25 @@ pack() {
 
 cd "$ROOT"
 mkdir -p "$TO"
-rm -f "$TO"/*
+rm -rf "${TO:?}"/*
 ALL_BYTES=0 TOO_LARGE=
 pack pipezero build -p pipezero --bin pipezero
 pack it test -p tests --test it --no-run
 pack gpu_kernels build -p benches --bench gpu_kernels
+
+# curve RUN_FILE PRECISION BF16: the losses of a run on this CPU.
+curve() {
+    local to=$TO/curves/$1-$2 began=$SECONDS
+    "$TO/pipezero" train "$ROOT/scripts/gpu/runs/$1.json" --set device=cpu --set bf16.enabled="$3" \
+        --out "$to" --overwrite >"$TO/curves/$1-$2.log" 2>&1 || { tail -5 "$TO/curves/$1-$2.log" >&2 && exit 1; }
+    rm "$TO/curves/$1-$2.log"; find "$to" -mindepth 1 ! -name metrics.jsonl -delete
+    echo "losses of $1 in $2 on this CPU: $((SECONDS - began)) s"
+}
+mkdir "$TO/curves"
+for name in losses losses-124m; do
+    curve $name f32 false
+    curve $name bf16 true
+done
 
 printf '%-12s %6.1f MiB of at most %s\n' "in all" "$(bc -l <<<"$ALL_BYTES / $MIB")" "$((ALL_BYTES_MAX / MIB))"
 [ -z "$TOO_LARGE" ] || { echo "larger than $PROGRAM_BYTES_MAX bytes:$TOO_LARGE" >&2 && exit 1; }

@@ -3,9 +3,21 @@
 part_b() {
     IT=("${WITH_CUDA[@]}" RUST_BACKTRACE=1 PIPEZERO_TESTS=full "$BIN/it")
     tests "training, all grids" 40 150 cuda::on_a_device::training
+    tests "draws of all features" 20 150 cuda::on_a_device::features
     traced_grid
     tests "state, all grids" 40 150 cuda::on_a_device::state
+    nothing_is_left
     over_nccl
+}
+
+# Only nvidia-smi sees memory that nobody holds any more.
+nothing_is_left() {
+    if [ -n "$IMITATION" ]; then
+        skip "nothing is left behind" "it needs NVIDIA's driver"
+        return
+    fi
+    step "nothing is left behind" 15 60 "${WITH_CUDA[@]}" "$PYTHON" -B "$HERE/left_behind.py" --out "$WORK/left" \
+        "$BIN/pipezero" "$(run_file gpt2-124m)"
 }
 
 # Every call with one rank; what needs two GPUs, where there are two.

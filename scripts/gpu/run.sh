@@ -14,7 +14,7 @@ PYTHON=${PYTHON:-python3}
 
 usage() {
     cat <<'TEXT'
-usage: scripts/gpu/run.sh A|B|C [--bin DIR] [--out DIR] [--budget SECONDS] [--rehearse IMITATION_DIR]
+usage: scripts/gpu/run.sh A|B|C [--bin DIR] [--out DIR] [--budget SECONDS] [--seed N] [--rehearse IMITATION_DIR]
 
   A  correctness: functions of a warp, kernels, losses beside the CPU's, state, grids, NVIDIA's sanitizer
   B  grids and memory: all grids, what overlaps on four ranks, planned memory beside that of the GPU
@@ -25,6 +25,7 @@ usage: scripts/gpu/run.sh A|B|C [--bin DIR] [--out DIR] [--budget SECONDS] [--re
   --out DIR       where results go [default: the environment variable OUT, else target/gpu-results]
   --budget S      seconds for the part: a step that would not fit any more is skipped and named
                   [default: 540; 3600 in a rehearsal]
+  --seed N        of the shapes, numbers and grids that tests draw [default: another one in each run]
   --rehearse DIR  run on the imitation of CUDA's libraries in DIR, with tiny models; steps get more time
 
 The environment variable PYTHON names the Python to use [default: python3]. Part C needs PyTorch in it.
@@ -51,18 +52,19 @@ wrong() {
 }
 
 read_arguments() {
-    PART= BIN=$ROOT/target/gpu OUT=${OUT:-$ROOT/target/gpu-results} BUDGET= IMITATION=
+    PART= BIN=$ROOT/target/gpu OUT=${OUT:-$ROOT/target/gpu-results} BUDGET= SEED=$(date +%s) IMITATION=
     while (($# > 0)); do
         case $1 in
         -h | --help) usage && exit 0 ;;
         A | B | C) [ -z "$PART" ] || wrong "two parts were asked for, $PART and $1: run one at a time" ;;
-        --bin | --out | --budget | --rehearse) [ $# -ge 2 ] || wrong "$1 needs a value" ;;
+        --bin | --out | --budget | --seed | --rehearse) [ $# -ge 2 ] || wrong "$1 needs a value" ;;
         *) wrong "$1 is no part and no option" ;;
         esac
         case $1 in
         --bin) BIN=$2 && shift ;;
         --out) OUT=$2 && shift ;;
         --budget) BUDGET=$2 && shift ;;
+        --seed) SEED=$2 && shift ;;
         --rehearse) IMITATION=$2 && shift ;;
         *) PART=$1 ;;
         esac
@@ -70,6 +72,7 @@ read_arguments() {
     done
     [ -n "$PART" ] || wrong "no part: A, B or C"
     [[ ${BUDGET:-1} =~ ^[1-9][0-9]*$ ]] || wrong "--budget $BUDGET: it takes a whole number of seconds"
+    [[ $SEED =~ ^[0-9]+$ ]] || wrong "--seed $SEED: it takes a whole number"
     [ -z "$IMITATION" ] || [ -e "$IMITATION/libcuda.so" ] || wrong "no imitation: $IMITATION/libcuda.so"
     [ -x "$BIN/pipezero" ] && [ -x "$BIN/it" ] || wrong "no programs pipezero and it in $BIN (--bin)"
     mkdir -p "$OUT" || wrong "no folder for results: $OUT"
@@ -111,14 +114,15 @@ find_libraries() {
     # Compiled kernels are kept by the driver and by pipezero for the part's next steps, whatever the home
     # folder is.
     folders+=${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-    WITH_CUDA=(env "LD_LIBRARY_PATH=$folders" "CUDA_CACHE_PATH=$WORK/jit" "PIPEZERO_CACHE=$WORK/kernels")
+    WITH_CUDA=(env "LD_LIBRARY_PATH=$folders" "CUDA_CACHE_PATH=$WORK/jit" "PIPEZERO_CACHE=$WORK/kernels"
+        "PIPEZERO_SEED=$SEED")
     [ -z "$IMITATION" ] || WITH_CUDA+=(IMITATION_SEED=1)
     PIPEZERO=("${WITH_CUDA[@]}" "$BIN/pipezero")
 }
 
 environment() {
     local query=name,driver_version,memory.total,memory.used,clocks.max.sm,power.limit,mig.mode.current
-    echo "part $PART, budget $BUDGET s${IMITATION:+, REHEARSAL on $IMITATION}, $(date -u '+%F %T') UTC"
+    echo "part $PART, budget $BUDGET s, seed $SEED${IMITATION:+, REHEARSAL on $IMITATION}, $(date -u '+%F %T') UTC"
     uname -srm && ldd --version | head -1 && lscpu | grep -E 'Model name|^CPU\(s\)'
     free -g | head -2 && df -h "$WORK" | tail -1
     if command -v nvidia-smi; then
@@ -153,7 +157,7 @@ main() {
     . "$HERE/part-${PART,}.sh"
     find_libraries
     environment >>"$LOG" 2>&1
-    echo "part $PART, at most $BUDGET s; details in $LOG"
+    echo "part $PART, at most $BUDGET s, tests draw from --seed $SEED; details in $LOG"
     device_is_found && "part_${PART,}"
     summary
     ((NUM_FAILED == 0))

@@ -1,4 +1,10 @@
-//! Random choices that are the same in every run.
+//! Random choices: the same in every run, or those of the seed in `PIPEZERO_SEED`.
+
+/// That of the environment, for whoever wants other cases than the gate has.
+pub fn seed_of_draws() -> Option<u64> {
+    let seed = std::env::var("PIPEZERO_SEED").ok()?;
+    Some(seed.parse().expect("PIPEZERO_SEED is a whole number"))
+}
 
 /// Numbers of a linear congruential generator (Knuth, MMIX).
 #[derive(Debug)]

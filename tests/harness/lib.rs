@@ -21,7 +21,7 @@ mod trap;
 
 pub use altered::Altered;
 pub use batches::{Mask, RandomBatches};
-pub use draws::Draws;
+pub use draws::{Draws, seed_of_draws};
 pub use imitation::{
     Imitated, checked_imitation, imitation, on_the_imitation, run_on_imitation, run_on_imitation_with,
 };

@@ -1,4 +1,5 @@
-//! Long lists of cases: the gate runs a part of each, drawn with a fixed seed, and `PIPEZERO_TESTS=full` runs all of it.
+//! Long lists of cases: the gate runs a part of each, drawn with a fixed seed or that of `PIPEZERO_SEED`, and `PIPEZERO_TESTS=full` runs all
+//! of it.
 //!
 //! Of every so many cases that follow each other one is drawn, so each part of a list is represented, and the same cases are
 //! drawn on every machine. The crate `pipezero-schedule`, which can depend on no other, includes this file in its tests.
@@ -25,11 +26,12 @@ pub struct Sample {
 impl Sample {
     /// One in so many cases of a list, or all of them [in full](in_full). The name says what one case is.
     pub fn one_in(one_in: usize, name: &'static str) -> Self {
-        Self::new(one_in, name, in_full())
+        let seed = std::env::var("PIPEZERO_SEED").ok().and_then(|seed| seed.parse().ok());
+        Self::new(one_in, name, in_full(), seed.unwrap_or(1))
     }
 
-    fn new(one_in: usize, name: &'static str, in_full: bool) -> Self {
-        let mut sample = Self { name, one_in, in_full, drawn: 0, num_drawn: 0, num_cases: 0, state: 1 };
+    fn new(one_in: usize, name: &'static str, in_full: bool, seed: u64) -> Self {
+        let mut sample = Self { name, one_in, in_full, drawn: 0, num_drawn: 0, num_cases: 0, state: seed };
         sample.draw();
         sample
     }
@@ -75,7 +77,7 @@ mod tests {
 
     #[test]
     fn one_of_every_so_many_is_drawn_and_not_always_the_same_one() {
-        let mut sample = Sample::new(4, "", false);
+        let mut sample = Sample::new(4, "", false, 1);
         let taken: Vec<usize> = (0..4000).filter(|_| sample.takes_next()).collect();
         assert!(taken.iter().enumerate().all(|(index, number)| number / 4 == index), "{taken:?}");
         let num_first = taken.iter().filter(|number| number.is_multiple_of(4)).count();
@@ -85,7 +87,7 @@ mod tests {
 
     #[test]
     fn in_full_all_are_run() {
-        let mut sample = Sample::new(4, "", true);
+        let mut sample = Sample::new(4, "", true, 1);
         assert!((0..10).all(|_| sample.takes_next()));
     }
 }

@@ -135,6 +135,12 @@ inline float rounded_to_tf32(float value) {
     return float_of(rounded >> NUM_DROPPED << NUM_DROPPED);
 }
 
+inline float rounded_to(float value, ElementType type) {
+    float rounded;
+    store_element(&rounded, type, 0, value);
+    return load_element(&rounded, type, 0);
+}
+
 // A factor in f32 without gaps, transposed if asked for.
 inline std::vector<float> widened(
     const void* values, const Matrix& matrix, bool is_transposed, bool rounds_to_tf32
@@ -173,6 +179,10 @@ inline void access_operands(const Product& product, const Operands& operands) {
 inline float after_epilogue(
     const Product& product, const Operands& operands, float value, size_t row, size_t column
 ) {
+    // An H200 rounds a product with a residual before it adds a bias, for some sizes in bf16.
+    if (product.has_bias() && operands.beta != 0) {
+        value = rounded_to(value, product.d.type);
+    }
     value += product.has_bias() ? load_element(operands.bias, product.d.type, row) : 0.0f;
     size_t of_aux = column * size_t(operands.aux_leading) + row;
     if (product.epilogue == Epilogue::GELU_OF_SUM_WITH_BIAS) {
@@ -187,8 +197,10 @@ inline float after_epilogue(
 
 inline void multiply(const Product& product, const Operands& operands) {
     access_operands(product, operands);
-    auto a = widened(operands.a, product.a, product.a_is_transposed, product.rounds_to_tf32);
-    auto b = widened(operands.b, product.b, product.b_is_transposed, product.rounds_to_tf32);
+    // An H200 multiplies a single pair of factors whole. From which size on it rounds is not documented.
+    bool rounds_to_tf32 = product.rounds_to_tf32 && product.d.rows * product.d.columns * product.inner() > 1;
+    auto a = widened(operands.a, product.a, product.a_is_transposed, rounds_to_tf32);
+    auto b = widened(operands.b, product.b, product.b_is_transposed, rounds_to_tf32);
     size_t rows = product.d.rows, inner = product.inner(), run_length = product.run_length();
     std::vector<float> sums(rows), run(rows);
     for (size_t column = 0; column < product.d.columns; column++) {

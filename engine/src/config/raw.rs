@@ -35,7 +35,7 @@ section! {
         /// Threads of each rank. `"auto"` is max(1, cores / ranks).
         threads: Auto<usize> = "\"auto\"", "every core has one thread";
         /// What computes: `"cpu"`, `"cuda"` (the GPUs of the host, which its ranks use in turn) or `"auto"` (a GPU where the driver knows of one,
-        /// else the CPU; `train` says which). GPUs have been proved on an imitation alone: see docs/backends.md.
+        /// else the CPU; `train` says which). What is proved of GPUs: see docs/backends.md.
         device: Auto<DeviceName> = "\"auto\"", "one file serves hosts with and without GPUs";
         /// Whether products of f32 on a GPU round their factors to TF32, with 10 bits behind the point instead of 23, for tensor cores.
         /// Nothing else is rounded. No effect in 16 bits, nor on a CPU.

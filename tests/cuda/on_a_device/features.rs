@@ -5,7 +5,8 @@ use pipezero::config::{
 };
 use tests::features::{self, CHECKPOINTING, DATA, GRIDS, MODELS, PRECISIONS, UNITS, VOCABULARIES, ZERO};
 use tests::{
-    Case, Draws, FP16, Family, Mask, NO_ZERO, assert_bit_identical, in_full, train_on_devices, two_steps,
+    Case, Draws, FP16, Family, Mask, NO_ZERO, assert_bit_identical, in_full, seed_of_draws, train_on_devices,
+    two_steps,
 };
 
 use super::devices;
@@ -15,7 +16,7 @@ use super::training::on_gpus;
 #[ignore = "needs a GPU, or the imitation of one"]
 fn draws_of_all_features_give_the_bits_of_one_pipeline_rank() {
     let devices = devices();
-    let mut draws = Draws(5);
+    let mut draws = Draws(seed_of_draws().unwrap_or(5));
     let num_draws = if in_full() { 20 } else { 1 };
     for draw in 0..num_draws {
         let sizes = [GRIDS.len(), ZERO.len(), UNITS.len(), PRECISIONS.len(), CHECKPOINTING.len()];

@@ -5,7 +5,9 @@ use pipezero::models::kernels::dropout::Place;
 use pipezero::models::queue::{Attended, AttentionMask};
 use pipezero::models::{Buffer, ElementType};
 
-use super::{ELEMENTS, document_starts, masks, same_in, unit_in_the_last_place};
+use tests::Draws;
+
+use super::{ELEMENTS, document_starts, drawn, masks, same_in, unit_in_the_last_place};
 
 #[test]
 #[ignore = "needs a GPU, or the imitation of one"]
@@ -30,7 +32,7 @@ fn attentions() {
         (2, 9, 4, 2, 132),
         (1, 128, 3, 1, 64),
     ];
-    for (b, t, h, g, d) in shapes {
+    for (b, t, h, g, d) in shapes.into_iter().chain(drawn(drawn_shape)) {
         let shape =
             AttentionShape { num_sequences: b, seq_length: t, num_heads: h, num_kv_heads: g, head_size: d };
         for element in ELEMENTS {
@@ -39,6 +41,20 @@ fn attentions() {
             }
         }
     }
+}
+
+/// Of any size of heads, or of one that tensor cores take.
+fn drawn_shape(draws: &mut Draws) -> (usize, usize, usize, usize, usize) {
+    let kv_heads = 1 + draws.below(2);
+    let heads = kv_heads * (1 + draws.below(3));
+    let (any, sixteenth) = (1 + draws.below(150), 1 + draws.below(8));
+    (
+        1 + draws.below(2),
+        1 + draws.below(140),
+        heads,
+        kv_heads,
+        draws.of(&[any, 16 * sixteenth, 16 * sixteenth]),
+    )
 }
 
 /// Rows of documents: as long as a token, shorter than a tile, and longer than some; with tiles of which no query sees a key, and with
@@ -60,7 +76,11 @@ fn attentions_within_documents() {
         (1, 128, 3, 1, 64, 64),
         (1, 330, 1, 1, 16, 100),
     ];
-    for (b, t, h, g, d, longest) in shapes {
+    let drawn = drawn(|draws| {
+        let (b, t, h, g, d) = drawn_shape(draws);
+        (b, t, h, g, d, 1 + draws.below(t))
+    });
+    for (b, t, h, g, d, longest) in shapes.into_iter().chain(drawn) {
         let shape =
             AttentionShape { num_sequences: b, seq_length: t, num_heads: h, num_kv_heads: g, head_size: d };
         let starts = document_starts(b, t, longest);

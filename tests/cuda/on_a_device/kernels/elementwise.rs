@@ -4,7 +4,7 @@ use pipezero::models::element::ElementType;
 use pipezero::models::kernels::adamw::AdamWStep;
 use pipezero::models::kernels::sgd::SgdStep;
 
-use super::{ELEMENTS, same, same_in};
+use super::{ELEMENTS, drawn, same, same_in};
 
 #[test]
 #[ignore = "needs a GPU, or the imitation of one"]
@@ -50,7 +50,8 @@ fn conversions_are_the_hosts_to_the_bit() {
 fn elementwise() {
     // The second is where views begin: where no 16 bytes are read at once, and where they are.
     let sizes = [(1, 0), (255, 0), (256, 0), (257, 0), (1000, 0), (2049, 0), (1000, 1), (2048, 3)];
-    for (len, start) in sizes {
+    let drawn = drawn(|draws| (1 + draws.below(3000), draws.of(&[0, 0, 1, 4])));
+    for (len, start) in sizes.into_iter().chain(drawn) {
         let (at, end) = (start..start + len, start + len);
         for element in ELEMENTS {
             same_in(element, &format!("gelu of {len} from {start}"), 1e-6, |on| {
@@ -110,7 +111,9 @@ fn swiglus() {
     // Rows, columns, and the first element of each matrix: rows that take two turns of a block, and matrices that begin where no 16 bytes are
     // read at once.
     let shapes = [(1, 1, 0), (3, 7, 0), (2, 1032, 0), (2, 2056, 0), (1, 2059, 0), (5, 24, 3), (4, 16, 0)];
-    for ((rows, width, start), element) in shapes.iter().flat_map(|&shape| ELEMENTS.map(|of| (shape, of))) {
+    let drawn = drawn(|draws| (1 + draws.below(6), 1 + draws.below(2500), draws.of(&[0, 0, 1, 4])));
+    let shapes = shapes.into_iter().chain(drawn);
+    for ((rows, width, start), element) in shapes.flat_map(|shape| ELEMENTS.map(|of| (shape, of))) {
         same_in(element, &format!("swiglu of {rows} x {width} from {start}"), 1e-6, |on| {
             let (of_x, of_y) = (start..start + 2 * rows * width, start..start + rows * width);
             let (mut x, mut y, mut dy) =

@@ -4,7 +4,7 @@ use pipezero::models::kernels::attention::AttentionShape;
 use pipezero::models::kernels::rope::{Rope, Turn};
 use pipezero::models::queue::{HeadWeights, Rotation};
 
-use super::{ELEMENTS, MODES, document_starts, same_in};
+use super::{ELEMENTS, MODES, document_starts, drawn, same_in};
 
 /// Sequences, tokens of each, heads of queries, heads of keys, the size of a head, and the first element of each matrix: one head of keys, some,
 /// and as many as of queries; heads that a warp reads at once, and larger ones; more tokens than a block has groups for; and matrices that
@@ -25,6 +25,16 @@ const SHAPES: [(usize, usize, usize, usize, usize, usize); 10] = [
 /// Heads that cannot be turned, whose last element is alone in what a thread takes at a time.
 const ODD_SHAPES: [(usize, usize, usize, usize, usize, usize); 2] = [(2, 3, 2, 1, 5, 0), (1, 4, 3, 3, 9, 0)];
 
+fn shapes() -> impl Iterator<Item = (usize, usize, usize, usize, usize, usize)> {
+    let drawn = drawn(|draws| {
+        let kv_heads = 1 + draws.below(3);
+        let heads = kv_heads * (1 + draws.below(3));
+        let [sequences, tokens, pairs] = [3, 40, 70].map(|end| 1 + draws.below(end));
+        (sequences, tokens, heads, kv_heads, 2 * pairs, draws.of(&[0, 0, 1, 4]))
+    });
+    SHAPES.into_iter().chain(drawn)
+}
+
 fn shape_of((b, t, h, g, d, _): (usize, usize, usize, usize, usize, usize)) -> AttentionShape {
     AttentionShape { num_sequences: b, seq_length: t, num_heads: h, num_kv_heads: g, head_size: d }
 }
@@ -32,7 +42,7 @@ fn shape_of((b, t, h, g, d, _): (usize, usize, usize, usize, usize, usize)) -> A
 #[test]
 #[ignore = "needs a GPU, or the imitation of one"]
 fn turned_heads() {
-    for (sizes, element) in SHAPES.iter().flat_map(|&sizes| ELEMENTS.map(|element| (sizes, element))) {
+    for (sizes, element) in shapes().flat_map(|sizes| ELEMENTS.map(|element| (sizes, element))) {
         let (shape, start) = (shape_of(sizes), sizes.5);
         let at = start..start + shape.num_sequences * shape.seq_length * shape.qkv_width();
         // The first turns by whole radians, the last by a little.
@@ -75,7 +85,7 @@ fn heads_turned_by_large_angles() {
 #[test]
 #[ignore = "needs a GPU, or the imitation of one"]
 fn head_norms() {
-    let shapes = SHAPES.into_iter().chain(ODD_SHAPES);
+    let shapes = shapes().chain(ODD_SHAPES);
     for (sizes, element) in shapes.flat_map(|sizes| ELEMENTS.map(|element| (sizes, element))) {
         let (shape, start) = (shape_of(sizes), sizes.5);
         same_in(element, &format!("norms of {shape:?} from {start}"), 1e-5, |on| {

@@ -4,15 +4,16 @@ use pipezero::models::Buffer;
 use pipezero::models::kernels::dropout::Place;
 use pipezero::models::queue::Positions;
 
-use super::{ELEMENTS, MODES, document_starts, masks, same_in};
+use super::{ELEMENTS, MODES, document_starts, drawn, masks, same_in};
 
 #[test]
 #[ignore = "needs a GPU, or the imitation of one"]
 fn masks_and_lookups_are_the_hosts_to_the_bit() {
     // More columns than a block has counters for, and more tokens than are compared at a time.
     let large = [(1, 2, 1104), (1, 1300, 3)];
+    let drawn = drawn(|draws| (1 + draws.below(3), 1 + draws.below(30), 1 + draws.below(400)));
     for (sequences, t, width) in
-        [(1, 1, 1), (2, 6, 12), (3, 5, 130), (1, 33, 257), (2, 4, 264)].into_iter().chain(large)
+        [(1, 1, 1), (2, 6, 12), (3, 5, 130), (1, 33, 257), (2, 4, 264)].into_iter().chain(large).chain(drawn)
     {
         let rows = sequences * t;
         for element in ELEMENTS {

@@ -9,6 +9,8 @@ use pipezero::models::layer::{MaskKey, MicroBatchShape};
 use pipezero::models::queue::{Cuda, Host, Queue};
 use pipezero::models::{Buffer, Device};
 
+use tests::{Draws, seed_of_draws};
+
 use super::device;
 
 mod attention;
@@ -131,7 +133,8 @@ fn same_in_types(
     tolerance: f32,
     run: impl Fn(&mut On) -> Vec<Values>,
 ) {
-    let on = |queue: Arc<dyn Queue>, stored| On { queue, numbers: Numbers(7), rounded_to, stored };
+    let seed = seed_of_draws().unwrap_or(7);
+    let on = |queue: Arc<dyn Queue>, stored| On { queue, numbers: Numbers(seed), rounded_to, stored };
     let expected = run(&mut on(Arc::new(Host), ElementType::F32));
     let found = run(&mut on(device.queue().unwrap(), stored));
     for (index, (found, expected)) in found.iter().zip(&expected).enumerate() {
@@ -154,6 +157,12 @@ fn same_in_types(
 /// The same in f32.
 fn same(what: &str, tolerance: f32, run: impl Fn(&mut On) -> Vec<Values>) {
     same_in(ElementType::F32, what, tolerance, run);
+}
+
+/// Shapes beside those of a test's list: the same few in every run, or those of `PIPEZERO_SEED`.
+fn drawn<T>(mut shape: impl FnMut(&mut Draws) -> T) -> Vec<T> {
+    let mut draws = Draws(seed_of_draws().unwrap_or(1));
+    (0..4).map(|_| shape(&mut draws)).collect()
 }
 
 const ELEMENTS: [ElementType; 3] = [ElementType::F32, ElementType::Bf16, ElementType::F16];

@@ -6,13 +6,21 @@ use pipezero::models::kernels::linear::LinearShape;
 use pipezero::models::kernels::matmul::WriteMode;
 use pipezero::models::queue::{Affine, Cuda, F32Products, Onto};
 
-use super::{ELEMENTS, MODES, On, Values, same_in, same_in_types, unit_in_the_last_place};
+use super::{ELEMENTS, MODES, On, Values, drawn, same_in, same_in_types, unit_in_the_last_place};
 
 /// Sizes of products, and where matrices begin: also where the library's algorithms must not read 16 bytes at once.
 const SHAPES: [(usize, usize, usize, usize); 5] =
     [(1, 1, 1, 0), (6, 12, 36, 0), (17, 33, 9, 0), (64, 48, 104, 0), (8, 16, 64, 1)];
 
-/// Every product that layers ask for but those with GELU.
+fn shapes() -> impl Iterator<Item = (usize, usize, usize, usize)> {
+    let drawn = drawn(|draws| {
+        let [rows, inputs, outputs] = [80; 3].map(|end| 1 + draws.below(end));
+        (rows, inputs, outputs, draws.of(&[0, 0, 1, 3]))
+    });
+    SHAPES.into_iter().chain(drawn)
+}
+
+/// Every product that layers ask for but those with GELU, and with a bias and a residual.
 fn all_products(on: &mut On, (n, i, o, start): (usize, usize, usize, usize)) -> Vec<Values> {
     let shape = LinearShape { num_rows: n, num_inputs: i, num_outputs: o };
     let [of_x, of_y, of_weight, of_bias] = [n * i, n * o, o * i, o].map(|len| start..start + len);
@@ -22,8 +30,7 @@ fn all_products(on: &mut On, (n, i, o, start): (usize, usize, usize, usize)) -> 
     let (bias, dy) = (bias.view().range(of_bias), dy.view().range(of_y.clone()));
     let residual = residual.view().range(of_y.clone());
     let mut results = Vec::new();
-    let residuals = [Onto::Residual(residual), Onto::BiasAndResidual { bias, residual }];
-    for onto in [Onto::Nothing, Onto::Bias(bias)].into_iter().chain(residuals) {
+    for onto in [Onto::Nothing, Onto::Bias(bias), Onto::Residual(residual)] {
         let mut y = on.elements(of_y.end);
         on.queue.linear(shape, x, weight, onto, y.view_mut().range(of_y.clone()));
         results.push(on.values(&y));
@@ -50,9 +57,32 @@ fn all_products(on: &mut On, (n, i, o, start): (usize, usize, usize, usize)) -> 
 #[test]
 #[ignore = "needs a GPU, or the imitation of one"]
 fn products() {
-    for shape in SHAPES {
+    for shape in shapes() {
         for element in ELEMENTS {
             same_in(element, &format!("{shape:?}"), 1e-5, |on| all_products(on, shape));
+        }
+    }
+}
+
+/// The library may round the sum of a product and a residual before it adds a bias, as a layer does where they are two calls.
+#[test]
+#[ignore = "needs a GPU, or the imitation of one"]
+fn products_with_a_bias_and_a_residual() {
+    for (n, i, o, start) in shapes() {
+        let shape = LinearShape { num_rows: n, num_inputs: i, num_outputs: o };
+        for element in ELEMENTS {
+            let tolerance = 1e-5 + unit_in_the_last_place(element);
+            same_in(element, &format!("{shape:?} from {start}"), tolerance, |on| {
+                let [x, weight, bias, residual] =
+                    [n * i, o * i, o, n * o].map(|len| on.elements(start + len));
+                let [of_x, of_weight, of_bias, of_residual] =
+                    [&x, &weight, &bias, &residual].map(|all| all.view().range(start..all.len()));
+                let onto = Onto::BiasAndResidual { bias: of_bias, residual: of_residual };
+                let mut y = on.elements(start + n * o);
+                let of_y = y.view_mut().range(start..start + n * o);
+                on.queue.linear(shape, of_x, of_weight, onto, of_y);
+                vec![on.values(&y)]
+            });
         }
     }
 }
@@ -66,24 +96,31 @@ fn products_in_tf32() {
         let types = [rounded_to, ElementType::F32];
         same_in_types(types, &device, &format!("{shape:?} in TF32"), tolerance, |on| all_products(on, shape));
     };
-    for shape in SHAPES {
+    for shape in shapes() {
         same(ElementType::Bf16, shape, 1e-5);
         // A factor loses less than 1 / 1024 of itself.
         same(ElementType::F32, shape, 2.0 / 1024.0);
     }
-    // The nearest of TF32 is 1.
+    // The nearest of TF32 is 1. A GPU multiplies whole factors where there are too few for its tensor cores.
+    const SIZE: usize = 64;
     let on_one = |device: &Cuda| {
         let queue = device.queue().unwrap();
-        let [mut x, mut weight, mut y] = [(); 3].map(|()| queue.zeros(1, ElementType::F32).unwrap());
-        queue.upload_floats(&[1.0 + 2.0_f32.powi(-12)], x.view_mut());
-        queue.upload_floats(&[1.0], weight.view_mut());
-        let shape = LinearShape { num_rows: 1, num_inputs: 1, num_outputs: 1 };
+        let [mut x, mut weight, mut y] =
+            [(); 3].map(|()| queue.zeros(SIZE * SIZE, ElementType::F32).unwrap());
+        let only_first = |first| {
+            let mut values = vec![0.0; SIZE * SIZE];
+            values[0] = first;
+            values
+        };
+        queue.upload_floats(&only_first(1.0 + 2.0_f32.powi(-12)), x.view_mut());
+        queue.upload_floats(&only_first(1.0), weight.view_mut());
+        let shape = LinearShape { num_rows: SIZE, num_inputs: SIZE, num_outputs: SIZE };
         queue.linear(shape, x.view(), weight.view(), Onto::Nothing, y.view_mut());
-        let mut value = [0.0];
-        queue.download_floats(y.view(), &mut value).unwrap();
-        value
+        let mut values = vec![0.0; SIZE * SIZE];
+        queue.download_floats(y.view(), &mut values).unwrap();
+        values[0]
     };
-    assert_eq!([on_one(&device), on_one(&super::device())], [[1.0], [1.0 + 2.0_f32.powi(-12)]]);
+    assert_eq!([on_one(&device), on_one(&super::device())], [1.0, 1.0 + 2.0_f32.powi(-12)]);
 }
 
 /// What a loss leaves of logits goes into products where it lies.
@@ -116,8 +153,12 @@ fn narrowed_rows_are_factors() {
 #[test]
 #[ignore = "needs a GPU, or the imitation of one"]
 fn products_with_gelu() {
-    for (n, i, o, start) in [(1, 16, 64, 0), (6, 24, 36, 0), (17, 32, 8, 0), (64, 48, 104, 0), (8, 16, 64, 1)]
-    {
+    let drawn = drawn(|draws| {
+        let [rows, inputs, outputs] = [80, 10, 10].map(|end| 1 + draws.below(end));
+        (rows, 8 * inputs, 8 * outputs, draws.of(&[0, 0, 8, 1]))
+    });
+    let shapes = [(1, 16, 64, 0), (6, 24, 36, 0), (17, 32, 8, 0), (64, 48, 104, 0), (8, 16, 64, 1)];
+    for (n, i, o, start) in shapes.into_iter().chain(drawn) {
         let shape = LinearShape { num_rows: n, num_inputs: i, num_outputs: o };
         let [of_x, of_y, of_weight, of_bias] = [n * i, n * o, o * i, o].map(|len| start..start + len);
         for element in ELEMENTS {

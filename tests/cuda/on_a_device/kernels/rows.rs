@@ -4,7 +4,7 @@ use pipezero::models::element::ElementType;
 use pipezero::models::kernels::norm::{Norm, NormKind};
 use pipezero::models::queue::{Affine, NormGradient};
 
-use super::{ELEMENTS, MODES, Values, same, same_in};
+use super::{ELEMENTS, MODES, Values, drawn, same, same_in};
 
 /// Rows, columns, and the first element of each matrix: single ones, odd ones, more than a block takes at a time; and matrices that begin
 /// where no 16 bytes are read at once.
@@ -29,7 +29,9 @@ const NORMS: [Norm; 2] = [Norm::GPT2, Norm { kind: NormKind::Rms, epsilon: 1e-2 
 #[test]
 #[ignore = "needs a GPU, or the imitation of one"]
 fn norms() {
-    let cases = SHAPES.iter().flat_map(|shape| ELEMENTS.map(|element| (*shape, element)));
+    let drawn = drawn(|draws| (1 + draws.below(150), 1 + draws.below(1100), draws.of(&[0, 0, 1, 4])));
+    let shapes = SHAPES.into_iter().chain(drawn);
+    let cases = shapes.flat_map(|shape| ELEMENTS.map(|element| (shape, element)));
     for ((shape, element), norm) in cases.flat_map(|case| NORMS.map(|norm| (case, norm))) {
         let (rows, width, start) = shape;
         same_in(element, &format!("{norm:?} of {rows} x {width} from {start}"), 1e-5, |on| {
@@ -77,9 +79,10 @@ fn norms() {
 fn cross_entropies() {
     // Blocks of 1024 tokens: a part of one, one less a token, a whole one, more than the warps of a block take at a
     // time; and one row more than losses are laid ready at a time.
-    for (rows, vocabulary) in
-        [(1, 1), (1, 1023), (6, 17), (3, 2047), (5, 1024), (33, 2500), (2, 20_000), (3, 9216), (1025, 5)]
-    {
+    let sizes =
+        [(1, 1), (1, 1023), (6, 17), (3, 2047), (5, 1024), (33, 2500), (2, 20_000), (3, 9216), (1025, 5)];
+    let drawn = drawn(|draws| (1 + draws.below(70), 2 + draws.below(5000)));
+    for (rows, vocabulary) in sizes.into_iter().chain(drawn) {
         let ignored = u32::MAX;
         let targets: Vec<u32> = (0..rows as u32)
             .map(|row| if row % 7 == 3 { ignored } else { (row * 313) % vocabulary as u32 })
