@@ -20,6 +20,10 @@
 //! # }
 //! ```
 //!
+//! What you can bring of your own: batches ([`BatchSource`]), a loss ([`models::loss::Loss`]), and a model
+//! ([`Plan::with_model`]) of layers ([`models::layer::Layer`]), which may be modules over candle tensors
+//! ([`models::adapter::CandleLayer`]); the page `docs/extending.md` has an example of each.
+//!
 //! [`Training`] is the loop around an engine that writes a [`RunDir`], and [`TrainedRun`] reads it back:
 //!
 //! ```no_run
@@ -37,6 +41,7 @@ pub use plan::Plan;
 pub use plan::grid::Grid;
 pub use plan::what_if::{LoneSchedule, Simulation, WhatIf};
 pub use run::Engine;
+pub use run::data::BatchSource;
 pub use run::executor::{Cause, CauseKind, EventKind, RankFailure, RecordedEvent};
 pub use run::world::Position;
 pub use train::{RunDir, TrainedRun, Training};
