@@ -19,6 +19,7 @@ mod features; // Features, pair by pair, give the same bits.
 mod fuzz; // Input that is nearly valid.
 mod ignored_targets; // A step without a target.
 mod json_files; // Every file that is JSON is read alike.
+mod lengths; // Micro-batches of different lengths.
 mod level; // What "level" saves.
 mod loss_scaling; // fp16: what overflows is skipped.
 mod low_memory; // What a rank holds while it is built.

@@ -17,18 +17,41 @@ pub enum Mask {
     All,
 }
 
+/// How many tokens of its sequences a micro-batch has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lengths {
+    /// All.
+    Longest,
+    /// Another number of them in each micro-batch of each step.
+    Drawn,
+    /// All, but those behind what would be drawn carry no loss: nothing that counts sees them.
+    Masked,
+}
+
 /// Random tokens below the vocabulary size, in documents of random lengths, of which the first of a row may have begun in another.
 #[derive(Clone, Debug)]
 pub struct RandomBatches {
     layout: BatchLayout,
     vocab_size: usize,
     mask: Mask,
+    lengths: Lengths,
 }
 
 impl RandomBatches {
     /// Batches for a plan.
     pub fn for_plan(plan: &Plan, mask: Mask) -> Self {
-        Self { layout: batch_layout(plan), vocab_size: plan.vocab_size(), mask }
+        Self { layout: batch_layout(plan), vocab_size: plan.vocab_size(), mask, lengths: Lengths::Longest }
+    }
+
+    /// These batches, but for their lengths.
+    pub fn with_lengths(self, lengths: Lengths) -> Self {
+        Self { lengths, ..self }
+    }
+
+    /// Tokens of each sequence of a micro-batch, as they are drawn.
+    pub fn drawn_length(&self, step: u64, data_rank: usize, micro_batch: usize) -> usize {
+        let place = (step * 64 + data_rank as u64) * 64 + micro_batch as u64;
+        1 + (hash(hash(place)) % self.layout.seq_length as u64) as usize
     }
 
     fn token(&self, sample: u64, position: usize) -> u32 {
@@ -77,7 +100,12 @@ impl BatchSource for RandomBatches {
         micro_batch: usize,
         batch: &mut TokenBatch,
     ) -> Result<(), BatchError> {
-        let BatchLayout { num_micro_batches, micro_batch_size, seq_length, .. } = self.layout;
+        let BatchLayout { num_micro_batches, micro_batch_size, .. } = self.layout;
+        let seq_length = batch.inputs.len() / micro_batch_size;
+        let counted = match self.lengths {
+            Lengths::Masked => self.drawn_length(step, data_rank, micro_batch),
+            Lengths::Longest | Lengths::Drawn => seq_length,
+        };
         let first = (data_rank * num_micro_batches + micro_batch) * micro_batch_size;
         for row in 0..micro_batch_size {
             let sample = step * self.layout.train_batch_size() as u64 + (first + row) as u64;
@@ -91,10 +119,15 @@ impl BatchSource for RandomBatches {
                 let at = row * seq_length + position;
                 batch.inputs[at] = self.token(sample, position);
                 let target = self.token(sample, position + 1);
-                batch.targets[at] = if self.is_ignored(sample, position) { IGNORED_TARGET } else { target };
+                let is_ignored = position >= counted || self.is_ignored(sample, position);
+                batch.targets[at] = if is_ignored { IGNORED_TARGET } else { target };
             }
         }
         Ok(())
+    }
+
+    fn seq_length(&self, step: u64, data_rank: usize, micro_batch: usize) -> Option<usize> {
+        (self.lengths == Lengths::Drawn).then(|| self.drawn_length(step, data_rank, micro_batch))
     }
 }
 

@@ -20,7 +20,7 @@ mod trained;
 mod trap;
 
 pub use altered::Altered;
-pub use batches::{Mask, RandomBatches};
+pub use batches::{Lengths, Mask, RandomBatches};
 pub use draws::{Draws, seed_of_draws};
 pub use imitation::{
     Imitated, checked_imitation, imitation, on_the_imitation, run_on_imitation, run_on_imitation_with,

@@ -263,6 +263,12 @@ impl Plan {
         self.units.get(unit.index() + 1).is_some_and(|next| next.stage != self.unit(unit).stage)
     }
 
+    /// Elements that a stage hands to the next one, for a micro-batch of this shape.
+    pub(crate) fn output_len(&self, stage: Stage, shape: MicroBatchShape) -> usize {
+        let last = self.units.iter().rfind(|unit| unit.stage == stage).expect("every stage has a unit");
+        if shape == self.shape { last.sizes.output } else { last.unit.sizes(shape).output }
+    }
+
     /// What a rank reads of each micro-batch: tokens where it runs the first unit, or the loss, and where documents begin in any case, if
     /// its layers attend within these.
     pub(crate) fn tokens_read(&self, rank: PipelineRank) -> TokensRead {

@@ -109,15 +109,42 @@ pub trait Communicator: Debug {
 
     /// Sends a buffer; its contents are unspecified when it comes back.
     ///
-    /// * Errors: [`CommError::ToItself`] before any traffic; likewise for a receive.
+    /// * Errors: as for its first elements; likewise for a receive.
     fn start_send(&mut self, to: usize, edge: u32, buffer: TrackedBuffer) -> Started {
-        let (operation, ends) = (Operation::transfer(&buffer), [self.rank(), to]);
-        self.start(&ends, Channel::Edge(edge), operation, buffer)
+        let num_elements = buffer.len();
+        self.start_send_first(to, edge, buffer, num_elements)
     }
 
     /// Receives into a buffer of the same length and type as the sender's.
     fn start_receive(&mut self, from: usize, edge: u32, buffer: TrackedBuffer) -> Started {
-        let (operation, ends) = (Operation::transfer(&buffer), [from, self.rank()]);
+        let num_elements = buffer.len();
+        self.start_receive_first(from, edge, buffer, num_elements)
+    }
+
+    /// Sends the first elements of a buffer.
+    ///
+    /// * Errors: [`CommError::ToItself`] and [`CommError::OutOfRange`] before any traffic; likewise for a receive.
+    fn start_send_first(
+        &mut self,
+        to: usize,
+        edge: u32,
+        buffer: TrackedBuffer,
+        num_elements: usize,
+    ) -> Started {
+        let (operation, ends) = (Operation::transfer(&buffer, num_elements), [self.rank(), to]);
+        self.start(&ends, Channel::Edge(edge), operation, buffer)
+    }
+
+    /// Receives as many elements as are sent, of the same type, into the beginning of a buffer; what lies behind them is unspecified
+    /// afterwards.
+    fn start_receive_first(
+        &mut self,
+        from: usize,
+        edge: u32,
+        buffer: TrackedBuffer,
+        num_elements: usize,
+    ) -> Started {
+        let (operation, ends) = (Operation::transfer(&buffer, num_elements), [from, self.rank()]);
         self.start(&ends, Channel::Edge(edge), operation, buffer)
     }
 
@@ -125,7 +152,8 @@ pub trait Communicator: Debug {
     ///
     /// * Errors: as for a send.
     fn start_collect(&mut self, from: usize, to: usize, buffer: TrackedBuffer) -> Started {
-        self.start(&[from, to], Channel::Collect, Operation::transfer(&buffer), buffer)
+        let operation = Operation::transfer(&buffer, buffer.len());
+        self.start(&[from, to], Channel::Collect, operation, buffer)
     }
 
     /// Allocates a buffer in which all-gathers land. All ranks of a data group allocate theirs in the same order, each with the same sizes.

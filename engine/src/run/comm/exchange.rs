@@ -43,14 +43,15 @@ pub(super) fn exchange(
             all_gather(lane, payloads, range);
         }
         // On one device the ends hand over their memory, with the events.
-        Operation::Transfer { .. } => {
+        Operation::Transfer { num_elements, .. } => {
             let [Payload::Elements(source), Payload::Elements(destination)] = payloads else {
                 unreachable!("a transfer has two members with elements")
             };
-            if destination.is_beside(source) {
+            if destination.is_beside(source) && destination.len() == source.len() {
                 destination.swap_contents(source);
             } else {
-                lane.copy(source.view(), destination.view_mut());
+                let range = 0..*num_elements;
+                lane.copy(source.view().range(range.clone()), destination.view_mut().range(range));
             }
         }
         Operation::AddWords { .. } => unreachable!("words were added above"),

@@ -32,7 +32,7 @@ pub enum Operation {
     },
     /// The first member sends to the second.
     Transfer {
-        /// Of the whole buffer.
+        /// From the beginning of each end's buffer.
         num_elements: usize,
         /// What they are.
         element_type: ElementType,
@@ -47,9 +47,9 @@ pub enum Operation {
 const F32_BYTES: usize = ElementType::F32.num_bytes();
 
 impl Operation {
-    /// The transfer of a whole buffer.
-    pub(super) fn transfer(buffer: &TrackedBuffer) -> Self {
-        Self::Transfer { num_elements: buffer.len(), element_type: buffer.element_type() }
+    /// The transfer of a buffer's first elements.
+    pub(super) fn transfer(buffer: &TrackedBuffer, num_elements: usize) -> Self {
+        Self::Transfer { num_elements, element_type: buffer.element_type() }
     }
 
     /// Whether these members can do this with such buffers.
@@ -66,9 +66,12 @@ impl Operation {
             (Self::Transfer { .. }, _) if members[0] == members[1] => {
                 return Err(CommError::ToItself { rank: members[0] });
             }
-            (Self::Transfer { .. } | Self::AddWords { .. }, _) => return Ok(()),
+            (Self::Transfer { num_elements, .. }, _) => &(0..*num_elements),
+            (Self::AddWords { .. }, _) => return Ok(()),
         };
-        part(range, members.len(), 0)?;
+        if !matches!(self, Self::Transfer { .. }) {
+            part(range, members.len(), 0)?;
+        }
         let (start, end, len) = (range.start, range.end, buffer.len());
         if end > len { Err(CommError::OutOfRange { start, end, len }) } else { Ok(()) }
     }

@@ -110,6 +110,16 @@ pub enum BatchFault {
         /// Where the document of the token before it begins; 0 for the first token.
         before: u32,
     },
+    /// A length that the micro-batch cannot have.
+    #[error(
+        "the source says that its sequences have {seq_length} tokens, which must be 1 to {longest}, the model's seq_length"
+    )]
+    SeqLength {
+        /// What it said.
+        seq_length: usize,
+        /// What is allocated.
+        longest: usize,
+    },
     /// A token outside the vocabulary.
     #[error(
         "the source gave token {token} as {role} {position}, but the model knows tokens below vocab_size {vocab_size}"

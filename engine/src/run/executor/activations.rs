@@ -102,10 +102,10 @@ impl Activations {
     }
 
     /// Copies the gradient stream to a slot, in place of its stage's output.
-    pub(super) fn write_output_gradient(&mut self, queue: &dyn Queue, stage: Stage, slot: usize) {
+    pub(super) fn write_output_gradient(&mut self, queue: &dyn Queue, stage: Stage, slot: usize, len: usize) {
         let slot = &mut self.slots.get_mut(&stage).expect(OWN_STAGES)[slot];
         let output = slot.output.get_mut();
-        queue.copy(self.gradient.view().range(0..output.len()), output.view_mut());
+        queue.copy(self.gradient.view().range(0..len), output.view_mut().range(0..len));
     }
 }
 

@@ -30,14 +30,14 @@ impl Rank {
     }
 
     /// For the last unit of a stage that sends its output: copies the output's gradient into the gradient stream. The
-    /// stream is as wide as the widest activation, a message exactly as wide as the output.
+    /// stream is as wide as the widest activation.
     pub(super) fn take_output_gradient(&mut self, compute: Compute<'_>) {
         if !self.plan.sends_output(compute.unit) {
             return;
         }
-        let planned = self.plan.unit(compute.unit);
-        let (stage, len) = (planned.stage, planned.sizes.output);
+        let stage = self.plan.unit(compute.unit).stage;
         let edge = Edge::Down(stage);
+        let len = self.message_len(edge, compute.micro_batch);
         if self.plan.crosses_ranks(edge) {
             let message = self.edges.take_held(edge, compute.micro_batch);
             let gradient = self.activations.gradient.view_mut().range(0..len);
@@ -54,11 +54,13 @@ impl Rank {
         let edge = Edge::Down(before);
         if self.plan.crosses_ranks(edge) {
             let mut message = self.edges.take_free(edge);
-            let gradient = self.activations.gradient.view().range(0..message.len());
-            self.queue.copy(gradient, message.view_mut());
+            let own = 0..self.message_len(edge, compute.micro_batch);
+            let gradient = self.activations.gradient.view().range(own.clone());
+            self.queue.copy(gradient, message.view_mut().range(own));
             self.edges.hold(edge, compute.micro_batch, message);
         } else {
-            self.activations.write_output_gradient(&*self.queue, before, compute.slot(before));
+            let len = self.message_len(edge, compute.micro_batch);
+            self.activations.write_output_gradient(&*self.queue, before, compute.slot(before), len);
         }
     }
 }

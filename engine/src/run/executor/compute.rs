@@ -54,9 +54,9 @@ impl Rank {
         let [read, written] = stream;
         planned.unit.forward(
             &*self.queue,
-            self.plan.micro_batch_shape(),
+            self.shapes.of(micro_batch),
             UnitForward {
-                tokens: self.tokens.of(micro_batch, masks),
+                tokens: self.tokens.of(micro_batch, self.shapes.of(micro_batch), masks),
                 parameters: parameters_read(&self.stores, self.plan.weights_owner(unit), unit),
                 input: input.as_ref().map_or(&**read, |input| input),
                 output: if self.plan.sends_output(unit) { output.get_mut() } else { written },
@@ -85,9 +85,9 @@ impl Rank {
             self.activations.parts(stage, compute.slot(stage), owner);
         planned.unit.recompute(
             &*self.queue,
-            self.plan.micro_batch_shape(),
+            self.shapes.of(micro_batch),
             UnitRecompute {
-                tokens: self.tokens.of(micro_batch, masks),
+                tokens: self.tokens.of(micro_batch, self.shapes.of(micro_batch), masks),
                 parameters: parameters_read(&self.stores, self.plan.weights_owner(unit), unit),
                 saved,
                 recomputed,
@@ -114,9 +114,9 @@ impl Rank {
             self.activations.parts(stage, compute.slot(stage), owner);
         planned.unit.backward(
             &*self.queue,
-            self.plan.micro_batch_shape(),
+            self.shapes.of(micro_batch),
             UnitBackward {
-                tokens: self.tokens.of(micro_batch, masks),
+                tokens: self.tokens.of(micro_batch, self.shapes.of(micro_batch), masks),
                 parameters: parameters_of_backward(
                     &self.stores,
                     self.plan.weights_owner(unit),

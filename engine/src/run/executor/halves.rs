@@ -22,9 +22,9 @@ impl Rank {
             self.activations.parts(stage, compute.slot(stage), owner);
         planned.unit.backward_input(
             &*self.queue,
-            self.plan.micro_batch_shape(),
+            self.shapes.of(micro_batch),
             UnitBackwardInput {
-                tokens: self.tokens.of(micro_batch, masks),
+                tokens: self.tokens.of(micro_batch, self.shapes.of(micro_batch), masks),
                 parameters: parameters_of_backward(
                     &self.stores,
                     self.plan.weights_owner(unit),
@@ -59,9 +59,9 @@ impl Rank {
         };
         planned.unit.backward_weight(
             &*self.queue,
-            self.plan.micro_batch_shape(),
+            self.shapes.of(micro_batch),
             UnitBackwardWeight {
-                tokens: self.tokens.of(micro_batch, masks),
+                tokens: self.tokens.of(micro_batch, self.shapes.of(micro_batch), masks),
                 saved,
                 weight_inputs: compute.weight_inputs(stage, owner, weight_inputs),
                 parameter_gradients: target.view_mut().range(padded),

@@ -89,17 +89,17 @@ impl Rank {
             }
             Edge::Down(_) => (self.edges.take_held(edge, micro_batch), Completion::SendGradient { edge }),
         };
-        let to = self.peer(edge.receiver());
-        let pending = self.comm.start_send(to, edge.index() as u32, buffer)?;
+        let (to, len) = (self.peer(edge.receiver()), self.message_len(edge, micro_batch));
+        let pending = self.comm.start_send_first(to, edge.index() as u32, buffer, len)?;
         self.issue(index, pending, completion);
         Ok(())
     }
 
     pub(super) fn receive(&mut self, index: usize, edge: Edge, micro_batch: MicroBatch) -> Result<(), Cause> {
-        let from = self.peer(edge.sender());
+        let (from, len) = (self.peer(edge.sender()), self.message_len(edge, micro_batch));
         let mut buffer = self.edges.take_free(edge);
         self.queue.discard(buffer.view_mut());
-        let pending = self.comm.start_receive(from, edge.index() as u32, buffer)?;
+        let pending = self.comm.start_receive_first(from, edge.index() as u32, buffer, len)?;
         self.issue(index, pending, Completion::Receive { edge, micro_batch });
         Ok(())
     }

@@ -19,9 +19,11 @@ impl Rank {
         self.recorder.begin(false);
         let is_reader = self.plan.tokens_read(self.pipeline_rank).is_any();
         let plan = Arc::clone(&self.plan);
+        self.shapes.reset();
         for micro_batch in (0..plan.evaluation().num_micro_batches()).filter(|_| is_reader) {
             let prompt = prompts.get(micro_batch as usize).map_or(&[][..], |prompt| prompt);
-            self.tokens.set(MicroBatch(micro_batch), &*self.queue, |batch| {
+            let id = MicroBatch(micro_batch);
+            self.tokens.set(id, self.shapes.of(id), &*self.queue, |batch| {
                 batch.inputs.fill(0);
                 batch.inputs[..prompt.len()].copy_from_slice(prompt);
                 batch.targets.fill(IGNORED_TARGET);

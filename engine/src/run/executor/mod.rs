@@ -27,6 +27,7 @@ mod read_fault;
 mod recorder;
 mod reserve;
 mod row;
+mod shapes;
 mod staging;
 mod state;
 mod step;

@@ -14,6 +14,7 @@ use super::error::Cause;
 use super::in_flight::InFlight;
 use super::read_fault::ReadFault;
 use super::recorder::Recorder;
+use super::shapes::Shapes;
 use super::staging::Staging;
 use super::step::Tail;
 use super::step_results::StepResults;
@@ -49,6 +50,7 @@ pub(crate) struct Rank {
     pub(crate) gradient_buffers: Vec<Lendable<TrackedBuffer>>,
     pub(crate) activations: Activations,
     pub(crate) edges: Edges,
+    pub(crate) shapes: Shapes,
     pub(crate) tokens: StepTokens,
     pub(crate) results: StepResults,
     /// Operations in flight, by lane in the order of their issue.
@@ -113,6 +115,7 @@ impl Rank {
             gradient_buffers: sizes.gradient_buffers.iter().map(gradient_buffer).collect::<Result<_, _>>()?,
             activations: Activations::new(&sizes, element_type, &memory)?,
             edges: Edges::new(&sizes, element_type, &memory)?,
+            shapes: Shapes::new(plan.micro_batch_shape(), num_micro_batches),
             tokens: StepTokens::zeros(num_micro_batches, sizes.tokens, &memory)?,
             results: StepResults::zeros(num_micro_batches, &*queue)?,
             in_flight: BTreeMap::new(),

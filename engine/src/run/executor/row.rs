@@ -65,21 +65,25 @@ impl Rank {
     ) -> Result<Option<ReadFault>, Cause> {
         self.comm.take_traffic();
         self.results.clear(&*self.queue);
+        let lengths = self.shapes.set(source, batch, self.data_rank);
+        let mut fault = lengths
+            .err()
+            .map(|(micro_batch, fault)| ReadFault { micro_batch, error: DataError::Batch(fault) });
         if !self.plan.tokens_read(self.pipeline_rank).is_any() {
-            return Ok(None);
+            return Ok(fault);
         }
-        let mut fault = None;
-        let shape = self.plan.micro_batch_shape();
         for micro_batch in 0..program.num_micro_batches() as usize {
             self.set_position(Position::Reading { step, micro_batch });
-            let read = self.tokens.set(MicroBatch(micro_batch as u32), &*self.queue, |tokens| {
+            let id = MicroBatch(micro_batch as u32);
+            let shape = self.shapes.of(id);
+            let read = self.tokens.set(id, shape, &*self.queue, |tokens| {
                 source
                     .micro_batch(batch, self.data_rank, micro_batch, tokens)
                     .map_err(DataError::of_source)?;
                 tokens.check(shape, self.plan.vocab_size()).map_err(DataError::Batch)
             });
             if let Err(error) = read {
-                self.tokens.ignore(MicroBatch(micro_batch as u32), &*self.queue);
+                self.tokens.ignore(id, shape, &*self.queue);
                 fault = fault.or(Some(ReadFault { micro_batch, error }));
             }
         }

@@ -1,7 +1,7 @@
 //! The tokens of a step, on the ranks that read them: allocated once and charged to the rank's ledger.
 
-use pipezero_models::layer::{IGNORED_TARGET, MaskKey, Tokens};
-use pipezero_models::{ElementType, ModelError, Queue};
+use pipezero_models::layer::{IGNORED_TARGET, MaskKey, MicroBatchShape, Tokens};
+use pipezero_models::{ElementType, ModelError, Queue, View};
 use pipezero_schedule::MicroBatch;
 
 use crate::plan::TokensRead;
@@ -14,8 +14,6 @@ pub(crate) struct StepTokens {
     micro_batches: Vec<MicroBatchTokens>,
     /// Where a source writes one micro-batch after the other.
     read: TokenBatch,
-    /// Tokens of a micro-batch.
-    num_tokens: usize,
 }
 
 #[derive(Debug)]
@@ -42,19 +40,25 @@ impl StepTokens {
         let micro_batches = micro_batches.collect::<Result<_, ModelError>>()?;
         // A rank that reads nothing never asks for a micro-batch.
         let num_read = if reads.is_any() { reads.shape.num_tokens() } else { 0 };
-        Ok(Self { micro_batches, read: TokenBatch::zeros(1, num_read), num_tokens: num_read })
+        Ok(Self { micro_batches, read: TokenBatch::zeros(1, num_read) })
     }
 
-    /// What kernels read of a micro-batch.
-    pub(super) fn of(&self, micro_batch: MicroBatch, masks: Option<MaskKey>) -> Tokens<'_> {
+    /// What kernels read of a micro-batch of this shape.
+    pub(super) fn of(
+        &self,
+        micro_batch: MicroBatch,
+        shape: MicroBatchShape,
+        masks: Option<MaskKey>,
+    ) -> Tokens<'_> {
         let MicroBatchTokens { inputs, targets, document_starts } = &self.micro_batches[micro_batch.index()];
-        let document_starts = document_starts.as_ref().map(|starts| starts.view());
-        Tokens { inputs: inputs.view(), targets: targets.view(), document_starts, masks }
+        let [inputs, targets] = [inputs, targets].map(|of| first(of, shape));
+        let document_starts = document_starts.as_ref().map(|starts| first(starts, shape));
+        Tokens { inputs, targets, document_starts, masks }
     }
 
     /// Leaves a micro-batch without a target that counts.
-    pub(super) fn ignore(&mut self, micro_batch: MicroBatch, queue: &dyn Queue) {
-        self.read.reset(self.num_tokens);
+    pub(super) fn ignore(&mut self, micro_batch: MicroBatch, shape: MicroBatchShape, queue: &dyn Queue) {
+        self.read.reset(shape.num_tokens());
         self.read.inputs.fill(0);
         self.read.targets.fill(IGNORED_TARGET);
         self.upload(micro_batch, queue);
@@ -64,10 +68,11 @@ impl StepTokens {
     pub(super) fn set<E>(
         &mut self,
         micro_batch: MicroBatch,
+        shape: MicroBatchShape,
         queue: &dyn Queue,
         read: impl FnOnce(&mut TokenBatch) -> Result<(), E>,
     ) -> Result<(), E> {
-        self.read.reset(self.num_tokens);
+        self.read.reset(shape.num_tokens());
         read(&mut self.read)?;
         self.upload(micro_batch, queue);
         Ok(())
@@ -78,11 +83,18 @@ impl StepTokens {
         let MicroBatchTokens { inputs, targets, document_starts } =
             &mut self.micro_batches[micro_batch.index()];
         if !inputs.is_empty() {
-            queue.upload(&self.read.inputs, inputs.view_mut());
-            queue.upload(&self.read.targets, targets.view_mut());
+            let read = 0..self.read.inputs.len();
+            queue.upload(&self.read.inputs, inputs.view_mut().range(read.clone()));
+            queue.upload(&self.read.targets, targets.view_mut().range(read));
         }
         if let Some(starts) = document_starts {
-            queue.upload(&self.read.document_starts, starts.view_mut());
+            let read = 0..self.read.document_starts.len();
+            queue.upload(&self.read.document_starts, starts.view_mut().range(read));
         }
     }
+}
+
+/// The words of a micro-batch of this shape; none where the rank reads none.
+fn first(words: &TrackedBuffer, shape: MicroBatchShape) -> View<'_> {
+    words.view().range(0..shape.num_tokens().min(words.len()))
 }

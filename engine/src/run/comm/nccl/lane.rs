@@ -47,11 +47,12 @@ impl Lane {
                 self.reduce(buffer, range)?;
                 self.connection.all_gather(&buffer.view_mut().range(range.clone()));
             }
-            Operation::Transfer { .. } => {
+            Operation::Transfer { num_elements, .. } => {
+                let range = 0..*num_elements;
                 let place = |rank| self.members.iter().position(|&member| member == rank).unwrap_or(0);
                 match position {
-                    0 => self.connection.send(place(members[1]), buffer.view()),
-                    _ => self.connection.receive(place(members[0]), buffer.view_mut()),
+                    0 => self.connection.send(place(members[1]), buffer.view().range(range)),
+                    _ => self.connection.receive(place(members[0]), buffer.view_mut().range(range)),
                 }
             }
             Operation::AddWords { .. } => unreachable!("words go through the world"),
