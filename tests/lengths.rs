@@ -62,7 +62,7 @@ fn cases() -> Vec<Case> {
                     pipeline,
                     data,
                     num_micro_batches: 4,
-                    schedule: schedule.clone(),
+                    schedule,
                     zero,
                     ..Case::ONE_RANK
                 };
@@ -105,9 +105,7 @@ fn a_shorter_micro_batch_is_a_longer_one_whose_end_does_not_count() {
 /// A stage edge carries the activations of each micro-batch and their gradients, as long as it is; all else is as planned.
 #[test]
 fn as_much_is_sent_as_the_lengths_say_and_as_much_held_as_the_longest_needs() {
-    for (schedule, zero) in
-        SCHEDULES.into_iter().flat_map(|schedule| levels().map(|zero| (schedule.clone(), zero)))
-    {
+    for (schedule, zero) in SCHEDULES.into_iter().flat_map(|schedule| levels().map(|zero| (schedule, zero))) {
         let case = Case { pipeline: 2, data: 2, num_micro_batches: 4, schedule, zero, ..Case::ONE_RANK };
         let name = format!("{case:?}");
         let plan = Plan::even_if_refused(two_steps(case.clone())).unwrap();

@@ -40,7 +40,7 @@ pub use schedule::Schedule;
 pub use spread::{Spread, spread};
 pub use trained::{
     Trained, Weights, assert_as_planned, assert_bit_identical, assert_close, assert_same_weights,
-    plan_and_batches, started, train, train_into, train_on, train_on_devices, train_plan, train_with,
-    weights_in, weights_of,
+    plan_and_batches, started, train, train_into, train_on, train_on_devices, train_plan, train_plan_on,
+    train_with, weights_in, weights_of,
 };
 pub use trap::{Moment, Trap, TrapCommunicator, TrapDevice, step_of};

@@ -84,6 +84,18 @@ pub fn train_on(device: Arc<dyn Device>, run: Run, mask: Mask) -> Result<Trained
 /// Where a step fails.
 pub fn train_on_devices(devices: &[Arc<dyn Device>], run: Run, mask: Mask) -> Result<Trained, EngineError> {
     let (plan, source) = plan_and_batches(run, mask);
+    train_plan_on(devices, plan, source)
+}
+
+/// The same with a plan and batches.
+///
+/// # Errors
+/// Where a step fails.
+pub fn train_plan_on(
+    devices: &[Arc<dyn Device>],
+    plan: Plan,
+    source: Arc<dyn BatchSource>,
+) -> Result<Trained, EngineError> {
     let steps = plan.run().steps;
     let mut engine = Engine::on_devices(plan, source, devices)?;
     let reports = (0..steps).map(|_| engine.train_batch()).collect::<Result<_, _>>()?;

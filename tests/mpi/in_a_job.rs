@@ -8,12 +8,11 @@ use std::time::{Duration, Instant};
 
 use pipezero::models::Host;
 use pipezero::plan::{Plan, Purpose};
+use pipezero::run::data::BatchSource;
 use pipezero::run::engine::{Engine, EngineError};
 use pipezero::run::world::{ProcessWorld, World};
 use tests::features::pairs_on;
-use tests::{
-    Case, EndOnPanic, Mask, Outputs, RandomBatches, Sample, plan_and_batches, two_steps, weights_in,
-};
+use tests::{Case, EndOnPanic, Lengths, Mask, Outputs, RandomBatches, Sample, two_steps, weights_in};
 
 /// Ranks of the job, of which smaller grids use the first ones.
 const NUM_PROCESSES: usize = 4;
@@ -31,8 +30,11 @@ fn grids_of_processes_give_the_bits_losses_and_traffic_of_threads() {
     drop(world);
     let cases = pairs_on(2..=NUM_PROCESSES);
     assert!(cases.len() >= NUM_CASES_MIN, "{} cases", cases.len());
-    for case in cases.into_iter().filter(|_| sample.takes_next()) {
-        let (plan, source) = plan_and_batches(two_steps(case.clone()), Mask::Uneven);
+    for (number, case) in cases.into_iter().filter(|_| sample.takes_next()).enumerate() {
+        let plan = Plan::even_if_refused(two_steps(case.clone())).expect("a valid run");
+        let lengths = [Lengths::Longest, Lengths::Drawn][number % 2];
+        let batches = RandomBatches::for_plan(&plan, Mask::Uneven).with_lengths(lengths);
+        let source: Arc<dyn BatchSource> = Arc::new(batches);
         let num_ranks = plan.grid().world_size();
         let Some(world) =
             ProcessWorld::of_first_of_mpi(num_ranks, Duration::from_secs(60), None).expect("a job")

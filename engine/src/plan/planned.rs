@@ -194,6 +194,11 @@ impl Plan {
         forward.saturating_mul(3 * num_forwards)
     }
 
+    /// Floating-point operations of a micro-batch of this shape: forward, and twice as many backward.
+    pub(crate) fn micro_batch_flops(&self, shape: MicroBatchShape) -> u128 {
+        3 * self.units.iter().map(|unit| u128::from(unit.unit.forward_flops(shape))).sum::<u128>()
+    }
+
     fn numbered_units(&self) -> impl Iterator<Item = (Unit, &PlannedUnit)> {
         self.units.iter().enumerate().map(|(index, unit)| (Unit(index as u32), unit))
     }

@@ -21,6 +21,7 @@ mod run_dir;
 mod run_dir_error;
 mod run_lock;
 mod score;
+mod step_flops;
 mod summary;
 mod tracer;
 mod trained;

@@ -16,6 +16,7 @@ use super::process_memory::MemoryWatch;
 use super::progress::Progress;
 use super::rescue::save_after;
 use super::run_dir::RunDir;
+use super::step_flops::step_flops;
 use super::summary::{StepSeconds, Summary};
 use super::tracer::Tracer;
 use super::weights_run::state_of;
@@ -383,7 +384,8 @@ impl Training {
         let report =
             if is_traced { self.engine.train_batch_recorded()? } else { self.engine.train_batch()? };
         let epoch = self.batches.training.epoch(report.step);
-        let line = StepLine::new(&report, epoch, self.plan().step_flops(), self.engine.peak_flops_per_s());
+        let flops = step_flops(self.plan(), &*self.batches.training, report.step);
+        let line = StepLine::new(&report, epoch, flops, self.engine.peak_flops_per_s());
         let traced = tracer
             .filter(|_| is_traced)
             .map_or(Ok(()), |tracer| tracer.add(self.engine.plan(), &report).map_err(TrainingError::from));

@@ -1,10 +1,15 @@
 //! Training on GPUs: along the host's losses, and to the same bits on every grid and on one GPU or several.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
-use pipezero::config::{DeviceName, Precision, Run};
+use pipezero::config::{DeviceName, Precision, ResidencyConfig, Run, ZeroLevel};
 use pipezero::models::family::ModelConfig;
-use tests::{Case, Mask, Sample, assert_bit_identical, grids, small_run, train, train_on_devices, two_steps};
+use pipezero::plan::Plan;
+use tests::{
+    Case, Lengths, Mask, RandomBatches, Sample, Schedule, assert_bit_identical, grids, small_run, train,
+    train_on_devices, train_plan_on, two_steps, zero,
+};
 
 use super::devices;
 
@@ -58,6 +63,26 @@ fn every_grid_gives_the_bits_of_one_pipeline_rank_and_the_losses_of_the_host() {
             train_on_devices(&devices[..1], on_gpus(two_steps(reference)), Mask::Uneven).expect("it trains")
         });
         assert_bit_identical(&trained, reference, &name);
+    }
+}
+
+/// Products, tiles of attention and messages of other sizes in each micro-batch.
+#[test]
+#[ignore = "needs a GPU, or the imitation of one"]
+fn micro_batches_of_different_lengths_give_the_bits_of_one_pipeline_rank() {
+    let devices = devices();
+    for precision in [Precision::F32, Precision::Bf16] {
+        let grid = Case { pipeline: 2, data: 2, num_micro_batches: 4, precision, ..Case::ONE_RANK };
+        let zero = zero(ZeroLevel::Zero3, ResidencyConfig::Strict, 1);
+        for case in [grid.clone(), Case { schedule: Schedule::ZbV, zero, ..grid }] {
+            let name = format!("{case:?}");
+            let [trained, reference] = [case.clone(), case.reference()].map(|case| {
+                let plan = Plan::even_if_refused(on_gpus(two_steps(case))).expect("a valid run");
+                let source = RandomBatches::for_plan(&plan, Mask::None).with_lengths(Lengths::Drawn);
+                train_plan_on(&devices, plan, Arc::new(source)).expect("it trains")
+            });
+            assert_bit_identical(&trained, &reference, &name);
+        }
     }
 }
 

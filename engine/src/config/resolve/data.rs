@@ -60,6 +60,7 @@ pub(super) fn resolve(raw: &RawData, reads_text: bool, folder: &Path) -> Option<
         tokenizer,
         validation,
         document_attention: raw.document_attention.or(false)?,
+        seq_lengths: seq_lengths(raw)?,
     })
 }
 
@@ -141,6 +142,26 @@ fn weights(raw: &RawData, num_files: usize) -> Option<Vec<f64>> {
             raw.weights.broken(weight, "a weight is above 0", "leave a file out that is not to be read")
         }
         None => Some(weights),
+    }
+}
+
+/// The lengths that micro-batches may have; [`check_lengths`] compares them with the model's.
+fn seq_lengths(raw: &RawData) -> Option<Vec<usize>> {
+    let lengths = raw.seq_lengths.or(Vec::new())?;
+    Some(lengths.into_iter().map(|length| usize::try_from(length).unwrap_or(usize::MAX)).collect())
+}
+
+/// No micro-batch is empty, or longer than what is planned.
+pub(super) fn check_lengths(raw: &RawData, model: Option<&ModelConfig>) -> Option<()> {
+    let (lengths, model) = (raw.seq_lengths.given().unwrap_or_default(), model?);
+    let longest = model.facts().seq_length as u64;
+    match lengths.into_iter().find(|length| !(1..=longest).contains(length)) {
+        Some(length) => {
+            let rule =
+                format!("lengths are from 1 to `model.seq_length`, {longest}, for which memory is planned");
+            raw.seq_lengths.broken(length, rule, "use lengths from there")
+        }
+        None => Some(()),
     }
 }
 

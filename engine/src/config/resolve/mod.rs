@@ -64,6 +64,7 @@ pub(crate) fn resolve(raw: &RawRun, folder: &Path, launch: Launch) -> Option<Run
     limits::check(raw, grid.as_ref(), batch.as_ref(), model.as_ref());
     gpu::check(raw, device, model.as_ref());
     data::check_documents(&raw.data, model.as_ref());
+    let lengths = data::check_lengths(&raw.data, model.as_ref());
     if let Some(grid) = &grid {
         schedule_file::check(raw, grid, batch.as_ref());
         checkpointing::check_schedule(&raw.activation_checkpointing, &grid.schedule, checkpointing);
@@ -71,7 +72,7 @@ pub(crate) fn resolve(raw: &RawRun, folder: &Path, launch: Launch) -> Option<Run
     zero_and_pipeline::check(raw, grid.as_ref(), zero.as_ref(), model.as_ref());
     Some(Run {
         model: model?,
-        data: data?,
+        data: lengths.and(data)?,
         evaluation: evaluation?,
         parallel: grid?,
         batch: batch?,

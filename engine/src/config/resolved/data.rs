@@ -20,6 +20,8 @@ pub struct DataConfig {
     pub validation: f64,
     /// Whether a token sees the earlier tokens of its own document alone, and positions are counted from there.
     pub document_attention: bool,
+    /// Lengths of which each micro-batch in training has one; none where all have that of the model's sequences.
+    pub seq_lengths: Vec<usize>,
 }
 
 impl DataConfig {

@@ -20,6 +20,20 @@ fn models_and_programs_that_are_too_large_are_refused() {
     );
 }
 
+/// Memory is planned for the longest.
+#[test]
+fn micro_batches_are_no_longer_than_the_model_s_sequences() {
+    let data = |lengths: &str| format!(r#"{{"text": "text.txt", "seq_lengths": {lengths}}}"#);
+    let [longer, empty] = [data("[16, 17]"), data("[0]")];
+    check_each(
+        &[&[("data", longer.as_str())], &[("data", empty.as_str())]],
+        expect![[r#"
+            run.json:3:47: `data.seq_lengths` is 17, but lengths are from 1 to `model.seq_length`, 16, for which memory is planned; use lengths from there
+            run.json:3:47: `data.seq_lengths` is 0, but lengths are from 1 to `model.seq_length`, 16, for which memory is planned; use lengths from there
+        "#]],
+    );
+}
+
 #[test]
 fn activations_can_be_counted() {
     check(

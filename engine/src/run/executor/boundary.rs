@@ -1,12 +1,18 @@
 //! What a stage exchanges with its neighbours: a message, or on one rank the slot of the earlier stage.
 
-use pipezero_schedule::Edge;
+use pipezero_schedule::{Edge, MicroBatch};
 
 use super::compute::Compute;
 use super::rank::Rank;
 use crate::run::memory::TrackedBuffer;
 
 impl Rank {
+    /// Elements of a micro-batch that cross an edge.
+    pub(super) fn message_len(&self, edge: Edge, micro_batch: MicroBatch) -> usize {
+        let (Edge::Up(stage) | Edge::Down(stage)) = edge;
+        self.plan.output_len(stage, self.shapes.of(micro_batch))
+    }
+
     /// The output of the stage before, for the first unit of a stage.
     pub(super) fn take_input(&mut self, compute: Compute<'_>) -> Option<TrackedBuffer> {
         let before = self.plan.stage_before(compute.unit)?;

@@ -1,9 +1,8 @@
 //! The shape of each micro-batch of a step: that of the plan, or shorter where the source of the data says so.
 
 use pipezero_models::layer::MicroBatchShape;
-use pipezero_schedule::{Edge, MicroBatch};
+use pipezero_schedule::MicroBatch;
 
-use super::rank::Rank;
 use crate::run::data::{BatchFault, BatchSource};
 
 /// The shapes of a step's micro-batches. All ranks of a data rank have the same, without a message: each asks the source.
@@ -47,13 +46,5 @@ impl Shapes {
             shape.seq_length = if can_be { seq_length } else { longest };
         }
         fault
-    }
-}
-
-impl Rank {
-    /// Elements of a micro-batch that cross an edge.
-    pub(super) fn message_len(&self, edge: Edge, micro_batch: MicroBatch) -> usize {
-        let (Edge::Up(stage) | Edge::Down(stage)) = edge;
-        self.plan.output_len(stage, self.shapes.of(micro_batch))
     }
 }

@@ -7,7 +7,7 @@ mod tests;
 pub use layout::{BatchLayout, Start};
 
 use super::blend::Blend;
-use super::sampler::Permutation;
+use super::sampler::{Permutation, mix};
 use super::source::{BatchError, BatchSource};
 use super::stream::Stream;
 use super::token_batch::TokenBatch;
@@ -28,6 +28,9 @@ pub struct TokenBatches {
     layout: BatchLayout,
     start: Start,
     attends_in_documents: bool,
+    /// What [`TokenBatches::of_lengths`] was given.
+    lengths: Vec<usize>,
+    seed: u64,
 }
 
 impl TokenBatches {
@@ -45,7 +48,15 @@ impl TokenBatches {
             Some((stream, permutation))
         };
         let sources = sources.into_iter().enumerate().map(with_order).collect::<Option<Vec<_>>>()?;
-        Some(Self { sources, blend, layout, start: Start::default(), attends_in_documents: false })
+        Some(Self {
+            sources,
+            blend,
+            layout,
+            start: Start::default(),
+            attends_in_documents: false,
+            lengths: Vec::new(),
+            seed,
+        })
     }
 
     /// The micro-batches of a run that has done some steps.
@@ -56,6 +67,12 @@ impl TokenBatches {
     /// The same for a model whose tokens attend to their own document alone.
     pub fn in_documents(self, attends_in_documents: bool) -> Self {
         Self { attends_in_documents, ..self }
+    }
+
+    /// The same, but that each micro-batch has one of these lengths, drawn with the seed, and of its samples the first so many tokens. All have
+    /// the layout's where there are none.
+    pub fn of_lengths(self, lengths: &[usize]) -> Self {
+        Self { lengths: lengths.to_vec(), ..self }
     }
 
     /// Sequences that have been read before a step.
@@ -87,18 +104,27 @@ impl BatchSource for TokenBatches {
         micro_batch: usize,
         batch: &mut TokenBatch,
     ) -> Result<(), BatchError> {
-        let seq_length = self.layout.seq_length;
+        let longest = self.layout.seq_length;
+        let sequences = self.layout.sequences(data_rank, micro_batch);
+        let seq_length = batch.inputs.len() / sequences.len();
         let first_of_step = self.num_sequences_before(step);
         let rows = Row::all(batch, seq_length);
-        let sequences = self.layout.sequences(data_rank, micro_batch);
         assert_eq!(rows.len(), sequences.len(), "a micro-batch has micro_batch_size sequences");
         let mut window = Window::of(seq_length);
         for (sequence, row) in sequences.zip(rows) {
             let (stream, sample) = self.sample(first_of_step + sequence as u64);
-            stream.read(sample * seq_length as u64, seq_length + 1, &mut window)?;
+            stream.read(sample * longest as u64, seq_length + 1, &mut window)?;
             window.fill(row, self.attends_in_documents);
         }
         Ok(())
+    }
+
+    fn seq_length(&self, step: u64, data_rank: usize, micro_batch: usize) -> Option<usize> {
+        let last = self.lengths.len().checked_sub(1)?;
+        // That of its first sequence: the same however many data ranks share the batch.
+        let first =
+            self.num_sequences_before(step) + self.layout.sequences(data_rank, micro_batch).start as u64;
+        Some(self.lengths[(mix(mix(self.seed) ^ first) % (last as u64 + 1)) as usize])
     }
 
     fn epoch(&self, step: u64) -> f64 {

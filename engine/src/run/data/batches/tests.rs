@@ -81,6 +81,36 @@ fn an_epoch_makes_every_token_but_the_first_a_target_once() {
     assert_eq!([0, 17, 34].map(|step| source.epoch(step)), [0.0, 1.0, 2.0]);
 }
 
+/// A micro-batch has one of the lengths, whichever data rank reads it, and of its samples the first tokens.
+#[test]
+fn micro_batches_have_the_lengths_that_are_asked_for() {
+    let lengths = [1, 3, 5];
+    let of = |data_degree, num_micro_batches| {
+        batches(positions(), layout(data_degree, num_micro_batches, 2), 7).expect("long enough")
+    };
+    let (all, whole) = (of(1, 6).of_lengths(&lengths), of(1, 6));
+    assert_eq!(whole.seq_length(1, 0, 0), None);
+    let mut seen = [0; 3];
+    for (step, micro_batch) in (1..=50).flat_map(|step| (0..6).map(move |micro_batch| (step, micro_batch))) {
+        let length = all.seq_length(step, 0, micro_batch).expect("one of three");
+        seen[lengths.iter().position(|&known| known == length).expect("one of three")] += 1;
+        for data_degree in [2, 3] {
+            let shared = of(data_degree, 6 / data_degree).of_lengths(&lengths);
+            let (data_rank, own) = (micro_batch / (6 / data_degree), micro_batch % (6 / data_degree));
+            assert_eq!(shared.seq_length(step, data_rank, own), Some(length));
+        }
+        let [mut short, mut long] = [length, 5].map(|length| TokenBatch::zeros(2, length));
+        all.micro_batch(step, 0, micro_batch, &mut short).expect("text never fails");
+        whole.micro_batch(step, 0, micro_batch, &mut long).expect("text never fails");
+        for row in 0..2 {
+            assert_eq!(short.inputs[row * length..][..length], long.inputs[row * 5..][..length]);
+            assert_eq!(short.targets[row * length..][..length], long.targets[row * 5..][..length]);
+        }
+    }
+    // 300 draws of three: each expected 100 times, with a deviation of 8.
+    assert!(seen.iter().all(|num| (60..140).contains(num)), "{seen:?}");
+}
+
 /// A batch may be larger than the text: then a step reads some samples more than once.
 #[test]
 fn a_batch_may_hold_several_epochs() {
