@@ -105,6 +105,7 @@ pub fn run() -> Run {
             weight_decay: 0.1,
             no_decay: NoDecay::OneDimensional,
         },
+        train_only: None,
         scheduler: SchedulerConfig::Constant,
         gradient_clipping: 1.0,
         precision: Precision::F32,

@@ -12,6 +12,7 @@
 //! backward give the same bits.
 
 use std::fmt::Debug;
+use std::ops::Range;
 
 use crate::kernels::dropout::{Dropout, Masks};
 use crate::memory::{View, ViewMut};
@@ -224,16 +225,30 @@ pub struct BackwardArgs<'a> {
     pub exact: ViewMut<'a>,
     /// See [`BackwardInputArgs::gradient`].
     pub gradient: ViewMut<'a>,
-    /// See [`BackwardWeightArgs::parameter_gradients`].
-    pub parameter_gradients: ViewMut<'a>,
-    /// See [`BackwardWeightArgs::mode`].
-    pub mode: WriteMode,
+    /// Where the gradients of its parameters go; `None` where the layer is frozen, and only its input's gradient is asked for.
+    pub parameter_gradients: Option<ParameterGradients<'a>>,
     /// `[backward_workspace]`, contents undefined.
     pub workspace: ViewMut<'a>,
     /// `[exact_backward_workspace]`, contents undefined.
     pub exact_workspace: ViewMut<'a>,
     /// See [`BackwardInputArgs::loss_seed`].
     pub loss_seed: f32,
+}
+
+/// Where gradients of parameters go.
+#[derive(Debug)]
+pub struct ParameterGradients<'a> {
+    /// See [`BackwardWeightArgs::parameter_gradients`].
+    pub sums: ViewMut<'a>,
+    /// See [`BackwardWeightArgs::mode`].
+    pub mode: WriteMode,
+}
+
+impl ParameterGradients<'_> {
+    /// The part of some of the parameters.
+    pub(crate) fn range(&mut self, range: Range<usize>) -> ParameterGradients<'_> {
+        ParameterGradients { sums: self.sums.reborrow().range(range), mode: self.mode }
+    }
 }
 
 /// Which of several layers a layer is that share the rows of one table: siblings, one behind the other in the chain.

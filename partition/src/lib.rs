@@ -41,6 +41,7 @@
 //!     role,
 //!     tying: Tying::Untied,
 //!     num_parameters,
+//!     is_frozen: false,
 //!     forward_flops: 2 * num_parameters,
 //!     saved_elements: 64,
 //!     is_slice: false,

@@ -21,7 +21,14 @@ pub struct ModelStates {
 }
 
 impl ModelStates {
-    /// Bytes of the states of so many parameters. Saturates at `u128::MAX`.
+    /// Bytes of so many parameters that are not trained: of the weights alone. Saturates at `u128::MAX`.
+    pub fn frozen_bytes(&self, num_parameters: u128) -> u128 {
+        let is_sharded = self.sharding.shards_parameters();
+        let num_ranks = if is_sharded { self.sharding.data_degree.max(1) } else { 1 };
+        num_parameters.div_ceil(num_ranks.into()).saturating_mul(self.element_bytes.parameter.into())
+    }
+
+    /// Bytes of the states of so many parameters that are trained. Saturates at `u128::MAX`.
     pub fn bytes(&self, num_parameters: u128) -> u128 {
         let shard = num_parameters.div_ceil(self.sharding.data_degree.max(1).into());
         let held = |is_sharded| if is_sharded { shard } else { num_parameters };

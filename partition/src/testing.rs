@@ -13,6 +13,7 @@ pub(crate) fn layer(name: &str, role: LayerRole) -> LayerNode {
         role,
         tying: Tying::Untied,
         num_parameters: 100,
+        is_frozen: false,
         forward_flops: 200,
         saved_elements: 10,
         is_slice: false,

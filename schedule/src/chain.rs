@@ -41,6 +41,13 @@ pub enum ChainError {
         /// The head's.
         head: Unit,
     },
+    /// One of the two uses of the tied weight is frozen, the other trained: it is one weight.
+    HalfFrozen {
+        /// The embedding's use.
+        embedding: Unit,
+        /// The head's.
+        head: Unit,
+    },
     /// The tied weight has not as many heads as embeddings, one of each for every slice, or a head comes before an embedding.
     Tying {
         /// Units marked as the embedding.
@@ -69,6 +76,11 @@ impl fmt::Display for ChainError {
                 "units {} and {} are two uses of one tied weight, but not both sharded, both persistent or both whole; mark them alike",
                 embedding.0, head.0
             ),
+            Self::HalfFrozen { embedding, head } => write!(
+                f,
+                "units {} and {} are two uses of one tied weight, but one of them is frozen; freeze both or none",
+                embedding.0, head.0
+            ),
             Self::Tying { num_embeddings, num_heads } => write!(
                 f,
                 "{num_embeddings} units are marked as tied embedding and {num_heads} as tied head: each slice of a tied weight \
@@ -85,7 +97,7 @@ impl Chain {
     ///
     /// # Errors
     /// [`ChainError`] unless stages ascend, each with a unit, and tied uses come as embeddings before as many heads, both of a
-    /// slice sharded alike.
+    /// slice sharded alike, and frozen or trained alike.
     pub fn new(placement: Placement, units: Vec<UnitFacts>) -> Result<Self, ChainError> {
         let mut first_units = Vec::with_capacity(placement.num_stages() + 1);
         for (index, facts) in units.iter().enumerate() {
@@ -104,8 +116,12 @@ impl Chain {
         first_units.push(units.len() as u32);
         let tied_pairs = tied_pairs(&units)?;
         for &(embedding, head) in &tied_pairs {
-            if units[embedding.index()].sharding != units[head.index()].sharding {
+            let of_both = [embedding, head].map(|unit| &units[unit.index()]);
+            if of_both[0].sharding != of_both[1].sharding {
                 return Err(ChainError::TiedSharding { embedding, head });
+            }
+            if of_both[0].is_frozen != of_both[1].is_frozen {
+                return Err(ChainError::HalfFrozen { embedding, head });
             }
         }
         Ok(Self { placement, units, first_units, tied_pairs })
@@ -210,6 +226,11 @@ impl Chain {
     /// The embedding's use of the weight that a unit uses as a head, if it is one of a tied weight.
     pub fn tied_embedding(&self, head: Unit) -> Option<Unit> {
         self.tied_pairs.iter().find(|pair| pair.1 == head).map(|&(embedding, _)| embedding)
+    }
+
+    /// The embeddings and heads whose gradients are added to one sum: all tied pairs but frozen ones.
+    pub(crate) fn summed_pairs(&self) -> impl Iterator<Item = (Unit, Unit)> + '_ {
+        self.tied_pairs.iter().copied().filter(|&(embedding, _)| !self.facts(embedding).is_frozen)
     }
 
     /// Whether the edge exists and joins different ranks; within a rank nothing is sent.

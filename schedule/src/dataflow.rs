@@ -40,11 +40,11 @@ pub(crate) fn produced_message(chain: &Chain, compute: Instruction) -> Option<(E
     }
 }
 
-/// The unit and micro-batch whose weight gradient a compute adds: `B` or `W`.
-pub(crate) fn weight_gradient(compute: Instruction) -> Option<(Unit, MicroBatch)> {
+/// The unit and micro-batch whose weight gradient a compute adds: `B` or `W`, but for those of a frozen unit.
+pub(crate) fn weight_gradient(chain: &Chain, compute: Instruction) -> Option<(Unit, MicroBatch)> {
     match compute {
         Instruction::Backward { unit, micro_batch } | Instruction::BackwardWeight { unit, micro_batch } => {
-            Some((unit, micro_batch))
+            (!chain.facts(unit).is_frozen).then_some((unit, micro_batch))
         }
         _ => None,
     }
@@ -57,8 +57,8 @@ pub(crate) fn unreduced_gradient(
     options: &LowerOptions,
     compute: Instruction,
 ) -> Option<(Unit, MicroBatch)> {
-    let is_every = |unit| options.reduction_of(chain.facts(unit)) == Reduction::ScatterEvery;
-    weight_gradient(compute).filter(|&(unit, _)| is_every(unit))
+    let is_every = |unit| options.reduction_of(chain.facts(unit)) == Some(Reduction::ScatterEvery);
+    weight_gradient(chain, compute).filter(|&(unit, _)| is_every(unit))
 }
 
 /// The unit whose gathered weights an instruction reads, if it reads any; those that stay whole are not gathered for it.

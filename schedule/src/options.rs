@@ -160,18 +160,20 @@ impl LowerOptions {
     }
 
     /// Whether a unit's updated weights are all-gathered after its optimizer step: all units where the options ask
-    /// for it, otherwise those that stay whole although the others are sharded.
+    /// for it, otherwise those that stay whole although the others are sharded. A frozen unit's weights are never updated.
     pub fn gathers_after_step(&self, facts: &UnitFacts) -> bool {
-        self.gather_after_step || (self.weights != Weights::Replicated && facts.stays_whole())
+        let is_whole = self.gather_after_step || (self.weights != Weights::Replicated && facts.stays_whole());
+        is_whole && !facts.is_frozen
     }
 
-    /// When a unit's gradients are summed: as the options say, but for a unit that stays whole as under ZeRO-1, once.
-    pub fn reduction_of(&self, facts: &UnitFacts) -> Reduction {
+    /// When a unit's gradients are summed: as the options say, but for a unit that stays whole as under ZeRO-1, once; `None` of a
+    /// frozen unit, which has no gradients.
+    pub fn reduction_of(&self, facts: &UnitFacts) -> Option<Reduction> {
         let is_whole = self.weights != Weights::Replicated && facts.sharding == UnitSharding::Whole;
-        if is_whole && self.reduction == Reduction::ScatterEvery {
-            Reduction::ScatterLast
-        } else {
-            self.reduction
+        match self.reduction {
+            _ if facts.is_frozen => None,
+            Reduction::ScatterEvery if is_whole => Some(Reduction::ScatterLast),
+            reduction => Some(reduction),
         }
     }
 

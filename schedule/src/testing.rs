@@ -42,7 +42,8 @@ pub(crate) fn units(num_stages: u32, per_stage: u32, tied: bool) -> Vec<UnitFact
 }
 
 /// Units of three sizes, tied, where there are six in two slices; every second one recomputes, the third of every five is
-/// persistent and the fourth whole.
+/// persistent and the fourth whole, and the fifth of every seven is frozen, the last of every
+/// four, and where the number of all is a multiple of four the tied ones.
 pub(crate) fn mixed_units(num_stages: u32, per_stage: u32) -> Vec<UnitFacts> {
     let num_units = num_stages * per_stage;
     let mut mixed = units(num_stages, per_stage, num_units > 1);
@@ -59,6 +60,10 @@ pub(crate) fn mixed_units(num_stages: u32, per_stage: u32) -> Vec<UnitFacts> {
             2 => UnitSharding::Persistent,
             3 => UnitSharding::Whole,
             _ => UnitSharding::Sharded,
+        };
+        facts.is_frozen = match facts.tying {
+            Tying::Untied => index % 7 == 4 || index % 4 == 3,
+            Tying::Embedding | Tying::Head => num_units.is_multiple_of(4),
         };
     }
     mixed

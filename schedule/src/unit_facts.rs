@@ -46,10 +46,13 @@ pub struct UnitFacts {
     /// Whether the backward recomputes what the forward would have saved (activation checkpointing,
     /// arXiv:1604.06174).
     pub recomputes: bool,
+    /// Whether its weights are not trained. Its `B` is then its input gradient alone and its `W` does nothing; it has no reduction, no
+    /// optimizer step and no gather after the step. Both uses of a tied weight are alike.
+    pub is_frozen: bool,
 }
 
 impl UnitFacts {
-    /// A unit whose forward and backward read weights of its own, which is sharded and not recomputed.
+    /// A unit whose forward and backward read weights of its own, which is sharded, trained and not recomputed.
     ///
     /// Other units are written as `UnitFacts { recomputes: true, ..UnitFacts::new(stage, num_bytes) }`.
     pub const fn new(stage: Stage, num_bytes: u64) -> Self {
@@ -61,6 +64,7 @@ impl UnitFacts {
             tying: Tying::Untied,
             sharding: UnitSharding::Sharded,
             recomputes: false,
+            is_frozen: false,
         }
     }
 

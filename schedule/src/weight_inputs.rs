@@ -1,5 +1,5 @@
 //! Weight-gradient inputs: what an input gradient (`I`) saves for its weight gradient (`W`), where a schedule splits
-//! the backward. The zero-bubble code keeps them in its `WeightGradStore`.
+//! the backward; a frozen unit's part is empty. The zero-bubble code keeps them in its `WeightGradStore`.
 //!
 //! Which buffer a micro-batch uses follows from the program, as with activation slots, and is not written in it.
 

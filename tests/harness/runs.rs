@@ -51,6 +51,8 @@ pub struct Case {
     pub vocab_size: usize,
     /// How the vocabulary's tables are cut, and what becomes of logits.
     pub vocabulary: VocabularyConfig,
+    /// Patterns of the layers that are trained; without one all are.
+    pub train_only: &'static [&'static str],
 }
 
 impl Case {
@@ -71,6 +73,7 @@ impl Case {
         document_attention: false,
         vocab_size: 17,
         vocabulary: VocabularyConfig::WHOLE,
+        train_only: &[],
     };
 
     /// The same on one pipeline rank that shards as little as the reduction policy allows and recomputes nothing: what
@@ -204,6 +207,7 @@ pub fn small_run(case: Case) -> Run {
             warmup_num_steps: 4,
             warmup_type: WarmupType::Linear,
         }),
+        train_only: (!case.train_only.is_empty()).then(|| patterns(case.train_only)),
         gradient_clipping: GRADIENT_CLIPPING,
         precision: case.precision,
         checkpointing: case.checkpointing,
@@ -224,6 +228,10 @@ pub fn small_run(case: Case) -> Run {
         steps: 5,
         seed: 7,
     }
+}
+
+fn patterns(train_only: &[&str]) -> Vec<LayerPattern> {
+    train_only.iter().map(|of| LayerPattern::new(of).expect("a regular expression")).collect()
 }
 
 /// SGD: AdamW would turn the rounding of gradients near zero into steps.

@@ -91,6 +91,7 @@ pub(crate) fn run(pipeline: usize, data: usize, zero: ZeroConfig) -> Run {
             weight_decay: 0.1,
             no_decay: NoDecay::OneDimensional,
         },
+        train_only: None,
         scheduler: SchedulerConfig::Constant,
         gradient_clipping: 1.0,
         precision: Precision::Bf16,

@@ -131,6 +131,9 @@ fn summary(plan: &Plan, data: Option<&Inspected>, autos: &[Notice], width: usize
         ("memory", describe::memory(plan, plan.run().memory_bytes)),
         ("data", data.map_or_else(|| "none".to_owned(), |data| data_of(plan, data))),
     ];
+    if let Some(trained) = describe::trained(plan) {
+        parts.insert(1, ("model", trained));
+    }
     parts.extend(autos.iter().map(|auto| ("auto", format!("`{}` is {}", auto.path(), auto.message()))));
     let mut of_last = "";
     let mut lines = String::new();

@@ -1,6 +1,6 @@
 //! A plan in words, for several commands.
 
-use super::figures::{bytes, counted, percent};
+use super::figures::{bytes, count, counted, percent};
 use crate::config::{ReductionPolicy, ResidencyConfig, ScheduleConfig, ZeroLevel};
 use crate::plan::Plan;
 
@@ -82,6 +82,15 @@ pub(super) fn vocabulary(plan: &Plan) -> Option<String> {
         ),
     };
     Some(format!("{slices}logits: {logits}\n"))
+}
+
+/// How many parameters are trained, where some are frozen.
+pub(super) fn trained(plan: &Plan) -> Option<String> {
+    let frozen = plan.num_frozen_parameters();
+    let trained = plan.num_parameters() - frozen;
+    (frozen > 0).then(|| {
+        format!("{} parameters are trained, {} are frozen (`train_only`)", count(trained), count(frozen))
+    })
 }
 
 /// What is sharded between micro-batches.

@@ -67,6 +67,7 @@ pub(super) fn run(args: &PlanArgs) -> Result<(), Failure> {
     if args.json {
         let json = json!({
             "parameters": plan.num_parameters(),
+            "frozen_parameters": plan.num_frozen_parameters(),
             "bubble_share": plan.bubble_share(),
             "ranks": plan.forecast(),
             "in_use": in_use,
@@ -117,8 +118,10 @@ fn text(plan: &Plan, in_use: Option<&InUse>, width: usize) -> String {
     let name = |rank: &RankForecast| format!("pipeline rank {}", rank.pipeline_rank);
     let traffic = by_pipeline_rank.iter().map(|rank| (name(rank), rank.traffic));
     format!(
-        "{}\n\n{:width$}{}\n{}\n{:width$}",
+        "{}\n{}\n{:width$}{}\n{}\n{:width$}",
         terminal::wrapped(&headline(plan), width),
+        describe::trained(plan)
+            .map_or_else(String::new, |line| format!("{}\n", terminal::wrapped(&line, width))),
         stages(&by_pipeline_rank),
         listed(plan, width),
         memory_table(&by_pipeline_rank, in_use, width),

@@ -136,7 +136,9 @@ fn units(costs: &CostsFile) -> Table {
         let measured = [backward_ns, backward_input_ns, backward_weight_ns, recompute_ns]
             .map(|ns| ns.map_or_else(|| "-".to_owned(), nanoseconds));
         let times = std::iter::once(nanoseconds(forward_ns)).chain(measured);
-        table.row(unit.layers.join(", "), times.chain([nanoseconds(unit.optimizer_step.ns)]));
+        let frozen = if unit.frozen { " (frozen)" } else { "" };
+        let name = format!("{}{frozen}", unit.layers.join(", "));
+        table.row(name, times.chain([nanoseconds(unit.optimizer_step.ns)]));
     }
     table
 }

@@ -245,8 +245,8 @@ fn say_what_runs(plan: &Plan) {
     if plan.run().model.learns() {
         note(terminal::wrapped(&plan.element_types().to_string(), terminal::width()));
     }
-    for units in plan.units_that_stay() {
-        note(units);
+    for line in describe::trained(plan).into_iter().chain(plan.units_that_stay()) {
+        note(line);
     }
 }
 

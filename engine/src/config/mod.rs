@@ -16,6 +16,7 @@ mod fix;
 mod keys;
 mod kind;
 mod launch;
+mod layer_pattern;
 mod notice;
 mod partition_method;
 pub(crate) mod pattern;

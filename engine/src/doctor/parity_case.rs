@@ -117,6 +117,7 @@ impl ParityCase {
                 weight_decay: 0.1,
                 no_decay: NoDecay::OneDimensional,
             },
+            train_only: None,
             scheduler: SchedulerConfig::Constant,
             // So low that every step is clipped: then the norm shows in all weights.
             gradient_clipping: 0.05,

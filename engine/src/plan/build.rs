@@ -142,7 +142,7 @@ impl Plan {
         if run.checkpointing == Checkpointing::Auto {
             run.checkpointing = Checkpointing::Off;
         }
-        let graph = cut::graph(&model, shape)?;
+        let graph = cut::graph(&run, &model, shape)?;
         let order = programs::order(&run)?;
         let run_model = RunModel { run: &run, model: &model, graph: &graph, shape };
         let ChosenSplit { split, is_proven: is_split_proven } = cut::split(run_model, &order, limit_bytes)?;

@@ -8,15 +8,19 @@ use pipezero_partition::{
 };
 use pipezero_schedule::ComputeOrder;
 
-use super::PlanError;
 use super::error::PatternFault;
 use super::run_model::RunModel;
 use super::stage_bytes::StageBytes;
+use super::{PlanError, frozen};
 use crate::config::{Checkpointing, PartitionConfig, Run, pattern};
 
 /// The model's layers with what each costs for one micro-batch.
-pub(super) fn graph(model: &Model, shape: MicroBatchShape) -> Result<LayerGraph, PlanError> {
-    let nodes = model.layers.iter().map(|layer| node(layer, shape)).collect();
+///
+/// # Errors
+/// [`PlanError::TrainOnly`] where a pattern of names cannot be followed.
+pub(super) fn graph(run: &Run, model: &Model, shape: MicroBatchShape) -> Result<LayerGraph, PlanError> {
+    let mut nodes: Vec<LayerNode> = model.layers.iter().map(|layer| node(layer, shape)).collect();
+    frozen::mark(run, &mut nodes)?;
     let outputs = model.layers.iter().map(|layer| layer.layer.sizes(shape).output as u64);
     let cuts: Vec<u64> = outputs.take(model.layers.len() - 1).collect();
     Ok(LayerGraph::chain(nodes, &cuts)?)
@@ -34,6 +38,7 @@ fn node(layer: &model::ModelLayer, shape: MicroBatchShape) -> LayerNode {
         },
         tying: tying(layer.tying),
         num_parameters: layer.layer.parameters().iter().map(|spec| spec.num_elements() as u64).sum(),
+        is_frozen: false,
         forward_flops: layer.layer.forward_flops(shape),
         saved_elements: if layer.layer.table_slice().is_first() { saved as u64 } else { 0 },
         is_slice: layer.layer.table_slice() != Slice::WHOLE,
@@ -103,10 +108,11 @@ pub(super) fn split(
     Ok(ChosenSplit { split, is_proven: true })
 }
 
-/// Operations of a layer for one micro-batch: forward, a backward of twice as many, and a second forward where it is
-/// recomputed. A layer without matrix products weighs its activation.
+/// Operations of a layer for one micro-batch: forward, a backward of twice as many, of a frozen layer of as many, and a second forward
+/// where it is recomputed. A layer without matrix products weighs its activation.
 fn step_cost(run: &Run, layer: &LayerNode) -> u64 {
     let is_block = matches!(layer.role, LayerRole::Block { .. });
-    let passes = if is_block && run.checkpointing != Checkpointing::Off { 4 } else { 3 };
+    let recomputes = is_block && run.checkpointing != Checkpointing::Off;
+    let passes = 2 + u64::from(!layer.is_frozen) + u64::from(recomputes);
     layer.forward_flops.max(layer.saved_elements).saturating_mul(passes)
 }

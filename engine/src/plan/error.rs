@@ -6,6 +6,7 @@ use pipezero_schedule::generate::SizeError;
 use pipezero_schedule::{LowerError, Violation};
 
 use super::auto_recomputation::KeptNeed;
+use super::train_only_fault::TrainOnlyFault;
 use crate::config::{Checkpointing, Refusal};
 use crate::plan::{Bytes, ShardingFault};
 
@@ -50,6 +51,14 @@ pub enum PlanError {
         rule: String,
         /// What is wrong with it.
         fault: Box<ShardingFault>,
+    },
+    /// A pattern of `train_only` cannot be followed.
+    #[error("`train_only` has \"{pattern}\", but {fault}; {}", fault.repair())]
+    TrainOnly {
+        /// The pattern.
+        pattern: String,
+        /// What is wrong with it.
+        fault: Box<TrainOnlyFault>,
     },
     /// What the plan would shard differently has one name, or names that differ in case alone.
     #[error(

@@ -187,6 +187,7 @@ impl Plan {
                     num_gathers: num_gathers[id.index()],
                     tying: unit.tying,
                     sharding: unit.sharding,
+                    is_frozen: unit.is_frozen,
                 })
                 .collect(),
         };
@@ -211,6 +212,7 @@ pub(super) fn memory_facts_of(unit: &PlannedUnit) -> UnitFacts {
         widest_activation_elements: unit.sizes.gradient as u64,
         tying: unit.tying,
         sharding: unit.sharding,
+        is_frozen: unit.is_frozen,
     }
 }
 

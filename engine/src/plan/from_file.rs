@@ -4,6 +4,7 @@ use pipezero_partition::Purpose;
 
 use super::alternatives::{Change, Changes, CountedRanks, Needs, changes_that_fit};
 use super::error::{ALL_PERSISTENT_REPAIR, LackingMemory, all_persistent_rule};
+use super::frozen::TRAIN_ONLY;
 use super::refusal::costs_of_zero_2;
 use super::remarks::{PARAM_THRESHOLD, PARAMETERS, Remark, UNIT};
 use super::vocabulary::built;
@@ -102,6 +103,14 @@ fn at_its_key(error: PlanError, file: &RunFile, run: &Run) -> FromFileError {
             PARAMETERS,
             Problem::Rule {
                 value: format!("\"{rule}\""),
+                rule: fault.to_string(),
+                repair: fault.repair().to_owned(),
+            },
+        ),
+        PlanError::TrainOnly { pattern, fault } => (
+            TRAIN_ONLY,
+            Problem::Rule {
+                value: format!("\"{pattern}\""),
                 rule: fault.to_string(),
                 repair: fault.repair().to_owned(),
             },

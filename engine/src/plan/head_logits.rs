@@ -6,10 +6,10 @@ use pipezero_partition::{Purpose, RankFacts, RankMemory, Unit as PartitionUnit, 
 use pipezero_schedule::Unit;
 use serde::Serialize;
 
-use super::Plan;
 use super::forecast::memory_facts_of;
 use super::run_model::RunModel;
 use super::units::planned_unit;
+use super::{Plan, PlannedUnit};
 
 /// What a head's logits cost, kept and recomputed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -72,8 +72,9 @@ impl Plan {
         let first = units.len() - self.head_units().count();
         for (facts, unit) in units[first..].iter_mut().zip(self.head_units()) {
             let planned = self.unit(unit);
-            let (stage, layers) = (planned.stage.index(), planned.layers.clone());
-            let rebuilt = planned_unit(of, &PartitionUnit { stage, layers, tying: planned.tying });
+            let PlannedUnit { stage, layers, tying, is_frozen, .. } = planned.clone();
+            let unit = PartitionUnit { stage: stage.index(), layers, tying, is_frozen };
+            let rebuilt = planned_unit(of, &unit);
             *facts = UnitFacts { sharding: planned.sharding, ..memory_facts_of(&rebuilt) };
         }
         Some(RankMemory::of(&facts))

@@ -186,17 +186,21 @@ impl Plan {
         }
     }
 
-    /// Floating-point operations of a training step over the whole grid: forward, and twice as many backward. Large grids have more than
-    /// a `u64` holds.
+    /// Floating-point operations of a training step over the whole grid: forward, and twice as many backward, of frozen units as many.
+    /// Large grids have more than a `u64` holds.
     pub fn step_flops(&self) -> u128 {
-        let forward: u128 = self.units.iter().map(|unit| u128::from(unit.forward_flops)).sum();
-        let num_forwards = self.run.batch.num_micro_batches as u128 * self.grid.data_degree as u128;
-        forward.saturating_mul(3 * num_forwards)
+        let num_micro_batches = self.run.batch.num_micro_batches as u128 * self.grid.data_degree as u128;
+        self.micro_batch_flops(self.shape).saturating_mul(num_micro_batches)
     }
 
-    /// Floating-point operations of a micro-batch of this shape: forward, and twice as many backward.
+    /// The same of one micro-batch of this shape.
     pub(crate) fn micro_batch_flops(&self, shape: MicroBatchShape) -> u128 {
-        3 * self.units.iter().map(|unit| u128::from(unit.unit.forward_flops(shape))).sum::<u128>()
+        let passes = |unit: &PlannedUnit| if unit.is_frozen { 2 } else { 3 };
+        let forward = |unit: &PlannedUnit| match shape == self.shape {
+            true => unit.forward_flops,
+            false => unit.unit.forward_flops(shape),
+        };
+        self.units.iter().map(|unit| passes(unit) * u128::from(forward(unit))).sum()
     }
 
     fn numbered_units(&self) -> impl Iterator<Item = (Unit, &PlannedUnit)> {
@@ -231,9 +235,10 @@ impl Plan {
         (embedding != head).then(|| (embedding.min(head), embedding.max(head)))
     }
 
-    /// Whether the unit's gradient counts in the norm: a tied weight counts once, as the embedding.
+    /// Whether the unit's gradient counts in the norm: that of a tied weight counts once, as the embedding; a frozen unit has none.
     pub(crate) fn counts_in_norm(&self, unit: Unit) -> bool {
-        self.unit(unit).tying != Tying::Head
+        let unit = self.unit(unit);
+        unit.tying != Tying::Head && !unit.is_frozen
     }
 
     /// The stage that the unit takes its input from, if that is another than its own.

@@ -76,6 +76,7 @@ fn facts(unit: &PlannedUnit, parameter_bytes: u64) -> UnitFacts {
             UnitSharding::Whole => pipezero_schedule::UnitSharding::Whole,
         },
         recomputes: unit.sizes.recompute > 0,
+        is_frozen: unit.is_frozen,
         ..UnitFacts::new(unit.stage, parameter_bytes * unit.layout.padded_len() as u64)
     }
 }

@@ -66,7 +66,11 @@ impl Plan {
         let is_copied = training && self.run.checkpoint.is_copied();
         // A tied weight is written by the rank of its first use.
         let written = units.iter().filter(|(_, unit)| is_copied && unit.tying != Tying::Head);
-        let num_written: usize = written.map(|(_, unit)| unit.layout.shard_len()).sum();
+        let num_kinds = |unit: &super::PlannedUnit| match unit.is_frozen {
+            true => 1,
+            false => 1 + self.run.optimizer.num_states(),
+        };
+        let checkpoint_elements = written.map(|(_, unit)| num_kinds(unit) * unit.layout.shard_len()).sum();
         RankSizes {
             stages: self.stage_sizes(rank, purpose),
             tokens: self.tokens_read(rank),
@@ -77,7 +81,7 @@ impl Plan {
             recompute_len: widest(|unit| unit.sizes.recompute),
             gather_buffers: self.gather_buffers(rank, purpose),
             gradient_buffers: self.gradient_buffers(rank, purpose),
-            checkpoint_elements: (1 + self.run.optimizer.num_states()) * num_written,
+            checkpoint_elements,
             edge_buffers: self.edge_buffers(rank, purpose),
         }
     }

@@ -27,6 +27,8 @@ pub struct PlannedUnit {
     pub forward_flops: u64,
     /// What becomes of it under ZeRO-3; not read below.
     pub sharding: UnitSharding,
+    /// Whether its weights are not trained.
+    pub is_frozen: bool,
 }
 
 impl PlannedUnit {

@@ -34,6 +34,10 @@ pub(super) fn planned_unit(of: RunModel<'_>, unit: &Unit) -> PlannedUnit {
         // They are the first slice's.
         (sizes.saved, sizes.weight_inputs) = (0, 0);
     }
+    if unit.is_frozen {
+        // There is no weight gradient that could read them.
+        sizes.weight_inputs = 0;
+    }
     PlannedUnit {
         stage: Stage(unit.stage as u32),
         layout: ShardLayout::new(built.num_elements(), run.parallel.data),
@@ -43,6 +47,7 @@ pub(super) fn planned_unit(of: RunModel<'_>, unit: &Unit) -> PlannedUnit {
         layers: unit.layers.clone(),
         tying: unit.tying,
         sharding: UnitSharding::Sharded,
+        is_frozen: unit.is_frozen,
     }
 }
 

@@ -24,9 +24,11 @@ impl DiskNeeds {
     pub(crate) fn of(plan: &Plan) -> Self {
         let run = plan.run();
         let weights_bytes = 4 * plan.num_parameters();
+        let num_trained = plan.num_parameters() - plan.num_frozen_parameters();
+        let states_bytes = 4 * num_trained * run.optimizer.num_states() as u64;
         Self {
             weights_bytes,
-            checkpoint_bytes: weights_bytes * (1 + run.optimizer.num_states() as u64),
+            checkpoint_bytes: weights_bytes + states_bytes,
             // Without a key one is written if a signal ends the run.
             num_checkpoints: if run.checkpoint.is_asked_for() {
                 (run.checkpoint.keep as u64).saturating_add(1)

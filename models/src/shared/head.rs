@@ -215,7 +215,7 @@ impl Layer for Head {
         }
     }
 
-    /// A block at a time: its logits once more, their gradient, and what that adds to both gradients.
+    /// A block at a time: its logits once more, their gradient, and what that adds to both gradients, or where it is frozen to that of the input.
     fn backward(&self, queue: &dyn Queue, shape: MicroBatchShape, args: BackwardArgs<'_>) {
         let BackwardArgs {
             tokens: read,
@@ -223,8 +223,7 @@ impl Layer for Head {
             input,
             exact,
             gradient: mut dinput,
-            parameter_gradients: mut sums,
-            mode,
+            mut parameter_gradients,
             exact_workspace: mut workspace,
             loss_seed,
             ..
@@ -240,7 +239,9 @@ impl Layer for Head {
             queue.cross_entropy_backward(first_token, own, read.targets, kept, loss_seed, to);
             let dlogits = logits.into_view().cast(to);
             queue.linear_backward_input(linear, dlogits, weight, dinput.reborrow(), self.mode(&tokens));
-            queue.linear_backward_weight(linear, dlogits, input, sums.reborrow().range(rows), mode);
+            if let Some(ParameterGradients { sums, mode }) = &mut parameter_gradients {
+                queue.linear_backward_weight(linear, dlogits, input, sums.reborrow().range(rows), *mode);
+            }
         }
     }
 }

@@ -69,6 +69,25 @@ pub struct UnitBackward<'a> {
     pub loss_seed: f32,
 }
 
+/// What the backward of a frozen unit works on: it has the gradient of the input and none of the parameters.
+#[derive(Debug)]
+pub struct UnitBackwardFrozen<'a> {
+    /// See [`UnitBackward::tokens`].
+    pub tokens: Tokens<'a>,
+    /// See [`UnitBackward::parameters`].
+    pub parameters: &'a Buffer,
+    /// See [`UnitBackward::gradient`].
+    pub gradient: &'a mut Buffer,
+    /// See [`UnitBackward::saved`].
+    pub saved: &'a mut Buffer,
+    /// See [`UnitBackward::recomputed`].
+    pub recomputed: &'a mut Buffer,
+    /// See [`UnitBackward::workspace`].
+    pub workspace: &'a mut Buffer,
+    /// See [`UnitBackward::loss_seed`].
+    pub loss_seed: f32,
+}
+
 /// What a unit's input gradient works on.
 #[derive(Debug)]
 pub struct UnitBackwardInput<'a> {

@@ -1,12 +1,15 @@
-//! The full backward of a unit, layer by layer from the last.
+//! The full backward of a unit, layer by layer from the last; of a frozen unit without the gradients of its parameters.
 
 use std::iter;
 
 use super::forward::Forward;
 use super::places::{Arenas, Share};
-use super::{Unit, UnitBackward};
+use super::{Unit, UnitBackward, UnitBackwardFrozen};
 use crate::element::ElementType;
-use crate::layer::{BackwardArgs, BackwardInputArgs, BackwardWeightArgs, MicroBatchShape, Tokens, WriteMode};
+use crate::layer::{
+    BackwardArgs, BackwardInputArgs, BackwardWeightArgs, MicroBatchShape, ParameterGradients, Tokens,
+    WriteMode,
+};
 use crate::memory::{View, ViewMut};
 use crate::queue::Queue;
 
@@ -25,9 +28,30 @@ impl Unit {
             workspace,
             loss_seed,
         } = args;
+        self.clear_between_parameters(queue, parameter_gradients.reborrow(), mode);
+        let sums = ParameterGradients { sums: parameter_gradients, mode };
+        let inputs =
+            UnitBackwardFrozen { tokens, parameters, gradient, saved, recomputed, workspace, loss_seed };
+        self.run_backward(queue, shape, inputs, Some(sums));
+    }
+
+    /// The backward of a unit whose parameters are not trained: what [`Unit::backward`] does to the gradient that runs through it, to
+    /// the bit, and no gradient of parameters. Units that recompute, or have no halves, may be frozen too.
+    pub fn backward_frozen(&self, queue: &dyn Queue, shape: MicroBatchShape, args: UnitBackwardFrozen<'_>) {
+        self.run_backward(queue, shape, args, None);
+    }
+
+    fn run_backward(
+        &self,
+        queue: &dyn Queue,
+        shape: MicroBatchShape,
+        args: UnitBackwardFrozen<'_>,
+        mut sums: Option<ParameterGradients<'_>>,
+    ) {
+        let UnitBackwardFrozen { tokens, parameters, gradient, saved, recomputed, workspace, loss_seed } =
+            args;
         let parameters = parameters.view();
         let (mut gradient, mut workspace) = (gradient.view_mut(), workspace.view_mut());
-        self.clear_between_parameters(queue, parameter_gradients.reborrow(), mode);
         let shares = self.shares(shape);
         let mut arenas = Arenas { kept: saved.view_mut(), recomputed: recomputed.view_mut(), output: None };
         let mut recomputed_segment = self.segments.len().checked_sub(1);
@@ -42,8 +66,7 @@ impl Unit {
             }
             let gradient = gradient.reborrow();
             let run = Backward { queue, shape, tokens, parameters, gradient, workspace, loss_seed };
-            let parameter_gradients = parameter_gradients.reborrow().range(share.parameters.clone());
-            run.layer(share, &mut arenas, parameter_gradients, mode);
+            run.layer(share, &mut arenas, sums.as_mut().map(|sums| sums.range(share.parameters.clone())));
         }
     }
 
@@ -82,14 +105,8 @@ struct Backward<'a> {
 }
 
 impl Backward<'_> {
-    /// The input gradient and then the weight gradient, which reads what it would read if the two were apart.
-    fn layer(
-        self,
-        share: &Share<'_>,
-        arenas: &mut Arenas<'_>,
-        parameter_gradients: ViewMut<'_>,
-        mode: WriteMode,
-    ) {
+    /// The input gradient and then, unless the unit is frozen, the weight gradient, which reads what it would read if the two were apart.
+    fn layer(self, share: &Share<'_>, arenas: &mut Arenas<'_>, sums: Option<ParameterGradients<'_>>) {
         let Self { queue, shape, tokens, parameters, mut gradient, workspace, loss_seed } = self;
         let [input, saved, exact] = arenas.lend([&share.input, &share.saved, &share.exact]);
         let (types, mut exact) = (share.types, exact.cast(ElementType::F32));
@@ -108,8 +125,7 @@ impl Backward<'_> {
                 saved,
                 exact,
                 gradient: dinput,
-                parameter_gradients,
-                mode,
+                parameter_gradients: sums,
                 workspace: pieces.scratch,
                 exact_workspace: pieces.exact_scratch,
                 loss_seed,
@@ -136,6 +152,7 @@ impl Backward<'_> {
             },
         );
         share.round_gradient(queue, gradient);
+        let Some(ParameterGradients { sums, mode }) = sums else { return };
         types.round(queue, saved.reborrow());
         types.round(queue, pieces.weight_inputs.reborrow());
         share.layer.backward_weight(
@@ -148,7 +165,7 @@ impl Backward<'_> {
                 exact: exact.view(),
                 weight_inputs: pieces.weight_inputs.view(),
                 exact_weight_inputs: pieces.exact_weight_inputs.view(),
-                parameter_gradients,
+                parameter_gradients: sums,
                 mode,
             },
         );

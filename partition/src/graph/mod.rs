@@ -26,7 +26,9 @@ pub struct LayerNode {
     pub tying: Tying,
     /// Number of parameters, padding not counted.
     pub num_parameters: u64,
-    /// Floating-point operations of one forward (a multiply-add counts two); the backward takes twice as many.
+    /// Whether its parameters are not trained; both uses of a tied weight are alike, and so are the slices of a table.
+    pub is_frozen: bool,
+    /// Floating-point operations of one forward (a multiply-add counts two); the backward takes twice as many, of a frozen layer as many.
     pub forward_flops: u64,
     /// Elements kept from forward to backward, the layer's input included; slices count them once.
     pub saved_elements: u64,

@@ -9,7 +9,7 @@
 //! | parameters | `b_p * sum P` | ZeRO-0, 1, 2 |
 //! | | `b_p * (sum S + sum over persistent and whole units of (P - S))` | ZeRO-3; in training with `b_p < 4` `b_p * sum over these units of P`, as the rest is cast from the master copy |
 //! | gathered | `b_p * sum of gather buffers` | ZeRO-3 |
-//! | gradients | `4 * sum P` | reduced once: a reduce-scatter works in place, the owner's slice is its shard |
+//! | gradients | `4 * sum P` of trained units, as all gradients and optimizer state | reduced once: a reduce-scatter works in place, the owner's slice is its shard |
 //! | | `4 * (sum S + sum of gradient buffers)` | reduced after every micro-batch: the gradient that is computed and the one that is reduced; `4 * P` for a unit that is whole under ZeRO-3 |
 //! | optimizer | `4 * states * sum P` | ZeRO-0 |
 //! | | `4 * states * sum S` | ZeRO-1, 2, 3 |
@@ -24,7 +24,7 @@
 //! | communication | `b_a * sum over stages of (2 * input cut + 2 * output cut)` | two receive buffers for each incoming edge |
 //! | | `+ b_a * sum over stages of g * input cut` | gradient send buffers: g = 2, or as many as wait while the receiving rank is at another of its stages |
 //! | | `+ 4 * terms` | terms of sums that arrive and are not yet added ([`ReductionTerms`]), where GPUs send each other theirs |
-//! | checkpoint | `4 * (1 + states) * sum S` | where checkpoints are written while training goes on: a copy of what the rank writes, of a tied weight on the rank of its first use |
+//! | checkpoint | `4 * (1 + states) * sum S`, of frozen units `4 * sum S` | where checkpoints are written while training goes on: a copy of what the rank writes, of a tied weight on the rank of its first use |
 //!
 //! Inference has no gradients, no optimizer state and no checkpoints: these categories are 0, no f32 gradient streams, and only outputs
 //! are received.
@@ -33,6 +33,9 @@
 //! an accumulator for each use, so that the sum does not depend on the grid. A persistent unit is whole between uses
 //! and needs no gather buffer; its gradients and optimizer state are sharded like the rest. Of a whole unit only the
 //! optimizer state is sharded, and its gradients need no buffer.
+//!
+//! A frozen unit has parameters alone: no gradients, no optimizer state, no master copy. So its shard is not cast from one, but held,
+//! of `b_p` bytes an element, and a checkpoint's copy has it once.
 //!
 //! Where the next stage lies on the same rank (the turn of a V-shaped placement, several stages on one pipeline rank),
 //! nothing is received or sent: the slot's output is handed over in place, and holds its gradient on the way back.
@@ -92,6 +95,8 @@ pub struct UnitFacts {
     pub tying: Tying,
     /// What becomes of it under ZeRO-3; not read below. Both uses of a tied weight are alike.
     pub sharding: UnitSharding,
+    /// Whether its parameters are not trained. Both uses of a tied weight are alike.
+    pub is_frozen: bool,
 }
 
 /// What one of a rank's stages needs.
@@ -218,7 +223,8 @@ impl RankFacts {
         let is_sharded =
             |unit: &UnitFacts| self.sharding.shards_parameters() && unit.sharding == UnitSharding::Sharded;
         let casts_shards = self.purpose == Purpose::Training && self.element_bytes.has_master_copy();
-        let at_rest = self.weights().filter(|unit| !(casts_shards && is_sharded(unit)));
+        let is_cast = |unit: &UnitFacts| casts_shards && !unit.is_frozen && is_sharded(unit);
+        let at_rest = self.weights().filter(|unit| !is_cast(unit));
         let elements = sum(at_rest.map(|unit| self.held(unit, is_sharded(unit))));
         product(self.element_bytes.parameter, elements)
     }
@@ -239,7 +245,8 @@ impl RankFacts {
             let is_whole = self.sharding.shards_parameters() && unit.sharding == UnitSharding::Whole;
             shards_gradients && !is_whole
         };
-        let accumulated = sum(self.units().map(|unit| self.held(unit, is_sharded(unit))));
+        let trained = self.units().filter(|unit| !unit.is_frozen);
+        let accumulated = sum(trained.map(|unit| self.held(unit, is_sharded(unit))));
         let unreduced = if shards_gradients { sum(self.gradient_buffer_elements.iter().copied()) } else { 0 };
         product(F32_BYTES, accumulated + unreduced)
     }
@@ -249,7 +256,8 @@ impl RankFacts {
             return 0;
         }
         let is_sharded = self.sharding.shards_optimizer();
-        let owned = sum(self.weights().map(|unit| self.held(unit, is_sharded)));
+        let trained = self.weights().filter(|unit| !unit.is_frozen);
+        let owned = sum(trained.map(|unit| self.held(unit, is_sharded)));
         let num_master_copies = u64::from(self.element_bytes.has_master_copy());
         let num_states = self.num_optimizer_states.saturating_add(num_master_copies);
         product(F32_BYTES, product(num_states, owned))
@@ -298,8 +306,12 @@ impl RankFacts {
             return 0;
         }
         let written = self.units().filter(|unit| unit.tying != Tying::Head);
-        let elements = sum(written.map(|unit| self.held(unit, true)));
-        product(F32_BYTES, product(self.num_optimizer_states.saturating_add(1), elements))
+        let of_unit = |unit: &UnitFacts| {
+            let num_states = if unit.is_frozen { 0 } else { self.num_optimizer_states };
+            product(num_states.saturating_add(1), self.held(unit, true).into())
+        };
+        let elements = written.map(of_unit).fold(0, u128::saturating_add);
+        product(F32_BYTES, elements)
     }
 
     fn units(&self) -> impl Iterator<Item = &UnitFacts> {

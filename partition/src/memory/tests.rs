@@ -15,6 +15,7 @@ const UNTIED: UnitFacts = UnitFacts {
     widest_activation_elements: 3,
     tying: Tying::Untied,
     sharding: UnitSharding::Sharded,
+    is_frozen: false,
 };
 
 const LARGER: UnitFacts = UnitFacts {
@@ -468,4 +469,30 @@ fn the_documented_bytes_of_a_parameter_hold() {
             assert_eq!(of(level, reduce, ElementBytes::HALF, d), half, "{level:?}, d = {d}");
         }
     }
+}
+
+/// Frozen units of 100 and 130 elements over two data ranks: padded 128 and 160, their shards 64 and 80. Worked by hand.
+#[test]
+fn a_frozen_unit_holds_its_weights_alone() {
+    let frozen = |unit: UnitFacts| UnitFacts { is_frozen: true, ..unit };
+    let one = || StageFacts { units: vec![frozen(UNTIED), LARGER], ..middle_stage() };
+    for (level, reduce, element_bytes, [parameters, gradients, optimizer]) in [
+        (Zero0, Last, ElementBytes::F32, [4 * 288, 4 * 160, 8 * 160]),
+        (Zero1, Last, ElementBytes::F32, [4 * 288, 4 * 160, 8 * 80]),
+        (Zero1, Last, ElementBytes::HALF, [2 * 288, 4 * 160, 12 * 80]),
+        (Zero3, Last, ElementBytes::F32, [4 * 144, 4 * 160, 8 * 80]),
+        // The shard of the trained unit is cast from its master copy; the frozen one has none.
+        (Zero3, Last, ElementBytes::HALF, [2 * 64, 4 * 160, 12 * 80]),
+    ] {
+        let rank = RankFacts { element_bytes, ..with_stage(middle_rank(level, reduce), one()) };
+        let found = RankMemory::of(&rank);
+        let found = [found.parameters, found.gradients, found.optimizer];
+        assert_eq!(found, [parameters, gradients, optimizer], "{level:?}, {element_bytes:?}");
+        let copied = RankMemory::of(&RankFacts { copies_checkpoints: true, ..rank });
+        assert_eq!(copied.checkpoint, 4 * (64 + 3 * 80));
+    }
+    let units = vec![frozen(UNTIED), frozen(LARGER)];
+    let rank = with_stage(middle_rank(Zero3, Every), StageFacts { units, ..middle_stage() });
+    let none = RankMemory::of(&RankFacts { gradient_buffer_elements: Vec::new(), ..rank });
+    assert_eq!((none.gradients, none.optimizer, none.parameters), (0, 0, 4 * 144));
 }

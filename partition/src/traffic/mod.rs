@@ -14,6 +14,8 @@
 //! | send | `m` per stage | `b_a *` output cut each | activations, where the next stage lies on another rank |
 //! | | `m` per stage | `b_a *` input cut each | gradients, where the stage before lies on another rank |
 //!
+//! Of a frozen unit only the gathers before uses are left: it has no gradients, and its weights do not change.
+//!
 //! Gradients are reduced in f32 in every precision; parameters travel as they compute.
 //!
 //! The byte counts of all-gather and reduce-scatter are the lower bounds for one rank (Thakur et al., "Optimization of
@@ -52,6 +54,8 @@ pub struct UnitTraffic {
     pub tying: Tying,
     /// What becomes of it under ZeRO-3; not read below. Both uses of a tied weight are alike.
     pub sharding: UnitSharding,
+    /// Whether its parameters are not trained. Both uses of a tied weight are alike.
+    pub is_frozen: bool,
 }
 
 /// One stage's part in a step's traffic.
@@ -179,12 +183,17 @@ impl TrafficFacts {
         match self.sharding.level {
             ZeroLevel::Zero0 => 0,
             ZeroLevel::Zero3 if unit.sharding == UnitSharding::Sharded => unit.num_gathers,
-            ZeroLevel::Zero1 | ZeroLevel::Zero2 | ZeroLevel::Zero3 => u64::from(!is_second_use),
+            ZeroLevel::Zero1 | ZeroLevel::Zero2 | ZeroLevel::Zero3 => {
+                u64::from(!is_second_use && !unit.is_frozen)
+            }
         }
     }
 
     /// Reductions of the unit's gradient in a step.
     fn num_reductions(&self, unit: &UnitTraffic) -> u64 {
+        if unit.is_frozen {
+            return 0;
+        }
         let is_whole = self.sharding.shards_parameters() && unit.sharding == UnitSharding::Whole;
         if self.sharding.shards_gradients() && !is_whole { self.num_micro_batches } else { 1 }
     }
@@ -216,7 +225,7 @@ impl TrafficFacts {
         let held = if self.sharding.level == ZeroLevel::Zero0 { padded_elements } else { shard_elements };
         let bytes =
             |unit: &UnitTraffic| held(unit.num_elements, self.sharding.data_degree).saturating_mul(F32_BYTES);
-        let uses = self.units().filter(|unit| unit.tying != Tying::Untied);
+        let uses = self.units().filter(|unit| unit.tying != Tying::Untied && !unit.is_frozen);
         uses.map(|unit| Volume::once(bytes(unit))).fold(Volume::default(), Volume::add)
     }
 

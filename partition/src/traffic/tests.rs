@@ -12,7 +12,13 @@ fn volume(count: u64, bytes: u64) -> Volume {
 const NORM: Volume = Volume { count: 1, bytes: 2 * 5 * 8 * 4 };
 
 fn unit(num_elements: u64, num_gathers: u64) -> UnitTraffic {
-    UnitTraffic { num_elements, num_gathers, tying: Tying::Untied, sharding: UnitSharding::Sharded }
+    UnitTraffic {
+        num_elements,
+        num_gathers,
+        tying: Tying::Untied,
+        sharding: UnitSharding::Sharded,
+        is_frozen: false,
+    }
 }
 
 fn middle_stage() -> StageTraffic {
@@ -257,5 +263,33 @@ fn the_documented_table_of_traffic_holds() {
             stage_of_twelve(Zero3, Every, d, [16; 1]),
         ];
         assert_eq!(rows.map(|traffic| layers(traffic, 4 * d)), wanted, "d = {d}");
+    }
+}
+
+/// A frozen unit is gathered for its uses, and never reduced, added to its other use or gathered after the step.
+#[test]
+fn a_frozen_unit_is_gathered_for_its_uses_and_no_more() {
+    let one_way = 2 * 48 * 4;
+    let frozen = |tying, sharding| UnitTraffic { tying, sharding, is_frozen: true, ..unit(100, 10) };
+    for (level, reduce, sharding, gathers, reductions) in [
+        (Zero0, Last, UnitSharding::Sharded, 0, 1),
+        (Zero1, Last, UnitSharding::Sharded, 1, 1),
+        (Zero2, Every, UnitSharding::Sharded, 1, 5),
+        (Zero3, Every, UnitSharding::Sharded, 17, 5),
+        (Zero3, Every, UnitSharding::Persistent, 7, 5),
+        (Zero3, Every, UnitSharding::Whole, 7, 5),
+    ] {
+        for tying in [Tying::Untied, Tying::Embedding, Tying::Head] {
+            let units = vec![frozen(tying, sharding), unit(130, 7)];
+            let found = Traffic::of(&with_stage(
+                middle_rank(level, reduce),
+                StageTraffic { units, ..middle_stage() },
+            ));
+            let name = format!("{level:?}, {sharding:?}, {tying:?}");
+            assert_eq!(found.all_gather, volume(gathers, gathers * one_way), "{name}");
+            let (scattered, reduced) = if level == Zero0 { (0, reductions) } else { (reductions, 0) };
+            assert_eq!(found.reduce_scatter, volume(scattered, scattered * one_way), "{name}");
+            assert_eq!(found.all_reduce, volume(reduced, reduced * 2 * one_way) + NORM, "{name}");
+        }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A unit is cut from the layers of one stage, so it never straddles two. Units are counted in transformer
 //! blocks; layers outside blocks join a neighbour: untied embeddings the stage's first unit, untied heads its
-//! last. A tied layer is a separate unit, because the same weight must have the same flat layout where the
+//! last. Where trained layers border on frozen ones a unit ends too, so each is wholly the one or the other. A tied layer is a separate unit, because the same weight must have the same flat layout where the
 //! embedding and where the head uses it; a slice of a vocabulary's table is one, because that is what it is cut for.
 //!
 //! Units of half a block keep attention and MLP apart: half the gathered memory where a whole block is too much. A
@@ -71,6 +71,8 @@ pub struct Unit {
     pub layers: Range<usize>,
     /// Whether its parameters are shared; a unit that is not [`Tying::Untied`] is one layer.
     pub tying: Tying,
+    /// Whether none of its layers is trained; otherwise all are.
+    pub is_frozen: bool,
 }
 
 /// The units of a model in chain order: complete, contiguous, non-empty, every stage at least one.
@@ -131,7 +133,10 @@ pub fn units_of_stage(
 ) -> Vec<Unit> {
     let starts = unit_starts(graph, layers.clone(), unit_layers);
     let ends = starts.clone().into_iter().skip(1).chain([layers.end]);
-    let unit = |(start, end)| Unit { stage, layers: start..end, tying: graph.layer(start).tying };
+    let unit = |(start, end)| {
+        let first = graph.layer(start);
+        Unit { stage, layers: start..end, tying: first.tying, is_frozen: first.is_frozen }
+    };
     starts.into_iter().zip(ends).map(unit).collect()
 }
 
@@ -161,7 +166,9 @@ fn unit_starts(graph: &LayerGraph, stage: Range<usize>, unit_layers: UnitLayers)
         // Layers that are alone come before the first or after the last block, so they do not disturb the count.
         let is_full = begins_piece && num_pieces > 0 && num_pieces % pieces_per_unit == 0;
         let follows_lone = position > stage.start && is_alone(position - 1);
-        if position > stage.start && (is_full || is_alone(position) || follows_lone) {
+        let is_frozen = |position: usize| graph.layer(position).is_frozen;
+        let is_border = position > stage.start && is_frozen(position) != is_frozen(position - 1);
+        if position > stage.start && (is_full || is_alone(position) || follows_lone || is_border) {
             starts.push(position);
         }
         num_pieces += usize::from(begins_piece);

@@ -211,3 +211,30 @@ proptest! {
         }
     }
 }
+
+/// Wherever trained layers border on frozen ones a unit ends, and nowhere else one ends that did not before.
+#[test]
+fn a_unit_is_wholly_frozen_or_wholly_trained() {
+    for frozen in 0..1_u32 << 11 {
+        let mut layers = gpt_layers(4, 2);
+        layers.iter_mut().enumerate().for_each(|(at, layer)| layer.is_frozen = frozen >> at & 1 == 1);
+        let graph = chain(layers);
+        let all_trained = gpt(4, 2);
+        for (num_stages, unit_layers) in
+            [(1, blocks(2)), (2, blocks(1)), (2, UnitLayers::Stage), (1, UnitLayers::Half)]
+        {
+            let split = uniform(&graph, num_stages).expect("it fits");
+            let starts = |graph: &LayerGraph| -> Vec<usize> {
+                cut(graph, &split, unit_layers).iter().map(|unit| unit.layers.start).collect()
+            };
+            let before = starts(&all_trained);
+            let is_border = |at: usize| at > 0 && (frozen >> at ^ frozen >> (at - 1)) & 1 == 1;
+            let expected: Vec<usize> =
+                (0..graph.num_layers()).filter(|&at| before.contains(&at) || is_border(at)).collect();
+            assert_eq!(starts(&graph), expected, "{frozen:b}");
+            for unit in cut(&graph, &split, unit_layers).iter() {
+                assert!(unit.layers.clone().all(|at| graph.layer(at).is_frozen == unit.is_frozen));
+            }
+        }
+    }
+}

@@ -21,7 +21,7 @@ pub struct HighWater {
     /// Activations held at once over all stages of the rank, each of one stage and micro-batch. At most the sum of
     /// `in_flight`: stages need not be at their peaks together.
     pub activations: usize,
-    /// Buffers of unsharded unit gradients: one per unit if reduced last, two or three in turn if after every micro-batch.
+    /// Buffers of unsharded unit gradients: one per trained unit if reduced last, two or three in turn if after every micro-batch.
     pub gradient_buffers: usize,
 }
 
@@ -35,8 +35,10 @@ pub(super) fn of_rank(
     let (gathered_units, gathered_bytes) = gathered(program, row);
     let stages = program.chain.placement().stages(rank);
     let in_flight = stages.map(|stage| (stage, slots.in_flight(stage))).collect();
-    let accumulates =
-        |unit: &Unit| program.options.reduction_of(program.chain.facts(*unit)) != Reduction::ScatterEvery;
+    let accumulates = |unit: &Unit| {
+        let reduction = program.options.reduction_of(program.chain.facts(*unit));
+        reduction.is_some_and(|reduction| reduction != Reduction::ScatterEvery)
+    };
     let gradient_buffers = match program.purpose {
         Purpose::Evaluation => 0,
         Purpose::Training => {

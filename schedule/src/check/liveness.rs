@@ -67,7 +67,7 @@ impl<'a> Graph<'a> {
             graph.push_row_order(rank);
         }
         graph.join_transfers();
-        for &(embedding, head) in program.chain.tied_pairs() {
+        for (embedding, head) in program.chain.summed_pairs() {
             graph.join_all(Instruction::AddTied { embedding, head });
         }
         graph.join_all(Instruction::GradientNorm);

@@ -40,7 +40,7 @@ fn holder(program: &Program, own: PipelineRank, instruction: Instruction) -> Opt
             chain.placement().rank(if is_send { edge.sender() } else { edge.receiver() })
         }),
         Operands::TiedUnits { embedding, head } => {
-            let is_tied = chain.tied_pairs().contains(&(embedding, head));
+            let is_tied = chain.summed_pairs().any(|pair| pair == (embedding, head));
             let is_here = is_tied && chain.rank(head) == own;
             is_tied.then(|| if is_here { own } else { chain.rank(embedding) })
         }
@@ -51,7 +51,7 @@ fn holder(program: &Program, own: PipelineRank, instruction: Instruction) -> Opt
 fn is_of_policy(program: &Program, instruction: Instruction) -> bool {
     let trains = program.purpose == Purpose::Training;
     let is_reduced = |unit: Unit, reduction| {
-        trains && program.options.reduction_of(program.chain.facts(unit)) == reduction
+        trains && program.options.reduction_of(program.chain.facts(unit)) == Some(reduction)
     };
     match instruction {
         Instruction::Forward { .. } | Instruction::Send { .. } | Instruction::Receive { .. } => true,
@@ -59,8 +59,8 @@ fn is_of_policy(program: &Program, instruction: Instruction) -> bool {
         | Instruction::BackwardInput { .. }
         | Instruction::BackwardWeight { .. }
         | Instruction::AddTied { .. }
-        | Instruction::GradientNorm
-        | Instruction::OptimizerStep { .. } => trains,
+        | Instruction::GradientNorm => trains,
+        Instruction::OptimizerStep { unit } => trains && !program.chain.facts(unit).is_frozen,
         Instruction::Recompute { unit, .. } => trains && program.chain.facts(unit).recomputes,
         Instruction::Unshard { unit } | Instruction::Reshard { unit } => {
             program.options.weights != Weights::Replicated && program.chain.facts(unit).is_gathered()

@@ -59,13 +59,13 @@ fn last(program: &Program, rank: PipelineRank) -> Checked {
     let row = program.row(rank);
     let policy = |unit: Unit| program.options.reduction_of(program.chain.facts(unit));
     let reduction = |unit| match policy(unit) {
-        Reduction::AllReduceLast => Instruction::AllReduce { unit },
-        Reduction::ScatterLast | Reduction::ScatterEvery => Instruction::ReduceLast { unit },
+        Some(Reduction::AllReduceLast) => Instruction::AllReduce { unit },
+        Some(Reduction::ScatterLast | Reduction::ScatterEvery) | None => Instruction::ReduceLast { unit },
     };
     let fail = |step, rule| Err(Violation::new(program, rank, step, rule));
     let mut reduced_at: Vec<Option<usize>> = vec![None; program.chain.num_units()];
     for (step, &instruction) in row.iter().enumerate() {
-        if let Some((unit, _)) = weight_gradient(instruction)
+        if let Some((unit, _)) = weight_gradient(&program.chain, instruction)
             && let Some(reduced_at) = reduced_at[unit.index()]
         {
             let rule = Rule::RunsBefore { instruction: reduction(unit), needed: instruction };
@@ -77,8 +77,8 @@ fn last(program: &Program, rank: PipelineRank) -> Checked {
             return fail(step, Rule::Repeated { instruction, first });
         }
     }
-    let mut accumulating =
-        program.chain.units_on(rank).filter(|&unit| policy(unit) != Reduction::ScatterEvery);
+    let accumulates = |unit| matches!(policy(unit), Some(Reduction::AllReduceLast | Reduction::ScatterLast));
+    let mut accumulating = program.chain.units_on(rank).filter(|&unit| accumulates(unit));
     match accumulating.find(|unit| reduced_at[unit.index()].is_none()) {
         None => Ok(()),
         Some(unit) => fail(row.len(), Rule::Missing(reduction(unit))),

@@ -214,7 +214,7 @@ impl<'a> Walk<'a> {
         if unreduced_gradient(self.chain, self.options, compute).is_some() {
             self.gradients.push(index);
         }
-        if let Some((unit, _)) = weight_gradient(compute) {
+        if let Some((unit, _)) = weight_gradient(self.chain, compute) {
             self.last_gradient[unit.index()] = Some(index);
         }
     }

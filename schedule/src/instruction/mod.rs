@@ -20,11 +20,11 @@ pub use kind::InstructionKind;
 pub enum Instruction {
     /// `F u m`: forward of a unit. Reads its gathered weights; leaves saved activations.
     Forward { unit: Unit, micro_batch: MicroBatch },
-    /// `B u m`: full backward, input and weight gradient.
+    /// `B u m`: full backward, input and weight gradient; of a frozen unit the input gradient alone.
     Backward { unit: Unit, micro_batch: MicroBatch },
     /// `I u m`: input gradient alone.
     BackwardInput { unit: Unit, micro_batch: MicroBatch },
-    /// `W u m`: weight gradient alone; reads no weights.
+    /// `W u m`: weight gradient alone; reads no weights. Of a frozen unit it does nothing.
     BackwardWeight { unit: Unit, micro_batch: MicroBatch },
     /// `R u m`: recomputes what the unit's forward would have saved, from its saved input and the gathered weights.
     ///

@@ -15,7 +15,7 @@ use crate::options::{LowerOptions, Reduction};
 pub(super) fn insert(row: &[Instruction], chain: &Chain, options: &LowerOptions) -> Vec<Instruction> {
     let mut last = vec![None; chain.num_units()];
     for (index, &instruction) in row.iter().enumerate() {
-        if let Some((unit, _)) = weight_gradient(instruction) {
+        if let Some((unit, _)) = weight_gradient(chain, instruction) {
             last[unit.index()] = Some(index);
         }
     }
@@ -25,12 +25,13 @@ pub(super) fn insert(row: &[Instruction], chain: &Chain, options: &LowerOptions)
         if is_backward_work(instruction) {
             reduced.extend(to_reduce.take());
         }
-        if let Some((unit, micro_batch)) = weight_gradient(instruction) {
+        if let Some((unit, micro_batch)) = weight_gradient(chain, instruction) {
             let is_last = last[unit.index()] == Some(index);
             to_reduce = match options.reduction_of(chain.facts(unit)) {
-                Reduction::ScatterEvery => Some(Instruction::Reduce { unit, micro_batch }),
-                Reduction::ScatterLast => is_last.then_some(Instruction::ReduceLast { unit }),
-                Reduction::AllReduceLast => is_last.then_some(Instruction::AllReduce { unit }),
+                Some(Reduction::ScatterEvery) => Some(Instruction::Reduce { unit, micro_batch }),
+                Some(Reduction::ScatterLast) => is_last.then_some(Instruction::ReduceLast { unit }),
+                Some(Reduction::AllReduceLast) => is_last.then_some(Instruction::AllReduce { unit }),
+                None => None,
             };
         }
         reduced.push(instruction);

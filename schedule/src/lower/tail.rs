@@ -8,10 +8,10 @@ use crate::instruction::Instruction;
 use crate::options::LowerOptions;
 
 /// The tail of a rank: the two parts of each tied gradient are added, the norm is taken over the whole grid, and each unit
-/// is stepped in chain order and, where it stays whole, gathered.
+/// that is trained is stepped in chain order and, where it stays whole, gathered.
 pub(crate) fn tail(chain: &Chain, rank: PipelineRank, options: &LowerOptions) -> Vec<Instruction> {
     let mut tail = Vec::new();
-    for &(embedding, head) in chain.tied_pairs() {
+    for (embedding, head) in chain.summed_pairs() {
         if chain.rank(embedding) == rank || chain.rank(head) == rank {
             tail.push(Instruction::AddTied { embedding, head });
         }
@@ -29,5 +29,7 @@ pub(crate) fn tail(chain: &Chain, rank: PipelineRank, options: &LowerOptions) ->
 /// A tied weight whose two uses lie on one rank is one weight there: stepped once, at the embedding's unit.
 fn stepped_units(chain: &Chain, rank: PipelineRank) -> impl Iterator<Item = Unit> + '_ {
     let is_here = move |embedding: Unit| chain.rank(embedding) == rank;
-    chain.units_on(rank).filter(move |&unit| !chain.tied_embedding(unit).is_some_and(is_here))
+    let is_stepped =
+        move |&unit: &Unit| !chain.facts(unit).is_frozen && !chain.tied_embedding(unit).is_some_and(is_here);
+    chain.units_on(rank).filter(is_stepped)
 }

@@ -13,7 +13,7 @@ const NORM: usize = 0;
 
 pub(super) struct Synchronizations {
     data_degree: usize,
-    /// The embeddings of tied pairs.
+    /// The embeddings of tied pairs that are trained.
     tied: Vec<Unit>,
     /// `[synchronization]`: the ranks.
     members: Vec<Vec<usize>>,
@@ -26,14 +26,14 @@ impl Synchronizations {
     pub(super) fn new(program: &CheckedProgram, data_degree: usize) -> Self {
         let mut members = vec![(0..program.num_ranks() * data_degree).collect::<Vec<_>>()];
         let chain = program.chain();
-        for &(embedding, head) in chain.tied_pairs() {
+        for (embedding, head) in chain.summed_pairs() {
             let ranks = BTreeSet::from([embedding, head].map(|unit| chain.rank(unit)));
             members.extend((0..data_degree).map(|data_rank| {
                 ranks.iter().map(|of| of.index() * data_degree + data_rank).collect::<Vec<_>>()
             }));
         }
         let num_missing = members.iter().map(Vec::len).collect();
-        let tied = chain.tied_pairs().iter().map(|&(embedding, _)| embedding).collect();
+        let tied = chain.summed_pairs().map(|(embedding, _)| embedding).collect();
         Self { data_degree, tied, members, num_missing }
     }
 

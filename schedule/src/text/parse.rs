@@ -182,6 +182,7 @@ fn unit(mut cursor: Cursor<'_>, index: u32) -> Result<UnitFacts, ParseError> {
         () => UnitSharding::Sharded,
     };
     let recomputes = mark(&mut cursor, "recomputes");
+    let is_frozen = mark(&mut cursor, "frozen");
     cursor.end()?;
     Ok(UnitFacts {
         stage,
@@ -191,6 +192,7 @@ fn unit(mut cursor: Cursor<'_>, index: u32) -> Result<UnitFacts, ParseError> {
         tying,
         sharding,
         recomputes,
+        is_frozen,
     })
 }
 

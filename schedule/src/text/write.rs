@@ -43,6 +43,7 @@ impl fmt::Display for Program {
                 (is(UnitSharding::Persistent), " persistent"),
                 (is(UnitSharding::Whole), " whole"),
                 (facts.recomputes, " recomputes"),
+                (facts.is_frozen, " frozen"),
             ];
             marks.iter().filter(|(applies, _)| *applies).try_for_each(|(_, mark)| f.write_str(mark))?;
             writeln!(f)?;

@@ -58,7 +58,7 @@ impl Whole {
 }
 
 /// Number of values of each dimension, in the order of [`run_of`].
-const SIZES: [usize; 10] = [
+const SIZES: [usize; 11] = [
     GRIDS.len(),
     ZERO.len(),
     UNITS.len(),
@@ -69,7 +69,11 @@ const SIZES: [usize; 10] = [
     DATA.len(),
     VOCABULARIES.len(),
     WORK.len(),
+    TRAIN_ONLY.len(),
 ];
+
+/// What is trained: all layers, every second block, attention alone, or the head.
+const TRAIN_ONLY: [&[&str]; 4] = [&[], &[r"h\.\d*[13579](\.|$)"], &["attn|dense"], &["lm_head"]];
 
 /// Runs in which every pair of values occurs.
 pub(super) fn runs() -> Vec<Spread> {
@@ -77,13 +81,15 @@ pub(super) fn runs() -> Vec<Spread> {
 }
 
 fn run_of(choice: [usize; SIZES.len()]) -> Spread {
-    let [grid, zero, units, precision, checkpointing, whole, model, data, vocabulary, work] = choice;
+    let [grid, zero, units, precision, checkpointing, whole, model, data, vocabulary, work, train_only] =
+        choice;
     let case = features::case_of([grid, zero, units, precision, checkpointing, model, data, vocabulary]);
     let case = WHOLE[whole].apply(case);
     // The MLP family has no halves.
     let is_mlp = WORK[work].family == Family::Mlp && UNITS[units] != UnitLayers::Half;
     let family = if is_mlp { Family::Mlp } else { case.family };
     let work = Work { schedule: case.schedule, family, ..WORK[work] };
-    let case = Case { num_micro_batches: work.num_micro_batches, family, ..case };
+    let train_only = TRAIN_ONLY[train_only];
+    let case = Case { num_micro_batches: work.num_micro_batches, family, train_only, ..case };
     Spread { name: format!("{case:?}, {work:?}"), run: super::run(case, work) }
 }

@@ -23,6 +23,7 @@ mod rules;
 mod schedule;
 mod schedule_file;
 mod scheduler;
+mod train_only;
 mod vocabulary;
 mod zero;
 mod zero_and_pipeline;
@@ -56,6 +57,7 @@ pub(crate) fn resolve(raw: &RawRun, folder: &Path, launch: Launch) -> Option<Run
     let vocabulary = vocabulary::resolve(raw, model.as_ref(), grid.as_ref().map(|grid| &grid.schedule));
     let steps = rules::steps(raw, batch.as_ref(), model.as_ref());
     let scheduler = scheduler::resolve(&raw.scheduler, optimizer.as_ref(), steps);
+    let train_only = train_only::resolve(raw);
     let checkpoint = checkpoint::resolve(&raw.checkpoint);
     let comm = comm::resolve(&raw.comm, backend, grid.as_ref());
     let gradient_clipping = raw.gradient_clipping.not_negative(raw.gradient_clipping.auto_or(1.0));
@@ -78,6 +80,7 @@ pub(crate) fn resolve(raw: &RawRun, folder: &Path, launch: Launch) -> Option<Run
         batch: batch?,
         zero: zero?,
         optimizer: optimizer?,
+        train_only: train_only?,
         scheduler: scheduler?,
         gradient_clipping: gradient_clipping?,
         precision: precision?,

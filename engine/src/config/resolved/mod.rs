@@ -5,6 +5,7 @@ mod checkpoint;
 mod checkpointing;
 mod comm;
 mod data;
+mod layer_pattern;
 mod learning;
 mod residency;
 mod sharding;
@@ -20,6 +21,7 @@ pub use checkpoint::{CheckpointConfig, EndSignal, OnCheckpointError};
 pub use checkpointing::Checkpointing;
 pub use comm::{BackendName, CommConfig, DeviceName, Link, Links, ReductionOrder};
 pub use data::{DataConfig, EndToken, TokenFilesConfig};
+pub use layer_pattern::LayerPattern;
 pub use learning::{NoDecay, OptimizerConfig, SchedulerConfig, Warmup, WarmupType};
 pub use pipezero_models::facts::PassTimes;
 pub use pipezero_models::llama::Yarn;
@@ -51,6 +53,8 @@ pub struct Run {
     pub zero: ZeroConfig,
     /// The optimizer.
     pub optimizer: OptimizerConfig,
+    /// Which layers are trained; `None` = all. The others keep their weights.
+    pub train_only: Option<Vec<LayerPattern>>,
     /// The learning rate over the steps.
     pub scheduler: SchedulerConfig,
     /// Largest norm of all gradients; 0 switches clipping off.

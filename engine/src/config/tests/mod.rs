@@ -21,6 +21,7 @@ mod schedules;
 mod sections;
 mod syntax;
 mod timed;
+mod train_only;
 mod vocabulary;
 mod zero;
 

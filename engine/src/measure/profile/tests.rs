@@ -85,6 +85,7 @@ fn file_for(facts: &Facts<'_>) -> CostsFile {
         let (counted, owned) = (counted_elements(facts.plan, unit), owned_elements(facts.plan, unit));
         let mut compute = || Some(random.next(200_000, 900_000));
         UnitTimes {
+            frozen: false,
             layers: facts.keys[key].layers(),
             parameters: facts.keys[key].parameters(),
             forward_ns: compute().unwrap(),
@@ -183,6 +184,7 @@ fn what_was_played_is_profiled() {
 fn assert_unit(found: &UnitTimes, given: &UnitTimes, case: &str) {
     let known = |found: Option<u64>, given: Option<u64>| found.and(given);
     let expected = UnitTimes {
+        frozen: false,
         backward_ns: known(found.backward_ns, given.backward_ns),
         backward_input_ns: known(found.backward_input_ns, given.backward_input_ns),
         backward_weight_ns: known(found.backward_weight_ns, given.backward_weight_ns),

@@ -10,6 +10,7 @@
 //! - A message occupies its link for the bytes that a rank sends. Links are those of the run file (`comm.links`) where it has
 //!   any, the device's otherwise.
 //! - Layers of given times take these: they would on any device.
+//! - A frozen unit has no weight gradient.
 //! - Left out: launches, fusion, and what shapes a kernel runs well at. That is what the achieved share stands for.
 
 use std::ops::Range;
@@ -172,7 +173,8 @@ impl Prices for Analytic<'_> {
         let unit = self.plan.unit(id);
         let layers: Vec<LayerTimes> = unit.unit.layers().iter().map(|layer| self.layer(&**layer)).collect();
         let sum = |part: fn(&LayerTimes) -> f64| layers.iter().map(part).sum::<f64>();
-        let (input, weight) = (sum(|layer| layer.backward_input), sum(|layer| layer.backward_weight));
+        let input = sum(|layer| layer.backward_input);
+        let weight = if unit.is_frozen { 0.0 } else { sum(|layer| layer.backward_weight) };
         let [recompute, recompute_in_backward] = Self::recomputed(unit, &layers);
         Ok(UnitCosts {
             forward: nanoseconds(sum(|layer| layer.forward)),

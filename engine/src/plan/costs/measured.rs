@@ -71,7 +71,8 @@ impl<'a> Measured<'a> {
         let key = UnitKey::of(self.plan.unit(unit));
         let Some(entries) = key.composed_of(&self.file.units) else {
             let known = |entry: &UnitTimes| {
-                format!("{} with {} parameters", in_words(&entry.layers), entry.parameters)
+                let frozen = if entry.frozen { ", frozen" } else { "" };
+                format!("{} with {} parameters{frozen}", in_words(&entry.layers), entry.parameters)
             };
             let known = self.file.units.iter().map(known).collect();
             return Err(PredictError::NoUnit { layers: key.layers(), parameters: key.parameters(), known });
@@ -113,11 +114,15 @@ fn relation(wanted: MessageKind, measured: MessageKind) -> Option<u8> {
 impl Prices for Measured<'_> {
     fn computes(&mut self, unit: Unit, needs: UnitNeeds) -> Result<UnitCosts, PredictError> {
         let entries = self.entries(unit)?;
+        let is_frozen = self.plan.unit(unit).is_frozen;
         let mut costs = UnitCosts::default();
         for entry in &entries {
             costs.forward += entry.forward_ns;
-            costs.backward += entry.whole_backward_ns();
-            let (input, weight) = entry.halves_ns();
+            let (input, weight) = match is_frozen {
+                true => (entry.input_gradient_ns(), 0),
+                false => entry.halves_ns(),
+            };
+            costs.backward += if is_frozen { input } else { entry.whole_backward_ns() };
             costs.backward_input += input;
             costs.backward_weight += weight;
             // Parts without a transformer block are not recomputed.
@@ -127,7 +132,9 @@ impl Prices for Measured<'_> {
             let layers = entries.iter().flat_map(|entry| entry.layers.iter().cloned()).collect();
             return Err(PredictError::NotMeasured { layers, key: "recompute_ns" });
         }
-        if needs.halves && entries.iter().any(|entry| !entry.has_halves()) {
+        // Of a trained entry a frozen unit is given the input gradient, also where it is run as a whole.
+        let needs_halves = |entry: &&&UnitTimes| if is_frozen { !entry.frozen } else { needs.halves };
+        if entries.iter().filter(needs_halves).any(|entry| !entry.has_halves()) {
             self.assume(Assumption::Halves);
         }
         let time = |part: fn(&UnitTimes) -> PerElement, elements: u64| {
@@ -173,6 +180,14 @@ impl UnitTimes {
     fn whole_backward_ns(&self) -> u64 {
         let halves = self.backward_input_ns.unwrap_or(0) + self.backward_weight_ns.unwrap_or(0);
         self.backward_ns.unwrap_or(halves)
+    }
+
+    /// The backward of a frozen unit: what was measured of one, or the input gradient of a trained one.
+    fn input_gradient_ns(&self) -> u64 {
+        match self.backward_ns {
+            Some(whole) if self.frozen => whole,
+            _ => self.halves_ns().0,
+        }
     }
 
     /// `I` and `W`: measured, or half of a backward each.

@@ -21,7 +21,11 @@ pub fn memory_costs(plan: &Plan) -> MemoryCosts {
         UnitMemory {
             saved_bytes: element_bytes * (unit.sizes.saved + output) as u64,
             weight_input_bytes: element_bytes * unit.sizes.weight_inputs as u64,
-            gradient_bytes: (GRADIENT_BYTES * unit.layout.padded_len()) as u64,
+            gradient_bytes: if unit.is_frozen {
+                0
+            } else {
+                (GRADIENT_BYTES * unit.layout.padded_len()) as u64
+            },
         }
     });
     let (grid, forecast) = (plan.grid(), plan.forecast());

@@ -11,6 +11,8 @@ use crate::plan::PlannedUnit;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct UnitKey {
     layers: Vec<LayerKind>,
+    /// Whether it is not trained.
+    pub(crate) is_frozen: bool,
 }
 
 /// One layer of a unit.
@@ -23,7 +25,8 @@ struct LayerKind {
 impl UnitKey {
     /// What a planned unit consists of.
     pub(crate) fn of(unit: &PlannedUnit) -> Self {
-        Self { layers: unit.unit.layers().iter().map(|layer| LayerKind::of(&**layer)).collect() }
+        let layers = unit.unit.layers().iter().map(|layer| LayerKind::of(&**layer)).collect();
+        Self { layers, is_frozen: unit.is_frozen }
     }
 
     /// The kinds of its layers, as a costs file names them.
@@ -36,14 +39,24 @@ impl UnitKey {
         parameters(&self.layers)
     }
 
-    /// The fewest entries that, one after the other, consist of the same layers; `None` where no entries do.
+    /// The fewest entries that, one after the other, consist of the same layers; `None` where no entries do. For a frozen unit they are
+    /// entries of frozen ones, or else of trained ones, whose input gradients are what its backward is.
     pub(super) fn composed_of<'a>(&self, entries: &'a [UnitTimes]) -> Option<Vec<&'a UnitTimes>> {
+        let own = self.composed_of_those(entries, self.is_frozen);
+        own.or_else(|| self.is_frozen.then(|| self.composed_of_those(entries, false)).flatten())
+    }
+
+    fn composed_of_those<'a>(
+        &self,
+        entries: &'a [UnitTimes],
+        are_frozen: bool,
+    ) -> Option<Vec<&'a UnitTimes>> {
         // By how many layers are accounted for: with how few entries, and which is the last.
         let mut best: Vec<Option<(usize, Option<&'a UnitTimes>)>> = vec![None; self.layers.len() + 1];
         best[0] = Some((0, None));
         for start in 0..self.layers.len() {
             let Some((num_entries, _)) = best[start] else { continue };
-            for entry in entries {
+            for entry in entries.iter().filter(|entry| entry.frozen == are_frozen) {
                 let end = start + entry.layers.len();
                 let is_better =
                     |found: &Option<(usize, _)>| found.is_none_or(|(num, _)| num_entries + 1 < num);
@@ -126,13 +139,14 @@ mod tests {
 
     fn key(layers: &str) -> UnitKey {
         let kind = |name: char| LayerKind { name: name.to_string(), parameters: 10 };
-        UnitKey { layers: layers.chars().map(kind).collect() }
+        UnitKey { layers: layers.chars().map(kind).collect(), is_frozen: false }
     }
 
     fn entry(layers: &str) -> UnitTimes {
         UnitTimes {
             layers: layers.chars().map(String::from).collect(),
             parameters: 10 * layers.len() as u64,
+            frozen: false,
             forward_ns: 1,
             backward_ns: Some(2),
             backward_input_ns: None,
@@ -216,6 +230,20 @@ mod tests {
             }
         }
         assert!(num_composed > 100, "{num_composed}");
+    }
+
+    #[test]
+    fn a_frozen_unit_is_priced_by_frozen_entries_before_trained_ones_and_a_trained_one_never_by_frozen_ones()
+    {
+        let frozen = |layers| UnitTimes { frozen: true, forward_ns: 7, ..entry(layers) };
+        let of = |is_frozen, entries: &[UnitTimes]| {
+            let found = UnitKey { is_frozen, ..key("am") }.composed_of(entries)?;
+            Some(found.iter().map(|entry| entry.forward_ns).collect::<Vec<_>>())
+        };
+        assert_eq!(of(true, &[entry("am"), frozen("a"), frozen("m")]), Some(vec![7, 7]));
+        assert_eq!(of(true, &[entry("am"), frozen("a")]), Some(vec![1]));
+        assert_eq!(of(false, &[frozen("am"), entry("a"), entry("m")]), Some(vec![1, 1]));
+        assert_eq!(of(false, &[frozen("am")]), None);
     }
 
     #[test]

@@ -63,8 +63,10 @@ struct Needs {
 /// Elements that some layers hold however they are cut into units, prefix sums of which are ranges.
 #[derive(Clone, Copy, Default)]
 struct LeastElements {
-    /// Parameters, unpadded.
+    /// Parameters that are trained, unpadded.
     parameters: u128,
+    /// Parameters that are not.
+    frozen: u128,
     /// Saved for each micro-batch in flight.
     saved: u128,
 }
@@ -116,7 +118,8 @@ impl<'a> StageBytes<'a> {
             element_bytes: element_bytes(&self.of.run.precision),
             num_optimizer_states: self.of.run.optimizer.num_states() as u64,
         };
-        let states = states.bytes(all.parameters - before.parameters);
+        let frozen = states.frozen_bytes(all.frozen - before.frozen);
+        let states = states.bytes(all.parameters - before.parameters).saturating_add(frozen);
         let saved = u128::from(element_bytes(&self.of.run.precision).activation) * (all.saved - before.saved);
         let bytes = saved.saturating_mul(self.in_flight[stage].into());
         u64::try_from(bytes.saturating_add(states)).unwrap_or(u64::MAX)
@@ -150,7 +153,8 @@ impl<'a> StageBytes<'a> {
             .map(|unit| self.planned(unit))
             .collect();
         let gathered: Vec<u64> = units.iter().map(|unit| unit.layout.padded_len() as u64).collect();
-        let gradients: Vec<u64> = gathered.iter().rev().copied().collect();
+        let trained = units.iter().rev().filter(|unit| !unit.is_frozen);
+        let gradients: Vec<u64> = trained.map(|unit| unit.layout.padded_len() as u64).collect();
         let input = units.first().map_or(0, |unit| unit.sizes.input) as u64;
         let output = units.last().filter(|_| has_next).map_or(0, |unit| unit.sizes.output) as u64;
         let mut facts = RankFacts {
@@ -194,9 +198,11 @@ impl<'a> StageBytes<'a> {
 /// For each block, the first of the run of equal blocks that it belongs to.
 fn first_alike(RunModel { model, graph, shape, .. }: RunModel<'_>) -> Vec<usize> {
     let layers = |block: usize| &model.layers[graph.block_layers(block)];
+    let frozen = |block: usize| graph.block_layers(block).map(|layer| graph.layer(layer).is_frozen);
+    let alike = |one, other| are_alike(layers(one), layers(other), shape) && frozen(one).eq(frozen(other));
     let mut first: Vec<usize> = Vec::with_capacity(graph.num_blocks());
     for block in 0..graph.num_blocks() {
-        let before = block.checked_sub(1).filter(|&before| are_alike(layers(before), layers(block), shape));
+        let before = block.checked_sub(1).filter(|&before| alike(before, block));
         first.push(before.map_or(block, |before| first[before]));
     }
     first
@@ -223,7 +229,7 @@ fn least_elements(run: &Run, graph: &LayerGraph) -> Vec<LeastElements> {
         // A rank that has both uses of a tied weight holds it once.
         let own = if layer.tying == Tying::Head { 0 } else { layer.num_parameters };
         let saved = if is_recomputed(layer) { 0 } else { layer.saved_elements };
-        sum.parameters += u128::from(own);
+        *if layer.is_frozen { &mut sum.frozen } else { &mut sum.parameters } += u128::from(own);
         sum.saved += u128::from(saved);
         Some(*sum)
     }));

@@ -74,18 +74,18 @@ impl CheckpointReader {
         num_files: usize,
     ) -> Result<super::FileRecord, CheckpointError> {
         let io = CheckpointError::io(folder);
-        let Manifest { parameters, kinds, .. } = self.manifest();
+        let manifest = self.manifest();
         let part = |parameter: &ParameterRecord| {
             let num = parameter.num_elements();
             num * file / num_files..num * (file + 1) / num_files
         };
-        let pieces = parameters.iter().flat_map(|parameter| {
+        let pieces = manifest.parameters.iter().flat_map(|parameter| {
             let piece = |kind: &String| Piece {
                 kind: kind.clone(),
                 name: parameter.name.clone(),
                 range: part(parameter),
             };
-            kinds.iter().map(piece)
+            manifest.kinds_of(parameter).map(piece)
         });
         let pieces: Vec<Piece> = pieces.filter(|piece| !piece.range.is_empty()).collect();
         let mut writer = ShardWriter::create(folder, file, pieces.clone()).map_err(&io)?;

@@ -121,6 +121,24 @@ pub enum CheckpointError {
         /// Names of what the run keeps.
         needed: String,
     },
+    /// It was written while other parameters were trained.
+    #[error(
+        "{}: `{name}` was {} when it was written, and `train_only` of the run has it {}: resume with the layers that were \
+         trained, or start from its weights alone with --init",
+        path.display(), frozen_or_trained(*was_frozen), frozen_or_trained(!*was_frozen)
+    )]
+    OtherTrained {
+        /// The checkpoint's folder.
+        path: PathBuf,
+        /// The first parameter that differs.
+        name: String,
+        /// Whether it was not trained.
+        was_frozen: bool,
+    },
+}
+
+fn frozen_or_trained(is_frozen: bool) -> &'static str {
+    if is_frozen { "frozen" } else { "trained" }
 }
 
 impl CheckpointError {

@@ -29,7 +29,7 @@ pub struct Manifest {
     pub text_checksum: Option<String>,
     /// The grid that wrote it: pipeline ranks and data ranks.
     pub grid: [usize; 2],
-    /// What is kept of each parameter: itself, and the optimizer's states.
+    /// What is kept of each parameter: itself, and unless it is frozen the optimizer's states.
     pub kinds: Vec<String>,
     /// Which of the folders this is, where not all hosts share one; else 0.
     pub place: usize,
@@ -61,6 +61,9 @@ pub struct ParameterRecord {
     pub name: String,
     /// The shape of the whole parameter.
     pub shape: Vec<usize>,
+    /// Whether it was not trained, and so has no state of the optimizer.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_frozen: bool,
 }
 
 impl ParameterRecord {
@@ -114,6 +117,12 @@ impl Manifest {
             files: Vec::new(),
             run: Value::Null,
         }
+    }
+
+    /// What is kept of a parameter.
+    pub(super) fn kinds_of(&self, parameter: &ParameterRecord) -> impl Iterator<Item = &String> {
+        let is_frozen = parameter.is_frozen;
+        self.kinds.iter().filter(move |kind| !is_frozen || *kind == Piece::PARAMETER)
     }
 
     /// Refuses what no run writes, and what could not be counted.

@@ -87,7 +87,7 @@ impl CheckpointReader {
         let damaged = |reason| CheckpointError::damaged(&self.folder.join(Manifest::FILE), reason);
         let mut num_known = 0;
         for parameter in &self.manifest.parameters {
-            for kind in &self.manifest.kinds {
+            for kind in self.manifest.kinds_of(parameter) {
                 let (name, num) = (&parameter.name, parameter.num_elements());
                 let parts = self.parts(kind, name);
                 num_known += usize::from(!parts.is_empty());

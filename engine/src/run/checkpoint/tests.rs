@@ -23,7 +23,7 @@ fn write(checkpoints: &Checkpoints, step: u64, num_elements: usize) {
     let mut manifest = Manifest {
         kinds: kinds.map(str::to_owned).to_vec(),
         parameters: shapes
-            .map(|(name, num)| ParameterRecord { name: name.to_owned(), shape: vec![num] })
+            .map(|(name, num)| ParameterRecord { name: name.to_owned(), shape: vec![num], is_frozen: false })
             .to_vec(),
         run: serde_json::json!({ "steps": 10, "lr": 0.0006 }),
         ..Manifest::new(Position { step, update: step, num_samples: 8 * step })

@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 
+use pipezero_models::parameter::ParameterSpec;
 use serde_json::Value;
 
-use super::weights_file::parameters;
+use super::weights_file::{parameters, units_and_parameters};
 use crate::model_sizes::first_difference;
-use crate::plan::Plan;
+use crate::plan::{Plan, PlannedUnit};
 use crate::run::checkpoint::{CheckpointError, CheckpointReader, Piece};
 
 /// What is kept of each parameter.
@@ -43,13 +44,21 @@ pub(super) fn check_model(plan: &Plan, from: &CheckpointReader) -> Result<(), Ch
     Ok(())
 }
 
-/// Checks that a checkpoint holds the optimizer state of a plan.
+/// Checks that a checkpoint, of the model of a plan, holds the plan's optimizer state: of what it trains, and of nothing else.
 pub(super) fn check_optimizer(plan: &Plan, from: &CheckpointReader) -> Result<(), CheckpointError> {
     let (path, manifest) = (from.folder().to_owned(), from.manifest());
     let needed = kinds(plan);
     if manifest.kinds != needed {
         let (found, needed) = (manifest.kinds.join(", "), needed.join(", "));
         return Err(CheckpointError::OtherOptimizer { path, found, needed });
+    }
+    let frozen: HashMap<&str, bool> =
+        manifest.parameters.iter().map(|of| (&*of.name, of.is_frozen)).collect();
+    let differs =
+        |(unit, spec): &(&PlannedUnit, &ParameterSpec)| frozen.get(&*spec.name) != Some(&unit.is_frozen);
+    if let Some((unit, spec)) = units_and_parameters(plan).find(differs) {
+        let (name, was_frozen) = (spec.name.clone(), !unit.is_frozen);
+        return Err(CheckpointError::OtherTrained { path, name, was_frozen });
     }
     Ok(())
 }

@@ -8,13 +8,20 @@ use pipezero_models::parameter::ParameterSpec;
 use super::own_weights::OwnWeights;
 use super::weights_error::WeightsError;
 use crate::hugging_face::{PublishedModel, PublishedWeights};
-use crate::plan::Plan;
+use crate::plan::{Plan, PlannedUnit};
 use crate::run::executor::Cause;
 
 /// The parameters of a model in the order of the file; one in slices comes once, with its first.
 pub(super) fn parameters(plan: &Plan) -> impl Iterator<Item = &ParameterSpec> {
-    let entries = plan.owned_units().flat_map(|(_, planned)| planned.unit.entries());
-    entries.map(|entry| &entry.spec).filter(|spec| spec.first_element() == 0)
+    units_and_parameters(plan).map(|(_, spec)| spec)
+}
+
+/// The same, each with its unit.
+pub(super) fn units_and_parameters(plan: &Plan) -> impl Iterator<Item = (&PlannedUnit, &ParameterSpec)> {
+    let of_units = plan
+        .owned_units()
+        .flat_map(|(_, unit)| unit.unit.entries().iter().map(move |entry| (unit, &entry.spec)));
+    of_units.filter(|(_, spec)| spec.first_element() == 0)
 }
 
 /// Weights whose headers agree with a plan.

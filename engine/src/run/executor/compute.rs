@@ -98,6 +98,9 @@ impl Rank {
 
     pub(super) fn backward(&mut self, compute: Compute<'_>, step: StepInputs) {
         let Compute { unit, micro_batch, .. } = compute;
+        if self.plan.unit(unit).is_frozen {
+            return self.backward_frozen(compute, step);
+        }
         let masks = Some(self.mask_key(step, micro_batch));
         let mut fresh = self.take_gradient_buffer(compute);
         let store = self.store_mut(unit);

@@ -14,6 +14,9 @@ use super::step::StepInputs;
 impl Rank {
     pub(super) fn backward_input(&mut self, compute: Compute<'_>, step: StepInputs) {
         let Compute { unit, micro_batch, .. } = compute;
+        if self.plan.unit(unit).is_frozen {
+            return self.backward_frozen(compute, step);
+        }
         let masks = Some(self.mask_key(step, micro_batch));
         self.take_output_gradient(compute);
         let planned = self.plan.unit(unit);
@@ -42,6 +45,9 @@ impl Rank {
 
     pub(super) fn backward_weight(&mut self, compute: Compute<'_>, step: StepInputs) {
         let Compute { unit, micro_batch, .. } = compute;
+        if self.plan.unit(unit).is_frozen {
+            return;
+        }
         let masks = Some(self.mask_key(step, micro_batch));
         let mut fresh = self.take_gradient_buffer(compute);
         let planned = self.plan.unit(unit);

@@ -14,6 +14,7 @@ mod boundary;
 mod compute;
 mod edges;
 mod error;
+mod frozen;
 mod halves;
 mod handed;
 mod in_flight;

@@ -19,7 +19,7 @@ use super::staging::Staging;
 use super::step::Tail;
 use super::step_results::StepResults;
 use super::step_tokens::StepTokens;
-use crate::plan::Plan;
+use crate::plan::{Plan, PlannedUnit};
 use crate::run::comm::{Communicator, Counting, Group};
 use crate::run::memory::{Allocator, Category, Ledgers, Lendable, TrackedBuffer};
 use crate::run::shard::{StoreOptions, StoredUnit, UnitStore};
@@ -151,7 +151,8 @@ impl Rank {
             memory: &self.memory,
         };
         for (id, planned) in self.plan.units_of(self.pipeline_rank) {
-            let unit = StoredUnit { unit: &planned.unit, layout: planned.layout, sharding: planned.sharding };
+            let PlannedUnit { unit, layout, sharding, is_frozen, .. } = planned;
+            let unit = StoredUnit { unit, layout: *layout, sharding: *sharding, is_frozen: *is_frozen };
             let store = if self.plan.weights_owner(id) == id {
                 UnitStore::new(unit, options)?
             } else {

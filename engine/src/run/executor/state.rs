@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::ops::Range;
 use std::path::Path;
 
+use pipezero_models::ElementType;
 use pipezero_models::unit::ParameterEntry;
 
 use super::between_steps::ELEMENTS_AT_ONCE;
@@ -12,6 +13,7 @@ use super::rank::Rank;
 use super::staging::FileToWrite;
 use crate::run::checkpoint::{CheckpointError, CheckpointReader, Cursor, FileRecord, Piece, ShardWriter};
 use crate::run::comm::Communicator;
+use crate::run::memory::Category;
 use crate::run::shard::UnitStore;
 
 /// Elements of a unit's flat buffer that belong to one parameter.
@@ -74,9 +76,11 @@ impl Rank {
         let mut staging = self.staging.take().expect("a plan that copies checkpoints has the copy");
         let (mut values, mut end) = (staging.take(), 0);
         self.for_each_piece(|kind, part, store| {
-            let start = end;
-            end += part.range.len();
-            self.download(kind, store, part.range.clone(), &mut values.get_mut()[start..end])
+            part.at_once().try_for_each(|range| {
+                let start = end;
+                end += range.len();
+                self.download(kind, store, range, &mut values.get_mut()[start..end])
+            })
         })?;
         staging.write(values, self.comm.rank(), self.pieces(), to);
         self.staging = Some(staging);
@@ -95,7 +99,7 @@ impl Rank {
         pieces
     }
 
-    /// Copies elements of a unit's flat buffer, or of one of their states, to the host.
+    /// Copies elements of a unit's flat buffer, or of one of their states, to the host, at most [`ELEMENTS_AT_ONCE`].
     fn download(
         &self,
         kind: &str,
@@ -108,7 +112,13 @@ impl Rank {
             Some(index) => store.state(index, range),
             None => store.exact(range),
         };
-        Ok(self.queue.download_floats(view, values)?)
+        if view.element_type() == ElementType::F32 {
+            return Ok(self.queue.download_floats(view, values)?);
+        }
+        // Frozen weights in 16 bits: there are no others.
+        let mut wide = self.between.zeros(view.len(), Category::Parameters)?;
+        self.queue.copy(view, wide.view_mut());
+        Ok(self.queue.download_floats(wide.view(), values)?)
     }
 
     /// Does something with each piece that this rank writes, in the order of its file.
@@ -121,6 +131,7 @@ impl Rank {
         for (id, planned) in self.plan.owned_units() {
             let Some(store) = self.stores.get(&id) else { continue };
             let entries = planned.unit.entries();
+            let states = if planned.is_frozen { &[] } else { states };
             for kind in [Piece::PARAMETER].into_iter().chain(states.iter().copied()) {
                 for part in parts(entries, store.layout.shard(self.data_rank)) {
                     visit(kind, &part, store)?;

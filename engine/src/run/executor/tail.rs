@@ -96,7 +96,8 @@ impl Rank {
         if let Some(MicroBatch(micro_batch)) = self.results.first_broken_loss() {
             return Ok(Some(NotFinite::Loss { micro_batch: micro_batch as usize, rank }));
         }
-        let units: Vec<Unit> = self.stores.keys().copied().collect();
+        let has_gradient = |unit: &Unit| !self.plan.unit(*unit).is_frozen;
+        let units: Vec<Unit> = self.stores.keys().copied().filter(has_gradient).collect();
         for unit in units.into_iter().rev() {
             let store = &self.stores[&unit];
             let gradients = store.gradient.get().view().range(store.counted_gradient.clone());

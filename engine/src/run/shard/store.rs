@@ -10,6 +10,8 @@
 //!
 //! The parameters of a persistent unit are whole under ZeRO-3 too, and a unit that is kept whole is held as under ZeRO-1. In
 //! bf16 and fp16 the optimizer updates an f32 master copy of what it owns, which counts as its state, and the parameters are the master's values rounded.
+//!
+//! A frozen unit has its parameters alone, whatever the precision.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -92,6 +94,8 @@ pub(crate) struct StoredUnit<'a> {
     pub(crate) layout: ShardLayout,
     /// What becomes of it under ZeRO-3.
     pub(crate) sharding: UnitSharding,
+    /// Whether its parameters are not trained.
+    pub(crate) is_frozen: bool,
 }
 
 impl StoredUnit<'_> {
@@ -125,7 +129,7 @@ impl UnitStore {
         let mut store = Self::tied(unit, options)?;
         let StoreOptions { element_type, memory, .. } = options;
         let zeros = |len| memory.zeros_of(len, element_type, Category::Parameters);
-        if options.purpose == Purpose::Training {
+        if options.purpose == Purpose::Training && !unit.is_frozen {
             let (num_states, num_owned) = (options.optimizer.num_states(), store.owned.len());
             store.states = memory.zeros(num_states * num_owned, Category::Optimizer)?;
             if element_type != ElementType::F32 {
@@ -152,6 +156,7 @@ impl UnitStore {
         let owned = if zero.level == ZeroLevel::Zero0 { whole.clone() } else { shard.clone() };
         let gradient_is_whole = unit.accumulates_whole(zero);
         let gradient_len = match purpose {
+            Purpose::Training if unit.is_frozen => 0,
             Purpose::Training if gradient_is_whole => layout.padded_len(),
             Purpose::Training => layout.shard_len(),
             Purpose::Inference => 0,

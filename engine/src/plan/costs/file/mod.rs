@@ -102,6 +102,9 @@ pub struct UnitTimes {
     pub layers: Vec<String>,
     /// Parameters of these layers: units with the same kinds of layers may differ in these.
     pub parameters: u64,
+    /// Whether they are not trained: `B` and `I` are then the gradient of the input alone, and `W` is nothing.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub frozen: bool,
     /// `F`.
     #[serde(deserialize_with = "positive_ns")]
     pub forward_ns: u64,
@@ -166,14 +169,14 @@ pub struct SizedTimes {
     #[serde(deserialize_with = "any_ns")]
     pub landing_ns: u64,
     /// Whether no message of the run is of this size: it was sent beside the run, and its times are brought to the run's level.
-    #[serde(default, skip_serializing_if = "is_of_the_run")]
+    #[serde(default, skip_serializing_if = "is_false")]
     pub probed: bool,
 }
 
-/// Whether `probed` is left out of the file: it is false.
+/// Whether a mark is left out of the file.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde calls")]
-fn is_of_the_run(probed: &bool) -> bool {
-    !probed
+fn is_false(mark: &bool) -> bool {
+    !mark
 }
 
 #[cfg(test)]

@@ -46,8 +46,8 @@ impl CostsFile {
         }
         for (index, unit) in self.units.iter().enumerate() {
             unit.check(&format!("units[{index}]"))?;
-            let is_same =
-                |other: &UnitTimes| other.layers == unit.layers && other.parameters == unit.parameters;
+            let key = |of: &UnitTimes| (of.layers.clone(), of.parameters, of.frozen);
+            let is_same = |other: &UnitTimes| key(other) == key(unit);
             if self.units[..index].iter().any(is_same) {
                 let rule = CostsFileRule::UnitTwice { layers: unit.layers.clone() };
                 return broken(format!("units[{index}]"), rule);

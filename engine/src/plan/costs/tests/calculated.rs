@@ -75,6 +75,20 @@ fn split_backwards_take_both_halves() {
     assert_eq!(Step::new(&plan, &predicted).unwrap().makespan_ns, (8 * 6 + 3 * (2 + 3 - 1)) * 1_000_000);
 }
 
+/// Of 8 timed layers on one rank 2 are trained, each with 0.5 ms of weight gradient, in whole backwards and in halves.
+#[test]
+fn frozen_layers_have_no_weight_gradient() {
+    for (schedule, pipeline) in [("1f1b", 1), ("zb-h1", 2)] {
+        let changes =
+            format!(r#"parallel.pipeline={pipeline} parallel.schedule={schedule} train_only=["h[.][26]$"]"#);
+        let plan = plan(TIMED, &changes);
+        let predicted = for_plan(&plan, Source::Analytic(&device(1.0, f64::INFINITY))).unwrap();
+        let step = Step::new(&plan, &predicted).unwrap();
+        let computed: u64 = step.ranks.iter().map(|rank| rank.computed_ns).sum();
+        assert_eq!(computed, 8 * (8 * 2_500_000 + 2 * 500_000), "{schedule}");
+    }
+}
+
 /// Of a unit of two timed layers the last is recomputed without its output, the first with it; where each layer is a
 /// segment, one is recomputed by `R` and one within `B`.
 #[test]

@@ -15,10 +15,14 @@ pub(super) fn file_of(plan: &Plan) -> CostsFile {
     let mut units: Vec<UnitTimes> = Vec::new();
     for (index, unit) in plan.units().iter().enumerate() {
         let (key, id) = (UnitKey::of(unit), Unit(index as u32));
-        if units.iter().any(|of| (&of.layers, of.parameters) == (&key.layers(), key.parameters())) {
+        let is_same = |of: &UnitTimes| {
+            (&of.layers, of.parameters, of.frozen) == (&key.layers(), key.parameters(), key.is_frozen)
+        };
+        if units.iter().any(is_same) {
             continue;
         }
         units.push(UnitTimes {
+            frozen: key.is_frozen,
             forward_ns: 1000 + key.parameters(),
             backward_ns: Some(7 * key.parameters()),
             backward_input_ns: Some(4 * key.parameters()),
@@ -132,6 +136,27 @@ fn a_file_of_a_plan_gives_back_what_was_measured() {
         }
     }
     assert_eq!(num_plans, 2 * 4 * (1 + 4 + 4));
+}
+
+/// A frozen unit takes what was measured of one, or else the input gradient of a trained one.
+#[test]
+fn frozen_units_take_input_gradients() {
+    let logits = "activation_checkpointing.head_logits=keep";
+    let frozen = plan(GPT2, &format!(r#"{logits} train_only=["h[.]7","ln_f","lm_head"]"#));
+    for (file, backward) in [(file_of(&plan(GPT2, logits)), 4), (file_of(&frozen), 7)] {
+        let file = CostsFile::parse("costs.json", &file.to_json()).unwrap();
+        let predicted = for_plan(&frozen, Source::Measured(&file)).unwrap();
+        assert_eq!(predicted.assumptions, Vec::new());
+        for (unit, costs) in frozen.units().iter().zip(&predicted.costs.units) {
+            let parameters = UnitKey::of(unit).parameters();
+            let expected = match unit.is_frozen {
+                true => (backward * parameters, backward * parameters, 0),
+                false => (7 * parameters, 4 * parameters, 2 * parameters + 1),
+            };
+            assert_eq!((costs.backward, costs.backward_input, costs.backward_weight), expected);
+        }
+        assert_eq!(frozen.units().iter().filter(|unit| !unit.is_frozen).count(), 1);
+    }
 }
 
 /// Costs of halves of a layer, for plans with larger units, other grids and other levels.

@@ -78,7 +78,7 @@ impl Walk<'_> {
             Instruction::Forward { unit, micro_batch } => self.forward(unit, micro_batch),
             Instruction::Backward { unit, micro_batch } => {
                 let gradient = self.weight_gradient(index, unit, micro_batch);
-                [self.input_gradient(unit, micro_batch), vec![gradient]].concat()
+                [self.input_gradient(unit, micro_batch), gradient.into_iter().collect()].concat()
             }
             Instruction::BackwardInput { unit, micro_batch } => {
                 let inputs = self.weight_inputs(unit, micro_batch, Write);
@@ -92,7 +92,7 @@ impl Walk<'_> {
             Instruction::BackwardWeight { unit, micro_batch } => {
                 let inputs = self.weight_inputs(unit, micro_batch, Read);
                 let gradient = self.weight_gradient(index, unit, micro_batch);
-                [&self.change_saved(unit, micro_batch)[..], &[inputs, gradient]].concat()
+                self.change_saved(unit, micro_batch).into_iter().chain([inputs]).chain(gradient).collect()
             }
             _ => self.communication(index, instruction).unwrap_or_else(|| self.tail(instruction)),
         }
@@ -163,10 +163,13 @@ impl Walk<'_> {
         touched
     }
 
-    fn weight_gradient(&mut self, index: usize, unit: Unit, micro_batch: MicroBatch) -> Access {
+    fn weight_gradient(&mut self, index: usize, unit: Unit, micro_batch: MicroBatch) -> Option<Access> {
         let facts = self.program.chain().facts(unit);
-        if self.program.options().reduction_of(facts) != Reduction::ScatterEvery {
-            return Write(Buffer::Accumulator(unit), (0, 0));
+        if facts.is_frozen {
+            return None;
+        }
+        if self.program.options().reduction_of(facts) != Some(Reduction::ScatterEvery) {
+            return Some(Write(Buffer::Accumulator(unit), (0, 0)));
         }
         let buffer = self.program.gradient_buffer(self.rank.at(index)).unwrap();
         let num_bytes = self.program.chain().facts(unit).num_bytes;
@@ -175,7 +178,7 @@ impl Walk<'_> {
             "the gradient fits its buffer"
         );
         self.gradients.insert((unit.0, micro_batch.0), buffer);
-        Write(Buffer::Gradient(self.rank, buffer), (unit.0, micro_batch.0))
+        Some(Write(Buffer::Gradient(self.rank, buffer), (unit.0, micro_batch.0)))
     }
 
     /// What a gather, its end, a reduction or a transfer touches.
@@ -227,7 +230,7 @@ impl Walk<'_> {
             Instruction::GradientNorm => {
                 let is_tied = |unit| chain.tied_pairs().iter().any(|&(a, b)| unit == a || unit == b);
                 let read = |unit| Read(Buffer::ReducedGradient(unit), (u32::from(is_tied(unit)), 0));
-                chain.units_on(self.rank).map(read).collect()
+                chain.units_on(self.rank).filter(|&unit| !chain.facts(unit).is_frozen).map(read).collect()
             }
             Instruction::OptimizerStep { unit } => vec![Write(Buffer::Weights(unit), (0, 0))],
             Instruction::GatherAfterStep { unit } => vec![Read(Buffer::Weights(unit), (0, 0))],

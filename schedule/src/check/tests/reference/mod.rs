@@ -386,7 +386,9 @@ impl Reference<'_> {
         // What stays whole as under ZeRO-1 is reduced once.
         let is_whole = options.weights != Weights::Replicated
             && self.program.chain.facts(unit).sharding == UnitSharding::Whole;
-        if options.reduction == Reduction::ScatterEvery && !is_whole {
+        if self.program.chain.facts(unit).is_frozen {
+            // There is no gradient.
+        } else if options.reduction == Reduction::ScatterEvery && !is_whole {
             let gradients = &mut self.ranks[rank.index()].gradients;
             if gradients.len() == 2 {
                 return wrong(Wrong::Overwritten);

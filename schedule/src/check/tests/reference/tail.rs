@@ -30,7 +30,7 @@ impl Reference<'_> {
 
     pub(super) fn norm(&mut self, rank: PipelineRank) -> Outcome {
         let chain = &self.program.chain;
-        for unit in chain.units_on(rank) {
+        for unit in chain.units_on(rank).filter(|&unit| !chain.facts(unit).is_frozen) {
             need(self.reduced_fully(unit))?;
             let mut pairs = chain.tied_pairs().iter();
             let pair = pairs.find(|&&(embedding, head)| unit == embedding || unit == head);
@@ -62,7 +62,7 @@ impl Reference<'_> {
         for unit in (0..chain.num_units() as u32).map(Unit) {
             let one_weight =
                 |&(embedding, head): &(Unit, Unit)| unit == head && chain.rank(embedding) == chain.rank(head);
-            let is_stepped = !chain.tied_pairs().iter().any(one_weight);
+            let is_stepped = !chain.facts(unit).is_frozen && !chain.tied_pairs().iter().any(one_weight);
             let gather = Instruction::GatherAfterStep { unit };
             let is_whole =
                 self.program.options.weights == Weights::Replicated || chain.facts(unit).stays_whole();
