@@ -25,6 +25,7 @@ mod summary;
 mod tracer;
 mod trained;
 mod training;
+mod underway;
 mod weights_run;
 
 pub use batches::{batch_layout, training_batches};
@@ -45,3 +46,4 @@ pub use score::{Score, Scored};
 pub use summary::{Measured, StepSeconds, Summary};
 pub use trained::{TrainedRun, TrainedRunError};
 pub use training::{Resumed, Start, Training};
+pub use underway::Underway;
