@@ -18,6 +18,7 @@ mod fault_matrix; // A rank or a link that fails, at each phase and in each stag
 mod features; // Features, pair by pair, give the same bits.
 mod fuzz; // Input that is nearly valid.
 mod ignored_targets; // A step without a target.
+mod in_turn; // Runs in one process whose steps alternate.
 mod json_files; // Every file that is JSON is read alike.
 mod level; // What "level" saves.
 mod loss_scaling; // fp16: what overflows is skipped.
