@@ -34,7 +34,7 @@ Examples:
   pipezero check run.json --set memory=80GiB      # does every rank fit?
   pipezero check run.json --json | jq .batch      # every default filled in
   pipezero check run.json --fix                   # writes run.fixed.json
-  pipezero check pair.json                        # every engine of a master file
+  pipezero check pair.json                        # every engine in it
 
 The JSON is the run as the engine sees it, under the engine's own names: it is meant to be read, and `train` does not accept it. Of the data no more is read than the beginning of each file of tokens: a text must exist and, where its bytes are the tokens, be long enough.
 

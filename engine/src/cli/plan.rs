@@ -29,7 +29,7 @@ Examples:
   pipezero plan run.json --set zero_optimization.resident_units=all
   pipezero plan run.json --device h100            # its speed too
   pipezero plan run.json --json | jq '.ranks[].memory.peak'   # bytes
-  pipezero plan pair.json --task both             # engines of a master file
+  pipezero plan pair.json --task both             # several models
 
 With ZeRO-3 two more tables compare: each rank with itself under ZeRO-1, and the values of `resident_units`, as more units that stay gathered need fewer gathers and more memory.";
 
