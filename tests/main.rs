@@ -19,6 +19,7 @@ mod features; // Features, pair by pair, give the same bits.
 mod frozen; // Layers that are not trained.
 mod fuzz; // Input that is nearly valid.
 mod ignored_targets; // A step without a target.
+mod in_turn; // Runs in one process whose steps alternate.
 mod json_files; // Every file that is JSON is read alike.
 mod lengths; // Micro-batches of different lengths.
 mod level; // What "level" saves.

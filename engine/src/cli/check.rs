@@ -1,5 +1,6 @@
 //! `pipezero check`.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -8,7 +9,8 @@ use pipezero_models::shared::GptConfig;
 
 use super::describe;
 use super::failure::Failure;
-use super::figures::{count, counted, percent};
+use super::figures::{bytes, count, counted, percent};
+use super::master::{check_backend, resolve_all};
 use super::notices::Notices;
 use super::out_file::{OutFile, Written};
 use super::output::print;
@@ -16,7 +18,8 @@ use super::run_args::{PlannedData, RunArgs, not_found, plan_with_data};
 use super::terminal;
 use super::unread_weights::unread_weights;
 use crate::config::{
-    BackendName, Change, DeviceName, Fixed, Launch, ModelConfig, Notice, NoticeKind, RunFile,
+    BackendName, Change, DeviceName, Fixed, GivenFile, Launch, MasterFile, ModelConfig, Notice, NoticeKind,
+    RunFile,
 };
 use crate::files::input::{is_stdio, named};
 use crate::files::partial::Existing;
@@ -31,6 +34,7 @@ Examples:
   pipezero check run.json --set memory=80GiB      # does every rank fit?
   pipezero check run.json --json | jq .batch      # every default filled in
   pipezero check run.json --fix                   # writes run.fixed.json
+  pipezero check pair.json                        # every engine in it
 
 The JSON is the run as the engine sees it, under the engine's own names: it is meant to be read, and `train` does not accept it. Of the data no more is read than the beginning of each file of tokens: a text must exist and, where its bytes are the tokens, be long enough.
 
@@ -59,27 +63,91 @@ pub(super) fn run(args: &CheckArgs) -> Result<(), Failure> {
     if args.fix {
         return args.fix();
     }
-    let file = args.run.load()?;
-    let PlannedData { plan, mut notices, data } = plan_with_data(&file)?;
-    if let Some(warning) = too_few_gpus(&plan) {
-        notices.push(Notice::new(NoticeKind::Warning, &file.place(&["comm.backend"]), warning));
-    }
-    notices.extend(unread_weights(&file));
-    let notices = Notices::new(args.run.name(), notices);
+    let file = match GivenFile::load(&args.run.run)? {
+        GivenFile::Run(file) => file.set(&args.run.set)?,
+        GivenFile::Master(master) => return args.check_all(master),
+    };
+    let checked = Checked::of(&file)?;
     if args.json {
-        let json = serde_json::to_string_pretty(plan.run()).expect("a run has string keys and finite depth");
-        print(format_args!("{json}\n"))?;
-        return Ok(());
+        return Ok(print(format_args!("{}\n", in_json(checked.plan.run())))?);
     }
-    let (notices, autos) = notices.in_full_but_autos();
-    print(summary(&plan, data.as_ref(), &autos, terminal::width()))?;
-    let verdict = verdict(&args.run.name(), &notices);
+    let notices = checked.print(args.run.name())?;
+    let verdict = format!("{} is a valid run{}", args.run.name(), with_notices(&notices));
     drop(notices);
     print(format_args!("\n{}\n", terminal::fitted(&verdict)))?;
     Ok(())
 }
 
+/// A run file in which nothing is wrong.
+struct Checked {
+    plan: Plan,
+    notices: Vec<Notice>,
+    data: Option<Inspected>,
+}
+
+impl Checked {
+    fn of(file: &RunFile) -> Result<Self, Failure> {
+        let PlannedData { plan, mut notices, data } = plan_with_data(file)?;
+        if let Some(warning) = too_few_gpus(&plan) {
+            notices.push(Notice::new(NoticeKind::Warning, &file.place(&["comm.backend"]), warning));
+        }
+        notices.extend(unread_weights(file));
+        Ok(Self { plan, notices, data })
+    }
+
+    /// Prints what it means; its notices, which stand in a file of this name, are still to be printed.
+    fn print(self, file: String) -> Result<Notices, Failure> {
+        let (notices, autos) = Notices::new(file, self.notices).in_full_but_autos();
+        print(summary(&self.plan, self.data.as_ref(), &autos, terminal::width()))?;
+        Ok(notices)
+    }
+}
+
+fn in_json(value: &impl serde::Serialize) -> String {
+    serde_json::to_string_pretty(value).expect("a run has string keys and finite depth")
+}
+
 impl CheckArgs {
+    /// Checks every engine of a master file, whether a task uses it or not.
+    fn check_all(&self, master: MasterFile) -> Result<(), Failure> {
+        let names: Vec<String> = master.engines().map(str::to_owned).collect();
+        let master = master.set(&self.run.set, &names)?;
+        let engines = resolve_all(&master, &names, |engine| {
+            let checked = Checked::of(&engine.file)?;
+            check_backend(&checked.plan)?;
+            let notices = engine.notices_in_place(checked.notices);
+            Ok((engine.shown(), Checked { notices, ..checked }))
+        })?;
+        if self.json {
+            let runs = names.iter().zip(engines.iter().map(|(_, checked)| checked.plan.run()));
+            let runs: BTreeMap<_, _> = runs.collect();
+            return Ok(print(format_args!("{}\n", in_json(&runs)))?);
+        }
+        let bytes_of: Vec<u64> =
+            engines.iter().map(|(_, checked)| checked.plan.needs().world_bytes).collect();
+        for (name, (file, checked)) in names.iter().zip(engines) {
+            print(format_args!("engine {name}\n"))?;
+            drop(checked.print(file)?);
+            print("\n")?;
+        }
+        for task in master.tasks() {
+            let is_used = |name: &String| task.engines().contains(name);
+            let used = names.iter().zip(&bytes_of).filter(|(name, _)| is_used(name));
+            let together = used.fold(0, |sum: u64, (_, bytes)| sum.saturating_add(*bytes));
+            let line = format!(
+                "task {}: trains {}; {} of memory in all",
+                task.name,
+                task.engines().join(", "),
+                bytes(together)
+            );
+            print(format_args!("{}\n", terminal::fitted(&line)))?;
+        }
+        let counts = [counted(names.len(), "engine"), counted(master.tasks().len(), "task")];
+        let verdict = format!("{} is a valid master file: {}", self.run.name(), counts.join(", "));
+        print(format_args!("{}\n", terminal::fitted(&verdict)))?;
+        Ok(())
+    }
+
     /// Writes the mended file and says what was changed, and prints what it means.
     fn fix(&self) -> Result<(), Failure> {
         let path = self.out.clone().unwrap_or_else(|| beside(&self.run.run));
@@ -291,7 +359,8 @@ fn data_of(plan: &Plan, inspected: &Inspected) -> String {
     found
 }
 
-fn verdict(name: &str, notices: &Notices) -> String {
+/// How many notices of each kind there are.
+fn with_notices(notices: &Notices) -> String {
     let counts = [(NoticeKind::Warning, "warning"), (NoticeKind::Hint, "hint")];
     let counts = counts.map(|(kind, noun)| (notices.count(kind), noun));
     let found: Vec<String> = counts
@@ -299,6 +368,5 @@ fn verdict(name: &str, notices: &Notices) -> String {
         .filter(|(count, _)| *count > 0)
         .map(|(count, noun)| counted(count, noun))
         .collect();
-    let found = if found.is_empty() { String::new() } else { format!(", with {}", found.join(" and ")) };
-    format!("{name} is a valid run{found}")
+    if found.is_empty() { String::new() } else { format!(", with {}", found.join(" and ")) }
 }

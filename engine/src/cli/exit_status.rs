@@ -14,7 +14,7 @@ use crate::run::checkpoint::CheckpointError;
 use crate::run::data::DataError;
 use crate::run::engine::{EngineError, WeightsError};
 use crate::run::world::WorldError;
-use crate::train::{RunDirError, TrainingError};
+use crate::train::{InTurnError, RunDirError, TrainingError};
 
 /// What `--help` says of exit statuses.
 pub(super) const STATUSES: &str = "\
@@ -108,6 +108,8 @@ input_mistakes! {
         | EngineError::OtherState { .. }
         | EngineError::Elsewhere
         | EngineError::Memory { .. }
+        | EngineError::MemoryTogether { .. }
+        | EngineError::ThreadsTogether { .. }
         | EngineError::Threads { .. }
         | EngineError::LossScale { .. }
         | EngineError::NotFinite { .. }
@@ -123,6 +125,7 @@ input_mistakes! {
         | TrainingError::Lost { error, .. }
         | TrainingError::NotSaved { error, .. } => error.is_input_mistake(),
     };
+    InTurnError: |error| error.error.is_input_mistake();
     ProfileError: |error| match error {
         ProfileError::NoSteps => true,
         ProfileError::Engine(error) => error.is_input_mistake(),

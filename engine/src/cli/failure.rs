@@ -36,6 +36,16 @@ pub(super) enum Failure {
 }
 
 impl Failure {
+    /// The failure of one of several engines; mistakes in its file stand at their places and need no name.
+    pub(super) fn of_engine(self, engine: &str) -> Self {
+        let of = |source: Box<dyn Error>| Box::new(OfEngine { engine: engine.to_owned(), source });
+        match self {
+            Self::Input(error) => Self::Input(of(error)),
+            Self::Other(error) => Self::Other(of(error)),
+            other => other,
+        }
+    }
+
     /// Prints the error; the exit status.
     pub(super) fn report(self) -> u8 {
         // If stderr is closed, the exit status still says that the command failed.
@@ -60,7 +70,7 @@ impl Failure {
                 2
             }
             Self::Config(errors) => {
-                let mistakes = errors.counted();
+                let (mistakes, subject) = (errors.counted(), errors.subject());
                 let drawn = errors.render(&terminal::report_handler());
                 let table = errors
                     .combinations()
@@ -71,7 +81,7 @@ impl Failure {
                     .map(|argument| format!(" --set {}", printable(argument)))
                     .collect();
                 let with = if set.is_empty() { "" } else { " with" };
-                let headline = format!("error: not a valid run{with}{set}, {mistakes}:");
+                let headline = format!("error: not {subject}{with}{set}, {mistakes}:");
                 let headline = terminal::fitted(&headline);
                 let _ = io::stderr().write_all(format!("{headline}\n{drawn}{table}").as_bytes());
                 2
@@ -154,6 +164,16 @@ impl<E: InputMistake + Error + 'static> From<E> for Failure {
     fn from(error: E) -> Self {
         if error.is_input_mistake() { Self::Input(Box::new(error)) } else { Self::Other(Box::new(error)) }
     }
+}
+
+/// What went wrong with one of several engines.
+#[derive(Debug, thiserror::Error)]
+#[error("engine `{engine}`: {source}")]
+struct OfEngine {
+    /// Its name.
+    engine: String,
+    /// What went wrong.
+    source: Box<dyn Error>,
 }
 
 /// Costs that a file lacks, with the file's name.

@@ -16,6 +16,7 @@ mod generate;
 mod in_use;
 mod launch;
 mod log;
+mod master;
 mod nccl_variable;
 mod notices;
 mod out_file;
@@ -32,11 +33,9 @@ mod signals;
 mod simulate;
 mod table;
 mod terminal;
+mod together;
 mod tokenize;
 mod train;
-mod train_args;
-mod train_ready;
-mod train_report;
 mod trained_run;
 mod unread_weights;
 mod utilisation;
@@ -71,8 +70,8 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Train the model of a run file, and write a run directory.
-    #[command(after_help = train_args::EXAMPLES)]
-    Train(train_args::TrainArgs),
+    #[command(after_help = train::EXAMPLES)]
+    Train(Box<train::TrainArgs>),
     /// Loss, perplexity and bits per byte of a trained model.
     #[command(after_help = eval::EXAMPLES)]
     Eval(eval::EvalArgs),

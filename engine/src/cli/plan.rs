@@ -1,19 +1,22 @@
 //! `pipezero plan`.
 
 use clap::Args;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::describe;
 use super::device::device;
 use super::failure::Failure;
 use super::figures::{bytes, count, counted, percent};
 use super::in_use::{InUse, too_long};
+use super::master::{no_tasks, resolve_all};
+use super::notices::Notices;
 use super::output::print;
-use super::run_args::RunArgs;
+use super::run_args::{RunArgs, launch_for};
 use super::table::{MemoryColumns, Table};
 use super::terminal;
+use super::together::{bytes_together, memory_together};
 use super::utilisation;
-use crate::config::{ResidencyConfig, ZeroLevel};
+use crate::config::{GivenFile, Launch, MasterFile, ResidencyConfig, ZeroLevel};
 use crate::plan::costs::{DeviceSpec, Source};
 use crate::plan::what_if::{Simulation, device_remarks};
 use crate::plan::{BesideZero1, Persistent, Plan, RankForecast, ResidencyCost};
@@ -26,6 +29,7 @@ Examples:
   pipezero plan run.json --set zero_optimization.resident_units=all
   pipezero plan run.json --device h100            # its speed too
   pipezero plan run.json --json | jq '.ranks[].memory.peak'   # bytes
+  pipezero plan pair.json --task both             # several models
 
 With ZeRO-3 two more tables compare: each rank with itself under ZeRO-1, and the values of `resident_units`, as more units that stay gathered need fewer gathers and more memory.";
 
@@ -34,6 +38,9 @@ With ZeRO-3 two more tables compare: each rank with itself under ZeRO-1, and the
 pub(super) struct PlanArgs {
     #[command(flatten)]
     run: RunArgs,
+    /// The task of a master file whose engines are planned, each for itself and all together [default: the only task].
+    #[arg(long, value_name = "NAME")]
+    task: Option<String>,
     /// Predict the speed on a device: h100, h200, a100 or cpu, which is this host.
     #[arg(long, value_name = "NAME")]
     device: Option<String>,
@@ -43,29 +50,59 @@ pub(super) struct PlanArgs {
 }
 
 pub(super) fn run(args: &PlanArgs) -> Result<(), Failure> {
-    let (plan, mut notices) = args.run.plan_for(args.device.as_deref())?;
-    let device = args.device.as_deref().map(|name| device(Some(name), &plan)).transpose()?;
-    let simulation = match &device {
-        Some(device) => {
-            device_remarks(&plan, device).into_iter().for_each(|remark| notices.add(remark));
-            Some(Simulation::new(&plan, Source::Analytic(device), None)?)
-        }
-        None => None,
+    let launch = launch_for(args.device.as_deref());
+    let file = match GivenFile::load(&args.run.run)? {
+        GivenFile::Run(file) => file.set(&args.run.set)?,
+        GivenFile::Master(master) => return args.plan_all(master, launch),
     };
-    let in_use = match (&simulation, &device) {
-        (Some(simulation), Some(device)) => Ok(InUse::in_step(simulation, device)?),
-        _ => InUse::on_an_h100(&plan),
-    };
-    let residencies = plan.residencies_in_time()?;
-    if let Err(why) = &in_use {
-        notices.add(format_args!("what is in use at once is not known: {why}"));
+    if let Some(task) = &args.task {
+        return Err(no_tasks(task, &args.run.name()));
     }
-    if residencies.is_none() && plan.run().zero.level == ZeroLevel::Zero3 {
-        notices.add(format_args!("residencies are not compared: {}", too_long(&plan)));
-    }
-    let in_use = in_use.ok();
+    let (plan, notices) = Plan::from_file(&file, launch)?;
+    let mut notices = Notices::new(args.run.name(), notices);
     if args.json {
-        let json = json!({
+        return Ok(print(format_args!("{:#}\n", args.json_of(&plan, &mut notices)?))?);
+    }
+    Ok(print(args.text_of(&plan, &mut notices)?)?)
+}
+
+impl PlanArgs {
+    /// Plans the engines of a task of a master file.
+    fn plan_all(&self, master: MasterFile, launch: Launch) -> Result<(), Failure> {
+        let task = master.task(self.task.as_deref()).map_err(|error| Failure::Input(error.into()))?.clone();
+        let master = master.set(&self.run.set, task.engines())?;
+        let mut engines = resolve_all(&master, task.engines(), |engine| {
+            let (plan, notices) = Plan::from_file(&engine.file, launch)?;
+            let notices = Notices::new(engine.shown(), engine.notices_in_place(notices));
+            Ok((engine.name.clone(), plan, notices))
+        })?;
+        let plans: Vec<(String, Plan)> =
+            engines.iter().map(|(name, plan, _)| (name.clone(), plan.clone())).collect();
+        if self.json {
+            let mut of_engines = serde_json::Map::new();
+            for (name, plan, notices) in &mut engines {
+                of_engines.insert(name.clone(), self.json_of(plan, notices)?);
+            }
+            let json = json!({ "engines": of_engines, "together": bytes_together(&plans) });
+            return Ok(print(format_args!("{json:#}\n"))?);
+        }
+        for (name, plan, mut notices) in engines {
+            let text = self.text_of(&plan, &mut notices).map_err(|failure| failure.of_engine(&name))?;
+            print(format_args!("engine {name}\n{text}"))?;
+            drop(notices);
+            print("\n")?;
+        }
+        Ok(print(memory_together(&plans, terminal::width()))?)
+    }
+
+    fn device_of(&self, plan: &Plan) -> Result<Option<DeviceSpec>, Failure> {
+        Ok(self.device.as_deref().map(|name| device(Some(name), plan)).transpose()?)
+    }
+
+    fn json_of(&self, plan: &Plan, notices: &mut Notices) -> Result<Value, Failure> {
+        let device = self.device_of(plan)?;
+        let Found { simulation, in_use, residencies } = Found::of(plan, device.as_ref(), notices)?;
+        Ok(json!({
             "parameters": plan.num_parameters(),
             "frozen_parameters": plan.num_frozen_parameters(),
             "bubble_share": plan.bubble_share(),
@@ -80,20 +117,53 @@ pub(super) fn run(args: &PlanArgs) -> Result<(), Failure> {
                 "tokens_per_s": of.step().tokens_per_s(),
                 "each_rank": utilisation::as_json(&of.utilisation()),
             })),
-        });
-        print(format_args!("{json:#}\n"))?;
-    } else {
+        }))
+    }
+
+    fn text_of(&self, plan: &Plan, notices: &mut Notices) -> Result<String, Failure> {
+        let device = self.device_of(plan)?;
+        let Found { simulation, in_use, residencies } = Found::of(plan, device.as_ref(), notices)?;
         let width = terminal::width();
-        print(text(&plan, in_use.as_ref(), width))?;
+        let mut all = text(plan, in_use.as_ref(), width);
         if !plan.beside_zero_1().is_empty() {
-            print(format_args!("\n{}", zero_1_table(&plan, width)))?;
+            all += &format!("\n{}", zero_1_table(plan, width));
         }
         if let Some(costs) = residencies.filter(|costs| !costs.is_empty()) {
-            print(format_args!("\n{}", residency_table(&plan, &costs, width)))?;
+            all += &format!("\n{}", residency_table(plan, &costs, width));
         }
-        print(format_args!("\n{}\n", speed(&plan, simulation.as_ref(), width)))?;
+        Ok(all + &format!("\n{}\n", speed(plan, simulation.as_ref(), width)))
     }
-    Ok(())
+}
+
+/// What is worked out from a plan.
+struct Found<'a> {
+    simulation: Option<Simulation<'a>>,
+    in_use: Option<InUse>,
+    residencies: Option<Vec<ResidencyCost>>,
+}
+
+impl<'a> Found<'a> {
+    fn of(plan: &'a Plan, device: Option<&'a DeviceSpec>, notices: &mut Notices) -> Result<Self, Failure> {
+        let simulation = match device {
+            Some(device) => {
+                device_remarks(plan, device).into_iter().for_each(|remark| notices.add(remark));
+                Some(Simulation::new(plan, Source::Analytic(device), None)?)
+            }
+            None => None,
+        };
+        let in_use = match (&simulation, device) {
+            (Some(simulation), Some(device)) => Ok(InUse::in_step(simulation, device)?),
+            _ => InUse::on_an_h100(plan),
+        };
+        let residencies = plan.residencies_in_time()?;
+        if let Err(why) = &in_use {
+            notices.add(format_args!("what is in use at once is not known: {why}"));
+        }
+        if residencies.is_none() && plan.run().zero.level == ZeroLevel::Zero3 {
+            notices.add(format_args!("residencies are not compared: {}", too_long(plan)));
+        }
+        Ok(Self { simulation, in_use: in_use.ok(), residencies })
+    }
 }
 
 /// How fast a device would be, and the memory that is left on it.

@@ -14,6 +14,8 @@ use crate::train::{EvalLine, Observer, StepLine, Work};
 /// Shows the progress of a run.
 #[derive(Debug)]
 pub(super) struct Progress {
+    /// What each line begins with: the name of an engine among others.
+    of: String,
     /// A bar that redraws itself, where a person sees it.
     bar: Option<ProgressBar>,
     /// Of plain lines: on the screen if there is no bar, and in the log of this process.
@@ -66,7 +68,16 @@ impl Progress {
     /// The progress of a run of so many steps; `learns`: whether it has a loss.
     pub(super) fn new(num_steps: u64, learns: bool) -> Self {
         let bar = bar(num_steps, "{bar:20} {pos}/{len} steps  {msg}  ETA {eta}");
-        let progress = Self { bar, pace: Pace::at_once(), num_steps, figures: String::new(), learns };
+        Self::with(String::new(), bar, num_steps, learns)
+    }
+
+    /// The progress of an engine among others, in lines that begin with its name: bars of several would redraw each other.
+    pub(super) fn of_engine(name: &str, num_steps: u64, learns: bool) -> Self {
+        Self::with(format!("{name}: "), None, num_steps, learns)
+    }
+
+    fn with(of: String, bar: Option<ProgressBar>, num_steps: u64, learns: bool) -> Self {
+        let progress = Self { of, bar, pace: Pace::at_once(), num_steps, figures: String::new(), learns };
         // A first step may take minutes.
         progress.print_unless_bar(&format!("the first of {num_steps} steps begins"));
         progress
@@ -74,7 +85,7 @@ impl Progress {
 
     /// A line of its own, above the bar.
     fn print_line(&self, text: &str) {
-        let text = terminal::fitted(text);
+        let text = terminal::fitted(&format!("{}{text}", self.of));
         match &self.bar {
             Some(bar) => {
                 keep(&text);
@@ -91,7 +102,7 @@ impl Progress {
                 keep(text);
                 bar.tick();
             }
-            None => note(terminal::fitted(text)),
+            None => note(terminal::fitted(&format!("{}{text}", self.of))),
         }
     }
 

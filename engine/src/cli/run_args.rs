@@ -17,10 +17,10 @@ use crate::tokens::{TokenFile, Tokenizer};
 /// A run file and its overrides.
 #[derive(Debug, Args)]
 pub(super) struct RunArgs {
-    /// The run file, JSON; `-` reads it from stdin.
+    /// The run file, JSON; `-` reads it from stdin. For `train`, `check` and `plan` a master file of several models, too.
     #[arg(value_name = "RUN.json")]
     pub(super) run: PathBuf,
-    /// Change a key, as `--set parallel.pipeline=4`; the value is read as JSON, else as a string; `null` removes the key.
+    /// Change a key, as `--set parallel.pipeline=4`; the value is read as JSON, else as a string; `null` removes the key. Of a master file: `--set engines.NAME.KEY=VALUE`.
     #[arg(long, value_name = "KEY.PATH=VALUE")]
     pub(super) set: Vec<String>,
 }
@@ -84,6 +84,17 @@ const WORDS_VOCAB_SIZE: usize = 4096;
 
 const TOKEN_TYPE: &str = "data.token_type";
 
+/// This host, or one with a device, if one is named: `"device": "auto"` is what that is.
+pub(super) fn launch_for(device: Option<&str>) -> Launch {
+    let launch = Launch::this_host();
+    let named = device.and_then(DeviceSpec::by_name);
+    let gpu = named.map_or(launch.gpu, |device| match device.is_gpu() {
+        true => HostGpu::Present,
+        false => HostGpu::Absent,
+    });
+    Launch { gpu, ..launch }
+}
+
 impl RunArgs {
     /// The file with its overrides.
     pub(super) fn load(&self) -> Result<RunFile, Failure> {
@@ -95,15 +106,9 @@ impl RunArgs {
         self.plan_on(Launch::this_host())
     }
 
-    /// The same for a device, if one is named: `"device": "auto"` is what that is.
+    /// The same for a device, if one is named.
     pub(super) fn plan_for(&self, device: Option<&str>) -> Result<(Plan, Notices), Failure> {
-        let launch = Launch::this_host();
-        let named = device.and_then(DeviceSpec::by_name);
-        let gpu = named.map_or(launch.gpu, |device| match device.is_gpu() {
-            true => HostGpu::Present,
-            false => HostGpu::Absent,
-        });
-        self.plan_on(Launch { gpu, ..launch })
+        self.plan_on(launch_for(device))
     }
 
     fn plan_on(&self, launch: Launch) -> Result<(Plan, Notices), Failure> {

@@ -64,24 +64,24 @@ impl After {
     }
 }
 
-/// The first of these signals asks a run to end after its step: Ctrl-C, SIGTERM, SIGHUP, and the one that a scheduler sends. The second ends the process
+/// The first of these signals asks a run, or all runs of this process, to end after the step: Ctrl-C, SIGTERM, SIGHUP, and those that a scheduler sends. The second ends the process
 /// at once, with status 128 and its number, as shells report it. A signal that is ignored when the program starts, as `nohup` has it, stays so.
-pub(super) fn end_after_the_step(own: EndSignal) -> Arc<Signalled> {
+pub(super) fn end_after_the_step(own: impl IntoIterator<Item = EndSignal>) -> Arc<Signalled> {
     end_after(After::Step, own)
 }
 
 /// As [`end_after_the_step`], of work that ends after a batch.
 pub(super) fn end_after_the_batch() -> Arc<Signalled> {
-    end_after(After::Batch, EndSignal::None)
+    end_after(After::Batch, [])
 }
 
-fn end_after(after: After, own: EndSignal) -> Arc<Signalled> {
+fn end_after(after: After, own: impl IntoIterator<Item = EndSignal>) -> Arc<Signalled> {
     let signalled = Arc::new(Signalled::default());
-    let own = match own {
+    let own = own.into_iter().filter_map(|own| match own {
         EndSignal::Usr1 => Some(SIGUSR1),
         EndSignal::Usr2 => Some(SIGUSR2),
         EndSignal::None => None,
-    };
+    });
     let ignored = ignored_signals(&status_of_process());
     let signals = [SIGINT, SIGTERM, SIGHUP].into_iter().chain(own).filter(|&signal| !is_in(ignored, signal));
     if let Err(error) = wait_for(signals.collect(), after, Arc::clone(&signalled)) {

@@ -8,6 +8,7 @@ use super::elsewhere::{self, Elsewhere};
 use super::place::Place;
 use super::refusal::{CombinationTable, Refusal};
 use super::resolved::Run;
+use super::several::MasterProblem;
 use crate::files::json::{Edit, JsonError, Source, SourceKind, join, shorten};
 use crate::files::printable::printable;
 
@@ -21,6 +22,8 @@ pub struct ConfigErrors {
     refused: Option<Box<Run>>,
     /// The `--set` arguments that changed the file.
     arguments: Vec<String>,
+    /// Whether they are about a master file itself, and not about the run of an engine.
+    is_of_master: bool,
 }
 
 /// Mistakes that are drawn at most.
@@ -31,7 +34,17 @@ impl ConfigErrors {
     pub(crate) fn new(mut errors: Vec<ConfigError>) -> Self {
         debug_assert!(!errors.is_empty(), "a failure names its reason");
         errors.sort_by_key(|error| error.place.span.order());
-        Self { errors, refused: None, arguments: Vec::new() }
+        Self { errors, refused: None, arguments: Vec::new(), is_of_master: false }
+    }
+
+    /// Errors of a master file itself.
+    pub(super) fn of_master(errors: Vec<ConfigError>) -> Self {
+        Self { is_of_master: true, ..Self::new(errors) }
+    }
+
+    /// What the file is not, for these reasons.
+    pub fn subject(&self) -> &'static str {
+        if self.is_of_master { "a valid master file" } else { "a valid run" }
     }
 
     /// These errors of a file that would be this run. Where something else than a refused combination is wrong, there is
@@ -50,6 +63,29 @@ impl ConfigErrors {
             }
         }
         self
+    }
+
+    /// Those of several files, one after the other.
+    pub(crate) fn joined(all: Vec<Self>) -> Self {
+        let mut joined =
+            Self { errors: Vec::new(), refused: None, arguments: Vec::new(), is_of_master: false };
+        for found in all {
+            joined.errors.extend(found.errors);
+            joined.arguments.extend(found.arguments);
+        }
+        joined
+    }
+
+    /// These errors of a run file that stands at a key of another file.
+    pub(super) fn within(mut self, prefix: &str) -> Self {
+        self.errors.iter_mut().for_each(|error| error.place.path = join(prefix, &error.place.path));
+        self
+    }
+
+    /// Why the file cannot be read, if it cannot.
+    pub(super) fn unreadable(&self) -> Option<String> {
+        let error = self.errors.iter().find(|error| matches!(error.problem, Problem::Unreadable { .. }))?;
+        Some(error.message())
     }
 
     /// These errors of a file that `--set` arguments changed.
@@ -266,6 +302,8 @@ pub enum Problem {
     },
     /// A combination of ZeRO and pipeline that costs more than it gains.
     Refused(Box<Refusal>),
+    /// A mistake of the kinds that only files of several models have.
+    Master(MasterProblem),
 }
 
 impl Problem {
@@ -292,6 +330,7 @@ impl Problem {
                 Some(repair.clone())
             }
             Self::Refused(refusal) => Some(refusal.repair()),
+            Self::Master(problem) => problem.repair(),
         }
     }
 
@@ -358,6 +397,7 @@ impl ConfigError {
             Problem::Data { reason } => format!("{path}: {reason}"),
             Problem::Rule { value, rule, .. } => format!("{path} is {value}, but {rule}"),
             Problem::Refused(refusal) => format!("{path}: {}: {}", refusal.headline, refusal.reason),
+            Problem::Master(problem) => problem.message(&path),
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::place::Place;
-use crate::files::json::Edit;
+use crate::files::json::{Edit, join};
 
 /// A line about a key that is accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,6 +34,12 @@ impl Notice {
     /// With what stands for the text at its place in the usual form.
     pub(super) fn usually(self, replacement: Option<String>) -> Self {
         Self { replacement, ..self }
+    }
+
+    /// On a run file that stands at a key of another file.
+    pub(super) fn within(mut self, prefix: &str) -> Self {
+        self.place.path = join(prefix, &self.place.path);
+        self
     }
 
     /// What brings the file into the usual form.

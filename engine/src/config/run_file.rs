@@ -14,6 +14,7 @@ use super::resolve;
 use super::resolved::{ModelConfig, Run};
 use super::section::{Object, Section};
 use super::set;
+use super::several::{MasterProblem, key_of_master};
 use crate::files::input::{is_stdio, named, read_stdin, read_text};
 use crate::files::json::{Node, Source, Span, Value, parse};
 use crate::host::Launched;
@@ -60,7 +61,18 @@ impl RunFile {
     }
 
     pub(super) fn of_text(name: &str, text: &str, folder: PathBuf) -> Result<Self, ConfigErrors> {
-        Ok(Self { root: parse_text(name, text)?, folder, arguments: Vec::new() })
+        let root = parse_text(name, text)?;
+        if let Some(entry) = key_of_master(&root) {
+            let place = Place { path: entry.key.clone(), span: entry.key_span.clone() };
+            let problem = Problem::Master(MasterProblem::InsteadOfRunFile);
+            return Err(ConfigErrors::new(vec![ConfigError::new(place, problem)]));
+        }
+        Ok(Self::of_node(root, folder))
+    }
+
+    /// A part of a text, or all of it, as a run file.
+    pub(super) fn of_node(root: Node, folder: PathBuf) -> Self {
+        Self { root, folder, arguments: Vec::new() }
     }
 
     /// Reads `text` as a run file that messages call `name`. Relative paths in it start at the current folder.
@@ -74,10 +86,15 @@ impl RunFile {
     /// of two arguments for one key the later wins; `null` takes a key away.
     ///
     /// Errors: an argument has no `=`, an empty key, or a path through a value that is not a section.
-    pub fn set(mut self, arguments: &[String]) -> Result<Self, ConfigErrors> {
+    pub fn set(self, arguments: &[String]) -> Result<Self, ConfigErrors> {
+        self.set_below("", arguments)
+    }
+
+    /// As [`RunFile::set`], of arguments that all begin with `prefix`, which leads to this run file.
+    pub(super) fn set_below(mut self, prefix: &str, arguments: &[String]) -> Result<Self, ConfigErrors> {
         let mut errors = Vec::new();
         for argument in arguments {
-            if let Err(error) = set::apply(&mut self.root, argument) {
+            if let Err(error) = set::apply(&mut self.root, argument, prefix.len()) {
                 errors.push(*error);
             }
         }
@@ -198,7 +215,7 @@ fn is_auto(node: &Node) -> bool {
     matches!(&node.value, Value::String(word) if word == "auto")
 }
 
-fn parse_text(name: &str, text: &str) -> Result<Node, ConfigErrors> {
+pub(super) fn parse_text(name: &str, text: &str) -> Result<Node, ConfigErrors> {
     parse(&Source::relaxed_file(name, text))
         .map_err(|errors| ConfigErrors::new(errors.into_iter().map(ConfigError::from).collect()))
 }

@@ -9,15 +9,15 @@ use crate::files::json::{Entry, Node, Source, Span, Value, parse_from, shorten};
 const MAX_KEYS: usize = 16;
 
 /// Applies one argument to the file. The value is read as JSON and, where it is not JSON, as a string; `null` takes the key
-/// away, so that its default holds.
-pub(crate) fn apply(root: &mut Node, argument: &str) -> Result<(), Box<ConfigError>> {
+/// away, so that its default holds. The first `skipped` bytes of the key lead to the run file.
+pub(crate) fn apply(root: &mut Node, argument: &str, skipped: usize) -> Result<(), Box<ConfigError>> {
     let source = Source::argument(argument);
     let span = |start, end| source.span(start, end);
     let Some((path, text)) = argument.split_once('=') else {
         let repair = format!("write --set {}=VALUE", shorten(argument));
         return Err(refused(span(0, argument.len()), "a key without a value".to_owned(), repair));
     };
-    let keys: Vec<&str> = path.split('.').collect();
+    let keys: Vec<&str> = path.get(skipped..).unwrap_or_default().split('.').collect();
     if keys.iter().any(|key| key.is_empty()) {
         let repair = "write --set key.path=value".to_owned();
         return Err(refused(span(0, argument.len()), "a part of its key is empty".to_owned(), repair));

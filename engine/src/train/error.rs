@@ -25,7 +25,7 @@ pub enum TrainingError {
     #[error(transparent)]
     Trace(#[from] TraceError),
     /// The run ended with an error, and its state was saved.
-    #[error("{error}\nthe state after step {step} is saved in {}{}", path.display(), way_on(*step, path))]
+    #[error("{error}\nthe state after step {step} is saved in {}{}", path.display(), way_on_after(*step, path))]
     Saved {
         /// The error.
         error: Box<TrainingError>,
@@ -35,7 +35,7 @@ pub enum TrainingError {
         path: PathBuf,
     },
     /// The run ended with an error, and its state with it.
-    #[error("{error}\n{}", what_is_left(*step, *checkpoint, *has_weights, path))]
+    #[error("{error}\n{}", what_is_left(*step, *checkpoint, *has_weights, path, &way_on(path)))]
     Lost {
         /// The error.
         error: Box<TrainingError>,
@@ -63,16 +63,15 @@ pub enum TrainingError {
 }
 
 /// What is left of a run whose ranks have lost its state.
-fn what_is_left(step: u64, checkpoint: Option<u64>, has_weights: bool, path: &Path) -> String {
+fn what_is_left(step: u64, checkpoint: Option<u64>, has_weights: bool, path: &Path, go_on: &str) -> String {
     let path = path.display();
-    let go_on = format!("go on from there with the same command and --resume --out {path}");
     match checkpoint {
         Some(newest) if newest == step => {
-            format!("no step is lost: the newest finished checkpoint is that of step {step}: {go_on}")
+            format!("no step is lost: the newest finished checkpoint is that of step {step}{go_on}")
         }
         _ if has_weights => format!("the weights after step {step} are saved in {path}"),
         Some(newest) => format!(
-            "what the run did after step {newest}, that of its newest finished checkpoint, is lost: {go_on}"
+            "what the run did after step {newest}, that of its newest finished checkpoint, is lost{go_on}"
         ),
         None => "what the run did is lost: no checkpoint was finished (`checkpoint.every` and `checkpoint.minutes` say when one is begun)"
             .to_owned(),
@@ -87,6 +86,19 @@ impl TrainingError {
             Self::Lost { error, .. } => error.report(),
             Self::NotSaved { error, why, .. } => error.report().or_else(|| why.report()),
             _ => None,
+        }
+    }
+
+    /// The error of a run among others, with which one goes on by another command than with it alone.
+    pub(super) fn among_others(&self) -> String {
+        match self {
+            Self::Saved { error, step, path } => {
+                format!("{error}\nits state after step {step} is saved in {}", path.display())
+            }
+            Self::Lost { error, step, checkpoint, has_weights, path } => {
+                format!("{error}\n{}", what_is_left(*step, *checkpoint, *has_weights, path, ""))
+            }
+            error => error.to_string(),
         }
     }
 
@@ -133,8 +145,13 @@ impl TrainingError {
     }
 }
 
+/// How to go on from a checkpoint.
+fn way_on(path: &Path) -> String {
+    format!(": go on from there with the same command and --resume --out {}", path.display())
+}
+
 /// How to go on with a saved state.
-fn way_on(step: u64, path: &Path) -> String {
+fn way_on_after(step: u64, path: &Path) -> String {
     match step {
         // Weights alone: there is nothing else before the first step.
         0 => String::new(),

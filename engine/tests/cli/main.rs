@@ -28,6 +28,9 @@ mod recomputation;
 mod residency; // Units that stay gathered.
 mod resume; // `train --resume`.
 mod schedules; // Several stages per rank, and schedule files.
+mod several; // Master files: several engines.
+mod several_arguments; // Arguments about them.
+mod several_errors; // Mistakes in them.
 mod shell; // Completions, man pages, stdin.
 mod signals; // Signals, and kills.
 mod simulate; // `simulate --schedule`.

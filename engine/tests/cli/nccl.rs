@@ -9,13 +9,13 @@ use crate::command::{Home, Printed};
 use crate::processes::{ranks_of, signal, until};
 
 /// Jobs have more processes than this host has cores, so that two at once would only be late.
-fn one_job() -> MutexGuard<'static, ()> {
+pub(crate) fn one_job() -> MutexGuard<'static, ()> {
     static ONE: Mutex<()> = Mutex::new(());
     ONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The folder of the imitation's libraries; `None` where there is no compiler for them.
-fn imitation() -> Option<&'static Path> {
+pub(crate) fn imitation() -> Option<&'static Path> {
     static FOLDER: OnceLock<Option<PathBuf>> = OnceLock::new();
     let built = || {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
@@ -38,7 +38,7 @@ fn imitation() -> Option<&'static Path> {
 }
 
 /// A command on a host with four GPUs.
-fn on_gpus(home: &Home, libraries: &Path, line: &str) -> Command {
+pub(crate) fn on_gpus(home: &Home, libraries: &Path, line: &str) -> Command {
     let mut command = home.command(line);
     command.env("LD_LIBRARY_PATH", libraries).env("PIPEZERO_CACHE", home.path("cache"));
     command.env("IMITATION_DEVICES", "4").env("IMITATION_HOST", home.path("host"));
@@ -48,7 +48,7 @@ fn on_gpus(home: &Home, libraries: &Path, line: &str) -> Command {
     command
 }
 
-fn run(home: &Home, mut command: Command) -> Printed {
+pub(crate) fn run(home: &Home, mut command: Command) -> Printed {
     Printed::new(command.output().unwrap(), &home.path(""))
 }
 

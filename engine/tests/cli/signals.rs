@@ -47,23 +47,23 @@ pub(crate) fn signal(name: &str, pid: &str) {
     assert!(status.success(), "kill -{name} {pid}");
 }
 
-/// Sends a signal after the first step of a command that has so many, and returns what it printed once it has ended.
-fn signalled(command: Command, name: &str, num_steps: u64) -> (Option<i32>, String, String) {
-    signalled_after(command, name, num_steps, || {})
+/// Sends a signal after a line that begins so, as that of the first step, and returns what the command printed once it has ended.
+pub(crate) fn signalled(command: Command, name: &str, line: &str) -> (Option<i32>, String, String) {
+    signalled_after(command, name, line, || {})
 }
 
 /// As [`signalled`], and does something before.
 fn signalled_after(
     mut command: Command,
     name: &str,
-    num_steps: u64,
+    begins: &str,
     first: impl FnOnce(),
 ) -> (Option<i32>, String, String) {
     let mut child = command.spawn().unwrap();
     let (ended, guard) = guard(&child);
     let mut stderr = BufReader::new(child.stderr.take().unwrap());
     let mut line = String::new();
-    while !line.starts_with(&format!("step 1/{num_steps}")) {
+    while !line.starts_with(begins) {
         line.clear();
         assert_ne!(stderr.read_line(&mut line).unwrap(), 0, "the run ended before its first step");
     }
@@ -96,7 +96,7 @@ fn a_signal_ends_after_the_step_with_tables_a_model_and_a_checkpoint() {
     for name in ["INT", "TERM", "HUP", "USR1"] {
         let home = Home::with(&[("\"steps\": 3", "\"steps\": 1000000"), ("\"every\": 2", "\"every\": 0")]);
         let command = obeying(name, &home, "train run.json --out out");
-        let (status, stdout, rest) = signalled(command, name, 1_000_000);
+        let (status, stdout, rest) = signalled(command, name, "step 1/1000000");
         assert_eq!(status, Some(0), "SIG{name}: {rest}");
         let expected = format!("SIG{name}: the run ends after this step, with a checkpoint");
         assert!(rest.contains(&expected), "{rest}");
@@ -130,8 +130,9 @@ fn a_signal_ends_a_run_whose_checkpoint_cannot_be_written_with_an_error() {
     for rescue in ["", " --rescue rescued"] {
         let home = Home::with(&[("\"steps\": 3", "\"steps\": 1000000"), ("\"every\": 2", "\"every\": 0")]);
         let command = obeying("TERM", &home, &format!("train run.json --out out{rescue}"));
-        let (status, _, rest) =
-            signalled_after(command, "TERM", 1_000_000, || home.write("out/checkpoints", "in the way"));
+        let (status, _, rest) = signalled_after(command, "TERM", "step 1/1000000", || {
+            home.write("out/checkpoints", "in the way")
+        });
         assert_eq!(status, Some(1), "{rest}");
         assert!(rest.contains("error: out/checkpoints"), "{rest}");
         match rescue {
@@ -150,7 +151,7 @@ fn a_signal_that_is_ignored_at_the_start_stays_ignored() {
         .args(["-c", "trap '' HUP USR1; exec \"$0\" \"$@\""])
         .arg(direct.get_program())
         .args(direct.get_args());
-    let (status, _, rest) = signalled(piped(command, &home), "HUP", 30);
+    let (status, _, rest) = signalled(piped(command, &home), "HUP", "step 1/30");
     assert_eq!(status, Some(0), "{rest}");
     let summary: Value = serde_json::from_str(&home.read("out/summary.json")).unwrap();
     assert_eq!(

@@ -2,7 +2,7 @@
 
 use crate::cli::figures::{bytes, named_ranks, nanoseconds};
 use crate::cli::table::Table;
-use crate::cli::train_report::measured_beside_planned;
+use crate::cli::train::measured_beside_planned;
 use crate::doctor::{
     DiskFacts, GpuFacts, LaneFacts, ParityFacts, ProcessClock, ProcessFacts, RunFacts, StepFacts, median,
 };

@@ -5,7 +5,7 @@ use std::path::Path;
 use expect_test::expect_file;
 use serde_json::Value;
 
-use crate::config::{HostGpu, Launch, NoticeKind, RunFile, reference, schema};
+use crate::config::{GivenFile, HostGpu, Launch, NoticeKind, RunFile, reference, schema};
 
 #[test]
 fn the_schema_is_up_to_date() {
@@ -22,6 +22,17 @@ fn the_key_tables_are_up_to_date() {
     expect_file!["../../../../docs/run-file.md"].assert_eq(&format!("{}\n\n{}", &text[..end], reference()));
 }
 
+/// A run file, or those of the engines of a master file, with names.
+fn run_files(path: &Path, name: String) -> Vec<(String, RunFile)> {
+    match GivenFile::load(path).unwrap_or_else(|errors| panic!("{errors}")) {
+        GivenFile::Run(file) => vec![(name, file)],
+        GivenFile::Master(master) => {
+            let file = |engine: &str| master.engine(engine).unwrap_or_else(|errors| panic!("{errors}")).file;
+            master.engines().map(|engine| (format!("{name}: {engine}"), file(engine))).collect()
+        }
+    }
+}
+
 /// Every example is valid, and only DeepSpeed files have keys without effect.
 #[test]
 fn every_example_loads() {
@@ -30,12 +41,13 @@ fn every_example_loads() {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        let file = RunFile::load(&path).unwrap_or_else(|errors| panic!("{errors}"));
-        let launch = Launch { cores: 2, memory_bytes: None, gpu: HostGpu::Absent, ranks: None };
-        let (run, notices) = file.resolve(launch).unwrap_or_else(|errors| panic!("{errors}"));
-        assert!(run.data.text.iter().all(|path| path.is_absolute()), "{name}");
-        let warnings = notices.iter().filter(|notice| notice.kind() == NoticeKind::Warning).count();
-        found.push((name, notices.len() - warnings, warnings));
+        for (name, file) in run_files(&path, name) {
+            let launch = Launch { cores: 2, memory_bytes: None, gpu: HostGpu::Absent, ranks: None };
+            let (run, notices) = file.resolve(launch).unwrap_or_else(|errors| panic!("{errors}"));
+            assert!(run.data.text.iter().all(|path| path.is_absolute()), "{name}");
+            let warnings = notices.iter().filter(|notice| notice.kind() == NoticeKind::Warning).count();
+            found.push((name, notices.len() - warnings, warnings));
+        }
     }
     found.sort();
     // Hints and warnings of each.
@@ -48,6 +60,8 @@ fn every_example_loads() {
         ("gpt2-124m.json", 1, 0),
         ("interleaved.json", 0, 0),
         ("llama-bpe.json", 1, 0),
+        ("pair.json: deep", 0, 0),
+        ("pair.json: wide", 0, 0),
         ("quickstart.json", 1, 0),
         ("seed-48-layers.json", 0, 0),
         ("timed-64.json", 0, 0),
@@ -102,28 +116,40 @@ fn equal(a: &Value, b: &Value) -> bool {
 fn the_schema_accepts_the_examples_and_rejects_slips() {
     let schema = schema().to_value();
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("configs");
+    let mut num_engines = 0;
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         let value: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
-        assert!(conforms(&value, &schema), "{}", path.display());
-        for (pointer, slip) in
-            [("/model/num_layers", "\"12\""), ("/model/family", "\"gpt3\""), ("/steps", "-1")]
-        {
-            let mut value = value.clone();
-            *value.pointer_mut(pointer).unwrap() = serde_json::from_str(slip).unwrap();
-            assert!(!conforms(&value, &schema), "{pointer} {slip}");
+        // The engines of a master file are run files.
+        match value.get("engines").and_then(Value::as_object) {
+            None => accepts_and_rejects_slips(&schema, &value, &path),
+            Some(engines) => {
+                engines.values().for_each(|engine| accepts_and_rejects_slips(&schema, engine, &path));
+                num_engines += engines.len();
+            }
         }
-        let mut unknown = value.clone();
-        unknown["parallel"]["pipelines"] = 2.into();
-        assert!(!conforms(&unknown, &schema));
-        let mut offload = value.clone();
-        offload["zero_optimization"]["offload_param"] = serde_json::json!({ "device": "cpu" });
-        assert!(!conforms(&offload, &schema));
-        // The timed family needs no text, and its times instead.
-        let mut missing = value;
-        let is_timed = missing["model"]["family"] == "timed";
-        let (section, key) = if is_timed { ("/model", "forward_ms") } else { ("", "data") };
-        missing.pointer_mut(section).unwrap().as_object_mut().unwrap().remove(key);
-        assert!(!conforms(&missing, &schema));
     }
+    assert_eq!(num_engines, 2);
+}
+
+fn accepts_and_rejects_slips(schema: &Value, value: &Value, path: &Path) {
+    assert!(conforms(value, schema), "{}", path.display());
+    for (pointer, slip) in [("/model/num_layers", "\"12\""), ("/model/family", "\"gpt3\""), ("/steps", "-1")]
+    {
+        let mut value = value.clone();
+        *value.pointer_mut(pointer).unwrap() = serde_json::from_str(slip).unwrap();
+        assert!(!conforms(&value, schema), "{pointer} {slip}");
+    }
+    let mut unknown = value.clone();
+    unknown["parallel"]["pipelines"] = 2.into();
+    assert!(!conforms(&unknown, schema));
+    let mut offload = value.clone();
+    offload["zero_optimization"]["offload_param"] = serde_json::json!({ "device": "cpu" });
+    assert!(!conforms(&offload, schema));
+    // The timed family needs no text, and its times instead.
+    let mut missing = value.clone();
+    let is_timed = missing["model"]["family"] == "timed";
+    let (section, key) = if is_timed { ("/model", "forward_ms") } else { ("", "data") };
+    missing.pointer_mut(section).unwrap().as_object_mut().unwrap().remove(key);
+    assert!(!conforms(&missing, schema));
 }

@@ -4,6 +4,7 @@ use std::fmt;
 
 use pipezero_models::ElementType;
 
+use super::share::{InBytes, InThreads, Share, sum};
 use super::shared_memory::SharedMemory;
 use super::weights_error::WeightsError;
 use crate::plan::{Bytes, Change, Changes, CountedRanks};
@@ -76,6 +77,35 @@ pub enum EngineError {
         changes: Vec<Change>,
         /// What of a changed plan counts.
         counted: CountedRanks,
+    },
+    /// Several engines that are to run at once need more memory than there is on this host, or on a device.
+    #[error(
+        "the engines together need {} of memory ({}), but {} is available {memory}; name fewer of them in a task, or lower what one needs, \
+         as `pipezero plan` of its run file says",
+        Bytes(sum(shares)).distinct(Bytes(*available_bytes))[0],
+        InBytes(shares),
+        Bytes(*available_bytes).distinct(Bytes(sum(shares)))[0]
+    )]
+    MemoryTogether {
+        /// What each of them needs, in bytes.
+        shares: Vec<Share>,
+        /// What is free of it.
+        available_bytes: u64,
+        /// Which memory it is.
+        memory: SharedMemory,
+    },
+    /// Several engines that are to run at once need more threads than this process may have.
+    #[error(
+        "the engines together need {} threads ({}), more than the {max} that the system lets this process have: name fewer of them in a task, \
+         lower `threads` where it is above 1, or raise the limit, for example sysctl vm.max_map_count=1000000",
+        sum(shares),
+        InThreads(shares)
+    )]
+    ThreadsTogether {
+        /// What each of them needs, in threads.
+        shares: Vec<Share>,
+        /// Threads that the process may have.
+        max: usize,
     },
     /// The ranks of this process together need more threads than it may have.
     #[error(

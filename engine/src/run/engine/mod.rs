@@ -13,9 +13,11 @@ mod probe;
 mod ranks;
 mod report;
 mod save;
+mod share;
 mod shared_memory;
 mod state_check;
 mod threads;
+mod together;
 mod weights_error;
 mod weights_file;
 mod worker;
@@ -24,7 +26,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 use pipezero_models::Device;
-use pipezero_models::queue::MemoryInUse;
 use pipezero_partition::Purpose;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -41,13 +42,13 @@ use ranks::Ranks;
 pub(crate) use report::ProcessReport;
 pub use report::{EvalReport, MeasuredRank, StepReport};
 use save::SaveFile;
+pub use share::Share;
 pub use shared_memory::SharedMemory;
+pub(crate) use together::{Together, check_together};
 pub use weights_error::WeightsError;
 
-use crate::host;
 use crate::plan::costs::DeviceSpec;
 use crate::plan::{ElementTypes, Plan};
-use crate::run::comm::CommError;
 use crate::run::data::BatchSource;
 use crate::run::executor::{NotFinite, RankOutcome, StepInputs};
 use crate::run::memory::Ledger;
@@ -173,12 +174,7 @@ impl Engine {
             if !on.device.computes_in(computed) {
                 return Err(EngineError::Device { computed, device: on.name.clone() });
             }
-            let (memory, free_bytes) = match on.device.memory().map_err(CommError::from)? {
-                None => (SharedMemory::Host, host::available_bytes()),
-                Some(MemoryInUse { total_bytes, free_bytes, .. }) => {
-                    (SharedMemory::Gpu { index, name: on.name.clone(), total_bytes }, Some(free_bytes))
-                }
-            };
+            let (memory, free_bytes) = host_memory::of_device(index, on)?;
             host_memory::check(plan, purpose, ranks, memory, free_bytes)?;
         }
         Ok(())

@@ -15,14 +15,18 @@ const MAPPINGS_PER_THREAD: usize = 4;
 /// # Errors
 /// [`EngineError::Threads`].
 pub(super) fn check(plan: &Plan, num_ranks: usize, max: Option<usize>) -> Result<(), EngineError> {
-    // Each rank has a thread that takes commands, and those that compute.
-    let threads_per_rank = 1 + plan.run().threads;
+    let threads_per_rank = of_rank(plan);
     match max {
         Some(max) if num_ranks.saturating_mul(threads_per_rank) > max => {
             Err(EngineError::Threads { num_ranks, threads_per_rank, max })
         }
         _ => Ok(()),
     }
+}
+
+/// Threads of a rank: one that takes commands, and those that compute.
+pub(super) fn of_rank(plan: &Plan) -> usize {
+    1 + plan.run().threads
 }
 
 /// Threads that this process may have: a quarter of its mappings is left for buffers and files. `None` where the system does not say

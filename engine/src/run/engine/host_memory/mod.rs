@@ -3,12 +3,16 @@
 //! The system grants memory that does not exist and ends the process that then uses it, so an allocation that succeeds
 //! proves nothing.
 
+use pipezero_models::queue::MemoryInUse;
 use pipezero_partition::Purpose;
 
 use super::error::EngineError;
 use super::shared_memory::SharedMemory;
+use crate::host;
 use crate::plan::{CountedRanks, Plan};
+use crate::run::comm::CommError;
 use crate::run::executor::bytes_between_steps;
+use crate::run::world::NamedDevice;
 
 /// Refuses a plan of which these ranks, all that use a memory, need more than is free of it.
 ///
@@ -23,12 +27,8 @@ pub(super) fn check(
 ) -> Result<(), EngineError> {
     let Some(available_bytes) = available_bytes else { return Ok(()) };
     let num_ranks = ranks.len();
-    let between_steps_bytes = match memory {
-        SharedMemory::Host => 0,
-        // A GPU refuses what it does not have, however late and however little it is.
-        SharedMemory::Gpu { .. } => num_ranks as u64 * bytes_between_steps(plan, purpose),
-    };
-    let needed_bytes = plan.needed_bytes(purpose, ranks.iter().copied()).saturating_add(between_steps_bytes);
+    let between_steps_bytes = between_steps_bytes(plan, purpose, num_ranks, &memory);
+    let needed_bytes = needed_bytes(plan, purpose, ranks, &memory);
     if needed_bytes <= available_bytes {
         return Ok(());
     }
@@ -38,6 +38,33 @@ pub(super) fn check(
         counted.bytes(needs).saturating_add(between_steps_bytes) <= available_bytes
     });
     Err(EngineError::Memory { num_ranks, needed_bytes, available_bytes, memory, changes, counted })
+}
+
+/// The memory of a device of this number, and what is free of it, as far as the system says.
+///
+/// # Errors
+/// When the device does not answer.
+pub(super) fn of_device(index: usize, on: &NamedDevice) -> Result<(SharedMemory, Option<u64>), EngineError> {
+    Ok(match on.device.memory().map_err(CommError::from)? {
+        None => (SharedMemory::Host, host::available_bytes()),
+        Some(MemoryInUse { total_bytes, free_bytes, .. }) => {
+            (SharedMemory::Gpu { index, name: on.name.clone(), total_bytes }, Some(free_bytes))
+        }
+    })
+}
+
+/// What these ranks of a plan, all that use a memory, need of it.
+pub(super) fn needed_bytes(plan: &Plan, purpose: Purpose, ranks: &[usize], memory: &SharedMemory) -> u64 {
+    let between_steps_bytes = between_steps_bytes(plan, purpose, ranks.len(), memory);
+    plan.needed_bytes(purpose, ranks.iter().copied()).saturating_add(between_steps_bytes)
+}
+
+fn between_steps_bytes(plan: &Plan, purpose: Purpose, num_ranks: usize, memory: &SharedMemory) -> u64 {
+    match memory {
+        SharedMemory::Host => 0,
+        // A GPU refuses what it does not have, however late and however little it is.
+        SharedMemory::Gpu { .. } => num_ranks as u64 * bytes_between_steps(plan, purpose),
+    }
 }
 
 #[cfg(test)]

@@ -3,9 +3,9 @@
 //! Neighbouring ranks with the same figures are one row, as the data ranks of a stage usually are: so the table of 64 ranks is
 //! short, and a rank that differs is visible.
 
-use super::figures::{bytes, named_ranks};
-use super::table::Table;
-use super::terminal;
+use crate::cli::figures::{bytes, named_ranks};
+use crate::cli::table::Table;
+use crate::cli::terminal;
 use crate::run::data::NgramCrossEntropy;
 use crate::run::engine::MeasuredRank;
 use crate::train::{DeviceMemory, ProcessMemory, Summary};
@@ -132,7 +132,7 @@ fn first_rank(summary: &Summary) -> usize {
 }
 
 /// Planned and measured figures in one row where they are equal, neighbouring ranks with the same ones together.
-pub(super) fn measured_beside_planned<T, F: Copy + PartialEq>(
+pub(in crate::cli) fn measured_beside_planned<T, F: Copy + PartialEq>(
     first: usize,
     of_ranks: &[T],
     figures: impl Fn(&T) -> [F; 2],

@@ -4,12 +4,12 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::run_args::RunArgs;
-use super::whole::whole;
+use crate::cli::run_args::RunArgs;
+use crate::cli::whole::whole;
 use crate::measure::trace::TracedSteps;
 
 /// What `--help` ends with.
-pub(super) const EXAMPLES: &str = "\
+pub(in crate::cli) const EXAMPLES: &str = "\
 Examples:
   pipezero train engine/configs/quickstart.json
   pipezero train run.json --out runs/lr-3e-4 --set optimizer.params.lr=3e-4
@@ -21,37 +21,46 @@ Examples:
   pipezero train run.json --trace --out runs/traced   # for `compare`
   pipezero train run.json --set bf16.enabled=true \\
     --set activation_checkpointing.enabled=true
+  pipezero train engine/configs/pair.json --task pair   # two engines
+  pipezero train pair.json --resume --set engines.deep.steps=500
+
+A master file trains several models in this process, each with an engine of its own, whose steps alternate:
+  {\"engines\": {\"student\": \"student.json\", \"other\": {...a run file...}},
+   \"tasks\": {\"pair\": {\"train\": [\"student\", \"other\"]}}}
 
 The run directory holds run.json (the run file with its overrides; schedule.csv beside it, if the schedule is a file), metrics.jsonl (a line per step: loss, rate, tokens, exposed communication, loss scale, ...), weights.safetensors and summary.json (measured beside planned); with --trace also trace/, a file per recorded step, and trace.json, one of them for ui.perfetto.dev or chrome://tracing. logs/ has what the process of each rank says, where ranks are processes. checkpoints/ has the whole state after some steps, from which --resume goes on. Ctrl-C, SIGTERM, SIGHUP and the signal of `checkpoint.signal` end the run after the current step, with a checkpoint and all of them.";
 
 /// Arguments of `train`.
 #[derive(Debug, Args)]
-pub(super) struct TrainArgs {
+pub(in crate::cli) struct TrainArgs {
     #[command(flatten)]
-    pub(super) run: RunArgs,
-    /// The run directory [default: runs/NAME for a run file NAME.json]
+    pub(in crate::cli) run: RunArgs,
+    /// The task of a master file whose engines are trained, each in a run directory DIR/ENGINE [default: the only task].
+    #[arg(long, value_name = "NAME")]
+    pub(in crate::cli) task: Option<String>,
+    /// The run directory, or the folder of the run directories of engines [default: runs/NAME for a file NAME.json]
     #[arg(long, value_name = "DIR")]
-    pub(super) out: Option<PathBuf>,
+    pub(in crate::cli) out: Option<PathBuf>,
     /// Replace the run directory if it exists.
     #[arg(long)]
-    pub(super) overwrite: bool,
+    pub(in crate::cli) overwrite: bool,
     /// Go on from the run directory's newest checkpoint, on whichever grid the run file now says; start if there is none.
     #[arg(long, conflicts_with_all = ["overwrite", "trace"])]
-    pub(super) resume: bool,
+    pub(in crate::cli) resume: bool,
     /// Go on from the checkpoint after this step instead of the newest: later ones are removed once the run has written another.
     #[arg(long, value_name = "N", value_parser = whole::<u64>, allow_negative_numbers = true, requires = "resume")]
-    pub(super) step: Option<u64>,
+    pub(in crate::cli) step: Option<u64>,
     /// Start with the weights of another run: its directory, its weights.safetensors, or a checkpoint; or of a folder of Hugging Face's
-    /// transformers. The optimizer starts anew.
+    /// transformers. The optimizer starts anew. Of a master file: ENGINE=DIR, for as many engines as begin so.
     #[arg(long, value_name = "DIR", conflicts_with = "resume")]
-    pub(super) init: Option<PathBuf>,
+    pub(in crate::cli) init: Vec<PathBuf>,
     /// A new folder for the state of the run, should an error end it while the run directory cannot be written.
     #[arg(long, value_name = "DIR")]
-    pub(super) rescue: Option<PathBuf>,
+    pub(in crate::cli) rescue: Option<PathBuf>,
     /// Record when each instruction ran, for `pipezero compare`.
     #[arg(long)]
-    pub(super) trace: bool,
+    pub(in crate::cli) trace: bool,
     /// The first and last step to record [default: 2..4, as far as the run has them; or its only step]
     #[arg(long, value_name = "A..B", requires = "trace")]
-    pub(super) trace_steps: Option<TracedSteps>,
+    pub(in crate::cli) trace_steps: Option<TracedSteps>,
 }

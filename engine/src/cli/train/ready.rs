@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use super::failure::Failure;
-use super::output::note;
-use super::train_args::TrainArgs;
+use super::options::RunOptions;
+use crate::cli::failure::Failure;
+use crate::cli::output::note;
 use crate::measure::trace::{TracedSteps, TracedStepsError};
 use crate::plan::{Plan, Purpose};
 use crate::run::engine::{Engine, EngineError};
@@ -42,13 +42,14 @@ fn finished_steps(out: &Path, num_steps: u64) -> Option<u64> {
     (steps >= num_steps).then_some(steps)
 }
 
-impl TrainArgs {
+impl RunOptions {
     /// What can be found out before the ranks start, by every process; what rank 0 alone writes, by its process.
-    pub(super) fn ready(&self, plan: &Plan, out: &Path, is_first: bool) -> Result<Ready, Failure> {
+    pub(super) fn ready(&self, plan: &Plan, is_first: bool) -> Result<Ready, Failure> {
+        let out = self.out.as_path();
         let traced = self.traced(plan.run().steps)?;
         // The process of rank 0 alone makes or replaces the folder.
         let place = if is_first { RunDir::check(out, self.claim())? } else { Place::Free };
-        self.check_rescue(out, is_first)?;
+        self.check_rescue(is_first)?;
         self.check_init(plan)?;
         let goes_on = self.resume && self.step.is_none();
         let finished = if goes_on { finished_steps(out, plan.run().steps) } else { None };
@@ -74,7 +75,8 @@ impl TrainArgs {
     }
 
     /// Refuses a folder for the state of a failed run that is the run directory or lies in it, or is there already.
-    fn check_rescue(&self, out: &Path, is_first: bool) -> Result<(), Failure> {
+    fn check_rescue(&self, is_first: bool) -> Result<(), Failure> {
+        let out = self.out.as_path();
         let Some(rescue) = &self.rescue else { return Ok(()) };
         let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         if absolute(rescue).starts_with(absolute(out)) {

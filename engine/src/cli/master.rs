@@ -1,0 +1,86 @@
+//! What the commands that take a master file share: its engines, resolved, with all that is wrong in any of them.
+
+use super::failure::Failure;
+use crate::config::{BackendName, ConfigErrors, EngineFile, MasterFile};
+use crate::files::input::named;
+use crate::files::printable::printable;
+use crate::host::Launched;
+use crate::plan::Plan;
+
+/// Does something with the run file of each engine, in this order.
+///
+/// # Errors
+/// The mistakes in all run files, at their places; else the first other failure, with the engine's name.
+pub(super) fn resolve_all<T>(
+    master: &MasterFile,
+    names: &[String],
+    mut resolve: impl FnMut(&EngineFile) -> Result<T, Failure>,
+) -> Result<Vec<T>, Failure> {
+    let mut resolved = Vec::new();
+    let mut mistakes = Vec::new();
+    let mut failed = None;
+    for name in names {
+        let found = match master.engine(name) {
+            Ok(engine) => resolve(&engine).map_err(|failure| match failure {
+                Failure::Config(errors) => Failure::Config(engine.in_place(errors)),
+                other => other.of_engine(name),
+            }),
+            Err(errors) => Err(Failure::Config(errors)),
+        };
+        match found {
+            Ok(found) => resolved.push(found),
+            Err(Failure::Config(errors)) => mistakes.push(errors),
+            Err(other) => failed = failed.or(Some(other)),
+        }
+    }
+    match (mistakes.is_empty(), failed) {
+        (false, _) => Err(Failure::Config(ConfigErrors::joined(mistakes))),
+        (true, Some(failure)) => Err(failure),
+        (true, None) => Ok(resolved),
+    }
+}
+
+impl EngineFile {
+    /// The file that it stands in, as messages call it.
+    pub(super) fn shown(&self) -> String {
+        printable(&named(self.path()).display().to_string()).into_owned()
+    }
+}
+
+/// The error that a task was named of a run file.
+pub(super) fn no_tasks(task: &str, file: &str) -> Failure {
+    let error = format!(
+        "--task {task}: {file} is an ordinary run file, of one model, and has no tasks: leave --task out, or name a master file \
+         (docs/several-models.md)"
+    );
+    Failure::Input(error.into())
+}
+
+/// Refuses a job of several processes, of which each would train all engines.
+pub(super) fn check_lone_process(master: &MasterFile, launched: Option<&Launched>) -> Result<(), Failure> {
+    let Some(Launched { launcher, rank, size, .. }) = launched.filter(|launched| launched.size > 1) else {
+        return Ok(());
+    };
+    if *rank > 0 {
+        return Err(Failure::SaidElsewhere);
+    }
+    let error = format!(
+        "{} is a master file, and {launcher} has started {size} processes: the ranks of several engines are threads of one process, \
+         so start pipezero once; engines whose ranks are processes train one by one, by their run files",
+        master.name()
+    );
+    Err(Failure::Input(error.into()))
+}
+
+/// Refuses an engine whose ranks are no threads over shared memory.
+pub(super) fn check_backend(plan: &Plan) -> Result<(), Failure> {
+    let word = match plan.run().comm.backend {
+        BackendName::Threads => return Ok(()),
+        BackendName::Mpi => "mpi",
+        BackendName::Nccl => "nccl",
+    };
+    let error = format!(
+        "`comm.backend` is \"{word}\", and the engines of a task share one process: write \"threads\", or train this engine alone, by its run file"
+    );
+    Err(Failure::Input(error.into()))
+}

@@ -1,0 +1,73 @@
+//! A run as it starts: its plan, its ranks, its directory.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::options::RunOptions;
+use super::words::{say_where_it_goes_on, where_it_starts};
+use crate::cli::failure::Failure;
+use crate::cli::output::note;
+use crate::cli::run_args::{PlannedData, plan_with_data};
+use crate::cli::unread_weights::unread_weights;
+use crate::config::{Notice, RunFile};
+use crate::measure::trace::TracedSteps;
+use crate::plan::Plan;
+use crate::run::world::World;
+use crate::train::{ChangedKey, CopiedTokenizer, RunDir, RunDirError, Training, TrainingError};
+
+impl RunOptions {
+    /// The plan of the run, and what is to be said of the file.
+    pub(super) fn planned(&self, file: &RunFile) -> Result<(Plan, Vec<Notice>), Failure> {
+        let PlannedData { plan, mut notices, .. } = plan_with_data(file)?;
+        // The weights of a run that goes on are those of its checkpoint.
+        if self.init.is_none() && !self.resume {
+            notices.extend(unread_weights(file));
+        }
+        Ok((plan, notices))
+    }
+
+    /// Starts the ranks, with the state that the run begins with.
+    pub(super) fn start(
+        &self,
+        plan: Plan,
+        world: Arc<dyn World>,
+        traced: Option<TracedSteps>,
+    ) -> Result<Training, TrainingError> {
+        let words = where_it_starts(&plan);
+        let begins = &mut |begins| words(begins).into_iter().for_each(note);
+        let mut training = match &self.init {
+            Some(path) => Training::initialised_from(plan, world, path, begins)?,
+            None if self.resume => Training::resuming(plan, world, &self.out, self.step, begins)?,
+            None => Training::starting(plan, world, begins)?,
+        };
+        if self.resume {
+            say_where_it_goes_on(training.resumed(), &self.out);
+        }
+        if let Some(steps) = traced {
+            training = training.traced(steps);
+        }
+        if let Some(folder) = self.rescue.clone() {
+            training = training.rescued_to(folder);
+        }
+        Ok(training)
+    }
+
+    /// The run directory with the run file in it, made by the process that writes it, and what the run file says otherwise than before.
+    pub(super) fn recorded(
+        &self,
+        earlier: Option<RunDir>,
+        file: &RunFile,
+        plan: &Plan,
+        is_first: bool,
+    ) -> Result<(RunDir, Vec<ChangedKey>), RunDirError> {
+        let out: &Path = &self.out;
+        if !is_first {
+            return Ok((RunDir::written_elsewhere(out), Vec::new()));
+        }
+        // Read before the directory is replaced that may hold it.
+        let tokenizer = CopiedTokenizer::of(&plan.run().data)?;
+        let directory = earlier.map_or_else(|| RunDir::create(out, self.overwrite), Ok)?;
+        let changed = directory.record(file, plan, tokenizer.as_ref())?;
+        Ok((directory, changed))
+    }
+}

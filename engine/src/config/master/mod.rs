@@ -1,0 +1,20 @@
+//! The master file: the engines of several models, each an ordinary run file, and the tasks in which they take part.
+//!
+//! ```text
+//! {"engines": {"NAME": "its-run-file.json", "OTHER": {...a run file...}},
+//!  "tasks": {"TASK": {"train": ["NAME", "OTHER"]}}}
+//! ```
+//!
+//! Only what the file itself says is read when it is loaded. The run file of an engine is read when a command needs that engine, so
+//! the others cost nothing.
+
+mod engine;
+mod file;
+mod given;
+mod read;
+mod task;
+
+pub use engine::EngineFile;
+pub use file::MasterFile;
+pub use given::GivenFile;
+pub use task::{NoTask, Task, TaskKind};

@@ -1,0 +1,160 @@
+//! What tells a master file, which names the engines of several models, from a run file, and what can be wrong with one.
+
+use std::fmt;
+
+use crate::files::json::{Entry, Node, Value};
+
+/// The key of a master file by which it is known: no run file has such a key.
+pub(super) fn key_of_master(root: &Node) -> Option<&Entry> {
+    let Value::Object(entries) = &root.value else { return None };
+    let find = |key: &str| entries.iter().find(|entry| entry.key == key);
+    // One that describes a model itself is a run file with an unknown key.
+    find("engines").or_else(|| find("tasks").filter(|_| find("model").is_none()))
+}
+
+/// What a name is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NameOf {
+    /// An engine.
+    Engine,
+    /// A task.
+    Task,
+}
+
+impl fmt::Display for NameOf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Engine => "an engine",
+            Self::Task => "a task",
+        })
+    }
+}
+
+/// A mistake of the kinds that only files of several models have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum MasterProblem {
+    /// A master file where the run file of one model belongs.
+    InsteadOfRunFile,
+    /// No such key at its top level.
+    UnknownKey {
+        /// The known key that is spelled most like it, if any is near.
+        nearest: Option<String>,
+    },
+    /// The name cannot be that of a folder, which an engine's is.
+    BadName {
+        /// What it is the name of.
+        of: NameOf,
+    },
+    /// There is nothing in it.
+    Empty {
+        /// What is missing.
+        of: NameOf,
+    },
+    /// A task says nothing of what is done.
+    NoKind,
+    /// There is no such kind of task.
+    UnknownKind {
+        /// The known kind that is spelled most like it, if any is near.
+        nearest: Option<String>,
+    },
+    /// A task names an engine that the file does not have.
+    UnknownEngine {
+        /// The name.
+        name: String,
+        /// The engines that there are.
+        known: Vec<String>,
+        /// That of them which is spelled most like it, if any is near.
+        nearest: Option<String>,
+    },
+    /// A task names an engine twice.
+    EngineTwice {
+        /// The name.
+        name: String,
+        /// Where it stands first, as line and column.
+        first: (usize, usize),
+    },
+    /// The file of an engine cannot be read.
+    NoFile {
+        /// The file and the reason.
+        reason: String,
+    },
+    /// Stdin as the file of an engine.
+    Stdin,
+}
+
+/// Kinds of tasks.
+pub(super) const KINDS: [&str; 1] = ["train"];
+
+/// Keys of a master file.
+pub(super) const KEYS: [&str; 2] = ["engines", "tasks"];
+
+/// Characters of a name at most.
+pub(super) const NAME_MAX: usize = 64;
+
+/// Whether a text can be the name of an engine, and so of its folder, or of a task.
+pub(super) fn is_name(text: &str) -> bool {
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    (1..=NAME_MAX).contains(&text.len()) && !text.starts_with('.') && text.chars().all(is_allowed)
+}
+
+/// The names as a list: `` `a`, `b` ``.
+pub(super) fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+    names.into_iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+}
+
+impl MasterProblem {
+    /// What is wrong at a key of this path, which is quoted already.
+    pub(super) fn message(&self, path: &str) -> String {
+        match self {
+            Self::InsteadOfRunFile => format!(
+                "{path} is a key of a master file, which names several models; here the run file of one is needed"
+            ),
+            Self::UnknownKey { .. } => format!("unknown key {path} of a master file"),
+            Self::BadName { of } => format!("{path}: this cannot be the name of {of}"),
+            Self::Empty { of: NameOf::Engine } => format!("{path} names no engine"),
+            Self::Empty { of: NameOf::Task } => format!("{path} names no task"),
+            Self::NoKind => format!("{path} does not say what the task does"),
+            Self::UnknownKind { .. } => format!("{path}: there is no such kind of task"),
+            Self::UnknownEngine { name, .. } => format!("{path} is `{name}`, and there is no such engine"),
+            Self::EngineTwice { name, first: (line, column) } => {
+                format!("{path} is `{name}` again, which stands at {line}:{column}")
+            }
+            Self::NoFile { reason } => format!("{path}: {reason}"),
+            Self::Stdin => format!("{path} is stdin, which only the file of the command line may be"),
+        }
+    }
+
+    /// What to write instead.
+    pub(super) fn repair(&self) -> Option<String> {
+        Some(match self {
+            Self::InsteadOfRunFile => "`train`, `check` and `plan` alone take a master file, without `launch` and --fix; for all else name the run file of one engine, such as \
+                 the run.json in its run directory"
+                .to_owned(),
+            Self::UnknownKey { nearest: Some(nearest) } | Self::UnknownKind { nearest: Some(nearest) } => {
+                format!("did you mean `{nearest}`?")
+            }
+            Self::UnknownKey { nearest: None } => format!(
+                "a master file has {}; what is of one model belongs into the run file of its engine",
+                KEYS.map(|key| format!("`{key}`")).join(" and ")
+            ),
+            Self::BadName { .. } => format!(
+                "use letters from a to z, digits, `-`, `_` and `.`, not `.` first, and at most {NAME_MAX}: the run directory of an engine is called so"
+            ),
+            Self::Empty { of: NameOf::Engine } => "name at least one engine".to_owned(),
+            Self::Empty { of: NameOf::Task } => {
+                r#"add a task: {"NAME": {"train": ["ENGINE", ...]}}"#.to_owned()
+            }
+            Self::NoKind => r#"write {"train": ["ENGINE", ...]}"#.to_owned(),
+            Self::UnknownKind { nearest: None } => format!("the known ones are: {}", listed(KINDS)),
+            Self::UnknownEngine { known, nearest, .. } => {
+                let nearest =
+                    nearest.as_ref().map_or_else(String::new, |nearest| format!("did you mean `{nearest}`? "));
+                format!("{nearest}the engines are: {}", listed(known.iter().map(String::as_str)))
+            }
+            Self::EngineTwice { .. } => "keep one of the two".to_owned(),
+            Self::NoFile { .. } => return None,
+            Self::Stdin => "name a file, or write the engine's run file here".to_owned(),
+        })
+    }
+}

@@ -1,0 +1,206 @@
+//! Several training runs in one process, whose steps take turns: a round is one step of each.
+//!
+//! The runs share nothing but the process, so each computes what it would compute alone, whatever the others do and however they are
+//! ordered. One that has done its own steps is finished at once, and the others go on. Signals are looked at between rounds, so that all runs
+//! that are interrupted have done as many steps of this start.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use super::error::TrainingError;
+use super::observer::Observer;
+use super::run_dir::RunDir;
+use super::summary::Summary;
+use super::training::Training;
+use super::underway::Underway;
+
+/// A run that is to take turns with others.
+pub struct RunInTurn<'a> {
+    /// By which messages know it.
+    pub name: String,
+    /// What is trained.
+    pub training: Training,
+    /// Where it writes, of its own.
+    pub directory: &'a RunDir,
+    /// Receives its lines.
+    pub observer: &'a mut dyn Observer,
+}
+
+/// A run that has ended without an error, after its last step or because it was interrupted.
+#[derive(Debug)]
+pub struct EndedRun {
+    /// Its name.
+    pub name: String,
+    /// Whether its model learns from data, and so has losses.
+    pub learns: bool,
+    /// What it has left.
+    pub summary: Summary,
+    /// Seconds of its own turns, evaluations and saving included.
+    pub elapsed_s: f64,
+}
+
+/// A run has failed, and the others have ended with it.
+#[derive(Debug, thiserror::Error)]
+pub struct InTurnError {
+    /// The run that failed.
+    pub name: String,
+    /// Why.
+    #[source]
+    pub error: Box<TrainingError>,
+    /// What has become of the others.
+    pub others: Vec<(String, Left)>,
+}
+
+/// What is left of a run when another has failed.
+#[derive(Debug)]
+pub enum Left {
+    /// It had done all its steps.
+    Done,
+    /// It was ended after this step, with a checkpoint, as a signal would have ended it.
+    Saved {
+        /// Steps done.
+        step: u64,
+    },
+    /// It had done no step since it was started, so what it was started from is what there is.
+    Untouched,
+    /// It was ended, and that failed.
+    Failed(TrainingError),
+}
+
+impl fmt::Display for InTurnError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "engine `{}`: {}", self.name, self.error.among_others())?;
+        for (name, left) in &self.others {
+            write!(f, "\nengine `{name}`: ")?;
+            match left {
+                Left::Done => f.write_str("it has done all its steps")?,
+                Left::Saved { step } => write!(f, "it was ended after step {step}, with a checkpoint")?,
+                Left::Untouched => f.write_str("it had not done a step since this start")?,
+                Left::Failed(error) => f.write_str(&error.among_others())?,
+            }
+        }
+        f.write_str("\nonce the cause is removed, the same command with --resume goes on with each engine from its newest checkpoint")
+    }
+}
+
+/// Trains the runs in turn, until each has done its own steps or `interrupted` is set, which is looked at between rounds. The results are
+/// in the order of the runs.
+///
+/// # Errors
+/// When a run fails; the others are then ended as if they were interrupted.
+pub fn train_in_turn(
+    runs: Vec<RunInTurn<'_>>,
+    interrupted: &AtomicBool,
+) -> Result<Vec<EndedRun>, InTurnError> {
+    let mut round = Round { goes_on: Vec::new(), ended: Vec::new() };
+    for (index, run) in runs.into_iter().enumerate() {
+        let RunInTurn { name, training, directory, observer } = run;
+        let begun = Instant::now();
+        match training.begin(directory, observer) {
+            Ok(underway) => {
+                let first = underway.num_steps();
+                let elapsed_s = begun.elapsed().as_secs_f64();
+                round.goes_on.push(Turn { index, name, underway, observer, first, elapsed_s });
+            }
+            Err(error) => return Err(round.failed(name, error)),
+        }
+    }
+    while !round.goes_on.is_empty() {
+        round = round.next(interrupted.load(Ordering::Relaxed))?;
+    }
+    round.ended.sort_by_key(|(index, _)| *index);
+    Ok(round.ended.into_iter().map(|(_, ended)| ended).collect())
+}
+
+/// A run whose turn comes again.
+struct Turn<'a> {
+    /// Its place among all runs.
+    index: usize,
+    name: String,
+    underway: Underway<'a>,
+    observer: &'a mut dyn Observer,
+    /// Steps that were done before this start.
+    first: u64,
+    elapsed_s: f64,
+}
+
+/// What all runs have come to.
+struct Round<'a> {
+    goes_on: Vec<Turn<'a>>,
+    /// With their places.
+    ended: Vec<(usize, EndedRun)>,
+}
+
+impl<'a> Round<'a> {
+    /// One step of each run that goes on.
+    fn next(self, is_interrupted: bool) -> Result<Self, InTurnError> {
+        let mut round = Self { goes_on: Vec::new(), ended: self.ended };
+        let mut turns = self.goes_on.into_iter();
+        while let Some(mut turn) = turns.next() {
+            let name = turn.name.clone();
+            let ended = match turn.step(is_interrupted) {
+                Ok(true) => {
+                    round.goes_on.push(turn);
+                    continue;
+                }
+                Ok(false) => turn.finish(),
+                Err(error) => Err(error),
+            };
+            match ended {
+                Ok(ended) => round.ended.push(ended),
+                Err(error) => {
+                    round.goes_on.extend(turns);
+                    return Err(round.failed(name, error));
+                }
+            }
+        }
+        Ok(round)
+    }
+
+    /// Ends all runs that go on, since one has failed.
+    fn failed(self, name: String, error: TrainingError) -> InTurnError {
+        let left = |(_, ended): (usize, EndedRun)| match ended.summary.interrupted {
+            true => (ended.name, Left::Saved { step: ended.summary.steps }),
+            false => (ended.name, Left::Done),
+        };
+        let ended = self.ended.into_iter().map(left);
+        let others = ended.chain(self.goes_on.into_iter().map(Turn::stop)).collect();
+        InTurnError { name, error: Box::new(error), others }
+    }
+}
+
+impl Turn<'_> {
+    /// Its turn; `false` if it has no step left, or is interrupted.
+    fn step(&mut self, is_interrupted: bool) -> Result<bool, TrainingError> {
+        let begun = Instant::now();
+        let has_stepped = self.underway.step(is_interrupted, self.observer)?;
+        self.elapsed_s += begun.elapsed().as_secs_f64();
+        Ok(has_stepped)
+    }
+
+    /// Its end, with its place.
+    fn finish(self) -> Result<(usize, EndedRun), TrainingError> {
+        let begun = Instant::now();
+        let Self { index, name, underway, observer, elapsed_s, .. } = self;
+        let learns = underway.plan().run().model.learns();
+        let summary = underway.finish(observer)?;
+        let elapsed_s = elapsed_s + begun.elapsed().as_secs_f64();
+        Ok((index, EndedRun { name, learns, summary, elapsed_s }))
+    }
+
+    /// Its end because another run has failed.
+    fn stop(self) -> (String, Left) {
+        let Self { name, underway, observer, first, .. } = self;
+        // A checkpoint of the first step cannot be, and weights without one would be in the way of a new start.
+        if underway.num_steps() == first {
+            return (name, Left::Untouched);
+        }
+        let left = match underway.finish(observer) {
+            Ok(summary) if summary.interrupted => Left::Saved { step: summary.steps },
+            Ok(_) => Left::Done,
+            Err(error) => Left::Failed(error),
+        };
+        (name, left)
+    }
+}

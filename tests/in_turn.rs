@@ -1,0 +1,99 @@
+//! Runs that take turns: whose step comes when, and where an interrupted round ends. What each of them computes is held to the run alone by
+//! the tests of the command line.
+
+use std::cell::RefCell;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use pipezero::Plan;
+use pipezero::config::Run;
+use pipezero::train::{EndedRun, EvalLine, Observer, RunDir, RunInTurn, StepLine, Training, train_in_turn};
+use tests::example;
+
+/// The steps of all runs in the order in which they ended.
+type Log = RefCell<Vec<(&'static str, u64)>>;
+
+/// Notes the steps of a run, and interrupts all runs after one of them.
+struct Watch<'a> {
+    name: &'static str,
+    log: &'a Log,
+    interrupts_after: Option<u64>,
+    interrupted: &'a AtomicBool,
+}
+
+impl Observer for Watch<'_> {
+    fn step(&mut self, line: &StepLine) {
+        self.log.borrow_mut().push((self.name, line.step));
+        if self.interrupts_after == Some(line.step) {
+            self.interrupted.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn evaluation(&mut self, _: &EvalLine) {}
+}
+
+/// A run of so many steps that take no time.
+fn training(steps: u64) -> Training {
+    let keys = [
+        "model.num_layers=16",
+        "zero_optimization.unit_layers=1",
+        "model.forward_ms=0",
+        "model.backward_input_ms=0",
+        "model.backward_weight_ms=0",
+    ];
+    let run = Run { steps, ..example("timed-overlap.json", &keys) };
+    Training::new(Plan::new(run).expect("a valid run")).expect("the ranks start")
+}
+
+/// Trains runs of these names and steps in turn; one of them may interrupt all after a step.
+fn in_turn(
+    home: &Path,
+    runs: &[(&'static str, u64)],
+    interrupts: Option<(&str, u64)>,
+) -> (Vec<(&'static str, u64)>, Vec<EndedRun>) {
+    let (log, interrupted) = (Log::default(), AtomicBool::new(false));
+    let directories: Vec<RunDir> =
+        runs.iter().map(|(name, _)| RunDir::create(&home.join(name), false).expect("a new folder")).collect();
+    let mut watches: Vec<Watch<'_>> = runs
+        .iter()
+        .map(|&(name, _)| Watch {
+            name,
+            log: &log,
+            interrupts_after: interrupts.filter(|(run, _)| *run == name).map(|(_, step)| step),
+            interrupted: &interrupted,
+        })
+        .collect();
+    let members =
+        runs.iter().zip(&directories).zip(&mut watches).map(|((&(name, steps), directory), observer)| {
+            RunInTurn { name: name.to_owned(), training: training(steps), directory, observer }
+        });
+    let ended = train_in_turn(members.collect(), &interrupted).expect("all runs end well");
+    drop(watches);
+    (log.into_inner(), ended)
+}
+
+#[test]
+fn a_round_is_a_step_of_each_run_that_has_steps_left() {
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let (log, ended) = in_turn(home.path(), &[("a", 3), ("b", 1), ("c", 2)], None);
+    assert_eq!(log, [("a", 1), ("b", 1), ("c", 1), ("a", 2), ("c", 2), ("a", 3)]);
+    // In the order of the runs, not in that of their ends.
+    let ended: Vec<_> =
+        ended.iter().map(|run| (run.name.as_str(), run.summary.steps, run.summary.interrupted)).collect();
+    assert_eq!(ended, [("a", 3, false), ("b", 1, false), ("c", 2, false)]);
+}
+
+#[test]
+fn an_interrupted_round_ends_with_the_same_step_of_each() {
+    for (interrupts, log_len) in [(("a", 2), 5), (("b", 2), 5)] {
+        let home = tempfile::tempdir().expect("a temporary folder");
+        let (log, ended) = in_turn(home.path(), &[("a", 9), ("short", 1), ("b", 9)], Some(interrupts));
+        assert_eq!(log.len(), log_len, "{log:?}");
+        let ended: Vec<_> =
+            ended.iter().map(|run| (run.name.as_str(), run.summary.steps, run.summary.interrupted)).collect();
+        assert_eq!(ended, [("a", 2, true), ("short", 1, false), ("b", 2, true)]);
+        for run in ["a", "b"] {
+            assert!(home.path().join(run).join("checkpoints/step-00000002").is_dir(), "{run}");
+        }
+    }
+}
