@@ -6,9 +6,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use pipezero::config::{
-    Checkpointing, HeadLogits, NoDecay, OptimizerConfig, Precision, ReductionPolicy, ResidencyConfig, Run,
-    SchedulerConfig, ShardingConfig, ShardingRule, UnitLayers, UnitSharding, VocabularyConfig, ZeroConfig,
-    ZeroLevel,
+    Checkpointing, HeadLogits, NoDecay, OptimizerConfig, PartitionConfig, Precision, ReductionPolicy,
+    ResidencyConfig, Run, SchedulerConfig, ShardingConfig, ShardingRule, UnitLayers, UnitSharding,
+    VocabularyConfig, ZeroConfig, ZeroLevel,
 };
 use pipezero::plan::{Plan, PlanError, TrainOnlyFault};
 use pipezero::run::checkpoint::{CheckpointError, CheckpointReader, Checkpoints};
@@ -317,5 +317,28 @@ fn patterns_that_match_nothing_are_refused_and_one_use_or_slice_of_a_table_means
         Case { vocab_size: 2100, vocabulary: VocabularyConfig::new(2, HeadLogits::Keep), ..Case::ONE_RANK };
     for train_only in [&[r"^lm_head$"], &[r"lm_head\.1"]] {
         assert_eq!(trained(Case { train_only, ..sliced.clone() }), "lm_head.0 lm_head.1");
+    }
+}
+
+/// Lists and splits that the plan makes, and units that stay resident by themselves: what is planned is held and sent.
+#[test]
+fn what_is_left_to_the_plan_is_held_and_sent_as_planned() {
+    for (precision, tied) in [(Precision::F32, false), (Precision::Bf16, true)] {
+        for train_only in [&[r"h\.[13]\."][..], &["lm_head"], &["attn", "ln_f"]] {
+            let level = zero(ZeroLevel::Zero3, ResidencyConfig::Level, 1);
+            let zero = ZeroConfig { sharding: ShardingConfig::Auto, ..level };
+            let grid = Case { pipeline: 2, data: 2, num_micro_batches: 3, ..Case::ONE_RANK };
+            let mut run = small_run(Case { zero, precision, tied, train_only, ..grid });
+            run.parallel.partition = PartitionConfig::Balanced;
+            let name = format!("{precision:?}, {train_only:?}");
+            let unbound = Plan::even_if_refused(run.clone()).expect("a valid run").fullest_rank().1;
+            for memory_bytes in [None, Some(unbound)] {
+                let (plan, source) = plan_and_batches(Run { memory_bytes, ..run.clone() }, Mask::Uneven);
+                let planned = plan.forecast();
+                let mut engine = Engine::new(plan, source).expect("ranks start");
+                let measured = engine.train_batch().expect("a step").measured();
+                assert_as_planned(&measured, &planned, &name);
+            }
+        }
     }
 }
