@@ -6,12 +6,16 @@ use std::sync::Arc;
 
 use pipezero::EventKind;
 use pipezero::measure::recording::Recording;
+use pipezero::models::Device;
 use pipezero::models::queue::Deferred;
+use pipezero::plan::Plan;
+use pipezero::run::data::BatchSource;
 use pipezero::run::engine::{Engine, StepReport};
 use pipezero_schedule::{Lane, PipelineRank};
 use tests::{
-    Case, Mask, Outputs, Sample, Trained, assert_bit_identical, assert_same_weights, grids, in_full,
-    plan_and_batches, started, train, train_on, two_steps, weights_in,
+    Case, Lengths, Mask, Outputs, RandomBatches, Sample, Trained, assert_bit_identical, assert_same_weights,
+    grids, in_full, plan_and_batches, started, train, train_on, train_plan_on, train_with, two_steps,
+    weights_in,
 };
 
 /// Orders that each case is run in.
@@ -20,13 +24,17 @@ const SEEDS: u64 = 20;
 #[test]
 fn every_order_that_events_allow_gives_the_bits_of_the_host() {
     let mut sample = Sample::one_in(5, "order of a device's queues, to the bits of the host");
-    for case in grids() {
+    for (number, case) in grids().into_iter().enumerate() {
         let seeds: Vec<u64> = (0..SEEDS).filter(|_| sample.takes_next()).collect();
-        let host = train(two_steps(case.clone()), Mask::Uneven);
+        let plan = Plan::even_if_refused(two_steps(case.clone())).expect("a valid run");
+        let lengths = [Lengths::Longest, Lengths::Drawn][number % 2];
+        let batches = RandomBatches::for_plan(&plan, Mask::Uneven).with_lengths(lengths);
+        let source: Arc<dyn BatchSource> = Arc::new(batches);
+        let host = train_with(plan.clone(), Arc::clone(&source), |_| {});
         for seed in seeds {
-            let device = Arc::new(Deferred::new(seed));
-            let deferred =
-                train_on(device, two_steps(case.clone()), Mask::Uneven).expect("it trains as the host does");
+            let device = Arc::new(Deferred::new(seed)) as Arc<dyn Device>;
+            let deferred = train_plan_on(&[device], plan.clone(), Arc::clone(&source));
+            let deferred = deferred.expect("it trains as the host does");
             assert_bit_identical(&deferred, &host, &format!("seed {seed} of {case:?}"));
         }
     }

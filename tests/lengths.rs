@@ -122,6 +122,7 @@ fn as_much_is_sent_as_the_lengths_say_and_as_much_held_as_the_longest_needs() {
                 measured.traffic.reduce_scatter, planned.traffic.reduce_scatter,
                 "rank {rank} of {name}"
             );
+            assert_eq!(measured.traffic.all_reduce, planned.traffic.all_reduce, "rank {rank} of {name}");
             assert_eq!(measured.traffic.send.count, planned.traffic.send.count, "rank {rank} of {name}");
             let sent = planned.traffic.send.bytes * drawn / (4 * longest);
             assert_eq!(measured.traffic.send.bytes, sent, "rank {rank} of {name}");

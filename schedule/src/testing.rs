@@ -41,9 +41,8 @@ pub(crate) fn units(num_stages: u32, per_stage: u32, tied: bool) -> Vec<UnitFact
     (0..num_units).map(facts).collect()
 }
 
-/// Units of three sizes, tied, where there are six in two slices; every second one recomputes, the third of every five is
-/// persistent and the fourth whole, and the fifth of every seven is frozen, the last of every
-/// four, and where the number of all is a multiple of four the tied ones.
+/// Units of three sizes, tied, where there are six in two slices. Every second one recomputes. Of every five the third is persistent and the
+/// fourth whole. Frozen are the fifth of every seven and the last of every four; the tied ones where the number of units is a multiple of four.
 pub(crate) fn mixed_units(num_stages: u32, per_stage: u32) -> Vec<UnitFacts> {
     let num_units = num_stages * per_stage;
     let mut mixed = units(num_stages, per_stage, num_units > 1);

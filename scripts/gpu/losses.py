@@ -14,6 +14,7 @@ import math
 import os
 import sys
 
+
 def losses(folder):
     """By step."""
     found = {}

@@ -25,8 +25,9 @@ warp_functions() {
     step "warp functions" 5 30 "${command[@]}"
 }
 
-# losses RUN_FILE PRECISION BF16 LIMIT: the same run on the GPU and on the CPU. The CPU's losses, which depend
-# on no machine, scripts/gpu/pack.sh has brought; only those of a rehearsal's tiny run are computed here.
+# losses RUN_FILE PRECISION BF16 LIMIT: the same run on the GPU and on the CPU. The CPU's losses, which differ
+# between CPUs by rounding at most, were computed by scripts/gpu/pack.sh; a rehearsal computes those of its tiny
+# run here.
 losses() {
     local name=$1 precision=$2 device devices=(cuda) cpu=$BIN/curves/$1-$2
     if [ -n "$IMITATION" ]; then
@@ -55,7 +56,8 @@ sanitizers() {
     elif [ -z "$sanitizer" ]; then
         skip sanitizers "there is no compute-sanitizer in PATH or /usr/local/cuda"
     else
-        step sanitizers 60 200 "${WITH_CUDA[@]}" "$PYTHON" -B "$HERE/sanitize.py" --limit 180 \
+        local left=$((BUDGET - SECONDS - 20))
+        step sanitizers 60 300 "${WITH_CUDA[@]}" "$PYTHON" -B "$HERE/sanitize.py" --limit $((left < 280 ? left : 280)) \
             "$sanitizer" "$BIN/it" cuda::on_a_device::kernels
     fi
 }

@@ -140,7 +140,7 @@ for each in sorted(distributions(), key=lambda each: str(each.metadata["Name"]))
     if str(each.metadata["Name"]).startswith(("torch", "triton", "numpy", "nvidia-")):
         print(each.metadata["Name"], each.version)
 TEXT
-    "$BIN/pipezero" --version && sha256sum "$BIN"/*
+    "$BIN/pipezero" --version && find "$BIN" -maxdepth 1 -type f -exec sha256sum {} +
     git -C "$ROOT" log -1 --oneline
     echo "programs that compute on the GPU are started with: ${WITH_CUDA[*]}"
 }

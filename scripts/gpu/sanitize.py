@@ -3,16 +3,18 @@
     python3 scripts/gpu/sanitize.py [--limit SECONDS] [--tools a,b] SANITIZER IT FILTER
 
 A tool makes a kernel up to a thousand times as slow, so each test has a process of its own with each tool, as
-many at once as there are cores. A pair of test and tool that is not done when the limit is over is named as
-unfinished. The exit status is 1 where a tool reported something, or a test failed.
+many at once as there are cores. The exit status is 1 where a tool reported something, a test failed, or was
+not done when the limit was over.
 """
 
 import argparse
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 # racecheck is the slowest, so it begins first.
@@ -29,14 +31,18 @@ def run(sanitizer, program, tool, test, ends):
     left = ends - time.monotonic()
     command = [sanitizer, "--tool", tool, "--error-exitcode", "9", "--print-limit", "5"]
     command += [program, test, "--exact", "--ignored"]
+    # The tool starts the test as a process of its own, which must end with it.
+    running = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+    )
     try:
-        done = subprocess.run(
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=max(left, 0.1), check=False
-        )
+        printed, _ = running.communicate(timeout=max(left, 0.1))
     except subprocess.TimeoutExpired:
+        os.killpg(running.pid, signal.SIGKILL)
+        running.wait()
         return "unfinished", ""
-    is_clean = done.returncode == 0 and re.search(r"SUMMARY: 0 (errors|hazards)", done.stdout)
-    return ("clean", "") if is_clean else ("NOT CLEAN", done.stdout[:6000])
+    is_clean = running.returncode == 0 and re.search(r"SUMMARY: 0 (errors|hazards)", printed)
+    return ("clean", "") if is_clean else ("NOT CLEAN", printed[:6000])
 
 
 def main():
@@ -55,21 +61,20 @@ def main():
     if not found:
         sys.exit(f"no test is named {arguments.filter}")
     pairs = [(tool, test) for tool in arguments.tools.split(",") for test in found]
-    counts = {}
 
     def one(pair):
         result, text = run(arguments.sanitizer, arguments.it, *pair, ends)
         tool, test = pair
         print(f"{time.monotonic() - begins:6.1f} s  {tool:9}  {result:10}  {test}\n{text}", end="", flush=True)
-        counts[tool, result] = counts.get((tool, result), 0) + 1
+        return tool, result
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        list(pool.map(one, pairs))
-    each = [f"{tool}: {counts.get((tool, 'clean'), 0)} of {len(found)} tests clean" for tool in arguments.tools.split(",")]
+        counts = Counter(pool.map(one, pairs))
+    each = [f"{tool}: {counts[tool, 'clean']} of {len(found)} tests clean" for tool in arguments.tools.split(",")]
     unfinished = sum(count for (_, result), count in counts.items() if result == "unfinished")
     wrong = sum(count for (_, result), count in counts.items() if result == "NOT CLEAN")
     print(f"figure: {', '.join(each)}; {unfinished} unfinished, {wrong} not clean")
-    sys.exit(1 if wrong else 0)
+    sys.exit(1 if wrong or unfinished else 0)
 
 
 if __name__ == "__main__":

@@ -72,6 +72,14 @@ pub(super) fn elements_of_every_type_are_gathered_and_sent<B: Backend>() {
                 assert_eq!(received.element_type(), element_type);
                 assert_eq!(widened(&received), marks(previous, part_len));
                 sent.wait().unwrap();
+                // The first elements alone, of buffers that are longer, on one end by one more.
+                let mine = buffer_of(element_type, &marks(rank, part_len + 2));
+                let longer = buffer_of(element_type, &vec![0.0; part_len + 2 + rank % 2]);
+                let sent = comm.start_send_first(next, rank as u32, mine, part_len).unwrap();
+                let received = comm.start_receive_first(previous, previous as u32, longer, part_len).unwrap();
+                let received = widened(&received.wait().unwrap());
+                assert_eq!(received[..part_len], marks(previous, part_len + 2)[..part_len]);
+                sent.wait().unwrap();
             }
         }
     });

@@ -99,6 +99,9 @@ pub(super) fn ranks_outside_the_group_or_world_are_refused_before_any_traffic<B:
             assert_eq!(error(comm.start_receive(3, 0, elements())), unknown);
             assert_eq!(error(comm.start_send(0, 0, elements())), CommError::ToItself { rank: 0 });
             assert_eq!(error(comm.start_receive(0, 0, elements())), CommError::ToItself { rank: 0 });
+            let beyond = CommError::OutOfRange { start: 0, end: 7, len: 6 };
+            assert_eq!(error(comm.start_send_first(1, 0, elements(), 7)), beyond);
+            assert_eq!(error(comm.start_receive_first(1, 0, elements(), 7)), beyond);
         }
         assert_unharmed(&mut *comm, Channel::Reduce);
     });

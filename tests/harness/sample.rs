@@ -26,7 +26,8 @@ pub struct Sample {
 impl Sample {
     /// One in so many cases of a list, or all of them [in full](in_full). The name says what one case is.
     pub fn one_in(one_in: usize, name: &'static str) -> Self {
-        let seed = std::env::var("PIPEZERO_SEED").ok().and_then(|seed| seed.parse().ok());
+        let seed = std::env::var("PIPEZERO_SEED").ok();
+        let seed = seed.map(|seed| seed.parse().expect("PIPEZERO_SEED is a whole number"));
         Self::new(one_in, name, in_full(), seed.unwrap_or(1))
     }
 

@@ -69,7 +69,9 @@ pub(super) fn run(args: &CheckArgs) -> Result<(), Failure> {
     };
     let checked = Checked::of(&file)?;
     if args.json {
-        return Ok(print(format_args!("{}\n", in_json(checked.plan.run())))?);
+        print(format_args!("{}\n", in_json(checked.plan.run())))?;
+        drop(Notices::new(args.run.name(), checked.notices));
+        return Ok(());
     }
     let notices = checked.print(args.run.name())?;
     let verdict = format!("{} is a valid run{}", args.run.name(), with_notices(&notices));
@@ -121,7 +123,9 @@ impl CheckArgs {
         if self.json {
             let runs = names.iter().zip(engines.iter().map(|(_, checked)| checked.plan.run()));
             let runs: BTreeMap<_, _> = runs.collect();
-            return Ok(print(format_args!("{}\n", in_json(&runs)))?);
+            print(format_args!("{}\n", in_json(&runs)))?;
+            engines.into_iter().for_each(|(file, checked)| drop(Notices::new(file, checked.notices)));
+            return Ok(());
         }
         let bytes_of: Vec<u64> =
             engines.iter().map(|(_, checked)| checked.plan.needs().world_bytes).collect();

@@ -8,7 +8,7 @@ use super::device::device;
 use super::failure::Failure;
 use super::figures::{bytes, count, counted, percent};
 use super::in_use::{InUse, too_long};
-use super::master::{no_tasks, resolve_all};
+use super::master::{check_backend, no_tasks, resolve_all};
 use super::notices::Notices;
 use super::output::print;
 use super::run_args::{RunArgs, launch_for};
@@ -29,7 +29,7 @@ Examples:
   pipezero plan run.json --set zero_optimization.resident_units=all
   pipezero plan run.json --device h100            # its speed too
   pipezero plan run.json --json | jq '.ranks[].memory.peak'   # bytes
-  pipezero plan pair.json --task both             # several models
+  pipezero plan pair.json --task pair             # several models
 
 With ZeRO-3 two more tables compare: each rank with itself under ZeRO-1, and the values of `resident_units`, as more units that stay gathered need fewer gathers and more memory.";
 
@@ -73,6 +73,7 @@ impl PlanArgs {
         let master = master.set(&self.run.set, task.engines())?;
         let mut engines = resolve_all(&master, task.engines(), |engine| {
             let (plan, notices) = Plan::from_file(&engine.file, launch)?;
+            check_backend(&plan)?;
             let notices = Notices::new(engine.shown(), engine.notices_in_place(notices));
             Ok((engine.name.clone(), plan, notices))
         })?;
@@ -81,7 +82,8 @@ impl PlanArgs {
         if self.json {
             let mut of_engines = serde_json::Map::new();
             for (name, plan, notices) in &mut engines {
-                of_engines.insert(name.clone(), self.json_of(plan, notices)?);
+                let json = self.json_of(plan, notices).map_err(|failure| failure.of_engine(name))?;
+                of_engines.insert(name.clone(), json);
             }
             let json = json!({ "engines": of_engines, "together": bytes_together(&plans) });
             return Ok(print(format_args!("{json:#}\n"))?);

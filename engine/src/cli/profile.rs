@@ -24,7 +24,7 @@ use crate::measure::profile::{Profile, ProfileError, ProfileOptions, Watched, ch
 use crate::plan::Plan;
 use crate::plan::costs::{COSTS_BYTES_MAX, CostsFile, PredictError, UnitTimes};
 use crate::run::data::BatchSource;
-use crate::train::training_batches;
+use crate::train::whole_batches;
 
 /// What `--help` ends with.
 pub(super) const EXAMPLES: &str = "\
@@ -86,7 +86,7 @@ impl ProfileArgs {
     /// What is read, and, in the process that writes it, where the costs go.
     fn ready(&self, plan: &Plan, is_first: bool) -> Result<(Arc<dyn BatchSource>, Option<OutFile>), Failure> {
         check_steps(plan, self.steps, available_bytes())?;
-        let source = training_batches(plan)?;
+        let source = whole_batches(plan)?;
         let out = is_first.then(|| OutFile::new(&self.out, Existing::of(self.overwrite), COSTS_FILE));
         Ok((source, out.transpose()?))
     }

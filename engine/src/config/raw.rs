@@ -187,8 +187,8 @@ section! {
         /// Whether a token sees the earlier tokens of its own document alone, and positions are counted from there. A file is a document.
         /// `"gpt2"` and `"llama"` alone.
         document_attention: bool = "false", "a row that is one document costs no mask";
-        /// Lengths that sequences have in training: each micro-batch has one of these, drawn with the run's seed, and of its samples the first so many
-        /// tokens. Memory is planned for `model.seq_length`, which is the longest they can be; less is computed and sent for shorter ones.
+        /// Lengths of sequences in training. For each micro-batch one of them is drawn with the run's seed, and only that many first tokens of each of
+        /// its samples are used. Memory is planned for `model.seq_length`, the longest possible; less is computed and sent for shorter ones.
         seq_lengths: Vec<u64> = "[model.seq_length]", "every token is a target once in an epoch";
     }
 }

@@ -139,7 +139,7 @@ impl MasterProblem {
                 KEYS.map(|key| format!("`{key}`")).join(" and ")
             ),
             Self::BadName { .. } => format!(
-                "use letters from a to z, digits, `-`, `_` and `.`, not `.` first, and at most {NAME_MAX}: the run directory of an engine is called so"
+                "use ASCII letters, digits, `-`, `_` and `.`, not `.` first, and at most {NAME_MAX}: the run directory of an engine is called so"
             ),
             Self::Empty { of: NameOf::Engine } => "name at least one engine".to_owned(),
             Self::Empty { of: NameOf::Task } => {

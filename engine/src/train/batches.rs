@@ -28,7 +28,12 @@ impl Batches {
         }
         let (corpus, layout) = (corpus(plan)?, batch_layout(plan));
         Ok(Self {
-            training: Arc::new(corpus.training_batches(layout, run.seed)?.starting_at(start)),
+            training: Arc::new(
+                corpus
+                    .training_batches(layout, run.seed)?
+                    .starting_at(start)
+                    .of_lengths(&run.data.seq_lengths),
+            ),
             text_checksum: Some(digits(corpus.checksum()?)),
             validation: corpus.validation_batches(layout, run.seed)?.map(|batches| Arc::new(batches) as _),
             baselines: corpus.baselines()?,
@@ -41,11 +46,24 @@ impl Batches {
 /// # Errors
 /// [`TrainingError::Data`] if the text cannot be read, is too short, or has bytes beyond the vocabulary.
 pub fn training_batches(plan: &Plan) -> Result<Arc<dyn BatchSource>, TrainingError> {
+    batches_of_lengths(plan, &plan.run().data.seq_lengths)
+}
+
+/// The same, all sequences as long as the model's, whatever lengths the run draws: what costs are measured on.
+///
+/// # Errors
+/// As [`training_batches`].
+pub(crate) fn whole_batches(plan: &Plan) -> Result<Arc<dyn BatchSource>, TrainingError> {
+    batches_of_lengths(plan, &[])
+}
+
+fn batches_of_lengths(plan: &Plan, lengths: &[usize]) -> Result<Arc<dyn BatchSource>, TrainingError> {
     let run = plan.run();
     if !run.model.learns() {
         return Ok(Arc::new(Zeros));
     }
-    Ok(Arc::new(corpus(plan)?.training_batches(batch_layout(plan), run.seed)?))
+    let batches = corpus(plan)?.training_batches(batch_layout(plan), run.seed)?;
+    Ok(Arc::new(batches.of_lengths(lengths)))
 }
 
 /// The text of a plan's run.

@@ -94,7 +94,8 @@ pub fn train_in_turn(
     interrupted: &AtomicBool,
 ) -> Result<Vec<EndedRun>, InTurnError> {
     let mut round = Round { goes_on: Vec::new(), ended: Vec::new() };
-    for (index, run) in runs.into_iter().enumerate() {
+    let mut runs = runs.into_iter().enumerate();
+    while let Some((index, run)) = runs.next() {
         let RunInTurn { name, training, directory, observer } = run;
         let begun = Instant::now();
         match training.begin(directory, observer) {
@@ -103,7 +104,11 @@ pub fn train_in_turn(
                 let elapsed_s = begun.elapsed().as_secs_f64();
                 round.goes_on.push(Turn { index, name, underway, observer, first, elapsed_s });
             }
-            Err(error) => return Err(round.failed(name, error)),
+            Err(error) => {
+                let mut error = round.failed(name, error);
+                error.others.extend(runs.map(|(_, run)| (run.name, Left::Untouched)));
+                return Err(error);
+            }
         }
     }
     while !round.goes_on.is_empty() {

@@ -30,6 +30,7 @@ mod training;
 mod underway;
 mod weights_run;
 
+pub(crate) use batches::whole_batches;
 pub use batches::{batch_layout, training_batches};
 pub use changed_keys::ChangedKey;
 pub use copied_tokenizer::CopiedTokenizer;

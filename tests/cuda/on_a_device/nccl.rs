@@ -2,16 +2,18 @@
 
 use std::collections::HashMap;
 use std::env;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pipezero::config::{
     BackendName, CommConfig, Precision, ReductionOrder, ResidencyConfig, Run, ZeroConfig, ZeroLevel,
 };
 use pipezero::models::queue::Cuda;
+use pipezero::plan::Plan;
 use pipezero::run::engine::{Engine, EngineError};
 use tests::{
-    Case, Mask, Sample, assert_bit_identical, grids, plan_and_batches, started, train, train_on_devices,
-    two_steps, zero,
+    Case, Lengths, Mask, RandomBatches, Sample, assert_bit_identical, grids, plan_and_batches, started,
+    train, train_on_devices, train_plan_on, train_with, two_steps, zero,
 };
 
 use super::devices;
@@ -37,6 +39,26 @@ fn every_grid_gives_the_bits_of_one_pipeline_rank() {
         });
         assert_bit_identical(&trained, reference, &name);
     }
+}
+
+/// Messages are as long as their micro-batches.
+#[test]
+#[ignore = "needs several GPUs, or the imitation of them"]
+fn micro_batches_of_different_lengths_give_the_bits_of_one_pipeline_rank() {
+    let devices = devices();
+    let case = Case { pipeline: 2, data: 2, num_micro_batches: 4, ..Case::ONE_RANK };
+    let run = on_gpus(two_steps(case.clone()));
+    let [trained, reference] = [over_nccl(run), on_gpus(two_steps(case.reference()))]
+        .map(|run| {
+            let plan = Plan::even_if_refused(run).expect("a valid run");
+            let batches = RandomBatches::for_plan(&plan, Mask::None).with_lengths(Lengths::Drawn);
+            (plan, Arc::new(batches))
+        })
+        .map(|(plan, source)| match plan.run().comm.backend {
+            BackendName::Nccl => train_with(plan, source, |_| {}),
+            _ => train_plan_on(&devices[..1], plan, source).expect("it trains"),
+        });
+    assert_bit_identical(&trained, &reference, "different lengths over NCCL");
 }
 
 /// Sums in another order differ in their last bits from three terms on: `a + b` is `b + a`.

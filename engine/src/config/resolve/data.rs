@@ -148,6 +148,10 @@ fn weights(raw: &RawData, num_files: usize) -> Option<Vec<f64>> {
 /// The lengths that micro-batches may have; [`check_lengths`] compares them with the model's.
 fn seq_lengths(raw: &RawData) -> Option<Vec<usize>> {
     let lengths = raw.seq_lengths.or(Vec::new())?;
+    if raw.seq_lengths.is_written() && lengths.is_empty() {
+        let rule = "a micro-batch has one of the lengths, and there is none";
+        return raw.seq_lengths.broken("an empty list", rule, "add some, or remove it");
+    }
     Some(lengths.into_iter().map(|length| usize::try_from(length).unwrap_or(usize::MAX)).collect())
 }
 

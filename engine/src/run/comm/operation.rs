@@ -58,20 +58,20 @@ impl Operation {
     /// [`CommError::NotSummed`], [`CommError::Indivisible`], [`CommError::OutOfRange`] and [`CommError::ToItself`].
     pub(super) fn check(&self, members: &[usize], buffer: &TrackedBuffer) -> Result<(), CommError> {
         let range = match (self, buffer.element_type()) {
-            (Self::AllGather { range, .. }, _) => range,
-            (Self::ReduceScatter { range } | Self::AllReduce { range }, ElementType::F32) => range,
+            (Self::AllGather { range, .. }, _)
+            | (Self::ReduceScatter { range } | Self::AllReduce { range }, ElementType::F32) => {
+                part(range, members.len(), 0)?;
+                range.clone()
+            }
             (Self::ReduceScatter { .. } | Self::AllReduce { .. }, element_type) => {
                 return Err(CommError::NotSummed { element_type });
             }
             (Self::Transfer { .. }, _) if members[0] == members[1] => {
                 return Err(CommError::ToItself { rank: members[0] });
             }
-            (Self::Transfer { num_elements, .. }, _) => &(0..*num_elements),
+            (Self::Transfer { num_elements, .. }, _) => 0..*num_elements,
             (Self::AddWords { .. }, _) => return Ok(()),
         };
-        if !matches!(self, Self::Transfer { .. }) {
-            part(range, members.len(), 0)?;
-        }
         let (start, end, len) = (range.start, range.end, buffer.len());
         if end > len { Err(CommError::OutOfRange { start, end, len }) } else { Ok(()) }
     }

@@ -29,8 +29,6 @@ pub struct Corpus {
     /// How many tokens there may be.
     num_kinds: usize,
     attends_in_documents: bool,
-    /// Lengths of which each micro-batch in training has one.
-    lengths: Vec<usize>,
 }
 
 impl Corpus {
@@ -68,7 +66,6 @@ impl Corpus {
             seq_length,
             num_kinds,
             attends_in_documents: config.document_attention,
-            lengths: config.seq_lengths.clone(),
         };
         corpus.check_texts(vocab_size)?;
         Ok(corpus)
@@ -141,7 +138,7 @@ impl Corpus {
     /// # Errors
     /// When the layout's sequences are longer than the ones that the data was checked for.
     pub fn training_batches(&self, layout: BatchLayout, seed: u64) -> Result<TokenBatches, DataError> {
-        Ok(self.batches(&self.training, self.blend.clone(), layout, seed)?.of_lengths(&self.lengths))
+        self.batches(&self.training, self.blend.clone(), layout, seed)
     }
 
     /// The batches to validate on, if anything is held out. Their seed differs from training's.

@@ -27,7 +27,7 @@ pub trait BatchSource: Send + Sync {
     /// How many tokens each sequence of a micro-batch has, if not as many as the model's sequences: at least 1, and no more than these. What
     /// is allocated is for the longest; what is computed and sent is for these.
     ///
-    /// Every rank asks, before the step's first instruction, and ranks of one data rank must get the same: the result must depend on the arguments
+    /// Every rank asks, before the step's first instruction, and all pipeline ranks of a data rank must get the same: the result must depend on the arguments
     /// only.
     fn seq_length(&self, _step: u64, _data_rank: usize, _micro_batch: usize) -> Option<usize> {
         None

@@ -5,7 +5,7 @@ use pipezero_schedule::MicroBatch;
 
 use crate::run::data::{BatchFault, BatchSource};
 
-/// The shapes of a step's micro-batches. All ranks of a data rank have the same, without a message: each asks the source.
+/// The shapes of a step's micro-batches. All pipeline ranks of a data rank have the same, without a message: each asks the source.
 #[derive(Debug)]
 pub(crate) struct Shapes {
     /// What everything is allocated for.

@@ -69,8 +69,8 @@ impl TokenBatches {
         Self { attends_in_documents, ..self }
     }
 
-    /// The same, but that each micro-batch has one of these lengths, drawn with the seed, and of its samples the first so many tokens. All have
-    /// the layout's where there are none.
+    /// The same, but for each micro-batch one of these lengths is drawn with the seed, and only that many first tokens of each of its samples are
+    /// used. All have the layout's length where there are none.
     pub fn of_lengths(self, lengths: &[usize]) -> Self {
         Self { lengths: lengths.to_vec(), ..self }
     }
