@@ -149,7 +149,7 @@ fn mistakes_in_a_master_file_are_shown_at_their_places() {
                :                ^^^^^
              3 |   "tasks": { "d e": { "train": [] } }
                `----
-              help: use letters from a to z, digits, `-`, `_` and `.`, not `.` first, and at most 64: the run directory of an engine is called so
+              help: use ASCII letters, digits, `-`, `_` and `.`, not `.` first, and at most 64: the run directory of an engine is called so
 
               x `engines..c`: this cannot be the name of an engine
                ,-[bad-names.json:2:35]
@@ -158,7 +158,7 @@ fn mistakes_in_a_master_file_are_shown_at_their_places() {
                :                                   ^^^^
              3 |   "tasks": { "d e": { "train": [] } }
                `----
-              help: use letters from a to z, digits, `-`, `_` and `.`, not `.` first, and at most 64: the run directory of an engine is called so
+              help: use ASCII letters, digits, `-`, `_` and `.`, not `.` first, and at most 64: the run directory of an engine is called so
 
               x `engines`: this cannot be the name of an engine
                ,-[bad-names.json:2:53]
@@ -167,7 +167,7 @@ fn mistakes_in_a_master_file_are_shown_at_their_places() {
                :                                                     ^^
              3 |   "tasks": { "d e": { "train": [] } }
                `----
-              help: use letters from a to z, digits, `-`, `_` and `.`, not `.` first, and at most 64: the run directory of an engine is called so
+              help: use ASCII letters, digits, `-`, `_` and `.`, not `.` first, and at most 64: the run directory of an engine is called so
 
               x `tasks.d e`: this cannot be the name of a task
                ,-[bad-names.json:3:14]
@@ -176,7 +176,7 @@ fn mistakes_in_a_master_file_are_shown_at_their_places() {
                :              ^^^^^
              4 | }
                `----
-              help: use letters from a to z, digits, `-`, `_` and `.`, not `.` first, and at most 64: the run directory of an engine is called so
+              help: use ASCII letters, digits, `-`, `_` and `.`, not `.` first, and at most 64: the run directory of an engine is called so
 
               x `tasks.d e.train` names no engine
                ,-[bad-names.json:3:32]
