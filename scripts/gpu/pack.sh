@@ -18,9 +18,9 @@ usage: scripts/gpu/pack.sh
 
 Builds pipezero, the program of the integration tests (it) and the measurement of kernels (gpu_kernels),
 optimised, and writes them to target/gpu without symbols. Then trains what part A compares with the GPU's
-losses on this CPU, which takes some minutes, and writes the losses to target/gpu/curves. Carry that folder and the repository to the machine
-with the GPU, and run scripts/gpu/run.sh there. The programs need Linux on x86-64 with the glibc that is
-printed, or a newer one; CUDA's libraries are looked for when a program starts.
+losses on this CPU, which takes some minutes, and writes the losses to target/gpu/curves. Carry that folder
+and the repository to the machine with the GPU, and run scripts/gpu/run.sh there. The programs need Linux on
+x86-64 with the glibc that is printed, or a newer one; CUDA's libraries are looked for when a program starts.
 
 Exit status: 0 if everything was written and is small enough to be carried, else 1.
 TEXT
@@ -53,6 +53,16 @@ pack() {
     ((bytes <= PROGRAM_BYTES_MAX)) || TOO_LARGE="$TOO_LARGE $1"
 }
 
+# curve RUN_FILE PRECISION BF16: the losses of a run on this CPU.
+curve() {
+    local to=$TO/curves/$1-$2 began=$SECONDS
+    "$TO/pipezero" train "$ROOT/scripts/gpu/runs/$1.json" --set device=cpu --set bf16.enabled="$3" \
+        --out "$to" --overwrite >"$TO/curves/$1-$2.log" 2>&1 || { tail -5 "$TO/curves/$1-$2.log" >&2 && exit 1; }
+    rm "$TO/curves/$1-$2.log"
+    find "$to" -mindepth 1 ! -name metrics.jsonl -delete
+    echo "losses of $1 in $2 on this CPU: $((SECONDS - began)) s"
+}
+
 cd "$ROOT"
 mkdir -p "$TO"
 rm -rf "${TO:?}"/*
@@ -61,14 +71,6 @@ pack pipezero build -p pipezero --bin pipezero
 pack it test -p tests --test it --no-run
 pack gpu_kernels build -p benches --bench gpu_kernels
 
-# curve RUN_FILE PRECISION BF16: the losses of a run on this CPU.
-curve() {
-    local to=$TO/curves/$1-$2 began=$SECONDS
-    "$TO/pipezero" train "$ROOT/scripts/gpu/runs/$1.json" --set device=cpu --set bf16.enabled="$3" \
-        --out "$to" --overwrite >"$TO/curves/$1-$2.log" 2>&1 || { tail -5 "$TO/curves/$1-$2.log" >&2 && exit 1; }
-    rm "$TO/curves/$1-$2.log"; find "$to" -mindepth 1 ! -name metrics.jsonl -delete
-    echo "losses of $1 in $2 on this CPU: $((SECONDS - began)) s"
-}
 mkdir "$TO/curves"
 for name in losses losses-124m; do
     curve $name f32 false
