@@ -14,6 +14,7 @@
 use std::fmt::Debug;
 use std::ops::Range;
 
+use crate::front::{FrontInputs, FrontSpec};
 use crate::kernels::dropout::{Dropout, Masks};
 use crate::memory::{View, ViewMut};
 use crate::parameter::ParameterSpec;
@@ -36,6 +37,8 @@ pub struct Tokens<'a> {
     pub document_starts: Option<View<'a>>,
     /// What dropout's masks depend on; `None` drops nothing, as in an evaluation.
     pub masks: Option<MaskKey>,
+    /// What stands beside the tokens for a front; `None` where there is nothing.
+    pub front: Option<FrontInputs<'a>>,
 }
 
 impl<'a> Tokens<'a> {
@@ -323,6 +326,11 @@ pub trait Layer: Debug + Send + Sync {
     /// Whether it runs on the host alone.
     fn is_host_only(&self) -> bool {
         false
+    }
+
+    /// What it can be given beside tokens, if it is a front, of which a model has one at most: a unit of its own.
+    fn front(&self) -> Option<&FrontSpec> {
+        None
     }
 
     /// Whether the input gradient reads the parameters; false for an embedding.

@@ -81,6 +81,11 @@ impl Model {
                 require(is_new, &format!("a parameter of layer {}", layer.name()), &spec.name, rule)?;
             }
         }
+        let mut fronts = self.layers.iter().filter(|layer| layer.layer.front().is_some()).skip(1);
+        if let Some(second) = fronts.next() {
+            let rule = "a model has one front at most; make its modules those of the first";
+            require(false, "a front", second.layer.name(), rule)?;
+        }
         for pair in self.layers.windows(2) {
             let [before, after] = [&pair[0].layer, &pair[1].layer];
             if !after.table_slice().is_first() {

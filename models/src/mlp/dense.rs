@@ -7,29 +7,36 @@ use crate::parameter::ParameterSpec;
 use crate::queue::{Onto, Queue};
 use crate::shared::GptConfig;
 
-/// `y = gelu(x Wᵀ + b)`.
+/// `y = gelu(x Wᵀ + b)`, from `I` elements of a token to `O`.
 ///
-/// Parameters: `dense.weight [C, C]`, `dense.bias [C]`. Kept for the backward: what GELU was given `[N, C]`.
+/// Parameters: `weight [O, I]`, `bias [O]`, behind the layer's name. Kept for the backward: what GELU was given `[N, O]`.
 #[derive(Debug)]
 pub struct Dense {
     name: String,
-    width: usize,
+    widths: [usize; 2],
     init_std: f32,
 }
 
 impl Dense {
     /// The layer of block `index` of a model with this configuration.
     pub fn new(config: &GptConfig, index: usize) -> Self {
-        Self { name: format!("h.{index}.dense"), width: config.hidden_size, init_std: config.init_std as f32 }
+        Self::with_widths(format!("h.{index}.dense"), [config.hidden_size; 2], config.init_std as f32)
+    }
+
+    /// A layer from `widths[0]` elements to `widths[1]`, its weight drawn from a normal distribution.
+    pub fn with_widths(name: impl Into<String>, widths: [usize; 2], init_std: f32) -> Self {
+        Self { name: name.into(), widths, init_std }
     }
 
     /// Elements of the parameters in order.
     fn parameter_lens(&self) -> [usize; 2] {
-        [self.width * self.width, self.width]
+        let [inputs, outputs] = self.widths;
+        [outputs * inputs, outputs]
     }
 
     fn linear(&self, shape: MicroBatchShape) -> LinearShape {
-        LinearShape { num_rows: shape.num_tokens(), num_inputs: self.width, num_outputs: self.width }
+        let [num_inputs, num_outputs] = self.widths;
+        LinearShape { num_rows: shape.num_tokens(), num_inputs, num_outputs }
     }
 }
 
@@ -39,22 +46,16 @@ impl Layer for Dense {
     }
 
     fn parameters(&self) -> Vec<ParameterSpec> {
-        let (name, width) = (&self.name, self.width);
+        let (name, [inputs, outputs]) = (&self.name, self.widths);
         vec![
-            ParameterSpec::normal(format!("{name}.weight"), [width, width], self.init_std),
-            ParameterSpec::zeros(format!("{name}.bias"), [width]),
+            ParameterSpec::normal(format!("{name}.weight"), [outputs, inputs], self.init_std),
+            ParameterSpec::zeros(format!("{name}.bias"), [outputs]),
         ]
     }
 
     fn sizes(&self, shape: MicroBatchShape) -> LayerSizes {
-        let activation = shape.num_tokens() * self.width;
-        LayerSizes {
-            input: activation,
-            output: activation,
-            saved: activation,
-            weight_inputs: activation,
-            ..LayerSizes::default()
-        }
+        let [input, output] = self.widths.map(|width| shape.num_tokens() * width);
+        LayerSizes { input, output, saved: output, weight_inputs: output, ..LayerSizes::default() }
     }
 
     fn forward_flops(&self, shape: MicroBatchShape) -> u64 {
@@ -73,16 +74,11 @@ impl Layer for Dense {
 
     fn backward_input(&self, queue: &dyn Queue, shape: MicroBatchShape, args: BackwardInputArgs<'_>) {
         let [weight, _] = layout::split(args.parameters, self.parameter_lens());
-        let mut dhidden = args.weight_inputs;
-        queue.copy(args.gradient.view(), dhidden.reborrow());
+        let (mut dhidden, mut gradient) = (args.weight_inputs, args.gradient);
+        queue.copy(gradient.view().range(0..dhidden.len()), dhidden.reborrow());
         queue.gelu_backward(args.saved, dhidden.reborrow());
-        queue.linear_backward_input(
-            self.linear(shape),
-            dhidden.view(),
-            weight,
-            args.gradient,
-            WriteMode::Overwrite,
-        );
+        let dinput = gradient.reborrow().range(0..args.input.len());
+        queue.linear_backward_input(self.linear(shape), dhidden.view(), weight, dinput, WriteMode::Overwrite);
     }
 
     fn backward_weight(&self, queue: &dyn Queue, shape: MicroBatchShape, args: BackwardWeightArgs<'_>) {

@@ -9,6 +9,6 @@ mod run;
 pub(crate) use compare::{assert_close, assert_same_bits, same_at_every_place, same_on_all_threads};
 pub(crate) use oracle::Oracle;
 pub(crate) use run::{
-    Backward, Batch, Run, assert_same_result, check_against_oracle, config, llama_config, loss_of, random,
-    result, segments,
+    Backward, Batch, FrontOfBatch, Run, assert_same_result, check_against_oracle, config, llama_config,
+    loss_of, random, result, segments,
 };

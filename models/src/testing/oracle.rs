@@ -99,7 +99,19 @@ impl Oracle {
     pub(super) fn embed(&self, batch: &Batch) -> Result<Tensor> {
         let shape = batch.shape;
         let tokens = Tensor::from_slice(&batch.inputs, shape.num_tokens(), &Device::Cpu)?;
-        self.get("wte.weight").index_select(&tokens, 0)?.reshape((shape.num_sequences, shape.seq_length, ()))
+        let mut x = self.get("wte.weight").index_select(&tokens, 0)?;
+        if let Some(front) = &batch.front {
+            for (index, &piece) in front.pieces.iter().enumerate() {
+                let values: Vec<f64> = front.values[index].iter().copied().map(f64::from).collect();
+                let values = Tensor::from_vec(values, (piece.num_rows, ()), &Device::Cpu)?;
+                let module = format!("module.{}", piece.module);
+                let hidden = gelu(&self.linear(&values, &format!("{module}.up"))?)?;
+                let rows = self.linear(&hidden, &format!("{module}.down"))?;
+                let onto = Tensor::from_iter(front.tokens[index].iter().map(|&n| n as u32), &Device::Cpu)?;
+                x = x.index_add(&onto, &rows, 0)?;
+            }
+        }
+        x.reshape((shape.num_sequences, shape.seq_length, ()))
     }
 
     fn linear(&self, x: &Tensor, name: &str) -> Result<Tensor> {

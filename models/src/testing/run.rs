@@ -10,6 +10,7 @@ use candle_core::{Result, Tensor};
 use super::{Oracle, assert_close, assert_same_bits};
 use crate::buffer::Buffer;
 use crate::element::ElementType;
+use crate::front::{FrontInputs, FrontSpec, NO_ROW, Piece};
 use crate::init;
 use crate::layer::{IGNORED_TARGET, Layer, LossSum, MaskKey, MicroBatchShape, Slice, Tokens, WriteMode};
 use crate::llama::{LlamaConfig, RopeScaling};
@@ -77,6 +78,33 @@ pub(crate) struct Batch {
     pub(crate) targets: Vec<u32>,
     pub(crate) document_starts: Option<Vec<u32>>,
     pub(crate) masks: Option<MaskKey>,
+    pub(crate) front: Option<FrontOfBatch>,
+}
+
+/// The inputs of a front.
+#[derive(Clone, Debug)]
+pub(crate) struct FrontOfBatch {
+    pub(crate) spec: FrontSpec,
+    pub(crate) pieces: Vec<Piece>,
+    /// Of each piece the tokens that its rows are added to.
+    pub(crate) tokens: Vec<Vec<usize>>,
+    /// `[rows, width]` of each piece.
+    pub(crate) values: Vec<Vec<f32>>,
+}
+
+impl FrontOfBatch {
+    /// The values, and the rows of tokens, where kernels read them.
+    fn uploaded(&self, shape: MicroBatchShape) -> [Buffer; 2] {
+        let mut values = vec![f32::NAN; self.spec.num_values(shape)];
+        let mut rows = vec![NO_ROW; shape.num_tokens()];
+        for (index, &piece) in self.pieces.iter().enumerate() {
+            values[self.spec.values_of(index, piece)].copy_from_slice(&self.values[index]);
+            for (row, &token) in self.tokens[index].iter().enumerate() {
+                rows[token] = self.spec.row(index, row);
+            }
+        }
+        [Buffer::from_vec(values).unwrap(), Buffer::from_vec(rows).unwrap()]
+    }
 }
 
 /// Standard normal values.
@@ -103,6 +131,7 @@ impl Batch {
             targets,
             document_starts: None,
             masks: None,
+            front: None,
         }
     }
 
@@ -238,7 +267,14 @@ impl Run {
         let mut saved: Vec<_> = sizes.iter().map(|sizes| stored(sizes.saved)).collect();
         let [inputs, targets] = batch.uploaded();
         let document_starts = batch.document_starts.clone().map(|starts| Buffer::from_vec(starts).unwrap());
+        let front = batch.front.as_ref().map(|front| (front, front.uploaded(batch.shape)));
+        let front = front.as_ref().map(|(front, [values, rows])| FrontInputs {
+            pieces: &front.pieces,
+            values: values.view(),
+            rows: rows.view(),
+        });
         let tokens = Tokens {
+            front,
             inputs: inputs.view(),
             targets: targets.view(),
             document_starts: document_starts.as_ref().map(Buffer::view),

@@ -53,7 +53,7 @@ impl StepTokens {
         let MicroBatchTokens { inputs, targets, document_starts } = &self.micro_batches[micro_batch.index()];
         let [inputs, targets] = [inputs, targets].map(|of| first(of, shape));
         let document_starts = document_starts.as_ref().map(|starts| first(starts, shape));
-        Tokens { inputs, targets, document_starts, masks }
+        Tokens { inputs, targets, document_starts, masks, front: None }
     }
 
     /// Leaves a micro-batch without a target that counts.

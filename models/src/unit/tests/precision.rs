@@ -36,8 +36,13 @@ fn rounded(element: ElementType, values: &mut [f32]) {
 fn by_hand(model: &Model, element: ElementType, batch: &Batch, loss_seed: f32) -> (LossSum, Gradients) {
     let shape = batch.shape;
     let [inputs, targets] = batch.uploaded();
-    let tokens =
-        Tokens { inputs: inputs.view(), targets: targets.view(), document_starts: None, masks: batch.masks };
+    let tokens = Tokens {
+        inputs: inputs.view(),
+        targets: targets.view(),
+        document_starts: None,
+        masks: batch.masks,
+        front: None,
+    };
     let values = Run::new(model, 1).parameters();
     let units: Vec<Unit> =
         model.layers.iter().map(|layer| Unit::new(vec![Arc::clone(&layer.layer)])).collect();
@@ -245,6 +250,7 @@ fn logits_are_f32_in_every_type() {
                     targets: targets.view(),
                     document_starts: None,
                     masks: None,
+                    front: None,
                 },
                 parameters: &parameters,
                 input: &input,

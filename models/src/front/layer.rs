@@ -1,0 +1,312 @@
+//! The layer that adds what the modules of a front make to the activations of tokens.
+
+use std::ops::Range;
+
+use super::inputs::{FrontInputs, FrontSpec, Piece};
+use super::module::{BackwardInput, BackwardWeight, Forward, FrontModule, Pass};
+use crate::error::{ModelError, require};
+use crate::layer::*;
+use crate::layout::{self, aligned};
+use crate::memory::{View, ViewMut};
+use crate::parameter::ParameterSpec;
+use crate::queue::Queue;
+
+/// `y[n] = x[n] + r`, where `r` is the row that a module made for token `n`, if there is one: inputs beside the tokens, of any number and
+/// length, such as images in a text. It stands behind the token embedding, as [`LayerRole::Embedding`](crate::model::LayerRole::Embedding), and
+/// is a unit of its own. A source of data gives the inputs.
+///
+/// The gradient of `x` is that of `y`. A module gets the rows of it that belong to its inputs, one input after the other; a module
+/// without an input in the micro-batch has a gradient of zero.
+#[derive(Clone, Debug)]
+pub struct Front {
+    name: String,
+    modules: Vec<FrontModule>,
+    spec: FrontSpec,
+    /// C.
+    width: usize,
+    /// What the largest input needs, of all modules.
+    largest: LayerSizes,
+}
+
+impl Front {
+    /// A front of these modules for activations of `width` elements. Buffers are for `pieces_per_sequence` inputs of `rows_per_piece` rows.
+    ///
+    /// # Errors
+    /// [`ModelError::Shape`] for no modules, two of one name, limits of 0, a module whose layers do not fit one behind the other or do not give
+    /// `width` elements a row, and a module that needs more for a short input than for a long one.
+    pub fn new(
+        name: impl Into<String>,
+        modules: Vec<FrontModule>,
+        width: usize,
+        [pieces_per_sequence, rows_per_piece]: [usize; 2],
+    ) -> Result<Self, ModelError> {
+        let name = name.into();
+        require(!modules.is_empty(), &format!("modules of {name}"), 0, "a front has at least one")?;
+        let rule = "a front has room for at least one";
+        require(pieces_per_sequence > 0, &format!("pieces_per_sequence of {name}"), 0, rule)?;
+        require(rows_per_piece > 0, &format!("rows_per_piece of {name}"), 0, rule)?;
+        let mut largest = LayerSizes::default();
+        for (index, module) in modules.iter().enumerate() {
+            let is_new = modules[..index].iter().all(|other| other.name() != module.name());
+            let rule = "another module of the front has this name; give each one of its own";
+            require(is_new, &format!("a module of {name}"), module.name(), rule)?;
+            let [_, given] = module.widths();
+            let rule = format!("the model's activations have {width} elements; make them equal");
+            require(
+                given == width,
+                &format!("elements of a row that module {} gives", module.name()),
+                given,
+                rule,
+            )?;
+            let all = module.sizes(rows_per_piece);
+            for num_rows in 1..=rows_per_piece {
+                if let Some(layer) = module.first_misfit(num_rows) {
+                    let rule =
+                        format!("what the layer before it gives is not what it takes, for {num_rows} rows");
+                    require(false, &format!("a layer of module {}", module.name()), layer, rule)?;
+                }
+                let rule = format!(
+                    "needs more for {num_rows} rows than for {rows_per_piece}, which buffers are made for"
+                );
+                require(larger(module.sizes(num_rows), all) == all, "module", module.name(), rule)?;
+            }
+            largest = larger(largest, all);
+        }
+        let widths = modules.iter().map(|module| module.widths()[0]).collect();
+        let spec = FrontSpec { widths, pieces_per_sequence, rows_per_piece };
+        Ok(Self { name, modules, spec, width, largest })
+    }
+
+    /// The modules in their order, which is the one that a source counts them in.
+    pub fn modules(&self) -> &[FrontModule] {
+        &self.modules
+    }
+
+    /// Elements of the places of an input in the buffers of a micro-batch: saved, exact, and weight-gradient inputs of both types.
+    fn strides(&self) -> [usize; 4] {
+        let LayerSizes { saved, exact, weight_inputs, exact_weight_inputs, .. } = self.largest;
+        [saved, exact, weight_inputs, exact_weight_inputs].map(aligned)
+    }
+
+    /// Each module's parameters.
+    fn parameters_of(&self, module: usize) -> Range<usize> {
+        let start = self.modules[..module].iter().fold(0, |end, module| aligned(end + module.num_elements()));
+        start..start + self.modules[module].num_elements()
+    }
+
+    /// Elements of the rows of all inputs, and of the scratch in which the backward of one runs.
+    fn backward_lens(&self, shape: MicroBatchShape) -> [usize; 3] {
+        let LayerSizes { input: widest, exact_backward_workspace, .. } = self.largest;
+        [self.spec.num_rows(shape) * self.width, widest, exact_backward_workspace]
+    }
+
+    /// The rows that one input has among those of all.
+    fn rows_of(&self, index: usize, piece: Piece) -> Range<usize> {
+        let start = self.spec.row(index, 0) as usize * self.width;
+        start..start + piece.num_rows * self.width
+    }
+}
+
+/// The larger of each size.
+fn larger(one: LayerSizes, other: LayerSizes) -> LayerSizes {
+    let most = |size: fn(&LayerSizes) -> usize| size(&one).max(size(&other));
+    LayerSizes {
+        input: most(|of| of.input),
+        output: most(|of| of.output),
+        saved: most(|of| of.saved),
+        exact: most(|of| of.exact),
+        weight_inputs: most(|of| of.weight_inputs),
+        exact_weight_inputs: most(|of| of.exact_weight_inputs),
+        forward_workspace: most(|of| of.forward_workspace),
+        exact_forward_workspace: most(|of| of.exact_forward_workspace),
+        backward_workspace: most(|of| of.backward_workspace),
+        exact_backward_workspace: most(|of| of.exact_backward_workspace),
+        allocated: most(|of| of.allocated),
+    }
+}
+
+/// Place `index` of equal ones.
+fn place(index: usize, len: usize) -> Range<usize> {
+    index * len..(index + 1) * len
+}
+
+/// Tokens of nothing.
+fn no_tokens(tokens: Tokens<'_>) -> Tokens<'_> {
+    let none = tokens.inputs.range(0..0);
+    Tokens { inputs: none, targets: none, document_starts: None, masks: None, front: None }
+}
+
+impl Layer for Front {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn parameters(&self) -> Vec<ParameterSpec> {
+        let layers = self.modules.iter().flat_map(|module| module.layers());
+        layers.flat_map(|layer| layer.parameters()).collect()
+    }
+
+    fn sizes(&self, shape: MicroBatchShape) -> LayerSizes {
+        let (num_pieces, activation) = (self.spec.num_pieces(shape), shape.num_tokens() * self.width);
+        let [saved, exact, weight_inputs, exact_weight_inputs] = self.strides().map(|len| num_pieces * len);
+        let rows = self.spec.num_rows(shape) * self.width;
+        LayerSizes {
+            input: activation,
+            output: activation,
+            saved,
+            exact,
+            weight_inputs,
+            exact_weight_inputs,
+            forward_workspace: layout::extent([rows, activation, self.largest.forward_workspace]),
+            exact_forward_workspace: self.largest.exact_forward_workspace,
+            backward_workspace: self.largest.backward_workspace,
+            exact_backward_workspace: layout::extent(self.backward_lens(shape)),
+            allocated: self.largest.allocated,
+        }
+    }
+
+    /// Those of as many inputs as there can be, all of the most rows.
+    fn forward_flops(&self, shape: MicroBatchShape) -> u64 {
+        let of_module = |module: &FrontModule| module.forward_flops(self.spec.rows_per_piece);
+        let most = self.modules.iter().map(of_module).max().unwrap_or(0);
+        most.saturating_mul(self.spec.num_pieces(shape) as u64)
+    }
+
+    fn is_host_only(&self) -> bool {
+        self.modules.iter().flat_map(|module| module.layers()).any(|layer| layer.is_host_only())
+    }
+
+    fn backward_reads_weights(&self) -> bool {
+        self.modules.iter().flat_map(|module| module.layers()).any(|layer| layer.backward_reads_weights())
+    }
+
+    fn front(&self) -> Option<&FrontSpec> {
+        Some(&self.spec)
+    }
+
+    fn forward(&self, queue: &dyn Queue, shape: MicroBatchShape, args: ForwardArgs<'_>) {
+        let mut output = args.output;
+        queue.copy(args.input, output.reborrow());
+        let Some(inputs) = args.tokens.front.filter(|inputs| !inputs.pieces.is_empty()) else { return };
+        let lens = [self.spec.num_rows(shape) * self.width, output.len(), self.largest.forward_workspace];
+        let [mut rows, mut terms, workspace] = layout::split_mut(args.workspace, lens);
+        let kept = Kept { saved: args.saved, exact: args.exact };
+        let scratch = Scratch { workspace, exact_workspace: args.exact_workspace };
+        self.run_forward(queue, args.tokens, args.parameters, kept, scratch, Some(rows.reborrow()));
+        queue.clear(terms.reborrow());
+        queue.embedding(inputs.rows, 0, rows.view(), terms.reborrow());
+        queue.add(terms.view(), output);
+    }
+
+    fn recompute(&self, queue: &dyn Queue, _: MicroBatchShape, args: RecomputeArgs<'_>) {
+        let RecomputeArgs { tokens, parameters, saved, exact, workspace, exact_workspace, .. } = args;
+        let scratch = Scratch { workspace, exact_workspace };
+        self.run_forward(queue, tokens, parameters, Kept { saved, exact }, scratch, None);
+    }
+
+    fn backward_input(&self, queue: &dyn Queue, shape: MicroBatchShape, args: BackwardInputArgs<'_>) {
+        let Some(FrontInputs { pieces, rows: row_of_token, .. }) =
+            args.tokens.front.filter(|inputs| !inputs.pieces.is_empty())
+        else {
+            return;
+        };
+        let tokens = no_tokens(args.tokens);
+        let gradient = args.gradient.view().range(0..shape.num_tokens() * self.width);
+        let (mut saved, mut exact) = (args.saved, args.exact);
+        let (mut weight_inputs, mut exact_weight_inputs) = (args.weight_inputs, args.exact_weight_inputs);
+        let mut workspace = args.workspace;
+        let [mut drows, mut dpiece, mut exact_workspace] =
+            layout::split_mut(args.exact_workspace, self.backward_lens(shape));
+        queue.embedding_backward(row_of_token, 0, gradient, drows.reborrow(), WriteMode::Overwrite);
+        let [of_saved, of_exact, of_inputs, of_exact_inputs] = self.strides();
+        for (index, &piece) in pieces.iter().enumerate() {
+            let own = self.rows_of(index, piece);
+            queue.copy(drows.view().range(own.clone()), dpiece.reborrow().range(0..own.len()));
+            let of_module =
+                if self.backward_reads_weights() { self.parameters_of(piece.module) } else { 0..0 };
+            self.modules[piece.module].backward_input(
+                Pass { queue, num_rows: piece.num_rows, tokens },
+                BackwardInput {
+                    parameters: args.parameters.range(of_module),
+                    saved: saved.reborrow().range(place(index, of_saved)),
+                    exact: exact.reborrow().range(place(index, of_exact)),
+                    gradient: dpiece.reborrow(),
+                    weight_inputs: weight_inputs.reborrow().range(place(index, of_inputs)),
+                    exact_weight_inputs: exact_weight_inputs.reborrow().range(place(index, of_exact_inputs)),
+                    workspace: workspace.reborrow(),
+                    exact_workspace: exact_workspace.reborrow(),
+                    loss_seed: args.loss_seed,
+                },
+            );
+        }
+    }
+
+    fn backward_weight(&self, queue: &dyn Queue, _: MicroBatchShape, args: BackwardWeightArgs<'_>) {
+        let mut sums = args.parameter_gradients;
+        let mut modes = vec![args.mode; self.modules.len()];
+        let [of_saved, of_exact, of_inputs, of_exact_inputs] = self.strides();
+        let pieces = args.tokens.front.map_or(&[][..], |inputs| inputs.pieces);
+        for (index, &piece) in pieces.iter().enumerate() {
+            self.modules[piece.module].backward_weight(
+                Pass { queue, num_rows: piece.num_rows, tokens: no_tokens(args.tokens) },
+                BackwardWeight {
+                    saved: args.saved.range(place(index, of_saved)),
+                    exact: args.exact.range(place(index, of_exact)),
+                    weight_inputs: args.weight_inputs.range(place(index, of_inputs)),
+                    exact_weight_inputs: args.exact_weight_inputs.range(place(index, of_exact_inputs)),
+                    sums: sums.reborrow().range(self.parameters_of(piece.module)),
+                    mode: modes[piece.module],
+                },
+            );
+            modes[piece.module] = WriteMode::Add;
+        }
+        for (module, mode) in modes.into_iter().enumerate() {
+            if mode == WriteMode::Overwrite {
+                queue.clear(sums.reborrow().range(self.parameters_of(module)));
+            }
+        }
+    }
+}
+
+/// What passes keep of all inputs.
+struct Kept<'a> {
+    saved: ViewMut<'a>,
+    exact: ViewMut<'a>,
+}
+
+/// What one input after the other is computed in.
+struct Scratch<'a> {
+    workspace: ViewMut<'a>,
+    exact_workspace: ViewMut<'a>,
+}
+
+impl Front {
+    /// Every input through its module; the rows that they make go to `rows`, unless they are there already.
+    fn run_forward(
+        &self,
+        queue: &dyn Queue,
+        tokens: Tokens<'_>,
+        parameters: View<'_>,
+        mut kept: Kept<'_>,
+        mut scratch: Scratch<'_>,
+        mut rows: Option<ViewMut<'_>>,
+    ) {
+        let Some(FrontInputs { pieces, values, .. }) = tokens.front else { return };
+        let [of_saved, of_exact, ..] = self.strides();
+        for (index, &piece) in pieces.iter().enumerate() {
+            let output = rows.as_mut().map(|rows| rows.reborrow().range(self.rows_of(index, piece)));
+            self.modules[piece.module].forward(
+                Pass { queue, num_rows: piece.num_rows, tokens: no_tokens(tokens) },
+                Forward {
+                    parameters: parameters.range(self.parameters_of(piece.module)),
+                    values: values.range(self.spec.values_of(index, piece)),
+                    saved: kept.saved.reborrow().range(place(index, of_saved)),
+                    exact: kept.exact.reborrow().range(place(index, of_exact)),
+                    workspace: scratch.workspace.reborrow(),
+                    exact_workspace: scratch.exact_workspace.reborrow(),
+                },
+                output,
+            );
+        }
+    }
+}
