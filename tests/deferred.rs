@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use pipezero::EventKind;
+use pipezero::config::{ResidencyConfig, ZeroLevel};
 use pipezero::measure::recording::Recording;
 use pipezero::models::Device;
 use pipezero::models::queue::Deferred;
@@ -13,9 +14,9 @@ use pipezero::run::data::BatchSource;
 use pipezero::run::engine::{Engine, StepReport};
 use pipezero_schedule::{Lane, PipelineRank};
 use tests::{
-    Case, Lengths, Mask, Outputs, RandomBatches, Sample, Trained, assert_bit_identical, assert_same_weights,
-    grids, in_full, plan_and_batches, started, train, train_on, train_plan_on, train_with, two_steps,
-    weights_in,
+    Case, FrontBatches, Lengths, Mask, Outputs, RandomBatches, Sample, Schedule, Trained,
+    assert_bit_identical, assert_same_weights, grids, in_full, plan_and_batches, plan_with_front, started,
+    train, train_on, train_plan_on, train_with, two_steps, weights_in, zero,
 };
 
 /// Orders that each case is run in.
@@ -36,6 +37,32 @@ fn every_order_that_events_allow_gives_the_bits_of_the_host() {
             let deferred = train_plan_on(&[device], plan.clone(), Arc::clone(&source));
             let deferred = deferred.expect("it trains as the host does");
             assert_bit_identical(&deferred, &host, &format!("seed {seed} of {case:?}"));
+        }
+    }
+}
+
+/// A front launches other kernels for each micro-batch.
+#[test]
+fn a_front_gives_the_bits_of_the_host_in_every_order() {
+    let strict = zero(ZeroLevel::Zero3, ResidencyConfig::Strict, 1);
+    for schedule in [Schedule::OneFOneB, Schedule::ZbH1] {
+        let case = Case {
+            pipeline: 2,
+            data: 2,
+            num_micro_batches: 4,
+            schedule,
+            zero: strict.clone(),
+            ..Case::ONE_RANK
+        };
+        let plan = plan_with_front(two_steps(case));
+        let tokens = RandomBatches::for_plan(&plan, Mask::None).with_lengths(Lengths::Drawn);
+        let source = FrontBatches::new(&plan, tokens, 3).shared();
+        let host = train_with(plan.clone(), Arc::clone(&source), |_| {});
+        for seed in 0..SEEDS / 4 {
+            let device = Arc::new(Deferred::new(seed)) as Arc<dyn Device>;
+            let deferred = train_plan_on(&[device], plan.clone(), Arc::clone(&source));
+            let deferred = deferred.expect("it trains as the host does");
+            assert_bit_identical(&deferred, &host, &format!("seed {seed} of {schedule:?}"));
         }
     }
 }

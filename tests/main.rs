@@ -16,6 +16,7 @@ mod failing_devices; // A device that fails ends the run with one report.
 mod failures; // A rank that fails stops all, with one report.
 mod fault_matrix; // A rank or a link that fails, at each phase and in each stage.
 mod features; // Features, pair by pair, give the same bits.
+mod front; // Inputs beside the tokens, of any number and length.
 mod frozen; // Layers that are not trained.
 mod fuzz; // Input that is nearly valid.
 mod ignored_targets; // A step without a target.

@@ -132,7 +132,7 @@ impl BatchSource for RandomBatches {
 }
 
 /// SplitMix64's finaliser: well mixed and the same everywhere.
-fn hash(value: u64) -> u64 {
+pub(crate) fn hash(value: u64) -> u64 {
     let mut bits = value.wrapping_add(0x9E37_79B9_7F4A_7C15);
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);

@@ -5,6 +5,7 @@ mod batches;
 mod draws;
 pub mod faults;
 pub mod features;
+mod fronts;
 mod imitation;
 mod job;
 mod joined;
@@ -22,6 +23,7 @@ mod trap;
 pub use altered::Altered;
 pub use batches::{Lengths, Mask, RandomBatches};
 pub use draws::{Draws, seed_of_draws};
+pub use fronts::{FrontBatches, model_with_front, plan_with_front};
 pub use imitation::{
     Imitated, checked_imitation, imitation, on_the_imitation, run_on_imitation, run_on_imitation_with,
 };

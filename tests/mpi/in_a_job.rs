@@ -6,13 +6,19 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use pipezero::config::{
+    ResidencyConfig, Run, ShardingConfig, ShardingRule, UnitSharding, ZeroConfig, ZeroLevel,
+};
 use pipezero::models::Host;
 use pipezero::plan::{Plan, Purpose};
 use pipezero::run::data::BatchSource;
 use pipezero::run::engine::{Engine, EngineError};
 use pipezero::run::world::{ProcessWorld, World};
 use tests::features::pairs_on;
-use tests::{Case, EndOnPanic, Lengths, Mask, Outputs, RandomBatches, Sample, two_steps, weights_in};
+use tests::{
+    Case, Draws, EndOnPanic, FrontBatches, Lengths, Mask, Outputs, RandomBatches, Sample, Schedule,
+    plan_with_front, seed_of_draws, two_steps, weights_in, zero,
+};
 
 /// Ranks of the job, of which smaller grids use the first ones.
 const NUM_PROCESSES: usize = 4;
@@ -56,6 +62,54 @@ fn grids_of_processes_give_the_bits_losses_and_traffic_of_threads() {
         }
         if rank == 0 {
             assert_eq!(weights_in(&many), weights_in(&one), "{case:?}");
+        }
+    }
+}
+
+/// Each data rank has other inputs of the front in each micro-batch, and some have none.
+#[test]
+#[ignore = "needs a job of four processes"]
+fn grids_with_a_front_give_the_bits_and_traffic_of_threads() {
+    let _guard = EndOnPanic;
+    let (mut draws, num_runs) = (Draws(seed_of_draws().unwrap_or(22)), 20);
+    let rule = ShardingRule { sharding: UnitSharding::Whole, pattern: "^front$".to_owned() };
+    let sharding = ShardingConfig::Listed(vec![rule]);
+    for seed in 0..num_runs {
+        let (pipeline, data) = draws.of(&[(1, 2), (2, 1), (1, 3), (4, 1), (2, 2)]);
+        let schedule = draws.of(&[Schedule::OneFOneB, Schedule::ZbH1]);
+        let schedule = if pipeline == 1 { Schedule::OneFOneB } else { schedule };
+        let zero =
+            ZeroConfig { sharding: sharding.clone(), ..zero(ZeroLevel::Zero3, ResidencyConfig::Strict, 1) };
+        let num_micro_batches = 1 + draws.below(5);
+        let case = Case { pipeline, data, num_micro_batches, schedule, zero, ..Case::ONE_RANK };
+        let plan = plan_with_front(Run { steps: 10, ..two_steps(case.clone()) });
+        let tokens = RandomBatches::for_plan(&plan, Mask::Uneven).with_lengths(Lengths::Drawn);
+        let source = FrontBatches::new(&plan, tokens, seed).shared();
+        let num_ranks = plan.grid().world_size();
+        let Some(world) =
+            ProcessWorld::of_first_of_mpi(num_ranks, Duration::from_secs(60), None).expect("a job")
+        else {
+            continue;
+        };
+        let rank = world.local_ranks().start;
+        let engine = Engine::in_world(plan.clone(), Arc::clone(&source), Purpose::Training, Arc::new(world));
+        let mut processes = engine.expect("ranks start");
+        let mut threads = Engine::on_device(plan, source, Arc::new(Host)).expect("ranks start");
+        for step in 1..=10 {
+            let [found, expected] =
+                [&mut processes, &mut threads].map(|engine| engine.train_batch().expect("a step"));
+            assert_eq!(
+                found.loss.map(f64::to_bits),
+                expected.loss.map(f64::to_bits),
+                "step {step} of {case:?}"
+            );
+            assert_eq!(
+                found.gradient_norm.to_bits(),
+                expected.gradient_norm.to_bits(),
+                "step {step} of {case:?}"
+            );
+            let own = if rank == 0 { 0..num_ranks } else { rank..rank + 1 };
+            assert_eq!(found.traffic(), expected.traffic()[own], "step {step} of {case:?}");
         }
     }
 }

@@ -152,6 +152,7 @@ impl Plan {
             copies_checkpoints: self.run.checkpoint.is_copied(),
             num_tokens: num_of_step(&self.run, reads.num_tokens()),
             num_document_starts: num_of_step(&self.run, reads.num_document_starts()),
+            num_front_words: num_of_step(&self.run, reads.num_front_words()),
             stages: self.stages_of(rank).into_iter().map(stage_facts).collect(),
         }
     }

@@ -1,5 +1,6 @@
 //! What a plan holds, and what can be read off it at once.
 
+use pipezero_models::front::FrontSpec;
 use pipezero_models::layer::MicroBatchShape;
 use pipezero_models::{ElementType, Model};
 use pipezero_partition::{LayerGraph, Tying};
@@ -284,7 +285,14 @@ impl Plan {
     pub(crate) fn tokens_read(&self, rank: PipelineRank) -> TokensRead {
         let ends = [0, self.units.len() - 1];
         let tokens = ends.into_iter().any(|index| self.pipeline_rank_of(self.units[index].stage) == rank);
-        TokensRead { shape: self.shape, tokens, document_starts: reads_documents(&self.run) }
+        let front_values = self.units_of(rank).find_map(|(_, planned)| planned.front_values(self.shape));
+        let document_starts = reads_documents(&self.run);
+        TokensRead { shape: self.shape, tokens, document_starts, front_values }
+    }
+
+    /// What the model's front can be given, if it has one.
+    pub(crate) fn front(&self) -> Option<&FrontSpec> {
+        self.units.iter().find_map(|planned| planned.unit.front())
     }
 
     /// Targets of a step, were none ignored.

@@ -13,6 +13,8 @@ pub(crate) struct TokensRead {
     pub(crate) tokens: bool,
     /// Whether it reads where documents begin.
     pub(crate) document_starts: bool,
+    /// Numbers of the largest inputs of a front that is on the rank; `None` without one.
+    pub(crate) front_values: Option<usize>,
 }
 
 /// Whether layers of the run are told where documents begin: where it attends within these, and the family attends at all. Layers of a caller
@@ -25,7 +27,7 @@ pub(super) fn reads_documents(run: &Run) -> bool {
 impl TokensRead {
     /// Whether there is anything to read.
     pub(crate) fn is_any(self) -> bool {
-        self.tokens || self.document_starts
+        self.tokens || self.document_starts || self.front_values.is_some()
     }
 
     /// Inputs of each micro-batch, and as many targets.
@@ -36,5 +38,10 @@ impl TokensRead {
     /// Starts of documents of each micro-batch, one for each token.
     pub(crate) fn num_document_starts(self) -> usize {
         if self.document_starts { self.shape.num_tokens() } else { 0 }
+    }
+
+    /// Words of each micro-batch for a front: the numbers of its inputs, and which of their rows each token gets.
+    pub(crate) fn num_front_words(self) -> usize {
+        self.front_values.map_or(0, |num_values| num_values + self.shape.num_tokens())
     }
 }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use pipezero_models::Unit as ModelUnit;
-use pipezero_models::layer::Slice;
+use pipezero_models::layer::{MicroBatchShape, Slice};
 use pipezero_models::unit::UnitSizes;
 use pipezero_partition::{ShardLayout, Tying, UnitSharding};
 use pipezero_schedule::Stage;
@@ -45,6 +45,11 @@ impl PlannedUnit {
     /// Whether it is a table of the vocabulary, or a slice of one, that is gathered without any block.
     pub(crate) fn is_table(&self) -> bool {
         self.tying != Tying::Untied || self.unit.table_slice() != Slice::WHOLE
+    }
+
+    /// Numbers of the largest inputs that its front is given with a micro-batch, if it has one.
+    pub(crate) fn front_values(&self, shape: MicroBatchShape) -> Option<usize> {
+        Some(self.unit.front()?.num_values(shape))
     }
 
     /// Elements of its largest parameter, which decides whether it persists; of one in slices all count.

@@ -94,7 +94,19 @@ impl Front {
         start..start + self.modules[module].num_elements()
     }
 
-    /// Elements of the rows of all inputs, and of the scratch in which the backward of one runs.
+    /// Elements of the rows of all inputs, and of the scratch in which the forward of one runs.
+    fn forward_lens(&self, shape: MicroBatchShape) -> [usize; 2] {
+        [self.spec.num_rows(shape) * self.width, self.largest.forward_workspace]
+    }
+
+    /// Elements in f32 of these rows, of what they add to each token, of the sum, and of the scratch.
+    fn exact_forward_lens(&self, shape: MicroBatchShape) -> [usize; 4] {
+        let activation = shape.num_tokens() * self.width;
+        let rows = self.spec.num_rows(shape) * self.width;
+        [rows, activation, activation, self.largest.exact_forward_workspace]
+    }
+
+    /// Elements of the gradients of these rows, and of the scratch in which the backward of one runs.
     fn backward_lens(&self, shape: MicroBatchShape) -> [usize; 3] {
         let LayerSizes { input: widest, exact_backward_workspace, .. } = self.largest;
         [self.spec.num_rows(shape) * self.width, widest, exact_backward_workspace]
@@ -149,7 +161,6 @@ impl Layer for Front {
     fn sizes(&self, shape: MicroBatchShape) -> LayerSizes {
         let (num_pieces, activation) = (self.spec.num_pieces(shape), shape.num_tokens() * self.width);
         let [saved, exact, weight_inputs, exact_weight_inputs] = self.strides().map(|len| num_pieces * len);
-        let rows = self.spec.num_rows(shape) * self.width;
         LayerSizes {
             input: activation,
             output: activation,
@@ -157,8 +168,8 @@ impl Layer for Front {
             exact,
             weight_inputs,
             exact_weight_inputs,
-            forward_workspace: layout::extent([rows, activation, self.largest.forward_workspace]),
-            exact_forward_workspace: self.largest.exact_forward_workspace,
+            forward_workspace: layout::extent(self.forward_lens(shape)),
+            exact_forward_workspace: layout::extent(self.exact_forward_lens(shape)),
             backward_workspace: self.largest.backward_workspace,
             exact_backward_workspace: layout::extent(self.backward_lens(shape)),
             allocated: self.largest.allocated,
@@ -186,16 +197,25 @@ impl Layer for Front {
 
     fn forward(&self, queue: &dyn Queue, shape: MicroBatchShape, args: ForwardArgs<'_>) {
         let mut output = args.output;
-        queue.copy(args.input, output.reborrow());
-        let Some(inputs) = args.tokens.front.filter(|inputs| !inputs.pieces.is_empty()) else { return };
-        let lens = [self.spec.num_rows(shape) * self.width, output.len(), self.largest.forward_workspace];
-        let [mut rows, mut terms, workspace] = layout::split_mut(args.workspace, lens);
+        let Some(inputs) = args.tokens.front.filter(|inputs| !inputs.pieces.is_empty()) else {
+            return queue.copy(args.input, output.reborrow());
+        };
+        let [mut rows, workspace] = layout::split_mut(args.workspace, self.forward_lens(shape));
+        let [mut exact_rows, mut terms, mut sum, exact_workspace] =
+            layout::split_mut(args.exact_workspace, self.exact_forward_lens(shape));
         let kept = Kept { saved: args.saved, exact: args.exact };
-        let scratch = Scratch { workspace, exact_workspace: args.exact_workspace };
+        let scratch = Scratch { workspace, exact_workspace };
         self.run_forward(queue, args.tokens, args.parameters, kept, scratch, Some(rows.reborrow()));
+        for (index, &piece) in inputs.pieces.iter().enumerate() {
+            let own = self.rows_of(index, piece);
+            queue.copy(rows.view().range(own.clone()), exact_rows.reborrow().range(own));
+        }
         queue.clear(terms.reborrow());
-        queue.embedding(inputs.rows, 0, rows.view(), terms.reborrow());
-        queue.add(terms.view(), output);
+        queue.embedding(inputs.rows, 0, exact_rows.view(), terms.reborrow());
+        // Sums are f32, and rounded once.
+        queue.copy(args.input, sum.reborrow());
+        queue.add(terms.view(), sum.reborrow());
+        queue.copy(sum.view(), output);
     }
 
     fn recompute(&self, queue: &dyn Queue, _: MicroBatchShape, args: RecomputeArgs<'_>) {

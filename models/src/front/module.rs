@@ -123,7 +123,8 @@ impl FrontModule {
         &self.name
     }
 
-    pub(super) fn layers(&self) -> &[Arc<dyn Layer>] {
+    /// Its layers, from the numbers of an input to rows of the model.
+    pub fn layers(&self) -> &[Arc<dyn Layer>] {
         &self.layers
     }
 

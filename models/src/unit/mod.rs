@@ -25,6 +25,7 @@ use std::sync::Arc;
 use conversion::UnitTypes;
 
 use crate::element::ElementType;
+use crate::front::FrontSpec;
 use crate::layer::{Layer, MicroBatchShape, Slice};
 use crate::layout::aligned;
 use crate::parameter::ParameterSpec;
@@ -180,6 +181,11 @@ impl Unit {
     /// Which of its siblings the unit's only layer is; [`Slice::WHOLE`] where it has none.
     pub fn table_slice(&self) -> Slice {
         self.layers.first().map_or(Slice::WHOLE, |layer| layer.table_slice())
+    }
+
+    /// What the unit's front can be given, if it has one.
+    pub fn front(&self) -> Option<&FrontSpec> {
+        self.layers.iter().find_map(|layer| layer.front())
     }
 
     /// [`Layer::forward_flops`], summed over the layers.

@@ -21,6 +21,7 @@
 //! | | `+ 4 * max allocated` | what a layer allocates itself |
 //! | | `+ 8 * micro-batches * B * T` | inputs and targets of a step in 32 bits each, where the rank has the first unit or the last |
 //! | | `+ 4 * micro-batches * B * T` | where each token's document begins, in runs that attend within documents |
+//! | | `+ 4 * micro-batches * (B * T + numbers of the largest inputs)` | the inputs of a front, and which of their rows each token gets |
 //! | communication | `b_a * sum over stages of (2 * input cut + 2 * output cut)` | two receive buffers for each incoming edge |
 //! | | `+ b_a * sum over stages of g * input cut` | gradient send buffers: g = 2, or as many as wait while the receiving rank is at another of its stages |
 //! | | `+ 4 * terms` | terms of sums that arrive and are not yet added ([`ReductionTerms`]), where GPUs send each other theirs |
@@ -146,6 +147,8 @@ pub struct RankFacts {
     pub num_tokens: u64,
     /// Tokens of a step's micro-batches of which the rank reads where their documents begin; 0 where every row is one document.
     pub num_document_starts: u64,
+    /// Words of a step's micro-batches that the rank reads for a front: the numbers of its inputs, and a row for each token; 0 where it has none.
+    pub num_front_words: u64,
     /// The rank's stages.
     pub stages: Vec<StageFacts>,
 }
@@ -278,7 +281,9 @@ impl RankFacts {
                 Purpose::Training => widest,
                 Purpose::Inference => 0,
             };
-        let words = 2 * u128::from(self.num_tokens) + u128::from(self.num_document_starts);
+        let words = 2 * u128::from(self.num_tokens)
+            + u128::from(self.num_document_starts)
+            + u128::from(self.num_front_words);
         let tokens = product(TOKEN_BYTES, words);
         product(self.element_bytes.activation, of_activation_type)
             .saturating_add(product(F32_BYTES, of_f32))

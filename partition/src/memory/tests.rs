@@ -52,6 +52,7 @@ fn middle_rank(level: ZeroLevel, reduce: ReductionPolicy) -> RankFacts {
         copies_checkpoints: false,
         num_tokens: 0,
         num_document_starts: 0,
+        num_front_words: 0,
         stages: vec![middle_stage()],
     }
 }
@@ -148,10 +149,11 @@ fn a_token_is_an_input_and_a_target() {
 }
 
 #[test]
-fn the_start_of_a_document_is_a_word_for_each_token() {
+fn starts_of_documents_and_inputs_of_a_front_are_words() {
     for num_tokens in [0, 19] {
-        let rank = RankFacts { num_tokens, num_document_starts: 19, ..middle_rank(Zero1, Last) };
-        assert_eq!(elements(&rank)[4..6], [143 + 2 * num_tokens + 19, 70]);
+        let base = middle_rank(Zero1, Last);
+        let rank = RankFacts { num_tokens, num_document_starts: 19, num_front_words: 23, ..base };
+        assert_eq!(elements(&rank)[4..6], [143 + 2 * num_tokens + 19 + 23, 70]);
     }
 }
 

@@ -7,8 +7,8 @@ use pipezero::config::{DeviceName, Precision, ResidencyConfig, Run, ZeroLevel};
 use pipezero::models::family::ModelConfig;
 use pipezero::plan::Plan;
 use tests::{
-    Case, Lengths, Mask, RandomBatches, Sample, Schedule, assert_bit_identical, grids, small_run, train,
-    train_on_devices, train_plan_on, two_steps, zero,
+    Case, FrontBatches, Lengths, Mask, RandomBatches, Sample, Schedule, assert_bit_identical, grids,
+    plan_with_front, small_run, train, train_on_devices, train_plan_on, train_with, two_steps, zero,
 };
 
 use super::devices;
@@ -83,6 +83,27 @@ fn micro_batches_of_different_lengths_give_the_bits_of_one_pipeline_rank() {
             });
             assert_bit_identical(&trained, &reference, &name);
         }
+    }
+}
+
+/// Other kernels in each micro-batch, of other sizes.
+#[test]
+#[ignore = "needs a GPU, or the imitation of one"]
+fn a_front_gives_the_bits_of_one_pipeline_rank_and_goes_along_that_of_the_host() {
+    let devices = devices();
+    for precision in [Precision::F32, Precision::Bf16] {
+        let case = Case { pipeline: 2, data: 2, num_micro_batches: 4, precision, ..Case::ONE_RANK };
+        let plan_of = |case| plan_with_front(on_gpus(two_steps(case)));
+        let trained = |plan: Plan| {
+            let source = FrontBatches::new(&plan, RandomBatches::for_plan(&plan, Mask::None), 5).shared();
+            train_plan_on(&devices, plan, source).expect("it trains")
+        };
+        let grid = trained(plan_of(case.clone()));
+        assert_bit_identical(&grid, &trained(plan_of(case.clone().reference())), &format!("{case:?}"));
+        let on_host = plan_with_front(Run { device: DeviceName::Cpu, ..on_gpus(two_steps(case)) });
+        let source = FrontBatches::new(&on_host, RandomBatches::for_plan(&on_host, Mask::None), 5).shared();
+        let on_host = train_with(on_host, source, |_| {});
+        assert_near(&format!("{precision:?}"), &grid.losses, &on_host.losses, tolerance(precision));
     }
 }
 

@@ -147,11 +147,13 @@ impl<'a> StageBytes<'a> {
         let has_next = layers.end < self.of.graph.num_layers();
         let (run, shape) = (self.of.run, self.of.shape);
         let document_starts = reads_documents(run);
-        let reads = TokensRead { shape, tokens: layers.start == 0 || !has_next, document_starts };
+        let tokens = layers.start == 0 || !has_next;
         let units: Vec<Rc<PlannedUnit>> = units_of_stage(self.of.graph, 0, layers, self.unit_layers)
             .into_iter()
             .map(|unit| self.planned(unit))
             .collect();
+        let front_values = units.iter().find_map(|unit| unit.front_values(shape));
+        let reads = TokensRead { shape, tokens, document_starts, front_values };
         let gathered: Vec<u64> = units.iter().map(|unit| unit.layout.padded_len() as u64).collect();
         let trained = units.iter().rev().filter(|unit| !unit.is_frozen);
         let gradients: Vec<u64> = trained.map(|unit| unit.layout.padded_len() as u64).collect();
@@ -169,6 +171,7 @@ impl<'a> StageBytes<'a> {
             copies_checkpoints: self.of.run.checkpoint.is_copied(),
             num_tokens: num_of_step(run, reads.num_tokens()),
             num_document_starts: num_of_step(run, reads.num_document_starts()),
+            num_front_words: num_of_step(run, reads.num_front_words()),
             stages: vec![StageFacts {
                 num_activation_slots: 0,
                 num_weight_input_buffers: 0,

@@ -1,9 +1,12 @@
 //! The tokens of a micro-batch.
 
+use pipezero_models::front::FrontSpec;
 use pipezero_models::layer::{IGNORED_TARGET, MicroBatchShape};
 
+use super::front_batch::{FrontBatch, FrontFault};
+
 /// The tokens of one micro-batch: B sequences of T tokens.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct TokenBatch {
     /// `[B, T]` token numbers.
     pub inputs: Vec<u32>,
@@ -13,6 +16,8 @@ pub struct TokenBatch {
     /// [`Tokens::document_starts`](pipezero_models::layer::Tokens::document_starts) has it: 0, unless a source writes something else. It
     /// is used where the run has `data.document_attention`.
     pub document_starts: Vec<u32>,
+    /// What a model with a front is given beside them: none, unless a source adds some.
+    pub front: FrontBatch,
 }
 
 impl TokenBatch {
@@ -20,7 +25,7 @@ impl TokenBatch {
     pub fn zeros(num_sequences: usize, seq_length: usize) -> Self {
         let num_tokens = num_sequences * seq_length;
         let zeros = || vec![0; num_tokens];
-        Self { inputs: zeros(), targets: zeros(), document_starts: zeros() }
+        Self { inputs: zeros(), targets: zeros(), document_starts: zeros(), front: FrontBatch::default() }
     }
 
     /// Makes room for a micro-batch of so many tokens, whatever a source that failed has left, in rows of one document each.
@@ -29,16 +34,24 @@ impl TokenBatch {
         self.targets.resize(num_tokens, 0);
         self.document_starts.clear();
         self.document_starts.resize(num_tokens, 0);
+        self.front.clear();
     }
 
-    /// Refuses a batch of another size, tokens that the layers cannot index with, and documents that begin where none can.
-    pub(crate) fn check(&self, shape: MicroBatchShape, vocab_size: usize) -> Result<(), BatchFault> {
+    /// Refuses a batch of another size, tokens that the layers cannot index with, documents that begin where none can, and inputs that the
+    /// model's front does not take.
+    pub(crate) fn check(
+        &self,
+        shape: MicroBatchShape,
+        vocab_size: usize,
+        front: Option<&FrontSpec>,
+    ) -> Result<(), BatchFault> {
         let num_tokens = shape.num_tokens();
         let (num_inputs, num_targets) = (self.inputs.len(), self.targets.len());
         if num_inputs != num_tokens || num_targets != num_tokens {
             return Err(BatchFault::Resized { num_inputs, num_targets, num_tokens });
         }
         self.check_documents(shape)?;
+        self.front.check(front, shape).map_err(BatchFault::Front)?;
         let inputs = self.inputs.iter().map(|token| ("input", token)).enumerate();
         let targets = self.targets.iter().map(|token| ("target", token)).enumerate();
         let is_unknown = |token: u32| token as usize >= vocab_size;
@@ -120,6 +133,9 @@ pub enum BatchFault {
         /// What is allocated.
         longest: usize,
     },
+    /// Inputs that the model's front does not take.
+    #[error("{0}")]
+    Front(FrontFault),
     /// A token outside the vocabulary.
     #[error(
         "the source gave token {token} as {role} {position}, but the model knows tokens below vocab_size {vocab_size}"
@@ -143,7 +159,8 @@ mod tests {
     const SHAPE: MicroBatchShape = MicroBatchShape { num_sequences: 2, seq_length: 3 };
 
     fn check(document_starts: &[u32]) -> Result<(), BatchFault> {
-        TokenBatch { document_starts: document_starts.to_vec(), ..TokenBatch::zeros(2, 3) }.check(SHAPE, 1)
+        TokenBatch { document_starts: document_starts.to_vec(), ..TokenBatch::zeros(2, 3) }
+            .check(SHAPE, 1, None)
     }
 
     /// All starts below 5 of one row of three tokens, beside the definition: a row is cut into documents behind some of its tokens.

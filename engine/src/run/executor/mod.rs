@@ -32,6 +32,7 @@ mod shapes;
 mod staging;
 mod state;
 mod step;
+mod step_front;
 mod step_results;
 mod step_sums;
 mod step_tokens;

@@ -116,7 +116,7 @@ impl Rank {
             activations: Activations::new(&sizes, element_type, &memory)?,
             edges: Edges::new(&sizes, element_type, &memory)?,
             shapes: Shapes::new(plan.micro_batch_shape(), num_micro_batches),
-            tokens: StepTokens::zeros(num_micro_batches, sizes.tokens, &memory)?,
+            tokens: StepTokens::zeros(num_micro_batches, sizes.tokens, plan.front().cloned(), &memory)?,
             results: StepResults::zeros(num_micro_batches, &*queue)?,
             in_flight: BTreeMap::new(),
             tail: Tail::default(),

@@ -80,7 +80,7 @@ impl Rank {
                 source
                     .micro_batch(batch, self.data_rank, micro_batch, tokens)
                     .map_err(DataError::of_source)?;
-                tokens.check(shape, self.plan.vocab_size()).map_err(DataError::Batch)
+                tokens.check(shape, self.plan.vocab_size(), self.plan.front()).map_err(DataError::Batch)
             });
             if let Err(error) = read {
                 self.tokens.ignore(id, shape, &*self.queue);

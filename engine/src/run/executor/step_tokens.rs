@@ -1,9 +1,11 @@
 //! The tokens of a step, on the ranks that read them: allocated once and charged to the rank's ledger.
 
+use pipezero_models::front::FrontSpec;
 use pipezero_models::layer::{IGNORED_TARGET, MaskKey, MicroBatchShape, Tokens};
 use pipezero_models::{ElementType, ModelError, Queue, View};
 use pipezero_schedule::MicroBatch;
 
+use super::step_front::StepFront;
 use crate::plan::TokensRead;
 use crate::run::data::TokenBatch;
 use crate::run::memory::{Allocator, Category, TrackedBuffer};
@@ -14,6 +16,8 @@ pub(crate) struct StepTokens {
     micro_batches: Vec<MicroBatchTokens>,
     /// Where a source writes one micro-batch after the other.
     read: TokenBatch,
+    /// What the model's front can be given.
+    front: Option<FrontSpec>,
 }
 
 #[derive(Debug)]
@@ -22,6 +26,8 @@ struct MicroBatchTokens {
     targets: TrackedBuffer,
     /// None where every row is one document.
     document_starts: Option<TrackedBuffer>,
+    /// None where the rank has no front.
+    front: Option<StepFront>,
 }
 
 impl StepTokens {
@@ -29,18 +35,26 @@ impl StepTokens {
     pub(super) fn zeros(
         num_micro_batches: usize,
         reads: TokensRead,
+        front: Option<FrontSpec>,
         memory: &Allocator,
     ) -> Result<Self, ModelError> {
         let zeros = |len| memory.zeros_of(len, ElementType::U32, Category::Activations);
         let (num_tokens, num_starts) = (reads.num_tokens(), reads.num_document_starts());
         let micro_batches = (0..num_micro_batches).map(|_| {
             let document_starts = if num_starts == 0 { None } else { Some(zeros(num_starts)?) };
-            Ok(MicroBatchTokens { inputs: zeros(num_tokens)?, targets: zeros(num_tokens)?, document_starts })
+            let front =
+                reads.front_values.map(|num_values| StepFront::zeros(num_values, reads.shape, memory));
+            Ok(MicroBatchTokens {
+                inputs: zeros(num_tokens)?,
+                targets: zeros(num_tokens)?,
+                document_starts,
+                front: front.transpose()?,
+            })
         });
         let micro_batches = micro_batches.collect::<Result<_, ModelError>>()?;
         // A rank that reads nothing never asks for a micro-batch.
         let num_read = if reads.is_any() { reads.shape.num_tokens() } else { 0 };
-        Ok(Self { micro_batches, read: TokenBatch::zeros(1, num_read) })
+        Ok(Self { micro_batches, read: TokenBatch::zeros(1, num_read), front })
     }
 
     /// What kernels read of a micro-batch of this shape.
@@ -50,10 +64,17 @@ impl StepTokens {
         shape: MicroBatchShape,
         masks: Option<MaskKey>,
     ) -> Tokens<'_> {
-        let MicroBatchTokens { inputs, targets, document_starts } = &self.micro_batches[micro_batch.index()];
+        let MicroBatchTokens { inputs, targets, document_starts, front } =
+            &self.micro_batches[micro_batch.index()];
         let [inputs, targets] = [inputs, targets].map(|of| first(of, shape));
         let document_starts = document_starts.as_ref().map(|starts| first(starts, shape));
-        Tokens { inputs, targets, document_starts, masks, front: None }
+        Tokens {
+            inputs,
+            targets,
+            document_starts,
+            masks,
+            front: front.as_ref().map(|front| front.inputs(shape)),
+        }
     }
 
     /// Leaves a micro-batch without a target that counts.
@@ -80,7 +101,7 @@ impl StepTokens {
 
     /// Hands the micro-batch that was read to kernels, as far as the rank's own read it.
     fn upload(&mut self, micro_batch: MicroBatch, queue: &dyn Queue) {
-        let MicroBatchTokens { inputs, targets, document_starts } =
+        let MicroBatchTokens { inputs, targets, document_starts, front } =
             &mut self.micro_batches[micro_batch.index()];
         if !inputs.is_empty() {
             let read = 0..self.read.inputs.len();
@@ -90,6 +111,9 @@ impl StepTokens {
         if let Some(starts) = document_starts {
             let read = 0..self.read.document_starts.len();
             queue.upload(&self.read.document_starts, starts.view_mut().range(read));
+        }
+        if let (Some(front), Some(spec)) = (front, &self.front) {
+            front.set(spec, &self.read.front, self.read.inputs.len(), queue);
         }
     }
 }

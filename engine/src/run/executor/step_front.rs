@@ -1,0 +1,56 @@
+//! What the front of a rank is given with each micro-batch of a step: allocated once for the largest inputs.
+
+use pipezero_models::front::{FrontInputs, FrontSpec, NO_ROW, Piece};
+use pipezero_models::layer::MicroBatchShape;
+use pipezero_models::{ElementType, ModelError, Queue};
+
+use crate::run::data::FrontBatch;
+use crate::run::memory::{Allocator, Category, TrackedBuffer};
+
+/// The inputs of a front for one micro-batch, where kernels read them.
+#[derive(Debug)]
+pub(super) struct StepFront {
+    pieces: Vec<Piece>,
+    /// f32.
+    values: TrackedBuffer,
+    /// `[B, T]`.
+    rows: TrackedBuffer,
+}
+
+impl StepFront {
+    pub(super) fn zeros(
+        num_values: usize,
+        shape: MicroBatchShape,
+        memory: &Allocator,
+    ) -> Result<Self, ModelError> {
+        Ok(Self {
+            pieces: Vec::new(),
+            values: memory.zeros(num_values, Category::Activations)?,
+            rows: memory.zeros_of(shape.num_tokens(), ElementType::U32, Category::Activations)?,
+        })
+    }
+
+    /// Takes inputs that were checked against what the front can be given.
+    pub(super) fn set(&mut self, spec: &FrontSpec, batch: &FrontBatch, num_tokens: usize, queue: &dyn Queue) {
+        self.pieces.clear();
+        self.pieces.extend(batch.pieces());
+        if self.pieces.is_empty() {
+            return;
+        }
+        let mut rows = vec![NO_ROW; num_tokens];
+        for (index, input) in batch.iter().enumerate() {
+            let to = spec.values_of(index, self.pieces[index]);
+            queue.upload_floats(input.values, self.values.view_mut().range(to));
+            for (row, &token) in input.tokens.iter().enumerate() {
+                rows[token] = spec.row(index, row);
+            }
+        }
+        queue.upload(&rows, self.rows.view_mut().range(0..num_tokens));
+    }
+
+    /// What the layer is given.
+    pub(super) fn inputs(&self, shape: MicroBatchShape) -> FrontInputs<'_> {
+        let rows = self.rows.view().range(0..shape.num_tokens());
+        FrontInputs { pieces: &self.pieces, values: self.values.view(), rows }
+    }
+}
