@@ -1,6 +1,6 @@
 //! What a plan holds, and what can be read off it at once.
 
-use pipezero_models::layer::MicroBatchShape;
+use pipezero_models::layer::{LossInputs, MicroBatchShape};
 use pipezero_models::{ElementType, Model};
 use pipezero_partition::{LayerGraph, Tying};
 use pipezero_schedule::closed_form::{bubble_share, looped_bubble_share};
@@ -11,7 +11,7 @@ use super::BesideZero1;
 use super::auto_recomputation::AutoRecomputation;
 use super::element_types::ElementTypes;
 use super::grid::Grid;
-use super::tokens_read::{TokensRead, reads_documents};
+use super::tokens_read::{TokensRead, loss_inputs, reads_documents};
 use super::unit::PlannedUnit;
 use crate::config::{Checkpointing, ResidencyConfig, Run, ScheduleConfig, ShardingConfig};
 
@@ -284,7 +284,14 @@ impl Plan {
     pub(crate) fn tokens_read(&self, rank: PipelineRank) -> TokensRead {
         let ends = [0, self.units.len() - 1];
         let tokens = ends.into_iter().any(|index| self.pipeline_rank_of(self.units[index].stage) == rank);
-        TokensRead { shape: self.shape, tokens, document_starts: reads_documents(&self.run) }
+        let has_loss = self.rank_of(self.head()) == rank;
+        let loss = if has_loss { self.loss_inputs() } else { LossInputs::default() };
+        TokensRead { shape: self.shape, tokens, document_starts: reads_documents(&self.run), loss }
+    }
+
+    /// What the loss reads of each token beside its target.
+    pub(crate) fn loss_inputs(&self) -> LossInputs {
+        loss_inputs(&self.model)
     }
 
     /// Targets of a step, were none ignored.

@@ -52,6 +52,7 @@ fn middle_rank(level: ZeroLevel, reduce: ReductionPolicy) -> RankFacts {
         copies_checkpoints: false,
         num_tokens: 0,
         num_document_starts: 0,
+        num_loss_inputs: 0,
         stages: vec![middle_stage()],
     }
 }

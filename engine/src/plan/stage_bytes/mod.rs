@@ -15,7 +15,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::rc::Rc;
 
-use pipezero_models::layer::MicroBatchShape;
+use pipezero_models::layer::{LossInputs, MicroBatchShape};
 use pipezero_models::model::ModelLayer;
 use pipezero_partition::{
     LayerGraph, LayerNode, LayerRole, ModelStates, Purpose, RankFacts, RankMemory, StageFacts, Tying, Unit,
@@ -23,9 +23,9 @@ use pipezero_partition::{
 };
 use pipezero_schedule::{ComputeOrder, Stage, protocol};
 
-use super::forecast::{element_bytes, memory_facts_of, num_of_step, sharding};
+use super::forecast::{element_bytes, memory_facts_of, num_loss_inputs_of_step, num_of_step, sharding};
 use super::run_model::RunModel;
-use super::tokens_read::{TokensRead, reads_documents};
+use super::tokens_read::{TokensRead, loss_inputs, reads_documents};
 use super::units::planned_unit;
 use super::{PlanError, PlannedUnit, programs};
 use crate::config::{Checkpointing, Run};
@@ -147,7 +147,8 @@ impl<'a> StageBytes<'a> {
         let has_next = layers.end < self.of.graph.num_layers();
         let (run, shape) = (self.of.run, self.of.shape);
         let document_starts = reads_documents(run);
-        let reads = TokensRead { shape, tokens: layers.start == 0 || !has_next, document_starts };
+        let loss = if has_next { LossInputs::default() } else { loss_inputs(self.of.model) };
+        let reads = TokensRead { shape, tokens: layers.start == 0 || !has_next, document_starts, loss };
         let units: Vec<Rc<PlannedUnit>> = units_of_stage(self.of.graph, 0, layers, self.unit_layers)
             .into_iter()
             .map(|unit| self.planned(unit))
@@ -169,6 +170,7 @@ impl<'a> StageBytes<'a> {
             copies_checkpoints: self.of.run.checkpoint.is_copied(),
             num_tokens: num_of_step(run, reads.num_tokens()),
             num_document_starts: num_of_step(run, reads.num_document_starts()),
+            num_loss_inputs: num_loss_inputs_of_step(run, reads),
             stages: vec![StageFacts {
                 num_activation_slots: 0,
                 num_weight_input_buffers: 0,

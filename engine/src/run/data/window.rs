@@ -24,7 +24,7 @@ pub(super) struct Row<'a> {
 impl<'a> Row<'a> {
     /// The sequences of a micro-batch.
     pub(super) fn all(batch: &'a mut TokenBatch, seq_length: usize) -> impl ExactSizeIterator<Item = Self> {
-        let TokenBatch { inputs, targets, document_starts } = batch;
+        let TokenBatch { inputs, targets, document_starts, .. } = batch;
         let rows = inputs.chunks_exact_mut(seq_length).zip(targets.chunks_exact_mut(seq_length));
         rows.zip(document_starts.chunks_exact_mut(seq_length))
             .map(|((inputs, targets), document_starts)| Self { inputs, targets, document_starts })

@@ -6,7 +6,7 @@ use pipezero_schedule::MicroBatch;
 
 use crate::plan::TokensRead;
 use crate::run::data::TokenBatch;
-use crate::run::memory::{Allocator, Category, TrackedBuffer};
+use crate::run::memory::{Allocator, Category, Charge, TrackedBuffer};
 
 /// The tokens of every micro-batch, where kernels read them; empty ones on a rank that reads none.
 #[derive(Debug)]
@@ -14,6 +14,8 @@ pub(crate) struct StepTokens {
     micro_batches: Vec<MicroBatchTokens>,
     /// Where a source writes one micro-batch after the other.
     read: TokenBatch,
+    /// The values for the loss that it writes.
+    _read_loss_inputs: Charge,
 }
 
 #[derive(Debug)]
@@ -22,6 +24,10 @@ struct MicroBatchTokens {
     targets: TrackedBuffer,
     /// None where every row is one document.
     document_starts: Option<TrackedBuffer>,
+    /// None where no loss reads them.
+    loss_inputs: Option<TrackedBuffer>,
+    /// Whether the source gave them.
+    has_loss_inputs: bool,
 }
 
 impl StepTokens {
@@ -35,12 +41,19 @@ impl StepTokens {
         let (num_tokens, num_starts) = (reads.num_tokens(), reads.num_document_starts());
         let micro_batches = (0..num_micro_batches).map(|_| {
             let document_starts = if num_starts == 0 { None } else { Some(zeros(num_starts)?) };
-            Ok(MicroBatchTokens { inputs: zeros(num_tokens)?, targets: zeros(num_tokens)?, document_starts })
+            let loss_inputs = match reads.num_loss_inputs() {
+                0 => None,
+                len => Some(memory.zeros(len, Category::Activations)?),
+            };
+            let (inputs, targets) = (zeros(num_tokens)?, zeros(num_tokens)?);
+            Ok(MicroBatchTokens { inputs, targets, document_starts, loss_inputs, has_loss_inputs: false })
         });
         let micro_batches = micro_batches.collect::<Result<_, ModelError>>()?;
         // A rank that reads nothing never asks for a micro-batch.
         let num_read = if reads.is_any() { reads.shape.num_tokens() } else { 0 };
-        Ok(Self { micro_batches, read: TokenBatch::zeros(1, num_read) })
+        let read = TokenBatch::zeros(1, num_read).with_loss_inputs(reads.loss.per_token);
+        let read_loss_inputs = memory.charge(reads.num_loss_inputs(), Category::Activations);
+        Ok(Self { micro_batches, read, _read_loss_inputs: read_loss_inputs })
     }
 
     /// What kernels read of a micro-batch of this shape.
@@ -50,10 +63,14 @@ impl StepTokens {
         shape: MicroBatchShape,
         masks: Option<MaskKey>,
     ) -> Tokens<'_> {
-        let MicroBatchTokens { inputs, targets, document_starts } = &self.micro_batches[micro_batch.index()];
+        let MicroBatchTokens { inputs, targets, document_starts, loss_inputs, has_loss_inputs } =
+            &self.micro_batches[micro_batch.index()];
         let [inputs, targets] = [inputs, targets].map(|of| first(of, shape));
+        let loss_inputs = loss_inputs.as_ref().filter(|_| *has_loss_inputs);
+        let num_loss_inputs = self.read.num_loss_inputs * shape.num_tokens();
+        let loss_inputs = loss_inputs.map(|inputs| inputs.view().range(0..num_loss_inputs));
         let document_starts = document_starts.as_ref().map(|starts| first(starts, shape));
-        Tokens { inputs, targets, document_starts, masks }
+        Tokens { inputs, targets, document_starts, loss_inputs, masks }
     }
 
     /// Leaves a micro-batch without a target that counts.
@@ -61,6 +78,7 @@ impl StepTokens {
         self.read.reset(shape.num_tokens());
         self.read.inputs.fill(0);
         self.read.targets.fill(IGNORED_TARGET);
+        self.read.clear_loss_inputs();
         self.upload(micro_batch, queue);
     }
 
@@ -80,7 +98,7 @@ impl StepTokens {
 
     /// Hands the micro-batch that was read to kernels, as far as the rank's own read it.
     fn upload(&mut self, micro_batch: MicroBatch, queue: &dyn Queue) {
-        let MicroBatchTokens { inputs, targets, document_starts } =
+        let MicroBatchTokens { inputs, targets, document_starts, loss_inputs, has_loss_inputs } =
             &mut self.micro_batches[micro_batch.index()];
         if !inputs.is_empty() {
             let read = 0..self.read.inputs.len();
@@ -90,6 +108,11 @@ impl StepTokens {
         if let Some(starts) = document_starts {
             let read = 0..self.read.document_starts.len();
             queue.upload(&self.read.document_starts, starts.view_mut().range(read));
+        }
+        *has_loss_inputs = !self.read.loss_inputs.is_empty();
+        if let Some(inputs) = loss_inputs.as_mut().filter(|_| *has_loss_inputs) {
+            let read = 0..self.read.loss_inputs.len();
+            queue.upload_floats(&self.read.loss_inputs, inputs.view_mut().range(read));
         }
     }
 }

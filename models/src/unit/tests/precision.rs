@@ -36,8 +36,13 @@ fn rounded(element: ElementType, values: &mut [f32]) {
 fn by_hand(model: &Model, element: ElementType, batch: &Batch, loss_seed: f32) -> (LossSum, Gradients) {
     let shape = batch.shape;
     let [inputs, targets] = batch.uploaded();
-    let tokens =
-        Tokens { inputs: inputs.view(), targets: targets.view(), document_starts: None, masks: batch.masks };
+    let tokens = Tokens {
+        inputs: inputs.view(),
+        targets: targets.view(),
+        document_starts: None,
+        loss_inputs: None,
+        masks: batch.masks,
+    };
     let values = Run::new(model, 1).parameters();
     let units: Vec<Unit> =
         model.layers.iter().map(|layer| Unit::new(vec![Arc::clone(&layer.layer)])).collect();
@@ -235,7 +240,7 @@ fn logits_are_f32_in_every_type() {
         Host.copy(ramp(sizes.input, 0.0625).view(), input.view_mut());
         let [inputs, targets] = batch.uploaded();
         let mut logits = Buffer::zeros(37).unwrap();
-        let row_logits = Some(RowLogits { row: 1, logits: logits.view_mut() });
+        let row_logits = Some(RowLogits { rows: 1..2, logits: logits.view_mut() });
         unit.forward(
             &Host,
             batch.shape,
@@ -244,6 +249,7 @@ fn logits_are_f32_in_every_type() {
                     inputs: inputs.view(),
                     targets: targets.view(),
                     document_starts: None,
+                    loss_inputs: None,
                     masks: None,
                 },
                 parameters: &parameters,
