@@ -38,11 +38,12 @@ impl Loss for Stuck {
         queue: &dyn Queue,
         logits: View<'_>,
         targets: View<'_>,
+        inputs: Option<View<'_>>,
         per_row: ViewMut<'_>,
         loss: ViewMut<'_>,
     ) {
         queue.wait(&self.0, "what never comes");
-        CrossEntropy.forward(queue, logits, targets, per_row, loss);
+        CrossEntropy.forward(queue, logits, targets, inputs, per_row, loss);
     }
 
     fn backward(
@@ -50,10 +51,11 @@ impl Loss for Stuck {
         queue: &dyn Queue,
         logits: ViewMut<'_>,
         targets: View<'_>,
+        inputs: Option<View<'_>>,
         per_row: View<'_>,
         seed: f32,
     ) {
-        CrossEntropy.backward(queue, logits, targets, per_row, seed);
+        CrossEntropy.backward(queue, logits, targets, inputs, per_row, seed);
     }
 }
 
@@ -104,11 +106,20 @@ fn a_device_without_queues_is_reported_when_ranks_start_and_later() {
 struct Broken;
 
 impl Loss for Broken {
-    fn forward(&self, queue: &dyn Queue, _: View<'_>, _: View<'_>, _: ViewMut<'_>, _: ViewMut<'_>) {
+    fn forward(
+        &self,
+        queue: &dyn Queue,
+        _: View<'_>,
+        _: View<'_>,
+        _: Option<View<'_>>,
+        _: ViewMut<'_>,
+        _: ViewMut<'_>,
+    ) {
         queue.on_host(&[], Vec::new(), Box::new(|_, _| panic!("the kernel is broken")));
     }
 
-    fn backward(&self, _: &dyn Queue, _: ViewMut<'_>, _: View<'_>, _: View<'_>, _: f32) {}
+    fn backward(&self, _: &dyn Queue, _: ViewMut<'_>, _: View<'_>, _: Option<View<'_>>, _: View<'_>, _: f32) {
+    }
 }
 
 /// The host's kernels run where they are asked for: the report names the rank, the instruction and its layers. Those of a device that

@@ -2,7 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
 mod auto_recomputation; // Recomputation that the plan chooses.
-mod background_checkpoints; // A checkpoint that is written while training goes on.
+mod background_checkpoints;
+mod batch_logits; // A checkpoint that is written while training goes on.
 mod beside_zero_1; // ZeRO-3 on models that people train.
 mod checkpoints; // What one grid has written, any other goes on from.
 mod collectives; // What every communication backend promises.

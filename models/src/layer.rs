@@ -35,6 +35,9 @@ pub struct Tokens<'a> {
     /// token sees the earlier ones of its document alone, and position numbers are counted from there. `None` where every row is one
     /// document.
     pub document_starts: Option<View<'a>>,
+    /// `[B, T, K]` of f32, what the loss reads of each token beside its target ([`Loss::num_inputs_per_row`](crate::Loss::num_inputs_per_row)).
+    /// `None` where the source gave none, and on ranks that compute no loss.
+    pub loss_inputs: Option<View<'a>>,
     /// What dropout's masks depend on; `None` drops nothing, as in an evaluation.
     pub masks: Option<MaskKey>,
     /// What stands beside the tokens for a front; `None` where there is nothing.
@@ -51,6 +54,15 @@ impl<'a> Tokens<'a> {
     pub fn masks_of(self, dropout: Option<Dropout>, shape: MicroBatchShape) -> Option<Masks> {
         Some(dropout?.masks(self.masks?, shape))
     }
+}
+
+/// What a loss reads of each token beside its target.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LossInputs {
+    /// K: so many values of f32.
+    pub per_token: usize,
+    /// Whether a micro-batch without them is an error.
+    pub needed: bool,
 }
 
 /// How many elements a layer needs for one micro-batch: of the type that the device computes in, those called exact of f32, whatever
@@ -102,7 +114,7 @@ pub struct ForwardArgs<'a> {
     pub exact_workspace: ViewMut<'a>,
     /// `[LossSum::NUM_WORDS]` of `u32`, overwritten by a layer that computes the loss; empty where it is not asked for.
     pub loss: ViewMut<'a>,
-    /// Where a head puts the logits of one row, if they are asked for.
+    /// Where a head puts the logits of some rows, if they are asked for.
     pub row_logits: Option<RowLogits<'a>>,
 }
 
@@ -129,19 +141,21 @@ impl<'a> ForwardArgs<'a> {
     }
 }
 
-/// The logits of one row, as generation reads them.
+/// The logits of some rows: of one, as generation reads them, or of all.
 #[derive(Debug)]
 pub struct RowLogits<'a> {
-    /// The row: the token after which they say what may follow.
-    pub row: usize,
-    /// `[V]`, overwritten; a head that is a slice of the vocabulary writes its own tokens' alone.
+    /// The rows: tokens after each of which they say what may follow.
+    pub rows: Range<usize>,
+    /// `[rows, V]`, overwritten, block after block of the vocabulary as a head computes them: of each block of
+    /// [`BLOCK_TOKENS`](crate::kernels::cross_entropy::BLOCK_TOKENS) `[rows, tokens of the block]`. A head that is a slice of the vocabulary
+    /// writes its own blocks alone.
     pub logits: ViewMut<'a>,
 }
 
 impl RowLogits<'_> {
     /// The same elements, for a layer that is not the last to write them.
     pub fn reborrow(&mut self) -> RowLogits<'_> {
-        RowLogits { row: self.row, logits: self.logits.reborrow() }
+        RowLogits { rows: self.rows.clone(), logits: self.logits.reborrow() }
     }
 }
 
@@ -316,6 +330,11 @@ pub trait Layer: Debug + Send + Sync {
     /// Whether it is a head whose loss reads whole rows of logits, which are then kept whatever the run says of logits.
     fn reads_whole_rows(&self) -> bool {
         false
+    }
+
+    /// What the head's loss reads of each token, and needs to.
+    fn loss_inputs(&self) -> LossInputs {
+        LossInputs::default()
     }
 
     /// Whether the backward can be run in halves. A layer that recomputes piece by piece what it did not save has none.

@@ -15,24 +15,39 @@ pub trait Loss: Debug + Send + Sync {
         1
     }
 
+    /// K: values of f32 that it reads of each row beside the target, such as weights or the logits of another model. A source of data gives
+    /// them, and only ranks that compute the loss hold them.
+    fn num_inputs_per_row(&self) -> usize {
+        0
+    }
+
+    /// Whether a micro-batch for which the source gives no such values is an error. A loss that says `false` must do without: its `inputs` are
+    /// `None` then.
+    fn needs_inputs(&self) -> bool {
+        self.num_inputs_per_row() > 0
+    }
+
     /// The summed loss of `logits: [N, V]` against `targets: [N]` of `u32` and the number of targets that count, as the words of a
     /// [`LossSum`](crate::layer::LossSum) in `loss`, which is empty where they are not asked for. What the backward needs beside the
-    /// logits is kept in `per_row: [N, num_kept_per_row]`.
+    /// logits is kept in `per_row: [N, num_kept_per_row]`. The source's values are `inputs: [N, K]`, rows in the order of the logits; `None` where it
+    /// gave none, or the loss reads none.
     fn forward(
         &self,
         queue: &dyn Queue,
         logits: View<'_>,
         targets: View<'_>,
+        inputs: Option<View<'_>>,
         per_row: ViewMut<'_>,
         loss: ViewMut<'_>,
     );
 
-    /// The logits become their gradient, times `seed`: zero where the target is ignored.
+    /// The logits become their gradient, times `seed`: zero where the target is ignored. The inputs are those of the forward.
     fn backward(
         &self,
         queue: &dyn Queue,
         logits: ViewMut<'_>,
         targets: View<'_>,
+        inputs: Option<View<'_>>,
         per_row: View<'_>,
         seed: f32,
     );
@@ -52,6 +67,7 @@ impl Loss for CrossEntropy {
         queue: &dyn Queue,
         logits: View<'_>,
         targets: View<'_>,
+        _: Option<View<'_>>,
         per_row: ViewMut<'_>,
         loss: ViewMut<'_>,
     ) {
@@ -65,6 +81,7 @@ impl Loss for CrossEntropy {
         queue: &dyn Queue,
         logits: ViewMut<'_>,
         targets: View<'_>,
+        _: Option<View<'_>>,
         per_row: View<'_>,
         seed: f32,
     ) {

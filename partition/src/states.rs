@@ -70,6 +70,7 @@ mod tests {
             num_tokens: 0,
             num_document_starts: 0,
             num_front_words: 0,
+            num_loss_inputs: 0,
             stages: vec![StageFacts {
                 num_activation_slots: 1,
                 num_gradient_send_buffers: 2,

@@ -99,6 +99,7 @@ input_mistakes! {
         | EngineError::UnreadEvaluation { .. } => true,
         EngineError::Stopped(_)
         | EngineError::AlreadyStopped
+        | EngineError::OtherBatches
         | EngineError::Connect(_)
         | EngineError::Start { .. }
         | EngineError::Device { .. }

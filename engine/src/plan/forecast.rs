@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use super::element_types::ElementTypes;
 use super::stages::PlannedStage;
+use super::tokens_read::TokensRead;
 use super::{Plan, PlannedUnit};
 use crate::config::{BackendName, Precision, ReductionOrder, Run};
 
@@ -153,6 +154,7 @@ impl Plan {
             num_tokens: num_of_step(&self.run, reads.num_tokens()),
             num_document_starts: num_of_step(&self.run, reads.num_document_starts()),
             num_front_words: num_of_step(&self.run, reads.num_front_words()),
+            num_loss_inputs: num_loss_inputs_of_step(&self.run, reads),
             stages: self.stages_of(rank).into_iter().map(stage_facts).collect(),
         }
     }
@@ -224,6 +226,12 @@ pub(super) fn sharding(run: &Run) -> Sharding {
 /// So many of each micro-batch, in a step on one data rank.
 pub(super) fn num_of_step(run: &Run, of_each: usize) -> u64 {
     (run.batch.num_micro_batches as u64).saturating_mul(of_each as u64)
+}
+
+/// Values that a loss reads in a step on one data rank, and those of a micro-batch where the source writes them.
+pub(super) fn num_loss_inputs_of_step(run: &Run, reads: TokensRead) -> u64 {
+    let of_micro_batches = num_of_step(run, reads.num_loss_inputs());
+    of_micro_batches.saturating_add(reads.num_loss_inputs() as u64)
 }
 
 /// What the precision decides of memory and traffic.

@@ -1,7 +1,7 @@
 //! What a plan holds, and what can be read off it at once.
 
 use pipezero_models::front::FrontSpec;
-use pipezero_models::layer::MicroBatchShape;
+use pipezero_models::layer::{LossInputs, MicroBatchShape};
 use pipezero_models::{ElementType, Model};
 use pipezero_partition::{LayerGraph, Tying};
 use pipezero_schedule::closed_form::{bubble_share, looped_bubble_share};
@@ -12,7 +12,7 @@ use super::BesideZero1;
 use super::auto_recomputation::AutoRecomputation;
 use super::element_types::ElementTypes;
 use super::grid::Grid;
-use super::tokens_read::{TokensRead, reads_documents};
+use super::tokens_read::{TokensRead, loss_inputs, reads_documents};
 use super::unit::PlannedUnit;
 use crate::config::{Checkpointing, ResidencyConfig, Run, ScheduleConfig, ShardingConfig};
 
@@ -287,12 +287,19 @@ impl Plan {
         let tokens = ends.into_iter().any(|index| self.pipeline_rank_of(self.units[index].stage) == rank);
         let front_values = self.units_of(rank).find_map(|(_, planned)| planned.front_values(self.shape));
         let document_starts = reads_documents(&self.run);
-        TokensRead { shape: self.shape, tokens, document_starts, front_values }
+        let has_loss = self.rank_of(self.head()) == rank;
+        let loss = if has_loss { self.loss_inputs() } else { LossInputs::default() };
+        TokensRead { shape: self.shape, tokens, document_starts, front_values, loss }
     }
 
     /// What the model's front can be given, if it has one.
     pub(crate) fn front(&self) -> Option<&FrontSpec> {
         self.units.iter().find_map(|planned| planned.unit.front())
+    }
+
+    /// What the loss reads of each token beside its target.
+    pub(crate) fn loss_inputs(&self) -> LossInputs {
+        loss_inputs(&self.model)
     }
 
     /// Targets of a step, were none ignored.

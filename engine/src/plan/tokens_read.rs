@@ -1,8 +1,9 @@
 //! Which of the words of a micro-batch a rank needs.
 
-use pipezero_models::layer::MicroBatchShape;
+use pipezero_models::layer::{LossInputs, MicroBatchShape};
 
 use crate::config::Run;
+use pipezero_models::Model;
 
 /// What a rank reads of each micro-batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +16,8 @@ pub(crate) struct TokensRead {
     pub(crate) document_starts: bool,
     /// Numbers of the largest inputs of a front that is on the rank; `None` without one.
     pub(crate) front_values: Option<usize>,
+    /// What the loss reads, where the rank computes it.
+    pub(crate) loss: LossInputs,
 }
 
 /// Whether layers of the run are told where documents begin: where it attends within these, and the family attends at all. Layers of a caller
@@ -22,6 +25,11 @@ pub(crate) struct TokensRead {
 pub(super) fn reads_documents(run: &Run) -> bool {
     let attends = run.model.facts().attends || run.vocabulary.is_of_caller;
     run.data.document_attention && attends
+}
+
+/// What the loss of a model reads of each token beside its target.
+pub(super) fn loss_inputs(model: &Model) -> LossInputs {
+    model.layers.last().map_or_else(LossInputs::default, |head| head.layer.loss_inputs())
 }
 
 impl TokensRead {
@@ -33,6 +41,11 @@ impl TokensRead {
     /// Inputs of each micro-batch, and as many targets.
     pub(crate) fn num_tokens(self) -> usize {
         if self.tokens { self.shape.num_tokens() } else { 0 }
+    }
+
+    /// Values of each micro-batch that the loss reads.
+    pub(crate) fn num_loss_inputs(self) -> usize {
+        self.loss.per_token.saturating_mul(self.shape.num_tokens())
     }
 
     /// Starts of documents of each micro-batch, one for each token.

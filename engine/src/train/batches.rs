@@ -5,7 +5,8 @@ use std::sync::Arc;
 use super::error::TrainingError;
 use crate::plan::Plan;
 use crate::run::checkpoint::digits;
-use crate::run::data::{BatchLayout, BatchSource, Corpus, DataError, NgramCrossEntropy, Start, Zeros};
+use crate::run::data::{BatchSource, Corpus, DataError, NgramCrossEntropy, Start, Zeros};
+use crate::run::engine::batch_layout;
 
 /// What a run trains and is evaluated on.
 pub(super) struct Batches {
@@ -69,15 +70,4 @@ fn batches_of_lengths(plan: &Plan, lengths: &[usize]) -> Result<Arc<dyn BatchSou
 /// The text of a plan's run.
 pub(super) fn corpus(plan: &Plan) -> Result<Corpus, DataError> {
     Corpus::load(&plan.run().data, plan.micro_batch_shape().seq_length, plan.vocab_size())
-}
-
-/// The sizes of a plan's batches, and how data ranks share them.
-pub fn batch_layout(plan: &Plan) -> BatchLayout {
-    let (batch, shape) = (plan.run().batch, plan.micro_batch_shape());
-    BatchLayout {
-        data_degree: plan.grid().data_degree,
-        num_micro_batches: batch.num_micro_batches,
-        micro_batch_size: shape.num_sequences,
-        seq_length: shape.seq_length,
-    }
 }

@@ -30,8 +30,9 @@ mod training;
 mod underway;
 mod weights_run;
 
+pub use crate::run::engine::batch_layout;
+pub use batches::training_batches;
 pub(crate) use batches::whole_batches;
-pub use batches::{batch_layout, training_batches};
 pub use changed_keys::ChangedKey;
 pub use copied_tokenizer::CopiedTokenizer;
 pub use device_memory::DeviceMemory;

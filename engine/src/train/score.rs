@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use pipezero_models::layer::IGNORED_TARGET;
 
-use super::batches::{batch_layout, corpus};
+use super::batches::corpus;
 use super::evaluate::evaluate;
 use super::trained::{TrainedRun, TrainedRunError};
 use crate::config::Launch;
 use crate::plan::{Plan, Purpose};
 use crate::run::data::{BatchLayout, BatchSource, Corpus, DataError, TokenBatch};
+use crate::run::engine::batch_layout;
 use crate::run::engine::{Engine, EngineError};
 use crate::run::world::{World, world_of};
 use crate::tokens::TextCodec;

@@ -145,7 +145,7 @@ fn place(index: usize, len: usize) -> Range<usize> {
 /// Tokens of nothing.
 fn no_tokens(tokens: Tokens<'_>) -> Tokens<'_> {
     let none = tokens.inputs.range(0..0);
-    Tokens { inputs: none, targets: none, document_starts: None, masks: None, front: None }
+    Tokens { inputs: none, targets: none, document_starts: None, loss_inputs: None, masks: None, front: None }
 }
 
 impl Layer for Front {

@@ -122,9 +122,10 @@ impl Head {
             queue.linear(self.linear(shape, &tokens), input, weight, Onto::Nothing, logits.reborrow());
             let first_token = tokens.start as u32;
             queue.cross_entropy(first_token, logits.view(), read.targets, statistics.reborrow());
-            if let Some(RowLogits { row, logits: asked }) = row_logits.as_mut().map(RowLogits::reborrow) {
-                let row = row * tokens.len()..(row + 1) * tokens.len();
-                queue.copy(logits.view().range(row), asked.range(tokens));
+            if let Some(RowLogits { rows, logits: asked }) = row_logits.as_mut().map(RowLogits::reborrow) {
+                let own = rows.len() * tokens.start..rows.len() * tokens.end;
+                let rows = rows.start * tokens.len()..rows.end * tokens.len();
+                queue.copy(logits.view().range(rows), asked.range(own));
             }
         }
         if self.slice.is_last() {

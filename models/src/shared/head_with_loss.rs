@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use super::GptConfig;
+use super::vocabulary::blocks_of;
 use crate::element::ElementType;
+use crate::kernels::cross_entropy::BLOCK_TOKENS;
 use crate::kernels::linear::LinearShape;
 use crate::layer::*;
 use crate::layout;
 use crate::loss::Loss;
-use crate::memory::ViewMut;
+use crate::memory::{View, ViewMut};
 use crate::parameter::ParameterSpec;
 use crate::queue::{Onto, Queue};
 
@@ -59,10 +61,30 @@ impl HeadWithLoss {
     ) {
         let [mut logits, per_row] = layout::split_mut(args.exact, self.exact_lens(shape));
         queue.linear(self.linear(shape), args.input, args.parameters, Onto::Nothing, logits.reborrow());
-        self.loss.forward(queue, logits.view(), args.tokens.targets, per_row, loss);
-        if let Some(RowLogits { row, logits: asked }) = row_logits {
-            let row = row * self.vocab_size..(row + 1) * self.vocab_size;
-            queue.copy(logits.view().range(row), asked);
+        let Tokens { targets, loss_inputs, .. } = args.tokens;
+        self.loss.forward(queue, logits.view(), targets, loss_inputs, per_row, loss);
+        if let Some(asked) = row_logits {
+            self.hand_out(queue, logits.view(), asked);
+        }
+    }
+}
+
+impl HeadWithLoss {
+    /// Copies the logits of rows to where they are asked for, block after block.
+    fn hand_out(&self, queue: &dyn Queue, logits: View<'_>, asked: RowLogits<'_>) {
+        let RowLogits { rows, logits: mut asked } = asked;
+        if self.vocab_size <= BLOCK_TOKENS || rows.len() == 1 {
+            let elements = rows.start * self.vocab_size..rows.end * self.vocab_size;
+            return queue.copy(logits.range(elements), asked);
+        }
+        let mut end = 0;
+        for (row, tokens) in
+            blocks_of(0..self.vocab_size).flat_map(|block| rows.clone().map(move |row| (row, block.clone())))
+        {
+            let own = end..end + tokens.len();
+            end = own.end;
+            let elements = row * self.vocab_size + tokens.start..row * self.vocab_size + tokens.end;
+            queue.copy(logits.range(elements), asked.reborrow().range(own));
         }
     }
 }
@@ -89,6 +111,10 @@ impl Layer for HeadWithLoss {
         true
     }
 
+    fn loss_inputs(&self) -> LossInputs {
+        LossInputs { per_token: self.loss.num_inputs_per_row(), needed: self.loss.needs_inputs() }
+    }
+
     fn forward_flops(&self, shape: MicroBatchShape) -> u64 {
         self.linear(shape).flops()
     }
@@ -106,8 +132,8 @@ impl Layer for HeadWithLoss {
 
     fn backward_input(&self, queue: &dyn Queue, shape: MicroBatchShape, args: BackwardInputArgs<'_>) {
         let [mut logits, per_row] = layout::split_mut(args.exact, self.exact_lens(shape));
-        let targets = args.tokens.targets;
-        self.loss.backward(queue, logits.reborrow(), targets, per_row.view(), args.loss_seed);
+        let Tokens { targets, loss_inputs, .. } = args.tokens;
+        self.loss.backward(queue, logits.reborrow(), targets, loss_inputs, per_row.view(), args.loss_seed);
         let to = args.input.element_type();
         if to != ElementType::F32 {
             queue.narrow_rows(logits.reborrow(), self.vocab_size, to);

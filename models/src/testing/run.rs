@@ -278,6 +278,7 @@ impl Run {
             inputs: inputs.view(),
             targets: targets.view(),
             document_starts: document_starts.as_ref().map(Buffer::view),
+            loss_inputs: None,
             masks: batch.masks,
         };
         let shape = batch.shape;

@@ -22,6 +22,7 @@
 //! | | `+ 8 * micro-batches * B * T` | inputs and targets of a step in 32 bits each, where the rank has the first unit or the last |
 //! | | `+ 4 * micro-batches * B * T` | where each token's document begins, in runs that attend within documents |
 //! | | `+ 4 * micro-batches * (B * T + numbers of the largest inputs)` | the inputs of a front, and which of their rows each token gets |
+//! | | `+ 4 * (micro-batches + 1) * B * T * K` | K values of each token that a loss of one's own reads, where the rank has the last unit: those of a step, and of a micro-batch where the source writes them |
 //! | communication | `b_a * sum over stages of (2 * input cut + 2 * output cut)` | two receive buffers for each incoming edge |
 //! | | `+ b_a * sum over stages of g * input cut` | gradient send buffers: g = 2, or as many as wait while the receiving rank is at another of its stages |
 //! | | `+ 4 * terms` | terms of sums that arrive and are not yet added ([`ReductionTerms`]), where GPUs send each other theirs |
@@ -149,6 +150,9 @@ pub struct RankFacts {
     pub num_document_starts: u64,
     /// Words of a step's micro-batches that the rank reads for a front: the numbers of its inputs, and a row for each token; 0 where it has none.
     pub num_front_words: u64,
+    /// Values of f32 that the loss reads beside targets, where the rank computes it: those of a step's micro-batches, and of one more into which
+    /// a source of data writes.
+    pub num_loss_inputs: u64,
     /// The rank's stages.
     pub stages: Vec<StageFacts>,
 }
@@ -277,6 +281,7 @@ impl RankFacts {
         let of_activation_type = slots.saturating_add(weight_inputs).saturating_add(recomputed + 2 * widest);
         let of_f32 = workspace
             + allocated
+            + u128::from(self.num_loss_inputs)
             + match self.purpose {
                 Purpose::Training => widest,
                 Purpose::Inference => 0,

@@ -53,6 +53,7 @@ fn middle_rank(level: ZeroLevel, reduce: ReductionPolicy) -> RankFacts {
         num_tokens: 0,
         num_document_starts: 0,
         num_front_words: 0,
+        num_loss_inputs: 0,
         stages: vec![middle_stage()],
     }
 }
@@ -141,19 +142,18 @@ fn every_level_holds_what_was_worked_by_hand() {
 }
 
 #[test]
-fn a_token_is_an_input_and_a_target() {
-    let rank = RankFacts { num_tokens: 19, ..middle_rank(Zero1, Last) };
-    assert_eq!(elements(&rank)[4..6], [143 + 2 * 19, 70]);
-    let half = |num_tokens| RankFacts { num_tokens, element_bytes: ElementBytes::HALF, ..rank.clone() };
-    assert_eq!(bytes(&half(19))[4] - bytes(&half(0))[4], 8 * 19);
-}
-
-#[test]
-fn starts_of_documents_and_inputs_of_a_front_are_words() {
-    for num_tokens in [0, 19] {
+fn tokens_and_what_stands_beside_them_are_words() {
+    let words =
+        [("a token and its target", [19, 0, 0, 0], 2 * 19), ("starts of documents", [0, 23, 0, 0], 23)];
+    let others = [("inputs of a front", [0, 0, 29, 0], 29), ("inputs of a loss", [0, 0, 0, 31], 31)];
+    for (name, [num_tokens, num_document_starts, num_front_words, num_loss_inputs], num_words) in
+        words.into_iter().chain(others)
+    {
         let base = middle_rank(Zero1, Last);
-        let rank = RankFacts { num_tokens, num_document_starts: 19, num_front_words: 23, ..base };
-        assert_eq!(elements(&rank)[4..6], [143 + 2 * num_tokens + 19 + 23, 70]);
+        let rank = RankFacts { num_tokens, num_document_starts, num_front_words, num_loss_inputs, ..base };
+        assert_eq!(elements(&rank)[4..6], [143 + num_words, 70], "{name}");
+        let half = |rank: RankFacts| bytes(&RankFacts { element_bytes: ElementBytes::HALF, ..rank })[4];
+        assert_eq!(half(rank) - half(middle_rank(Zero1, Last)), 4 * num_words, "{name}");
     }
 }
 

@@ -15,7 +15,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::rc::Rc;
 
-use pipezero_models::layer::MicroBatchShape;
+use pipezero_models::layer::{LossInputs, MicroBatchShape};
 use pipezero_models::model::ModelLayer;
 use pipezero_partition::{
     LayerGraph, LayerNode, LayerRole, ModelStates, Purpose, RankFacts, RankMemory, StageFacts, Tying, Unit,
@@ -23,9 +23,9 @@ use pipezero_partition::{
 };
 use pipezero_schedule::{ComputeOrder, Stage, protocol};
 
-use super::forecast::{element_bytes, memory_facts_of, num_of_step, sharding};
+use super::forecast::{element_bytes, memory_facts_of, num_loss_inputs_of_step, num_of_step, sharding};
 use super::run_model::RunModel;
-use super::tokens_read::{TokensRead, reads_documents};
+use super::tokens_read::{TokensRead, loss_inputs, reads_documents};
 use super::units::planned_unit;
 use super::{PlanError, PlannedUnit, programs};
 use crate::config::{Checkpointing, Run};
@@ -148,12 +148,13 @@ impl<'a> StageBytes<'a> {
         let (run, shape) = (self.of.run, self.of.shape);
         let document_starts = reads_documents(run);
         let tokens = layers.start == 0 || !has_next;
+        let loss = if has_next { LossInputs::default() } else { loss_inputs(self.of.model) };
         let units: Vec<Rc<PlannedUnit>> = units_of_stage(self.of.graph, 0, layers, self.unit_layers)
             .into_iter()
             .map(|unit| self.planned(unit))
             .collect();
         let front_values = units.iter().find_map(|unit| unit.front_values(shape));
-        let reads = TokensRead { shape, tokens, document_starts, front_values };
+        let reads = TokensRead { shape, tokens, document_starts, front_values, loss };
         let gathered: Vec<u64> = units.iter().map(|unit| unit.layout.padded_len() as u64).collect();
         let trained = units.iter().rev().filter(|unit| !unit.is_frozen);
         let gradients: Vec<u64> = trained.map(|unit| unit.layout.padded_len() as u64).collect();
@@ -172,6 +173,7 @@ impl<'a> StageBytes<'a> {
             num_tokens: num_of_step(run, reads.num_tokens()),
             num_document_starts: num_of_step(run, reads.num_document_starts()),
             num_front_words: num_of_step(run, reads.num_front_words()),
+            num_loss_inputs: num_loss_inputs_of_step(run, reads),
             stages: vec![StageFacts {
                 num_activation_slots: 0,
                 num_weight_input_buffers: 0,

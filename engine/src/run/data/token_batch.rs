@@ -1,7 +1,7 @@
 //! The tokens of a micro-batch.
 
 use pipezero_models::front::FrontSpec;
-use pipezero_models::layer::{IGNORED_TARGET, MicroBatchShape};
+use pipezero_models::layer::{IGNORED_TARGET, LossInputs, MicroBatchShape};
 
 use super::front_batch::{FrontBatch, FrontFault};
 
@@ -18,6 +18,12 @@ pub struct TokenBatch {
     pub document_starts: Vec<u32>,
     /// What a model with a front is given beside them: none, unless a source adds some.
     pub front: FrontBatch,
+    /// `[B, T, K]` what the loss reads of each token beside its target. It is empty when the source is asked, which gives either all of them
+    /// or none; for none there is a rank on which `num_loss_inputs` is 0, and a loss that can do without.
+    pub loss_inputs: Vec<f32>,
+    /// K, as [`Loss::num_inputs_per_row`](pipezero_models::Loss::num_inputs_per_row) says it, on ranks that compute the loss; 0 on the others,
+    /// which do not read what a source gives.
+    pub num_loss_inputs: usize,
 }
 
 impl TokenBatch {
@@ -25,7 +31,15 @@ impl TokenBatch {
     pub fn zeros(num_sequences: usize, seq_length: usize) -> Self {
         let num_tokens = num_sequences * seq_length;
         let zeros = || vec![0; num_tokens];
-        Self { inputs: zeros(), targets: zeros(), document_starts: zeros(), front: FrontBatch::default() }
+        let (inputs, targets, document_starts) = (zeros(), zeros(), zeros());
+        let (front, loss_inputs) = (FrontBatch::default(), Vec::new());
+        Self { inputs, targets, document_starts, front, loss_inputs, num_loss_inputs: 0 }
+    }
+
+    /// The same, with room for so many values of each token that a loss reads.
+    pub(crate) fn with_loss_inputs(self, num_loss_inputs: usize) -> Self {
+        let loss_inputs = Vec::with_capacity(num_loss_inputs * self.inputs.len());
+        Self { loss_inputs, num_loss_inputs, ..self }
     }
 
     /// Makes room for a micro-batch of so many tokens, whatever a source that failed has left, in rows of one document each.
@@ -35,6 +49,13 @@ impl TokenBatch {
         self.document_starts.clear();
         self.document_starts.resize(num_tokens, 0);
         self.front.clear();
+        self.loss_inputs.clear();
+    }
+
+    /// Gives the loss zeros, for a micro-batch in which no target counts.
+    pub(crate) fn clear_loss_inputs(&mut self) {
+        self.loss_inputs.clear();
+        self.loss_inputs.resize(self.num_loss_inputs * self.inputs.len(), 0.0);
     }
 
     /// Refuses a batch of another size, tokens that the layers cannot index with, documents that begin where none can, and inputs that the
@@ -44,6 +65,7 @@ impl TokenBatch {
         shape: MicroBatchShape,
         vocab_size: usize,
         front: Option<&FrontSpec>,
+        loss: LossInputs,
     ) -> Result<(), BatchFault> {
         let num_tokens = shape.num_tokens();
         let (num_inputs, num_targets) = (self.inputs.len(), self.targets.len());
@@ -52,6 +74,7 @@ impl TokenBatch {
         }
         self.check_documents(shape)?;
         self.front.check(front, shape).map_err(BatchFault::Front)?;
+        self.check_loss_inputs(num_tokens, loss)?;
         let inputs = self.inputs.iter().map(|token| ("input", token)).enumerate();
         let targets = self.targets.iter().map(|token| ("target", token)).enumerate();
         let is_unknown = |token: u32| token as usize >= vocab_size;
@@ -61,6 +84,15 @@ impl TokenBatch {
             }
         }
         Ok(())
+    }
+
+    fn check_loss_inputs(&self, num_tokens: usize, loss: LossInputs) -> Result<(), BatchFault> {
+        let (per_token, num_values) = (self.num_loss_inputs, self.loss_inputs.len());
+        let is_left_out = num_values == 0 && !loss.needed;
+        if per_token == 0 || is_left_out || num_values == per_token * num_tokens {
+            return Ok(());
+        }
+        Err(BatchFault::LossInputs { num_values, per_token, num_tokens })
     }
 
     fn check_documents(&self, shape: MicroBatchShape) -> Result<(), BatchFault> {
@@ -105,6 +137,20 @@ pub enum BatchFault {
     ResizedDocuments {
         /// Starts after the source filled it.
         num_starts: usize,
+        /// Tokens of a micro-batch.
+        num_tokens: usize,
+    },
+    /// Not the values that the loss reads.
+    #[error(
+        "the source gave {num_values} values for the loss of a micro-batch of {num_tokens} tokens, and the loss reads {per_token} of each: \
+         append {} to `TokenBatch::loss_inputs`",
+        num_tokens * per_token
+    )]
+    LossInputs {
+        /// Values that the source gave.
+        num_values: usize,
+        /// K.
+        per_token: usize,
         /// Tokens of a micro-batch.
         num_tokens: usize,
     },
@@ -159,8 +205,12 @@ mod tests {
     const SHAPE: MicroBatchShape = MicroBatchShape { num_sequences: 2, seq_length: 3 };
 
     fn check(document_starts: &[u32]) -> Result<(), BatchFault> {
-        TokenBatch { document_starts: document_starts.to_vec(), ..TokenBatch::zeros(2, 3) }
-            .check(SHAPE, 1, None)
+        TokenBatch { document_starts: document_starts.to_vec(), ..TokenBatch::zeros(2, 3) }.check(
+            SHAPE,
+            1,
+            None,
+            LossInputs::default(),
+        )
     }
 
     /// All starts below 5 of one row of three tokens, beside the definition: a row is cut into documents behind some of its tokens.

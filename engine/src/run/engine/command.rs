@@ -7,7 +7,7 @@ use super::save::SaveFile;
 use super::weights_file::WeightsFile;
 use crate::run::checkpoint::{CheckpointError, CheckpointReader, FileRecord};
 use crate::run::data::BatchSource;
-use crate::run::executor::{FileToWrite, Probe, RankFailure, RankOutcome, StepInputs};
+use crate::run::executor::{BatchLogits, FileToWrite, Probe, RankFailure, RankOutcome, StepInputs};
 
 /// What is asked of every rank.
 #[derive(Clone)]
@@ -24,6 +24,8 @@ pub(super) enum Command {
     Evaluate { source: Arc<dyn BatchSource>, batch: u64 },
     /// The logits after each of these prompts, at most one for each micro-batch.
     Logits { prompts: Arc<[Vec<u32>]> },
+    /// All logits of one batch, which ranks that have the head write there.
+    BatchLogits { source: Arc<dyn BatchSource>, batch: u64, to: Arc<BatchLogits> },
     /// All weights go to rank 0, unit by unit, which writes them to this file; the other processes have none.
     Save(Option<Arc<SaveFile>>),
     /// Read the weights that this rank holds.
@@ -43,7 +45,11 @@ impl Command {
     /// themselves may take any time.
     pub(super) fn is_program(&self) -> bool {
         match self {
-            Self::Train(_) | Self::Probe(_) | Self::Evaluate { .. } | Self::Logits { .. } => true,
+            Self::Train(_)
+            | Self::Probe(_)
+            | Self::Evaluate { .. }
+            | Self::Logits { .. }
+            | Self::BatchLogits { .. } => true,
             Self::Initialise
             | Self::Release
             | Self::Save(_)

@@ -173,6 +173,11 @@ pub enum EngineError {
         /// How many there may be.
         at_most: usize,
     },
+    /// Logits of batches of other sizes than the plan's.
+    #[error(
+        "the room for logits was made for batches of other sizes than those of this engine's plan: make it with `BatchLogits::for_plan`"
+    )]
+    OtherBatches,
     /// A prompt with a token outside the vocabulary.
     #[error("the prompt has token {token}, but the model knows tokens below vocab_size {vocab_size}")]
     PromptToken {

@@ -1,5 +1,6 @@
 //! The engine: runs a plan's ranks of this process, one thread for each, and carries out the few commands that users have.
 
+mod batch_logits;
 mod check_run;
 mod checkpoint;
 mod command;
@@ -30,6 +31,7 @@ use pipezero_partition::Purpose;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+pub use crate::run::executor::{BatchLogits, batch_layout};
 use check_run::check_run;
 pub use checkpoint::AboutRun;
 use checkpoint::Writing;
@@ -413,8 +415,12 @@ impl Engine {
         source: &Arc<dyn BatchSource>,
         batch: u64,
     ) -> Result<EvalReport, EngineError> {
-        let command = Command::Evaluate { source: Arc::clone(source), batch };
-        let outcomes = self.ranks.ask_for_outcomes(&command)?;
+        self.evaluated(&Command::Evaluate { source: Arc::clone(source), batch }, batch)
+    }
+
+    /// The loss of a batch without gradients, whatever else is asked for of it.
+    fn evaluated(&mut self, command: &Command, batch: u64) -> Result<EvalReport, EngineError> {
+        let outcomes = self.ranks.ask_for_outcomes(command)?;
         if first(&outcomes).overflowed {
             let unread = outcomes.iter().find_map(|outcome| outcome.unread.clone());
             let read = unread.map_or(Ok(()), |what| Err(EngineError::UnreadEvaluation { batch, what }));

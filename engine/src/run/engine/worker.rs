@@ -104,6 +104,9 @@ fn serve(rank: &mut Rank, command: Command, source: &dyn BatchSource) -> Result<
             Ok(Answer::Outcome(Box::new(rank.evaluate(source.as_ref(), batch)?)))
         }
         Command::Logits { prompts } => Ok(rank.logits(&prompts)?.map_or(Answer::Done, Answer::Values)),
+        Command::BatchLogits { source, batch, to } => {
+            Ok(Answer::Outcome(Box::new(rank.batch_logits(source.as_ref(), batch, to)?)))
+        }
         Command::Save(file) => {
             for (id, planned) in Arc::clone(&rank.plan).owned_units() {
                 rank.collect_unit(id, |first, values| {

@@ -1,37 +1,62 @@
-//! Where the logits of prompts are written.
+//! Where the logits that are asked for are written.
+
+use std::sync::Arc;
 
 use pipezero_models::View;
-use pipezero_models::layer::RowLogits;
+use pipezero_models::layer::{MicroBatchShape, RowLogits};
 use pipezero_schedule::MicroBatch;
 
+use super::batch_logits::BatchLogits;
 use crate::run::memory::TrackedBuffer;
 
 /// Where the head puts logits, while they are asked for.
 #[derive(Debug)]
-pub(super) struct AskedLogits {
-    /// Of each micro-batch, the row after which a token may follow.
-    rows: Vec<usize>,
-    /// `[prompts, V]`.
-    logits: TrackedBuffer,
-    vocab_size: usize,
+pub(super) enum AskedLogits {
+    /// Those after the last token of each prompt.
+    OfPrompts {
+        /// Of each micro-batch, the row after which a token may follow.
+        rows: Vec<usize>,
+        /// `[prompts, V]`.
+        logits: TrackedBuffer,
+        vocab_size: usize,
+    },
+    /// All of a batch.
+    OfBatch {
+        /// Those of a micro-batch, block after block.
+        logits: TrackedBuffer,
+        vocab_size: usize,
+        /// Where they go from there.
+        to: Arc<BatchLogits>,
+    },
 }
 
 impl AskedLogits {
     /// Those after the last token of each prompt.
     pub(super) fn of_prompts(prompts: &[Vec<u32>], logits: TrackedBuffer, vocab_size: usize) -> Self {
-        Self { rows: prompts.iter().map(|prompt| prompt.len() - 1).collect(), logits, vocab_size }
+        let rows = prompts.iter().map(|prompt| prompt.len() - 1).collect();
+        Self::OfPrompts { rows, logits, vocab_size }
     }
 
-    /// All of them.
+    /// All that there are: of prompts `[prompts, V]`, of a batch those of its last micro-batch.
     pub(super) fn view(&self) -> View<'_> {
-        self.logits.view()
+        let (Self::OfPrompts { logits, .. } | Self::OfBatch { logits, .. }) = self;
+        logits.view()
     }
 
-    /// Those of a micro-batch; `None` of one that has no prompt.
-    pub(super) fn of(&mut self, micro_batch: MicroBatch) -> Option<RowLogits<'_>> {
-        let index = micro_batch.index();
-        let &row = self.rows.get(index)?;
-        let range = index * self.vocab_size..(index + 1) * self.vocab_size;
-        Some(RowLogits { row, logits: self.logits.view_mut().range(range) })
+    /// Those of a micro-batch of this shape; `None` of one that has no prompt.
+    pub(super) fn of(&mut self, micro_batch: MicroBatch, shape: MicroBatchShape) -> Option<RowLogits<'_>> {
+        match self {
+            Self::OfPrompts { rows, logits, vocab_size } => {
+                let index = micro_batch.index();
+                let &row = rows.get(index)?;
+                let range = index * *vocab_size..(index + 1) * *vocab_size;
+                Some(RowLogits { rows: row..row + 1, logits: logits.view_mut().range(range) })
+            }
+            Self::OfBatch { logits, vocab_size, .. } => {
+                let num_rows = shape.num_tokens();
+                let logits = logits.view_mut().range(0..num_rows * *vocab_size);
+                Some(RowLogits { rows: 0..num_rows, logits })
+            }
+        }
     }
 }

@@ -64,7 +64,10 @@ impl Rank {
                 recomputed,
                 workspace,
                 loss: self.results.loss(micro_batch),
-                row_logits: self.asked_logits.as_mut().and_then(|asked| asked.of(micro_batch)),
+                row_logits: self
+                    .asked_logits
+                    .as_mut()
+                    .and_then(|asked| asked.of(micro_batch, self.shapes.of(micro_batch))),
             },
         );
         // Slices share their input and their output.

@@ -27,6 +27,7 @@ impl Rank {
                 batch.inputs.fill(0);
                 batch.inputs[..prompt.len()].copy_from_slice(prompt);
                 batch.targets.fill(IGNORED_TARGET);
+                batch.clear_loss_inputs();
                 Ok::<(), Cause>(())
             })?;
         }

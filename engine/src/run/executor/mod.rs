@@ -9,6 +9,8 @@
 
 mod activations;
 mod asked_logits;
+mod batch_layout;
+mod batch_logits;
 mod between_steps;
 mod boundary;
 mod compute;
@@ -20,6 +22,7 @@ mod handed;
 mod in_flight;
 mod lanes;
 mod logits;
+mod logits_of_batch;
 mod not_finite;
 mod parameters;
 mod probe;
@@ -43,6 +46,8 @@ mod tail;
 mod tests;
 mod waited;
 
+pub use batch_layout::batch_layout;
+pub use batch_logits::BatchLogits;
 pub(crate) use between_steps::bytes_between_steps;
 pub(crate) use error::ReportedFailure;
 pub use error::{Cause, CauseKind, RankFailure};

@@ -69,7 +69,8 @@ impl Rank {
         let mut fault = lengths
             .err()
             .map(|(micro_batch, fault)| ReadFault { micro_batch, error: DataError::Batch(fault) });
-        if !self.plan.tokens_read(self.pipeline_rank).is_any() {
+        let reads = self.plan.tokens_read(self.pipeline_rank);
+        if !reads.is_any() {
             return Ok(fault);
         }
         for micro_batch in 0..program.num_micro_batches() as usize {
@@ -80,7 +81,8 @@ impl Rank {
                 source
                     .micro_batch(batch, self.data_rank, micro_batch, tokens)
                     .map_err(DataError::of_source)?;
-                tokens.check(shape, self.plan.vocab_size(), self.plan.front()).map_err(DataError::Batch)
+                let (vocab_size, front) = (self.plan.vocab_size(), self.plan.front());
+                tokens.check(shape, vocab_size, front, reads.loss).map_err(DataError::Batch)
             });
             if let Err(error) = read {
                 self.tokens.ignore(id, shape, &*self.queue);
@@ -126,7 +128,10 @@ impl Rank {
         let compute = |unit, micro_batch| Compute { program, at, unit, micro_batch };
         let training = || inputs.expect("a program without a backward has no gradients");
         match instruction {
-            Instruction::Forward { unit, micro_batch } => self.forward(compute(unit, micro_batch), inputs),
+            Instruction::Forward { unit, micro_batch } => {
+                self.forward(compute(unit, micro_batch), inputs);
+                self.hand_out_logits(unit, micro_batch)?;
+            }
             Instruction::Recompute { unit, micro_batch } => {
                 self.recompute(compute(unit, micro_batch), training());
             }

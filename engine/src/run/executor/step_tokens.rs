@@ -8,7 +8,7 @@ use pipezero_schedule::MicroBatch;
 use super::step_front::StepFront;
 use crate::plan::TokensRead;
 use crate::run::data::TokenBatch;
-use crate::run::memory::{Allocator, Category, TrackedBuffer};
+use crate::run::memory::{Allocator, Category, Charge, TrackedBuffer};
 
 /// The tokens of every micro-batch, where kernels read them; empty ones on a rank that reads none.
 #[derive(Debug)]
@@ -18,6 +18,8 @@ pub(crate) struct StepTokens {
     read: TokenBatch,
     /// What the model's front can be given.
     front: Option<FrontSpec>,
+    /// The values for the loss that it writes.
+    _read_loss_inputs: Charge,
 }
 
 #[derive(Debug)]
@@ -28,6 +30,10 @@ struct MicroBatchTokens {
     document_starts: Option<TrackedBuffer>,
     /// None where the rank has no front.
     front: Option<StepFront>,
+    /// None where no loss reads them.
+    loss_inputs: Option<TrackedBuffer>,
+    /// Whether the source gave them.
+    has_loss_inputs: bool,
 }
 
 impl StepTokens {
@@ -44,17 +50,25 @@ impl StepTokens {
             let document_starts = if num_starts == 0 { None } else { Some(zeros(num_starts)?) };
             let front =
                 reads.front_values.map(|num_values| StepFront::zeros(num_values, reads.shape, memory));
+            let loss_inputs = match reads.num_loss_inputs() {
+                0 => None,
+                len => Some(memory.zeros(len, Category::Activations)?),
+            };
             Ok(MicroBatchTokens {
                 inputs: zeros(num_tokens)?,
                 targets: zeros(num_tokens)?,
                 document_starts,
                 front: front.transpose()?,
+                loss_inputs,
+                has_loss_inputs: false,
             })
         });
         let micro_batches = micro_batches.collect::<Result<_, ModelError>>()?;
         // A rank that reads nothing never asks for a micro-batch.
         let num_read = if reads.is_any() { reads.shape.num_tokens() } else { 0 };
-        Ok(Self { micro_batches, read: TokenBatch::zeros(1, num_read), front })
+        let read = TokenBatch::zeros(1, num_read).with_loss_inputs(reads.loss.per_token);
+        let read_loss_inputs = memory.charge(reads.num_loss_inputs(), Category::Activations);
+        Ok(Self { micro_batches, read, front, _read_loss_inputs: read_loss_inputs })
     }
 
     /// What kernels read of a micro-batch of this shape.
@@ -64,17 +78,15 @@ impl StepTokens {
         shape: MicroBatchShape,
         masks: Option<MaskKey>,
     ) -> Tokens<'_> {
-        let MicroBatchTokens { inputs, targets, document_starts, front } =
+        let MicroBatchTokens { inputs, targets, document_starts, front, loss_inputs, has_loss_inputs } =
             &self.micro_batches[micro_batch.index()];
         let [inputs, targets] = [inputs, targets].map(|of| first(of, shape));
+        let loss_inputs = loss_inputs.as_ref().filter(|_| *has_loss_inputs);
+        let num_loss_inputs = self.read.num_loss_inputs * shape.num_tokens();
+        let loss_inputs = loss_inputs.map(|inputs| inputs.view().range(0..num_loss_inputs));
         let document_starts = document_starts.as_ref().map(|starts| first(starts, shape));
-        Tokens {
-            inputs,
-            targets,
-            document_starts,
-            masks,
-            front: front.as_ref().map(|front| front.inputs(shape)),
-        }
+        let front = front.as_ref().map(|front| front.inputs(shape));
+        Tokens { inputs, targets, document_starts, loss_inputs, masks, front }
     }
 
     /// Leaves a micro-batch without a target that counts.
@@ -82,6 +94,7 @@ impl StepTokens {
         self.read.reset(shape.num_tokens());
         self.read.inputs.fill(0);
         self.read.targets.fill(IGNORED_TARGET);
+        self.read.clear_loss_inputs();
         self.upload(micro_batch, queue);
     }
 
@@ -101,7 +114,7 @@ impl StepTokens {
 
     /// Hands the micro-batch that was read to kernels, as far as the rank's own read it.
     fn upload(&mut self, micro_batch: MicroBatch, queue: &dyn Queue) {
-        let MicroBatchTokens { inputs, targets, document_starts, front } =
+        let MicroBatchTokens { inputs, targets, document_starts, front, loss_inputs, has_loss_inputs } =
             &mut self.micro_batches[micro_batch.index()];
         if !inputs.is_empty() {
             let read = 0..self.read.inputs.len();
@@ -114,6 +127,11 @@ impl StepTokens {
         }
         if let (Some(front), Some(spec)) = (front, &self.front) {
             front.set(spec, &self.read.front, self.read.inputs.len(), queue);
+        }
+        *has_loss_inputs = !self.read.loss_inputs.is_empty();
+        if let Some(inputs) = loss_inputs.as_mut().filter(|_| *has_loss_inputs) {
+            let read = 0..self.read.loss_inputs.len();
+            queue.upload_floats(&self.read.loss_inputs, inputs.view_mut().range(read));
         }
     }
 }

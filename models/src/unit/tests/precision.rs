@@ -40,6 +40,7 @@ fn by_hand(model: &Model, element: ElementType, batch: &Batch, loss_seed: f32) -
         inputs: inputs.view(),
         targets: targets.view(),
         document_starts: None,
+        loss_inputs: None,
         masks: batch.masks,
         front: None,
     };
@@ -240,7 +241,7 @@ fn logits_are_f32_in_every_type() {
         Host.copy(ramp(sizes.input, 0.0625).view(), input.view_mut());
         let [inputs, targets] = batch.uploaded();
         let mut logits = Buffer::zeros(37).unwrap();
-        let row_logits = Some(RowLogits { row: 1, logits: logits.view_mut() });
+        let row_logits = Some(RowLogits { rows: 1..2, logits: logits.view_mut() });
         unit.forward(
             &Host,
             batch.shape,
@@ -249,6 +250,7 @@ fn logits_are_f32_in_every_type() {
                     inputs: inputs.view(),
                     targets: targets.view(),
                     document_starts: None,
+                    loss_inputs: None,
                     masks: None,
                     front: None,
                 },
