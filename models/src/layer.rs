@@ -7,7 +7,7 @@
 //!
 //! The backward is split in two, as zero-bubble schedules need it (arXiv:2401.10241, section 2): the *input*
 //! gradient reads weights and leaves what the *weight* gradient needs beside saved activations, its inputs, in `weight_inputs`; the
-//! weight gradient reads these two, never a weight, and writes the flat gradient: the first one of a buffer overwrites it, the
+//! weight gradient reads these two, never a weight, and writes the gradients of parameters: the first one of a buffer overwrites it, the
 //! next ones add to it, so that no buffer must be cleared. A full backward is one after the other, so a fused and a split
 //! backward give the same bits.
 
@@ -22,6 +22,7 @@ use crate::queue::{Positions, Queue};
 
 pub use crate::kernels::matmul::WriteMode;
 pub use crate::micro_batch::{IGNORED_TARGET, LossSum, MaskKey, MicroBatchShape};
+pub use crate::views::{GradientViews, ParameterViews};
 
 /// The tokens of one micro-batch, read by the first layer and the loss, and what its random masks are drawn from. Where
 /// neither is at hand there may be none.
@@ -98,8 +99,8 @@ pub struct LayerSizes {
 pub struct ForwardArgs<'a> {
     /// The tokens of the micro-batch.
     pub tokens: Tokens<'a>,
-    /// The layer's parameters, in the order and at the offsets of its unit's layout.
-    pub parameters: View<'a>,
+    /// The layer's parameters, in the order of declaration.
+    pub parameters: ParameterViews<'a>,
     /// `[input]`; stays as it is until the backward.
     pub input: View<'a>,
     /// `[output]`, overwritten.
@@ -165,7 +166,7 @@ pub struct RecomputeArgs<'a> {
     /// The tokens of the micro-batch.
     pub tokens: Tokens<'a>,
     /// The layer's parameters.
-    pub parameters: View<'a>,
+    pub parameters: ParameterViews<'a>,
     /// `[input]` of the forward.
     pub input: View<'a>,
     /// `[saved]`, overwritten.
@@ -184,7 +185,7 @@ pub struct BackwardInputArgs<'a> {
     /// The tokens of the micro-batch.
     pub tokens: Tokens<'a>,
     /// The layer's parameters.
-    pub parameters: View<'a>,
+    pub parameters: ParameterViews<'a>,
     /// `[input]` of the forward.
     pub input: View<'a>,
     /// `[saved]` of the forward; may be overwritten, the weight gradient sees the result.
@@ -221,8 +222,8 @@ pub struct BackwardWeightArgs<'a> {
     pub weight_inputs: View<'a>,
     /// `[exact_weight_inputs]` as the input gradient left it.
     pub exact_weight_inputs: View<'a>,
-    /// The layer's parameter gradients, overwritten or added to; same layout as the parameters.
-    pub parameter_gradients: ViewMut<'a>,
+    /// The gradients of the layer's parameters, overwritten or added to.
+    pub parameter_gradients: GradientViews<'a>,
     /// What happens to what `parameter_gradients` holds. With [`WriteMode::Overwrite`] that is anything, NaN included.
     pub mode: WriteMode,
 }
@@ -233,7 +234,7 @@ pub struct BackwardArgs<'a> {
     /// The tokens of the micro-batch.
     pub tokens: Tokens<'a>,
     /// The layer's parameters.
-    pub parameters: View<'a>,
+    pub parameters: ParameterViews<'a>,
     /// `[input]` of the forward.
     pub input: View<'a>,
     /// `[saved]` of the forward.
@@ -256,16 +257,9 @@ pub struct BackwardArgs<'a> {
 #[derive(Debug)]
 pub struct ParameterGradients<'a> {
     /// See [`BackwardWeightArgs::parameter_gradients`].
-    pub sums: ViewMut<'a>,
+    pub sums: GradientViews<'a>,
     /// See [`BackwardWeightArgs::mode`].
     pub mode: WriteMode,
-}
-
-impl ParameterGradients<'_> {
-    /// The part of some of the parameters.
-    pub(crate) fn range(&mut self, range: Range<usize>) -> ParameterGradients<'_> {
-        ParameterGradients { sums: self.sums.reborrow().range(range), mode: self.mode }
-    }
 }
 
 /// Which of several layers a layer is that share the rows of one table: siblings, one behind the other in the chain.

@@ -46,7 +46,7 @@
 //!     shape,
 //!     UnitForward {
 //!         tokens,
-//!         parameters: &parameters,
+//!         parameters: parameters.view().into(),
 //!         input: &Buffer::zeros(0)?,
 //!         output: &mut Buffer::zeros(0)?,
 //!         saved: &mut saved,
@@ -68,11 +68,11 @@
 //!     shape,
 //!     UnitBackward {
 //!         tokens,
-//!         parameters: &parameters,
+//!         parameters: parameters.view().into(),
 //!         gradient: &mut Buffer::zeros(sizes.gradient)?,
 //!         saved: &mut saved,
 //!         recomputed: &mut Buffer::zeros(sizes.recompute)?,
-//!         parameter_gradients: gradients.view_mut(),
+//!         parameter_gradients: gradients.view_mut().into(),
 //!         mode: WriteMode::Overwrite,
 //!         workspace: &mut workspace,
 //!         loss_seed: 1.0 / shape.num_tokens() as f32,
@@ -106,6 +106,7 @@ pub mod shared;
 mod testing;
 pub mod timed;
 pub mod unit;
+pub mod views;
 
 pub use buffer::Buffer;
 pub use element::{Element, ElementType};

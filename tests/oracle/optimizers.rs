@@ -35,7 +35,7 @@ fn sgd(case: &Value) -> OptimizerConfig {
 /// A rule that decays all of `len` elements.
 fn decay_everything(len: usize) -> DecayRanges {
     let spec = ParameterSpec::zeros("weight", [1, len]);
-    DecayRanges::of_unit(&[ParameterEntry { spec, range: 0..len }], &NoDecay::OneDimensional)
+    DecayRanges::of_unit(&[ParameterEntry { spec, part: 0, range: 0..len }], &NoDecay::OneDimensional)
 }
 
 fn check(golden: &Value, config: &OptimizerConfig, expected: &Value) {

@@ -32,7 +32,7 @@ pub(super) struct Gradients {
 }
 
 impl Passes {
-    /// Where each parameter lies in the layer's elements.
+    /// Where each parameter lies where they are one behind the other.
     pub(super) fn ranges(&self) -> Vec<Range<usize>> {
         let mut end = 0;
         let ranges = self.specs.iter().map(|spec| {
@@ -43,11 +43,16 @@ impl Passes {
         ranges.collect()
     }
 
+    /// The parameters out of a list in which they are one behind the other.
+    pub(super) fn split<'a>(&self, values: &'a [f32]) -> Vec<&'a [f32]> {
+        self.ranges().into_iter().map(|range| &values[range]).collect()
+    }
+
     /// The output of an input.
     pub(super) fn forward(
         &self,
         shape: MicroBatchShape,
-        parameters: &[f32],
+        parameters: &[&[f32]],
         input: &[f32],
     ) -> Result<Vec<f32>> {
         let parameters = self.parameters(parameters, constant)?;
@@ -59,7 +64,7 @@ impl Passes {
     pub(super) fn backward(
         &self,
         shape: MicroBatchShape,
-        parameters: &[f32],
+        parameters: &[&[f32]],
         input: &[f32],
         gradient: &[f32],
     ) -> Result<Gradients> {
@@ -87,11 +92,11 @@ impl Passes {
 
     fn parameters(
         &self,
-        values: &[f32],
+        values: &[&[f32]],
         tensor: fn(&[f32], &[usize]) -> Result<Tensor>,
     ) -> Result<Parameters> {
-        let named = self.specs.iter().zip(self.ranges());
-        let named = named.map(|(spec, range)| Ok((spec.name.clone(), tensor(&values[range], &spec.shape)?)));
+        let named = self.specs.iter().zip(values);
+        let named = named.map(|(spec, values)| Ok((spec.name.clone(), tensor(values, &spec.shape)?)));
         Ok(Parameters::new(named.collect::<Result<_>>()?))
     }
 

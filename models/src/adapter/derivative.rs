@@ -42,7 +42,7 @@ impl Point {
 
     /// The gradients here.
     pub(super) fn gradients(&self, passes: &Passes) -> Result<Gradients> {
-        passes.backward(self.shape, &self.parameters, &self.input, &self.gradient)
+        passes.backward(self.shape, &passes.split(&self.parameters), &self.input, &self.gradient)
     }
 
     /// Compares the gradient of each parameter, and of the input, with what the output changes by when it is moved in a random direction.
@@ -69,7 +69,7 @@ impl Point {
 
     /// `sum(output * gradient)`, and the sum of the sizes of its terms.
     fn sum(&self, passes: &Passes, parameters: &[f32], input: &[f32]) -> Result<[f64; 2]> {
-        let output = passes.forward(self.shape, parameters, input)?;
+        let output = passes.forward(self.shape, &passes.split(parameters), input)?;
         let terms = output.iter().zip(&self.gradient).map(|(y, g)| f64::from(*y) * f64::from(*g));
         Ok(terms.fold([0.0, 0.0], |[sum, size], term| [sum + term, size + term.abs()]))
     }

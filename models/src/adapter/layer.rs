@@ -117,13 +117,14 @@ impl Layer for CandleLayer {
     fn forward(&self, queue: &dyn Queue, shape: MicroBatchShape, args: ForwardArgs<'_>) {
         let (passes, failed) = (Arc::clone(&self.passes), self.failed());
         let kernel = move |reads: &[View<'_>], writes: Vec<ViewMut<'_>>| {
-            let output = passes.forward(shape, reads[0].slice(), reads[1].slice());
+            let (parameters, input) = read(reads);
+            let output = passes.forward(shape, &parameters, input);
             let output = output.unwrap_or_else(|error| panic!("{}", failed(error)));
             for to in writes {
                 to.slice::<f32>().copy_from_slice(&output);
             }
         };
-        queue.on_host(&[args.parameters, args.input], vec![args.output], Box::new(kernel));
+        queue.on_host(&reads(args.parameters, args.input), vec![args.output], Box::new(kernel));
     }
 
     /// Nothing is saved.
@@ -138,7 +139,8 @@ impl Layer for CandleLayer {
                 <[_; 2]>::try_from(writes).expect("a kernel gets what it asked for");
             let (gradient, of_parameters) = (gradient.slice::<f32>(), of_parameters.slice::<f32>());
             let [inputs, outputs] = passes.widths.map(|width| shape.num_tokens() * width);
-            let found = passes.backward(shape, reads[0].slice(), reads[1].slice(), &gradient[..outputs]);
+            let (parameters, input) = read(reads);
+            let found = passes.backward(shape, &parameters, input, &gradient[..outputs]);
             let Gradients { input, parameters, num_held } =
                 found.unwrap_or_else(|error| panic!("{}", failed(error)));
             assert!(num_held <= allocated, "{}", failed(Error::Msg(more_than_planned(num_held, allocated))));
@@ -148,20 +150,30 @@ impl Layer for CandleLayer {
             }
         };
         let writes = vec![args.gradient, args.exact_weight_inputs];
-        queue.on_host(&[args.parameters, args.input], writes, Box::new(kernel));
+        queue.on_host(&reads(args.parameters, args.input), writes, Box::new(kernel));
     }
 
     fn backward_weight(&self, queue: &dyn Queue, _: MicroBatchShape, args: BackwardWeightArgs<'_>) {
         let BackwardWeightArgs { exact_weight_inputs, mut parameter_gradients, mode, .. } = args;
-        for range in self.passes.ranges() {
-            let (from, to) =
-                (exact_weight_inputs.range(range.clone()), parameter_gradients.reborrow().range(range));
+        let ranges = self.passes.ranges();
+        parameter_gradients.for_each(|index, to| {
+            let from = exact_weight_inputs.range(ranges[index].clone());
             match mode {
                 WriteMode::Overwrite => queue.copy(from, to),
                 WriteMode::Add => queue.add(from, to),
             }
-        }
+        });
     }
+}
+
+/// What a kernel of the module reads: its parameters, and behind them its input.
+fn reads<'a>(parameters: ParameterViews<'a>, input: View<'a>) -> Vec<View<'a>> {
+    parameters.iter().chain([input]).collect()
+}
+
+fn read<'a>(reads: &[View<'a>]) -> (Vec<&'a [f32]>, &'a [f32]) {
+    let (input, parameters) = reads.split_last().expect("a kernel gets what it asked for");
+    (parameters.iter().map(|view| view.slice()).collect(), input.slice())
 }
 
 fn more_than_planned(num_held: usize, allocated: usize) -> String {

@@ -7,9 +7,10 @@ use super::module::{BackwardInput, BackwardWeight, Forward, FrontModule, Pass};
 use crate::error::{ModelError, require};
 use crate::layer::*;
 use crate::layout::{self, aligned};
-use crate::memory::{View, ViewMut};
+use crate::memory::ViewMut;
 use crate::parameter::ParameterSpec;
 use crate::queue::Queue;
+use crate::views::ParameterViews;
 
 /// `y[n] = x[n] + r`, where `r` is the row that a module made for token `n`, if there is one: inputs beside the tokens, of any number and
 /// length, such as images in a text. It stands behind the token embedding, as [`LayerRole::Embedding`](crate::model::LayerRole::Embedding), and
@@ -88,10 +89,10 @@ impl Front {
         [saved, exact, weight_inputs, exact_weight_inputs].map(aligned)
     }
 
-    /// Each module's parameters.
+    /// Each module's parameters, counted.
     fn parameters_of(&self, module: usize) -> Range<usize> {
-        let start = self.modules[..module].iter().fold(0, |end, module| aligned(end + module.num_elements()));
-        start..start + self.modules[module].num_elements()
+        let start = self.modules[..module].iter().map(FrontModule::num_parameters).sum();
+        start..start + self.modules[module].num_parameters()
     }
 
     /// Elements of the rows of all inputs, and of the scratch in which the forward of one runs.
@@ -242,12 +243,10 @@ impl Layer for Front {
         for (index, &piece) in pieces.iter().enumerate() {
             let own = self.rows_of(index, piece);
             queue.copy(drows.view().range(own.clone()), dpiece.reborrow().range(0..own.len()));
-            let of_module =
-                if self.backward_reads_weights() { self.parameters_of(piece.module) } else { 0..0 };
             self.modules[piece.module].backward_input(
                 Pass { queue, num_rows: piece.num_rows, tokens },
                 BackwardInput {
-                    parameters: args.parameters.range(of_module),
+                    parameters: args.parameters.range(self.parameters_of(piece.module)),
                     saved: saved.reborrow().range(place(index, of_saved)),
                     exact: exact.reborrow().range(place(index, of_exact)),
                     gradient: dpiece.reborrow(),
@@ -274,7 +273,7 @@ impl Layer for Front {
                     exact: args.exact.range(place(index, of_exact)),
                     weight_inputs: args.weight_inputs.range(place(index, of_inputs)),
                     exact_weight_inputs: args.exact_weight_inputs.range(place(index, of_exact_inputs)),
-                    sums: sums.reborrow().range(self.parameters_of(piece.module)),
+                    sums: sums.range(self.parameters_of(piece.module)),
                     mode: modes[piece.module],
                 },
             );
@@ -282,7 +281,7 @@ impl Layer for Front {
         }
         for (module, mode) in modes.into_iter().enumerate() {
             if mode == WriteMode::Overwrite {
-                queue.clear(sums.reborrow().range(self.parameters_of(module)));
+                sums.range(self.parameters_of(module)).for_each(|_, sum| queue.clear(sum));
             }
         }
     }
@@ -306,7 +305,7 @@ impl Front {
         &self,
         queue: &dyn Queue,
         tokens: Tokens<'_>,
-        parameters: View<'_>,
+        parameters: ParameterViews<'_>,
         mut kept: Kept<'_>,
         mut scratch: Scratch<'_>,
         mut rows: Option<ViewMut<'_>>,

@@ -2,7 +2,6 @@
 
 use crate::kernels::linear::LinearShape;
 use crate::layer::*;
-use crate::layout;
 use crate::parameter::ParameterSpec;
 use crate::queue::{Onto, Queue};
 
@@ -57,7 +56,7 @@ impl Layer for Linear {
     }
 
     fn forward(&self, queue: &dyn Queue, shape: MicroBatchShape, args: ForwardArgs<'_>) {
-        let [weight, bias] = layout::split(args.parameters, self.parameter_lens());
+        let [weight, bias] = args.parameters.split(self.parameter_lens());
         queue.linear(self.linear(shape), args.input, weight, Onto::Bias(bias), args.output);
     }
 
@@ -65,7 +64,7 @@ impl Layer for Linear {
     fn recompute(&self, _: &dyn Queue, _: MicroBatchShape, _: RecomputeArgs<'_>) {}
 
     fn backward_input(&self, queue: &dyn Queue, shape: MicroBatchShape, args: BackwardInputArgs<'_>) {
-        let [weight, _] = layout::split(args.parameters, self.parameter_lens());
+        let [weight, _] = args.parameters.split(self.parameter_lens());
         let (mut doutput, mut gradient) = (args.weight_inputs, args.gradient);
         queue.copy(gradient.view().range(0..doutput.len()), doutput.reborrow());
         let dinput = gradient.reborrow().range(0..args.input.len());
@@ -73,7 +72,7 @@ impl Layer for Linear {
     }
 
     fn backward_weight(&self, queue: &dyn Queue, shape: MicroBatchShape, args: BackwardWeightArgs<'_>) {
-        let [weight_sum, bias_sum] = layout::split_mut(args.parameter_gradients, self.parameter_lens());
+        let [weight_sum, bias_sum] = args.parameter_gradients.split(self.parameter_lens());
         let doutput = args.weight_inputs;
         queue.linear_backward_weight(self.linear(shape), doutput, args.input, weight_sum, args.mode);
         queue.bias_backward(doutput, bias_sum, args.mode);

@@ -13,6 +13,7 @@ use crate::layout::aligned;
 use crate::memory::{View, ViewMut};
 use crate::mlp::Dense;
 use crate::queue::Queue;
+use crate::views::{GradientViews, ParameterViews};
 
 /// A chain of layers from the numbers of an input to rows of the model's width. Each input goes through it for itself, as the one sequence of a
 /// micro-batch. Its layers are given no tokens, and drop nothing.
@@ -20,7 +21,7 @@ use crate::queue::Queue;
 pub struct FrontModule {
     name: String,
     layers: Vec<Arc<dyn Layer>>,
-    /// The parameters of each layer among those of the module.
+    /// The parameters of each layer among those of the module, counted.
     parameters: Vec<Range<usize>>,
 }
 
@@ -45,7 +46,7 @@ pub(super) struct Pass<'a> {
 
 /// What an input's forward works on.
 pub(super) struct Forward<'a> {
-    pub(super) parameters: View<'a>,
+    pub(super) parameters: ParameterViews<'a>,
     pub(super) values: View<'a>,
     pub(super) saved: ViewMut<'a>,
     pub(super) exact: ViewMut<'a>,
@@ -55,7 +56,7 @@ pub(super) struct Forward<'a> {
 
 /// What an input's input gradient works on.
 pub(super) struct BackwardInput<'a> {
-    pub(super) parameters: View<'a>,
+    pub(super) parameters: ParameterViews<'a>,
     pub(super) saved: ViewMut<'a>,
     pub(super) exact: ViewMut<'a>,
     pub(super) gradient: ViewMut<'a>,
@@ -72,7 +73,7 @@ pub(super) struct BackwardWeight<'a> {
     pub(super) exact: View<'a>,
     pub(super) weight_inputs: View<'a>,
     pub(super) exact_weight_inputs: View<'a>,
-    pub(super) sums: ViewMut<'a>,
+    pub(super) sums: GradientViews<'a>,
     pub(super) mode: WriteMode,
 }
 
@@ -96,8 +97,8 @@ impl FrontModule {
                 && layer.front().is_none();
             let rule = "takes and gives activations, and has a backward in halves";
             require(can_be, &format!("a layer of module {name}"), layer.name(), rule)?;
-            let start = aligned(end);
-            end = layer.parameters().iter().fold(start, |end, spec| aligned(end) + spec.num_elements());
+            let start = end;
+            end += layer.parameters().len();
             parameters.push(start..end);
         }
         Ok(Self { name, layers, parameters })
@@ -128,8 +129,8 @@ impl FrontModule {
         &self.layers
     }
 
-    /// Elements of all its parameters.
-    pub(super) fn num_elements(&self) -> usize {
+    /// How many parameters it has.
+    pub(super) fn num_parameters(&self) -> usize {
         self.parameters.last().map_or(0, |last| last.end)
     }
 
@@ -291,7 +292,7 @@ impl FrontModule {
                     exact: exact.range(at.exact),
                     weight_inputs: weight_inputs.range(at.weight_inputs),
                     exact_weight_inputs: exact_weight_inputs.range(at.exact_weight_inputs),
-                    parameter_gradients: sums.reborrow().range(self.parameters[index].clone()),
+                    parameter_gradients: sums.range(self.parameters[index].clone()),
                     mode,
                 },
             );

@@ -140,7 +140,7 @@ impl Layer for Attention {
     fn forward(&self, queue: &dyn Queue, shape: MicroBatchShape, mut args: ForwardArgs<'_>) {
         self.recompute(queue, shape, args.recomputed());
         let ForwardArgs { tokens, parameters, input, mut output, saved, .. } = args;
-        let [.., proj_weight, proj_bias] = layout::split(parameters, self.parameter_lens());
+        let [.., proj_weight, proj_bias] = parameters.split(self.parameter_lens());
         let [_, attended] = layout::split(saved.view(), self.saved_lens(shape));
 
         let projection = self.projection(shape);
@@ -167,8 +167,7 @@ impl Layer for Attention {
             workspace: mut normed,
             exact_workspace: scratch,
         } = args;
-        let [norm_weight, norm_bias, qkv_weight, qkv_bias, ..] =
-            layout::split(parameters, self.parameter_lens());
+        let [norm_weight, norm_bias, qkv_weight, qkv_bias, ..] = parameters.split(self.parameter_lens());
         let [mut qkv, mut attended] = layout::split_mut(saved, self.saved_lens(shape));
         let [log_sum_exp, statistics] = layout::split_mut(exact, self.exact_lens(shape));
 
@@ -197,8 +196,7 @@ impl Layer for Attention {
             exact_workspace: scratch,
             ..
         } = args;
-        let [norm_weight, norm_bias, qkv_weight, _, proj_weight, _] =
-            layout::split(parameters, self.parameter_lens());
+        let [norm_weight, norm_bias, qkv_weight, _, proj_weight, _] = parameters.split(self.parameter_lens());
         let [mut qkv, attended] = layout::split_mut(saved, self.saved_lens(shape));
         let exact = exact.into_view();
         let [log_sum_exp, statistics] = layout::split(exact, self.exact_lens(shape));
@@ -244,7 +242,7 @@ impl Layer for Attention {
         let [doutput, normed] = layout::split(weight_inputs, self.weight_input_lens(shape));
         let [dnorm_weight, dnorm_bias] = layout::split(exact_weight_inputs, [self.width; 2]);
         let [norm_weight_sum, norm_bias_sum, qkv_weight_sum, qkv_bias_sum, proj_weight_sum, proj_bias_sum] =
-            layout::split_mut(parameter_gradients, self.parameter_lens());
+            parameter_gradients.split(self.parameter_lens());
 
         queue.bias_backward(dnorm_weight, norm_weight_sum, mode);
         queue.bias_backward(dnorm_bias, norm_bias_sum, mode);

@@ -4,7 +4,6 @@
 
 use crate::kernels::dropout::{Dropout, Place};
 use crate::layer::*;
-use crate::layout;
 use crate::parameter::ParameterSpec;
 use crate::queue::{Positions, Queue};
 use crate::shared::GptConfig;
@@ -67,7 +66,7 @@ impl Layer for Embedding {
     }
 
     fn forward(&self, queue: &dyn Queue, shape: MicroBatchShape, args: ForwardArgs<'_>) {
-        let [tokens, positions] = layout::split(args.parameters, self.parameter_lens());
+        let [tokens, positions] = args.parameters.split(self.parameter_lens());
         let mut output = args.output;
         queue.embedding(args.tokens.inputs, 0, tokens, output.reborrow());
         queue.add_positions(args.tokens.positions(shape), positions, output.reborrow(), self.width);
@@ -92,7 +91,7 @@ impl Layer for Embedding {
 
     fn backward_weight(&self, queue: &dyn Queue, shape: MicroBatchShape, args: BackwardWeightArgs<'_>) {
         let BackwardWeightArgs { weight_inputs: doutput, exact_weight_inputs: dpositions, mode, .. } = args;
-        let [tokens, positions] = layout::split_mut(args.parameter_gradients, self.parameter_lens());
+        let [tokens, positions] = args.parameter_gradients.split(self.parameter_lens());
         queue.embedding_backward(args.tokens.inputs, 0, doutput, tokens, mode);
         queue.positions_backward(Positions::of_rows(shape), dpositions, positions, self.width, mode);
     }

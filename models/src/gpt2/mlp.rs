@@ -107,7 +107,7 @@ impl Layer for Mlp {
     fn forward(&self, queue: &dyn Queue, shape: MicroBatchShape, mut args: ForwardArgs<'_>) {
         self.recompute(queue, shape, args.recomputed());
         let ForwardArgs { tokens, parameters, input, mut output, workspace, .. } = args;
-        let [.., down_weight, down_bias] = layout::split(parameters, self.parameter_lens());
+        let [.., down_weight, down_bias] = parameters.split(self.parameter_lens());
         let [_, active] = layout::split_mut(workspace, self.forward_workspace_lens(shape));
 
         let (down, active) = (self.down(shape), active.view());
@@ -130,8 +130,7 @@ impl Layer for Mlp {
 
     fn recompute(&self, queue: &dyn Queue, shape: MicroBatchShape, args: RecomputeArgs<'_>) {
         let RecomputeArgs { parameters, input, saved: hidden, exact: statistics, workspace, .. } = args;
-        let [norm_weight, norm_bias, up_weight, up_bias, ..] =
-            layout::split(parameters, self.parameter_lens());
+        let [norm_weight, norm_bias, up_weight, up_bias, ..] = parameters.split(self.parameter_lens());
         let [mut normed, active] = layout::split_mut(workspace, self.forward_workspace_lens(shape));
 
         let norm = Affine { weight: norm_weight, bias: norm_bias };
@@ -154,8 +153,7 @@ impl Layer for Mlp {
             workspace: mut dnormed,
             ..
         } = args;
-        let [norm_weight, norm_bias, up_weight, _, down_weight, _] =
-            layout::split(parameters, self.parameter_lens());
+        let [norm_weight, norm_bias, up_weight, _, down_weight, _] = parameters.split(self.parameter_lens());
         let statistics = statistics.into_view();
         let [mut doutput, mut dhidden, normed] =
             layout::split_mut(weight_inputs, self.weight_input_lens(shape));
@@ -189,7 +187,7 @@ impl Layer for Mlp {
         let [doutput, dhidden, normed] = layout::split(weight_inputs, self.weight_input_lens(shape));
         let [dnorm_weight, dnorm_bias] = layout::split(exact_weight_inputs, [self.width; 2]);
         let [norm_weight_sum, norm_bias_sum, up_weight_sum, up_bias_sum, down_weight_sum, down_bias_sum] =
-            layout::split_mut(parameter_gradients, self.parameter_lens());
+            parameter_gradients.split(self.parameter_lens());
 
         queue.bias_backward(dnorm_weight, norm_weight_sum, mode);
         queue.bias_backward(dnorm_bias, norm_bias_sum, mode);

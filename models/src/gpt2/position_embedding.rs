@@ -55,7 +55,12 @@ impl Layer for PositionEmbedding {
     fn forward(&self, queue: &dyn Queue, shape: MicroBatchShape, args: ForwardArgs<'_>) {
         let mut output = args.output;
         queue.copy(args.input, output.reborrow());
-        queue.add_positions(args.tokens.positions(shape), args.parameters, output.reborrow(), self.width);
+        queue.add_positions(
+            args.tokens.positions(shape),
+            args.parameters.only(),
+            output.reborrow(),
+            self.width,
+        );
         if let Some(masks) = args.tokens.masks_of(self.dropout, shape) {
             queue.dropout(masks, output, self.width);
         }
@@ -76,7 +81,7 @@ impl Layer for PositionEmbedding {
     }
 
     fn backward_weight(&self, queue: &dyn Queue, shape: MicroBatchShape, args: BackwardWeightArgs<'_>) {
-        let (dpositions, sum) = (args.exact_weight_inputs, args.parameter_gradients);
+        let (dpositions, sum) = (args.exact_weight_inputs, args.parameter_gradients.only());
         queue.positions_backward(Positions::of_rows(shape), dpositions, sum, self.width, args.mode);
     }
 }

@@ -205,7 +205,7 @@ impl Layer for Attention {
     fn forward(&self, queue: &dyn Queue, shape: MicroBatchShape, mut args: ForwardArgs<'_>) {
         self.recompute(queue, shape, args.recomputed());
         let ForwardArgs { parameters, input, output, saved, .. } = args;
-        let [.., weight, bias] = layout::split(parameters, self.parameter_lens());
+        let [.., weight, bias] = parameters.split(self.parameter_lens());
         let [_, attended] = layout::split(saved.view(), self.saved_lens(shape));
         let onto = Onto::residual(input, bias);
         queue.linear(self.projection(shape), attended, weight, onto, output);
@@ -213,7 +213,7 @@ impl Layer for Attention {
 
     fn recompute(&self, queue: &dyn Queue, shape: MicroBatchShape, args: RecomputeArgs<'_>) {
         let RecomputeArgs { tokens, parameters, input, saved, exact, workspace, exact_workspace } = args;
-        let [norm_weight, weight, bias, queries, keys, ..] = layout::split(parameters, self.parameter_lens());
+        let [norm_weight, weight, bias, queries, keys, ..] = parameters.split(self.parameter_lens());
         let [mut qkv, mut attended] = layout::split_mut(saved, self.saved_lens(shape));
         let [log_sum_exp, statistics] = layout::split_mut(exact, self.exact_lens(shape));
         let [mut normed, mut normalised] = layout::split_mut(workspace, self.forward_workspace_lens(shape));
@@ -250,8 +250,7 @@ impl Layer for Attention {
             exact_workspace,
             ..
         } = args;
-        let [norm_weight, weight, _, queries, keys, proj_weight, _] =
-            layout::split(parameters, self.parameter_lens());
+        let [norm_weight, weight, _, queries, keys, proj_weight, _] = parameters.split(self.parameter_lens());
         let [mut qkv, attended] = layout::split_mut(saved, self.saved_lens(shape));
         let [log_sum_exp, statistics] = layout::split(exact.into_view(), self.exact_lens(shape));
         let [mut doutput, normed] = layout::split_mut(weight_inputs, self.weight_input_lens(shape));
@@ -309,7 +308,7 @@ impl Layer for Attention {
         let [dnorm_weight, dqueries, dkeys] =
             layout::split(exact_weight_inputs, self.exact_weight_input_lens());
         let [norm_sum, weight_sum, bias_sum, queries_sum, keys_sum, proj_weight_sum, proj_bias_sum] =
-            layout::split_mut(parameter_gradients, self.parameter_lens());
+            parameter_gradients.split(self.parameter_lens());
 
         queue.bias_backward(dnorm_weight, norm_sum, mode);
         queue.linear_backward_weight(self.qkv(shape), dqkv, normed, weight_sum, mode);

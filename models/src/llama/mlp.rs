@@ -109,7 +109,7 @@ impl Layer for Mlp {
     fn forward(&self, queue: &dyn Queue, shape: MicroBatchShape, mut args: ForwardArgs<'_>) {
         self.recompute(queue, shape, args.recomputed());
         let ForwardArgs { parameters, input, output, saved, workspace, .. } = args;
-        let [.., weight, bias] = layout::split(parameters, self.parameter_lens());
+        let [.., weight, bias] = parameters.split(self.parameter_lens());
         let [_, mut active] = layout::split_mut(workspace, self.forward_workspace_lens(shape));
         queue.swiglu(saved.view(), active.reborrow(), self.hidden);
         let onto = Onto::residual(input, bias);
@@ -118,7 +118,7 @@ impl Layer for Mlp {
 
     fn recompute(&self, queue: &dyn Queue, shape: MicroBatchShape, args: RecomputeArgs<'_>) {
         let RecomputeArgs { parameters, input, saved, exact: statistics, workspace, .. } = args;
-        let [norm_weight, weight, bias, ..] = layout::split(parameters, self.parameter_lens());
+        let [norm_weight, weight, bias, ..] = parameters.split(self.parameter_lens());
         let [mut normed, _] = layout::split_mut(workspace, self.forward_workspace_lens(shape));
         let norm = Affine::weight_alone(norm_weight);
         queue.norm(self.norm, input, norm, normed.reborrow(), statistics);
@@ -138,7 +138,7 @@ impl Layer for Mlp {
             workspace: mut dnormed,
             ..
         } = args;
-        let [norm_weight, weight, _, down_weight, _] = layout::split(parameters, self.parameter_lens());
+        let [norm_weight, weight, _, down_weight, _] = parameters.split(self.parameter_lens());
         let statistics = statistics.into_view();
         let [mut doutput, mut active, normed] =
             layout::split_mut(weight_inputs, self.weight_input_lens(shape));
@@ -169,7 +169,7 @@ impl Layer for Mlp {
         } = args;
         let [doutput, active, normed] = layout::split(weight_inputs, self.weight_input_lens(shape));
         let [norm_sum, weight_sum, bias_sum, down_weight_sum, down_bias_sum] =
-            layout::split_mut(parameter_gradients, self.parameter_lens());
+            parameter_gradients.split(self.parameter_lens());
 
         queue.bias_backward(dnorm_weight, norm_sum, mode);
         queue.linear_backward_weight(self.gate_up(shape), dgate_up, normed, weight_sum, mode);

@@ -2,7 +2,6 @@
 
 use crate::kernels::linear::LinearShape;
 use crate::layer::*;
-use crate::layout;
 use crate::parameter::ParameterSpec;
 use crate::queue::{Onto, Queue};
 use crate::shared::GptConfig;
@@ -68,12 +67,12 @@ impl Layer for Dense {
     }
 
     fn recompute(&self, queue: &dyn Queue, shape: MicroBatchShape, args: RecomputeArgs<'_>) {
-        let [weight, bias] = layout::split(args.parameters, self.parameter_lens());
+        let [weight, bias] = args.parameters.split(self.parameter_lens());
         queue.linear(self.linear(shape), args.input, weight, Onto::Bias(bias), args.saved);
     }
 
     fn backward_input(&self, queue: &dyn Queue, shape: MicroBatchShape, args: BackwardInputArgs<'_>) {
-        let [weight, _] = layout::split(args.parameters, self.parameter_lens());
+        let [weight, _] = args.parameters.split(self.parameter_lens());
         let (mut dhidden, mut gradient) = (args.weight_inputs, args.gradient);
         queue.copy(gradient.view().range(0..dhidden.len()), dhidden.reborrow());
         queue.gelu_backward(args.saved, dhidden.reborrow());
@@ -82,7 +81,7 @@ impl Layer for Dense {
     }
 
     fn backward_weight(&self, queue: &dyn Queue, shape: MicroBatchShape, args: BackwardWeightArgs<'_>) {
-        let [weight_sum, bias_sum] = layout::split_mut(args.parameter_gradients, self.parameter_lens());
+        let [weight_sum, bias_sum] = args.parameter_gradients.split(self.parameter_lens());
         let dhidden = args.weight_inputs;
         queue.linear_backward_weight(self.linear(shape), dhidden, args.input, weight_sum, args.mode);
         queue.bias_backward(dhidden, bias_sum, args.mode);

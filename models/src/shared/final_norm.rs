@@ -52,7 +52,7 @@ impl Layer for FinalNorm {
     }
 
     fn forward(&self, queue: &dyn Queue, _: MicroBatchShape, args: ForwardArgs<'_>) {
-        let [weight, bias] = layout::split(args.parameters, self.parameter_lens());
+        let [weight, bias] = args.parameters.split(self.parameter_lens());
         queue.norm(self.norm, args.input, Affine { weight, bias }, args.output, args.exact);
     }
 
@@ -70,7 +70,7 @@ impl Layer for FinalNorm {
             workspace: mut doutput,
             ..
         } = args;
-        let [weight, _] = layout::split(parameters, self.parameter_lens());
+        let [weight, _] = parameters.split(self.parameter_lens());
         let [dweight, dbias] = layout::split_mut(exact_weight_inputs, self.parameter_lens());
         queue.copy(gradient.view(), doutput.reborrow());
         let of = NormGradient { x: input, statistics: statistics.view(), dy: doutput.view() };
@@ -81,7 +81,7 @@ impl Layer for FinalNorm {
 
     fn backward_weight(&self, queue: &dyn Queue, _: MicroBatchShape, args: BackwardWeightArgs<'_>) {
         let [dweight, dbias] = layout::split(args.exact_weight_inputs, self.parameter_lens());
-        let [weight_sum, bias_sum] = layout::split_mut(args.parameter_gradients, self.parameter_lens());
+        let [weight_sum, bias_sum] = args.parameter_gradients.split(self.parameter_lens());
         queue.bias_backward(dweight, weight_sum, args.mode);
         if !dbias.is_empty() {
             queue.bias_backward(dbias, bias_sum, args.mode);

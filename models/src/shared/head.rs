@@ -118,7 +118,7 @@ impl Head {
         let [mut statistics, mut kept] = layout::split_mut(exact, self.exact_lens(shape));
         for tokens in self.blocks() {
             let mut logits = self.block(shape, &tokens, &mut kept, &mut workspace);
-            let weight = parameters.range(self.rows(&tokens));
+            let weight = parameters.only().range(self.rows(&tokens));
             queue.linear(self.linear(shape, &tokens), input, weight, Onto::Nothing, logits.reborrow());
             let first_token = tokens.start as u32;
             queue.cross_entropy(first_token, logits.view(), read.targets, statistics.reborrow());
@@ -192,7 +192,7 @@ impl Layer for Head {
             let (first_token, kept, to) = (tokens.start as u32, statistics.view(), input.element_type());
             let own = logits.reborrow();
             queue.cross_entropy_backward(first_token, own, read.targets, kept, loss_seed, to);
-            let (weight, mode) = (parameters.range(self.rows(&tokens)), self.mode(&tokens));
+            let (weight, mode) = (parameters.only().range(self.rows(&tokens)), self.mode(&tokens));
             let dlogits = logits.into_view().cast(to);
             queue.linear_backward_input(
                 self.linear(shape, &tokens),
@@ -205,7 +205,8 @@ impl Layer for Head {
     }
 
     fn backward_weight(&self, queue: &dyn Queue, shape: MicroBatchShape, args: BackwardWeightArgs<'_>) {
-        let BackwardWeightArgs { input, exact, parameter_gradients: mut sums, mode, .. } = args;
+        let BackwardWeightArgs { input, exact, parameter_gradients, mode, .. } = args;
+        let mut sums = parameter_gradients.only();
         let [_, kept] = layout::split(exact, self.exact_lens(shape));
         let num_rows = shape.num_tokens();
         for tokens in self.blocks().rev() {
@@ -233,7 +234,7 @@ impl Layer for Head {
         for tokens in self.blocks().rev() {
             let (linear, rows) = (self.linear(shape, &tokens), self.rows(&tokens));
             let mut logits = self.block(shape, &tokens, &mut kept, &mut workspace);
-            let weight = parameters.range(rows.clone());
+            let weight = parameters.only().range(rows.clone());
             queue.linear(linear, input, weight, Onto::Nothing, logits.reborrow());
             let (first_token, kept, to) = (tokens.start as u32, statistics.view(), input.element_type());
             let own = logits.reborrow();
@@ -241,7 +242,13 @@ impl Layer for Head {
             let dlogits = logits.into_view().cast(to);
             queue.linear_backward_input(linear, dlogits, weight, dinput.reborrow(), self.mode(&tokens));
             if let Some(ParameterGradients { sums, mode }) = &mut parameter_gradients {
-                queue.linear_backward_weight(linear, dlogits, input, sums.reborrow().range(rows), *mode);
+                queue.linear_backward_weight(
+                    linear,
+                    dlogits,
+                    input,
+                    sums.reborrow().only().range(rows),
+                    *mode,
+                );
             }
         }
     }

@@ -60,7 +60,13 @@ impl HeadWithLoss {
         row_logits: Option<RowLogits<'_>>,
     ) {
         let [mut logits, per_row] = layout::split_mut(args.exact, self.exact_lens(shape));
-        queue.linear(self.linear(shape), args.input, args.parameters, Onto::Nothing, logits.reborrow());
+        queue.linear(
+            self.linear(shape),
+            args.input,
+            args.parameters.only(),
+            Onto::Nothing,
+            logits.reborrow(),
+        );
         let Tokens { targets, loss_inputs, .. } = args.tokens;
         self.loss.forward(queue, logits.view(), targets, loss_inputs, per_row, loss);
         if let Some(asked) = row_logits {
@@ -140,12 +146,12 @@ impl Layer for HeadWithLoss {
         }
         let dlogits = logits.into_view().cast(to);
         let mode = WriteMode::Overwrite;
-        queue.linear_backward_input(self.linear(shape), dlogits, args.parameters, args.gradient, mode);
+        queue.linear_backward_input(self.linear(shape), dlogits, args.parameters.only(), args.gradient, mode);
     }
 
     fn backward_weight(&self, queue: &dyn Queue, shape: MicroBatchShape, args: BackwardWeightArgs<'_>) {
         let [dlogits, _] = layout::split(args.exact, self.exact_lens(shape));
-        let (dlogits, sum) = (dlogits.cast(args.input.element_type()), args.parameter_gradients);
+        let (dlogits, sum) = (dlogits.cast(args.input.element_type()), args.parameter_gradients.only());
         queue.linear_backward_weight(self.linear(shape), dlogits, args.input, sum, args.mode);
     }
 }

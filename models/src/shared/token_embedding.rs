@@ -63,7 +63,7 @@ impl Layer for TokenEmbedding {
     }
 
     fn forward(&self, queue: &dyn Queue, _: MicroBatchShape, args: ForwardArgs<'_>) {
-        queue.embedding(args.tokens.inputs, self.first_token(), args.parameters, args.output);
+        queue.embedding(args.tokens.inputs, self.first_token(), args.parameters.only(), args.output);
     }
 
     /// Nothing is saved.
@@ -75,7 +75,7 @@ impl Layer for TokenEmbedding {
     }
 
     fn backward_weight(&self, queue: &dyn Queue, _: MicroBatchShape, args: BackwardWeightArgs<'_>) {
-        let (doutput, sum) = (args.weight_inputs, args.parameter_gradients);
+        let (doutput, sum) = (args.weight_inputs, args.parameter_gradients.only());
         queue.embedding_backward(args.tokens.inputs, self.first_token(), doutput, sum, args.mode);
     }
 }

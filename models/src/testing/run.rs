@@ -1,5 +1,6 @@
 //! Runs of a whole model over units of a given number of layers.
 
+use std::array;
 use std::collections::BTreeMap;
 use std::mem;
 use std::ops::Range;
@@ -19,6 +20,7 @@ use crate::parameter::ParameterSpec;
 use crate::queue::{Host, Queue};
 use crate::shared::{Ablation, GptConfig, VocabularyOptions};
 use crate::unit::{Unit, UnitBackward, UnitBackwardInput, UnitBackwardWeight, UnitForward, UnitRecompute};
+use crate::views::{MAX_PARTS, PartViews, PartViewsMut};
 
 /// A small untied model; tests change what they are about.
 pub(crate) fn config() -> GptConfig {
@@ -175,8 +177,8 @@ impl Batch {
 /// A model as a chain of units with parameters and gradients.
 pub(crate) struct Run {
     pub(crate) units: Vec<Unit>,
-    parameters: Vec<Buffer>,
-    gradients: Vec<Buffer>,
+    parameters: Vec<[Buffer; MAX_PARTS]>,
+    gradients: Vec<[Buffer; MAX_PARTS]>,
     /// What the next micro-batch does to the gradients.
     mode: WriteMode,
     element: ElementType,
@@ -201,19 +203,45 @@ fn converted(buffer: &Buffer, element: ElementType) -> Buffer {
     converted
 }
 
+fn views(parts: &[Buffer; MAX_PARTS]) -> PartViews<'_> {
+    PartViews(parts.each_ref().map(|part| Some(part.view())))
+}
+
+fn views_mut(parts: &mut [Buffer; MAX_PARTS]) -> PartViewsMut<'_> {
+    PartViewsMut(parts.each_mut().map(|part| Some(part.view_mut())))
+}
+
 impl Run {
     /// Units of `layers_per_unit` layers, and slices one each. Parameters are drawn anew so that no bias is 0 and no norm 1. Gradients are NaN, which
     /// the first micro-batch overwrites.
     pub(crate) fn new(model: &Model, layers_per_unit: usize) -> Self {
+        Self::in_parts(model, layers_per_unit, |_| 0)
+    }
+
+    /// The same with the parameters of units in parts.
+    pub(crate) fn in_parts(
+        model: &Model,
+        layers_per_unit: usize,
+        part_of: impl Fn(&ParameterSpec) -> usize,
+    ) -> Self {
         let layers: Vec<_> = model.layers.iter().map(|layer| Arc::clone(&layer.layer)).collect();
         let is_whole = |layer: &Arc<dyn Layer>| layer.table_slice() == Slice::WHOLE;
         let groups = layers.chunk_by(|one, other| is_whole(one) && is_whole(other));
         let units = groups.flat_map(|layers| layers.chunks(layers_per_unit));
-        let units: Vec<Unit> = units.map(|layers| Unit::new(layers.to_vec())).collect();
-        let zeros = |unit: &Unit| Buffer::zeros(unit.num_elements() + PADDING).unwrap();
+        let unit = |layers: &[Arc<dyn Layer>]| {
+            let unit = Unit::new(layers.to_vec());
+            let parts: Vec<usize> = unit.entries().iter().map(|entry| part_of(&entry.spec)).collect();
+            unit.with_parts(|index| parts[index])
+        };
+        let units: Vec<Unit> = units.map(unit).collect();
+        let zeros = |len: usize| Buffer::zeros(len + PADDING).unwrap();
+        let parts = |unit: &Unit| array::from_fn(|part| unit.num_elements_of(part));
         let mut run = Self {
-            parameters: units.iter().map(zeros).collect(),
-            gradients: units.iter().map(|unit| filled(unit.num_elements(), ElementType::F32)).collect(),
+            parameters: units.iter().map(|unit| parts(unit).map(zeros)).collect(),
+            gradients: units
+                .iter()
+                .map(|unit| parts(unit).map(|len| filled(len, ElementType::F32)))
+                .collect(),
             mode: WriteMode::Overwrite,
             units,
             element: ElementType::F32,
@@ -223,7 +251,9 @@ impl Run {
                 let base = f32::from(u8::from(entry.spec.init == crate::parameter::Init::Ones));
                 let values = random(&entry.spec.name, entry.spec.num_elements_of_all());
                 let values = &values[entry.spec.first_element()..];
-                for (element, value) in parameters.host_mut()[entry.range.clone()].iter_mut().zip(values) {
+                for (element, value) in
+                    parameters[entry.part].host_mut()[entry.range.clone()].iter_mut().zip(values)
+                {
                     *element = base + 0.2 * value;
                 }
             }
@@ -233,14 +263,15 @@ impl Run {
 
     /// The same run with gradients of zero, which the first micro-batch adds to.
     pub(crate) fn adding_to_zeros(mut self) -> Self {
-        self.gradients.iter_mut().for_each(|gradients| gradients.host_mut().fill(0.0));
+        self.gradients.iter_mut().flatten().for_each(|gradients| gradients.host_mut().fill(0.0));
         Self { mode: WriteMode::Add, ..self }
     }
 
     /// The same run in another type, its parameters rounded to it.
     pub(crate) fn with_precision(mut self, element: ElementType) -> Self {
         self.units = self.units.into_iter().map(|unit| unit.with_precision(element)).collect();
-        self.parameters = self.parameters.iter().map(|parameters| converted(parameters, element)).collect();
+        let converted = |parts: &[Buffer; MAX_PARTS]| parts.each_ref().map(|part| converted(part, element));
+        self.parameters = self.parameters.iter().map(converted).collect();
         self.element = element;
         self
     }
@@ -296,7 +327,7 @@ impl Run {
                 shape,
                 UnitForward {
                     tokens,
-                    parameters,
+                    parameters: views(parameters),
                     input: &input,
                     output: &mut output,
                     saved: &mut saved[first_slice(index)],
@@ -314,9 +345,9 @@ impl Run {
         let mut weight_input_buffers: Vec<_> =
             sizes.iter().map(|sizes| stored(sizes.weight_inputs)).collect();
         for index in (0..self.units.len()).rev() {
-            let (unit, parameters) = (&self.units[index], &self.parameters[index]);
+            let (unit, parameters) = (&self.units[index], views(&self.parameters[index]));
             let (saved, parameter_gradients) =
-                (&mut saved[first_slice(index)], self.gradients[index].view_mut());
+                (&mut saved[first_slice(index)], views_mut(&mut self.gradients[index]));
             let (gradient, workspace, weight_inputs) =
                 (&mut gradient, &mut workspace, &mut weight_input_buffers[first_slice(index)]);
             let recomputed = &mut recomputed;
@@ -358,7 +389,8 @@ impl Run {
             for (index, unit) in self.units.iter().enumerate() {
                 let first_slice = first_slice(index);
                 let (saved, weight_inputs) = (&saved[first_slice], &weight_input_buffers[first_slice]);
-                let (parameter_gradients, workspace) = (self.gradients[index].view_mut(), &mut workspace);
+                let (parameter_gradients, workspace) =
+                    (views_mut(&mut self.gradients[index]), &mut workspace);
                 unit.backward_weight(
                     &Host,
                     shape,
@@ -367,7 +399,10 @@ impl Run {
             }
         }
         for (unit, gradients) in self.units.iter().zip(&self.gradients) {
-            assert_eq!(gradients.host()[unit.num_elements()..], [0.0; PADDING], "padding was written to");
+            for (part, gradients) in gradients.iter().enumerate() {
+                let padding = &gradients.host()[unit.num_elements_of(part)..];
+                assert_eq!(padding, [0.0; PADDING], "padding was written to");
+            }
         }
         loss_of(&loss)
     }
@@ -376,13 +411,13 @@ impl Run {
     pub(crate) fn parameters(&self) -> BTreeMap<String, (Vec<usize>, Vec<f32>)> {
         let mut all = BTreeMap::new();
         for (unit, parameters) in self.units.iter().zip(&self.parameters) {
-            let parameters = converted(parameters, ElementType::F32);
+            let parameters = parameters.each_ref().map(|part| converted(part, ElementType::F32));
             for entry in unit.entries() {
                 let (shape, len) = (entry.spec.shape.clone(), entry.spec.num_elements_of_all());
                 let (_, all): &mut (_, Vec<f32>) =
                     all.entry(entry.spec.name.clone()).or_insert_with(|| (shape, vec![f32::NAN; len]));
                 all[entry.spec.first_element()..][..entry.range.len()]
-                    .copy_from_slice(&parameters.host()[entry.range.clone()]);
+                    .copy_from_slice(&parameters[entry.part].host()[entry.range.clone()]);
             }
         }
         all
@@ -390,7 +425,7 @@ impl Run {
 
     /// Every element of the gradients, those between and behind parameters too, unit by unit.
     pub(crate) fn gradient_elements(&self) -> Vec<f32> {
-        self.gradients.iter().flat_map(|gradients| gradients.host().to_vec()).collect()
+        self.gradients.iter().flatten().flat_map(|gradients| gradients.host().to_vec()).collect()
     }
 
     /// Gradients by name, those of slices put together; the uses of a tied weight are added.
@@ -398,7 +433,7 @@ impl Run {
         let mut all = BTreeMap::<String, Vec<f32>>::new();
         for (unit, gradients) in self.units.iter().zip(&self.gradients) {
             for entry in unit.entries() {
-                let values = &gradients.host()[entry.range.clone()];
+                let values = &gradients[entry.part].host()[entry.range.clone()];
                 let len = entry.spec.num_elements_of_all();
                 let sum = all.entry(entry.spec.name.clone()).or_insert_with(|| vec![0.0; len]);
                 sum[entry.spec.first_element()..]

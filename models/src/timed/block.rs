@@ -67,7 +67,7 @@ impl Layer for TimedBlock {
     /// What the gradient buffer held before must not stay there: it may be another unit's.
     fn backward_weight(&self, queue: &dyn Queue, _: MicroBatchShape, args: BackwardWeightArgs<'_>) {
         if args.mode == WriteMode::Overwrite {
-            queue.clear(args.parameter_gradients);
+            queue.clear(args.parameter_gradients.only());
         }
         queue.sleep(self.config.times.backward_weight);
     }

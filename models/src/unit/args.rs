@@ -6,14 +6,15 @@
 use crate::buffer::Buffer;
 use crate::layer::{RowLogits, Tokens, WriteMode};
 use crate::memory::ViewMut;
+use crate::views::{PartViews, PartViewsMut};
 
 /// What a unit's forward works on.
 #[derive(Debug)]
 pub struct UnitForward<'a> {
     /// The tokens of the micro-batch.
     pub tokens: Tokens<'a>,
-    /// The unit's gathered parameters; may be longer than the unit (padding).
-    pub parameters: &'a Buffer,
+    /// The unit's parameters, by part.
+    pub parameters: PartViews<'a>,
     /// The input activation; may be longer; not read by a unit that begins with tokens.
     pub input: &'a Buffer,
     /// The output activation, overwritten; may be longer; not written by a unit that ends with the loss.
@@ -35,8 +36,8 @@ pub struct UnitForward<'a> {
 pub struct UnitRecompute<'a> {
     /// The tokens of the micro-batch.
     pub tokens: Tokens<'a>,
-    /// The unit's gathered parameters.
-    pub parameters: &'a Buffer,
+    /// The unit's parameters, by part.
+    pub parameters: PartViews<'a>,
     /// `[UnitSizes::saved]` of the forward; stays as it is.
     pub saved: &'a mut Buffer,
     /// `[UnitSizes::recompute]` or longer, overwritten.
@@ -50,17 +51,17 @@ pub struct UnitRecompute<'a> {
 pub struct UnitBackward<'a> {
     /// The tokens of the micro-batch.
     pub tokens: Tokens<'a>,
-    /// The unit's gathered parameters; not read where [`Unit::backward_reads_weights`](super::Unit::backward_reads_weights) is false.
-    pub parameters: &'a Buffer,
+    /// The unit's parameters, by part; one need not be there where [`Unit::backward_reads`](super::Unit::backward_reads) is false.
+    pub parameters: PartViews<'a>,
     /// `[UnitSizes::gradient]` or longer: the output's gradient on entry, the input's on return.
     pub gradient: &'a mut Buffer,
     /// `[UnitSizes::saved]`; its contents are used up.
     pub saved: &'a mut Buffer,
     /// `[UnitSizes::recompute]` or longer, as [`Unit::recompute`](super::Unit::recompute) left it; its contents are used up.
     pub recomputed: &'a mut Buffer,
-    /// The unit's flat parameter gradient, overwritten or added to; may be longer (padding). Elements that belong to no parameter
-    /// become zero where it is overwritten.
-    pub parameter_gradients: ViewMut<'a>,
+    /// The gradients of the unit's parameters, by part, overwritten or added to; a part may be longer (padding). Elements that belong to
+    /// no parameter become zero where it is overwritten.
+    pub parameter_gradients: PartViewsMut<'a>,
     /// What happens to what `parameter_gradients` holds.
     pub mode: WriteMode,
     /// `[UnitSizes::workspace]` or longer.
@@ -75,7 +76,7 @@ pub struct UnitBackwardFrozen<'a> {
     /// See [`UnitBackward::tokens`].
     pub tokens: Tokens<'a>,
     /// See [`UnitBackward::parameters`].
-    pub parameters: &'a Buffer,
+    pub parameters: PartViews<'a>,
     /// See [`UnitBackward::gradient`].
     pub gradient: &'a mut Buffer,
     /// See [`UnitBackward::saved`].
@@ -93,8 +94,8 @@ pub struct UnitBackwardFrozen<'a> {
 pub struct UnitBackwardInput<'a> {
     /// The tokens of the micro-batch.
     pub tokens: Tokens<'a>,
-    /// The unit's gathered parameters; not read where [`Unit::backward_reads_weights`](super::Unit::backward_reads_weights) is false.
-    pub parameters: &'a Buffer,
+    /// The unit's parameters, by part; one need not be there where [`Unit::backward_reads`](super::Unit::backward_reads) is false.
+    pub parameters: PartViews<'a>,
     /// `[UnitSizes::gradient]` or longer: the output's gradient on entry, the input's on return.
     pub gradient: &'a mut Buffer,
     /// `[UnitSizes::saved]`; the weight gradient reads what is left here.
@@ -116,9 +117,9 @@ pub struct UnitBackwardWeight<'a> {
     pub saved: &'a Buffer,
     /// `[UnitSizes::weight_inputs]` as the input gradient left it.
     pub weight_inputs: &'a Buffer,
-    /// The unit's flat parameter gradient, overwritten or added to; may be longer (padding). Elements that belong to no parameter
-    /// become zero where it is overwritten.
-    pub parameter_gradients: ViewMut<'a>,
+    /// The gradients of the unit's parameters, by part, overwritten or added to; a part may be longer (padding). Elements that belong to
+    /// no parameter become zero where it is overwritten.
+    pub parameter_gradients: PartViewsMut<'a>,
     /// What happens to what `parameter_gradients` holds.
     pub mode: WriteMode,
     /// `[UnitSizes::workspace]` or longer.

@@ -10,8 +10,9 @@ use crate::layer::{
     BackwardArgs, BackwardInputArgs, BackwardWeightArgs, MicroBatchShape, ParameterGradients, Tokens,
     WriteMode,
 };
-use crate::memory::{View, ViewMut};
+use crate::memory::ViewMut;
 use crate::queue::Queue;
+use crate::views::{PartViews, PartViewsMut};
 
 impl Unit {
     /// The full backward. Where there are segments, [`Unit::recompute`] has run for this micro-batch, and nothing else
@@ -29,10 +30,9 @@ impl Unit {
             loss_seed,
         } = args;
         self.clear_between_parameters(queue, parameter_gradients.reborrow(), mode);
-        let sums = ParameterGradients { sums: parameter_gradients, mode };
         let inputs =
             UnitBackwardFrozen { tokens, parameters, gradient, saved, recomputed, workspace, loss_seed };
-        self.run_backward(queue, shape, inputs, Some(sums));
+        self.run_backward(queue, shape, inputs, Some((parameter_gradients, mode)));
     }
 
     /// The backward of a unit whose parameters are not trained: what [`Unit::backward`] does to the gradient that runs through it, to
@@ -46,11 +46,10 @@ impl Unit {
         queue: &dyn Queue,
         shape: MicroBatchShape,
         args: UnitBackwardFrozen<'_>,
-        mut sums: Option<ParameterGradients<'_>>,
+        mut sums: Option<(PartViewsMut<'_>, WriteMode)>,
     ) {
         let UnitBackwardFrozen { tokens, parameters, gradient, saved, recomputed, workspace, loss_seed } =
             args;
-        let parameters = parameters.view();
         let (mut gradient, mut workspace) = (gradient.view_mut(), workspace.view_mut());
         let shares = self.shares(shape);
         let mut arenas = Arenas { kept: saved.view_mut(), recomputed: recomputed.view_mut(), output: None };
@@ -66,7 +65,11 @@ impl Unit {
             }
             let gradient = gradient.reborrow();
             let run = Backward { queue, shape, tokens, parameters, gradient, workspace, loss_seed };
-            run.layer(share, &mut arenas, sums.as_mut().map(|sums| sums.range(share.parameters.clone())));
+            let sums = sums.as_mut().map(|(sums, mode)| ParameterGradients {
+                sums: share.gradients(sums.reborrow()),
+                mode: *mode,
+            });
+            run.layer(share, &mut arenas, sums);
         }
     }
 
@@ -76,19 +79,22 @@ impl Unit {
     pub(super) fn clear_between_parameters(
         &self,
         queue: &dyn Queue,
-        mut gradients: ViewMut<'_>,
+        gradients: PartViewsMut<'_>,
         mode: WriteMode,
     ) {
         if mode == WriteMode::Add {
             return;
         }
-        let mut end = 0;
-        let len = gradients.len();
-        for next in self.entries.iter().map(|entry| entry.range.clone()).chain(iter::once(len..len)) {
-            if end < next.start {
-                queue.clear(gradients.reborrow().range(end..next.start));
+        for (part, gradients) in gradients.0.into_iter().enumerate() {
+            let Some(mut gradients) = gradients else { continue };
+            let mut end = 0;
+            let len = gradients.len();
+            for next in self.entries_of(part).map(|entry| entry.range.clone()).chain(iter::once(len..len)) {
+                if end < next.start {
+                    queue.clear(gradients.reborrow().range(end..next.start));
+                }
+                end = next.end;
             }
-            end = next.end;
         }
     }
 }
@@ -98,7 +104,7 @@ struct Backward<'a> {
     queue: &'a dyn Queue,
     shape: MicroBatchShape,
     tokens: Tokens<'a>,
-    parameters: View<'a>,
+    parameters: PartViews<'a>,
     gradient: ViewMut<'a>,
     workspace: ViewMut<'a>,
     loss_seed: f32,
@@ -114,8 +120,7 @@ impl Backward<'_> {
         let input = types.widened(queue, input.into_view(), pieces.input);
         let mut saved = types.widened_mut(queue, saved, pieces.saved);
         // What the layer does not read need not be there: it may be resharded, and of any type.
-        let parameters = share.parameters_for_backward(parameters);
-        let parameters = types.widened(queue, parameters, pieces.parameters);
+        let parameters = share.parameters_for_backward(queue, parameters, pieces.parameters);
         let dinput = gradient.reborrow().range(0..share.sizes.input.max(share.sizes.output));
         if !share.layer.has_halves() {
             let args = BackwardArgs {

@@ -105,7 +105,7 @@ impl UnitTypes {
         if self.needs_copies() { len } else { 0 }
     }
 
-    fn needs_copies(self) -> bool {
+    pub(super) fn needs_copies(self) -> bool {
         self.stored != self.computed
     }
 

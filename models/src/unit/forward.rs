@@ -4,8 +4,9 @@ use super::places::{Arenas, Share};
 use super::{Unit, UnitForward, UnitRecompute};
 use crate::element::ElementType;
 use crate::layer::{ForwardArgs, MicroBatchShape, RecomputeArgs, RowLogits, Tokens};
-use crate::memory::{View, ViewMut};
+use crate::memory::ViewMut;
 use crate::queue::Queue;
+use crate::views::PartViews;
 
 impl Unit {
     /// Runs the layers in order.
@@ -30,7 +31,7 @@ impl Unit {
         let mut kept = saved.view_mut();
         queue.copy(input.view().range(0..num_inputs), kept.reborrow().range(0..num_inputs));
         let mut arenas = Arenas { kept, recomputed: recomputed.view_mut(), output: Some(output.view_mut()) };
-        let (parameters, workspace) = (parameters.view(), workspace.view_mut());
+        let workspace = workspace.view_mut();
         let mut run = Forward { queue, shape, tokens, parameters, workspace };
         for share in &shares {
             let asked = (Some(loss.reborrow()), row_logits.as_mut().map(RowLogits::reborrow));
@@ -46,7 +47,7 @@ impl Unit {
         let UnitRecompute { tokens, parameters, saved, recomputed, workspace } = args;
         let Some(segment) = self.segments.last() else { return };
         let mut arenas = Arenas { kept: saved.view_mut(), recomputed: recomputed.view_mut(), output: None };
-        let (parameters, workspace) = (parameters.view(), workspace.view_mut());
+        let workspace = workspace.view_mut();
         let mut run = Forward { queue, shape, tokens, parameters, workspace };
         run.recompute_segment(&self.shares(shape)[segment.clone()], &mut arenas);
     }
@@ -57,7 +58,7 @@ pub(super) struct Forward<'a> {
     pub(super) queue: &'a dyn Queue,
     pub(super) shape: MicroBatchShape,
     pub(super) tokens: Tokens<'a>,
-    pub(super) parameters: View<'a>,
+    pub(super) parameters: PartViews<'a>,
     pub(super) workspace: ViewMut<'a>,
 }
 
@@ -72,13 +73,12 @@ impl Forward<'_> {
         }
         let [input, mut saved, exact] = arenas.lend([&last.input, &last.saved, &last.exact]);
         let (types, mut pieces) = (last.types, last.forward_workspace(self.workspace.reborrow()));
-        let parameters = self.parameters.range(last.parameters.clone());
         last.layer.recompute(
             queue,
             self.shape,
             RecomputeArgs {
                 tokens: self.tokens,
-                parameters: types.widened(queue, parameters, pieces.parameters),
+                parameters: last.parameters(queue, self.parameters, pieces.parameters),
                 input: types.widened(queue, input.into_view(), pieces.input),
                 saved: types.unwritten(saved.reborrow(), pieces.saved.reborrow()),
                 exact: exact.cast(ElementType::F32),
@@ -101,7 +101,6 @@ impl Forward<'_> {
             arenas.lend([&share.input, &share.saved, &share.exact, &share.output]);
         let (types, mut pieces) = (share.types, share.forward_workspace(self.workspace.reborrow()));
         let (not_asked_for, exact_workspace) = pieces.exact_scratch.split_at(0);
-        let parameters = self.parameters.range(share.parameters.clone());
         let (stored, copy) = (output.reborrow(), pieces.output.reborrow());
         // A slice adds to the output of those before it.
         let output_here = match share.layer.table_slice().is_first() {
@@ -113,7 +112,7 @@ impl Forward<'_> {
             self.shape,
             ForwardArgs {
                 tokens: self.tokens,
-                parameters: types.widened(queue, parameters, pieces.parameters),
+                parameters: share.parameters(queue, self.parameters, pieces.parameters),
                 input: types.widened(queue, input.into_view(), pieces.input),
                 output: output_here,
                 saved: types.unwritten(saved.reborrow(), pieces.saved.reborrow()),

@@ -25,7 +25,6 @@ impl Unit {
             let [mut weight_inputs, exact_weight_inputs] =
                 share.split_weight_inputs(weight_inputs.reborrow());
             let (types, mut pieces) = (share.types, share.backward_workspace(workspace.reborrow()));
-            let parameters = share.parameters_for_backward(parameters.view());
             let (stored, copy) = (saved.reborrow(), pieces.saved.reborrow());
             let (stored_inputs, inputs_copy) = (weight_inputs.reborrow(), pieces.weight_inputs.reborrow());
             share.layer.backward_input(
@@ -33,7 +32,7 @@ impl Unit {
                 shape,
                 BackwardInputArgs {
                     tokens,
-                    parameters: types.widened(queue, parameters, pieces.parameters),
+                    parameters: share.parameters_for_backward(queue, parameters, pieces.parameters),
                     input: types.widened(queue, input.into_view(), pieces.input),
                     saved: types.widened_mut(queue, stored, copy),
                     exact: exact.cast(ElementType::F32),
@@ -77,7 +76,7 @@ impl Unit {
                     exact,
                     weight_inputs: types.widened(queue, weight_inputs, pieces.weight_inputs),
                     exact_weight_inputs: exact_inputs.cast(ElementType::F32),
-                    parameter_gradients: sums.reborrow().range(share.parameters.clone()),
+                    parameter_gradients: share.gradients(sums.reborrow()),
                     mode,
                 },
             );

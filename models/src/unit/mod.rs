@@ -1,4 +1,4 @@
-//! A unit: consecutive layers whose parameters live in one flat buffer and are gathered at once.
+//! A unit: consecutive layers whose parameters live in one flat buffer and are gathered at once, or in one for each of its parts.
 //!
 //! The saved buffer holds, for each layer, `[input | saved | exact]`. A layer writes its output where the next one reads its
 //! input, so nothing is copied between layers; only the first input is copied in. The gradient runs in place.
@@ -29,13 +29,16 @@ use crate::front::FrontSpec;
 use crate::layer::{Layer, MicroBatchShape, Slice};
 use crate::layout::aligned;
 use crate::parameter::ParameterSpec;
+use crate::views::{self, MAX_PARTS, Place};
 
-/// Where one parameter lies in its unit's flat buffer.
+/// Where one parameter lies in its unit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ParameterEntry {
     /// The parameter.
     pub spec: ParameterSpec,
-    /// Its elements in the flat buffer.
+    /// Which of the unit's parts it lies in.
+    pub part: usize,
+    /// Its elements in that part's flat buffer.
     pub range: Range<usize>,
 }
 
@@ -61,14 +64,21 @@ pub struct UnitSizes {
     pub gradient: usize,
 }
 
-/// Consecutive layers with one flat parameter buffer.
+/// Consecutive layers with one flat parameter buffer, or one for each part.
 #[derive(Clone, Debug)]
 pub struct Unit {
     layers: Vec<Arc<dyn Layer>>,
-    /// The flat parameter elements of each layer, from its first parameter's start to its last one's end.
-    ranges: Vec<Range<usize>>,
+    /// Those of each layer, as indices of `entries`.
+    parameters: Vec<Range<usize>>,
     entries: Vec<ParameterEntry>,
-    num_elements: usize,
+    /// Where the parameters of `entries` lie.
+    places: Vec<Place>,
+    /// Where they lie in a copy of their layer's, which computes in another type.
+    packed: Vec<Place>,
+    /// `[layer]`: elements of that copy.
+    packed_lens: Vec<usize>,
+    /// `[part]`: elements, gaps counted.
+    part_lens: [usize; MAX_PARTS],
     /// Layers whose saved values are not kept, as indices of `layers`, ascending.
     segments: Vec<Range<usize>>,
     types: UnitTypes,
@@ -82,20 +92,50 @@ impl Unit {
     pub fn new(layers: Vec<Arc<dyn Layer>>) -> Self {
         let is_alone = layers.len() == 1 || layers.iter().all(|layer| layer.table_slice() == Slice::WHOLE);
         assert!(is_alone, "a slice is a unit of its own");
-        let mut entries: Vec<ParameterEntry> = Vec::new();
-        let mut ranges = Vec::with_capacity(layers.len());
-        let mut end = 0;
+        let (mut entries, mut packed, mut packed_lens) = (Vec::new(), Vec::new(), Vec::new());
+        let mut parameters = Vec::with_capacity(layers.len());
         for layer in &layers {
-            let num_before = entries.len();
-            for spec in layer.parameters() {
-                let range = aligned(end)..aligned(end) + spec.num_elements();
-                end = range.end;
-                entries.push(ParameterEntry { spec, range });
-            }
-            let start = entries.get(num_before).map_or(end, |first| first.range.start);
-            ranges.push(start..end);
+            let start = entries.len();
+            entries.extend(layer.parameters().into_iter().map(|spec| ParameterEntry {
+                spec,
+                part: 0,
+                range: 0..0,
+            }));
+            let (own, len) = views::packed(entries[start..].iter().map(|entry| entry.spec.num_elements()));
+            packed.extend(own);
+            packed_lens.push(len);
+            parameters.push(start..entries.len());
         }
-        Self { layers, ranges, entries, num_elements: end, segments: Vec::new(), types: UnitTypes::default() }
+        let unit = Self {
+            layers,
+            parameters,
+            entries,
+            places: Vec::new(),
+            packed,
+            packed_lens,
+            part_lens: [0; MAX_PARTS],
+            segments: Vec::new(),
+            types: UnitTypes::default(),
+        };
+        unit.with_parts(|_| 0)
+    }
+
+    /// The same unit with its parameters, counted in the order of declaration, in the parts that `part_of` says. Within a part they keep
+    /// that order. Results are the same to the bit.
+    ///
+    /// # Panics
+    /// If there is no such part: they are fewer than [`MAX_PARTS`].
+    pub fn with_parts(mut self, part_of: impl Fn(usize) -> usize) -> Self {
+        self.part_lens = [0; MAX_PARTS];
+        for (index, entry) in self.entries.iter_mut().enumerate() {
+            entry.part = part_of(index);
+            let end = &mut self.part_lens[entry.part];
+            entry.range = aligned(*end)..aligned(*end) + entry.spec.num_elements();
+            *end = entry.range.end;
+        }
+        let place = |entry: &ParameterEntry| Place { part: entry.part, range: entry.range.clone() };
+        self.places = self.entries.iter().map(place).collect();
+        self
     }
 
     /// The same unit with parameters, activations and what it keeps in `stored`, and f32 for the gradient
@@ -153,14 +193,24 @@ impl Unit {
         &self.layers
     }
 
-    /// Where each parameter lies, in declaration order; gaps between entries stay zero.
+    /// Where each parameter lies, in declaration order; gaps between those of a part stay zero.
     pub fn entries(&self) -> &[ParameterEntry] {
         &self.entries
     }
 
-    /// Elements of the flat buffer, gaps counted, padding for shards not.
+    /// The entries of one part.
+    pub fn entries_of(&self, part: usize) -> impl Iterator<Item = &ParameterEntry> {
+        self.entries.iter().filter(move |entry| entry.part == part)
+    }
+
+    /// Elements of the flat buffers of all parts, gaps counted, padding for shards not.
     pub fn num_elements(&self) -> usize {
-        self.num_elements
+        self.part_lens.iter().sum()
+    }
+
+    /// The same of one part.
+    pub fn num_elements_of(&self, part: usize) -> usize {
+        self.part_lens[part]
     }
 
     /// Number of parameters: elements without gaps.
@@ -171,6 +221,16 @@ impl Unit {
     /// Whether any layer's input gradient reads the parameters, or a recomputation does.
     pub fn backward_reads_weights(&self) -> bool {
         !self.segments.is_empty() || self.layers.iter().any(|layer| layer.backward_reads_weights())
+    }
+
+    /// Whether a backward reads parameters of one part.
+    pub fn backward_reads(&self, part: usize) -> bool {
+        let reads = |(index, layer): (usize, &Arc<dyn Layer>)| {
+            let is_recomputed = self.segments.iter().any(|segment| segment.contains(&index));
+            let mut own = self.entries[self.parameters[index].clone()].iter();
+            (is_recomputed || layer.backward_reads_weights()) && own.any(|entry| entry.part == part)
+        };
+        self.layers.iter().enumerate().any(reads)
     }
 
     /// Whether the backward can be run in halves: what a unit recomputes would have to be kept until the weight gradient.

@@ -15,6 +15,7 @@ use crate::layer::{Layer, LayerSizes, MicroBatchShape};
 use crate::layout::{self, aligned};
 use crate::memory::{View, ViewMut};
 use crate::queue::Queue;
+use crate::views::{self, GradientViews, ParameterViews, PartViews, PartViewsMut};
 
 /// One of the buffers of a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +38,12 @@ pub(super) struct Share<'a> {
     pub(super) layer: &'a dyn Layer,
     pub(super) types: UnitTypes,
     pub(super) sizes: LayerSizes,
-    pub(super) parameters: Range<usize>,
+    /// Where its parameters lie.
+    parameters: &'a [views::Place],
+    /// Where they lie in a copy of them.
+    packed: &'a [views::Place],
+    /// Elements of the copy.
+    packed_len: usize,
     pub(super) input: Place,
     pub(super) saved: Place,
     /// In elements of the unit's type, although they are f32.
@@ -61,16 +67,55 @@ impl Place {
     }
 }
 
-impl Share<'_> {
-    /// The layer's parameters, or nothing where its input gradient does not read them: they may be resharded then.
-    pub(super) fn parameters_for_backward<'p>(&self, parameters: View<'p>) -> View<'p> {
-        let is_read = self.layer.backward_reads_weights();
-        parameters.range(if is_read { self.parameters.clone() } else { 0..0 })
+impl<'a> Share<'a> {
+    /// The layer's parameters, as it computes with them.
+    pub(super) fn parameters<'p>(
+        &'p self,
+        queue: &dyn Queue,
+        parts: PartViews<'p>,
+        copy: ViewMut<'p>,
+    ) -> ParameterViews<'p> {
+        if !self.types.needs_copies() {
+            return ParameterViews { parts, places: self.parameters };
+        }
+        let mut copy = copy.range(0..self.packed_len);
+        let pairs = self.parameters.iter().zip(self.packed);
+        let mut pairs = pairs.peekable();
+        while let Some((from, to)) = pairs.next() {
+            let (mut from, mut to) = (from.clone(), to.range.clone());
+            // What lies behind each other in both is copied at once.
+            while let Some((_, next)) = pairs.next_if(|(other, next)| {
+                other.part == from.part && other.range.start - from.range.start == next.range.start - to.start
+            }) {
+                to.end = next.range.end;
+                from.range.end = from.range.start + to.len();
+            }
+            queue.copy(parts.of(&from), copy.reborrow().range(to));
+        }
+        ParameterViews { parts: copy.into_view().into(), places: self.packed }
+    }
+
+    /// The same for a backward; nothing where its input gradient does not read them: they may be resharded then.
+    pub(super) fn parameters_for_backward<'p>(
+        &'p self,
+        queue: &dyn Queue,
+        parts: PartViews<'p>,
+        copy: ViewMut<'p>,
+    ) -> ParameterViews<'p> {
+        if !self.layer.backward_reads_weights() {
+            return ParameterViews::default();
+        }
+        self.parameters(queue, parts, copy)
+    }
+
+    /// Where the gradients of its parameters go.
+    pub(super) fn gradients<'p>(&'p self, parts: PartViewsMut<'p>) -> GradientViews<'p> {
+        GradientViews { parts, places: self.parameters }
     }
 
     /// What a forward works in.
     pub(super) fn forward_workspace<'w>(&self, workspace: ViewMut<'w>) -> ForwardWorkspace<'w> {
-        self.types.split_forward(workspace, self.parameters.len(), self.sizes)
+        self.types.split_forward(workspace, self.packed_len, self.sizes)
     }
 
     /// What a backward works in.
@@ -86,13 +131,13 @@ impl Share<'_> {
 
     /// Elements of the workspace in `f32`.
     fn workspace_len(&self) -> usize {
-        let forward = layout::extent(self.types.forward_lens(self.parameters.len(), self.sizes));
+        let forward = layout::extent(self.types.forward_lens(self.packed_len, self.sizes));
         let num_parameters = self.num_parameters_for_backward();
         forward.max(layout::extent(self.types.backward_lens(num_parameters, self.sizes)))
     }
 
     fn num_parameters_for_backward(&self) -> usize {
-        if self.layer.backward_reads_weights() { self.parameters.len() } else { 0 }
+        if self.layer.backward_reads_weights() { self.packed_len } else { 0 }
     }
 
     /// Rounds the gradient that the layer hands to the one before, once all slices have added to it.
@@ -133,7 +178,7 @@ impl Unit {
     pub(super) fn shares(&self, shape: MicroBatchShape) -> Vec<Share<'_>> {
         let (mut kept, mut recomputed, mut weight_inputs) = (Taken(0), Taken(0), Taken(0));
         let mut shares: Vec<Share<'_>> = Vec::with_capacity(self.layers.len());
-        for (index, (layer, parameters)) in self.layers.iter().zip(&self.ranges).enumerate() {
+        for (index, (layer, parameters)) in self.layers.iter().zip(&self.parameters).enumerate() {
             let sizes = layer.sizes(shape);
             let segment = self.segments.iter().position(|segment| segment.contains(&index));
             let begins_segment = segment.is_some_and(|segment| self.segments[segment].start == index);
@@ -155,7 +200,9 @@ impl Unit {
                 layer: layer.as_ref(),
                 types: self.types,
                 sizes,
-                parameters: parameters.clone(),
+                parameters: &self.places[parameters.clone()],
+                packed: &self.packed[parameters.clone()],
+                packed_len: self.packed_lens[index],
                 input,
                 saved,
                 exact,

@@ -57,7 +57,7 @@ impl Rank {
             self.shapes.of(micro_batch),
             UnitForward {
                 tokens: self.tokens.of(micro_batch, self.shapes.of(micro_batch), masks),
-                parameters: parameters_read(&self.stores, self.plan.weights_owner(unit), unit),
+                parameters: parameters_read(&self.stores, self.plan.weights_owner(unit), unit).view().into(),
                 input: input.as_ref().map_or(&**read, |input| input),
                 output: if self.plan.sends_output(unit) { output.get_mut() } else { written },
                 saved,
@@ -91,7 +91,7 @@ impl Rank {
             self.shapes.of(micro_batch),
             UnitRecompute {
                 tokens: self.tokens.of(micro_batch, self.shapes.of(micro_batch), masks),
-                parameters: parameters_read(&self.stores, self.plan.weights_owner(unit), unit),
+                parameters: parameters_read(&self.stores, self.plan.weights_owner(unit), unit).view().into(),
                 saved,
                 recomputed,
                 workspace,
@@ -127,10 +127,12 @@ impl Rank {
                     &self.stores,
                     self.plan.weights_owner(unit),
                     (unit, planned),
-                ),
+                )
+                .view()
+                .into(),
                 gradient,
                 saved,
-                parameter_gradients: target.view_mut().range(padded),
+                parameter_gradients: target.view_mut().range(padded).into(),
                 mode: next,
                 recomputed,
                 workspace,

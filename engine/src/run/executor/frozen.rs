@@ -26,7 +26,9 @@ impl Rank {
                     &self.stores,
                     self.plan.weights_owner(unit),
                     (unit, planned),
-                ),
+                )
+                .view()
+                .into(),
                 gradient,
                 saved,
                 recomputed,

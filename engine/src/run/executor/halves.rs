@@ -32,7 +32,9 @@ impl Rank {
                     &self.stores,
                     self.plan.weights_owner(unit),
                     (unit, planned),
-                ),
+                )
+                .view()
+                .into(),
                 gradient,
                 saved,
                 weight_inputs: compute.weight_inputs(stage, owner, weight_inputs),
@@ -70,7 +72,7 @@ impl Rank {
                 tokens: self.tokens.of(micro_batch, self.shapes.of(micro_batch), masks),
                 saved,
                 weight_inputs: compute.weight_inputs(stage, owner, weight_inputs),
-                parameter_gradients: target.view_mut().range(padded),
+                parameter_gradients: target.view_mut().range(padded).into(),
                 mode: next,
                 workspace,
             },

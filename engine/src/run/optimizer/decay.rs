@@ -108,7 +108,7 @@ mod tests {
             let spec = ParameterSpec { name: name.into(), shape: shape.into(), rows, init: Init::Zeros };
             let range = start..start + spec.num_elements();
             start = range.end.next_multiple_of(16);
-            entries.push(ParameterEntry { spec, range });
+            entries.push(ParameterEntry { spec, part: 0, range });
         }
         entries
     }

@@ -56,7 +56,7 @@ impl Part {
 /// A decay rule under which exactly this range is decayed.
 fn decay_of(range: std::ops::Range<usize>) -> DecayRanges {
     let spec = ParameterSpec::zeros("weight", [1, range.len()]);
-    DecayRanges::of_unit(&[ParameterEntry { spec, range }], &NoDecay::OneDimensional)
+    DecayRanges::of_unit(&[ParameterEntry { spec, part: 0, range }], &NoDecay::OneDimensional)
 }
 
 #[test]

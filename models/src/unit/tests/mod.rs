@@ -1,6 +1,7 @@
 //! What holds for every unit; that passes compute the right thing is shown by the families' tests.
 
 mod first_gradient;
+mod parts;
 mod precision;
 
 use super::*;
@@ -9,6 +10,7 @@ use crate::gpt2;
 use crate::layer::{Tokens, WriteMode};
 use crate::queue::Host;
 use crate::testing::{Batch, config, segments};
+use crate::views::PartViews;
 
 fn layers() -> Vec<Arc<dyn Layer>> {
     gpt2::build(&config()).unwrap().layers.into_iter().map(|layer| layer.layer).collect()
@@ -98,7 +100,7 @@ fn a_unit_with_segments_refuses_half_a_backward() {
             },
             saved: &buffer(),
             weight_inputs: &buffer(),
-            parameter_gradients: buffer().view_mut(),
+            parameter_gradients: buffer().view_mut().into(),
             mode: WriteMode::Overwrite,
             workspace: &mut buffer(),
         },
@@ -125,11 +127,11 @@ fn a_unit_whose_backward_reads_no_weights_needs_none() {
                 masks: None,
                 front: None,
             },
-            parameters: &Buffer::zeros(0).unwrap(),
+            parameters: PartViews::default(),
             gradient: &mut Buffer::from_vec(vec![1.0; sizes.gradient]).unwrap(),
             saved: &mut Buffer::zeros(sizes.saved).unwrap(),
             recomputed: &mut Buffer::zeros(0).unwrap(),
-            parameter_gradients: parameter_gradients.view_mut(),
+            parameter_gradients: parameter_gradients.view_mut().into(),
             mode: WriteMode::Overwrite,
             workspace: &mut Buffer::zeros(sizes.workspace).unwrap(),
             loss_seed: 1.0,

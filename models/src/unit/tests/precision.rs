@@ -63,7 +63,7 @@ fn by_hand(model: &Model, element: ElementType, batch: &Batch, loss_seed: f32) -
             shape,
             UnitForward {
                 tokens,
-                parameters: &parameters,
+                parameters: parameters.view().into(),
                 input: &stream,
                 output: &mut output,
                 saved: &mut saved,
@@ -88,7 +88,15 @@ fn by_hand(model: &Model, element: ElementType, batch: &Batch, loss_seed: f32) -
         unit.backward_input(
             &Host,
             shape,
-            UnitBackwardInput { tokens, parameters, gradient, saved, weight_inputs, workspace, loss_seed },
+            UnitBackwardInput {
+                tokens,
+                parameters: parameters.view().into(),
+                gradient,
+                saved,
+                weight_inputs,
+                workspace,
+                loss_seed,
+            },
         );
         rounded(element, &mut gradient.host_mut()[..sizes.input]);
         // Gradients of parameters, which stay f32, are behind the rest.
@@ -102,7 +110,7 @@ fn by_hand(model: &Model, element: ElementType, batch: &Batch, loss_seed: f32) -
                 tokens,
                 saved,
                 weight_inputs,
-                parameter_gradients: parameter_gradients.view_mut(),
+                parameter_gradients: parameter_gradients.view_mut().into(),
                 mode: WriteMode::Overwrite,
                 workspace,
             },
@@ -254,7 +262,7 @@ fn logits_are_f32_in_every_type() {
                     masks: None,
                     front: None,
                 },
-                parameters: &parameters,
+                parameters: parameters.view().into(),
                 input: &input,
                 output: &mut zeros(0),
                 saved: &mut saved,

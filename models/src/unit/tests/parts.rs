@@ -1,0 +1,51 @@
+//! Where a unit's parameters lie is not seen in what it computes.
+
+use crate::element::ElementType;
+use crate::layer::MaskKey;
+use crate::model::Model;
+use crate::parameter::ParameterSpec;
+use crate::shared::GptConfig;
+use crate::testing::{Backward, Batch, Run, assert_same_result, config, llama_config, result, segments};
+use crate::{gpt2, llama, mlp};
+
+/// Which part a parameter lies in.
+type PartOf = dyn Fn(&ParameterSpec) -> usize;
+
+fn is_matrix(spec: &ParameterSpec) -> bool {
+    spec.shape.len() > 1
+}
+
+fn models() -> Vec<(&'static str, Model)> {
+    vec![
+        ("gpt2", gpt2::build(&GptConfig { dropout: 0.1, ..config() }).unwrap()),
+        ("llama", llama::build(&llama_config()).unwrap()),
+        ("mlp", mlp::build(&config()).unwrap()),
+    ]
+}
+
+#[test]
+fn parts_change_no_bit_of_losses_and_gradients() {
+    let masks = Some(MaskKey { seed: 1, step: 2, first_sequence: 3 });
+    let batch = Batch { masks, ..Batch::random(2, 13, 37, 3) };
+    let parts: [(&str, &PartOf); 3] = [
+        ("matrices first", &|spec| usize::from(!is_matrix(spec))),
+        ("matrices last, none between", &|spec| if is_matrix(spec) { 2 } else { 0 }),
+        ("three", &|spec| spec.name.bytes().map(usize::from).sum::<usize>() % 3),
+    ];
+    for (name, model) in models() {
+        for element in [ElementType::F32, ElementType::Bf16] {
+            for (backward, is_checkpointed) in
+                [(Backward::Full, false), (Backward::Split, false), (Backward::Full, true)]
+            {
+                let segments_of =
+                    |num_layers| if is_checkpointed { segments([(0, num_layers)]) } else { Vec::new() };
+                let ready = |run: Run| run.with_precision(element).with_checkpoints(segments_of);
+                let wanted = result(ready(Run::new(&model, 3)), &batch, backward);
+                for (how, part_of) in &parts {
+                    let got = result(ready(Run::in_parts(&model, 3, part_of)), &batch, backward);
+                    assert_same_result(&format!("{name}, {element:?}, {backward:?}, {how}"), &got, &wanted);
+                }
+            }
+        }
+    }
+}
