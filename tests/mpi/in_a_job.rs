@@ -4,6 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use pipezero::config::{
@@ -115,7 +116,8 @@ fn grids_with_a_front_give_the_bits_and_traffic_of_threads() {
     }
 }
 
-/// Each engine has a world of its own over the same processes; between two steps of one the other does a step.
+/// Each engine has a world of its own over the same processes; between two steps of one the others do a step. In step 3 a rank of the first
+/// fails: that ends the first alone.
 #[test]
 #[ignore = "needs a job of four processes"]
 fn grids_of_several_engines_give_the_bits_of_each_alone() {
@@ -126,22 +128,33 @@ fn grids_of_several_engines_give_the_bits_of_each_alone() {
         Case { data: 4, precision: Precision::Bf16, ..Case::ONE_RANK },
         Case { pipeline: 4, num_micro_batches: 5, ..Case::ONE_RANK },
     ];
-    let batches = |plan: &Plan| Arc::new(RandomBatches::for_plan(plan, Mask::Uneven));
-    let plans =
-        cases.map(|case| Plan::even_if_refused(Run { steps: 4, ..two_steps(case) }).expect("a valid run"));
+    let batches = |plan: &Plan| RandomBatches::for_plan(plan, Mask::Uneven);
+    let plan = |case| Plan::even_if_refused(Run { steps: 4, ..two_steps(case) }).expect("a valid run");
+    let plans = cases.map(plan);
+    let fails = AtomicBool::new(true);
     let mut together = Vec::new();
     for plan in &plans {
         let world = ProcessWorld::of_mpi(Duration::from_secs(60), None).expect("a job");
-        let engine = Engine::in_world(plan.clone(), batches(plan), Purpose::Training, Arc::new(world));
+        let is_to_fail = world.local_ranks().start == 1 && fails.swap(false, Ordering::Relaxed);
+        let source = batches(plan).edited(move |step, micro_batch, _| {
+            assert!(!(is_to_fail && (step, micro_batch) == (3, 1)), "a fault of the first engine");
+            Ok(())
+        });
+        let engine = Engine::in_world(plan.clone(), Arc::new(source), Purpose::Training, Arc::new(world));
         together.push(engine.expect("ranks start"));
     }
     let mut alone = Vec::new();
     for plan in &plans {
-        let engine = Engine::on_device(plan.clone(), batches(plan), Arc::new(Host));
+        let engine = Engine::on_device(plan.clone(), Arc::new(batches(plan)), Arc::new(Host));
         alone.push(engine.expect("ranks start"));
     }
     for step in 1..=4 {
-        for (found, expected) in together.iter_mut().zip(&mut alone) {
+        let goes_on = if step < 3 { 0 } else { 1 };
+        if step == 3 {
+            let Err(EngineError::Stopped(report)) = together[0].train_batch() else { panic!("it goes on") };
+            assert!(report.to_string().contains("a fault of the first engine"), "{report}");
+        }
+        for (found, expected) in together.iter_mut().zip(&mut alone).skip(goes_on) {
             let [found, expected] = [found, expected].map(|engine| engine.train_batch().expect("a step"));
             assert_eq!(found.loss.map(f64::to_bits), expected.loss.map(f64::to_bits), "step {step}");
             assert_eq!(found.gradient_norm.to_bits(), expected.gradient_norm.to_bits(), "step {step}");
@@ -170,8 +183,13 @@ fn killed_rank_is_reported_by_those_that_are_left() {
     });
     let world = ProcessWorld::of_mpi(plan.run().comm.timeout, None).expect("a job");
     let rank = world.local_ranks().start;
+    let idle = (plan.clone(), RandomBatches::for_plan(&plan, Mask::None));
     let mut engine =
         Engine::in_world(plan, Arc::new(source), Purpose::Training, Arc::new(world)).expect("ranks start");
+    // An engine of the same processes whose turn it is not.
+    let world = ProcessWorld::of_mpi(Duration::from_secs(20), None).expect("a job");
+    let _idle =
+        Engine::in_world(idle.0, Arc::new(idle.1), Purpose::Training, Arc::new(world)).expect("ranks start");
     engine.train_batch().expect("a step");
     let start = Instant::now();
     let Err(EngineError::Stopped(report)) = engine.train_batch() else { panic!("rank {killed} lives") };

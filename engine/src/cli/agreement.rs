@@ -1,5 +1,6 @@
 //! What the processes of a job find before their ranks start is known to all: what is wrong is said by one, and all end.
 
+use std::fmt;
 use std::sync::Arc;
 
 use super::failure::Failure;
@@ -8,7 +9,7 @@ use super::terminal;
 use crate::host::{Launched, job_files};
 use crate::plan::Plan;
 use crate::run::engine::{EngineError, Report};
-use crate::run::world::{World, WorldError, world_of};
+use crate::run::world::{World, WorldError, world_beside, world_of};
 use crate::train::TrainingError;
 
 /// What a launcher says of this process, if one has started it, and whether it speaks for the job: that of rank 0 does, and the others are silent from
@@ -31,9 +32,30 @@ pub(super) fn connected<T>(
     launched: Option<&Launched>,
     own: Result<T, Failure>,
 ) -> Result<(Arc<dyn World>, T), Failure> {
+    connected_by(|| world_of(plan), launched, own)
+}
+
+/// As [`connected`], for another engine of the processes that a world connects already.
+///
+/// # Errors
+/// As [`connected`].
+pub(super) fn connected_beside<T>(
+    plan: &Plan,
+    first: &dyn World,
+    launched: Option<&Launched>,
+    own: Result<T, Failure>,
+) -> Result<(Arc<dyn World>, T), Failure> {
+    connected_by(|| world_beside(plan, first), launched, own)
+}
+
+fn connected_by<T>(
+    world: impl FnOnce() -> Result<Arc<dyn World>, WorldError>,
+    launched: Option<&Launched>,
+    own: Result<T, Failure>,
+) -> Result<(Arc<dyn World>, T), Failure> {
     // Nobody else waits for what a process finds that is alone.
     let own = if launched.is_none() { Ok(own?) } else { own };
-    let world = match world_of(plan) {
+    let world = match world() {
         Ok(world) => world,
         // What this process has found itself is the likelier cause.
         Err(error) => {
@@ -77,16 +99,22 @@ pub(super) fn agreed<T>(
 /// What ends a job is said by one process: what all find alike by that of rank 0, and how ranks have stopped by that of the lowest rank that is left. What the
 /// others know is in their logs.
 pub(super) fn said_once(error: TrainingError, launched: Option<&Launched>) -> Failure {
-    let Some(launched) = launched else { return error.into() };
+    if is_said_elsewhere(&error, launched) { left_to_others(&error) } else { error.into() }
+}
+
+/// Whether another process of the job says this.
+pub(super) fn is_said_elsewhere(error: &TrainingError, launched: Option<&Launched>) -> bool {
+    let Some(launched) = launched else { return false };
     let is_another = |rank: usize| rank != launched.rank;
-    let is_said = error.is_elsewhere()
+    error.is_elsewhere()
         || error.is_of_all() && is_another(0)
-        || error.report().and_then(Report::speaker).is_some_and(is_another);
-    if is_said {
-        keep(&format!("error: {error}"));
-        // The one that is to say it may be killed before it does.
-        job_files::leave_unsaid(&error.to_string());
-        return Failure::SaidElsewhere;
-    }
-    error.into()
+        || error.report().and_then(Report::speaker).is_some_and(is_another)
+}
+
+/// Leaves it to the others to say what has failed.
+pub(super) fn left_to_others(error: &impl fmt::Display) -> Failure {
+    keep(&format!("error: {error}"));
+    // The one that is to say it may be killed before it does.
+    job_files::leave_unsaid(&error.to_string());
+    Failure::SaidElsewhere
 }

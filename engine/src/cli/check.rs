@@ -10,7 +10,7 @@ use pipezero_models::shared::GptConfig;
 use super::describe;
 use super::failure::Failure;
 use super::figures::{bytes, count, counted, percent};
-use super::master::{check_backend, resolve_all};
+use super::master::resolve_all;
 use super::notices::Notices;
 use super::out_file::{OutFile, Written};
 use super::output::print;
@@ -116,7 +116,6 @@ impl CheckArgs {
         let master = master.set(&self.run.set, &names)?;
         let engines = resolve_all(&master, &names, |engine| {
             let checked = Checked::of(&engine.file)?;
-            check_backend(&checked.plan)?;
             let notices = engine.notices_in_place(checked.notices);
             Ok((engine.shown(), Checked { notices, ..checked }))
         })?;

@@ -10,13 +10,14 @@ use clap::Args;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 
-use super::checked_arguments;
 use super::failure::Failure;
+use super::master::resolve_all;
 use super::output::note;
 use super::run_args::RunArgs;
 use super::terminal;
 use super::whole::whole;
-use crate::config::{BackendName, Launch};
+use super::{Takes, checked_arguments};
+use crate::config::{BackendName, GivenFile, Launch, RunFile};
 use crate::launch::{ConnectedBy, End, Event, Job, JobError, Lost};
 
 /// What `--help` ends with.
@@ -46,7 +47,8 @@ pub(super) struct LaunchArgs {
 
 pub(super) fn run(args: LaunchArgs) -> Result<ExitCode, Failure> {
     let LaunchArgs { num_processes, max_restarts, command } = args;
-    let connected_by = connection(&checked_arguments(&command)?, num_processes)?;
+    let (run, takes) = checked_arguments(&command)?;
+    let connected_by = connection(&run, &takes, num_processes)?;
     let program = env::current_exe()?;
     let job = Job { num_processes, connected_by, max_restarts, program, arguments: command };
     let num_signals = count_signals()?;
@@ -63,14 +65,27 @@ pub(super) fn run(args: LaunchArgs) -> Result<ExitCode, Failure> {
     }
 }
 
-/// What connects so many processes of a run. A mistake in its file is said here, in the words of the command itself, before any process is started.
-fn connection(run: &RunArgs, num_processes: usize) -> Result<ConnectedBy, Failure> {
-    let several = Some(num_processes).filter(|&num_processes| num_processes > 1);
-    let (run, _) = run.load()?.resolve(Launch { ranks: several, ..Launch::this_host() })?;
-    Ok(match run.comm.backend {
-        BackendName::Nccl => ConnectedBy::Nccl,
-        BackendName::Mpi | BackendName::Threads => ConnectedBy::Mpi,
-    })
+/// What connects so many processes of a run, or of the engines of a task. A mistake in its file is said here, in the words of the command itself, before any process is started.
+fn connection(run: &RunArgs, takes: &Takes, num_processes: usize) -> Result<ConnectedBy, Failure> {
+    let ranks = Some(num_processes).filter(|&num_processes| num_processes > 1);
+    let launch = Launch { ranks, ..Launch::this_host() };
+    let of_run = |file: RunFile| Ok::<_, Failure>(vec![file.set(&run.set)?.resolve(launch)?.0.comm.backend]);
+    let backends = match takes {
+        Takes::Run => of_run(RunFile::load(&run.run)?)?,
+        Takes::RunOrTask(task) => match GivenFile::load(&run.run)? {
+            GivenFile::Run(file) => of_run(file)?,
+            GivenFile::Master(master) => {
+                let task =
+                    master.task(task.as_deref()).map_err(|error| Failure::Input(error.into()))?.clone();
+                let master = master.set(&run.set, task.engines())?;
+                resolve_all(&master, task.engines(), |engine| {
+                    Ok(engine.file.resolve(launch)?.0.comm.backend)
+                })?
+            }
+        },
+    };
+    let is_nccl = backends.contains(&BackendName::Nccl);
+    Ok(if is_nccl { ConnectedBy::Nccl } else { ConnectedBy::Mpi })
 }
 
 fn of_input(error: JobError) -> Failure {

@@ -1,11 +1,9 @@
 //! What the commands that take a master file share: its engines, resolved, with all that is wrong in any of them.
 
 use super::failure::Failure;
-use crate::config::{BackendName, ConfigErrors, EngineFile, MasterFile};
+use crate::config::{ConfigErrors, EngineFile, MasterFile};
 use crate::files::input::named;
 use crate::files::printable::printable;
-use crate::host::Launched;
-use crate::plan::Plan;
 
 /// Does something with the run file of each engine, in this order.
 ///
@@ -54,33 +52,4 @@ pub(super) fn no_tasks(task: &str, file: &str) -> Failure {
          (docs/several-models.md)"
     );
     Failure::Input(error.into())
-}
-
-/// Refuses a job of several processes, of which each would train all engines.
-pub(super) fn check_lone_process(master: &MasterFile, launched: Option<&Launched>) -> Result<(), Failure> {
-    let Some(Launched { launcher, rank, size, .. }) = launched.filter(|launched| launched.size > 1) else {
-        return Ok(());
-    };
-    if *rank > 0 {
-        return Err(Failure::SaidElsewhere);
-    }
-    let error = format!(
-        "{} is a master file, and {launcher} has started {size} processes: the ranks of several engines are threads of one process, \
-         so start pipezero once; engines whose ranks are processes train one by one, by their run files",
-        master.name()
-    );
-    Err(Failure::Input(error.into()))
-}
-
-/// Refuses an engine whose ranks are no threads over shared memory.
-pub(super) fn check_backend(plan: &Plan) -> Result<(), Failure> {
-    let word = match plan.run().comm.backend {
-        BackendName::Threads => return Ok(()),
-        BackendName::Mpi => "mpi",
-        BackendName::Nccl => "nccl",
-    };
-    let error = format!(
-        "`comm.backend` is \"{word}\", and the engines of a task share one process: write \"threads\", or train this engine alone, by its run file"
-    );
-    Err(Failure::Input(error.into()))
 }

@@ -162,9 +162,17 @@ pub fn main() -> ExitCode {
     ExitCode::from(status)
 }
 
+/// Which files a command that is to be started takes.
+enum Takes {
+    /// A run file.
+    Run,
+    /// A run file, or a master file of which this task is meant.
+    RunOrTask(Option<String>),
+}
+
 /// Refuses arguments of a command that is to be started, as it would do itself, and a command that several processes would each do alone. Returns the
 /// arguments about the run file.
-fn checked_arguments(command: &[OsString]) -> Result<RunArgs, Failure> {
+fn checked_arguments(command: &[OsString]) -> Result<(RunArgs, Takes), Failure> {
     if command.first().is_some_and(|first| Path::new(first).file_name() == Some("pipezero".as_ref())) {
         return Err(Failure::Input(
             "launch: write the command without the name of the program: pipezero launch -n 4 -- train run.json".into(),
@@ -172,9 +180,9 @@ fn checked_arguments(command: &[OsString]) -> Result<RunArgs, Failure> {
     }
     let named = iter::once(OsString::from("pipezero")).chain(command.iter().cloned());
     match Cli::try_parse_from(named) {
-        Ok(Cli { command: Command::Train(args) }) => Ok(args.run),
-        Ok(Cli { command: Command::Doctor(args) }) => Ok(args.run),
-        Ok(Cli { command: Command::Profile(args) }) => Ok(args.run),
+        Ok(Cli { command: Command::Train(args) }) => Ok((args.run, Takes::RunOrTask(args.task))),
+        Ok(Cli { command: Command::Doctor(args) }) => Ok((args.run, Takes::Run)),
+        Ok(Cli { command: Command::Profile(args) }) => Ok((args.run, Takes::Run)),
         Ok(Cli { command: Command::Launch(_) }) => Err(Failure::Input(
             "launch: a job cannot start another; write the command behind one `launch`".into(),
         )),

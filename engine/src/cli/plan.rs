@@ -8,7 +8,7 @@ use super::device::device;
 use super::failure::Failure;
 use super::figures::{bytes, count, counted, percent};
 use super::in_use::{InUse, too_long};
-use super::master::{check_backend, no_tasks, resolve_all};
+use super::master::{no_tasks, resolve_all};
 use super::notices::Notices;
 use super::output::print;
 use super::run_args::{RunArgs, launch_for};
@@ -73,7 +73,6 @@ impl PlanArgs {
         let master = master.set(&self.run.set, task.engines())?;
         let mut engines = resolve_all(&master, task.engines(), |engine| {
             let (plan, notices) = Plan::from_file(&engine.file, launch)?;
-            check_backend(&plan)?;
             let notices = Notices::new(engine.shown(), engine.notices_in_place(notices));
             Ok((engine.name.clone(), plan, notices))
         })?;

@@ -128,7 +128,7 @@ impl MasterProblem {
     /// What to write instead.
     pub(super) fn repair(&self) -> Option<String> {
         Some(match self {
-            Self::InsteadOfRunFile => "`train`, `check` and `plan` alone take a master file, without `launch` and --fix; for all else name the run file of one engine, such as \
+            Self::InsteadOfRunFile => "`train`, `check` and `plan` alone take a master file, and --fix does not; for all else name the run file of one engine, such as \
                  the run.json in its run directory"
                 .to_owned(),
             Self::UnknownKey { nearest: Some(nearest) } | Self::UnknownKind { nearest: Some(nearest) } => {

@@ -31,6 +31,7 @@ mod schedules; // Several stages per rank, and schedule files.
 mod several; // Master files: several engines.
 mod several_arguments; // Arguments about them.
 mod several_errors; // Mistakes in them.
+mod several_processes; // Their ranks in the processes of a job.
 mod shell; // Completions, man pages, stdin.
 mod signals; // Signals, and kills.
 mod simulate; // `simulate --schedule`.

@@ -10,12 +10,12 @@ use crate::nccl::{imitation, on_gpus, one_job, run};
 use crate::signals::{obeying, signalled};
 
 /// ZeRO-3 in f32 on a pipeline with data ranks.
-fn first() -> Value {
+pub(crate) fn first() -> Value {
     serde_json::from_str(RUN).unwrap()
 }
 
 /// Other sizes, grid, level, precision, text, schedule of rates, mask of dropout and number of steps.
-fn second() -> Value {
+pub(crate) fn second() -> Value {
     json!({
         "model": { "family": "gpt2", "num_layers": 2, "hidden_size": 24, "num_attention_heads": 3, "seq_length": 8, "dropout": 0.1 },
         "data": { "text": "other.txt", "validation": 0.1 },
@@ -48,7 +48,7 @@ fn third() -> Value {
 }
 
 /// A folder with the three run files, and another text.
-fn home() -> Home {
+pub(crate) fn home() -> Home {
     let home = Home::new();
     home.write("first.json", first().to_string());
     home.write("second.json", second().to_string());
@@ -60,7 +60,7 @@ fn home() -> Home {
 }
 
 /// Writes a master file with a task of these engines, each a run file or the path of one.
-fn master(home: &Home, name: &str, engines: &[(&str, Value)]) {
+pub(crate) fn master(home: &Home, name: &str, engines: &[(&str, Value)]) {
     let names: Vec<&str> = engines.iter().map(|(name, _)| *name).collect();
     // serde's maps are sorted: the order of the file is that of this text.
     let engines: Vec<String> =
@@ -74,7 +74,7 @@ fn master(home: &Home, name: &str, engines: &[(&str, Value)]) {
 }
 
 /// The lines of a run's metrics, without times.
-fn metrics(home: &Home, run: &str) -> Vec<Value> {
+pub(crate) fn metrics(home: &Home, run: &str) -> Vec<Value> {
     let lines = home.read(&format!("{run}/metrics.jsonl"));
     let timed = ["tokens_per_s", "step_s", "tflops", "exposed_comm_s", "idle_s"];
     let untimed = |line: &str| {
@@ -85,7 +85,7 @@ fn metrics(home: &Home, run: &str) -> Vec<Value> {
     lines.lines().map(untimed).collect()
 }
 
-fn weights(home: &Home, run: &str) -> Vec<u8> {
+pub(crate) fn weights(home: &Home, run: &str) -> Vec<u8> {
     fs::read(home.path(&format!("{run}/weights.safetensors"))).unwrap()
 }
 

@@ -2,7 +2,6 @@
 
 use expect_test::expect;
 
-use crate::command::Printed;
 use crate::several_errors::home;
 
 #[test]
@@ -81,8 +80,6 @@ fn arguments_that_do_not_go_with_the_file_are_refused() {
             [2] error: --step 4 is for one run, and a task has several engines: an engine goes on alone with pipezero train runs/single/ENGINE/run.json --out runs/single/ENGINE --resume
             $ train single.json --rescue saved
             [2] error: --rescue saved is for one run, and a task has several engines: an engine goes on alone with pipezero train runs/single/ENGINE/run.json --out runs/single/ENGINE --resume
-            $ train over-mpi.json
-            [2] error: engine `student`: `comm.backend` is "mpi", and the engines of a task share one process: write "threads", or train this engine alone, by its run file
             $ plan master.json
             [2] error: master.json has several tasks: name one of them with --task; they are: `pair`, `one`
             $ plan run.json --task pair
@@ -96,13 +93,13 @@ fn arguments_that_do_not_go_with_the_file_are_refused() {
         "profile master.json --out costs.json",
         "doctor master.json",
         "check master.json --fix",
-        "launch -n 2 -- train master.json",
+        "launch -n 2 -- doctor master.json",
     ] {
         let error = home.run(command).failure(2);
         let [message, place, repair] = [
             "`engines` is a key of a master file, which names several models; here the run file of one is needed",
             "[master.json:2:3]",
-            "`train`, `check` and `plan` alone take a master file, without `launch` and --fix; for all else name the run file of one engine",
+            "`train`, `check` and `plan` alone take a master file, and --fix does not; for all else name the run file of one engine",
         ];
         assert!(
             error.contains(message) && error.contains(place) && error.contains(repair),
@@ -133,22 +130,4 @@ fn run_directories_of_engines_are_never_mixed_with_those_of_runs() {
     // Named after the master file.
     home.run("train single.json").success();
     assert_eq!(home.names_in("runs/single"), ["student"]);
-}
-
-#[test]
-fn a_job_of_several_processes_is_refused() {
-    let home = home();
-    let run = |rank: &str, size: &str| {
-        let mut command = home.command("train single.json");
-        let variables =
-            [("LOCAL_RANK", rank), ("RANK", rank), ("WORLD_SIZE", size), ("LOCAL_WORLD_SIZE", size)];
-        command.envs(variables).envs([("MASTER_ADDR", "127.0.0.1"), ("MASTER_PORT", "29500")]);
-        Printed::new(command.output().unwrap(), &home.path(""))
-    };
-    expect![[r#"
-        error: single.json is a master file, and torchrun has started 2 processes: the ranks of several engines are threads of one process, so start pipezero once; engines whose ranks are processes train one by one, by their run files
-    "#]].assert_eq(&run("0", "2").failure(2));
-    assert_eq!(run("1", "2").failure(1), "");
-    run("0", "1").success();
-    assert_eq!(home.names_in("runs/single/student").iter().filter(|name| *name == "logs").count(), 0);
 }

@@ -267,7 +267,7 @@ fn mistakes_in_a_master_file_are_shown_at_their_places() {
                :   ^^^^^^^^^
              3 |     "student": "run.json",
                `----
-              help: `train`, `check` and `plan` alone take a master file, without `launch` and --fix; for all else name the run file of one engine, such as the run.json in its run directory
+              help: `train`, `check` and `plan` alone take a master file, and --fix does not; for all else name the run file of one engine, such as the run.json in its run directory
             $ nothing.json
             [2] error: not a valid master file, 2 mistakes:
               x `engines` names no engine

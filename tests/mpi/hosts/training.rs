@@ -20,7 +20,7 @@ fn grids_across_hosts_give_the_bits_of_threads() {
         ];
         let output = hosts.job(processes_per_host, &command).output().expect("mpirun is there");
         let [printed, errors] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));
-        let num_passed = printed.matches("test result: ok. 1 passed").count();
+        let num_passed = printed.matches("test result: ok. 3 passed").count();
         assert_eq!(num_passed, 4, "{num_hosts} hosts: {printed}\n{errors}");
         let on_hosts =
             format!("on hosts: Each {{ number: {processes_per_host}, last: {processes_per_host} }}");

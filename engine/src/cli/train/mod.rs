@@ -1,6 +1,7 @@
 //! `pipezero train`: the model of a run file, or the engines of a task of a master file.
 
 mod args;
+mod connect;
 mod one;
 mod options;
 mod ready;
@@ -20,6 +21,6 @@ pub(super) fn run(args: &TrainArgs) -> Result<(), Failure> {
     let (launched, is_first) = place_in_job()?;
     match GivenFile::load(&args.run.run)? {
         GivenFile::Run(file) => one::run(args, &file.set(&args.run.set)?, launched.as_ref(), is_first),
-        GivenFile::Master(master) => several::run(args, master, launched.as_ref()),
+        GivenFile::Master(master) => several::run(args, master, launched.as_ref(), is_first),
     }
 }

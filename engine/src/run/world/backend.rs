@@ -28,11 +28,27 @@ pub fn world_of(plan: &Plan) -> Result<Arc<dyn World>, WorldError> {
             Ok(world.expect("each process is one of all"))
         }
         // A job of another number of processes is refused by the engine.
-        BackendName::Mpi => mpi(plan),
+        BackendName::Mpi => mpi(plan, plan.run().comm.port),
     }?;
     // Stopped before this process ends, and with it perhaps what another has still to read.
     OtherHosts::check(plan.run().comm.ranks_per_node, &*world).inspect_err(|_| world.stop())?;
     Ok(world)
+}
+
+/// As [`world_of`], for another engine of the processes that this world connects. If they are several, rank 0 listens on any port that is free.
+///
+/// # Errors
+/// As [`world_of`].
+pub(crate) fn world_beside(plan: &Plan, first: &dyn World) -> Result<Arc<dyn World>, WorldError> {
+    let (all, timeout) = (plan.grid().world_size(), plan.run().comm.timeout);
+    match checked_backend(plan)? {
+        BackendName::Threads => threads_of(plan, all, timeout),
+        BackendName::Nccl => {
+            let world = nccl_of(plan, timeout, Some(first))?;
+            Ok(world.expect("each process is one of all"))
+        }
+        BackendName::Mpi => mpi(plan, Some(0)),
+    }
 }
 
 /// As [`world_of`], of the first so many ranks alone, and no wait lasts longer than this, that for all processes to come neither. `None` in the
@@ -110,13 +126,12 @@ pub(crate) fn mpi_library() -> Option<String> {
 }
 
 #[cfg(feature = "mpi")]
-fn mpi(plan: &Plan) -> Result<Arc<dyn World>, WorldError> {
-    let comm = &plan.run().comm;
-    Ok(Arc::new(super::ProcessWorld::of_mpi(comm.timeout, comm.port)?))
+fn mpi(plan: &Plan, port: Option<u16>) -> Result<Arc<dyn World>, WorldError> {
+    Ok(Arc::new(super::ProcessWorld::of_mpi(plan.run().comm.timeout, port)?))
 }
 
 #[cfg(not(feature = "mpi"))]
-fn mpi(_: &Plan) -> Result<Arc<dyn World>, WorldError> {
+fn mpi(_: &Plan, _: Option<u16>) -> Result<Arc<dyn World>, WorldError> {
     Err(WorldError::NoMpi)
 }
 

@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use crate::host::LaunchError;
-pub(crate) use backend::{mpi_library, threads_of, world_of_first};
+pub(crate) use backend::{mpi_library, threads_of, world_beside, world_of_first};
 pub use backend::{world_of, world_on};
 pub use clock::ClockOffset;
 pub(crate) use device::Names;

@@ -173,6 +173,7 @@ impl MpiCommunicator {
         finish(&*self.queue, self.timeout, self.world_size(), || self.check())?;
         let outcome = Arc::new(Outcome::of(members, position));
         let order = Order {
+            world: self.world,
             identity,
             members: members.to_vec(),
             position,

@@ -149,8 +149,6 @@ struct Thread {
     asked: Receiver<Asked>,
     worlds: Worlds,
     looked_at_gone: Instant,
-    /// Since when all of the newest world have stopped.
-    stopped: Option<Instant>,
     /// Whether ranks have stopped in the last world: then MPI cannot be ended in order. It can where single operations have failed, whose
     /// messages may be under way for ever: all processes must decide alike, and MPI ends them.
     has_failed: bool,
@@ -182,7 +180,6 @@ impl Thread {
             asked,
             worlds: Worlds::default(),
             looked_at_gone: Instant::now(),
-            stopped: None,
             has_failed: false,
             broken: None,
             carried: Vec::new(),
@@ -255,14 +252,12 @@ impl Thread {
             Asked::Watch(world, None) => {
                 if let Some(gone) = self.worlds.remove(world) {
                     self.has_failed |= (gone.is_stopped)();
-                    self.stopped = None;
                 }
             }
             Asked::Watch(world, Some(gone)) => {
                 // It has found all its processes.
                 self.has_failed = false;
                 self.worlds.add(world, gone);
-                self.stopped = None;
             }
             Asked::Meet { bytes, time, answer } => {
                 let _ = answer.send(self.meet(bytes, time));
@@ -327,7 +322,7 @@ impl Thread {
             order.outcome.give(Err(CommError::Device { reason: error.to_string() }));
             return Ok(());
         }
-        if self.stopped.is_some() {
+        if self.worlds.stopped_for(order.world).is_some() {
             order.outcome.give(Err(CommError::Stopped));
             return Ok(());
         }
@@ -421,22 +416,21 @@ impl Thread {
 
     /// Ends operations that cannot end by themselves any more.
     fn look_who_is_gone(&mut self) {
-        let Some(Gone { is_stopped, has_left, .. }) = self.worlds.newest() else { return };
         if self.looked_at_gone.elapsed() < BETWEEN_LOOKS_AT_GONE {
             return;
         }
         self.looked_at_gone = Instant::now();
-        if self.stopped.is_none() && is_stopped() {
-            (self.stopped, self.has_failed) = (Some(Instant::now()), true);
-        }
-        let stopped_for = self.stopped.map(|since| since.elapsed());
+        self.has_failed |= self.worlds.note_stops();
+        let worlds = &self.worlds;
         let cannot_end = |carried: &mut Carried| {
             let is_open = !carried.order().outcome.missing().is_empty();
             let limit = if is_open { TIME_OF_ANNOUNCEMENTS } else { TIME_OF_DATA_AFTER_STOP };
-            let left = carried.left_for(has_left).is_some_and(|(time, is_missing)| {
-                time > if is_missing { TIME_OF_ANNOUNCEMENTS } else { TIME_OF_DATA }
-            });
-            left || stopped_for.is_some_and(|time| time > limit)
+            let world = carried.order().world;
+            let left =
+                carried.left_for(|rank| worlds.has_left(world, rank)).is_some_and(|(time, is_missing)| {
+                    time > if is_missing { TIME_OF_ANNOUNCEMENTS } else { TIME_OF_DATA }
+                });
+            left || worlds.stopped_for(world).is_some_and(|time| time > limit)
         };
         let lost = self.carried.extract_if(.., cannot_end).collect();
         Self::interrupt(lost);

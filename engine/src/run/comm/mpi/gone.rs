@@ -1,9 +1,11 @@
 //! Who takes part no more in the worlds that this process has.
 //!
-//! It may have several: while `doctor` examines small models, each in a world of its own, all processes stay connected in a world around them. What
-//! is known there ends the wait for processes that are to meet for the next world, which MPI alone would never end.
+//! It may have several: engines that take turns have one each, and while `doctor` examines small models, each in a world of its own, all processes
+//! stay connected in a world around them. What is known of any ends the wait for processes that are to meet for the next world, which MPI alone would
+//! never end; what is known of one ends its own operations alone.
 
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 use super::wire::MpiError;
 
@@ -21,34 +23,55 @@ pub(super) struct Gone {
 
 /// The worlds of this process that have not ended here, by number.
 #[derive(Default)]
-pub(super) struct Worlds(BTreeMap<u64, Gone>);
+pub(super) struct Worlds(BTreeMap<u64, Watched>);
+
+struct Watched {
+    gone: Gone,
+    /// Since when all have stopped.
+    stopped: Option<Instant>,
+}
 
 impl Worlds {
     /// One more, which all processes number alike.
     pub(super) fn add(&mut self, world: u64, gone: Gone) {
-        self.0.insert(world, gone);
+        self.0.insert(world, Watched { gone, stopped: None });
     }
 
     /// It has ended here.
     pub(super) fn remove(&mut self, world: u64) -> Option<Gone> {
-        self.0.remove(&world)
+        self.0.remove(&world).map(|watched| watched.gone)
     }
 
-    /// The one whose ranks send messages.
-    pub(super) fn newest(&self) -> Option<&Gone> {
-        self.0.last_key_value().map(|(_, gone)| gone)
+    /// Takes note of those whose ranks have stopped meanwhile; whether there are any.
+    pub(super) fn note_stops(&mut self) -> bool {
+        let mut has_stopped = false;
+        for watched in self.0.values_mut().filter(|watched| watched.stopped.is_none()) {
+            watched.stopped = (watched.gone.is_stopped)().then(Instant::now);
+            has_stopped |= watched.stopped.is_some();
+        }
+        has_stopped
+    }
+
+    /// For how long the ranks of a world are known to have stopped.
+    pub(super) fn stopped_for(&self, world: u64) -> Option<Duration> {
+        Some(self.0.get(&world)?.stopped?.elapsed())
+    }
+
+    /// Whether a rank has left a world.
+    pub(super) fn has_left(&self, world: u64, rank: usize) -> bool {
+        self.0.get(&world).is_some_and(|watched| (watched.gone.has_left)(rank))
     }
 
     /// A report of ranks of a world.
     pub(super) fn take_report(&self, world: u64, rank: usize, report: Vec<u8>) {
-        if let Some(gone) = self.0.get(&world) {
-            (gone.failed)(rank, report);
+        if let Some(watched) = self.0.get(&world) {
+            (watched.gone.failed)(rank, report);
         }
     }
 
     /// Why the processes of the job can never meet for a next world: one of them has ended in a world that others still have, or has failed there.
     pub(super) fn why_not_all_meet(&self) -> Option<MpiError> {
-        self.0.values().find_map(|gone| match (gone.first_left)() {
+        self.0.values().find_map(|Watched { gone, .. }| match (gone.first_left)() {
             Some(rank) => Some(MpiError::Left { rank }),
             None => (gone.is_stopped)().then_some(MpiError::Stopped),
         })
@@ -66,6 +89,16 @@ mod tests {
             first_left: Box::new(move || first_left),
             failed: Box::new(|_, _| {}),
         }
+    }
+
+    #[test]
+    fn a_world_that_has_stopped_stops_no_other() {
+        let mut worlds = Worlds::default();
+        worlds.add(1, gone(None, true));
+        worlds.add(2, gone(Some(3), false));
+        assert_eq!([1, 2, 7].map(|world| worlds.stopped_for(world).is_some()), [false; 3]);
+        assert!(worlds.note_stops() && !worlds.note_stops());
+        assert_eq!([1, 2, 7].map(|world| worlds.stopped_for(world).is_some()), [true, false, false]);
     }
 
     #[test]

@@ -11,6 +11,8 @@ use crate::run::comm::operation::Operation;
 /// One rank's part of an operation.
 #[derive(Debug)]
 pub(super) struct Order {
+    /// The number of its world.
+    pub(super) world: u64,
     pub(super) identity: Identity,
     /// World ranks.
     pub(super) members: Vec<usize>,
