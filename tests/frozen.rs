@@ -35,7 +35,11 @@ const LISTS: [&[&str]; 6] = [
 fn zeros(pipeline: usize) -> [ZeroConfig; 6] {
     let strict = zero(ZeroLevel::Zero3, ResidencyConfig::Strict, 1);
     let rule = |sharding, pattern: &str| ShardingRule { sharding, pattern: pattern.to_owned() };
-    let stays = vec![rule(UnitSharding::Whole, r"h\.[12]\."), rule(UnitSharding::Persistent, r"h\.5\.")];
+    let stays = vec![
+        rule(UnitSharding::Persistent, "bias|ln_"),
+        rule(UnitSharding::Whole, r"h\.[12]\."),
+        rule(UnitSharding::Persistent, r"h\.5\."),
+    ];
     [
         NO_ZERO,
         zero(ZeroLevel::Zero1, ResidencyConfig::Units(1), 0),

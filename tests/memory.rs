@@ -131,7 +131,7 @@ impl Limits {
 /// Bytes of a gathered copy.
 fn unit_bytes(plan: &Plan, unit: Unit) -> u64 {
     let element_bytes = if plan.run().precision == Precision::F32 { 4 } else { 2 };
-    element_bytes * plan.unit(unit).layout.padded_len() as u64
+    element_bytes * plan.unit(unit).gathered_len() as u64
 }
 
 /// In a process of its own, since every other test of this binary allocates too.

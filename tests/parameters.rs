@@ -24,13 +24,16 @@ fn rules(list: &[&str]) -> ShardingConfig {
 }
 
 /// Of units of half a block and tables in two slices.
-const LISTS: [&[&str]; 6] = [
+const LISTS: [&[&str]; 8] = [
     &["whole:."],
     &["whole:wte|lm_head"],
     &["persistent:wte|lm_head", r"whole:attn|wpe"],
     &["whole:.", r"sharded:h\.[24]\.", r"persistent:h\.1\."],
     &[r"whole:mlp|ln_f"],
     &[r"persistent:."],
+    // Units in two parts.
+    &["persistent:bias|ln_"],
+    &[r"whole:wte|lm_head|attn|wpe", r"persistent:h\.\d+\.mlp\..*weight", r"sharded:h\.3\."],
 ];
 
 /// A value of each list: grid, list, residency, precision, whether the head is tied, data degree.
@@ -105,11 +108,12 @@ fn a_parameter_is_reduced_as_its_entry_says() {
         assert_bit_identical(&run(case(&["whole:."])), &last, "everything whole");
         assert_bit_identical(&run(case(&["persistent:."])), &every, "everything persistent");
         assert_bit_identical(&run(case(&["whole:.", "sharded:."])), &every, "the last entry decides");
+        assert_bit_identical(&run(case(&["persistent:bias|mlp"])), &every, "units in parts");
     }
 }
 
 #[test]
-fn entries_that_match_nothing_or_divide_a_unit_are_refused() {
+fn entries_that_match_nothing_or_make_half_a_unit_whole_are_refused() {
     let fault = |list: &[&str], unit_layers| {
         let case = case_of([2, 0, 0, 0, 0, 1]);
         let zero = ZeroConfig { sharding: rules(list), unit_layers, ..case.zero.clone() };
@@ -123,7 +127,7 @@ fn entries_that_match_nothing_or_divide_a_unit_are_refused() {
     assert_eq!(found, ShardingFault::MatchesNothing { names });
     let (rule, found) = fault(&["whole:mlp"], UnitLayers::ONE);
     assert_eq!(rule, "whole:mlp");
-    let (unit, layers) = (["wpe", "h.0.mlp"], ["h.0.mlp", "wpe"]);
-    let [unit, layers] = [unit, layers].map(|names| names.map(str::to_owned));
-    assert_eq!(found, ShardingFault::DividedUnit { unit, layers });
+    let (unit, parameters) = (["wpe", "h.0.mlp"], ["h.0.ln_2.weight", "wpe.weight"]);
+    let [unit, parameters] = [unit, parameters].map(|names| names.map(str::to_owned));
+    assert_eq!(found, ShardingFault::HalfWholeUnit { unit, parameters });
 }

@@ -1,37 +1,71 @@
-//! Persistent units: whole between uses, never gathered during a step, gathered once after it; the same bits.
+//! Persistent parameters: whole between uses, never gathered during a step, gathered once after it; the same bits.
 
-use pipezero::config::{Precision, ReductionPolicy, ResidencyConfig, ZeroConfig, ZeroLevel};
+use std::collections::BTreeMap;
+
+use pipezero::config::{Precision, ReductionPolicy, ResidencyConfig, UnitSharding, ZeroConfig, ZeroLevel};
 use pipezero::plan::Plan;
 use pipezero::run::engine::Engine;
 use pipezero_schedule::{Instruction, PipelineRank, Unit};
 use tests::{Case, Mask, Schedule, assert_bit_identical, plan_and_batches, small_run, train, zero};
 
-/// Thresholds of a parameter and of the model, and how many of the units persist. The tables have 204 elements and join a
-/// block where they are untied, a block's largest weight 576, a block 1884 in all.
+/// Thresholds of a parameter and of the model, and how many parameters persist, with how many elements.
 struct Thresholds {
     param: u64,
     model: u64,
     num_persistent: usize,
+    num_elements: u64,
 }
 
-/// Of 5 blocks in units of one.
-fn thresholds(tied: bool) -> [Thresholds; 5] {
-    let num_units = if tied { 7 } else { 5 };
-    let thresholds = |param, model, num_persistent| Thresholds { param, model, num_persistent };
+/// Of 5 blocks of 1884 elements, in units of one. Each has 12 elements in six norms and biases, 36 and 48 in two biases, 144, 432 and twice 576 in
+/// matrices; positions have 72, the tables 204, the final norm twice 12.
+fn thresholds(tied: bool) -> [Thresholds; 8] {
+    let num_tables = if tied { 1 } else { 2 };
+    let thresholds = |param, model, num_persistent, num_elements| Thresholds {
+        param,
+        model,
+        num_persistent,
+        num_elements,
+    };
+    let (norms_and_biases, of_blocks) = (5 * 8 + 2, 5 * (6 * 12 + 36 + 48));
+    let tables = 204 * num_tables as u64;
     [
-        thresholds(0, u64::MAX, 0),
-        // The table alone, in both its uses.
-        thresholds(300, u64::MAX, if tied { 2 } else { 0 }),
-        // The table once, though it is used twice; or what begins with it.
-        thresholds(600, 204 + 72 + 1884, if tied { 3 } else { 1 }),
-        thresholds(600, 5000, if tied { 4 } else { 2 }),
-        thresholds(600, u64::MAX, num_units),
+        thresholds(0, u64::MAX, 0, 0),
+        // In the third block the bias of 36 would exceed the model's threshold, and one of 12 behind it does not.
+        thresholds(48, 2 * 156 + 40, 2 * 8 + 3, 2 * 156 + 3 * 12),
+        thresholds(48, u64::MAX, norms_and_biases, of_blocks + 24),
+        thresholds(100, u64::MAX, norms_and_biases + 1, of_blocks + 24 + 72),
+        // The table counts once, though it is used twice.
+        thresholds(300, u64::MAX, norms_and_biases + 6 + num_tables, of_blocks + 24 + 72 + 5 * 144 + tables),
+        thresholds(600, 204 + 72 + 1884, 14, 204 + 72 + 1884),
+        // Of the third block and the fourth what still fits.
+        thresholds(600, 5000, 14 + 12 + 10 + 5, 204 + 72 + 2 * 1884 + 732 + 216),
+        thresholds(600, u64::MAX, 5 * 12 + 3 + num_tables, 5 * 1884 + 24 + 72 + tables),
     ]
 }
 
-fn persistent(plan: &Plan) -> Vec<Unit> {
+/// Units without anything sharded.
+fn whole_units(plan: &Plan) -> Vec<Unit> {
     let units = plan.units().iter().enumerate().filter(|(_, unit)| !unit.is_sharded());
     units.map(|(index, _)| Unit(index as u32)).collect()
+}
+
+/// Whether something of a unit persists.
+fn keeps(plan: &Plan, unit: Unit) -> bool {
+    plan.unit(unit).parts.iter().any(|part| part.sharding == UnitSharding::Persistent)
+}
+
+/// Elements of the parameters that persist, by name.
+fn persistent(plan: &Plan) -> BTreeMap<String, u64> {
+    let mut elements = BTreeMap::new();
+    for unit in plan.units() {
+        for (number, part) in unit.parts.iter().enumerate() {
+            if part.sharding == UnitSharding::Persistent {
+                let own = unit.unit.entries_of(number);
+                elements.extend(own.map(|of| (of.spec.name.clone(), of.spec.num_elements() as u64)));
+            }
+        }
+    }
+    elements
 }
 
 fn cases() -> Vec<Case> {
@@ -65,13 +99,15 @@ fn with(case: Case, thresholds: &Thresholds) -> Case {
 }
 
 #[test]
-fn thresholds_make_the_units_persistent_that_they_say_and_change_no_bit() {
+fn thresholds_make_the_parameters_persistent_that_they_say_and_change_no_bit() {
     for case in cases() {
         let wanted = train(small_run(case.clone()), Mask::Uneven);
         for thresholds in thresholds(case.tied) {
             let case = with(case.clone(), &thresholds);
             let plan = Plan::even_if_refused(small_run(case.clone())).expect("a valid run");
-            assert_eq!(persistent(&plan).len(), thresholds.num_persistent, "{case:?}");
+            let persistent = persistent(&plan);
+            let found = (persistent.len(), persistent.values().sum());
+            assert_eq!(found, (thresholds.num_persistent, thresholds.num_elements), "{case:?}");
             assert_bit_identical(
                 &train(small_run(case.clone()), Mask::Uneven),
                 &wanted,
@@ -82,35 +118,56 @@ fn thresholds_make_the_units_persistent_that_they_say_and_change_no_bit() {
 }
 
 #[test]
-fn a_persistent_unit_is_gathered_once_in_the_tail_and_never_in_a_step() {
+fn what_persists_is_gathered_once_in_the_tail_and_never_in_a_step() {
     for case in cases() {
-        let (mut fewest_during, mut fewest, mut num_persistent) = (usize::MAX, usize::MAX, 0);
+        let (mut fewest_during, mut num_whole) = (usize::MAX, 0);
         for thresholds in thresholds(case.tied) {
             let case = with(case.clone(), &thresholds);
             let (plan, source) = plan_and_batches(small_run(case.clone()), Mask::None);
-            let persistent = persistent(&plan);
+            let (planned, whole) = (plan.forecast(), whole_units(&plan));
             let mut engine = Engine::new(plan, source).expect("ranks start");
             let report = engine.train_batch().expect("a step");
-            let (mut num_during, mut num_gathers) = (0, 0);
-            for rank in 0..engine.plan().grid().world_size() {
+            let mut num_during = 0;
+            for (rank, planned) in planned.iter().enumerate() {
                 let issued = gathers(&engine, rank);
                 let (after, during): (Vec<Unit>, Vec<Unit>) = (issued.after_step, issued.during_step);
-                assert!(during.iter().all(|unit| !persistent.contains(unit)), "{during:?} in {case:?}");
-                let wanted = issued.own.iter().filter(|unit| persistent.contains(unit));
+                assert!(during.iter().all(|unit| !whole.contains(unit)), "{during:?} in {case:?}");
+                let wanted = issued.own.iter().filter(|&&unit| keeps(engine.plan(), unit));
                 assert_eq!(after, wanted.copied().collect::<Vec<_>>(), "rank {rank} of {case:?}");
+                let traffic = &report.traffic()[rank];
+                assert_eq!(traffic, &planned.traffic, "rank {rank} of {case:?}");
+                let ledger = engine.ledger(rank);
+                assert_eq!(ledger.total_peak_bytes(), planned.memory.peak, "rank {rank} of {case:?}");
                 if case.data > 1 {
-                    let counted = report.traffic()[rank].all_gather.count;
+                    let counted = traffic.all_gather.count;
                     assert_eq!(counted, (after.len() + during.len()) as u64, "rank {rank} of {case:?}");
                 }
                 num_during += during.len();
-                num_gathers += during.len() + after.len();
             }
-            assert!(num_gathers <= fewest, "{num_gathers} gathers in {case:?}");
-            let has_more = persistent.len() > num_persistent;
+            let has_more = whole.len() > num_whole;
             assert!(num_during < fewest_during || !has_more, "{num_during} gathers in a step of {case:?}");
-            (fewest_during, fewest, num_persistent) = (num_during, num_gathers, persistent.len());
+            (fewest_during, num_whole) = (num_during, whole.len());
         }
     }
+}
+
+/// A gather moves the sharded part alone, and its buffer has no room for more.
+#[test]
+fn with_norms_and_biases_persistent_gathers_and_their_buffers_hold_the_matrices_alone() {
+    let zero = zero(ZeroLevel::Zero3, ResidencyConfig::Strict, 0);
+    let case = Case { pipeline: 1, data: 2, num_micro_batches: 3, zero, ..Case::ONE_RANK };
+    let all = Plan::new(small_run(case.clone())).expect("a valid run");
+    let thresholds = Thresholds { param: 48, model: u64::MAX, num_persistent: 0, num_elements: 0 };
+    let plan = Plan::new(small_run(with(case, &thresholds))).expect("a valid run");
+    // A block's matrices are 432 + 144 + 2 x 576 elements and need no padding, its norms and biases 6 x 16 + 48 + 48 with what aligns them, but for
+    // the last bias, whose 12 are padded with the shards.
+    let block = plan.units().iter().find(|unit| unit.layers.len() == 2).expect("there is a block");
+    let lens: Vec<usize> = block.parts.iter().map(|part| part.layout.padded_len()).collect();
+    assert_eq!(lens, [1728, 192]);
+    let gathered = |plan: &Plan| plan.forecast()[0].memory.gathered;
+    let largest = plan.units().iter().map(|unit| 4 * unit.gathered_len() as u64).max();
+    assert_eq!(Some(gathered(&plan)), largest);
+    assert!(gathered(&plan) < gathered(&all));
 }
 
 /// The gathers of a rank's row, those after the step by unit, and the units with weights of their own on the rank.

@@ -291,7 +291,8 @@ fn auto_is_the_best_of_all_lists() {
             let least: Vec<_> = plan.beside_zero_1().iter().map(|rank| rank.least_tried_peak_bytes).collect();
             for (group, expected) in lists.groups.iter().zip(&expected) {
                 let own: Vec<Cost> = group.iter().map(|&rank| found[rank]).collect();
-                let kinds: Vec<UnitSharding> = plan.units().iter().map(|unit| unit.sharding).collect();
+                let kinds: Vec<UnitSharding> =
+                    plan.units().iter().map(|unit| unit.parts[0].sharding).collect();
                 assert_eq!((sent(&own), peaks(&own)), *expected, "{memory_bytes:?} {kinds:?} {run:?}");
                 let of_group: Vec<u64> = group.iter().map(|&rank| zero_1[rank]).collect();
                 let is_above = peaks(&own).iter().zip(&of_group).any(|(own, of_zero_1)| own > of_zero_1);
@@ -336,7 +337,7 @@ fn the_printed_list_is_the_same_run() {
         let of_list = Plan::even_if_refused(pinned.clone()).expect("a valid list");
         assert_eq!(of_list.training(), plan.training());
         assert_eq!(of_list.forecast(), plan.forecast());
-        plan.units().iter().for_each(|unit| num_kinds[unit.sharding as usize] += 1);
+        plan.units().iter().for_each(|unit| num_kinds[unit.parts[0].sharding as usize] += 1);
         if Plan::new(run.clone()).is_ok() {
             num_trained += 1;
             let name = format!("{:?}", plan.run().zero.sharding);

@@ -160,9 +160,9 @@ impl LowerOptions {
     }
 
     /// Whether a unit's updated weights are all-gathered after its optimizer step: all units where the options ask
-    /// for it, otherwise those that stay whole although the others are sharded. A frozen unit's weights are never updated.
+    /// for it, otherwise those of which some stay whole although the others are sharded. A frozen unit's weights are never updated.
     pub fn gathers_after_step(&self, facts: &UnitFacts) -> bool {
-        let is_whole = self.gather_after_step || (self.weights != Weights::Replicated && facts.stays_whole());
+        let is_whole = self.gather_after_step || (self.weights != Weights::Replicated && facts.keeps_whole());
         is_whole && !facts.is_frozen
     }
 

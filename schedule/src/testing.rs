@@ -41,8 +41,8 @@ pub(crate) fn units(num_stages: u32, per_stage: u32, tied: bool) -> Vec<UnitFact
     (0..num_units).map(facts).collect()
 }
 
-/// Units of three sizes, tied, where there are six in two slices. Every second one recomputes. Of every five the third is persistent and the
-/// fourth whole. Frozen are the fifth of every seven and the last of every four; the tied ones where the number of units is a multiple of four.
+/// Units of three sizes, tied, where there are six in two slices. Every second one recomputes. Of every five the second is partly persistent, the third
+/// persistent and the fourth whole. Frozen are the fifth of every seven and the last of every four; the tied ones where the number of units is a multiple of four.
 pub(crate) fn mixed_units(num_stages: u32, per_stage: u32) -> Vec<UnitFacts> {
     let num_units = num_stages * per_stage;
     let mut mixed = units(num_stages, per_stage, num_units > 1);
@@ -56,6 +56,7 @@ pub(crate) fn mixed_units(num_stages: u32, per_stage: u32) -> Vec<UnitFacts> {
         }
         facts.sharding = match index % 5 {
             _ if facts.tying != Tying::Untied => UnitSharding::Sharded,
+            1 => UnitSharding::PartlyPersistent { persistent_bytes: 32 },
             2 => UnitSharding::Persistent,
             3 => UnitSharding::Whole,
             _ => UnitSharding::Sharded,

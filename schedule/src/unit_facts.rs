@@ -26,6 +26,12 @@ pub enum UnitSharding {
     /// As under ZeRO-1: weights are whole, gradients accumulate whole and are reduced once, and only the optimizer's state is
     /// sharded.
     Whole,
+    /// Some weights are sharded, as [`UnitSharding::Sharded`] says, and others persistent, as [`UnitSharding::Persistent`] does. What is
+    /// gathered for uses is the sharded part; gradients of both parts are reduced together.
+    PartlyPersistent {
+        /// Bytes of the persistent part, padding included.
+        persistent_bytes: u64,
+    },
 }
 
 /// What a schedule needs to know of a unit.
@@ -33,7 +39,7 @@ pub enum UnitSharding {
 pub struct UnitFacts {
     /// The stage that the unit belongs to.
     pub stage: Stage,
-    /// Bytes of the gathered unit, padding included: what a gather buffer must have.
+    /// Bytes of the gathered unit, of its sharded part alone where it is partly persistent, padding included: what a gather buffer must have.
     pub num_bytes: u64,
     /// Whether the forward reads weights; if not, it needs no gather.
     pub forward_reads_weights: bool,
@@ -68,9 +74,24 @@ impl UnitFacts {
         }
     }
 
-    /// Whether its weights are whole all step although others are sharded.
+    /// Whether all its weights are whole all step although others are sharded.
     pub fn stays_whole(&self) -> bool {
+        matches!(self.sharding, UnitSharding::Persistent | UnitSharding::Whole)
+    }
+
+    /// Whether some of its weights are whole all step although others are sharded.
+    pub fn keeps_whole(&self) -> bool {
         self.sharding != UnitSharding::Sharded
+    }
+
+    /// What its unsharded gradient would have if its elements were those of weights: the bytes of all its weights.
+    pub fn gradient_bytes(&self) -> u64 {
+        match self.sharding {
+            UnitSharding::PartlyPersistent { persistent_bytes } => {
+                self.num_bytes.saturating_add(persistent_bytes)
+            }
+            UnitSharding::Sharded | UnitSharding::Persistent | UnitSharding::Whole => self.num_bytes,
+        }
     }
 
     /// Whether some instruction reads weights that have to be gathered for it.

@@ -77,7 +77,7 @@ impl WeightOrder {
                 | Instruction::Backward { unit, micro_batch } => {
                     let planned = plan.unit(unit);
                     let is_backward = matches!(row[event.index], Instruction::Backward { .. });
-                    let reads = !is_backward || planned.unit.backward_reads_weights();
+                    let reads = !is_backward || plan.training().chain().facts(unit).backward_reads_weights;
                     if reads && planned.is_sharded() {
                         let oldest = held.get(&unit).and_then(VecDeque::front);
                         let copy = &mut order.copies[*oldest.expect("a use has gathered weights")];

@@ -263,6 +263,7 @@ pub fn grids() -> Vec<Case> {
     let strict = zero(Zero3, ResidencyConfig::Strict, 1);
     let grid = Case { pipeline: 2, data: 2, num_micro_batches: 3, zero: strict.clone(), ..Case::ONE_RANK };
     let interleaved = Schedule::Interleaved { virtual_stages: 2 };
+    let in_parts = ZeroConfig { param_persistence_threshold: 48, ..strict.clone() };
     vec![
         grid.clone(),
         Case { tied: true, precision: Precision::Bf16, ..grid.clone() },
@@ -284,7 +285,9 @@ pub fn grids() -> Vec<Case> {
         Case { schedule: interleaved, num_micro_batches: 4, ..grid.clone() },
         Case { pipeline: 4, data: 1, schedule: Schedule::Eager, num_micro_batches: 5, ..grid.clone() },
         Case { schedule: Schedule::ZbV, tied: true, ..grid.clone() },
-        Case { family: Family::Llama, precision: Precision::Bf16, ..grid.clone() },
+        // Units in two parts.
+        Case { zero: in_parts.clone(), precision: Precision::Bf16, ..grid.clone() },
+        Case { zero: in_parts, family: Family::Llama, precision: Precision::Bf16, ..grid.clone() },
         Case { family: Family::Llama, tied: true, schedule: Schedule::ZbV, ..grid },
     ]
 }

@@ -221,7 +221,7 @@ fn memory_table(ranks: &[&RankForecast], in_use: Option<&InUse>, width: usize) -
 /// What the run's list of names decides of every stage; a threshold's persistent units have a column of their own.
 fn listed(plan: &Plan, width: usize) -> String {
     let has_list = !plan.run().zero.sharding.rules().is_empty();
-    let lines = plan.units_that_stay().into_iter().filter(|_| has_list);
+    let lines = plan.parameters_that_stay().into_iter().filter(|_| has_list);
     lines.map(|line| format!("{}\n", terminal::wrapped(&line, width))).collect()
 }
 
@@ -242,8 +242,8 @@ fn headline(plan: &Plan) -> String {
 
 fn stages(ranks: &[&RankForecast]) -> Table {
     let several = ranks.iter().any(|rank| rank.stages.len() > 1);
-    let persists = ranks.iter().any(|rank| rank.persistent.units > 0);
-    let has_whole = ranks.iter().any(|rank| rank.whole.units > 0);
+    let persists = ranks.iter().any(|rank| rank.persistent.parameters > 0);
+    let has_whole = ranks.iter().any(|rank| rank.whole.parameters > 0);
     let gathers = ranks.iter().any(|rank| rank.resident_units > 0);
     let header = std::iter::once("pipeline rank")
         .chain(several.then_some("stages"))
@@ -255,8 +255,9 @@ fn stages(ranks: &[&RankForecast]) -> Table {
     let mut table = Table::new(header);
     for rank in ranks {
         let stages: Vec<String> = rank.stages.iter().map(usize::to_string).collect();
-        let of_kind =
-            |of: Persistent| format!("{}, {} elements", counted(of.units, "unit"), count(of.elements));
+        let of_kind = |of: Persistent| {
+            format!("{}, {} elements", counted(of.parameters, "parameter"), count(of.elements))
+        };
         let cells = several
             .then(|| stages.join(", "))
             .into_iter()

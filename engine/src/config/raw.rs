@@ -251,19 +251,20 @@ section! {
         vocabulary_slices: Auto<usize> = "\"auto\"", "a vocabulary is often the largest thing that a rank gathers";
         /// How many uses ahead a unit's gather is issued. ZeRO-3 alone. `"auto"` is 1.
         prefetch_units: Auto<usize> = "1", "a gather runs while the unit before it computes";
-        /// What is sharded, by names of layers as `plan` and `check` print them: `"sharded:REGEX"`; `"persistent:REGEX"`, gathered
-        /// all step and gathered once after it; `"whole:REGEX"`, as under ZeRO-1: weights and gradients are whole and gradients are
-        /// reduced once. Of several entries that match a layer the last decides; what none matches is sharded. All layers of a unit
-        /// are sharded alike, and so are both uses of a tied weight. In place of thresholds. ZeRO-3 alone.
+        /// What is sharded, by names of parameters, or of layers as `plan` and `check` print them, which means all of a layer's
+        /// parameters: `"sharded:REGEX"`; `"persistent:REGEX"`, gathered all step and gathered once after it; `"whole:REGEX"`, as under
+        /// ZeRO-1: weights and gradients are whole and gradients are reduced once. Of several entries that match a parameter the last
+        /// decides; what none matches is sharded. All parameters of a unit are whole or none, and both uses of a tied weight are
+        /// sharded alike. In place of thresholds. ZeRO-3 alone.
         parameters: Vec<ShardingRule> = "[]", "everything is sharded";
         /// `"listed"`: `parameters` or thresholds say what is sharded. `"auto"`: the plan makes the list and prints it. With `memory` it
         /// sends the fewest bytes that fit; without, it has the lowest peak, or up to 1% more where that sends at least 10% less. The
         /// list depends on the grid, and results depend on the list in their last bits: write it as `parameters` to keep them. ZeRO-3
         /// alone.
         sharding: ShardingWord = "\"listed\"", "a list that the plan chooses changes results in their last bits, so it must be asked for";
-        /// Units whose every parameter has at most so many elements stay gathered all step, and are gathered once after it;
-        /// 0 is none. ZeRO-3 alone. `"auto"` is 10 x `hidden_size`. DeepSpeed's default is 100000.
-        stage3_param_persistence_threshold: Auto<u64> = "0", "whole units are gathered, so a small parameter costs no message";
+        /// Parameters of at most so many elements stay gathered all step, and are gathered once after it; 0 is none. ZeRO-3 alone.
+        /// `"auto"` is 10 x `hidden_size`. DeepSpeed's default is 100000.
+        stage3_param_persistence_threshold: Auto<u64> = "0", "a unit is gathered in one message, so a small parameter costs none of its own";
         /// Most elements that may stay gathered in this way, over the whole model. ZeRO-3 alone. `"auto"` is no limit.
         stage3_model_persistence_threshold: Auto<u64> = "no limit", "DeepSpeed's";
         /// When gradients are reduced over the data ranks: `"every"` micro-batch, or after the `"last"`, unsharded until

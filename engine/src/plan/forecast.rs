@@ -1,6 +1,7 @@
 //! What each rank will hold and send: the figures of `plan --json`, by partition's closed formulas over the program's
 //! counts.
 
+use pipezero_models::unit::UnitSizes;
 use pipezero_partition::{
     ElementBytes, Purpose, RankFacts, RankMemory, ReductionTerms, Sharding, StageFacts, StageTraffic,
     Traffic, TrafficFacts, UnitFacts, UnitSharding, UnitTraffic,
@@ -11,7 +12,7 @@ use serde::Serialize;
 use super::element_types::ElementTypes;
 use super::stages::PlannedStage;
 use super::tokens_read::TokensRead;
-use super::{Plan, PlannedUnit};
+use super::{Plan, PlannedPart, PlannedUnit};
 use crate::config::{BackendName, Precision, ReductionOrder, Run};
 
 /// What one rank will hold and send.
@@ -49,9 +50,9 @@ pub struct RankForecast {
 /// What of a rank's weights stays gathered all step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Persistent {
-    /// Units.
-    pub units: usize,
-    /// Their parameters.
+    /// Parameters; of one in slices each counts.
+    pub parameters: usize,
+    /// Their elements.
     pub elements: u64,
 }
 
@@ -101,10 +102,11 @@ impl Plan {
         };
         let units: Vec<Vec<String>> = self.units_of(rank).map(|(_, unit)| names(unit)).collect();
         let of_kind = |kind: UnitSharding| {
-            let units = self.units_of(rank).filter(|(_, unit)| unit.sharding == kind);
-            units.fold(Persistent::default(), |sum, (id, unit)| Persistent {
-                units: sum.units + 1,
-                elements: sum.elements + self.held_parameters(id, unit),
+            let held = self.units_of(rank).filter(|(id, _)| self.weights_owner(*id) == *id);
+            let entries = held.flat_map(|(_, unit)| unit.entries_of_kind(kind));
+            entries.fold(Persistent::default(), |sum, entry| Persistent {
+                parameters: sum.parameters + 1,
+                elements: sum.elements + entry.range.len() as u64,
             })
         };
         RankForecast {
@@ -137,7 +139,7 @@ impl Plan {
             num_gradient_send_buffers: self.num_gradient_send_buffers(stage.stage) as u64,
             output_cut_elements: stage.output_cut as u64,
             local_output_elements: stage.local_output as u64,
-            units: stage.units.iter().map(|(_, unit)| memory_facts_of(unit)).collect(),
+            units: stage.units.iter().flat_map(|(_, unit)| memory_facts_of(unit, &unit.sizes)).collect(),
         };
         let gather_buffers = self.gather_buffers(rank, purpose);
         let gradient_buffers = self.gradient_buffers(rank, purpose);
@@ -148,7 +150,7 @@ impl Plan {
             element_bytes: element_bytes(&self.run.precision),
             num_optimizer_states: self.run.optimizer.num_states() as u64,
             gather_buffer_elements: gather_buffers.iter().map(|&len| len as u64).collect(),
-            gradient_buffer_elements: gradient_buffers.iter().map(|&len| len as u64).collect(),
+            gradient_buffer_elements: gradient_buffers.iter().flatten().map(|&len| len as u64).collect(),
             num_term_elements: self.num_term_elements(rank),
             copies_checkpoints: self.run.checkpoint.is_copied(),
             num_tokens: num_of_step(&self.run, reads.num_tokens()),
@@ -168,7 +170,7 @@ impl Plan {
         let ends = self.tied_pipeline_ranks();
         let is_tied = ends.is_some_and(|(lower, upper)| [lower, upper].contains(&rank));
         let lanes = [Some(self.grid.data_degree), is_tied.then_some(2)];
-        let terms = |num_members| ReductionTerms::of(num_members, self.largest_unit()).num_elements();
+        let terms = |num_members| ReductionTerms::of(num_members, self.largest_message()).num_elements();
         lanes.into_iter().flatten().map(terms).sum()
     }
 
@@ -185,12 +187,15 @@ impl Plan {
             units: stage
                 .units
                 .iter()
-                .map(|(id, unit)| UnitTraffic {
-                    num_elements: unit.unit.num_elements() as u64,
-                    num_gathers: num_gathers[id.index()],
-                    tying: unit.tying,
-                    sharding: unit.sharding,
-                    is_frozen: unit.is_frozen,
+                .flat_map(|(id, unit)| {
+                    let num_gathers = num_gathers[id.index()];
+                    unit.parts.iter().map(move |part| UnitTraffic {
+                        num_elements: part.num_elements as u64,
+                        num_gathers,
+                        tying: unit.tying,
+                        sharding: part.sharding,
+                        is_frozen: unit.is_frozen,
+                    })
                 })
                 .collect(),
         };
@@ -204,19 +209,24 @@ impl Plan {
     }
 }
 
-pub(super) fn memory_facts_of(unit: &PlannedUnit) -> UnitFacts {
-    UnitFacts {
-        num_elements: unit.unit.num_elements() as u64,
-        saved_elements: unit.sizes.saved as u64,
-        recompute_elements: unit.sizes.recompute as u64,
-        weight_input_elements: unit.sizes.weight_inputs as u64,
-        workspace_elements: unit.sizes.workspace as u64,
-        allocated_elements: unit.sizes.allocated as u64,
-        widest_activation_elements: unit.sizes.gradient as u64,
-        tying: unit.tying,
-        sharding: unit.sharding,
-        is_frozen: unit.is_frozen,
-    }
+/// A unit, given what it needs for a micro-batch: what it holds of each part, and with the first all else.
+pub(super) fn memory_facts_of(unit: &PlannedUnit, sizes: &UnitSizes) -> Vec<UnitFacts> {
+    let of_part = |(index, part): (usize, &PlannedPart)| {
+        let sizes = if index == 0 { *sizes } else { UnitSizes::default() };
+        UnitFacts {
+            num_elements: part.num_elements as u64,
+            saved_elements: sizes.saved as u64,
+            recompute_elements: sizes.recompute as u64,
+            weight_input_elements: sizes.weight_inputs as u64,
+            workspace_elements: sizes.workspace as u64,
+            allocated_elements: sizes.allocated as u64,
+            widest_activation_elements: sizes.gradient as u64,
+            tying: unit.tying,
+            sharding: part.sharding,
+            is_frozen: unit.is_frozen,
+        }
+    };
+    unit.parts.iter().enumerate().map(of_part).collect()
 }
 
 pub(super) fn sharding(run: &Run) -> Sharding {

@@ -2,7 +2,7 @@
 
 use pipezero_models::model::ModelLayer;
 use pipezero_models::{HeadLogits, ModelConfig, VocabularyOptions};
-use pipezero_partition::{Purpose, RankFacts, RankMemory, Unit as PartitionUnit, UnitFacts};
+use pipezero_partition::{Purpose, RankFacts, RankMemory, Unit as PartitionUnit};
 use pipezero_schedule::Unit;
 use serde::Serialize;
 
@@ -69,13 +69,14 @@ impl Plan {
         let of = RunModel { run: &self.run, model: &model, graph: &self.graph, shape: self.shape };
         let mut facts = self.head_facts();
         let units = &mut facts.stages.last_mut()?.units;
-        let first = units.len() - self.head_units().count();
-        for (facts, unit) in units[first..].iter_mut().zip(self.head_units()) {
+        let num_parts: usize = self.head_units().map(|unit| self.unit(unit).parts.len()).sum();
+        units.truncate(units.len() - num_parts);
+        for unit in self.head_units() {
             let planned = self.unit(unit);
             let PlannedUnit { stage, layers, tying, is_frozen, .. } = planned.clone();
             let unit = PartitionUnit { stage: stage.index(), layers, tying, is_frozen };
             let rebuilt = planned_unit(of, &unit);
-            *facts = UnitFacts { sharding: planned.sharding, ..memory_facts_of(&rebuilt) };
+            units.extend(memory_facts_of(planned, &rebuilt.sizes));
         }
         Some(RankMemory::of(&facts))
     }

@@ -51,7 +51,7 @@ impl Plan {
         let element_bytes = self.element_type().num_bytes();
         let units = self.units_of(rank).filter(|(_, unit)| unit.is_sharded());
         let mut bytes: Vec<u64> =
-            units.map(|(_, unit)| (element_bytes * unit.layout.padded_len()) as u64).collect();
+            units.map(|(_, unit)| (element_bytes * unit.gathered_len()) as u64).collect();
         bytes.sort_unstable_by(|a, b| b.cmp(a));
         bytes
     }
@@ -223,9 +223,10 @@ impl Plan {
         Unit(unit.0 - self.unit(unit).unit.table_slice().index as u32)
     }
 
-    /// Padded elements of the largest unit.
-    pub(crate) fn largest_unit(&self) -> usize {
-        self.units.iter().map(|planned| planned.layout.padded_len()).max().unwrap_or(0)
+    /// Padded elements of the largest part of a unit, which is gathered and reduced in one message.
+    pub(crate) fn largest_message(&self) -> usize {
+        let parts = self.units.iter().flat_map(|planned| &planned.parts);
+        parts.map(|part| part.layout.padded_len()).max().unwrap_or(0)
     }
 
     /// The pipeline ranks of both uses of a tied weight, ascending, where they differ. On most placements the embedding's

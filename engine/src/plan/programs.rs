@@ -63,21 +63,29 @@ fn checked(run: &Run, order: &ComputeOrder, units: &[PlannedUnit]) -> Result<Che
 }
 
 fn facts(unit: &PlannedUnit, parameter_bytes: u64) -> UnitFacts {
+    let [sharded, persistent] = [UnitSharding::Sharded, UnitSharding::Persistent].map(|kind| unit.part(kind));
     UnitFacts {
-        backward_reads_weights: unit.unit.backward_reads_weights(),
+        backward_reads_weights: match sharded {
+            Some(part) if unit.parts.len() > 1 => unit.unit.backward_reads(part),
+            _ => unit.unit.backward_reads_weights(),
+        },
         tying: match unit.tying {
             Tying::Untied => pipezero_schedule::Tying::Untied,
             Tying::Embedding => pipezero_schedule::Tying::Embedding,
             Tying::Head => pipezero_schedule::Tying::Head,
         },
-        sharding: match unit.sharding {
-            UnitSharding::Sharded => pipezero_schedule::UnitSharding::Sharded,
-            UnitSharding::Persistent => pipezero_schedule::UnitSharding::Persistent,
-            UnitSharding::Whole => pipezero_schedule::UnitSharding::Whole,
+        sharding: match (sharded, persistent) {
+            (Some(_), Some(persistent)) => {
+                let persistent_bytes = parameter_bytes * unit.parts[persistent].layout.padded_len() as u64;
+                pipezero_schedule::UnitSharding::PartlyPersistent { persistent_bytes }
+            }
+            (Some(_), None) => pipezero_schedule::UnitSharding::Sharded,
+            (None, Some(_)) => pipezero_schedule::UnitSharding::Persistent,
+            (None, None) => pipezero_schedule::UnitSharding::Whole,
         },
         recomputes: unit.sizes.recompute > 0,
         is_frozen: unit.is_frozen,
-        ..UnitFacts::new(unit.stage, parameter_bytes * unit.layout.padded_len() as u64)
+        ..UnitFacts::new(unit.stage, parameter_bytes * unit.gathered_len() as u64)
     }
 }
 

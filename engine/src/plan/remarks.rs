@@ -2,6 +2,7 @@
 //! micro-batches are too few for the pipeline, that units are too large to pay, what persists, that nothing is left to shard,
 //! and that more is asked for than there are units.
 
+use pipezero_partition::UnitSharding;
 use pipezero_schedule::Stage;
 
 use super::{Plan, PlannedUnit, sharding};
@@ -160,10 +161,10 @@ impl Plan {
         Some(Remark::hint(SHARDING, text))
     }
 
-    /// That a threshold is too low for every unit: a parameter's, or else the model's.
+    /// That a threshold is too low for every parameter: that of a parameter, or else the model's.
     fn nothing_persists(&self) -> Option<Remark> {
         let threshold = self.run.zero.param_persistence_threshold;
-        let any_persists = self.units.iter().any(PlannedUnit::is_persistent);
+        let any_persists = self.units.iter().any(|unit| unit.part(UnitSharding::Persistent).is_some());
         if self.run.zero.level != ZeroLevel::Zero3
             || threshold == 0
             || any_persists
@@ -171,27 +172,20 @@ impl Plan {
         {
             return None;
         }
-        let first_layer = |unit: &PlannedUnit| &self.graph.layer(unit.layers.start).name;
-        let unit = self.units.iter().min_by_key(|unit| unit.largest_parameter())?;
-        let smallest = unit.largest_parameter();
-        if smallest > threshold {
+        let specs = self.units.iter().flat_map(|unit| unit.unit.entries()).map(|entry| &entry.spec);
+        let spec = specs.min_by_key(|spec| spec.num_elements_of_all())?;
+        let (name, smallest) = (&spec.name, spec.num_elements_of_all());
+        if smallest as u64 > threshold {
             let text = format!(
-                "no unit persists: every one has a parameter larger than {threshold}, at least {smallest} (in the unit that \
-                 begins with {}); small parameters alone would save nothing, since a unit is gathered in one message; use \
-                 {smallest} or more, or 0",
-                first_layer(unit)
+                "no parameter persists: every one has more than {threshold} elements, the smallest, {name}, {smallest}; use {smallest} or \
+                 more, or 0"
             );
             return Some(Remark::warning(PARAM_THRESHOLD, text));
         }
-        let may_persist = self.units.iter().filter(|unit| unit.largest_parameter() <= threshold);
-        let unit = may_persist.min_by_key(|unit| unit.unit.num_parameters())?;
         let text = format!(
-            "no unit persists: persistent units may have {} elements together, and the smallest without a parameter larger \
-             than {threshold} has {smallest} (the unit that begins with {}); use {smallest} or more, or \
-             `stage3_param_persistence_threshold` 0",
+            "no parameter persists: persistent parameters may have {} elements together, and the smallest, {name}, has {smallest}; \
+             use {smallest} or more, or `stage3_param_persistence_threshold` 0",
             self.run.zero.model_persistence_threshold,
-            first_layer(unit),
-            smallest = unit.unit.num_parameters()
         );
         Some(Remark::warning(MODEL_THRESHOLD, text))
     }
@@ -237,48 +231,59 @@ impl Plan {
         }
     }
 
-    /// What stays whole of every stage: a line for each entry of the list that decides about some of its units; or for each stage, where
+    /// What stays whole of every stage: a line for each entry of the list that decides about some of its parameters; or for each stage, where
     /// there is a threshold, and even where nothing stays, as it may be too low.
-    pub fn units_that_stay(&self) -> Vec<String> {
+    pub fn parameters_that_stay(&self) -> Vec<String> {
         let zero = &self.run.zero;
         if zero.level == ZeroLevel::Zero3 && !zero.sharding.rules().is_empty() {
-            return self.units_by_rule();
+            return self.parameters_by_rule();
         }
         if zero.level != ZeroLevel::Zero3 || zero.param_persistence_threshold == 0 {
             return Vec::new();
         }
         let of_stage = |stage: usize| {
-            let (persistent, others): (Vec<_>, Vec<_>) =
-                self.units_of_stage(Stage(stage as u32)).partition(|(_, unit)| unit.is_persistent());
-            let num_elements: usize = persistent.iter().map(|(_, unit)| unit.unit.num_parameters()).sum();
-            let (num_persistent, num_units) = (persistent.len(), persistent.len() + others.len());
-            format!("stage {stage}: {num_persistent} of {num_units} units persist, {num_elements} elements")
+            let units = || self.owned_units_of(Stage(stage as u32));
+            let num_parameters: usize = units().map(|unit| unit.unit.entries().len()).sum();
+            let persistent = || units().flat_map(|unit| unit.entries_of_kind(UnitSharding::Persistent));
+            let num_elements: usize = persistent().map(|entry| entry.range.len()).sum();
+            format!(
+                "stage {stage}: {} of {num_parameters} parameters persist, {num_elements} elements",
+                persistent().count()
+            )
         };
         (0..self.order.placement.num_stages()).map(of_stage).collect()
     }
 
+    /// The units of a stage, but for the second use of a tied weight that its rank holds already.
+    fn owned_units_of(&self, stage: Stage) -> impl Iterator<Item = &PlannedUnit> {
+        let owned = self.units_of_stage(stage).filter(|(id, _)| self.weights_owner(*id) == *id);
+        owned.map(|(_, unit)| unit)
+    }
+
     /// What each entry of the list decides of every stage.
-    fn units_by_rule(&self) -> Vec<String> {
+    fn parameters_by_rule(&self) -> Vec<String> {
         let rules = self.run.zero.sharding.rules();
-        let deciding = sharding::deciding_rules(rules, &self.graph).unwrap_or_default();
+        let deciding = sharding::deciding_rules(rules, &self.graph, &self.units).unwrap_or_default();
         let element_bytes = self.element_type().num_bytes();
         let mut lines = Vec::new();
         for stage in (0..self.order.placement.num_stages() as u32).map(Stage) {
-            let num_units = self.units_of_stage(stage).count();
+            let mut of_stage: Vec<(Option<usize>, usize)> = Vec::new();
+            for unit in self.owned_units_of(stage) {
+                let decided = deciding.get(unit.layers.clone()).unwrap_or_default().concat();
+                of_stage.extend(decided.into_iter().zip(unit.unit.entries().iter().map(|of| of.range.len())));
+            }
             for (index, rule) in rules.iter().enumerate() {
-                let units: Vec<_> = self
-                    .units_of_stage(stage)
-                    .filter(|(_, unit)| deciding.get(unit.layers.start) == Some(&Some(index)))
-                    .collect();
-                if units.is_empty() {
+                let decided = || of_stage.iter().filter(|(rule, _)| *rule == Some(index));
+                let num_elements: usize = decided().map(|(_, len)| len).sum();
+                if decided().next().is_none() {
                     continue;
                 }
-                let num_parameters: usize = units.iter().map(|(_, unit)| unit.unit.num_parameters()).sum();
                 lines.push(format!(
-                    "stage {}: \"{rule}\" decides about {} of {num_units} units, {num_parameters} parameters, {} before sharding",
+                    "stage {}: \"{rule}\" decides about {} of {} parameters, {num_elements} elements, {} before sharding",
                     stage.0,
-                    units.len(),
-                    Bytes((num_parameters * element_bytes) as u64)
+                    decided().count(),
+                    of_stage.len(),
+                    Bytes((num_elements * element_bytes) as u64)
                 ));
             }
         }

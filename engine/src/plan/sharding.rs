@@ -1,5 +1,10 @@
-//! What becomes of each unit under ZeRO-3: what the run's list of names says, and which units are small enough to persist.
+//! What becomes of each parameter under ZeRO-3: what the run's list of names says, and which are small enough to persist. So units have
+//! parts.
 
+use std::collections::HashMap;
+
+use pipezero_models::parameter::ParameterSpec;
+use pipezero_models::unit::ParameterEntry;
 use pipezero_partition::{LayerGraph, Tying, UnitSharding};
 
 use super::sharding_fault::ShardingFault;
@@ -29,7 +34,7 @@ impl Plan {
     }
 }
 
-/// Marks the units.
+/// Marks the units' parameters.
 ///
 /// # Errors
 /// [`PlanError::ShardingRule`] where an entry of the list cannot be followed.
@@ -43,39 +48,65 @@ pub(super) fn mark(run: &Run, graph: &LayerGraph, units: &mut [PlannedUnit]) -> 
         mark_persistent(run, units);
         return Ok(());
     }
-    let deciding = deciding_rules(rules, graph)?;
-    let of_layer = |layer: usize| deciding[layer].map_or(UnitSharding::Sharded, |rule| rules[rule].sharding);
+    let deciding = deciding_rules(rules, graph, units)?;
     for unit in units {
-        let first = unit.layers.start;
-        unit.sharding = of_layer(first);
-        let other = unit.layers.clone().find(|&layer| of_layer(layer) != unit.sharding);
-        if let Some(other) = other {
-            let name = |layer: usize| graph.layer(layer).name.clone();
-            let [decided, left] = if deciding[other].is_some() { [other, first] } else { [first, other] };
-            let rule =
-                deciding[decided].expect("two layers differ by an entry that decides about one of them");
-            let unit = [name(first), name(unit.layers.end - 1)];
-            let fault = ShardingFault::DividedUnit { unit, layers: [name(decided), name(left)] };
-            return Err(PlanError::ShardingRule { rule: rules[rule].to_string(), fault: Box::new(fault) });
-        }
+        let of_unit: Vec<Option<usize>> = deciding[unit.layers.clone()].concat();
+        refuse_half_whole(rules, graph, unit, &of_unit)?;
+        let kinds: Vec<UnitSharding> = of_unit.into_iter().map(|rule| kind(rules, rule)).collect();
+        unit.divide(&kinds, run.parallel.data);
     }
     Ok(())
 }
 
-/// `[layer]`: the last entry that matches the layer's name, or that of the other use of its tied weight.
+/// What becomes of what this entry decides about.
+pub(super) fn kind(rules: &[ShardingRule], deciding: Option<usize>) -> UnitSharding {
+    deciding.map_or(UnitSharding::Sharded, |rule| rules[rule].sharding)
+}
+
+/// Refuses a unit of which some parameters are whole and others are not, given the entry that decides about each.
+fn refuse_half_whole(
+    rules: &[ShardingRule],
+    graph: &LayerGraph,
+    unit: &PlannedUnit,
+    deciding: &[Option<usize>],
+) -> Result<(), PlanError> {
+    let is_whole = |&at: &usize| kind(rules, deciding[at]) == UnitSharding::Whole;
+    let mut at = 0..deciding.len();
+    let (Some(whole), Some(other)) = (at.clone().find(is_whole), at.find(|at| !is_whole(at))) else {
+        return Ok(());
+    };
+    let rule = deciding[whole].expect("what no entry decides about is sharded");
+    let parameter = |at: usize| unit.unit.entries()[at].spec.name.clone();
+    let layer = |layer: usize| graph.layer(layer).name.clone();
+    let fault = ShardingFault::HalfWholeUnit {
+        unit: [unit.layers.start, unit.layers.end - 1].map(layer),
+        parameters: [whole, other].map(parameter),
+    };
+    Err(PlanError::ShardingRule { rule: rules[rule].to_string(), fault: Box::new(fault) })
+}
+
+/// `[layer][parameter]`: the last entry that matches the name of the parameter or of its layer, or those of the other use of its tied
+/// weight.
 pub(super) fn deciding_rules(
     rules: &[ShardingRule],
     graph: &LayerGraph,
-) -> Result<Vec<Option<usize>>, PlanError> {
-    let mut deciding = vec![None; graph.num_layers()];
+    units: &[PlannedUnit],
+) -> Result<Vec<Vec<Option<usize>>>, PlanError> {
+    let layers = units.iter().flat_map(|unit| unit.unit.layers());
+    let parameters: Vec<Vec<ParameterSpec>> = layers.map(|layer| layer.parameters()).collect();
+    let mut deciding: Vec<Vec<Option<usize>>> = parameters.iter().map(|of| vec![None; of.len()]).collect();
     for (index, rule) in rules.iter().enumerate() {
         let regex = pattern::regex(&rule.pattern)
             .map_err(|_| PlanError::ShardingRule { rule: rule.to_string(), fault: matches_nothing(graph) })?;
         let mut is_used = false;
         for (layer, node) in graph.layers().enumerate() {
-            if regex.is_match(&node.name) {
-                deciding[layer] = Some(index);
-                is_used = true;
+            let is_layer = regex.is_match(&node.name);
+            is_used |= is_layer;
+            for (spec, decided) in parameters[layer].iter().zip(&mut deciding[layer]) {
+                if is_layer || regex.is_match(&spec.name) {
+                    *decided = Some(index);
+                    is_used = true;
+                }
             }
         }
         if !is_used {
@@ -87,8 +118,10 @@ pub(super) fn deciding_rules(
         layers.filter(move |(_, node)| node.tying == tying).map(|(layer, _)| layer).collect::<Vec<_>>()
     };
     for (embedding, head) in uses(Tying::Embedding).into_iter().zip(uses(Tying::Head)) {
-        let of_both = deciding[embedding].max(deciding[head]);
-        (deciding[embedding], deciding[head]) = (of_both, of_both);
+        for parameter in 0..deciding[embedding].len().min(deciding[head].len()) {
+            let of_both = deciding[embedding][parameter].max(deciding[head][parameter]);
+            (deciding[embedding][parameter], deciding[head][parameter]) = (of_both, of_both);
+        }
     }
     Ok(deciding)
 }
@@ -99,26 +132,26 @@ fn matches_nothing(graph: &LayerGraph) -> Box<ShardingFault> {
     Box::new(ShardingFault::MatchesNothing { names })
 }
 
-/// Marks the units whose every parameter is small enough to stay gathered, in chain order, passing over those that would
-/// exceed the model's threshold: DeepSpeed's rule, by units, because a unit is what is gathered. A tied weight is one parameter: it counts once,
-/// as the embedding, and both its units are alike.
+/// Marks the parameters that are small enough to stay gathered, in the order of declaration, passing over those that would exceed the model's
+/// threshold: DeepSpeed's rule. Both uses of a tied weight are one parameter, and so are the slices of a table.
 fn mark_persistent(run: &Run, units: &mut [PlannedUnit]) {
-    let mut num_elements = 0;
-    let mut table = UnitSharding::Sharded;
+    let (of_parameter, of_model) =
+        (run.zero.param_persistence_threshold, run.zero.model_persistence_threshold);
+    let mut num_elements = 0_u64;
+    let mut known: HashMap<String, UnitSharding> = HashMap::new();
     for unit in units {
-        if unit.tying == Tying::Head {
-            unit.sharding = table;
-            continue;
-        }
-        let largest = unit.largest_parameter();
-        let own = unit.unit.num_parameters() as u64;
-        let fits = num_elements + own <= run.zero.model_persistence_threshold;
-        if largest <= run.zero.param_persistence_threshold && fits {
-            unit.sharding = UnitSharding::Persistent;
-            num_elements += own;
-            if unit.tying == Tying::Embedding {
-                table = UnitSharding::Persistent;
-            }
-        }
+        let kind = |entry: &ParameterEntry| {
+            *known.entry(entry.spec.name.clone()).or_insert_with(|| {
+                let own = entry.spec.num_elements_of_all() as u64;
+                let with_own = num_elements.saturating_add(own);
+                if own > of_parameter || with_own > of_model {
+                    return UnitSharding::Sharded;
+                }
+                num_elements = with_own;
+                UnitSharding::Persistent
+            })
+        };
+        let kinds: Vec<UnitSharding> = unit.unit.entries().iter().map(kind).collect();
+        unit.divide(&kinds, run.parallel.data);
     }
 }

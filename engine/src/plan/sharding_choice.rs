@@ -41,7 +41,7 @@ impl Plan {
             return Ok(self);
         }
         for (unit, kind) in self.units.iter_mut().zip(kinds) {
-            unit.sharding = kind;
+            unit.divide(&vec![kind; unit.unit.entries().len()], self.grid.data_degree);
         }
         (self.training, self.evaluation) = programs::both(&self.run, &self.order, &self.units)?;
         Ok(self)

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use pipezero_partition::{LayerGraph, UnitSharding};
 
 use super::PlanError;
-use super::sharding::deciding_rules;
+use super::sharding::{deciding_rules, kind};
 use super::unit::PlannedUnit;
 use crate::config::ShardingRule;
 
@@ -30,10 +30,9 @@ pub(super) fn list(
     };
     let rules: Vec<ShardingRule> =
         [UnitSharding::Whole, UnitSharding::Persistent].into_iter().filter_map(rule).collect();
-    let deciding = deciding_rules(&rules, graph)?;
-    for (layer, kind) in of_layers.into_iter().enumerate() {
-        let decided = deciding[layer].map_or(UnitSharding::Sharded, |rule| rules[rule].sharding);
-        if decided != kind {
+    let deciding = deciding_rules(&rules, graph, units)?;
+    for (layer, wanted) in of_layers.into_iter().enumerate() {
+        if deciding[layer].iter().any(|&rule| kind(&rules, rule) != wanted) {
             return Err(PlanError::SameNames { name: graph.layer(layer).name.clone() });
         }
     }

@@ -7,6 +7,9 @@ use super::stages::PlannedStage;
 use super::tokens_read::TokensRead;
 use pipezero_partition::{Purpose, Tying};
 
+/// Parts of a unit that are reduced after every micro-batch, at most.
+pub(crate) const MAX_REDUCED_PARTS: usize = 2;
+
 /// Buffers of one rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RankSizes {
@@ -25,9 +28,8 @@ pub(crate) struct RankSizes {
     pub(crate) recompute_len: usize,
     /// Elements of each buffer for a gathered unit, the largest first.
     pub(crate) gather_buffers: Vec<usize>,
-    /// Elements of each buffer for an unsharded gradient, f32, the largest first; none in inference, and where gradients accumulate
-    /// unsharded.
-    pub(crate) gradient_buffers: Vec<usize>,
+    /// Elements of each buffer for an unsharded gradient, by part, f32; none in inference, and where gradients accumulate unsharded.
+    pub(crate) gradient_buffers: Vec<[usize; MAX_REDUCED_PARTS]>,
     /// Elements of the copy out of which checkpoints are written, f32; 0 without one.
     pub(crate) checkpoint_elements: usize,
     /// Buffers for what is received over an edge, and for gradients sent over one.
@@ -70,7 +72,7 @@ impl Plan {
             true => 1,
             false => 1 + self.run.optimizer.num_states(),
         };
-        let checkpoint_elements = written.map(|(_, unit)| num_kinds(unit) * unit.layout.shard_len()).sum();
+        let checkpoint_elements = written.map(|(_, unit)| num_kinds(unit) * unit.shard_len()).sum();
         RankSizes {
             stages: self.stage_sizes(rank, purpose),
             tokens: self.tokens_read(rank),
@@ -104,17 +106,26 @@ impl Plan {
         largest
     }
 
-    /// Elements of each buffer for an unsharded gradient, the largest first.
-    pub(super) fn gradient_buffers(&self, rank: PipelineRank, purpose: Purpose) -> Vec<usize> {
-        match purpose {
-            Purpose::Training => self
-                .training
-                .gradient_buffers(rank)
-                .iter()
-                .map(|&bytes| self.gathered_elements(bytes))
-                .collect(),
-            Purpose::Inference => Vec::new(),
+    /// Elements of each buffer for an unsharded gradient: as many of each part as the largest of those that lie there.
+    pub(super) fn gradient_buffers(
+        &self,
+        rank: PipelineRank,
+        purpose: Purpose,
+    ) -> Vec<[usize; MAX_REDUCED_PARTS]> {
+        if purpose == Purpose::Inference {
+            return Vec::new();
         }
+        let mut buffers = vec![[0; MAX_REDUCED_PARTS]; self.training.gradient_buffers(rank).len()];
+        for (index, instruction) in self.training.row(rank).iter().enumerate() {
+            let buffer = self.training.gradient_buffer(rank.at(index));
+            if let (Some(buffer), Some(unit)) = (buffer, instruction.unit()) {
+                let parts = &self.unit(unit).parts;
+                for (len, part) in buffers[buffer].iter_mut().zip(parts) {
+                    *len = (*len).max(part.layout.padded_len());
+                }
+            }
+        }
+        buffers
     }
 
     /// Elements of a unit that has so many bytes when it is gathered.

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use pipezero_models::{Layer, Unit as ModelUnit};
-use pipezero_partition::{LayerGraph, LayerRole, ShardLayout, Split, Unit, UnitSharding, UnitSplit};
+use pipezero_partition::{LayerGraph, LayerRole, Split, Unit, UnitSharding, UnitSplit};
 use pipezero_schedule::Stage;
 
 use super::element_types::ElementTypes;
@@ -40,15 +40,15 @@ pub(super) fn planned_unit(of: RunModel<'_>, unit: &Unit) -> PlannedUnit {
     }
     PlannedUnit {
         stage: Stage(unit.stage as u32),
-        layout: ShardLayout::new(built.num_elements(), run.parallel.data),
         sizes,
         forward_flops: built.forward_flops(shape),
         unit: built,
         layers: unit.layers.clone(),
         tying: unit.tying,
-        sharding: UnitSharding::Sharded,
+        parts: Vec::new(),
         is_frozen: unit.is_frozen,
     }
+    .in_one_part(UnitSharding::Sharded, run.parallel.data)
 }
 
 /// The layers of a unit that are recomputed together, counted from the unit's first: transformer blocks alone. Embeddings

@@ -179,6 +179,9 @@ fn unit(mut cursor: Cursor<'_>, index: u32) -> Result<UnitFacts, ParseError> {
     let sharding = match () {
         () if mark(&mut cursor, "persistent") => UnitSharding::Persistent,
         () if mark(&mut cursor, "whole") => UnitSharding::Whole,
+        () if mark(&mut cursor, "partly-persistent") => UnitSharding::PartlyPersistent {
+            persistent_bytes: cursor.number("the bytes of the persistent part")?,
+        },
         () => UnitSharding::Sharded,
     };
     let recomputes = mark(&mut cursor, "recomputes");

@@ -38,13 +38,15 @@ impl fmt::Display for Program {
             let UnitFacts { stage, num_bytes, .. } = facts;
             let reads = word(READERS, (facts.forward_reads_weights, facts.backward_reads_weights));
             write!(f, "  u{unit} {stage} bytes {num_bytes} reads {reads} {}", word(TYINGS, facts.tying))?;
-            let is = |sharding| facts.sharding == sharding;
-            let marks = [
-                (is(UnitSharding::Persistent), " persistent"),
-                (is(UnitSharding::Whole), " whole"),
-                (facts.recomputes, " recomputes"),
-                (facts.is_frozen, " frozen"),
-            ];
+            match facts.sharding {
+                UnitSharding::Sharded => {}
+                UnitSharding::Persistent => f.write_str(" persistent")?,
+                UnitSharding::Whole => f.write_str(" whole")?,
+                UnitSharding::PartlyPersistent { persistent_bytes } => {
+                    write!(f, " partly-persistent {persistent_bytes}")?;
+                }
+            }
+            let marks = [(facts.recomputes, " recomputes"), (facts.is_frozen, " frozen")];
             marks.iter().filter(|(applies, _)| *applies).try_for_each(|(_, mark)| f.write_str(mark))?;
             writeln!(f)?;
         }

@@ -15,17 +15,21 @@ enum Whole {
     Tables,
     /// Attention persists where it is a unit of its own, else everything.
     Attention,
+    /// Biases persist.
+    Biases,
 }
 
-/// Of the model's weights attention's have at most 432 elements, the MLP's 576, tables 25,200: none persists, then halves that are
-/// attention, some of all but tables, all; then lists of names.
-const WHOLE: [Whole; 6] = [
+/// Of the model's weights attention's have at most 432 elements, the MLP's 576, tables 25,200, norms and biases 48: none persists, then
+/// attention with all norms and biases, so that units are divided, some of all but tables, all; norms and biases; then lists of names.
+const WHOLE: [Whole; 8] = [
     Whole::Thresholds(0, u64::MAX),
     Whole::Thresholds(500, u64::MAX),
     Whole::Thresholds(600, 6000),
     Whole::Thresholds(30_000, u64::MAX),
+    Whole::Thresholds(48, u64::MAX),
     Whole::Tables,
     Whole::Attention,
+    Whole::Biases,
 ];
 
 impl Whole {
@@ -42,6 +46,7 @@ impl Whole {
                 let are_alone = case.tied || case.vocabulary.num_slices > Some(1);
                 zero.sharding = rule(UnitSharding::Whole, if are_alone { "wte|lm_head" } else { "." });
             }
+            Self::Biases => zero.sharding = rule(UnitSharding::Persistent, r"bias$|norm|\.b$|embedding"),
             Self::Attention => {
                 let is_alone = zero.unit_layers == UnitLayers::Half;
                 // A Llama's first unit has the token embedding, where that is not a unit of its own.

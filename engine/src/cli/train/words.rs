@@ -81,7 +81,7 @@ pub(super) fn say_what_runs(plan: &Plan) {
     if plan.run().model.learns() {
         note(terminal::wrapped(&plan.element_types().to_string(), terminal::width()));
     }
-    for line in describe::trained(plan).into_iter().chain(plan.units_that_stay()) {
+    for line in describe::trained(plan).into_iter().chain(plan.parameters_that_stay()) {
         note(line);
     }
 }

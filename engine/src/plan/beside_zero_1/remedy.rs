@@ -1,13 +1,12 @@
 //! The warning where ZeRO-3 does not pay, with what to write instead.
 
-use pipezero_partition::UnitSharding;
 use pipezero_schedule::PipelineRank;
 
 use super::BesideZero1;
 use crate::plan::alternatives::smaller_gathers;
 use crate::plan::refusal::as_zero_1;
 use crate::plan::remarks::{Remark, UNIT};
-use crate::plan::{Bytes, Plan};
+use crate::plan::{Bytes, Plan, PlannedUnit};
 
 /// A change after which every rank is at least a twentieth below ZeRO-1.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,14 +21,14 @@ impl Plan {
     /// That ZeRO-3 does not save a twentieth of some rank's peak, and what to write instead.
     pub(in crate::plan) fn does_not_pay(&self) -> Option<Remark> {
         let ranks = &self.beside_zero_1;
-        if self.units.iter().all(|unit| unit.sharding == UnitSharding::Whole) {
+        if self.units.iter().all(PlannedUnit::is_whole) {
             let text = "every unit is whole, which is ZeRO-1; use \"stage\": 1, which says so".to_owned();
             return (!ranks.is_empty()).then(|| Remark::hint(UNIT, text));
         }
         // A rank on which everything is whole is under ZeRO-1, as its list says.
         let is_sharded = |rank: &&BesideZero1| {
             let mut units = self.units_of(PipelineRank(rank.pipeline_rank as u32));
-            units.any(|(_, unit)| unit.sharding != UnitSharding::Whole)
+            units.any(|(_, unit)| !unit.is_whole())
         };
         let worst =
             ranks.iter().filter(is_sharded).max_by(|a, b| a.peak_share().total_cmp(&b.peak_share()))?;

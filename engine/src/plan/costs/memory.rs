@@ -21,11 +21,7 @@ pub fn memory_costs(plan: &Plan) -> MemoryCosts {
         UnitMemory {
             saved_bytes: element_bytes * (unit.sizes.saved + output) as u64,
             weight_input_bytes: element_bytes * unit.sizes.weight_inputs as u64,
-            gradient_bytes: if unit.is_frozen {
-                0
-            } else {
-                (GRADIENT_BYTES * unit.layout.padded_len()) as u64
-            },
+            gradient_bytes: if unit.is_frozen { 0 } else { (GRADIENT_BYTES * unit.padded_len()) as u64 },
         }
     });
     let (grid, forecast) = (plan.grid(), plan.forecast());
@@ -44,7 +40,7 @@ fn fixed(planned: &RankMemory, sizes: &RankSizes, element_bytes: u64) -> MemoryB
         let slot = sum(&stage.saved) + stage.output_len as u64;
         stage.num_slots as u64 * slot + stage.num_weight_input_buffers as u64 * sum(&stage.weight_inputs)
     });
-    let fresh_gradients = (GRADIENT_BYTES * sizes.gradient_buffers.iter().sum::<usize>()) as u64;
+    let fresh_gradients = (GRADIENT_BYTES * sizes.gradient_buffers.iter().flatten().sum::<usize>()) as u64;
     let mut fixed = MemoryBytes::default();
     fixed[MemoryCategory::Parameters] = planned.parameters;
     fixed[MemoryCategory::Optimizer] = planned.optimizer;

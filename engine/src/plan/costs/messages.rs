@@ -5,14 +5,13 @@ use std::iter::once;
 use std::num::NonZeroU32;
 
 use pipezero_models::ElementType;
-use pipezero_partition::NORM_RECORD_WORDS;
-use pipezero_partition::part_bytes;
+use pipezero_partition::{NORM_RECORD_WORDS, UnitSharding, part_bytes};
 use pipezero_schedule::{Edge, Instruction, PipelineRank, Unit};
 
 use super::message_kind::MessageKind;
 use super::route::Route;
 use crate::config::{Links, ZeroLevel};
-use crate::plan::{Plan, PlannedUnit};
+use crate::plan::{Plan, PlannedPart, PlannedUnit};
 
 /// What the elements of a gradient are in every precision.
 const GRADIENT_TYPE: ElementType = ElementType::F32;
@@ -107,20 +106,34 @@ fn message(plan: &Plan, kind: MessageKind, instruction: Instruction) -> Message 
     }
 }
 
-/// A collective over the data ranks of a unit.
+/// Whether a part of a unit is in a collective of this kind.
+fn is_sent(plan: &Plan, kind: MessageKind, part: &PlannedPart) -> bool {
+    let is_sharded = plan.run().zero.level == ZeroLevel::Zero3 && part.sharding == UnitSharding::Sharded;
+    match kind {
+        MessageKind::Unshard => is_sharded,
+        MessageKind::GatherAfterStep => !is_sharded,
+        _ => true,
+    }
+}
+
+/// A collective over the data ranks of a unit. Those of several parts are one message of all their bytes: they follow each other on a lane,
+/// where latency delays a message and does not occupy it.
 fn collective(plan: &Plan, kind: MessageKind, unit: &PlannedUnit) -> Message {
     let grid = plan.grid();
     let members = grid.data_group(grid.rank(plan.pipeline_rank_of(unit.stage).index(), 0));
     let is_gather = matches!(kind, MessageKind::Unshard | MessageKind::GatherAfterStep);
     let element_type = if is_gather { plan.element_type() } else { GRADIENT_TYPE };
-    let (num_elements, element_bytes) = (unit.layout.padded_len(), element_type.num_bytes());
+    let element_bytes = element_type.num_bytes();
+    let parts = unit.parts.iter().filter(|part| is_sent(plan, kind, part));
+    let part_lens: Vec<usize> = parts.map(|part| part.layout.padded_len()).collect();
     // An all-reduce is a reduce-scatter and an all-gather.
     let passes = if kind == MessageKind::AllReduce { 2 } else { 1 };
     Message {
         kind,
         element_type: Some(element_type),
-        bytes: (num_elements * element_bytes) as u64,
-        sent_bytes: passes * part_bytes(num_elements, members.len(), element_bytes),
+        bytes: (part_lens.iter().sum::<usize>() * element_bytes) as u64,
+        sent_bytes: passes
+            * part_lens.iter().map(|&len| part_bytes(len, members.len(), element_bytes)).sum::<u64>(),
         groups: vec![members.collect()],
     }
 }
@@ -183,13 +196,12 @@ fn gradient_norm(plan: &Plan) -> Message {
 
 /// Elements of a unit that a rank's optimizer updates, padding included.
 pub(crate) fn owned_elements(plan: &Plan, unit: Unit) -> u64 {
-    let layout = plan.unit(unit).layout;
-    let owned =
-        if plan.run().zero.level == ZeroLevel::Zero0 { layout.padded_len() } else { layout.shard_len() };
+    let unit = plan.unit(unit);
+    let owned = if plan.run().zero.level == ZeroLevel::Zero0 { unit.padded_len() } else { unit.shard_len() };
     owned as u64
 }
 
 /// Elements of a unit's gradient whose squares a rank adds to the norm, padding included: its shard, whatever the level.
 pub(crate) fn counted_elements(plan: &Plan, unit: Unit) -> u64 {
-    if plan.counts_in_norm(unit) { plan.unit(unit).layout.shard_len() as u64 } else { 0 }
+    if plan.counts_in_norm(unit) { plan.unit(unit).shard_len() as u64 } else { 0 }
 }

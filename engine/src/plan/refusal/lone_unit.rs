@@ -1,6 +1,5 @@
 //! Refuses ZeRO-3 in a pipeline where one unit holds all layers of a rank, with the alternatives and what they cost.
 
-use pipezero_partition::UnitSharding;
 use pipezero_schedule::{PipelineRank, Unit};
 
 use super::price::{as_zero_1, row, without_pipeline};
@@ -15,7 +14,7 @@ impl Plan {
             return None;
         }
         // A whole unit is reduced once, as under ZeRO-1; a persistent one makes it ZeRO-2.
-        let is_refused = |unit: &Unit| self.unit(*unit).sharding != UnitSharding::Whole;
+        let is_refused = |unit: &Unit| !self.unit(*unit).is_whole();
         let lone = |rank| Some((rank, self.lone_unit_of(rank).filter(is_refused)?));
         self.training.ranks().find_map(lone)
     }

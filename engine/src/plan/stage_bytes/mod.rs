@@ -155,9 +155,9 @@ impl<'a> StageBytes<'a> {
             .collect();
         let front_values = units.iter().find_map(|unit| unit.front_values(shape));
         let reads = TokensRead { shape, tokens, document_starts, front_values, loss };
-        let gathered: Vec<u64> = units.iter().map(|unit| unit.layout.padded_len() as u64).collect();
+        let gathered: Vec<u64> = units.iter().map(|unit| unit.gathered_len() as u64).collect();
         let trained = units.iter().rev().filter(|unit| !unit.is_frozen);
-        let gradients: Vec<u64> = trained.map(|unit| unit.layout.padded_len() as u64).collect();
+        let gradients: Vec<u64> = trained.map(|unit| unit.padded_len() as u64).collect();
         let input = units.first().map_or(0, |unit| unit.sizes.input) as u64;
         let output = units.last().filter(|_| has_next).map_or(0, |unit| unit.sizes.output) as u64;
         let mut facts = RankFacts {
@@ -181,7 +181,7 @@ impl<'a> StageBytes<'a> {
                 num_gradient_send_buffers: protocol::GRADIENT_SEND_BUFFERS as u64,
                 output_cut_elements: output,
                 local_output_elements: 0,
-                units: units.iter().map(|unit| memory_facts_of(unit)).collect(),
+                units: units.iter().flat_map(|unit| memory_facts_of(unit, &unit.sizes)).collect(),
             }],
         };
         let fixed_bytes = RankMemory::of(&facts).peak;

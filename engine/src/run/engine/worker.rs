@@ -108,10 +108,10 @@ fn serve(rank: &mut Rank, command: Command, source: &dyn BatchSource) -> Result<
             Ok(Answer::Outcome(Box::new(rank.batch_logits(source.as_ref(), batch, to)?)))
         }
         Command::Save(file) => {
-            for (id, planned) in Arc::clone(&rank.plan).owned_units() {
-                rank.collect_unit(id, |first, values| {
+            for (id, _) in Arc::clone(&rank.plan).owned_units() {
+                rank.collect_unit(id, |entries, first, values| {
                     if let Some(file) = &file {
-                        file.write(planned.unit.entries(), first, values);
+                        file.write(entries, first, values);
                     }
                 })?;
             }

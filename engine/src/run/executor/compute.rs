@@ -2,17 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use pipezero_models::Buffer;
-use pipezero_models::layer::{MaskKey, WriteMode};
+use pipezero_models::layer::MaskKey;
 use pipezero_models::unit::{UnitBackward, UnitForward, UnitRecompute};
+use pipezero_models::views::PartViews;
 use pipezero_schedule::{CheckedProgram, InstructionId, MicroBatch, Stage, Unit};
 
 use super::activations::Parts;
 use super::rank::Rank;
 use super::step::StepInputs;
-use crate::plan::PlannedUnit;
 use crate::run::memory::TrackedBuffer;
-use crate::run::shard::{UnitStore, UnreducedGradient, Weights};
+use crate::run::shard::{UnitStore, Weights};
 
 /// An instruction that runs a unit on a micro-batch.
 #[derive(Clone, Copy, Debug)]
@@ -57,7 +56,7 @@ impl Rank {
             self.shapes.of(micro_batch),
             UnitForward {
                 tokens: self.tokens.of(micro_batch, self.shapes.of(micro_batch), masks),
-                parameters: parameters_read(&self.stores, self.plan.weights_owner(unit), unit).view().into(),
+                parameters: parameters_read(&self.stores, self.plan.weights_owner(unit), unit),
                 input: input.as_ref().map_or(&**read, |input| input),
                 output: if self.plan.sends_output(unit) { output.get_mut() } else { written },
                 saved,
@@ -91,7 +90,7 @@ impl Rank {
             self.shapes.of(micro_batch),
             UnitRecompute {
                 tokens: self.tokens.of(micro_batch, self.shapes.of(micro_batch), masks),
-                parameters: parameters_read(&self.stores, self.plan.weights_owner(unit), unit).view().into(),
+                parameters: parameters_read(&self.stores, self.plan.weights_owner(unit), unit),
                 saved,
                 recomputed,
                 workspace,
@@ -105,14 +104,7 @@ impl Rank {
             return self.backward_frozen(compute, step);
         }
         let masks = Some(self.mask_key(step, micro_batch));
-        let mut fresh = self.take_gradient_buffer(compute);
-        let store = self.store_mut(unit);
-        let mut accumulated = store.gradient.lend();
-        let padded = 0..store.layout.padded_len();
-        let (target, next) = match &mut fresh {
-            Some(fresh) => (&mut fresh.buffer, WriteMode::Overwrite),
-            None => (&mut accumulated, store.take_next_mode()),
-        };
+        let mut target = self.take_gradient_target(compute);
         self.take_output_gradient(compute);
         let planned = self.plan.unit(unit);
         let (stage, owner) = (planned.stage, self.plan.activations_owner(unit));
@@ -123,32 +115,18 @@ impl Rank {
             self.shapes.of(micro_batch),
             UnitBackward {
                 tokens: self.tokens.of(micro_batch, self.shapes.of(micro_batch), masks),
-                parameters: parameters_of_backward(
-                    &self.stores,
-                    self.plan.weights_owner(unit),
-                    (unit, planned),
-                )
-                .view()
-                .into(),
+                parameters: parameters_read(&self.stores, self.plan.weights_owner(unit), unit),
                 gradient,
                 saved,
-                parameter_gradients: target.view_mut().range(padded).into(),
-                mode: next,
+                mode: target.mode,
+                parameter_gradients: target.views(planned),
                 recomputed,
                 workspace,
                 loss_seed: self.plan.loss_seed(step.loss_scale),
             },
         );
-        let store = self.store_mut(unit);
-        store.gradient.give_back(accumulated);
-        store.unreduced.extend(fresh);
+        self.keep_gradients(unit, target);
         self.pass_input_gradient(compute);
-    }
-
-    /// The buffer that a backward's gradient overwrites, where gradients are reduced every micro-batch.
-    pub(super) fn take_gradient_buffer(&mut self, compute: Compute<'_>) -> Option<UnreducedGradient> {
-        let index = compute.program.gradient_buffer(compute.at)?;
-        Some(UnreducedGradient { buffer: self.gradient_buffers[index].lend(), index })
     }
 
     /// What decides which elements are dropped: the same sequences have the same masks on every grid.
@@ -160,28 +138,18 @@ impl Rank {
     }
 }
 
-/// The parameters that a use of `unit` reads: the whole ones at rest, or its oldest gathered copy. What is sharded is never read itself,
-/// not even on one data rank, whose shard is whole.
-pub(super) fn parameters_read(stores: &BTreeMap<Unit, UnitStore>, owner: Unit, unit: Unit) -> &Buffer {
-    match &stores[&owner].weights {
-        Weights::Replicated(whole) => whole.get(),
-        Weights::Sharded(_) | Weights::CastFromMaster => {
-            let copy = stores[&unit].gathered.front();
-            &copy.expect("a checked program gathers what it reads").buffer
-        }
-        Weights::Tied => unreachable!("the owner of a tied weight holds it"),
+/// The parameters that a use of `unit` reads: what is whole at rest, and of what is sharded the oldest gathered copy, if there is one. What is
+/// sharded is never read itself, not even on one data rank, whose shard is whole.
+pub(super) fn parameters_read(stores: &BTreeMap<Unit, UnitStore>, owner: Unit, unit: Unit) -> PartViews<'_> {
+    let mut views = PartViews::default();
+    for (view, part) in views.0.iter_mut().zip(&stores[&owner].parts) {
+        *view = match &part.weights {
+            Weights::Replicated(whole) => Some(whole.get().view()),
+            Weights::Sharded(_) | Weights::CastFromMaster => {
+                stores[&unit].gathered.front().map(|copy| copy.buffer.view())
+            }
+            Weights::Tied => unreachable!("the owner of a tied weight holds it"),
+        };
     }
-}
-
-/// The parameters that a backward or an input gradient of `unit` is given: those that it reads; where it reads none, what is at rest.
-pub(super) fn parameters_of_backward<'a>(
-    stores: &'a BTreeMap<Unit, UnitStore>,
-    owner: Unit,
-    (unit, planned): (Unit, &PlannedUnit),
-) -> &'a Buffer {
-    if planned.unit.backward_reads_weights() {
-        parameters_read(stores, owner, unit)
-    } else {
-        stores[&owner].parameters()
-    }
+    views
 }

@@ -4,7 +4,7 @@
 use pipezero_models::unit::UnitBackwardFrozen;
 
 use super::activations::Parts;
-use super::compute::{Compute, parameters_of_backward};
+use super::compute::{Compute, parameters_read};
 use super::rank::Rank;
 use super::step::StepInputs;
 
@@ -22,13 +22,7 @@ impl Rank {
             self.shapes.of(micro_batch),
             UnitBackwardFrozen {
                 tokens: self.tokens.of(micro_batch, self.shapes.of(micro_batch), masks),
-                parameters: parameters_of_backward(
-                    &self.stores,
-                    self.plan.weights_owner(unit),
-                    (unit, planned),
-                )
-                .view()
-                .into(),
+                parameters: parameters_read(&self.stores, self.plan.weights_owner(unit), unit),
                 gradient,
                 saved,
                 recomputed,

@@ -3,11 +3,10 @@
 //! The stage before waits for the input gradient; the weight gradient needs no message and no gathered weights, only what the
 //! forward and the input gradient saved. Together they are the full backward, to the bit.
 
-use pipezero_models::layer::WriteMode;
 use pipezero_models::unit::{UnitBackwardInput, UnitBackwardWeight};
 
 use super::activations::Parts;
-use super::compute::{Compute, parameters_of_backward};
+use super::compute::{Compute, parameters_read};
 use super::rank::Rank;
 use super::step::StepInputs;
 
@@ -28,13 +27,7 @@ impl Rank {
             self.shapes.of(micro_batch),
             UnitBackwardInput {
                 tokens: self.tokens.of(micro_batch, self.shapes.of(micro_batch), masks),
-                parameters: parameters_of_backward(
-                    &self.stores,
-                    self.plan.weights_owner(unit),
-                    (unit, planned),
-                )
-                .view()
-                .into(),
+                parameters: parameters_read(&self.stores, self.plan.weights_owner(unit), unit),
                 gradient,
                 saved,
                 weight_inputs: compute.weight_inputs(stage, owner, weight_inputs),
@@ -51,20 +44,11 @@ impl Rank {
             return;
         }
         let masks = Some(self.mask_key(step, micro_batch));
-        let mut fresh = self.take_gradient_buffer(compute);
+        let mut target = self.take_gradient_target(compute);
         let planned = self.plan.unit(unit);
         let (stage, owner) = (planned.stage, self.plan.activations_owner(unit));
         let Parts { saved, weight_inputs, workspace, .. } =
             self.activations.parts(stage, compute.slot(stage), owner);
-        let store = self.stores.get_mut(&unit).expect("a rank runs only its own units");
-        let padded = 0..store.layout.padded_len();
-        let (target, next) = match &mut fresh {
-            Some(fresh) => (&mut fresh.buffer, WriteMode::Overwrite),
-            None => {
-                let next = store.take_next_mode();
-                (store.gradient.get_mut(), next)
-            }
-        };
         planned.unit.backward_weight(
             &*self.queue,
             self.shapes.of(micro_batch),
@@ -72,11 +56,11 @@ impl Rank {
                 tokens: self.tokens.of(micro_batch, self.shapes.of(micro_batch), masks),
                 saved,
                 weight_inputs: compute.weight_inputs(stage, owner, weight_inputs),
-                parameter_gradients: target.view_mut().range(padded).into(),
-                mode: next,
+                mode: target.mode,
+                parameter_gradients: target.views(planned),
                 workspace,
             },
         );
-        store.unreduced.extend(fresh);
+        self.keep_gradients(unit, target);
     }
 }

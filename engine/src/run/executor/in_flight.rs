@@ -20,12 +20,12 @@ pub(super) struct InFlight {
 pub(super) enum Completion {
     /// The unit is gathered, in the gather buffer of this index.
     Unshard { unit: Unit, buffer: usize },
-    /// This rank's shard is added to the unit's gradient; the rest was in the gradient buffer of this index.
-    Reduce { unit: Unit, buffer: usize },
-    /// The buffer is the unit's gradient.
-    ReduceLast { unit: Unit },
-    /// The buffer is the unit's parameters.
-    GatherAfterStep { unit: Unit },
+    /// This rank's shard is added to the gradient of one of the unit's parts; the rest was in the gradient buffer of this index.
+    Reduce { unit: Unit, part: usize, buffer: usize },
+    /// The buffer is the gradient of one of the unit's parts.
+    ReduceLast { unit: Unit, part: usize },
+    /// The buffer is the parameters of one of the unit's parts.
+    GatherAfterStep { unit: Unit, part: usize },
     /// The buffer is the output of the stage's slot, free again.
     SendActivation { stage: Stage, slot: usize },
     /// The buffer is free for the edge's next gradient.

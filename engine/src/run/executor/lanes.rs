@@ -1,5 +1,6 @@
 //! Instructions of the communication lanes: issued here, completed when an instruction waits for them.
 
+use pipezero_partition::UnitSharding;
 use pipezero_schedule::{CheckedProgram, Edge, Instruction, Lane, MicroBatch, Unit};
 
 use super::error::Cause;
@@ -7,7 +8,7 @@ use super::in_flight::{Completion, InFlight};
 use super::rank::Rank;
 use super::recorder::EventKind;
 use super::sums::use_up;
-use crate::run::comm::{Channel, Communicator, Pending};
+use crate::run::comm::{Channel, CommError, Communicator, Pending};
 use crate::run::memory::TrackedBuffer;
 use crate::run::shard::{GatheredCopy, UnreducedGradient, Weights};
 use crate::run::world::Position;
@@ -19,11 +20,13 @@ impl Rank {
         index: usize,
         unit: Unit,
     ) -> Result<(), Cause> {
-        let layout = self.stores[&unit].layout;
+        let part = self.plan.unit(unit).part(UnitSharding::Sharded);
+        let part = part.expect("a checked program gathers what is sharded");
+        let layout = self.stores[&unit].parts[part].layout;
         let gather_buffer = program.gather_buffer(self.pipeline_rank.at(index));
         let buffer = self.gather_buffers[gather_buffer].lend();
         let owner = &self.stores[&self.plan.weights_owner(unit)];
-        let shard = owner.parameters().view().range(0..layout.shard_len());
+        let shard = owner.parts[part].parameters().view().range(0..layout.shard_len());
         let pending = self.comm.start_gather_of(&self.groups.data, shard, buffer, 0..layout.padded_len())?;
         self.issue(index, pending, Completion::Unshard { unit, buffer: gather_buffer });
         Ok(())
@@ -37,40 +40,46 @@ impl Rank {
     }
 
     pub(super) fn reduce(&mut self, index: usize, unit: Unit) -> Result<(), Cause> {
-        let store = self.store_mut(unit);
-        let UnreducedGradient { buffer, index: gradient_buffer } =
+        let store = self.stores.get_mut(&unit).expect("a rank runs only its own units");
+        let UnreducedGradient { buffers, index: gradient_buffer } =
             store.unreduced.pop_front().expect("a checked program reduces after each backward");
-        let range = 0..store.layout.padded_len();
-        let pending = self.comm.start_reduce_scatter(&self.groups.data, buffer, range)?;
-        self.issue(index, pending, Completion::Reduce { unit, buffer: gradient_buffer });
+        let ranges: Vec<_> = store.parts.iter().map(|part| 0..part.layout.padded_len()).collect();
+        for (part, (buffer, range)) in buffers.into_iter().flatten().zip(ranges).enumerate() {
+            let pending = self.comm.start_reduce_scatter(&self.groups.data, buffer, range)?;
+            self.issue(index, pending, Completion::Reduce { unit, part, buffer: gradient_buffer });
+        }
         Ok(())
     }
 
     pub(super) fn reduce_last(&mut self, index: usize, unit: Unit) -> Result<(), Cause> {
-        let store = self.store_mut(unit);
-        let (buffer, range) = (store.gradient.lend(), 0..store.layout.padded_len());
-        let pending = self.comm.start_reduce_scatter(&self.groups.data, buffer, range)?;
-        self.issue(index, pending, Completion::ReduceLast { unit });
+        for part in 0..self.stores[&unit].parts.len() {
+            let own = &mut self.store_mut(unit).parts[part];
+            let (buffer, range) = (own.gradient.lend(), 0..own.layout.padded_len());
+            let pending = self.comm.start_reduce_scatter(&self.groups.data, buffer, range)?;
+            self.issue(index, pending, Completion::ReduceLast { unit, part });
+        }
         Ok(())
     }
 
     pub(super) fn all_reduce(&mut self, index: usize, unit: Unit) -> Result<(), Cause> {
-        let store = self.store_mut(unit);
-        let (buffer, range) = (store.gradient.lend(), 0..store.layout.padded_len());
-        let pending = self.comm.start_all_reduce(&self.groups.data, Channel::Reduce, buffer, range)?;
-        self.issue(index, pending, Completion::ReduceLast { unit });
+        for part in 0..self.stores[&unit].parts.len() {
+            let own = &mut self.store_mut(unit).parts[part];
+            let (buffer, range) = (own.gradient.lend(), 0..own.layout.padded_len());
+            let pending = self.comm.start_all_reduce(&self.groups.data, Channel::Reduce, buffer, range)?;
+            self.issue(index, pending, Completion::ReduceLast { unit, part });
+        }
         Ok(())
     }
 
     pub(super) fn gather_after_step(&mut self, index: usize, unit: Unit) -> Result<(), Cause> {
-        let store = self.store_mut(unit);
-        let range = 0..store.layout.padded_len();
-        let Weights::Replicated(whole) = &mut store.weights else {
-            unreachable!("only units that are whole during the step are gathered after it")
-        };
-        let buffer = whole.lend();
-        let pending = self.comm.start_all_gather(&self.groups.data, buffer, range)?;
-        self.issue(index, pending, Completion::GatherAfterStep { unit });
+        for part in 0..self.stores[&unit].parts.len() {
+            let own = &mut self.store_mut(unit).parts[part];
+            let range = 0..own.layout.padded_len();
+            let Weights::Replicated(whole) = &mut own.weights else { continue };
+            let buffer = whole.lend();
+            let pending = self.comm.start_all_gather(&self.groups.data, buffer, range)?;
+            self.issue(index, pending, Completion::GatherAfterStep { unit, part });
+        }
         Ok(())
     }
 
@@ -114,17 +123,27 @@ impl Rank {
         index: usize,
         here: impl Fn(Instruction) -> Position,
     ) -> Result<(), Cause> {
-        while let Some(first) =
-            self.in_flight.get_mut(&lane).and_then(|queue| queue.pop_front_if(|first| first.index <= index))
-        {
+        while let Some(first) = self.pop_issued(lane, |first| first <= index) {
             self.set_position(here(row[first.index]));
             let wait = self.recorder.begin_wait(first.index, lane);
             let buffer = first.pending.wait()?;
+            // Of a unit of two parts the instruction has issued two operations, one behind the other.
+            let second = self.pop_issued(lane, |second| second == first.index);
+            let second = second.map(|second| Ok::<_, CommError>((second.completion, second.pending.wait()?)));
+            let second = second.transpose()?;
             self.recorder.end_wait(wait);
             self.complete(first.completion, buffer);
+            if let Some((completion, buffer)) = second {
+                self.complete(completion, buffer);
+            }
             self.recorder.record(first.index, EventKind::Ended);
         }
         Ok(())
+    }
+
+    /// The operation that was issued first to a lane, if its instruction is at such an index.
+    fn pop_issued(&mut self, lane: Lane, is_asked_for: impl Fn(usize) -> bool) -> Option<InFlight> {
+        self.in_flight.get_mut(&lane)?.pop_front_if(|first| is_asked_for(first.index))
     }
 
     /// Waits for everything that is in flight.
@@ -147,16 +166,20 @@ impl Rank {
             Completion::Unshard { unit, buffer: index } => {
                 self.store_mut(unit).gathered.push_back(GatheredCopy { buffer, index });
             }
-            Completion::Reduce { unit, buffer: index } => {
+            Completion::Reduce { unit, part, buffer: index } => {
                 let store = self.stores.get_mut(&unit).expect("a rank runs only its own units");
-                let shard = store.layout.shard(self.data_rank);
-                let next = store.take_next_mode();
-                let sum = store.gradient.get_mut().view_mut().range(0..shard.len());
+                let own = &mut store.parts[part];
+                let shard = own.layout.shard(self.data_rank);
+                let next = own.take_next_mode();
+                let sum = own.gradient.get_mut().view_mut().range(0..shard.len());
                 use_up(&*self.queue, &mut buffer, shard, sum, next);
-                self.gradient_buffers[index].give_back(buffer);
+                self.gradient_buffers[index][part].give_back(buffer);
             }
-            Completion::ReduceLast { unit } => self.store_mut(unit).gradient.give_back(buffer),
-            Completion::GatherAfterStep { unit } => match &mut self.store_mut(unit).weights {
+            Completion::ReduceLast { unit, part } => {
+                self.store_mut(unit).parts[part].gradient.give_back(buffer);
+            }
+            Completion::GatherAfterStep { unit, part } => match &mut self.store_mut(unit).parts[part].weights
+            {
                 Weights::Replicated(whole) => whole.give_back(buffer),
                 Weights::Sharded(_) | Weights::CastFromMaster | Weights::Tied => {
                     unreachable!("only whole parameters are lent")

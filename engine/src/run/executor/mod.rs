@@ -17,6 +17,7 @@ mod compute;
 mod edges;
 mod error;
 mod frozen;
+mod gradients;
 mod halves;
 mod handed;
 mod in_flight;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use pipezero_models::Queue;
+use pipezero_models::{ModelError, Queue};
 use pipezero_partition::Purpose;
 use pipezero_schedule::{Lane, PipelineRank, Stage, Unit};
 
@@ -19,10 +19,10 @@ use super::staging::Staging;
 use super::step::Tail;
 use super::step_results::StepResults;
 use super::step_tokens::StepTokens;
-use crate::plan::{Plan, PlannedUnit};
+use crate::plan::{MAX_REDUCED_PARTS, Plan};
 use crate::run::comm::{Communicator, Counting, Group};
 use crate::run::memory::{Allocator, Category, Ledgers, Lendable, TrackedBuffer};
-use crate::run::shard::{StoreOptions, StoredUnit, UnitStore};
+use crate::run::shard::{StoreOptions, UnitStore};
 use crate::run::world::{Position, Positions};
 
 /// The groups that a rank communicates in.
@@ -47,7 +47,8 @@ pub(crate) struct Rank {
     pub(crate) stores: BTreeMap<Unit, UnitStore>,
     /// What units are gathered into, each lent while it holds one.
     pub(crate) gather_buffers: Vec<Lendable<TrackedBuffer>>,
-    pub(crate) gradient_buffers: Vec<Lendable<TrackedBuffer>>,
+    /// `[buffer][part]`
+    pub(crate) gradient_buffers: Vec<[Lendable<TrackedBuffer>; MAX_REDUCED_PARTS]>,
     pub(crate) activations: Activations,
     pub(crate) edges: Edges,
     pub(crate) shapes: Shapes,
@@ -94,7 +95,10 @@ impl Rank {
         let gather_buffers = sizes.gather_buffers.iter();
         let gather_buffers = gather_buffers.map(|&len| comm.gather_buffer(&memory, len, element_type));
         let gather_buffers = gather_buffers.map(|made| made.map(Lendable::new)).collect::<Result<_, _>>()?;
-        let gradient_buffer = |&len: &usize| memory.zeros(len, Category::Gradients).map(Lendable::new);
+        let gradient_buffer = |len: usize| memory.zeros(len, Category::Gradients).map(Lendable::new);
+        let gradient_buffers = sizes.gradient_buffers.iter();
+        let gradient_buffers =
+            gradient_buffers.map(|&[first, second]| Ok([gradient_buffer(first)?, gradient_buffer(second)?]));
         let groups = Groups {
             data: Group::new(grid.data_group(rank)),
             world: Group::new(0..grid.world_size()),
@@ -112,7 +116,7 @@ impl Rank {
             groups,
             stores: BTreeMap::new(),
             gather_buffers,
-            gradient_buffers: sizes.gradient_buffers.iter().map(gradient_buffer).collect::<Result<_, _>>()?,
+            gradient_buffers: gradient_buffers.collect::<Result<_, ModelError>>()?,
             activations: Activations::new(&sizes, element_type, &memory)?,
             edges: Edges::new(&sizes, element_type, &memory)?,
             shapes: Shapes::new(plan.micro_batch_shape(), num_micro_batches),
@@ -151,12 +155,10 @@ impl Rank {
             memory: &self.memory,
         };
         for (id, planned) in self.plan.units_of(self.pipeline_rank) {
-            let PlannedUnit { unit, layout, sharding, is_frozen, .. } = planned;
-            let unit = StoredUnit { unit, layout: *layout, sharding: *sharding, is_frozen: *is_frozen };
             let store = if self.plan.weights_owner(id) == id {
-                UnitStore::new(unit, options)?
+                UnitStore::new(planned, options)?
             } else {
-                UnitStore::tied(unit, options)?
+                UnitStore::tied(planned, options)?
             };
             self.stores.insert(id, store);
         }

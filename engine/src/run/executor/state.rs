@@ -14,15 +14,15 @@ use super::staging::FileToWrite;
 use crate::run::checkpoint::{CheckpointError, CheckpointReader, Cursor, FileRecord, Piece, ShardWriter};
 use crate::run::comm::Communicator;
 use crate::run::memory::Category;
-use crate::run::shard::UnitStore;
+use crate::run::shard::PartStore;
 
-/// Elements of a unit's flat buffer that belong to one parameter.
-struct Part<'a> {
+/// Elements of a part's flat buffer that belong to one parameter.
+struct ParameterPiece<'a> {
     entry: &'a ParameterEntry,
     range: Range<usize>,
 }
 
-impl Part<'_> {
+impl ParameterPiece<'_> {
     /// Where the elements lie in the whole parameter, of which the entry may be a slice.
     fn in_parameter(&self) -> Range<usize> {
         let first = self.entry.spec.first_element();
@@ -30,18 +30,21 @@ impl Part<'_> {
         first + self.range.start - start..first + self.range.end - start
     }
 
-    /// Ranges of the unit's flat buffer that are copied at once.
+    /// Ranges of the part's flat buffer that are copied at once.
     fn at_once(&self) -> impl Iterator<Item = Range<usize>> + use<> {
         let Range { start, end } = self.range;
         (start..end).step_by(ELEMENTS_AT_ONCE).map(move |start| start..end.min(start + ELEMENTS_AT_ONCE))
     }
 }
 
-/// The parameters that have elements in a range of a unit's flat buffer.
-fn parts(entries: &[ParameterEntry], range: Range<usize>) -> impl Iterator<Item = Part<'_>> {
-    entries.iter().filter_map(move |entry| {
+/// The parameters that have elements in a range of a part's flat buffer.
+fn pieces_of<'a>(
+    entries: impl Iterator<Item = &'a ParameterEntry>,
+    range: Range<usize>,
+) -> impl Iterator<Item = ParameterPiece<'a>> {
+    entries.filter_map(move |entry| {
         let (start, end) = (entry.range.start.max(range.start), entry.range.end.min(range.end));
-        (start < end).then_some(Part { entry, range: start..end })
+        (start < end).then_some(ParameterPiece { entry, range: start..end })
     })
 }
 
@@ -60,8 +63,8 @@ impl Rank {
         let error = |source| Cause::from(CheckpointError::Io { path: folder.to_owned(), source });
         let mut file = ShardWriter::create(folder, self.comm.rank(), self.pieces()).map_err(error)?;
         let mut values = Vec::new();
-        self.for_each_piece(|kind, part, store| {
-            part.at_once().try_for_each(|range| {
+        self.for_each_piece(|kind, piece, store| {
+            piece.at_once().try_for_each(|range| {
                 values.resize(range.len(), 0.0);
                 self.download(kind, store, range, &mut values)?;
                 file.write(&values).map_err(error)
@@ -75,8 +78,8 @@ impl Rank {
         self.comm.finish()?;
         let mut staging = self.staging.take().expect("a plan that copies checkpoints has the copy");
         let (mut values, mut end) = (staging.take(), 0);
-        self.for_each_piece(|kind, part, store| {
-            part.at_once().try_for_each(|range| {
+        self.for_each_piece(|kind, piece, store| {
+            piece.at_once().try_for_each(|range| {
                 let start = end;
                 end += range.len();
                 self.download(kind, store, range, &mut values.get_mut()[start..end])
@@ -90,20 +93,20 @@ impl Rank {
     /// What this rank writes, in the order of its file.
     fn pieces(&self) -> Vec<Piece> {
         let mut pieces = Vec::new();
-        let visited: Result<(), Infallible> = self.for_each_piece(|kind, part, _| {
-            let name = part.entry.spec.name.clone();
-            pieces.push(Piece { kind: kind.to_owned(), name, range: part.in_parameter() });
+        let visited: Result<(), Infallible> = self.for_each_piece(|kind, piece, _| {
+            let name = piece.entry.spec.name.clone();
+            pieces.push(Piece { kind: kind.to_owned(), name, range: piece.in_parameter() });
             Ok(())
         });
         let Ok(()) = visited;
         pieces
     }
 
-    /// Copies elements of a unit's flat buffer, or of one of their states, to the host, at most [`ELEMENTS_AT_ONCE`].
+    /// Copies elements of a part's flat buffer, or of one of their states, to the host, at most [`ELEMENTS_AT_ONCE`].
     fn download(
         &self,
         kind: &str,
-        store: &UnitStore,
+        store: &PartStore,
         range: Range<usize>,
         values: &mut [f32],
     ) -> Result<(), Cause> {
@@ -124,17 +127,19 @@ impl Rank {
     /// Does something with each piece that this rank writes, in the order of its file.
     fn for_each_piece<E>(
         &self,
-        mut visit: impl FnMut(&'static str, &Part<'_>, &UnitStore) -> Result<(), E>,
+        mut visit: impl FnMut(&'static str, &ParameterPiece<'_>, &PartStore) -> Result<(), E>,
     ) -> Result<(), E> {
         let states = self.plan.run().optimizer.state_names();
         // Both ranks of a tied weight hold it; that of its first use writes it.
         for (id, planned) in self.plan.owned_units() {
             let Some(store) = self.stores.get(&id) else { continue };
-            let entries = planned.unit.entries();
             let states = if planned.is_frozen { &[] } else { states };
             for kind in [Piece::PARAMETER].into_iter().chain(states.iter().copied()) {
-                for part in parts(entries, store.layout.shard(self.data_rank)) {
-                    visit(kind, &part, store)?;
+                for (index, part) in store.parts.iter().enumerate() {
+                    let shard = part.layout.shard(self.data_rank);
+                    for piece in pieces_of(planned.unit.entries_of(index), shard) {
+                        visit(kind, &piece, part)?;
+                    }
                 }
             }
         }
@@ -168,17 +173,19 @@ impl Rank {
         let states = self.plan.run().optimizer.state_names();
         let (mut cursor, mut values) = (Cursor::new(from), Vec::new());
         for (&id, store) in &mut self.stores {
-            if store.states.is_empty() {
-                continue;
-            }
-            for (index, state) in states.iter().enumerate() {
-                for part in parts(self.plan.unit(id).unit.entries(), store.owned.clone()) {
-                    let mut first = part.in_parameter().start;
-                    for range in part.at_once() {
-                        values.resize(range.len(), 0.0);
-                        cursor.read(state, &part.entry.spec.name, first, &mut values)?;
-                        first += range.len();
-                        self.queue.upload_floats(&values, store.state_mut(index, range));
+            for (number, part) in
+                store.parts.iter_mut().enumerate().filter(|(_, part)| !part.states.is_empty())
+            {
+                for (index, state) in states.iter().enumerate() {
+                    let entries = self.plan.unit(id).unit.entries_of(number);
+                    for piece in pieces_of(entries, part.owned.clone()) {
+                        let mut first = piece.in_parameter().start;
+                        for range in piece.at_once() {
+                            values.resize(range.len(), 0.0);
+                            cursor.read(state, &piece.entry.spec.name, first, &mut values)?;
+                            first += range.len();
+                            self.queue.upload_floats(&values, part.state_mut(index, range));
+                        }
                     }
                 }
             }

@@ -14,19 +14,20 @@ use crate::run::optimizer::clip_factor;
 use crate::run::world::Position;
 
 impl Rank {
-    /// Adds the gradients of both uses of a tied weight, embedding + head.
+    /// Adds the gradients of both uses of a tied weight, embedding + head: one parameter, so one part.
     pub(super) fn add_tied(&mut self, embedding: Unit, head: Unit) -> Result<(), Cause> {
         if self.stores.contains_key(&embedding) && self.stores.contains_key(&head) {
-            let mut second = self.store_mut(head).gradient.lend();
-            let first = self.stores.get_mut(&embedding).expect("it is there");
+            let mut second = self.store_mut(head).parts[0].gradient.lend();
+            let first = &mut self.stores.get_mut(&embedding).expect("it is there").parts[0];
             let owned = first.owned_gradient.clone();
             let sum = first.gradient.get_mut().view_mut().range(owned.clone());
             use_up(&*self.queue, &mut second, owned, sum, WriteMode::Add);
-            self.store_mut(head).gradient.give_back(second);
+            self.store_mut(head).parts[0].gradient.give_back(second);
             return Ok(());
         }
         let here = if self.stores.contains_key(&embedding) { embedding } else { head };
         let store = self.stores.get_mut(&here).expect("a rank runs only its own units");
+        let store = &mut store.parts[0];
         let group = self.groups.tied.as_ref().expect("a plan with tied units has a group for them");
         let (gradient, owned) = (store.gradient.lend(), store.owned_gradient.clone());
         // The sum of two addends does not depend on their order.
@@ -41,8 +42,9 @@ impl Rank {
     pub(super) fn gradient_norm(&mut self, inputs: StepInputs) -> Result<(), Cause> {
         for (&unit, store) in &self.stores {
             if self.plan.counts_in_norm(unit) {
-                let gradients = store.gradient.get().view().range(store.counted_gradient.clone());
-                self.results.add_squares(&*self.queue, gradients);
+                for part in &store.parts {
+                    self.results.add_squares(&*self.queue, part.counted_gradient());
+                }
             }
         }
         let mut record = self.results()?;
@@ -80,13 +82,15 @@ impl Rank {
         let store = self.stores.get_mut(&unit).expect("a rank runs only its own units");
         // A step in which no target carries loss has no gradient and leaves the weights as they are.
         if self.tail.record.num_targets() > 0 && !self.tail.overflowed {
-            store.update(
-                &*self.queue,
-                &self.plan.run().optimizer,
-                inputs.update,
-                inputs.learning_rate,
-                self.tail.gradient_scale,
-            );
+            for part in &mut store.parts {
+                part.update(
+                    &*self.queue,
+                    &self.plan.run().optimizer,
+                    inputs.update,
+                    inputs.learning_rate,
+                    self.tail.gradient_scale,
+                );
+            }
         }
     }
 
@@ -100,9 +104,10 @@ impl Rank {
         let units: Vec<Unit> = self.stores.keys().copied().filter(has_gradient).collect();
         for unit in units.into_iter().rev() {
             let store = &self.stores[&unit];
-            let gradients = store.gradient.get().view().range(store.counted_gradient.clone());
             self.results.clear(&*self.queue);
-            self.results.add_squares(&*self.queue, gradients);
+            for part in &store.parts {
+                self.results.add_squares(&*self.queue, part.counted_gradient());
+            }
             if self.results()?.squares.is_finite() {
                 continue;
             }

@@ -18,6 +18,10 @@ impl<T> Lendable<T> {
         self.0 = Some(value);
     }
 
+    pub(crate) fn is_lent(&self) -> bool {
+        self.0.is_none()
+    }
+
     pub(crate) fn get(&self) -> &T {
         self.0.as_ref().expect("a checked program does not use what is lent")
     }

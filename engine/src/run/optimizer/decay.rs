@@ -26,10 +26,10 @@ pub(super) struct Segment {
 }
 
 impl DecayRanges {
-    /// The decayed elements of a unit with these parameters, which lie in ascending order.
-    pub fn of_unit(entries: &[ParameterEntry], no_decay: &NoDecay) -> Self {
+    /// The decayed elements of a flat buffer with these parameters, which lie in ascending order.
+    pub fn of_unit<'a>(entries: impl IntoIterator<Item = &'a ParameterEntry>, no_decay: &NoDecay) -> Self {
         let mut decay = Self::default();
-        for entry in entries.iter().filter(|entry| is_decayed(entry, no_decay)) {
+        for entry in entries.into_iter().filter(|entry| is_decayed(entry, no_decay)) {
             decay.push(entry.range.clone());
         }
         decay

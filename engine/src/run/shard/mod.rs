@@ -1,5 +1,7 @@
 //! What of a model a rank holds: parameters, gradients and optimizer state at rest, whole or this rank's shard.
 
+mod part_store;
 mod store;
 
-pub(crate) use store::{GatheredCopy, StoreOptions, StoredUnit, UnitStore, UnreducedGradient, Weights};
+pub(crate) use part_store::{PartStore, StoreOptions, Weights};
+pub(crate) use store::{GatheredCopy, UnitStore, UnreducedGradient};

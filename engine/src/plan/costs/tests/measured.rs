@@ -222,7 +222,7 @@ fn imitated_links_are_added_to_what_was_measured() {
     let plan = plan(GPT2, far);
     let predicted = for_plan(&plan, Source::Measured(&file)).unwrap();
     assert_eq!(predicted.costs.links, Links::SharedByCollectives);
-    let bytes = 4 * plan.units()[1].layout.padded_len() as u64;
+    let bytes = 4 * plan.units()[1].padded_len() as u64;
     let message_cost = MessageCost {
         issue: 10 + bytes,
         occupied: 2 * bytes + 2 * bytes / 2,

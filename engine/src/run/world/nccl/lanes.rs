@@ -13,6 +13,6 @@ pub(super) fn lanes(plan: &Plan) -> Lanes {
         data_degree: grid.data_degree,
         tied: plan.tied_pipeline_ranks().map(|(lower, upper)| [lower.index(), upper.index()]),
         edges: edges.filter(|(_, [from, to])| from != to).collect(),
-        largest_unit: plan.largest_unit(),
+        largest_unit: plan.largest_message(),
     }
 }

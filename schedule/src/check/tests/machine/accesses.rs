@@ -172,7 +172,7 @@ impl Walk<'_> {
             return Some(Write(Buffer::Accumulator(unit), (0, 0)));
         }
         let buffer = self.program.gradient_buffer(self.rank.at(index)).unwrap();
-        let num_bytes = self.program.chain().facts(unit).num_bytes;
+        let num_bytes = facts.gradient_bytes();
         assert!(
             self.program.gradient_buffers(self.rank)[buffer] >= num_bytes,
             "the gradient fits its buffer"

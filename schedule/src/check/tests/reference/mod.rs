@@ -270,7 +270,8 @@ impl Reference<'_> {
     }
 
     fn read_weights(&mut self, rank: PipelineRank, unit: Unit, reads: bool) -> Outcome {
-        let is_whole = self.program.chain.facts(unit).sharding != UnitSharding::Sharded;
+        let sharding = self.program.chain.facts(unit).sharding;
+        let is_whole = [UnitSharding::Persistent, UnitSharding::Whole].contains(&sharding);
         if self.program.options.weights == Weights::Replicated || is_whole || !reads {
             return Ok(());
         }

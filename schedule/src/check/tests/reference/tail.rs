@@ -7,6 +7,7 @@ use crate::id::{MicroBatch, PipelineRank, Unit};
 use crate::instruction::Instruction;
 use crate::options::{Reduction, Weights};
 use crate::program::Purpose;
+use crate::unit_facts::UnitSharding;
 
 impl Reference<'_> {
     fn reduced_fully(&self, unit: Unit) -> bool {
@@ -64,8 +65,8 @@ impl Reference<'_> {
                 |&(embedding, head): &(Unit, Unit)| unit == head && chain.rank(embedding) == chain.rank(head);
             let is_stepped = !chain.facts(unit).is_frozen && !chain.tied_pairs().iter().any(one_weight);
             let gather = Instruction::GatherAfterStep { unit };
-            let is_whole =
-                self.program.options.weights == Weights::Replicated || chain.facts(unit).stays_whole();
+            let is_whole = self.program.options.weights == Weights::Replicated
+                || chain.facts(unit).sharding != UnitSharding::Sharded;
             let is_split = self.program.options.reduction != Reduction::AllReduceLast;
             let is_gathered = is_stepped && is_whole && is_split;
             if self.stepped.contains(&unit) != is_stepped || self.done.contains(&gather) != is_gathered {
