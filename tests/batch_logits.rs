@@ -119,11 +119,7 @@ fn blocks_and_slices_of_a_vocabulary_change_no_logit() {
     for (num_slices, head_logits) in
         [(1, HeadLogits::Recompute), (2, HeadLogits::Keep), (3, HeadLogits::Recompute)]
     {
-        let vocabulary = VocabularyConfig {
-            num_slices: Some(num_slices),
-            head_logits: Some(head_logits),
-            is_of_caller: false,
-        };
+        let vocabulary = VocabularyConfig::new(num_slices, head_logits);
         let sliced = logits(plan_of(&Case { vocabulary, ..case.clone() }));
         assert!(sliced == whole, "{num_slices} slices, {head_logits:?}");
     }

@@ -74,7 +74,7 @@ fn master(home: &Home, name: &str, engines: &[(&str, Value)]) {
 }
 
 /// The lines of a run's metrics, without times.
-fn metrics(home: &Home, run: &str) -> Vec<Value> {
+pub(crate) fn metrics(home: &Home, run: &str) -> Vec<Value> {
     let lines = home.read(&format!("{run}/metrics.jsonl"));
     let timed = ["tokens_per_s", "step_s", "tflops", "exposed_comm_s", "idle_s"];
     let untimed = |line: &str| {
@@ -85,12 +85,12 @@ fn metrics(home: &Home, run: &str) -> Vec<Value> {
     lines.lines().map(untimed).collect()
 }
 
-fn weights(home: &Home, run: &str) -> Vec<u8> {
+pub(crate) fn weights(home: &Home, run: &str) -> Vec<u8> {
     fs::read(home.path(&format!("{run}/weights.safetensors"))).unwrap()
 }
 
 /// A run's summary, without times.
-fn summary(home: &Home, run: &str) -> BTreeMap<String, Value> {
+pub(crate) fn summary(home: &Home, run: &str) -> BTreeMap<String, Value> {
     let text = home.read(&format!("{run}/summary.json"));
     let mut summary: BTreeMap<String, Value> = serde_json::from_str(&text).unwrap();
     // Beside times, what the whole process has grown by, which is that of all engines.
