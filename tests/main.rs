@@ -10,6 +10,7 @@ mod collectives; // What every communication backend promises.
 mod cuda; // A GPU, or the imitation of one.
 mod custom_loss; // A loss that the user wrote.
 mod deferred; // Kernels that run later than asked, in any order that events allow.
+mod distillation;
 mod dropout; // Masks belong to sequences.
 mod evaluation; // Evaluating, saving and sampling do not change training, on any grid.
 mod examples; // Run files in pages load.
@@ -17,6 +18,7 @@ mod failing_devices; // A device that fails ends the run with one report.
 mod failures; // A rank that fails stops all, with one report.
 mod fault_matrix; // A rank or a link that fails, at each phase and in each stage.
 mod features; // Features, pair by pair, give the same bits.
+mod four_engines;
 mod front; // Inputs beside the tokens, of any number and length.
 mod frozen; // Layers that are not trained.
 mod fuzz; // Input that is nearly valid.

@@ -3,13 +3,15 @@
 //! A family is a folder with its sizes, its layers, a function that builds them and one that says what follows from the
 //! sizes ([`Facts`]). This is the only file that names every family.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::ModelError;
+use crate::error::{ModelError, require};
 use crate::facts::Facts;
 use crate::llama::{LlamaConfig, LlamaSizes};
+use crate::loss::Loss;
 use crate::model::Model;
 use crate::shared::{GptConfig, GptSizes, VocabularyOptions};
 use crate::timed::{TimedConfig, TimedSizes};
@@ -40,6 +42,22 @@ impl ModelConfig {
             Self::Llama(sizes) => llama::build(sizes),
             Self::Mlp(sizes) => mlp::build(sizes),
             Self::Timed(sizes) => timed::build(sizes),
+        }
+    }
+
+    /// The same with a loss that the caller brings, which is given whole rows of logits.
+    ///
+    /// # Errors
+    /// [`ModelError::Shape`] where a size breaks a rule, and for the timed family, which has no logits.
+    pub fn build_with_loss(&self, loss: Arc<dyn Loss>) -> Result<Model, ModelError> {
+        match self {
+            Self::Gpt2(sizes) => gpt2::build_with_loss(sizes, loss),
+            Self::Llama(sizes) => llama::build_with_loss(sizes, loss),
+            Self::Mlp(sizes) => mlp::build_with_loss(sizes, loss),
+            Self::Timed(_) => {
+                require(false, "family", "timed", "its layers compute no logits, and so no loss of them")?;
+                self.build()
+            }
         }
     }
 

@@ -326,6 +326,11 @@ pub trait Layer: Debug + Send + Sync {
         false
     }
 
+    /// The logits of a head for each token, where they are not as many as the vocabulary has entries: one of a head of values.
+    fn num_logits(&self) -> Option<usize> {
+        None
+    }
+
     /// What the head's loss reads of each token, and needs to.
     fn loss_inputs(&self) -> LossInputs {
         LossInputs::default()

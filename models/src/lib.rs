@@ -83,6 +83,7 @@
 
 pub mod adapter;
 pub mod buffer;
+pub mod distillation;
 pub mod element;
 pub mod error;
 pub mod facts;
@@ -109,6 +110,7 @@ pub mod unit;
 pub mod views;
 
 pub use buffer::Buffer;
+pub use distillation::{Distillation, DistillationLoss};
 pub use element::{Element, ElementType};
 pub use error::ModelError;
 pub use facts::Facts;

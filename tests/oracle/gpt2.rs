@@ -1,6 +1,7 @@
 //! A two-block GPT-2 on an engine of one rank against PyTorch: logits, loss, every gradient, and three AdamW steps that are
 //! all clipped. That other grids give the same bits as one rank is tested elsewhere.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use pipezero::Plan;
@@ -55,11 +56,19 @@ fn engine(golden: &Value, optimizer: OptimizerConfig, gradient_clipping: f64) ->
 }
 
 /// The tokens of a micro-batch; a target without loss is `null`.
-fn tokens(row: &Value) -> Vec<u32> {
+pub(super) fn tokens(row: &Value) -> Vec<u32> {
     list(row).iter().map(|value| value.as_u64().map_or(IGNORED_TARGET, |token| token as u32)).collect()
 }
 
 fn load(engine: &mut Engine, weights: &Value) {
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let path = home.path().join("weights.safetensors");
+    write_weights(&path, weights);
+    engine.load(&path).expect("the golden weights are those of the model");
+}
+
+/// Writes golden weights to a file, as an engine would.
+pub(super) fn write_weights(path: &Path, weights: &Value) {
     let tensors: Vec<(&String, Vec<usize>, Vec<u8>)> = weights
         .as_object()
         .expect("tensors by name")
@@ -72,14 +81,11 @@ fn load(engine: &mut Engine, weights: &Value) {
     let views = tensors.iter().map(|(name, shape, bytes)| {
         (name, TensorView::new(Dtype::F32, shape.clone(), bytes).expect("values for the whole shape"))
     });
-    let home = tempfile::tempdir().expect("a temporary folder");
-    let path = home.path().join("weights.safetensors");
-    serialize_to_file(views, None, &path).expect("the weights are written");
-    engine.load(&path).expect("the golden weights are those of the model");
+    serialize_to_file(views, None, path).expect("the weights are written");
 }
 
 /// Compares every tensor with the golden one of its name; none may be missing on either side.
-fn assert_tensors_close(what: &str, actual: &Weights, golden: &Value) {
+pub(super) fn assert_tensors_close(what: &str, actual: &Weights, golden: &Value) {
     let golden = golden.as_object().expect("tensors by name");
     let mut expected: Vec<&String> = golden.keys().collect();
     expected.sort();

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use pipezero_models::Distillation;
 use pipezero_models::queue::Cuda;
 use pipezero_models::shared::GptConfig;
 
@@ -14,12 +15,13 @@ use super::master::resolve_all;
 use super::notices::Notices;
 use super::out_file::{OutFile, Written};
 use super::output::print;
-use super::run_args::{PlannedData, RunArgs, not_found, plan_with_data};
+use super::run_args::{PlannedData, RunArgs, not_found, plan_with_data_of};
+use super::task_plans::{EnginePlan, task_plans, text_of_teacher};
 use super::terminal;
 use super::unread_weights::unread_weights;
 use crate::config::{
     BackendName, Change, DeviceName, Fixed, GivenFile, Launch, MasterFile, ModelConfig, Notice, NoticeKind,
-    RunFile,
+    Part, RunFile, Task, TaskKind,
 };
 use crate::files::input::{is_stdio, named};
 use crate::files::partial::Existing;
@@ -67,7 +69,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<(), Failure> {
         GivenFile::Run(file) => file.set(&args.run.set)?,
         GivenFile::Master(master) => return args.check_all(master),
     };
-    let checked = Checked::of(&file)?;
+    let checked = Checked::of(&file, None)?;
     if args.json {
         print(format_args!("{}\n", in_json(checked.plan.run())))?;
         drop(Notices::new(args.run.name(), checked.notices));
@@ -80,6 +82,35 @@ pub(super) fn run(args: &CheckArgs) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Whether tasks use an engine, and none trains it.
+fn only_teaches(master: &MasterFile, name: &str) -> bool {
+    let mut parts = master.tasks().iter().filter_map(|task| task.part_of(name)).peekable();
+    parts.peek().is_some() && parts.all(|part| matches!(part, Part::Teaches(_)))
+}
+
+/// How an engine learns from a teacher, if no task trains it on its own.
+fn learns(master: &MasterFile, name: &str) -> Option<Distillation> {
+    let parts = || master.tasks().iter().filter_map(|task| task.part_of(name));
+    let learns = parts().find_map(|part| match part {
+        Part::Learns(distillation) => Some(distillation),
+        Part::Trains | Part::Teaches(_) => None,
+    });
+    learns.filter(|_| !parts().any(|part| part == Part::Trains))
+}
+
+/// What an engine is that is not trained, as the first task has it that uses it.
+fn print_teacher(of_tasks: &[(&Task, Vec<EnginePlan>)], name: &str) -> Result<(), Failure> {
+    for (task, plans) in of_tasks {
+        let planned = plans.iter().find(|planned| planned.engine.name == name);
+        if let (Some(planned), Some(Part::Teaches(student))) = (planned, task.part_of(name)) {
+            drop(Notices::new(planned.engine.shown(), planned.notices.clone()));
+            print(text_of_teacher(&planned.plan, student, terminal::width()))?;
+            break;
+        }
+    }
+    Ok(())
+}
+
 /// A run file in which nothing is wrong.
 struct Checked {
     plan: Plan,
@@ -88,8 +119,8 @@ struct Checked {
 }
 
 impl Checked {
-    fn of(file: &RunFile) -> Result<Self, Failure> {
-        let PlannedData { plan, mut notices, data } = plan_with_data(file)?;
+    fn of(file: &RunFile, distillation: Option<Distillation>) -> Result<Self, Failure> {
+        let PlannedData { plan, mut notices, data } = plan_with_data_of(file, distillation)?;
         if let Some(warning) = too_few_gpus(&plan) {
             notices.push(Notice::new(NoticeKind::Warning, &file.place(&["comm.backend"]), warning));
         }
@@ -110,39 +141,64 @@ fn in_json(value: &impl serde::Serialize) -> String {
 }
 
 impl CheckArgs {
-    /// Checks every engine of a master file, whether a task uses it or not.
+    /// Checks every engine of a master file, whether a task uses it or not, and every task in which one engine computes for another.
     fn check_all(&self, master: MasterFile) -> Result<(), Failure> {
         let names: Vec<String> = master.engines().map(str::to_owned).collect();
         let master = master.set(&self.run.set, &names)?;
-        let engines = resolve_all(&master, &names, |engine| {
-            let checked = Checked::of(&engine.file)?;
+        let trained: Vec<String> =
+            names.iter().filter(|name| !only_teaches(&master, name)).cloned().collect();
+        let engines = resolve_all(&master, &trained, |engine| {
+            let checked = Checked::of(&engine.file, learns(&master, &engine.name))?;
             let notices = engine.notices_in_place(checked.notices);
             Ok((engine.shown(), Checked { notices, ..checked }))
         })?;
+        // Engines that are trained, each on its own, are those above.
+        let is_planned_anew = |task: &&Task| !matches!(task.kind, TaskKind::Train(_));
+        let mut of_tasks = Vec::new();
+        for task in master.tasks().iter().filter(is_planned_anew) {
+            of_tasks.push((
+                task,
+                task_plans(&master, task, Launch::this_host(), |engine, distillation| {
+                    let PlannedData { plan, notices, .. } = plan_with_data_of(&engine.file, distillation)?;
+                    Ok((plan, notices))
+                })?,
+            ));
+        }
+        let bytes_of: BTreeMap<&String, u64> =
+            trained.iter().zip(engines.iter().map(|(_, checked)| checked.plan.needs().world_bytes)).collect();
         if self.json {
-            let runs = names.iter().zip(engines.iter().map(|(_, checked)| checked.plan.run()));
-            let runs: BTreeMap<_, _> = runs.collect();
+            let mut runs: BTreeMap<_, _> =
+                trained.iter().zip(engines.iter().map(|(_, checked)| checked.plan.run())).collect();
+            for planned in of_tasks.iter().flat_map(|(_, plans)| plans) {
+                runs.entry(&planned.engine.name).or_insert_with(|| planned.plan.run());
+            }
             print(format_args!("{}\n", in_json(&runs)))?;
             engines.into_iter().for_each(|(file, checked)| drop(Notices::new(file, checked.notices)));
             return Ok(());
         }
-        let bytes_of: Vec<u64> =
-            engines.iter().map(|(_, checked)| checked.plan.needs().world_bytes).collect();
-        for (name, (file, checked)) in names.iter().zip(engines) {
+        let mut engines: BTreeMap<&String, (String, Checked)> = trained.iter().zip(engines).collect();
+        for name in &names {
             print(format_args!("engine {name}\n"))?;
-            drop(checked.print(file)?);
+            match engines.remove(name) {
+                Some((file, checked)) => drop(checked.print(file)?),
+                None => print_teacher(&of_tasks, name)?,
+            }
             print("\n")?;
         }
         for task in master.tasks() {
-            let is_used = |name: &String| task.engines().contains(name);
-            let used = names.iter().zip(&bytes_of).filter(|(name, _)| is_used(name));
-            let together = used.fold(0, |sum: u64, (_, bytes)| sum.saturating_add(*bytes));
-            let line = format!(
-                "task {}: trains {}; {} of memory in all",
-                task.name,
-                task.engines().join(", "),
-                bytes(together)
-            );
+            let anew = of_tasks.iter().find(|(of, _)| of.name == task.name);
+            let of_engines: Vec<u64> = match anew {
+                Some((_, plans)) => plans.iter().map(EnginePlan::all_bytes).collect(),
+                None => task.trained().iter().map(|name| bytes_of[name]).collect(),
+            };
+            let together = of_engines.into_iter().fold(0, u64::saturating_add);
+            let does = match &task.kind {
+                TaskKind::Distill { student, teacher, .. } => {
+                    format!("trains {student} on the logits of {teacher}")
+                }
+                _ => format!("trains {}", task.trained().join(", ")),
+            };
+            let line = format!("task {}: {does}; {} of memory in all", task.name, bytes(together));
             print(format_args!("{}\n", terminal::fitted(&line)))?;
         }
         let counts = [counted(names.len(), "engine"), counted(master.tasks().len(), "task")];

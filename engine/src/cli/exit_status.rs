@@ -99,6 +99,7 @@ input_mistakes! {
         | EngineError::UnreadEvaluation { .. } => true,
         EngineError::Stopped(_)
         | EngineError::AlreadyStopped
+        | EngineError::Logits(_)
         | EngineError::OtherBatches
         | EngineError::Connect(_)
         | EngineError::Start { .. }
@@ -120,6 +121,7 @@ input_mistakes! {
     TrainingError: |error| match error {
         TrainingError::Data(error) => error.is_input_mistake(),
         TrainingError::Engine(error) => error.is_input_mistake(),
+        TrainingError::Teacher { error, .. } => error.is_input_mistake(),
         TrainingError::RunDir(error) => error.is_input_mistake(),
         TrainingError::Trace(error) => error.is_input_mistake(),
         TrainingError::Saved { error, .. }

@@ -77,8 +77,8 @@ fn connection(run: &RunArgs, takes: &Takes, num_processes: usize) -> Result<Conn
             GivenFile::Master(master) => {
                 let task =
                     master.task(task.as_deref()).map_err(|error| Failure::Input(error.into()))?.clone();
-                let master = master.set(&run.set, task.engines())?;
-                resolve_all(&master, task.engines(), |engine| {
+                let master = master.set(&run.set, &task.engines())?;
+                resolve_all(&master, task.trained(), |engine| {
                     Ok(engine.file.resolve(launch)?.0.comm.backend)
                 })?
             }

@@ -32,6 +32,7 @@ mod show;
 mod signals;
 mod simulate;
 mod table;
+mod task_plans;
 mod terminal;
 mod together;
 mod tokenize;

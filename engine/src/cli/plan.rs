@@ -8,18 +8,19 @@ use super::device::device;
 use super::failure::Failure;
 use super::figures::{bytes, count, counted, percent};
 use super::in_use::{InUse, too_long};
-use super::master::{no_tasks, resolve_all};
+use super::master::no_tasks;
 use super::notices::Notices;
 use super::output::print;
 use super::run_args::{RunArgs, launch_for};
 use super::table::{MemoryColumns, Table};
+use super::task_plans::{EnginePlan, task_plans, text_of_teacher};
 use super::terminal;
 use super::together::{bytes_together, memory_together};
 use super::utilisation;
-use crate::config::{GivenFile, Launch, MasterFile, ResidencyConfig, ZeroLevel};
+use crate::config::{GivenFile, Launch, MasterFile, Part, ResidencyConfig, ZeroLevel};
 use crate::plan::costs::{DeviceSpec, Source};
 use crate::plan::what_if::{Simulation, device_remarks};
-use crate::plan::{BesideZero1, Persistent, Plan, RankForecast, ResidencyCost};
+use crate::plan::{BesideZero1, Persistent, Plan, Purpose, RankForecast, ResidencyCost};
 
 /// What `--help` ends with.
 pub(super) const EXAMPLES: &str = "\
@@ -70,30 +71,40 @@ impl PlanArgs {
     /// Plans the engines of a task of a master file.
     fn plan_all(&self, master: MasterFile, launch: Launch) -> Result<(), Failure> {
         let task = master.task(self.task.as_deref()).map_err(|error| Failure::Input(error.into()))?.clone();
-        let master = master.set(&self.run.set, task.engines())?;
-        let mut engines = resolve_all(&master, task.engines(), |engine| {
-            let (plan, notices) = Plan::from_file(&engine.file, launch)?;
-            let notices = Notices::new(engine.shown(), engine.notices_in_place(notices));
-            Ok((engine.name.clone(), plan, notices))
+        let master = master.set(&self.run.set, &task.engines())?;
+        let mut engines = task_plans(&master, &task, launch, |engine, distillation| {
+            Ok(match distillation {
+                Some(distillation) => Plan::of_student(&engine.file, launch, &|_| None, distillation)?,
+                None => Plan::from_file(&engine.file, launch)?,
+            })
         })?;
-        let plans: Vec<(String, Plan)> =
-            engines.iter().map(|(name, plan, _)| (name.clone(), plan.clone())).collect();
+        let notices =
+            engines.iter_mut().map(|engine| (engine.engine.shown(), std::mem::take(&mut engine.notices)));
+        let notices: Vec<Notices> = notices.map(|(file, notices)| Notices::new(file, notices)).collect();
         if self.json {
             let mut of_engines = serde_json::Map::new();
-            for (name, plan, notices) in &mut engines {
-                let json = self.json_of(plan, notices).map_err(|failure| failure.of_engine(name))?;
+            for (EnginePlan { engine, plan, .. }, mut notices) in engines.iter().zip(notices) {
+                let name = &engine.name;
+                let json = match task.part_of(name) {
+                    Some(Part::Teaches(_)) => teacher_as_json(plan),
+                    _ => self.json_of(plan, &mut notices).map_err(|failure| failure.of_engine(name))?,
+                };
                 of_engines.insert(name.clone(), json);
             }
-            let json = json!({ "engines": of_engines, "together": bytes_together(&plans) });
+            let json = json!({ "engines": of_engines, "together": bytes_together(&engines) });
             return Ok(print(format_args!("{json:#}\n"))?);
         }
-        for (name, plan, mut notices) in engines {
-            let text = self.text_of(&plan, &mut notices).map_err(|failure| failure.of_engine(&name))?;
+        for (EnginePlan { engine, plan, .. }, mut notices) in engines.iter().zip(notices) {
+            let name = &engine.name;
+            let text = match task.part_of(name) {
+                Some(Part::Teaches(student)) => text_of_teacher(plan, student, terminal::width()),
+                _ => self.text_of(plan, &mut notices).map_err(|failure| failure.of_engine(name))?,
+            };
             print(format_args!("engine {name}\n{text}"))?;
             drop(notices);
             print("\n")?;
         }
-        Ok(print(memory_together(&plans, terminal::width()))?)
+        Ok(print(memory_together(&engines, terminal::width()))?)
     }
 
     fn device_of(&self, plan: &Plan) -> Result<Option<DeviceSpec>, Failure> {
@@ -134,6 +145,20 @@ impl PlanArgs {
         }
         Ok(all + &format!("\n{}\n", speed(plan, simulation.as_ref(), width)))
     }
+}
+
+/// A teacher's ranks with the memory of inference, and the bytes of the logits of a batch.
+fn teacher_as_json(plan: &Plan) -> Value {
+    let ranks = plan.forecast().into_iter().zip(plan.memory_for(Purpose::Inference));
+    let ranks = ranks.map(|(rank, memory)| {
+        json!({ "rank": rank.rank, "pipeline_rank": rank.pipeline_rank, "data_rank": rank.data_rank,
+            "layers": rank.layers, "units": rank.units, "parameters": rank.parameters, "memory": memory })
+    });
+    json!({
+        "parameters": plan.num_parameters(),
+        "ranks": ranks.collect::<Vec<_>>(),
+        "logits": plan.batch_logits_bytes(),
+    })
 }
 
 /// What is worked out from a plan.

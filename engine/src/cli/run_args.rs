@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use pipezero_models::Distillation;
 
 use super::failure::Failure;
 use super::notices::Notices;
@@ -43,9 +44,17 @@ pub(super) struct PlannedData {
     pub(super) data: Option<Inspected>,
 }
 
-/// Plans a run file whose data can be used, as far as that is known before it is read.
-pub(super) fn plan_with_data(file: &RunFile) -> Result<PlannedData, Failure> {
-    let (plan, mut notices) = Plan::from_file_with(file, Launch::this_host(), &not_found)?;
+/// Plans a run file whose data can be used, as far as that is known before it is read; of an engine that learns from a teacher's logits too, if
+/// it does.
+pub(super) fn plan_with_data_of(
+    file: &RunFile,
+    distillation: Option<Distillation>,
+) -> Result<PlannedData, Failure> {
+    let launch = Launch::this_host();
+    let (plan, mut notices) = match distillation {
+        Some(distillation) => Plan::of_student(file, launch, &not_found, distillation)?,
+        None => Plan::from_file_with(file, launch, &not_found)?,
+    };
     if !plan.run().model.learns() {
         return Ok(PlannedData { plan, notices, data: None });
     }

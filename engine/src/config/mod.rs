@@ -30,6 +30,7 @@ mod run_file;
 mod schedule_name;
 mod schema;
 mod section;
+mod served;
 mod set;
 mod several;
 mod sharding_rule;
@@ -46,13 +47,14 @@ pub use elsewhere::Elsewhere;
 pub use error::{ConfigError, ConfigErrors, Problem};
 pub use fix::{Change, Fixed, Unfixed};
 pub use launch::{HostGpu, Launch};
-pub use master::{EngineFile, GivenFile, MasterFile, NoTask, Task, TaskKind};
+pub use master::{EngineFile, GivenFile, MasterFile, NoTask, Part, Task, TaskKind};
 pub use notice::{Notice, NoticeKind};
 pub use reference::reference;
 pub use refusal::{CombinationRow, CombinationTable, Refusal};
 pub use resolved::*;
 pub use run_file::RunFile;
 pub use schema::schema;
+pub use served::Served;
 pub use several::{MasterProblem, NameOf};
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use super::raw::RawRun;
 use super::resolve;
 use super::resolved::{ModelConfig, Run};
 use super::section::{Object, Section};
+use super::served::Served;
 use super::set;
 use super::several::{MasterProblem, key_of_master};
 use crate::files::input::{is_stdio, named, read_stdin, read_text};
@@ -25,6 +26,9 @@ const MAX_BYTES: u64 = 16 << 20;
 
 /// Of the first comment or comma behind a last part.
 const RELAXED: &str = "comments, and commas behind a last part, are read over, as DeepSpeed does; other readers of JSON refuse them";
+
+/// Says what is wrong with a file that the data names.
+type Fault<'a> = &'a dyn Fn(DataPath<'_>) -> Option<String>;
 
 /// A run file that is well-formed JSON; what it says is checked when it is resolved.
 #[derive(Clone, Debug)]
@@ -118,11 +122,35 @@ impl RunFile {
         launch: Launch,
         fault: &dyn Fn(DataPath<'_>) -> Option<String>,
     ) -> Result<(Run, Vec<Notice>), ConfigErrors> {
+        self.resolve_as(launch, Some(fault), None)
+    }
+
+    /// As [`RunFile::resolve`], of an engine that computes logits of another's batches: its data, batches and steps are those of that run, and
+    /// what this file says of them, or of learning, has no effect.
+    ///
+    /// # Errors
+    /// As those of [`RunFile::resolve`]; when the batches cannot be shared out to its ranks.
+    pub fn resolve_for_inference(
+        &self,
+        launch: Launch,
+        served: Served<'_>,
+    ) -> Result<(Run, Vec<Notice>), ConfigErrors> {
+        self.resolve_as(launch, None, Some(served))
+    }
+
+    fn resolve_as(
+        &self,
+        launch: Launch,
+        fault: Option<Fault<'_>>,
+        served: Option<Served<'_>>,
+    ) -> Result<(Run, Vec<Notice>), ConfigErrors> {
         let findings = Findings::default();
         let root = aliases::with_usual_names(&self.root, &findings);
         let raw = RawRun::read(&Object::root(&root, &findings));
-        let run = resolve::resolve(&raw, &self.folder, launch);
-        resolve::check_data(&raw, &self.folder, fault);
+        let run = resolve::resolve(&raw, &self.folder, launch, served);
+        if let Some(fault) = fault {
+            resolve::check_data(&raw, &self.folder, fault);
+        }
         let (mut errors, mut notices) = (findings.errors.take(), findings.notices.take());
         errors.retain(|error| !resolve::is_of_unknown_type(&raw, error.path()));
         if !errors.is_empty() {

@@ -53,6 +53,39 @@ pub enum MasterProblem {
     },
     /// A task says nothing of what is done.
     NoKind,
+    /// A task says of two things that it does them.
+    TwoKinds {
+        /// Where the other stands, as line and column.
+        first: (usize, usize),
+    },
+    /// No such key of a distillation.
+    UnknownKeyOfDistill {
+        /// The known key that is spelled most like it, if any is near.
+        nearest: Option<String>,
+    },
+    /// A student and a teacher whose logits are not of the same shape.
+    OtherShape {
+        /// The size in which they differ.
+        key: &'static str,
+        /// The student, and its size.
+        student: (String, usize),
+        /// The teacher, and its size.
+        teacher: (String, usize),
+    },
+    /// Weights for an engine that the task does not name.
+    NotInTask {
+        /// The name.
+        name: String,
+        /// The engines that the task has.
+        known: Vec<String>,
+        /// That of them which is spelled most like it, if any is near.
+        nearest: Option<String>,
+    },
+    /// An engine that computes logits alone, and is given no weights.
+    NoWeights {
+        /// The engine.
+        name: String,
+    },
     /// There is no such kind of task.
     UnknownKind {
         /// The known kind that is spelled most like it, if any is near.
@@ -84,7 +117,13 @@ pub enum MasterProblem {
 }
 
 /// Kinds of tasks.
-pub(super) const KINDS: [&str; 1] = ["train"];
+pub(super) const KINDS: [&str; 2] = ["train", "distill"];
+
+/// Keys of a task: its kind, and the weights with which its engines begin.
+pub(super) const KEYS_OF_TASK: [&str; 3] = ["train", "distill", "init"];
+
+/// Keys of a distillation.
+pub(super) const KEYS_OF_DISTILL: [&str; 4] = ["student", "teacher", "temperature", "alpha"];
 
 /// Keys of a master file.
 pub(super) const KEYS: [&str; 2] = ["engines", "tasks"];
@@ -115,6 +154,18 @@ impl MasterProblem {
             Self::Empty { of: NameOf::Engine } => format!("{path} names no engine"),
             Self::Empty { of: NameOf::Task } => format!("{path} names no task"),
             Self::NoKind => format!("{path} does not say what the task does"),
+            Self::TwoKinds { first: (line, column) } => {
+                format!("{path}: a task does one thing, and what stands at {line}:{column} is another")
+            }
+            Self::UnknownKeyOfDistill { .. } => format!("unknown key {path} of a distillation"),
+            Self::OtherShape { key, student, teacher } => format!(
+                "{path} is `{}`, of `model.{key}` {}, and its student `{}` has {}: the student learns from logits of its own shape",
+                teacher.0, teacher.1, student.0, student.1
+            ),
+            Self::NotInTask { name, .. } => format!("{path}: the task has no engine `{name}`"),
+            Self::NoWeights { name } => format!(
+                "{path} is `{name}`, which computes logits and is not trained, and nothing says with which weights"
+            ),
             Self::UnknownKind { .. } => format!("{path}: there is no such kind of task"),
             Self::UnknownEngine { name, .. } => format!("{path} is `{name}`, and there is no such engine"),
             Self::EngineTwice { name, first: (line, column) } => {
@@ -131,9 +182,19 @@ impl MasterProblem {
             Self::InsteadOfRunFile => "`train`, `check` and `plan` alone take a master file, and --fix does not; for all else name the run file of one engine, such as \
                  the run.json in its run directory"
                 .to_owned(),
-            Self::UnknownKey { nearest: Some(nearest) } | Self::UnknownKind { nearest: Some(nearest) } => {
-                format!("did you mean `{nearest}`?")
+            Self::UnknownKey { nearest: Some(nearest) }
+            | Self::UnknownKind { nearest: Some(nearest) }
+            | Self::UnknownKeyOfDistill { nearest: Some(nearest) } => format!("did you mean `{nearest}`?"),
+            Self::TwoKinds { .. } => "make two tasks of it".to_owned(),
+            Self::UnknownKeyOfDistill { nearest: None } => {
+                format!("the known ones are: {}", listed(KEYS_OF_DISTILL))
             }
+            Self::OtherShape { key, student, .. } => {
+                format!("take a teacher with `model.{key}` {}, or change the student's", student.1)
+            }
+            Self::NoWeights { name } => format!(
+                "add \"init\": {{\"{name}\": \"ITS-RUN-DIRECTORY\"}} to the task, or --init {name}=DIR"
+            ),
             Self::UnknownKey { nearest: None } => format!(
                 "a master file has {}; what is of one model belongs into the run file of its engine",
                 KEYS.map(|key| format!("`{key}`")).join(" and ")
@@ -145,9 +206,11 @@ impl MasterProblem {
             Self::Empty { of: NameOf::Task } => {
                 r#"add a task: {"NAME": {"train": ["ENGINE", ...]}}"#.to_owned()
             }
-            Self::NoKind => r#"write {"train": ["ENGINE", ...]}"#.to_owned(),
-            Self::UnknownKind { nearest: None } => format!("the known ones are: {}", listed(KINDS)),
-            Self::UnknownEngine { known, nearest, .. } => {
+            Self::NoKind => {
+                r#"write {"train": ["ENGINE", ...]}, or {"distill": {"student": "ENGINE", "teacher": "ENGINE", ...}}"#.to_owned()
+            }
+            Self::UnknownKind { nearest: None } => format!("the known ones are: {}", listed(KEYS_OF_TASK)),
+            Self::UnknownEngine { known, nearest, .. } | Self::NotInTask { known, nearest, .. } => {
                 let nearest =
                     nearest.as_ref().map_or_else(String::new, |nearest| format!("did you mean `{nearest}`? "));
                 format!("{nearest}the engines are: {}", listed(known.iter().map(String::as_str)))

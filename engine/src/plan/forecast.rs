@@ -91,7 +91,12 @@ impl Plan {
 
     /// Bytes that each rank allocates, by world rank.
     pub(super) fn allocated_bytes(&self, purpose: Purpose) -> Vec<u64> {
-        let of_pipeline_rank = |rank| RankMemory::of(&self.memory_facts(rank, purpose)).peak;
+        self.memory_for(purpose).into_iter().map(|memory| memory.peak).collect()
+    }
+
+    /// What each rank allocates that is started for a purpose, by world rank.
+    pub(crate) fn memory_for(&self, purpose: Purpose) -> Vec<RankMemory> {
+        let of_pipeline_rank = |rank| RankMemory::of(&self.memory_facts(rank, purpose));
         self.training.ranks().flat_map(|rank| vec![of_pipeline_rank(rank); self.grid.data_degree]).collect()
     }
 

@@ -1,5 +1,8 @@
 //! From a run file to its plan, with everything that is wrong or worth knowing at its key, line and column.
 
+use std::sync::Arc;
+
+use pipezero_models::{Distillation, DistillationLoss, Model, VocabularyOptions};
 use pipezero_partition::Purpose;
 
 use super::alternatives::{Change, Changes, CountedRanks, Needs, changes_that_fit};
@@ -9,7 +12,9 @@ use super::refusal::costs_of_zero_2;
 use super::remarks::{PARAM_THRESHOLD, PARAMETERS, Remark, UNIT};
 use super::vocabulary::built;
 use super::{Plan, PlanError};
-use crate::config::{ConfigErrors, DataPath, HeadLogits, Launch, Notice, Problem, Run, RunFile};
+use crate::config::{
+    ConfigErrors, DataPath, HeadLogits, Launch, Notice, Problem, Run, RunFile, Served, VocabularyConfig,
+};
 
 /// Why a run file has no plan.
 #[derive(Debug, thiserror::Error)]
@@ -49,9 +54,53 @@ impl Plan {
         launch: Launch,
         fault: &dyn Fn(DataPath<'_>) -> Option<String>,
     ) -> Result<(Self, Vec<Notice>), FromFileError> {
+        Self::from_file_of(file, launch, fault, None)
+    }
+
+    /// As [`Plan::from_file_with`], of a student that learns from a teacher's logits too.
+    ///
+    /// # Errors
+    /// As those of [`Plan::from_file_with`]; where the file cuts the vocabulary, or does not keep logits.
+    pub fn of_student(
+        file: &RunFile,
+        launch: Launch,
+        fault: &dyn Fn(DataPath<'_>) -> Option<String>,
+        distillation: Distillation,
+    ) -> Result<(Self, Vec<Notice>), FromFileError> {
+        Self::from_file_of(file, launch, fault, Some(distillation))
+    }
+
+    /// Resolves and plans the file of an engine that computes logits of another's batches.
+    ///
+    /// # Errors
+    /// As those of [`Plan::from_file`].
+    pub fn for_inference(
+        file: &RunFile,
+        launch: Launch,
+        served: Served<'_>,
+    ) -> Result<(Self, Vec<Notice>), FromFileError> {
+        let resolved = file.resolve_for_inference(launch, served);
+        let (run, notices) = resolved.map_err(|errors| errors.with_costs(costs_of_zero_2))?;
+        let plan = Self::new(run.clone()).map_err(|error| at_its_key(error, file, &run, None))?;
+        Ok((plan, notices))
+    }
+
+    fn from_file_of(
+        file: &RunFile,
+        launch: Launch,
+        fault: &dyn Fn(DataPath<'_>) -> Option<String>,
+        distillation: Option<Distillation>,
+    ) -> Result<(Self, Vec<Notice>), FromFileError> {
         let resolved = file.resolve_with(launch, fault);
         let (run, mut notices) = resolved.map_err(|errors| errors.with_costs(costs_of_zero_2))?;
-        let plan = Self::new(run.clone()).map_err(|error| at_its_key(error, file, &run))?;
+        let planned = match distillation {
+            Some(distillation) => {
+                check_whole_rows(file, &run)?;
+                with_distillation(&run, distillation).and_then(|(run, model)| Self::with_model(run, model))
+            }
+            None => Self::new(run.clone()),
+        };
+        let plan = planned.map_err(|error| at_its_key(error, file, &run, distillation))?;
         let remarks = plan.remarks().into_iter();
         // DeepSpeed's default is told as what "auto" became; that it persists nothing is no news then.
         let is_of_auto = |remark: &Remark| {
@@ -66,13 +115,50 @@ impl Plan {
     }
 }
 
+/// A student's run and model.
+fn with_distillation(run: &Run, distillation: Distillation) -> Result<(Run, Model), PlanError> {
+    let vocab_size = run.model.gpt().map_or(0, |gpt| gpt.vocab_size);
+    let model = run.model.build_with_loss(Arc::new(DistillationLoss { distillation, vocab_size }))?;
+    let vocabulary = VocabularyConfig::of_caller(VocabularyOptions::WHOLE);
+    Ok((Run { vocabulary, ..run.clone() }, model))
+}
+
+/// Refuses what a student's file says of the vocabulary, where its loss reads whole rows of logits.
+fn check_whole_rows(file: &RunFile, run: &Run) -> Result<(), ConfigErrors> {
+    let rule = |value: String, key: &str, repair: &str| {
+        let rule =
+            "a student's loss reads all logits of a token at once, beside those of its teacher".to_owned();
+        Err(file.error_at(&[key], Problem::Rule { value, rule, repair: repair.to_owned() }))
+    };
+    match (run.vocabulary.num_slices, run.vocabulary.head_logits) {
+        (Some(num_slices), _) if num_slices > 1 => {
+            rule(num_slices.to_string(), "zero_optimization.vocabulary_slices", "use 1, or leave it out")
+        }
+        (_, Some(HeadLogits::Recompute)) => rule(
+            "\"recompute\"".to_owned(),
+            "activation_checkpointing.head_logits",
+            "use \"keep\", or leave it out",
+        ),
+        _ => Ok(()),
+    }
+}
+
 /// The error at the key that it is about; a lack of memory with the changes that would fit.
-fn at_its_key(error: PlanError, file: &RunFile, run: &Run) -> FromFileError {
+fn at_its_key(
+    error: PlanError,
+    file: &RunFile,
+    run: &Run,
+    distillation: Option<Distillation>,
+) -> FromFileError {
     if let Some(LackingMemory { limit_bytes, .. }) = error.lacking_memory() {
         let fits = |needs: Needs| needs.rank_bytes <= limit_bytes;
         // A run that leaves it open did not fit with recomputed logits either.
         let head_logits = run.vocabulary.head_logits.unwrap_or(HeadLogits::Recompute);
-        let changes = match built(run, head_logits) {
+        let built = match distillation {
+            Some(distillation) => with_distillation(run, distillation),
+            None => built(run, head_logits),
+        };
+        let changes = match built {
             Ok((run, model)) => changes_that_fit(&run, &model, Purpose::Training, &fits),
             Err(_) => Vec::new(),
         };

@@ -18,6 +18,7 @@ mod from_file;
 mod frozen;
 pub mod grid;
 mod head_logits;
+mod logits_bytes;
 mod planned;
 mod programs;
 mod rank_rows;

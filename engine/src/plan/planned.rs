@@ -97,6 +97,12 @@ impl Plan {
         self.model.vocab_size
     }
 
+    /// The logits that the head gives for each token: V, unless the model's author has made another head.
+    pub fn num_logits(&self) -> usize {
+        let head = self.model.layers.last().and_then(|head| head.layer.num_logits());
+        head.unwrap_or(self.model.vocab_size)
+    }
+
     /// The layers as a graph with their costs.
     pub fn graph(&self) -> &LayerGraph {
         &self.graph

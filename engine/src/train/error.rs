@@ -18,6 +18,14 @@ pub enum TrainingError {
     /// The ranks.
     #[error(transparent)]
     Engine(#[from] EngineError),
+    /// The engine whose logits the run learns from; the run's own ranks are as they were.
+    #[error("its teacher `{name}`: {error}")]
+    Teacher {
+        /// The engine.
+        name: String,
+        /// Its error.
+        error: Box<EngineError>,
+    },
     /// The run directory.
     #[error(transparent)]
     RunDir(#[from] RunDirError),
@@ -62,6 +70,14 @@ pub enum TrainingError {
     },
 }
 
+/// How the ranks have stopped, if that is the error.
+fn stopped(error: &EngineError) -> Option<&Report> {
+    match error {
+        EngineError::Stopped(report) => Some(report),
+        _ => None,
+    }
+}
+
 /// What is left of a run whose ranks have lost its state.
 fn what_is_left(step: u64, checkpoint: Option<u64>, has_weights: bool, path: &Path, go_on: &str) -> String {
     let path = path.display();
@@ -82,7 +98,8 @@ impl TrainingError {
     /// How the ranks have stopped, if that is what has ended the run.
     pub fn report(&self) -> Option<&Report> {
         match self {
-            Self::Engine(EngineError::Stopped(report)) => Some(report),
+            Self::Engine(error) => stopped(error),
+            Self::Teacher { error, .. } => stopped(error),
             Self::Lost { error, .. } => error.report(),
             Self::NotSaved { error, why, .. } => error.report().or_else(|| why.report()),
             _ => None,
@@ -139,7 +156,7 @@ impl TrainingError {
                     | EngineError::Weights(_)
                     | EngineError::Elsewhere
             ),
-            Self::RunDir(_) | Self::Trace(_) => true,
+            Self::RunDir(_) | Self::Trace(_) | Self::Teacher { .. } => true,
             Self::Data(_) | Self::Saved { .. } | Self::Lost { .. } | Self::NotSaved { .. } => false,
         }
     }

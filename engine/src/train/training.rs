@@ -7,6 +7,7 @@ use super::batches::Batches;
 use super::error::TrainingError;
 use super::process_memory::MemoryWatch;
 use super::run_dir::RunDir;
+use super::teacher::Teacher;
 use super::weights_run::state_of;
 use crate::measure::trace::TracedSteps;
 use crate::plan::{Plan, Purpose};
@@ -50,9 +51,53 @@ pub struct Training {
     pub(super) memory: MemoryWatch,
     pub(super) resumed: Option<Resumed>,
     pub(super) rescue: Option<PathBuf>,
+    /// Whose logits it learns from too.
+    pub(super) teacher: Option<Teacher>,
+}
+
+/// With what state a training run begins.
+#[derive(Clone, Copy, Debug)]
+pub enum Beginning<'a> {
+    /// Weights drawn from the seed.
+    Drawn,
+    /// The weights at this path, as [`Training::initialised_from`] has it.
+    Weights(&'a Path),
+    /// The newest checkpoint of a run directory, or that of a step, as [`Training::resuming`] has it.
+    Checkpoint {
+        /// The run directory.
+        directory: &'a Path,
+        /// The step.
+        step: Option<u64>,
+    },
 }
 
 impl Training {
+    /// A run that begins so, of a plan whose loss reads a teacher's logits, if there is one.
+    ///
+    /// # Errors
+    /// As [`Training::starting`], [`Training::initialised_from`] and [`Training::resuming`].
+    pub fn beginning(
+        plan: Plan,
+        world: Arc<dyn World>,
+        beginning: Beginning<'_>,
+        mut teacher: Option<Teacher>,
+        begins: &mut dyn FnMut(Start),
+    ) -> Result<Self, TrainingError> {
+        let teacher = &mut teacher;
+        match beginning {
+            Beginning::Drawn => {
+                Self::at(plan, world, TextStart::default(), InitialState::Drawn, teacher, begins)
+            }
+            Beginning::Weights(path) => {
+                let state = state_of(&plan, path)?;
+                Self::at(plan, world, TextStart::default(), state, teacher, begins)
+            }
+            Beginning::Checkpoint { directory, step } => {
+                Self::from_directory(plan, world, directory, step, teacher, begins)
+            }
+        }
+    }
+
     /// Reads the text, if the model reads any, and starts the ranks.
     ///
     /// # Errors
@@ -79,7 +124,7 @@ impl Training {
         world: Arc<dyn World>,
         begins: &mut dyn FnMut(Start),
     ) -> Result<Self, TrainingError> {
-        Self::at(plan, world, TextStart::default(), InitialState::Drawn, begins)
+        Self::beginning(plan, world, Beginning::Drawn, None, begins)
     }
 
     /// Checks that a run can go on from the checkpoint of a run directory that was written after a step, or from one that may be sound; or that
@@ -113,6 +158,17 @@ impl Training {
         step: Option<u64>,
         begins: &mut dyn FnMut(Start),
     ) -> Result<Self, TrainingError> {
+        Self::beginning(plan, world, Beginning::Checkpoint { directory, step }, None, begins)
+    }
+
+    fn from_directory(
+        plan: Plan,
+        world: Arc<dyn World>,
+        directory: &Path,
+        step: Option<u64>,
+        teacher: &mut Option<Teacher>,
+        begins: &mut dyn FnMut(Start),
+    ) -> Result<Self, TrainingError> {
         let mut world = Some(world);
         let mut world = || match world.take() {
             Some(world) => Ok(world),
@@ -120,7 +176,7 @@ impl Training {
         };
         if let Some(step) = step {
             let found = Arc::new(Checkpoints::open(directory, Some(step)).map_err(EngineError::from)?);
-            return Self::from_checkpoint(plan.clone(), world()?, found, begins);
+            return Self::from_checkpoint(plan.clone(), world()?, found, teacher, begins);
         }
         let mut refused = Vec::new();
         let checkpoints = Checkpoints::of_run(directory);
@@ -129,10 +185,11 @@ impl Training {
             let found = checkpoints.newest_before(before, &mut refused).map_err(EngineError::from)?;
             let Some(found) = found else {
                 check_start_anew(directory, refused)?;
-                return Self::starting(plan.clone(), world()?, begins);
+                let (start, drawn) = (TextStart::default(), InitialState::Drawn);
+                return Self::at(plan.clone(), world()?, start, drawn, teacher, begins);
             };
             before = found.manifest().position.step;
-            match Self::from_checkpoint(plan.clone(), world()?, Arc::new(found), begins) {
+            match Self::from_checkpoint(plan.clone(), world()?, Arc::new(found), teacher, begins) {
                 Err(TrainingError::Engine(EngineError::Checkpoint(error))) if error.is_damage() => {
                     refused.push(error);
                 }
@@ -165,14 +222,14 @@ impl Training {
         path: &Path,
         begins: &mut dyn FnMut(Start),
     ) -> Result<Self, TrainingError> {
-        let state = state_of(&plan, path)?;
-        Self::at(plan, world, TextStart::default(), state, begins)
+        Self::beginning(plan, world, Beginning::Weights(path), None, begins)
     }
 
     fn from_checkpoint(
         plan: Plan,
         world: Arc<dyn World>,
         found: Arc<CheckpointReader>,
+        teacher: &mut Option<Teacher>,
         begins: &mut dyn FnMut(Start),
     ) -> Result<Self, TrainingError> {
         let Position { step, num_samples, .. } = found.manifest().position;
@@ -181,7 +238,8 @@ impl Training {
             return Err(EngineError::from(CheckpointError::Beyond { path, step, num_steps }).into());
         }
         let at = TextStart { num_steps: step, num_sequences: num_samples };
-        let mut training = Self::at(plan, world, at, InitialState::Checkpoint(Arc::clone(&found)), begins)?;
+        let state = InitialState::Checkpoint(Arc::clone(&found));
+        let mut training = Self::at(plan, world, at, state, teacher, begins)?;
         let has_other_text = found.manifest().text_checksum != training.batches.text_checksum;
         training.resumed = Some(Resumed { step, has_other_text, refused: Vec::new() });
         Ok(training)
@@ -192,6 +250,7 @@ impl Training {
         world: Arc<dyn World>,
         start: TextStart,
         state: InitialState,
+        teacher: &mut Option<Teacher>,
         begins: &mut dyn FnMut(Start),
     ) -> Result<Self, TrainingError> {
         // Before the text is read, which may take minutes.
@@ -204,9 +263,13 @@ impl Training {
             InitialState::Weights(_) | InitialState::Parameters(_) => Start::Loaded,
         });
         let memory = MemoryWatch::start(&plan, &*world);
-        let source = Arc::clone(&batches.training);
+        let mut source = Arc::clone(&batches.training);
+        if let Some(teacher) = teacher {
+            source = teacher.teach(&plan, source);
+        }
         let engine = Engine::with_state(plan, source, Purpose::Training, world, &state)?;
-        Ok(Self { engine, batches, traced: None, memory, resumed: None, rescue: None })
+        let teacher = teacher.take();
+        Ok(Self { engine, batches, traced: None, memory, resumed: None, rescue: None, teacher })
     }
 
     /// The checkpoint from which it goes on; `None` if it starts at the first step.

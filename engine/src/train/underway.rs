@@ -206,7 +206,10 @@ impl Underway<'_> {
 
     /// One step, recorded if it is to be traced, and written by the process that has the files.
     fn train_and_write(&mut self, step: u64) -> Result<(StepReport, StepLine), TrainingError> {
-        let Training { engine, batches, traced, .. } = &mut self.training;
+        let Training { engine, batches, traced, teacher, .. } = &mut self.training;
+        if let Some(teacher) = teacher {
+            teacher.compute(step)?;
+        }
         let is_traced = traced.as_ref().is_some_and(|steps| steps.contains(step));
         let report = if is_traced { engine.train_batch_recorded()? } else { engine.train_batch()? };
         let epoch = batches.training.epoch(report.step);

@@ -8,6 +8,7 @@ mod command; // Starts the binary and keeps what it printed.
 mod compare; // `train --trace`, then `compare`.
 mod damaged; // Damaged run directories.
 mod data; // Data that does not go with the run.
+mod distill; // Distillation in master files.
 mod doctor; // `doctor`.
 #[cfg(feature = "mpi")]
 mod doctor_mpi; // `doctor` under `mpirun`.

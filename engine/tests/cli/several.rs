@@ -90,7 +90,7 @@ pub(crate) fn weights(home: &Home, run: &str) -> Vec<u8> {
 }
 
 /// A run's summary, without times.
-fn summary(home: &Home, run: &str) -> BTreeMap<String, Value> {
+pub(crate) fn summary(home: &Home, run: &str) -> BTreeMap<String, Value> {
     let text = home.read(&format!("{run}/summary.json"));
     let mut summary: BTreeMap<String, Value> = serde_json::from_str(&text).unwrap();
     // Beside times, what the whole process has grown by, which is that of all engines.

@@ -139,7 +139,7 @@ fn mistakes_in_a_master_file_are_shown_at_their_places() {
                :                                                    ^^^^^^^^
              4 | }
                `----
-              help: the known ones are: `train`
+              help: did you mean `distill`?
             $ bad-names.json
             [2] error: not a valid master file, 5 mistakes:
               x `engines.a/b`: this cannot be the name of an engine
@@ -240,7 +240,7 @@ fn mistakes_in_a_master_file_are_shown_at_their_places() {
                :                                                                             ^^
              4 | }
                `----
-              help: write {"train": ["ENGINE", ...]}
+              help: write {"train": ["ENGINE", ...]}, or {"distill": {"student": "ENGINE", "teacher": "ENGINE", ...}}
             $ absent-file.json
             [2] error: not a valid master file, 1 mistake:
               x `engines.in` is stdin, which only the file of the command line may be

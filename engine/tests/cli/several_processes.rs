@@ -122,3 +122,26 @@ fn a_job_of_several_engines_that_loses_a_rank_goes_on_with_each() {
         assert!(one == other, "{engine}");
     }
 }
+
+/// The teacher's logits reach every process.
+#[cfg(feature = "mpi")]
+#[test]
+fn a_student_learns_from_a_teacher_of_the_same_processes() {
+    let home = home();
+    let mut large = first();
+    (large["parallel"], large["model"]["hidden_size"]) = (json!({ "pipeline": 4 }), json!(24));
+    home.write("large.json", large.to_string());
+    home.run("train large.json --out large").success();
+    let teacher = json!({ "model": large["model"], "parallel": { "pipeline": 4 }, "threads": 1 });
+    let task = json!({ "distill": { "student": "small", "teacher": "large", "temperature": 2, "alpha": 0.5 }, "init": { "large": "large" } });
+    let file = json!({ "engines": { "small": first(), "large": teacher }, "tasks": { "learn": task } });
+    home.write("distill.json", file.to_string());
+    home.run("train distill.json --out threads").success();
+    let child = crate::mpi::launch(&home, "-- train distill.json --out processes").spawn().unwrap();
+    let printed = ended(&home, child);
+    assert_eq!(printed.status, Some(0), "{}", printed.stderr);
+    assert_eq!(metrics(&home, "threads/small"), metrics(&home, "processes/small"));
+    assert!(weights(&home, "threads/small") == weights(&home, "processes/small"));
+    home.run("train run.json --out plain").success();
+    assert!(weights(&home, "plain") != weights(&home, "processes/small"));
+}

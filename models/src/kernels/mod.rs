@@ -13,6 +13,7 @@ pub mod attention;
 pub mod bias;
 pub mod convert;
 pub mod cross_entropy;
+pub mod distillation;
 pub mod dropout;
 pub mod embedding;
 pub mod gelu;

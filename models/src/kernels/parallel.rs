@@ -147,6 +147,7 @@ macro_rules! rows_of_a_tuple {
 rows_of_a_tuple!(A, B);
 rows_of_a_tuple!(A, B, C);
 rows_of_a_tuple!(A, B, C, D);
+rows_of_a_tuple!(A, B, C, D, E);
 
 /// Runs `body` on all rows, block by block, on the threads of the current pool.
 ///

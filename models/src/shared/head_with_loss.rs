@@ -23,7 +23,7 @@ use crate::queue::{Onto, Queue};
 #[derive(Debug)]
 pub struct HeadWithLoss {
     weight_name: &'static str,
-    vocab_size: usize,
+    num_logits: usize,
     width: usize,
     init_std: f32,
     loss: Arc<dyn Loss>,
@@ -34,21 +34,26 @@ impl HeadWithLoss {
     pub fn new(config: &GptConfig, loss: Arc<dyn Loss>) -> Self {
         Self {
             weight_name: if config.tie_embeddings { "wte.weight" } else { "lm_head.weight" },
-            vocab_size: config.vocab_size,
+            num_logits: config.vocab_size,
             width: config.hidden_size,
             init_std: config.init_std as f32,
             loss,
         }
     }
 
+    /// The same with another number of outputs for each token, such as one value for a loss of values; never tied.
+    pub fn of_width(config: &GptConfig, num_logits: usize, loss: Arc<dyn Loss>) -> Self {
+        Self { weight_name: "lm_head.weight", num_logits, ..Self::new(config, loss) }
+    }
+
     /// Elements of what is saved: logits, what the loss keeps.
     fn exact_lens(&self, shape: MicroBatchShape) -> [usize; 2] {
         let num_rows = shape.num_tokens();
-        [num_rows * self.vocab_size, num_rows * self.loss.num_kept_per_row()]
+        [num_rows * self.num_logits, num_rows * self.loss.num_kept_per_row()]
     }
 
     fn linear(&self, shape: MicroBatchShape) -> LinearShape {
-        LinearShape { num_rows: shape.num_tokens(), num_inputs: self.width, num_outputs: self.vocab_size }
+        LinearShape { num_rows: shape.num_tokens(), num_inputs: self.width, num_outputs: self.num_logits }
     }
 
     fn logits_and_loss(
@@ -79,17 +84,17 @@ impl HeadWithLoss {
     /// Copies the logits of rows to where they are asked for, block after block.
     fn hand_out(&self, queue: &dyn Queue, logits: View<'_>, asked: RowLogits<'_>) {
         let RowLogits { rows, logits: mut asked } = asked;
-        if self.vocab_size <= BLOCK_TOKENS || rows.len() == 1 {
-            let elements = rows.start * self.vocab_size..rows.end * self.vocab_size;
+        if self.num_logits <= BLOCK_TOKENS || rows.len() == 1 {
+            let elements = rows.start * self.num_logits..rows.end * self.num_logits;
             return queue.copy(logits.range(elements), asked);
         }
         let mut end = 0;
         for (row, tokens) in
-            blocks_of(0..self.vocab_size).flat_map(|block| rows.clone().map(move |row| (row, block.clone())))
+            blocks_of(0..self.num_logits).flat_map(|block| rows.clone().map(move |row| (row, block.clone())))
         {
             let own = end..end + tokens.len();
             end = own.end;
-            let elements = row * self.vocab_size + tokens.start..row * self.vocab_size + tokens.end;
+            let elements = row * self.num_logits + tokens.start..row * self.num_logits + tokens.end;
             queue.copy(logits.range(elements), asked.reborrow().range(own));
         }
     }
@@ -101,7 +106,7 @@ impl Layer for HeadWithLoss {
     }
 
     fn parameters(&self) -> Vec<ParameterSpec> {
-        vec![ParameterSpec::normal(self.weight_name, [self.vocab_size, self.width], self.init_std)]
+        vec![ParameterSpec::normal(self.weight_name, [self.num_logits, self.width], self.init_std)]
     }
 
     fn sizes(&self, shape: MicroBatchShape) -> LayerSizes {
@@ -115,6 +120,10 @@ impl Layer for HeadWithLoss {
 
     fn reads_whole_rows(&self) -> bool {
         true
+    }
+
+    fn num_logits(&self) -> Option<usize> {
+        Some(self.num_logits)
     }
 
     fn loss_inputs(&self) -> LossInputs {
@@ -142,7 +151,7 @@ impl Layer for HeadWithLoss {
         self.loss.backward(queue, logits.reborrow(), targets, loss_inputs, per_row.view(), args.loss_seed);
         let to = args.input.element_type();
         if to != ElementType::F32 {
-            queue.narrow_rows(logits.reborrow(), self.vocab_size, to);
+            queue.narrow_rows(logits.reborrow(), self.num_logits, to);
         }
         let dlogits = logits.into_view().cast(to);
         let mode = WriteMode::Overwrite;

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy
 import torch
 
-FOLDER = Path(__file__).resolve().parents[2] / "tests" / "golden"
+FOLDER = Path(__file__).resolve().parents[1]
 
 
 def exact_f32(tensor: torch.Tensor) -> torch.Tensor:

@@ -2,6 +2,7 @@
 
 mod args;
 mod connect;
+mod job;
 mod one;
 mod options;
 mod ready;

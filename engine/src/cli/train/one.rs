@@ -34,7 +34,7 @@ pub(super) fn run(
         keep(&this_start());
     }
     let options = args.of_one()?;
-    let (plan, notices) = options.planned(file)?;
+    let (plan, notices) = options.planned(file, None)?;
     set_variable(plan.run().comm.backend, &args.run.run)?;
     let notices = Notices::new(args.run.name(), notices);
     let out = options.out.as_path();
@@ -53,7 +53,7 @@ pub(super) fn run(
     // Of a text that can be continued.
     let data = &plan.run().data;
     let prompt = data.knows_text().then(|| first_words(&data.text).unwrap_or_else(|| "The".to_owned()));
-    let training = options.start(plan, world, ready.traced.clone());
+    let training = options.start(plan, world, ready.traced.clone(), None);
     let mut training = training.map_err(|error| said_once(error, launched))?;
     note(terminal::fitted(&format!("computing on: {}", device_of(&training, file))));
     if let Some(warning) = disk_warning {

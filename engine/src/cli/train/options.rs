@@ -58,7 +58,8 @@ impl TrainArgs {
         }
         let inits = self.inits(task)?;
         let of = |name: &String| {
-            let init = inits.iter().find(|(engine, _)| engine == name).map(|(_, path)| path.clone());
+            let named = inits.iter().find(|(engine, _)| engine == name).map(|(_, path)| path.clone());
+            let init = named.or_else(|| task.init_of(name).map(Path::to_owned));
             self.with(self.out().join(name), init)
         };
         Ok(task.engines().iter().map(of).collect())
@@ -67,9 +68,10 @@ impl TrainArgs {
     /// The weights with which engines begin.
     fn inits(&self, task: &Task) -> Result<Vec<(String, PathBuf)>, Failure> {
         let mut inits: Vec<(String, PathBuf)> = Vec::new();
+        let engines = task.engines();
         for init in &self.init {
             let named = init.to_str().and_then(|text| text.split_once('='));
-            let engine = named.filter(|(engine, _)| task.engines().iter().any(|known| known == engine));
+            let engine = named.filter(|(engine, _)| engines.iter().any(|known| known == engine));
             let fault = match engine {
                 None => "it names no engine of the task",
                 Some((engine, _)) if inits.iter().any(|(known, _)| known == engine) => {
@@ -83,7 +85,7 @@ impl TrainArgs {
             let error = format!(
                 "--init {}: {fault}: of several engines write --init ENGINE=DIR, with each of these at most once: {}",
                 init.display(),
-                task.engines().join(", ")
+                engines.join(", ")
             );
             return Err(Failure::Input(error.into()));
         }

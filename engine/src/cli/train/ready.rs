@@ -50,7 +50,9 @@ impl RunOptions {
         // The process of rank 0 alone makes or replaces the folder.
         let place = if is_first { RunDir::check(out, self.claim())? } else { Place::Free };
         self.check_rescue(is_first)?;
-        self.check_init(plan)?;
+        if !self.goes_on() {
+            self.check_init(plan)?;
+        }
         let goes_on = self.resume && self.step.is_none();
         let finished = if goes_on { finished_steps(out, plan.run().steps) } else { None };
         if let Some(steps) = finished {
@@ -98,7 +100,7 @@ impl RunOptions {
     }
 
     /// Refuses a path that is not there, and weights of another model as far as headers say it, before text is read and the ranks start.
-    fn check_init(&self, plan: &Plan) -> Result<(), Failure> {
+    pub(super) fn check_init(&self, plan: &Plan) -> Result<(), Failure> {
         let Some(path) = &self.init else { return Ok(()) };
         if path.exists() {
             return Ok(Training::check_initial_weights(plan, path)?);

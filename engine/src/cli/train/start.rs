@@ -3,22 +3,31 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use pipezero_models::Distillation;
+
 use super::options::RunOptions;
 use super::words::{say_where_it_goes_on, where_it_starts};
 use crate::cli::failure::Failure;
 use crate::cli::output::note;
-use crate::cli::run_args::{PlannedData, plan_with_data};
+use crate::cli::run_args::{PlannedData, plan_with_data_of};
 use crate::cli::unread_weights::unread_weights;
 use crate::config::{Notice, RunFile};
 use crate::measure::trace::TracedSteps;
 use crate::plan::Plan;
+use crate::run::checkpoint::Checkpoints;
 use crate::run::world::World;
-use crate::train::{ChangedKey, CopiedTokenizer, RunDir, RunDirError, Training, TrainingError};
+use crate::train::{
+    Beginning, ChangedKey, CopiedTokenizer, RunDir, RunDirError, Teacher, Training, TrainingError,
+};
 
 impl RunOptions {
-    /// The plan of the run, and what is to be said of the file.
-    pub(super) fn planned(&self, file: &RunFile) -> Result<(Plan, Vec<Notice>), Failure> {
-        let PlannedData { plan, mut notices, .. } = plan_with_data(file)?;
+    /// The plan of the run, which may learn from a teacher's logits too, and what is to be said of the file.
+    pub(super) fn planned(
+        &self,
+        file: &RunFile,
+        distillation: Option<Distillation>,
+    ) -> Result<(Plan, Vec<Notice>), Failure> {
+        let PlannedData { plan, mut notices, .. } = plan_with_data_of(file, distillation)?;
         // The weights of a run that goes on are those of its checkpoint.
         if self.init.is_none() && !self.resume {
             notices.extend(unread_weights(file));
@@ -32,14 +41,17 @@ impl RunOptions {
         plan: Plan,
         world: Arc<dyn World>,
         traced: Option<TracedSteps>,
+        teacher: Option<Teacher>,
     ) -> Result<Training, TrainingError> {
         let words = where_it_starts(&plan);
         let begins = &mut |begins| words(begins).into_iter().for_each(note);
-        let mut training = match &self.init {
-            Some(path) => Training::initialised_from(plan, world, path, begins)?,
-            None if self.resume => Training::resuming(plan, world, &self.out, self.step, begins)?,
-            None => Training::starting(plan, world, begins)?,
+        let beginning = match &self.init {
+            // A task says its weights every time; those of a run that goes on are its checkpoint's.
+            Some(path) if !self.goes_on() => Beginning::Weights(path),
+            _ if self.resume => Beginning::Checkpoint { directory: &self.out, step: self.step },
+            _ => Beginning::Drawn,
         };
+        let mut training = Training::beginning(plan, world, beginning, teacher, begins)?;
         if self.resume {
             say_where_it_goes_on(training.resumed(), &self.out);
         }
@@ -50,6 +62,13 @@ impl RunOptions {
             training = training.rescued_to(folder);
         }
         Ok(training)
+    }
+
+    /// Whether the run goes on from a checkpoint that is there.
+    pub(super) fn goes_on(&self) -> bool {
+        // What is wrong with one is said where it is read.
+        let newest = || Checkpoints::of_run(&self.out).newest_before(u64::MAX, &mut Vec::new());
+        self.resume && (self.step.is_some() || !matches!(newest(), Ok(None)))
     }
 
     /// The run directory with the run file in it, made by the process that writes it, and what the run file says otherwise than before.

@@ -28,7 +28,7 @@ const ENGINES: &str = "engines.";
 
 impl MasterFile {
     pub(super) fn of_node(root: &Node, path: &Path, folder: PathBuf) -> Result<Self, ConfigErrors> {
-        let (engines, tasks) = read::read(root)?;
+        let (engines, tasks) = read::read(root, &folder)?;
         Ok(Self { path: path.to_owned(), folder, engines, tasks })
     }
 

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! {"engines": {"NAME": "its-run-file.json", "OTHER": {...a run file...}},
-//!  "tasks": {"TASK": {"train": ["NAME", "OTHER"]}}}
+//!  "tasks": {"TASK": {"train": ["NAME", "OTHER"]},
+//!            "LEARN": {"distill": {"student": "NAME", "teacher": "OTHER", "temperature": 2, "alpha": 0.5}, "init": {"OTHER": "its-run"}}}}
 //! ```
 //!
 //! Only what the file itself says is read when it is loaded. The run file of an engine is read when a command needs that engine, so
@@ -12,9 +13,11 @@ mod engine;
 mod file;
 mod given;
 mod read;
+mod read_task;
+mod reader;
 mod task;
 
 pub use engine::EngineFile;
 pub use file::MasterFile;
 pub use given::GivenFile;
-pub use task::{NoTask, Task, TaskKind};
+pub use task::{NoTask, Part, Task, TaskKind};

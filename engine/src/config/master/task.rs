@@ -1,31 +1,91 @@
 //! The tasks of a master file, and how one of them is chosen.
 
-use crate::config::several::listed;
+use std::path::{Path, PathBuf};
+
+use pipezero_models::Distillation;
+
+use crate::config::error::{ConfigError, ConfigErrors, Problem};
+use crate::config::place::Place;
+use crate::config::several::{MasterProblem, listed};
 use crate::files::json::nearest;
 
 /// A task: what is done with which engines.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Task {
     /// Its name.
     pub name: String,
     /// What it does.
     pub kind: TaskKind,
+    /// The engines that take part: those that are trained first.
+    pub(super) engines: Vec<(String, Place)>,
+    /// Weights with which engines begin.
+    pub(super) inits: Vec<(String, PathBuf)>,
 }
 
 /// What a task does.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum TaskKind {
     /// Trains these engines, each for itself.
     Train(Vec<String>),
+    /// Trains one engine on what another says of its batches.
+    Distill {
+        /// The engine that is trained.
+        student: String,
+        /// The engine whose logits it learns from.
+        teacher: String,
+        /// What they weigh.
+        distillation: Distillation,
+    },
+}
+
+/// What an engine does in a task.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Part<'a> {
+    /// It is trained on its own.
+    Trains,
+    /// It is trained on what another says too.
+    Learns(Distillation),
+    /// It computes logits of this engine's batches.
+    Teaches(&'a str),
 }
 
 impl Task {
-    /// The engines that take part, in the order of the file.
-    pub fn engines(&self) -> &[String] {
+    /// The engines that take part: those that are trained in the order of the file, then the others.
+    pub fn engines(&self) -> Vec<String> {
+        self.engines.iter().map(|(name, _)| name.clone()).collect()
+    }
+
+    /// A mistake where the task names an engine.
+    pub(crate) fn error_at(&self, engine: &str, problem: MasterProblem) -> ConfigErrors {
+        let place = self.engines.iter().find(|(name, _)| name == engine).map(|(_, place)| place.clone());
+        let place = place.expect("the engine takes part");
+        ConfigErrors::of_master(vec![ConfigError::new(place, Problem::Master(problem))])
+    }
+
+    /// The engines that it trains.
+    pub fn trained(&self) -> &[String] {
         match &self.kind {
             TaskKind::Train(engines) => engines,
+            TaskKind::Distill { student, .. } => std::slice::from_ref(student),
         }
+    }
+
+    /// What an engine does; `None` if it takes no part.
+    pub fn part_of(&self, engine: &str) -> Option<Part<'_>> {
+        match &self.kind {
+            TaskKind::Train(engines) => engines.iter().any(|known| known == engine).then_some(Part::Trains),
+            TaskKind::Distill { student, distillation, .. } if student == engine => {
+                Some(Part::Learns(*distillation))
+            }
+            TaskKind::Distill { student, teacher, .. } if teacher == engine => Some(Part::Teaches(student)),
+            TaskKind::Distill { .. } => None,
+        }
+    }
+
+    /// The weights with which an engine begins, as the file says.
+    pub fn init_of(&self, engine: &str) -> Option<&Path> {
+        self.inits.iter().find(|(known, _)| known == engine).map(|(_, path)| path.as_path())
     }
 }
 

@@ -19,6 +19,7 @@ mod optimizer;
 mod parallel;
 mod partition;
 mod precision;
+mod role;
 mod rules;
 mod schedule;
 mod schedule_file;
@@ -36,63 +37,73 @@ pub(crate) use optimizer::is_of_unknown_type;
 use super::launch::Launch;
 use super::raw::RawRun;
 use super::resolved::Run;
+use super::served::Served;
 
-/// Resolves a whole file.
-pub(crate) fn resolve(raw: &RawRun, folder: &Path, launch: Launch) -> Option<Run> {
+/// Resolves a whole file, of a run of its own, or of an engine that serves another's.
+pub(crate) fn resolve(
+    raw: &RawRun,
+    folder: &Path,
+    launch: Launch,
+    served: Option<Served<'_>>,
+) -> Option<Run> {
     foreign::check(raw);
     let backend = comm::backend(raw, launch);
     let device = gpu::device(raw, backend, launch);
     let precision = precision::resolve(raw, device);
     let memory_bytes = rules::memory(&raw.memory);
-    let model = model::resolve(&raw.model, data::fewest_tokens(&raw.data), folder);
+    let model = model::resolve(&raw.model, role::fewest_tokens(raw, served), folder);
     let reads_text = model::may_read_text(&raw.model);
-    let data = data::resolve(&raw.data, reads_text, folder);
-    let evaluation = data::resolve_evaluation(&raw.evaluation, reads_text);
     let num_layers = model::num_layers(&raw.model, model.as_ref());
     let grid = parallel::resolve(&raw.parallel, num_layers, folder, launch);
-    let batch = batch::resolve(raw, grid.as_ref().map(|grid| grid.data));
-    let optimizer = optimizer::resolve(&raw.optimizer);
+    let batch = role::batch(raw, grid.as_ref().map(|grid| grid.data), served);
     let zero = zero::resolve(raw, grid.as_ref(), model.as_ref());
     let checkpointing = checkpointing::resolve(&raw.activation_checkpointing, zero.as_ref());
     let vocabulary = vocabulary::resolve(raw, model.as_ref(), grid.as_ref().map(|grid| &grid.schedule));
-    let steps = rules::steps(raw, batch.as_ref(), model.as_ref());
-    let scheduler = scheduler::resolve(&raw.scheduler, optimizer.as_ref(), steps);
-    let train_only = train_only::resolve(raw);
-    let checkpoint = checkpoint::resolve(&raw.checkpoint);
+    let learning = match served {
+        Some(served) => role::learning_of(raw, served),
+        None => role::learning(raw, reads_text, folder, batch.as_ref(), model.as_ref()),
+    };
     let comm = comm::resolve(&raw.comm, backend, grid.as_ref());
-    let gradient_clipping = raw.gradient_clipping.not_negative(raw.gradient_clipping.auto_or(1.0));
     let threads = rules::threads(&raw.threads, grid.as_ref(), launch);
     let threads = limits::threads(raw, threads);
     limits::check(raw, grid.as_ref(), batch.as_ref(), model.as_ref());
     gpu::check(raw, device, model.as_ref());
-    data::check_documents(&raw.data, model.as_ref());
-    let lengths = data::check_lengths(&raw.data, model.as_ref());
     if let Some(grid) = &grid {
         schedule_file::check(raw, grid, batch.as_ref());
         checkpointing::check_schedule(&raw.activation_checkpointing, &grid.schedule, checkpointing);
     }
     zero_and_pipeline::check(raw, grid.as_ref(), zero.as_ref(), model.as_ref());
+    let role::Learning {
+        data,
+        evaluation,
+        optimizer,
+        train_only,
+        scheduler,
+        gradient_clipping,
+        checkpoint,
+        steps,
+    } = learning?;
     Some(Run {
         model: model?,
-        data: lengths.and(data)?,
-        evaluation: evaluation?,
         parallel: grid?,
         batch: batch?,
         zero: zero?,
-        optimizer: optimizer?,
-        train_only: train_only?,
-        scheduler: scheduler?,
-        gradient_clipping: gradient_clipping?,
         precision: precision?,
         checkpointing: checkpointing?,
         vocabulary: vocabulary?,
         memory_bytes: memory_bytes?,
         host_memory_bytes: launch.memory_bytes,
-        checkpoint: checkpoint?,
         device: device?,
         comm: comm?,
         threads: threads?,
-        steps: steps?,
         seed: raw.seed.or(0)?,
+        data,
+        evaluation,
+        optimizer,
+        train_only,
+        scheduler,
+        gradient_clipping,
+        checkpoint,
+        steps,
     })
 }

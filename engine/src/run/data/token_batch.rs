@@ -1,5 +1,7 @@
 //! The tokens of a micro-batch.
 
+use std::ops::Range;
+
 use pipezero_models::front::FrontSpec;
 use pipezero_models::layer::{IGNORED_TARGET, LossInputs, MicroBatchShape};
 
@@ -50,6 +52,19 @@ impl TokenBatch {
         self.document_starts.resize(num_tokens, 0);
         self.front.clear();
         self.loss_inputs.clear();
+    }
+
+    /// Copies a sequence of another micro-batch, `row` of its tokens, to the tokens from `first` on; behind it are zeros that carry no loss, of
+    /// its last document, up to `seq_length` tokens.
+    pub(crate) fn copy_row(&mut self, from: &Self, row: Range<usize>, first: usize, seq_length: usize) {
+        let (own, rest) = (first..first + row.len(), first + row.len()..first + seq_length);
+        self.inputs[own.clone()].copy_from_slice(&from.inputs[row.clone()]);
+        self.targets[own.clone()].copy_from_slice(&from.targets[row.clone()]);
+        self.document_starts[own].copy_from_slice(&from.document_starts[row.clone()]);
+        self.inputs[rest.clone()].fill(0);
+        self.targets[rest.clone()].fill(IGNORED_TARGET);
+        let last = row.last().map_or(0, |last| from.document_starts[last]);
+        self.document_starts[rest].fill(last);
     }
 
     /// Gives the loss zeros, for a micro-batch in which no target counts.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use pipezero_models::ElementType;
+use pipezero_models::{ElementType, ModelError};
 
 use super::share::{InBytes, InThreads, Share, sum};
 use super::shared_memory::SharedMemory;
@@ -173,6 +173,9 @@ pub enum EngineError {
         /// How many there may be.
         at_most: usize,
     },
+    /// The host has no memory for the logits of a batch.
+    #[error("the logits of a batch: {0}")]
+    Logits(Box<ModelError>),
     /// Logits of batches of other sizes than the plan's.
     #[error(
         "the room for logits was made for batches of other sizes than those of this engine's plan: make it with `BatchLogits::for_plan`"

@@ -38,6 +38,6 @@ impl Engine {
         let bytes = logits.iter().flat_map(|logit| logit.to_le_bytes()).collect();
         let bytes = self.ranks.together(|world| world.broadcast(bytes))?;
         let logits: Vec<f32> = bytes.as_chunks().0.iter().map(|&bytes| f32::from_le_bytes(bytes)).collect();
-        Ok(logits.chunks_exact(vocab_size).map(<[f32]>::to_vec).collect())
+        Ok(logits.chunks_exact(self.plan.num_logits()).map(<[f32]>::to_vec).collect())
     }
 }

@@ -10,6 +10,7 @@ use super::host_memory;
 use super::share::{Share, sum};
 use super::shared_memory::SharedMemory;
 use super::threads;
+use crate::host;
 use crate::plan::Plan;
 use crate::run::world::World;
 
@@ -19,6 +20,7 @@ pub(crate) struct Together<'a> {
     /// By which messages know it.
     pub(crate) name: &'a str,
     pub(crate) plan: &'a Plan,
+    /// An engine for inference computes all logits of batches.
     pub(crate) purpose: Purpose,
     pub(crate) world: &'a dyn World,
 }
@@ -46,18 +48,39 @@ pub(crate) fn check_together(engines: &[Together<'_>]) -> Result<(), EngineError
         for (index, of_device) in engine.world.devices().into_iter().enumerate() {
             let (memory, free_bytes) = host_memory::of_device(index, &of_device.on)?;
             let needed = host_memory::needed_bytes(engine.plan, engine.purpose, &of_device.ranks, &memory);
+            let needed = needed.saturating_add(engine.micro_batch_bytes(&of_device.ranks));
             let share = Share { engine: engine.name.to_owned(), num_ranks: of_device.ranks.len(), needed };
-            match in_demand.iter_mut().find(|found| found.memory == memory) {
-                // A device has less left once another engine has opened it.
-                Some(found) => {
-                    found.free_bytes = found.free_bytes.min(free_bytes);
-                    found.shares.push(share);
-                }
-                None => in_demand.push(InDemand { memory, free_bytes, shares: vec![share] }),
-            }
+            add(&mut in_demand, memory, free_bytes, share);
+        }
+        if engine.purpose == Purpose::Inference {
+            let (name, needed) = (format!("logits of {}", engine.name), engine.plan.batch_logits_bytes());
+            let share = Share { engine: name, num_ranks: engine.plan.grid().world_size(), needed };
+            add(&mut in_demand, SharedMemory::Host, host::available_bytes(), share);
         }
     }
     in_demand.into_iter().try_for_each(check_memory)
+}
+
+/// Adds what an engine needs of a memory.
+fn add(in_demand: &mut Vec<InDemand>, memory: SharedMemory, free_bytes: Option<u64>, share: Share) {
+    match in_demand.iter_mut().find(|found| found.memory == memory) {
+        // A device has less left once another engine has opened it.
+        Some(found) => {
+            found.free_bytes = found.free_bytes.min(free_bytes);
+            found.shares.push(share);
+        }
+        None => in_demand.push(InDemand { memory, free_bytes, shares: vec![share] }),
+    }
+}
+
+impl Together<'_> {
+    /// The logits of a micro-batch, on ranks that compute all of a batch.
+    fn micro_batch_bytes(&self, ranks: &[usize]) -> u64 {
+        match self.purpose {
+            Purpose::Training => 0,
+            Purpose::Inference => self.plan.micro_batch_logits_bytes(ranks.iter().copied()),
+        }
+    }
 }
 
 fn check_memory(InDemand { memory, free_bytes, shares }: InDemand) -> Result<(), EngineError> {

@@ -18,13 +18,13 @@ pub(super) enum AskedLogits {
         rows: Vec<usize>,
         /// `[prompts, V]`.
         logits: TrackedBuffer,
-        vocab_size: usize,
+        num_logits: usize,
     },
     /// All of a batch.
     OfBatch {
         /// Those of a micro-batch, block after block.
         logits: TrackedBuffer,
-        vocab_size: usize,
+        num_logits: usize,
         /// Where they go from there.
         to: Arc<BatchLogits>,
     },
@@ -32,9 +32,9 @@ pub(super) enum AskedLogits {
 
 impl AskedLogits {
     /// Those after the last token of each prompt.
-    pub(super) fn of_prompts(prompts: &[Vec<u32>], logits: TrackedBuffer, vocab_size: usize) -> Self {
+    pub(super) fn of_prompts(prompts: &[Vec<u32>], logits: TrackedBuffer, num_logits: usize) -> Self {
         let rows = prompts.iter().map(|prompt| prompt.len() - 1).collect();
-        Self::OfPrompts { rows, logits, vocab_size }
+        Self::OfPrompts { rows, logits, num_logits }
     }
 
     /// All that there are: of prompts `[prompts, V]`, of a batch those of its last micro-batch.
@@ -46,15 +46,15 @@ impl AskedLogits {
     /// Those of a micro-batch of this shape; `None` of one that has no prompt.
     pub(super) fn of(&mut self, micro_batch: MicroBatch, shape: MicroBatchShape) -> Option<RowLogits<'_>> {
         match self {
-            Self::OfPrompts { rows, logits, vocab_size } => {
+            Self::OfPrompts { rows, logits, num_logits } => {
                 let index = micro_batch.index();
                 let &row = rows.get(index)?;
-                let range = index * *vocab_size..(index + 1) * *vocab_size;
+                let range = index * *num_logits..(index + 1) * *num_logits;
                 Some(RowLogits { rows: row..row + 1, logits: logits.view_mut().range(range) })
             }
-            Self::OfBatch { logits, vocab_size, .. } => {
+            Self::OfBatch { logits, num_logits, .. } => {
                 let num_rows = shape.num_tokens();
-                let logits = logits.view_mut().range(0..num_rows * *vocab_size);
+                let logits = logits.view_mut().range(0..num_rows * *num_logits);
                 Some(RowLogits { rows: 0..num_rows, logits })
             }
         }

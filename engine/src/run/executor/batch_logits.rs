@@ -12,11 +12,11 @@ use super::batch_layout::batch_layout;
 use crate::plan::Plan;
 use crate::run::data::BatchLayout;
 
-/// The logits of a batch: `[sequences, T, V]` of f32. Of a sequence that is shorter than T, only the first rows are written.
+/// The logits of a batch: `[sequences, T, V]` of f32, V those of a token. Of a sequence that is shorter than T, only the first rows are written.
 #[derive(Debug)]
 pub struct BatchLogits {
     layout: BatchLayout,
-    vocab_size: usize,
+    num_logits: usize,
     /// `[data rank]`: those of its sequences.
     parts: Vec<RwLock<Vec<f32>>>,
 }
@@ -27,8 +27,8 @@ impl BatchLogits {
     /// # Errors
     /// When the host has no such memory left.
     pub fn for_plan(plan: &Plan) -> Result<Self, ModelError> {
-        let (layout, vocab_size) = (batch_layout(plan), plan.vocab_size());
-        let len = layout.num_micro_batches * layout.micro_batch_size * layout.seq_length * vocab_size;
+        let (layout, num_logits) = (batch_layout(plan), plan.num_logits());
+        let len = layout.num_micro_batches * layout.micro_batch_size * layout.seq_length * num_logits;
         let too_large = |_| ModelError::TooLarge { len, element_type: ElementType::F32 };
         let part = |_| {
             let mut part = Vec::new();
@@ -37,7 +37,7 @@ impl BatchLogits {
             Ok::<_, ModelError>(RwLock::new(part))
         };
         let parts = (0..layout.data_degree).map(part).collect::<Result<_, _>>()?;
-        Ok(Self { layout, vocab_size, parts })
+        Ok(Self { layout, num_logits, parts })
     }
 
     /// The number of sequences.
@@ -45,9 +45,9 @@ impl BatchLogits {
         self.layout.train_batch_size()
     }
 
-    /// V.
-    pub fn vocab_size(&self) -> usize {
-        self.vocab_size
+    /// Logits of each token: V, unless the head has another number of them.
+    pub fn num_logits(&self) -> usize {
+        self.num_logits
     }
 
     /// Calls `read` with the first rows of a sequence, `[rows, V]`. Sequences are numbered over the batch: `data_rank * (batch / data degree) +
@@ -58,8 +58,8 @@ impl BatchLogits {
     pub fn read<R>(&self, sequence: usize, num_rows: usize, read: impl FnOnce(&[f32]) -> R) -> R {
         let of_data_rank = self.layout.num_micro_batches * self.layout.micro_batch_size;
         let part = self.parts[sequence / of_data_rank].read().unwrap_or_else(PoisonError::into_inner);
-        let first = sequence % of_data_rank * self.layout.seq_length * self.vocab_size;
-        read(&part[first..first + num_rows * self.vocab_size])
+        let first = sequence % of_data_rank * self.layout.seq_length * self.num_logits;
+        read(&part[first..first + num_rows * self.num_logits])
     }
 
     /// Those of a data rank's sequences, one after the other.
@@ -69,7 +69,7 @@ impl BatchLogits {
 
     /// Whether its sequences and their sizes are those of a plan's batches.
     pub(crate) fn is_for(&self, plan: &Plan) -> bool {
-        (self.layout, self.vocab_size) == (batch_layout(plan), plan.vocab_size())
+        (self.layout, self.num_logits) == (batch_layout(plan), plan.num_logits())
     }
 
     /// Copies those of a micro-batch out of a device's memory, where they lie block after block.
@@ -80,7 +80,7 @@ impl BatchLogits {
         data_rank: usize,
         (micro_batch, shape): (MicroBatch, MicroBatchShape),
     ) -> Result<(), ModelError> {
-        let (num_rows, width) = (shape.num_tokens(), self.vocab_size);
+        let (num_rows, width) = (shape.num_tokens(), self.num_logits);
         let mut block = vec![0.0; num_rows * width.min(BLOCK_TOKENS)];
         let longest = self.layout.seq_length;
         self.with_part(data_rank, |part| {

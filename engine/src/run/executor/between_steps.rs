@@ -18,7 +18,7 @@ pub(crate) fn bytes_between_steps(plan: &Plan, purpose: Purpose) -> u64 {
         Purpose::Training => piece,
         Purpose::Inference => {
             let num_prompts = plan.evaluation().num_micro_batches() as usize;
-            piece.max(plan.vocab_size().saturating_mul(2).saturating_mul(num_prompts))
+            piece.max(plan.num_logits().saturating_mul(2).saturating_mul(num_prompts))
         }
     };
     (elements as u64).saturating_mul(ElementType::F32.num_bytes() as u64)

@@ -31,12 +31,12 @@ impl Rank {
                 Ok::<(), Cause>(())
             })?;
         }
-        let (vocab_size, rank) = (plan.vocab_size(), self.comm.rank());
-        let len = prompts.len() * vocab_size;
+        let (num_logits, rank) = (plan.num_logits(), self.comm.rank());
+        let len = prompts.len() * num_logits;
         let holder = self.first_data_rank(plan.unit(plan.head()).stage);
         if rank == holder {
             let logits = self.between.zeros(len, Category::Communication)?;
-            self.asked_logits = Some(AskedLogits::of_prompts(prompts, logits, vocab_size));
+            self.asked_logits = Some(AskedLogits::of_prompts(prompts, logits, num_logits));
         }
         let run = self.run_row(plan.evaluation(), None);
         let asked = self.asked_logits.take();

@@ -21,11 +21,11 @@ impl Rank {
         batch: u64,
         to: Arc<BatchLogits>,
     ) -> Result<RankOutcome, Cause> {
-        let (head, vocab_size) = (self.plan.unit(self.plan.head()).stage, self.plan.vocab_size());
+        let (head, num_logits) = (self.plan.unit(self.plan.head()).stage, self.plan.num_logits());
         if self.plan.pipeline_rank_of(head) == self.pipeline_rank {
-            let len = self.plan.micro_batch_shape().num_tokens() * vocab_size;
+            let len = self.plan.micro_batch_shape().num_tokens() * num_logits;
             let logits = self.between.zeros(len, Category::Communication)?;
-            self.asked_logits = Some(AskedLogits::OfBatch { logits, vocab_size, to });
+            self.asked_logits = Some(AskedLogits::OfBatch { logits, num_logits, to });
         }
         let outcome = self.evaluate(source, batch);
         self.asked_logits = None;

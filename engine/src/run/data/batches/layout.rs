@@ -23,7 +23,7 @@ impl BatchLayout {
     }
 
     /// The indices of a micro-batch's sequences in the step's batch.
-    pub(in crate::run::data) fn sequences(&self, data_rank: usize, micro_batch: usize) -> Range<usize> {
+    pub(crate) fn sequences(&self, data_rank: usize, micro_batch: usize) -> Range<usize> {
         let first = (data_rank * self.num_micro_batches + micro_batch) * self.micro_batch_size;
         first..first + self.micro_batch_size
     }
