@@ -154,19 +154,19 @@ fn persistent_parameters_are_reported_by_stage() {
         remarks(&home.run(train).stderr, "parameters persist, ")
     };
     expect![[r#"
-        stage 0: 3 of 4 units persist, 10096 elements
-        stage 1: 1 of 2 units persist, 3312 elements"#]]
+        stage 0: 37 of 38 parameters persist, 10096 elements
+        stage 1: 14 of 15 parameters persist, 3312 elements"#]]
     .assert_eq(&stages(2000));
     let plan = home.run(format!("plan run.json {THRESHOLD}=2000")).success();
     expect![[r#"
-        pipeline rank  parts  units  gathered at once             stay gathered  parameters  in flight     first     last
-        0                  8      4                 1  3 units, 10.1 k elements      14.2 k          2       wte  h.2.mlp
-        1                  4      2                 1    1 unit, 3.3 k elements       7.4 k          1  h.3.attn  lm_head"#]]
+        pipeline rank  parts  units  gathered at once                   stay gathered  parameters  in flight     first     last
+        0                  8      4                 1  37 parameters, 10.1 k elements      14.2 k          2       wte  h.2.mlp
+        1                  4      2                 1   14 parameters, 3.3 k elements       7.4 k          1  h.3.attn  lm_head"#]]
     .assert_eq(plan.split("\n\n").nth(1).unwrap());
     // A threshold below every parameter keeps nothing, which is said too.
     expect![[r#"
-        stage 0: 0 of 4 units persist, 0 elements
-        stage 1: 0 of 2 units persist, 0 elements"#]]
+        stage 0: 0 of 38 parameters persist, 0 elements
+        stage 1: 0 of 15 parameters persist, 0 elements"#]]
     .assert_eq(&stages(10));
     assert!(!home.run(format!("plan run.json {THRESHOLD}=10")).success().contains("stay gathered"));
 }
@@ -176,7 +176,22 @@ fn persistent_parameters_are_reported_by_stage() {
 fn a_threshold_below_every_parameter_is_a_warning_with_the_least_that_is_not() {
     let home = Home::new();
     let model = format!("{THRESHOLD}=1000000 --set zero_optimization.stage3_model_persistence_threshold");
-    for (key, low, expected) in [(THRESHOLD, 10, expect![""]), (&model, 10, expect![""])] {
+    for (key, low, expected) in [
+        (
+            THRESHOLD,
+            10,
+            expect![
+                "--set zero_optimization.stage3_param_persisten...: warning: `zero_optimization.stage3_param_persistence_threshold`: no parameter persists: every one has more than 10 elements, the smallest, h.0.ln_1.weight, 16; use 16 or more, or 0"
+            ],
+        ),
+        (
+            &model,
+            10,
+            expect![
+                "--set zero_optimization.stage3_model_persisten...: warning: `zero_optimization.stage3_model_persistence_threshold`: no parameter persists: persistent parameters may have 10 elements together, and the smallest, h.0.ln_1.weight, has 16; use 16 or more, or `stage3_param_persistence_threshold` 0"
+            ],
+        ),
+    ] {
         let of = |threshold: u64| {
             let printed = home.run(format!("plan run.json {key}={threshold}"));
             (remarks(&printed.stderr, "no parameter persists"), printed.stdout.contains("stay gathered"))
