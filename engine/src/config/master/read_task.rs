@@ -152,7 +152,7 @@ impl TaskReader<'_> {
             temperature,
             begin,
             |value| value > 0.0 && value <= 1e6,
-            ("it divides logits, and is above 0", "such as 2"),
+            ("it divides logits, and is above 0 and at most 1000000", "such as 2"),
         );
         let alpha = self.number(
             alpha,
