@@ -47,7 +47,7 @@ pub use elsewhere::Elsewhere;
 pub use error::{ConfigError, ConfigErrors, Problem};
 pub use fix::{Change, Fixed, Unfixed};
 pub use launch::{HostGpu, Launch};
-pub use master::{EngineFile, GivenFile, MasterFile, NoTask, Part, Task, TaskKind};
+pub use master::{EngineFile, GivenFile, MasterFile, NoTask, Part, Task, TaskKind, master_schema};
 pub use notice::{Notice, NoticeKind};
 pub use reference::reference;
 pub use refusal::{CombinationRow, CombinationTable, Refusal};

@@ -130,9 +130,10 @@ fn a_student_learns_from_a_teacher_of_the_same_processes() {
     let home = home();
     let mut large = first();
     (large["parallel"], large["model"]["hidden_size"]) = (json!({ "pipeline": 4 }), json!(24));
+    large["zero_optimization"] = json!({ "stage": 3, "unit_layers": 0.5 });
     home.write("large.json", large.to_string());
     home.run("train large.json --out large").success();
-    let teacher = json!({ "model": large["model"], "parallel": { "pipeline": 4 }, "threads": 1 });
+    let teacher = json!({ "model": large["model"], "parallel": { "pipeline": 4 }, "zero_optimization": large["zero_optimization"], "threads": 1 });
     let task = json!({ "distill": { "student": "small", "teacher": "large", "temperature": 2, "alpha": 0.5 }, "init": { "large": "large" } });
     let file = json!({ "engines": { "small": first(), "large": teacher }, "tasks": { "learn": task } });
     home.write("distill.json", file.to_string());

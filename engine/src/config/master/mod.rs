@@ -15,9 +15,11 @@ mod given;
 mod read;
 mod read_task;
 mod reader;
+mod schema;
 mod task;
 
 pub use engine::EngineFile;
 pub use file::MasterFile;
 pub use given::GivenFile;
+pub use schema::master_schema;
 pub use task::{NoTask, Part, Task, TaskKind};

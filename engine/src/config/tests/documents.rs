@@ -5,12 +5,13 @@ use std::path::Path;
 use expect_test::expect_file;
 use serde_json::Value;
 
-use crate::config::{GivenFile, HostGpu, Launch, NoticeKind, RunFile, reference, schema};
+use crate::config::{GivenFile, HostGpu, Launch, NoticeKind, RunFile, master_schema, reference, schema};
 
 #[test]
-fn the_schema_is_up_to_date() {
-    let text = serde_json::to_string_pretty(&schema()).unwrap() + "\n";
-    expect_file!["../../../../docs/run.schema.json"].assert_eq(&text);
+fn the_schemas_are_up_to_date() {
+    let text = |schema| serde_json::to_string_pretty(&schema).unwrap() + "\n";
+    expect_file!["../../../../docs/run.schema.json"].assert_eq(&text(schema()));
+    expect_file!["../../../../docs/master.schema.json"].assert_eq(&text(master_schema()));
 }
 
 #[test]
