@@ -274,7 +274,156 @@ fn every_mistake_in_a_distillation_has_its_error() {
         found += &format!("{task}\n{}", said(&printed.stderr));
     }
     assert!(tasks.len() >= 50 && !home.names().contains(&"never".to_owned()));
-    expect![[r#""#]].assert_eq(&found);
+    expect![[r#"
+        {"distill":{"alpha":0.5,"teacher":"large","temperature":2},"init":{"large":"taught"}}
+          x `tasks.learn.distill.student` is missing: it says which engine is trained
+          help: add the name of an engine
+        {"distill":{"student":"small","alpha":0.5,"temperature":2},"init":{"large":"taught"}}
+          x `tasks.learn.distill.teacher` is missing: it says which engine's logits the student learns from
+          help: add the name of an engine
+        {"distill":{"student":"small","teacher":"large","alpha":0.5},"init":{"large":"taught"}}
+          x `tasks.learn.distill.temperature` is missing: it divides logits, and is above 0
+          help: add a number, such as 2
+        {"distill":{"student":"small","teacher":"large","temperature":2},"init":{"large":"taught"}}
+          x `tasks.learn.distill.alpha` is missing: it is what the divergence from the teacher weighs, from 0 to 1
+          help: add a number, such as 0.5
+        {"distill":{"student":"smal","teacher":"large","temperature":2,"alpha":0.5},"init":{"large":"taught"}}
+          x `tasks.learn.distill.student` is `smal`, and there is no such engine
+          help: did you mean `small`? the engines are: `small`, `large`
+        {"distill":{"student":3,"teacher":"large","temperature":2,"alpha":0.5},"init":{"large":"taught"}}
+          x `tasks.learn.distill.student` must be the name of an engine, but is 3
+          help: write it in quotes
+        {"distill":{"student":["small"],"teacher":"large","temperature":2,"alpha":0.5},"init":{"large":"taught"}}
+          x `tasks.learn.distill.student` must be the name of an engine, but is a list
+          help: write it in quotes
+        {"distill":{"student":"","teacher":"large","temperature":2,"alpha":0.5},"init":{"large":"taught"}}
+          x `tasks.learn.distill.student` is ``, and there is no such engine
+          help: the engines are: `small`, `large`
+        {"distill":{"student":"small","teacher":"huge","temperature":2,"alpha":0.5},"init":{"large":"taught"}}
+          x `tasks.learn.distill.teacher` is `huge`, and there is no such engine
+          help: the engines are: `small`, `large`
+        {"distill":{"student":"small","teacher":"small","temperature":2,"alpha":0.5},"init":{"large":"taught"}}
+          x `tasks.learn.distill.teacher` is `small` again, which stands at 6:45
+          help: keep one of the two
+        {"distill":{"student":"small","teacher":null,"temperature":2,"alpha":0.5},"init":{"large":"taught"}}
+          x `tasks.learn.distill.teacher` must be the name of an engine, but is null
+          help: write it in quotes
+        {"distill":{"student":"small","teacher":{"large":"taught"},"temperature":2,"alpha":0.5},"init":{"large":"taught"}}
+          x `tasks.learn.distill.teacher` must be the name of an engine, but is an object
+          help: write it in quotes
+        {"distill":{"student":"small","teacher":"large","temperature":0,"alpha":0.5},"init":{"large":"taught"}}
+          x `tasks.learn.distill.temperature` is 0, but it divides logits, and is above 0
+          help: use a value such as 2
+        {"distill":{"student":"small","teacher":"large","temperature":-1,"alpha":0.5},"init":{"large":"taught"}}
+          x `tasks.learn.distill.temperature` is -1, but it divides logits, and is above 0
+          help: use a value such as 2
+        {"distill":{"student":"small","teacher":"large","temperature":"2","alpha":0.5},"init":{"large":"taught"}}
+          x `tasks.learn.distill.temperature` must be a number, but is the string "2"
+          help: write one, such as 2
+        {"distill":{"student":"small","teacher":"large","temperature":"auto","alpha":0.5},"init":{"large":"taught"}}
+          x `tasks.learn.distill.temperature` must be a number, but is the string "auto"
+          help: write one, such as 2
+        {"distill":{"student":"small","teacher":"large","temperature":1000000000.0,"alpha":0.5},"init":{"large":"taught"}}
+          x `tasks.learn.distill.temperature` is 1000000000.0, but it divides logits, and is above 0
+          help: use a value such as 2
+        {"distill":{"student":"small","teacher":"large","temperature":[2],"alpha":0.5},"init":{"large":"taught"}}
+          x `tasks.learn.distill.temperature` must be a number, but is a list
+          help: write one, such as 2
+        {"distill":{"student":"small","teacher":"large","temperature":2,"alpha":-0.1},"init":{"large":"taught"}}
+          x `tasks.learn.distill.alpha` is -0.1, but it is what the divergence from the teacher weighs, from 0 to 1
+          help: use a value such as 0.5
+        {"distill":{"student":"small","teacher":"large","temperature":2,"alpha":1.1},"init":{"large":"taught"}}
+          x `tasks.learn.distill.alpha` is 1.1, but it is what the divergence from the teacher weighs, from 0 to 1
+          help: use a value such as 0.5
+        {"distill":{"student":"small","teacher":"large","temperature":2,"alpha":true},"init":{"large":"taught"}}
+          x `tasks.learn.distill.alpha` must be a number, but is true
+          help: write one, such as 0.5
+        {"distill":{"student":"small","teacher":"large","temperature":2,"alpha":null},"init":{"large":"taught"}}
+          x `tasks.learn.distill.alpha` must be a number, but is null
+          help: write one, such as 0.5
+        {"distill":{"student":"small","teacher":"large","temperature":2,"alpha":0.5,"temprature":2},"init":{"large":"taught"}}
+          x unknown key `tasks.learn.distill.temprature` of a distillation
+          help: did you mean `temperature`?
+        {"distill":{"student":"small","teacher":"large","temperature":2,"alpha":0.5,"loss":"kl"},"init":{"large":"taught"}}
+          x unknown key `tasks.learn.distill.loss` of a distillation
+          help: the known ones are: `student`, `teacher`, `temperature`, `alpha`
+        {"distill":{"student":"small","teacher":"large","temperature":2,"alpha":0.5,"init":"taught"},"init":{"large":"taught"}}
+          x unknown key `tasks.learn.distill.init` of a distillation
+          help: the known ones are: `student`, `teacher`, `temperature`, `alpha`
+        {"distill":["small","large"]}
+          x `tasks.learn.distill` must be an object, but is a list
+          help: write {"student": "ENGINE", "teacher": "ENGINE", "temperature": 2, "alpha": 0.5}
+        {"distill":"small"}
+          x `tasks.learn.distill` must be an object, but is the string "small"
+          help: write {"student": "ENGINE", "teacher": "ENGINE", "temperature": 2, "alpha": 0.5}
+        {"distill":2}
+          x `tasks.learn.distill` must be an object, but is 2
+          help: write {"student": "ENGINE", "teacher": "ENGINE", "temperature": 2, "alpha": 0.5}
+        {"distill":null}
+          x `tasks.learn.distill` must be an object, but is null
+          help: write {"student": "ENGINE", "teacher": "ENGINE", "temperature": 2, "alpha": 0.5}
+        {"distil":{}}
+          x `tasks.learn.distil`: there is no such kind of task
+          help: did you mean `distill`?
+        {"teach":{}}
+          x `tasks.learn.teach`: there is no such kind of task
+          help: the known ones are: `train`, `distill`, `init`
+        {}
+          x `tasks.learn` does not say what the task does
+          help: write {"train": ["ENGINE", ...]}, or {"distill": {"student": "ENGINE", "teacher": "ENGINE", ...}}
+        []
+          x `tasks.learn` must be an object, but is a list
+          help: write {"train": ["ENGINE", ...]}
+        {"init":{"large":"taught"}}
+          x `tasks.learn` does not say what the task does
+          help: write {"train": ["ENGINE", ...]}, or {"distill": {"student": "ENGINE", "teacher": "ENGINE", ...}}
+        {"train":["small"],"init":{"large":"taught"}}
+          x `tasks.learn.init.large`: the task has no engine `large`
+          help: the engines are: `small`
+        {"train":["small"],"init":{"small":3}}
+          x `tasks.learn.init.small` must be a path, but is 3
+          help: write the path of a run directory, of its weights, or of a folder of transformers, in quotes
+        {"train":["small"],"init":["taught"]}
+          x `tasks.learn.init` must be an object, but is a list
+          help: write {"ENGINE": "its-run-directory", ...}
+        {"train":["small"],"init":"taught"}
+          x `tasks.learn.init` must be an object, but is the string "taught"
+          help: write {"ENGINE": "its-run-directory", ...}
+        {"train":["small"],"init":null}
+          x `tasks.learn.init` must be an object, but is null
+          help: write {"ENGINE": "its-run-directory", ...}
+        {"train":["small"],"inits":{}}
+          x `tasks.learn.inits`: there is no such kind of task
+          help: did you mean `init`?
+        {"train":["small"],"distill":{"student":"small","teacher":"large","temperature":2,"alpha":0.5}}
+          x `tasks.learn.distill`: a task does one thing, and what stands at 6:24 is another
+          help: make two tasks of it
+        {"train":["small","small"]}
+          x `tasks.learn.train[1]` is `small` again, which stands at 6:33
+          help: keep one of the two
+        {"train":["small","lagre"]}
+          x `tasks.learn.train[1]` is `lagre`, and there is no such engine
+          help: did you mean `large`? the engines are: `small`, `large`
+        {"train":"small"}
+          x `tasks.learn.train` must be a list of engines, but is the string "small"
+          help: write ["ENGINE", ...]
+        {"train":[]}
+          x `tasks.learn.train` names no engine
+          help: name at least one engine
+        {"distill":{"student":"small","teacher":"large","temperature":2,"alpha":0.5},"init":{"larg":"taught"}}
+          x `tasks.learn.init.larg`: the task has no engine `larg`
+          help: did you mean `large`? the engines are: `small`, `large`
+        {"distill":{"student":"small","teacher":"large","temperature":2,"alpha":0.5},"init":{"large":["taught"]}}
+          x `tasks.learn.init.large` must be a path, but is a list
+          help: write the path of a run directory, of its weights, or of a folder of transformers, in quotes
+        {"distill":{"student":"small","teacher":"large","temperature":2,"alpha":0.5}}
+          x `tasks.learn.distill.teacher` is `large`, which computes logits and is not trained, and nothing says with which weights
+          help: add "init": {"large": "ITS-RUN-DIRECTORY"} to the task, or --init large=DIR
+        {"distill":{"student":"small","teacher":"large","temperature":2,"alpha":0.5},"init":{"large":"nowhere"}}
+          error: engine `large`: --init ~/nowhere: there is no such file or folder; name a run directory, its weights.safetensors, a checkpoint's folder, or one of transformers; nothing is downloaded
+        {"distill":{"student":"small","teacher":"large","temperature":2,"alpha":0.5},"init":{"large":"student.json"}}
+          error: engine `large`: ~/student.json: its header claims 2480468976814858875 bytes, the file has 454; it is not a complete safetensors file
+    "#]].assert_eq(&found);
 }
 
 /// The lines of an error that say what is wrong and what mends it.
