@@ -5,7 +5,10 @@ use std::sync::Arc;
 
 use pipezero::config::{DeviceName, Precision, ResidencyConfig, Run, ZeroLevel};
 use pipezero::models::family::ModelConfig;
+use pipezero::models::{Device, Distillation, DistillationLoss, Host};
 use pipezero::plan::Plan;
+use pipezero::run::data::{BatchSource, TokenBatch};
+use pipezero::run::engine::{BatchLogits, Engine};
 use tests::{
     Case, FrontBatches, Lengths, Mask, RandomBatches, Sample, Schedule, assert_bit_identical, grids,
     plan_with_front, small_run, train, train_on_devices, train_plan_on, train_with, two_steps, zero,
@@ -104,6 +107,63 @@ fn a_front_gives_the_bits_of_one_pipeline_rank_and_goes_along_that_of_the_host()
         let source = FrontBatches::new(&on_host, RandomBatches::for_plan(&on_host, Mask::None), 5).shared();
         let on_host = train_with(on_host, source, |_| {});
         assert_near(&format!("{precision:?}"), &grid.losses, &on_host.losses, tolerance(precision));
+    }
+}
+
+/// What the source says of each token, for a loss that reads as many values of it as there are tokens to choose from.
+fn with_logits(plan: &Plan) -> Arc<dyn BatchSource> {
+    let num_values = plan.vocab_size();
+    Arc::new(RandomBatches::for_plan(plan, Mask::Uneven).edited(move |_, _, batch| {
+        let TokenBatch { inputs, loss_inputs, .. } = batch;
+        let value = |token: u32, column: usize| ((31 * token as usize + 7 * column) % 13) as f32 / 4.0;
+        loss_inputs
+            .extend(inputs.iter().flat_map(|&token| (0..num_values).map(move |column| value(token, column))));
+        Ok(())
+    }))
+}
+
+/// A student learns from logits that the source gives, and says its own of a whole batch.
+#[test]
+#[ignore = "needs a GPU, or the imitation of one"]
+fn values_for_a_loss_and_logits_of_a_batch_cross_the_edge_of_a_device() {
+    let devices = devices();
+    let hosts: [Arc<dyn Device>; 1] = [Arc::new(Host)];
+    let plan_of = |case: Case, device: DeviceName| {
+        let run = Run { device, ..on_gpus(two_steps(case)) };
+        let distillation = Distillation { temperature: 2.0, alpha: 0.5 };
+        let loss =
+            DistillationLoss { distillation, vocab_size: run.model.gpt().expect("a vocabulary").vocab_size };
+        let model = run.model.build_with_loss(Arc::new(loss)).expect("valid sizes");
+        Plan::with_model(run, model).expect("a valid run")
+    };
+    for precision in [Precision::F32, Precision::Bf16] {
+        let zero = zero(ZeroLevel::Zero3, ResidencyConfig::Strict, 1);
+        let case = Case { pipeline: 2, data: 2, zero, precision, ..Case::ONE_RANK };
+        let name = format!("{case:?}");
+        let of = |case: Case, device, devices: &[Arc<dyn Device>]| {
+            let plan = plan_of(case, device);
+            train_plan_on(devices, plan.clone(), with_logits(&plan)).expect("it trains")
+        };
+        let trained = of(case.clone(), DeviceName::Cuda, &devices);
+        let reference = of(case.clone().reference(), DeviceName::Cuda, &devices[..1]);
+        assert_bit_identical(&trained, &reference, &name);
+        let on_host = of(case.clone(), DeviceName::Cpu, &hosts);
+        assert_near(&name, &trained.losses, &on_host.losses, tolerance(precision));
+        let [of_device, of_host] =
+            [(DeviceName::Cuda, &devices[..]), (DeviceName::Cpu, &hosts[..])].map(|(device, devices)| {
+                let plan = plan_of(case.clone(), device);
+                let logits = Arc::new(BatchLogits::for_plan(&plan).expect("there is memory"));
+                let (source, num_values) = (with_logits(&plan), plan.vocab_size());
+                let mut engine = Engine::on_devices(plan, Arc::clone(&source), devices).expect("ranks start");
+                engine.batch_logits(&source, 1, &logits).expect("logits");
+                assert_eq!(logits.num_logits(), num_values);
+                (0..8).flat_map(|sequence| logits.read(sequence, 6, <[f32]>::to_vec)).collect::<Vec<f32>>()
+            });
+        let largest = of_host.iter().fold(0.0_f32, |max, logit| max.max(logit.abs()));
+        for (found, expected) in of_device.iter().zip(&of_host) {
+            let share = f64::from((found - expected).abs() / largest);
+            assert!(share <= tolerance(precision), "{found} against {expected} in {name}");
+        }
     }
 }
 
