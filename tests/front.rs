@@ -1,6 +1,7 @@
 //! A front that is not sharded, before a body that is: its inputs differ from micro-batch to micro-batch and from rank to rank, and nothing
 //! that ranks send each other does.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -186,11 +187,14 @@ fn a_front_that_nothing_is_given_stays_as_it_is() {
     (0..2).for_each(|_| drop(engine.train_batch().expect("a step")));
     let of_front =
         |name: &str| ["front.0", "front.1", "h.5."].into_iter().find(|module| name.starts_with(module));
+    let mut found = BTreeSet::new();
     for (name, values) in weights_of(&mut engine) {
         if let Some(module) = of_front(&name) {
             assert_eq!(values != before[&name], module == "front.0", "{name}");
+            found.insert(module);
         }
     }
+    assert_eq!(found.len(), 3, "{found:?}");
 }
 
 /// An input that the front does not take leaves the step out, and the next one trains.

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::error::{ModelError, require};
+use crate::front::NO_ROW;
 use crate::layer::{Layer, MicroBatchShape};
 
 /// What a layer is to the partitioner.
@@ -85,6 +86,12 @@ impl Model {
         if let Some(second) = fronts.next() {
             let rule = "a model has one front at most; make its modules those of the first";
             require(false, "a front", second.layer.name(), rule)?;
+        }
+        if let Some(front) = self.layers.iter().find_map(|layer| layer.layer.front()) {
+            let limits = [shape.num_sequences, front.pieces_per_sequence, front.rows_per_piece];
+            let num_rows = limits.into_iter().fold(1, |rows: u64, limit| rows.saturating_mul(limit as u64));
+            let rule = "must be below 4294967295; lower its limits, or the micro-batch";
+            require(num_rows < u64::from(NO_ROW), "rows of a front in a micro-batch", num_rows, rule)?;
         }
         for pair in self.layers.windows(2) {
             let [before, after] = [&pair[0].layer, &pair[1].layer];

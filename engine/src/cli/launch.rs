@@ -65,7 +65,7 @@ pub(super) fn run(args: LaunchArgs) -> Result<ExitCode, Failure> {
     }
 }
 
-/// What connects so many processes of a run, or of the engines of a task. A mistake in its file is said here, in the words of the command itself, before any process is started.
+/// What connects so many processes of a run, or of the engines of a task. A mistake in the file of what is trained is said here, in the words of the command itself, before any process is started.
 fn connection(run: &RunArgs, takes: &Takes, num_processes: usize) -> Result<ConnectedBy, Failure> {
     let ranks = Some(num_processes).filter(|&num_processes| num_processes > 1);
     let launch = Launch { ranks, ..Launch::this_host() };

@@ -78,6 +78,11 @@ fn stopped(error: &EngineError) -> Option<&Report> {
     }
 }
 
+/// Whether another process of the job says what has failed.
+fn is_said_by_another(error: &EngineError) -> bool {
+    matches!(error, EngineError::Elsewhere | EngineError::World(WorldError::SaidByAnother))
+}
+
 /// What is left of a run whose ranks have lost its state.
 fn what_is_left(step: u64, checkpoint: Option<u64>, has_weights: bool, path: &Path, go_on: &str) -> String {
     let path = path.display();
@@ -123,6 +128,7 @@ impl TrainingError {
     pub fn is_of_all(&self) -> bool {
         match self {
             Self::Engine(error) => error.is_of_all(),
+            Self::Teacher { error, .. } => error.is_of_all(),
             Self::Saved { error, .. } | Self::Lost { error, .. } => error.is_of_all(),
             Self::NotSaved { error, why, .. } => error.is_of_all() && why.is_of_all(),
             _ => false,
@@ -132,7 +138,8 @@ impl TrainingError {
     /// Whether only another process failed, which says why.
     pub fn is_elsewhere(&self) -> bool {
         match self {
-            Self::Engine(EngineError::Elsewhere | EngineError::World(WorldError::SaidByAnother)) => true,
+            Self::Engine(error) => is_said_by_another(error),
+            Self::Teacher { error, .. } => is_said_by_another(error),
             Self::Saved { error, .. } | Self::Lost { error, .. } => error.is_elsewhere(),
             // One that has its own error says that; here another has failed to save, and says so.
             Self::NotSaved { error, why, .. } => {
@@ -156,7 +163,9 @@ impl TrainingError {
                     | EngineError::Weights(_)
                     | EngineError::Elsewhere
             ),
-            Self::RunDir(_) | Self::Trace(_) | Self::Teacher { .. } => true,
+            // A process that is gone is gone from the student's ranks too.
+            Self::Teacher { error, .. } => stopped(error).is_none(),
+            Self::RunDir(_) | Self::Trace(_) => true,
             Self::Data(_) | Self::Saved { .. } | Self::Lost { .. } | Self::NotSaved { .. } => false,
         }
     }
@@ -209,6 +218,7 @@ mod tests {
         let engine = TrainingError::Engine;
         let (alike, elsewhere) =
             (|| engine(EngineError::EvaluationNotFinite), || engine(EngineError::Elsewhere));
+        let taught = |error| TrainingError::Teacher { name: "large".to_owned(), error: Box::new(error) };
         let own = || TrainingError::RunDir(RunDirError::Unfinished { path: PathBuf::from("runs/a") });
         let not_saved = |error, why| {
             let [error, why] = [error, why].map(Box::new);
@@ -219,6 +229,8 @@ mod tests {
         for (error, is_of_all, is_elsewhere) in [
             (alike(), true, false),
             (engine(EngineError::World(WorldError::SaidByAnother)), false, true),
+            (taught(EngineError::EvaluationNotFinite), true, false),
+            (taught(EngineError::Elsewhere), false, true),
             (saved(alike()), true, false),
             (saved(elsewhere()), false, true),
             (saved(own()), false, false),

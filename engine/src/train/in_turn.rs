@@ -1,6 +1,6 @@
-//! Several training runs in one process, whose steps take turns: a round is one step of each.
+//! Several training runs in the same processes, often one, whose steps take turns: a round is one step of each.
 //!
-//! The runs share nothing but the process, so each computes what it would compute alone, whatever the others do and however they are
+//! The runs share nothing but the processes, so each computes what it would compute alone, whatever the others do and however they are
 //! ordered. One that has done its own steps is finished at once, and the others go on. Signals are looked at between rounds, so that all runs
 //! that are interrupted have done as many steps of this start.
 

@@ -282,7 +282,7 @@ fn every_mistake_in_a_distillation_has_its_error() {
           x `tasks.learn.distill.teacher` is missing: it says which engine's logits the student learns from
           help: add the name of an engine
         {"distill":{"student":"small","teacher":"large","alpha":0.5},"init":{"large":"taught"}}
-          x `tasks.learn.distill.temperature` is missing: it divides logits, and is above 0 and at most 1000000
+          x `tasks.learn.distill.temperature` is missing: it divides logits, and is from 0.001 to 1000000
           help: add a number, such as 2
         {"distill":{"student":"small","teacher":"large","temperature":2},"init":{"large":"taught"}}
           x `tasks.learn.distill.alpha` is missing: it is what the divergence from the teacher weighs, from 0 to 1
@@ -312,10 +312,10 @@ fn every_mistake_in_a_distillation_has_its_error() {
           x `tasks.learn.distill.teacher` must be the name of an engine, but is an object
           help: write it in quotes
         {"distill":{"student":"small","teacher":"large","temperature":0,"alpha":0.5},"init":{"large":"taught"}}
-          x `tasks.learn.distill.temperature` is 0, but it divides logits, and is above 0 and at most 1000000
+          x `tasks.learn.distill.temperature` is 0, but it divides logits, and is from 0.001 to 1000000
           help: use a value such as 2
         {"distill":{"student":"small","teacher":"large","temperature":-1,"alpha":0.5},"init":{"large":"taught"}}
-          x `tasks.learn.distill.temperature` is -1, but it divides logits, and is above 0 and at most 1000000
+          x `tasks.learn.distill.temperature` is -1, but it divides logits, and is from 0.001 to 1000000
           help: use a value such as 2
         {"distill":{"student":"small","teacher":"large","temperature":"2","alpha":0.5},"init":{"large":"taught"}}
           x `tasks.learn.distill.temperature` must be a number, but is the string "2"
@@ -324,7 +324,7 @@ fn every_mistake_in_a_distillation_has_its_error() {
           x `tasks.learn.distill.temperature` must be a number, but is the string "auto"
           help: write one, such as 2
         {"distill":{"student":"small","teacher":"large","temperature":1000000000.0,"alpha":0.5},"init":{"large":"taught"}}
-          x `tasks.learn.distill.temperature` is 1000000000.0, but it divides logits, and is above 0 and at most 1000000
+          x `tasks.learn.distill.temperature` is 1000000000.0, but it divides logits, and is from 0.001 to 1000000
           help: use a value such as 2
         {"distill":{"student":"small","teacher":"large","temperature":[2],"alpha":0.5},"init":{"large":"taught"}}
           x `tasks.learn.distill.temperature` must be a number, but is a list

@@ -12,6 +12,9 @@ use crate::parameter::ParameterSpec;
 use crate::queue::Queue;
 use crate::views::ParameterViews;
 
+/// Inputs of a sequence, and rows of an input, at most.
+const LIMIT: usize = 1 << 16;
+
 /// `y[n] = x[n] + r`, where `r` is the row that a module made for token `n`, if there is one: inputs beside the tokens, of any number and
 /// length, such as images in a text. It stands behind the token embedding, as [`LayerRole::Embedding`](crate::model::LayerRole::Embedding), and
 /// is a unit of its own. A source of data gives the inputs.
@@ -43,9 +46,15 @@ impl Front {
     ) -> Result<Self, ModelError> {
         let name = name.into();
         require(!modules.is_empty(), &format!("modules of {name}"), 0, "a front has at least one")?;
-        let rule = "a front has room for at least one";
-        require(pieces_per_sequence > 0, &format!("pieces_per_sequence of {name}"), 0, rule)?;
-        require(rows_per_piece > 0, &format!("rows_per_piece of {name}"), 0, rule)?;
+        let rule = format!("a front has room for 1 to {LIMIT}");
+        let can_be = |limit| (1..=LIMIT).contains(&limit);
+        require(
+            can_be(pieces_per_sequence),
+            &format!("pieces_per_sequence of {name}"),
+            pieces_per_sequence,
+            rule.clone(),
+        )?;
+        require(can_be(rows_per_piece), &format!("rows_per_piece of {name}"), rows_per_piece, rule)?;
         let mut largest = LayerSizes::default();
         for (index, module) in modules.iter().enumerate() {
             let is_new = modules[..index].iter().all(|other| other.name() != module.name());
@@ -67,7 +76,7 @@ impl Front {
                     require(false, &format!("a layer of module {}", module.name()), layer, rule)?;
                 }
                 let rule = format!(
-                    "needs more for {num_rows} rows than for {rows_per_piece}, which buffers are made for"
+                    "needs more for {num_rows} rows than for {rows_per_piece}, which the buffers of {name} are made for; let what its layers need grow with the rows"
                 );
                 require(larger(module.sizes(num_rows), all) == all, "module", module.name(), rule)?;
             }

@@ -81,8 +81,8 @@ impl FrontModule {
     /// A module of these layers, of which the first takes the numbers of an input's rows. Names of its layers' parameters are unique in the model.
     ///
     /// # Errors
-    /// [`ModelError::Shape`] for no layers, and for a layer that cannot stand in a module: one that reads tokens, computes a loss, is a slice
-    /// of a table, is a front itself, or has a backward without halves.
+    /// [`ModelError::Shape`] for no layers, and for a layer that cannot stand in a module: one without an input or an output of activations, a
+    /// slice of a table, a front, and one whose backward has no halves.
     pub fn new(name: impl Into<String>, layers: Vec<Arc<dyn Layer>>) -> Result<Self, ModelError> {
         let name = name.into();
         require(!layers.is_empty(), &format!("layers of module {name}"), 0, "a module has at least one")?;

@@ -193,11 +193,11 @@ fn what_cannot_be_is_refused() {
         (error(Front::new("front", vec![], 24, [1, 1])), "modules of front = 0: a front has at least one"),
         (
             error(Front::new("front", vec![good()], 24, [0, 1])),
-            "pieces_per_sequence of front = 0: a front has room for at least one",
+            "pieces_per_sequence of front = 0: a front has room for 1 to 65536",
         ),
         (
             error(Front::new("front", vec![good()], 24, [1, 0])),
-            "rows_per_piece of front = 0: a front has room for at least one",
+            "rows_per_piece of front = 0: a front has room for 1 to 65536",
         ),
         (
             error(Front::new("front", vec![good(), good()], 24, [1, 1])),

@@ -6,7 +6,6 @@ use crate::cli::agreement::{connected, connected_beside};
 use crate::cli::failure::Failure;
 use crate::host::Launched;
 use crate::plan::Plan;
-use crate::run::engine::EngineError;
 use crate::run::world::World;
 
 /// An engine that is to be connected, and what this process has found that lets it start, or keeps it from that.
@@ -22,14 +21,13 @@ type Connected<T> = (Arc<dyn World>, T);
 /// The world of each engine, in their order.
 ///
 /// # Errors
-/// As [`connected`], with the name of the engine; when an engine has another number of ranks than a launcher has started processes.
+/// As [`connected`], with the name of the engine.
 pub(super) fn connect<T>(
     engines: Vec<ToConnect<'_, T>>,
     launched: Option<&Launched>,
 ) -> Result<Vec<Connected<T>>, Failure> {
     let mut all: Vec<Connected<T>> = Vec::new();
     for ToConnect { name, plan, own } in engines {
-        let own = own.and_then(|found| check_size(plan, launched).map(|()| found));
         let connected = match all.first() {
             Some((first, _)) => connected_beside(plan, &**first, launched, own),
             None => connected(plan, launched, own),
@@ -37,14 +35,4 @@ pub(super) fn connect<T>(
         all.push(connected.map_err(|failure| failure.of_engine(name))?);
     }
     Ok(all)
-}
-
-fn check_size(plan: &Plan, launched: Option<&Launched>) -> Result<(), Failure> {
-    let needed = plan.grid().world_size();
-    match launched {
-        Some(&Launched { size: found, .. }) if found > 1 && found != needed => {
-            Err(EngineError::WorldSize { needed, found }.into())
-        }
-        _ => Ok(()),
-    }
 }

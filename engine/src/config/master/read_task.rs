@@ -151,8 +151,8 @@ impl TaskReader<'_> {
         let temperature = self.number(
             temperature,
             begin,
-            |value| value > 0.0 && value <= 1e6,
-            ("it divides logits, and is above 0 and at most 1000000", "such as 2"),
+            |value| (1e-3..=1e6).contains(&value),
+            ("it divides logits, and is from 0.001 to 1000000", "such as 2"),
         );
         let alpha = self.number(
             alpha,

@@ -104,7 +104,7 @@ impl FrontBatch {
 pub enum FrontFault {
     /// Nothing takes them.
     #[error(
-        "the source gave {num_inputs} inputs of a front, and the model has none; give none, or put a front behind the token embedding"
+        "the source gave inputs of a front ({num_inputs}), and the model has no front; give none, or put one behind the token embedding"
     )]
     NoFront {
         /// Inputs.
@@ -121,7 +121,9 @@ pub enum FrontFault {
         at_most: usize,
     },
     /// A module that is not there.
-    #[error("input {input} of the front is for module {module}, and it has {num_modules}, counted from 0")]
+    #[error(
+        "input {input} of the front is for module {module}, and it has {num_modules}, counted from 0: name a lower one"
+    )]
     Module {
         /// The input.
         input: usize,
@@ -132,7 +134,7 @@ pub enum FrontFault {
     },
     /// No rows, or too many.
     #[error(
-        "input {input} of the front has {num_rows} rows, which must be 1 to {at_most}, its rows_per_piece"
+        "input {input} of the front has {num_rows} rows, which must be 1 to {at_most}: cut it into several, or raise the front's rows_per_piece"
     )]
     Rows {
         /// The input.
@@ -143,7 +145,7 @@ pub enum FrontFault {
         at_most: usize,
     },
     /// Not as many numbers as its rows have.
-    #[error("input {input} of the front has {num_values} numbers, and its {num_rows} rows of {width} have {}", num_rows * width)]
+    #[error("input {input} of the front has {num_values} numbers, and its {num_rows} rows of {width} have {}: give each row as many as its module takes", num_rows * width)]
     Values {
         /// The input.
         input: usize,
@@ -156,7 +158,7 @@ pub enum FrontFault {
     },
     /// A token beyond the micro-batch.
     #[error(
-        "input {input} of the front has a row for token {token}, and the micro-batch has {num_tokens}, counted from 0"
+        "input {input} of the front has a row for token {token}, and the micro-batch has {num_tokens}, counted from 0: name a lower one"
     )]
     Token {
         /// The input.
@@ -201,7 +203,7 @@ mod tests {
         }
         assert_eq!(check(None, &[]), Ok(()));
         for (front, inputs, expected) in [
-            (None, &[(0, &[0][..], 2)][..], "gave 1 inputs of a front, and the model has none"),
+            (None, &[(0, &[0][..], 2)][..], "gave inputs of a front (1), and the model has no front"),
             (Some(&front), &[(0, &[0], 2), (0, &[1], 2), (0, &[2], 2)], "has room for 2 in a micro-batch"),
             (Some(&front), &[(2, &[0], 2)], "input 0 of the front is for module 2, and it has 2"),
             (Some(&front), &[(0, &[], 0)], "has 0 rows, which must be 1 to 2"),

@@ -12,7 +12,7 @@ use super::shared_memory::SharedMemory;
 use super::threads;
 use crate::host;
 use crate::plan::Plan;
-use crate::run::world::World;
+use crate::run::world::{RanksOnHosts, World};
 
 /// An engine that is to start beside others.
 #[derive(Clone, Copy, Debug)]
@@ -53,7 +53,8 @@ pub(crate) fn check_together(engines: &[Together<'_>]) -> Result<(), EngineError
             add(&mut in_demand, memory, free_bytes, share);
         }
         if engine.purpose == Purpose::Inference {
-            let (name, needed) = (format!("logits of {}", engine.name), engine.plan.batch_logits_bytes());
+            let name = format!("logits of {}", engine.name);
+            let needed = engine.plan.batch_logits_bytes().saturating_mul(engine.processes_here() as u64);
             let share = Share { engine: name, num_ranks: engine.plan.grid().world_size(), needed };
             add(&mut in_demand, SharedMemory::Host, host::available_bytes(), share);
         }
@@ -74,6 +75,13 @@ fn add(in_demand: &mut Vec<InDemand>, memory: SharedMemory, free_bytes: Option<u
 }
 
 impl Together<'_> {
+    /// Processes of the job on this host, as far as it is known.
+    fn processes_here(&self) -> usize {
+        let is_alone = self.world.local_ranks().len() == self.world.size();
+        let each = self.world.on_hosts().and_then(RanksOnHosts::ranks_per_node);
+        if is_alone { 1 } else { each.unwrap_or_else(|| self.world.size()) }
+    }
+
     /// The logits of a micro-batch, on ranks that compute all of a batch.
     fn micro_batch_bytes(&self, ranks: &[usize]) -> u64 {
         match self.purpose {

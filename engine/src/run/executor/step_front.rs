@@ -15,6 +15,8 @@ pub(super) struct StepFront {
     values: TrackedBuffer,
     /// `[B, T]`.
     rows: TrackedBuffer,
+    /// Those of the host, before they are uploaded.
+    read_rows: Vec<u32>,
 }
 
 impl StepFront {
@@ -27,6 +29,7 @@ impl StepFront {
             pieces: Vec::new(),
             values: memory.zeros(num_values, Category::Activations)?,
             rows: memory.zeros_of(shape.num_tokens(), ElementType::U32, Category::Activations)?,
+            read_rows: Vec::with_capacity(shape.num_tokens()),
         })
     }
 
@@ -37,15 +40,16 @@ impl StepFront {
         if self.pieces.is_empty() {
             return;
         }
-        let mut rows = vec![NO_ROW; num_tokens];
+        self.read_rows.clear();
+        self.read_rows.resize(num_tokens, NO_ROW);
         for (index, input) in batch.iter().enumerate() {
             let to = spec.values_of(index, self.pieces[index]);
             queue.upload_floats(input.values, self.values.view_mut().range(to));
             for (row, &token) in input.tokens.iter().enumerate() {
-                rows[token] = spec.row(index, row);
+                self.read_rows[token] = spec.row(index, row);
             }
         }
-        queue.upload(&rows, self.rows.view_mut().range(0..num_tokens));
+        queue.upload(&self.read_rows, self.rows.view_mut().range(0..num_tokens));
     }
 
     /// What the layer is given.

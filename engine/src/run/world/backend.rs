@@ -30,9 +30,7 @@ pub fn world_of(plan: &Plan) -> Result<Arc<dyn World>, WorldError> {
         // A job of another number of processes is refused by the engine.
         BackendName::Mpi => mpi(plan, plan.run().comm.port),
     }?;
-    // Stopped before this process ends, and with it perhaps what another has still to read.
-    OtherHosts::check(plan.run().comm.ranks_per_node, &*world).inspect_err(|_| world.stop())?;
-    Ok(world)
+    checked_hosts(plan, world)
 }
 
 /// As [`world_of`], for another engine of the processes that this world connects. If they are several, rank 0 listens on any port that is free.
@@ -41,14 +39,22 @@ pub fn world_of(plan: &Plan) -> Result<Arc<dyn World>, WorldError> {
 /// As [`world_of`].
 pub(crate) fn world_beside(plan: &Plan, first: &dyn World) -> Result<Arc<dyn World>, WorldError> {
     let (all, timeout) = (plan.grid().world_size(), plan.run().comm.timeout);
-    match checked_backend(plan)? {
+    let world = match checked_backend(plan)? {
         BackendName::Threads => threads_of(plan, all, timeout),
         BackendName::Nccl => {
             let world = nccl_of(plan, timeout, Some(first))?;
             Ok(world.expect("each process is one of all"))
         }
         BackendName::Mpi => mpi(plan, Some(0)),
-    }
+    }?;
+    checked_hosts(plan, world)
+}
+
+/// A world whose hosts are filled as the run file says, if it does.
+fn checked_hosts(plan: &Plan, world: Arc<dyn World>) -> Result<Arc<dyn World>, WorldError> {
+    // Stopped before this process ends, and with it perhaps what another has still to read.
+    OtherHosts::check(plan.run().comm.ranks_per_node, &*world).inspect_err(|_| world.stop())?;
+    Ok(world)
 }
 
 /// As [`world_of`], of the first so many ranks alone, and no wait lasts longer than this, that for all processes to come neither. `None` in the

@@ -149,7 +149,7 @@ struct Thread {
     asked: Receiver<Asked>,
     worlds: Worlds,
     looked_at_gone: Instant,
-    /// Whether ranks have stopped in the last world: then MPI cannot be ended in order. It can where single operations have failed, whose
+    /// Whether ranks have stopped in a world since the last one was made: then MPI cannot be ended in order. It can where single operations have failed, whose
     /// messages may be under way for ever: all processes must decide alike, and MPI ends them.
     has_failed: bool,
     /// What a call of MPI said that failed; none is made any more.
@@ -252,6 +252,10 @@ impl Thread {
             Asked::Watch(world, None) => {
                 if let Some(gone) = self.worlds.remove(world) {
                     self.has_failed |= (gone.is_stopped)();
+                    // Nobody waits for what its ranks have left.
+                    let is_left = |carried: &mut Carried| carried.order().world == world;
+                    let lost = self.carried.extract_if(.., is_left).collect();
+                    Self::interrupt(lost);
                 }
             }
             Asked::Watch(world, Some(gone)) => {
