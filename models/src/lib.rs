@@ -115,7 +115,7 @@ pub use element::{Element, ElementType};
 pub use error::ModelError;
 pub use facts::Facts;
 pub use family::ModelConfig;
-pub use front::{Front, FrontModule};
+pub use front::{Front, FrontLimits, FrontModule};
 pub use layer::Layer;
 pub use llama::{LlamaConfig, RopeScaling};
 pub use loss::{CrossEntropy, Loss};

@@ -88,7 +88,7 @@ impl Model {
             require(false, "a front", second.layer.name(), rule)?;
         }
         if let Some(front) = self.layers.iter().find_map(|layer| layer.layer.front()) {
-            let limits = [shape.num_sequences, front.pieces_per_sequence, front.rows_per_piece];
+            let limits = [shape.num_sequences, front.inputs_per_sequence, front.rows_per_input];
             let num_rows = limits.into_iter().fold(1, |rows: u64, limit| rows.saturating_mul(limit as u64));
             let rule = "must be below 4294967295; lower its limits, or the micro-batch";
             require(num_rows < u64::from(NO_ROW), "rows of a front in a micro-batch", num_rows, rule)?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use pipezero::config::Run;
 use pipezero::models::front::FrontSpec;
 use pipezero::models::model::{LayerRole, Model, ModelLayer, Tying};
-use pipezero::models::{Front, FrontModule, GptConfig, gpt2};
+use pipezero::models::{Front, FrontLimits, FrontModule, GptConfig, gpt2};
 use pipezero::plan::Plan;
 use pipezero::run::data::{BatchError, BatchLayout, BatchSource, FrontInput, TokenBatch};
 use pipezero::train::batch_layout;
@@ -14,7 +14,7 @@ use crate::RandomBatches;
 use crate::batches::hash;
 
 /// Inputs of a sequence, and rows of an input, at most.
-const LIMITS: [usize; 2] = [2, 3];
+const LIMITS: FrontLimits = FrontLimits { inputs_per_sequence: 2, rows_per_input: 3 };
 /// Numbers of a row, for each module.
 const WIDTHS: [usize; 2] = [5, 20];
 
@@ -66,8 +66,8 @@ pub struct FrontBatches {
 impl FrontBatches {
     /// Batches for a plan. Half of the micro-batches of a step have no input for the second module, so that a data rank may have none.
     pub fn new(plan: &Plan, tokens: RandomBatches, seed: u64) -> Self {
-        let [pieces_per_sequence, rows_per_piece] = LIMITS;
-        let spec = FrontSpec { widths: WIDTHS.to_vec(), pieces_per_sequence, rows_per_piece };
+        let FrontLimits { inputs_per_sequence, rows_per_input } = LIMITS;
+        let spec = FrontSpec { widths: WIDTHS.to_vec(), inputs_per_sequence, rows_per_input };
         Self { tokens, layout: batch_layout(plan), spec, seed }
     }
 
@@ -87,9 +87,9 @@ impl FrontBatches {
         };
         let num_modules = if 2 * place < num_micro_batches * data_degree { 2 } else { 1 };
         let mut free: Vec<usize> = (0..batch.inputs.len()).collect();
-        for _ in 0..draw(self.spec.pieces_per_sequence * micro_batch_size + 1) {
+        for _ in 0..draw(self.spec.inputs_per_sequence * micro_batch_size + 1) {
             let module = draw(num_modules);
-            let num_rows = (1 + draw(self.spec.rows_per_piece)).min(free.len());
+            let num_rows = (1 + draw(self.spec.rows_per_input)).min(free.len());
             if num_rows == 0 {
                 break;
             }

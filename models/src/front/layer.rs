@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::inputs::{FrontInputs, FrontSpec, Piece};
+use super::inputs::{FrontInputs, FrontLimits, FrontSpec, InputShape};
 use super::module::{BackwardInput, BackwardWeight, Forward, FrontModule, Pass};
 use crate::error::{ModelError, require};
 use crate::layer::*;
@@ -33,7 +33,7 @@ pub struct Front {
 }
 
 impl Front {
-    /// A front of these modules for activations of `width` elements. Buffers are for `pieces_per_sequence` inputs of `rows_per_piece` rows.
+    /// A front of these modules for activations of `width` elements. Buffers are for `inputs_per_sequence` inputs of `rows_per_input` rows.
     ///
     /// # Errors
     /// [`ModelError::Shape`] for no modules, two of one name, limits of 0, a module whose layers do not fit one behind the other or do not give
@@ -42,19 +42,19 @@ impl Front {
         name: impl Into<String>,
         modules: Vec<FrontModule>,
         width: usize,
-        [pieces_per_sequence, rows_per_piece]: [usize; 2],
+        FrontLimits { inputs_per_sequence, rows_per_input }: FrontLimits,
     ) -> Result<Self, ModelError> {
         let name = name.into();
         require(!modules.is_empty(), &format!("modules of {name}"), 0, "a front has at least one")?;
         let rule = format!("a front has room for 1 to {LIMIT}");
         let can_be = |limit| (1..=LIMIT).contains(&limit);
         require(
-            can_be(pieces_per_sequence),
-            &format!("pieces_per_sequence of {name}"),
-            pieces_per_sequence,
+            can_be(inputs_per_sequence),
+            &format!("inputs_per_sequence of {name}"),
+            inputs_per_sequence,
             rule.clone(),
         )?;
-        require(can_be(rows_per_piece), &format!("rows_per_piece of {name}"), rows_per_piece, rule)?;
+        require(can_be(rows_per_input), &format!("rows_per_input of {name}"), rows_per_input, rule)?;
         let mut largest = LayerSizes::default();
         for (index, module) in modules.iter().enumerate() {
             let is_new = modules[..index].iter().all(|other| other.name() != module.name());
@@ -68,22 +68,22 @@ impl Front {
                 given,
                 rule,
             )?;
-            let all = module.sizes(rows_per_piece);
-            for num_rows in 1..=rows_per_piece {
+            let all = module.sizes(rows_per_input);
+            for num_rows in 1..=rows_per_input {
                 if let Some(layer) = module.first_misfit(num_rows) {
                     let rule =
                         format!("what the layer before it gives is not what it takes, for {num_rows} rows");
                     require(false, &format!("a layer of module {}", module.name()), layer, rule)?;
                 }
                 let rule = format!(
-                    "needs more for {num_rows} rows than for {rows_per_piece}, which the buffers of {name} are made for; let what its layers need grow with the rows"
+                    "needs more for {num_rows} rows than for {rows_per_input}, which the buffers of {name} are made for; let what its layers need grow with the rows"
                 );
                 require(larger(module.sizes(num_rows), all) == all, "module", module.name(), rule)?;
             }
             largest = larger(largest, all);
         }
         let widths = modules.iter().map(|module| module.widths()[0]).collect();
-        let spec = FrontSpec { widths, pieces_per_sequence, rows_per_piece };
+        let spec = FrontSpec { widths, inputs_per_sequence, rows_per_input };
         Ok(Self { name, modules, spec, width, largest })
     }
 
@@ -123,9 +123,9 @@ impl Front {
     }
 
     /// The rows that one input has among those of all.
-    fn rows_of(&self, index: usize, piece: Piece) -> Range<usize> {
+    fn rows_of(&self, index: usize, input: InputShape) -> Range<usize> {
         let start = self.spec.row(index, 0) as usize * self.width;
-        start..start + piece.num_rows * self.width
+        start..start + input.num_rows * self.width
     }
 }
 
@@ -169,8 +169,8 @@ impl Layer for Front {
     }
 
     fn sizes(&self, shape: MicroBatchShape) -> LayerSizes {
-        let (num_pieces, activation) = (self.spec.num_pieces(shape), shape.num_tokens() * self.width);
-        let [saved, exact, weight_inputs, exact_weight_inputs] = self.strides().map(|len| num_pieces * len);
+        let (num_inputs, activation) = (self.spec.num_inputs(shape), shape.num_tokens() * self.width);
+        let [saved, exact, weight_inputs, exact_weight_inputs] = self.strides().map(|len| num_inputs * len);
         LayerSizes {
             input: activation,
             output: activation,
@@ -188,9 +188,9 @@ impl Layer for Front {
 
     /// Those of as many inputs as there can be, all of the most rows.
     fn forward_flops(&self, shape: MicroBatchShape) -> u64 {
-        let of_module = |module: &FrontModule| module.forward_flops(self.spec.rows_per_piece);
+        let of_module = |module: &FrontModule| module.forward_flops(self.spec.rows_per_input);
         let most = self.modules.iter().map(of_module).max().unwrap_or(0);
-        most.saturating_mul(self.spec.num_pieces(shape) as u64)
+        most.saturating_mul(self.spec.num_inputs(shape) as u64)
     }
 
     fn is_host_only(&self) -> bool {
@@ -207,7 +207,7 @@ impl Layer for Front {
 
     fn forward(&self, queue: &dyn Queue, shape: MicroBatchShape, args: ForwardArgs<'_>) {
         let mut output = args.output;
-        let Some(inputs) = args.tokens.front.filter(|inputs| !inputs.pieces.is_empty()) else {
+        let Some(inputs) = args.tokens.front.filter(|inputs| !inputs.shapes.is_empty()) else {
             return queue.copy(args.input, output.reborrow());
         };
         let [mut rows, workspace] = layout::split_mut(args.workspace, self.forward_lens(shape));
@@ -216,8 +216,8 @@ impl Layer for Front {
         let kept = Kept { saved: args.saved, exact: args.exact };
         let scratch = Scratch { workspace, exact_workspace };
         self.run_forward(queue, args.tokens, args.parameters, kept, scratch, Some(rows.reborrow()));
-        for (index, &piece) in inputs.pieces.iter().enumerate() {
-            let own = self.rows_of(index, piece);
+        for (index, &input) in inputs.shapes.iter().enumerate() {
+            let own = self.rows_of(index, input);
             queue.copy(rows.view().range(own.clone()), exact_rows.reborrow().range(own));
         }
         queue.clear(terms.reborrow());
@@ -235,8 +235,8 @@ impl Layer for Front {
     }
 
     fn backward_input(&self, queue: &dyn Queue, shape: MicroBatchShape, args: BackwardInputArgs<'_>) {
-        let Some(FrontInputs { pieces, rows: row_of_token, .. }) =
-            args.tokens.front.filter(|inputs| !inputs.pieces.is_empty())
+        let Some(FrontInputs { shapes, rows: row_of_token, .. }) =
+            args.tokens.front.filter(|inputs| !inputs.shapes.is_empty())
         else {
             return;
         };
@@ -245,20 +245,20 @@ impl Layer for Front {
         let (mut saved, mut exact) = (args.saved, args.exact);
         let (mut weight_inputs, mut exact_weight_inputs) = (args.weight_inputs, args.exact_weight_inputs);
         let mut workspace = args.workspace;
-        let [mut drows, mut dpiece, mut exact_workspace] =
+        let [mut drows, mut dinput, mut exact_workspace] =
             layout::split_mut(args.exact_workspace, self.backward_lens(shape));
         queue.embedding_backward(row_of_token, 0, gradient, drows.reborrow(), WriteMode::Overwrite);
         let [of_saved, of_exact, of_inputs, of_exact_inputs] = self.strides();
-        for (index, &piece) in pieces.iter().enumerate() {
-            let own = self.rows_of(index, piece);
-            queue.copy(drows.view().range(own.clone()), dpiece.reborrow().range(0..own.len()));
-            self.modules[piece.module].backward_input(
-                Pass { queue, num_rows: piece.num_rows, tokens },
+        for (index, &input) in shapes.iter().enumerate() {
+            let own = self.rows_of(index, input);
+            queue.copy(drows.view().range(own.clone()), dinput.reborrow().range(0..own.len()));
+            self.modules[input.module].backward_input(
+                Pass { queue, num_rows: input.num_rows, tokens },
                 BackwardInput {
-                    parameters: args.parameters.range(self.parameters_of(piece.module)),
+                    parameters: args.parameters.range(self.parameters_of(input.module)),
                     saved: saved.reborrow().range(place(index, of_saved)),
                     exact: exact.reborrow().range(place(index, of_exact)),
-                    gradient: dpiece.reborrow(),
+                    gradient: dinput.reborrow(),
                     weight_inputs: weight_inputs.reborrow().range(place(index, of_inputs)),
                     exact_weight_inputs: exact_weight_inputs.reborrow().range(place(index, of_exact_inputs)),
                     workspace: workspace.reborrow(),
@@ -273,20 +273,20 @@ impl Layer for Front {
         let mut sums = args.parameter_gradients;
         let mut modes = vec![args.mode; self.modules.len()];
         let [of_saved, of_exact, of_inputs, of_exact_inputs] = self.strides();
-        let pieces = args.tokens.front.map_or(&[][..], |inputs| inputs.pieces);
-        for (index, &piece) in pieces.iter().enumerate() {
-            self.modules[piece.module].backward_weight(
-                Pass { queue, num_rows: piece.num_rows, tokens: no_tokens(args.tokens) },
+        let shapes = args.tokens.front.map_or(&[][..], |inputs| inputs.shapes);
+        for (index, &input) in shapes.iter().enumerate() {
+            self.modules[input.module].backward_weight(
+                Pass { queue, num_rows: input.num_rows, tokens: no_tokens(args.tokens) },
                 BackwardWeight {
                     saved: args.saved.range(place(index, of_saved)),
                     exact: args.exact.range(place(index, of_exact)),
                     weight_inputs: args.weight_inputs.range(place(index, of_inputs)),
                     exact_weight_inputs: args.exact_weight_inputs.range(place(index, of_exact_inputs)),
-                    sums: sums.range(self.parameters_of(piece.module)),
-                    mode: modes[piece.module],
+                    sums: sums.range(self.parameters_of(input.module)),
+                    mode: modes[input.module],
                 },
             );
-            modes[piece.module] = WriteMode::Add;
+            modes[input.module] = WriteMode::Add;
         }
         for (module, mode) in modes.into_iter().enumerate() {
             if mode == WriteMode::Overwrite {
@@ -319,15 +319,15 @@ impl Front {
         mut scratch: Scratch<'_>,
         mut rows: Option<ViewMut<'_>>,
     ) {
-        let Some(FrontInputs { pieces, values, .. }) = tokens.front else { return };
+        let Some(FrontInputs { shapes, values, .. }) = tokens.front else { return };
         let [of_saved, of_exact, ..] = self.strides();
-        for (index, &piece) in pieces.iter().enumerate() {
-            let output = rows.as_mut().map(|rows| rows.reborrow().range(self.rows_of(index, piece)));
-            self.modules[piece.module].forward(
-                Pass { queue, num_rows: piece.num_rows, tokens: no_tokens(tokens) },
+        for (index, &input) in shapes.iter().enumerate() {
+            let output = rows.as_mut().map(|rows| rows.reborrow().range(self.rows_of(index, input)));
+            self.modules[input.module].forward(
+                Pass { queue, num_rows: input.num_rows, tokens: no_tokens(tokens) },
                 Forward {
-                    parameters: parameters.range(self.parameters_of(piece.module)),
-                    values: values.range(self.spec.values_of(index, piece)),
+                    parameters: parameters.range(self.parameters_of(input.module)),
+                    values: values.range(self.spec.values_of(index, input)),
                     saved: kept.saved.reborrow().range(place(index, of_saved)),
                     exact: kept.exact.reborrow().range(place(index, of_exact)),
                     workspace: scratch.workspace.reborrow(),

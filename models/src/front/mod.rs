@@ -11,7 +11,7 @@ mod module;
 #[cfg(test)]
 mod tests;
 
-pub use inputs::{FrontInputs, FrontSpec, NO_ROW, Piece};
+pub use inputs::{FrontInputs, FrontLimits, FrontSpec, InputShape, NO_ROW};
 pub use layer::Front;
 pub use linear::Linear;
 pub use module::FrontModule;

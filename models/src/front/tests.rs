@@ -18,13 +18,22 @@ use crate::{ElementType, gpt2, mlp};
 
 const WIDTHS: [usize; 2] = [5, 20];
 
-fn front(config: &GptConfig, pieces_per_sequence: usize, rows_per_piece: usize) -> Front {
+fn front(config: &GptConfig, inputs_per_sequence: usize, rows_per_input: usize) -> Front {
     let module = |index: usize| {
         let widths = [WIDTHS[index], 7, config.hidden_size];
         FrontModule::projector(format!("module.{index}"), widths, 0.02).unwrap()
     };
-    Front::new("front", vec![module(0), module(1)], config.hidden_size, [pieces_per_sequence, rows_per_piece])
-        .unwrap()
+    Front::new(
+        "front",
+        vec![module(0), module(1)],
+        config.hidden_size,
+        FrontLimits { inputs_per_sequence, rows_per_input },
+    )
+    .unwrap()
+}
+
+fn limits(inputs_per_sequence: usize, rows_per_input: usize) -> FrontLimits {
+    FrontLimits { inputs_per_sequence, rows_per_input }
 }
 
 fn with_front(mut model: Model, front: Front) -> Model {
@@ -32,30 +41,31 @@ fn with_front(mut model: Model, front: Front) -> Model {
     model
 }
 
-/// Tokens with pieces of these modules and numbers of rows, each added to the next tokens but one.
-fn batch(front: &Front, shape: [usize; 2], pieces: &[(usize, usize)]) -> Batch {
+/// Tokens with inputs for these modules, of these numbers of rows, each added to the next tokens but one.
+fn batch(front: &Front, shape: [usize; 2], shapes: &[(usize, usize)]) -> Batch {
     let spec = front.front().unwrap().clone();
     let batch = Batch::random(shape[0], shape[1], 37, 5);
     let mut free = (0..batch.shape.num_tokens()).step_by(2);
-    let pieces: Vec<Piece> = pieces.iter().map(|&(module, num_rows)| Piece { module, num_rows }).collect();
-    let tokens = pieces.iter().map(|piece| free.by_ref().take(piece.num_rows).collect()).collect();
-    let values = pieces.iter().enumerate();
+    let shapes: Vec<InputShape> =
+        shapes.iter().map(|&(module, num_rows)| InputShape { module, num_rows }).collect();
+    let tokens = shapes.iter().map(|input| free.by_ref().take(input.num_rows).collect()).collect();
+    let values = shapes.iter().enumerate();
     let values =
-        values.map(|(k, piece)| random(&format!("piece {k}"), piece.num_rows * spec.widths[piece.module]));
+        values.map(|(k, input)| random(&format!("input {k}"), input.num_rows * spec.widths[input.module]));
     let values = values.collect();
-    Batch { front: Some(FrontOfBatch { spec, pieces, tokens, values }), ..batch }
+    Batch { front: Some(FrontOfBatch { spec, shapes, tokens, values }), ..batch }
 }
 
 /// None, one module alone, both in any order, the most that there can be.
-const PIECES: [&[(usize, usize)]; 5] =
+const INPUTS: [&[(usize, usize)]; 5] =
     [&[], &[(1, 3)], &[(0, 2), (0, 1)], &[(1, 1), (0, 3), (1, 2)], &[(0, 3), (1, 3), (0, 3), (1, 3)]];
 
 #[test]
 fn loss_and_every_gradient_equal_autograd_in_f64() {
     let config = config();
-    for pieces in PIECES {
+    for shapes in INPUTS {
         let front = front(&config, 2, 3);
-        let batch = batch(&front, [2, 13], pieces);
+        let batch = batch(&front, [2, 13], shapes);
         let model = with_front(gpt2::build(&config).unwrap(), front);
         check_against_oracle(&config, &model, &batch, Oracle::gpt2_loss);
     }
@@ -64,10 +74,10 @@ fn loss_and_every_gradient_equal_autograd_in_f64() {
 #[test]
 fn no_way_of_running_it_can_be_seen_in_the_bits() {
     let config = config();
-    for (pieces, stored) in PIECES.into_iter().zip([ElementType::F32, ElementType::Bf16].into_iter().cycle())
+    for (shapes, stored) in INPUTS.into_iter().zip([ElementType::F32, ElementType::Bf16].into_iter().cycle())
     {
         let front = front(&config, 2, 3);
-        let batch = batch(&front, [2, 13], pieces);
+        let batch = batch(&front, [2, 13], shapes);
         let model = with_front(mlp::build(&config).unwrap(), front);
         let gradients = |run: Run, backward| {
             let mut run = run.with_precision(stored);
@@ -126,7 +136,7 @@ fn a_module_of_candles_is_one_of_a_front() {
     };
     let layer = CandleLayer::new("module.0", [inputs, outputs], 3, parameters, module).unwrap();
     let module = FrontModule::new("image", vec![Arc::new(layer)]).unwrap();
-    let own = Front::new("front", vec![module], config.hidden_size, [2, 3]).unwrap();
+    let own = Front::new("front", vec![module], config.hidden_size, limits(2, 3)).unwrap();
     assert!(own.is_host_only());
     let results = [own, front(&config, 2, 3)].map(|front| {
         let batch = batch(&front, [2, 13], &[(0, 2), (0, 3)]);
@@ -150,27 +160,27 @@ fn layers_see_each_input_as_a_sequence() {
         Arc::clone(&gpt2::build(&GptConfig { num_layers: 9, ..config.clone() }).unwrap().layers[index].layer)
     };
     let module = FrontModule::new("image", vec![inner(15), inner(16)]).unwrap();
-    let front = Front::new("front", vec![module], config.hidden_size, [2, 4]).unwrap();
+    let front = Front::new("front", vec![module], config.hidden_size, limits(2, 4)).unwrap();
     let spec = front.front().unwrap().clone();
     let model = with_front(mlp::build(&config).unwrap(), front);
     let both = Batch::random(1, 12, 37, 0);
-    let piece = |num_rows: usize, first: usize| {
-        let values = random(&format!("piece {num_rows}"), num_rows * spec.widths[0]);
-        (Piece { module: 0, num_rows }, (first..first + num_rows).collect::<Vec<_>>(), values)
+    let input = |num_rows: usize, first: usize| {
+        let values = random(&format!("input {num_rows}"), num_rows * spec.widths[0]);
+        (InputShape { module: 0, num_rows }, (first..first + num_rows).collect::<Vec<_>>(), values)
     };
-    let batch = |pieces: Vec<(Piece, Vec<usize>, Vec<f32>)>| {
-        let tokens = pieces.iter().map(|piece| piece.1.clone()).collect();
-        let values = pieces.iter().map(|piece| piece.2.clone()).collect();
-        let pieces = pieces.iter().map(|piece| piece.0).collect();
-        Batch { front: Some(FrontOfBatch { spec: spec.clone(), pieces, tokens, values }), ..both.clone() }
+    let batch = |shapes: Vec<(InputShape, Vec<usize>, Vec<f32>)>| {
+        let tokens = shapes.iter().map(|input| input.1.clone()).collect();
+        let values = shapes.iter().map(|input| input.2.clone()).collect();
+        let shapes = shapes.iter().map(|input| input.0).collect();
+        Batch { front: Some(FrontOfBatch { spec: spec.clone(), shapes, tokens, values }), ..both.clone() }
     };
     // Tokens do not see each other in the mlp family, so the gradients of two inputs are the sum of those of each.
-    let gradients = |pieces| {
+    let gradients = |shapes| {
         let mut run = Run::new(&model, 1);
-        run.step(&batch(pieces), Backward::Full, 1.0);
+        run.step(&batch(shapes), Backward::Full, 1.0);
         run.gradients()
     };
-    let [first, second] = [piece(4, 1), piece(3, 7)];
+    let [first, second] = [input(4, 1), input(3, 7)];
     let (one, other) = (gradients(vec![first.clone()]), gradients(vec![second.clone()]));
     for (name, gradient) in gradients(vec![first, second]) {
         if name.starts_with("h.7") {
@@ -190,21 +200,24 @@ fn what_cannot_be_is_refused() {
     let good = || projector("image", [5, 7, 24]).unwrap();
     let head = gpt2::build(&config).unwrap().layers.pop().unwrap().layer;
     for (message, expected) in [
-        (error(Front::new("front", vec![], 24, [1, 1])), "modules of front = 0: a front has at least one"),
         (
-            error(Front::new("front", vec![good()], 24, [0, 1])),
-            "pieces_per_sequence of front = 0: a front has room for 1 to 65536",
+            error(Front::new("front", vec![], 24, limits(1, 1))),
+            "modules of front = 0: a front has at least one",
         ),
         (
-            error(Front::new("front", vec![good()], 24, [1, 0])),
-            "rows_per_piece of front = 0: a front has room for 1 to 65536",
+            error(Front::new("front", vec![good()], 24, limits(0, 1))),
+            "inputs_per_sequence of front = 0: a front has room for 1 to 65536",
         ),
         (
-            error(Front::new("front", vec![good(), good()], 24, [1, 1])),
+            error(Front::new("front", vec![good()], 24, limits(1, 0))),
+            "rows_per_input of front = 0: a front has room for 1 to 65536",
+        ),
+        (
+            error(Front::new("front", vec![good(), good()], 24, limits(1, 1))),
             "a module of front = image: another module of the front has this name; give each one of its own",
         ),
         (
-            error(Front::new("front", vec![good()], 32, [1, 1])),
+            error(Front::new("front", vec![good()], 32, limits(1, 1))),
             "elements of a row that module image gives = 24: the model's activations have 32 elements; make them equal",
         ),
         (

@@ -101,10 +101,10 @@ impl Oracle {
         let tokens = Tensor::from_slice(&batch.inputs, shape.num_tokens(), &Device::Cpu)?;
         let mut x = self.get("wte.weight").index_select(&tokens, 0)?;
         if let Some(front) = &batch.front {
-            for (index, &piece) in front.pieces.iter().enumerate() {
+            for (index, &input) in front.shapes.iter().enumerate() {
                 let values: Vec<f64> = front.values[index].iter().copied().map(f64::from).collect();
-                let values = Tensor::from_vec(values, (piece.num_rows, ()), &Device::Cpu)?;
-                let module = format!("module.{}", piece.module);
+                let values = Tensor::from_vec(values, (input.num_rows, ()), &Device::Cpu)?;
+                let module = format!("module.{}", input.module);
                 let hidden = gelu(&self.linear(&values, &format!("{module}.up"))?)?;
                 let rows = self.linear(&hidden, &format!("{module}.down"))?;
                 let onto = Tensor::from_iter(front.tokens[index].iter().map(|&n| n as u32), &Device::Cpu)?;

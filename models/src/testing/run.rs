@@ -11,7 +11,7 @@ use candle_core::{Result, Tensor};
 use super::{Oracle, assert_close, assert_same_bits};
 use crate::buffer::Buffer;
 use crate::element::ElementType;
-use crate::front::{FrontInputs, FrontSpec, NO_ROW, Piece};
+use crate::front::{FrontInputs, FrontSpec, InputShape, NO_ROW};
 use crate::init;
 use crate::layer::{IGNORED_TARGET, Layer, LossSum, MaskKey, MicroBatchShape, Slice, Tokens, WriteMode};
 use crate::llama::{LlamaConfig, RopeScaling};
@@ -87,10 +87,10 @@ pub(crate) struct Batch {
 #[derive(Clone, Debug)]
 pub(crate) struct FrontOfBatch {
     pub(crate) spec: FrontSpec,
-    pub(crate) pieces: Vec<Piece>,
-    /// Of each piece the tokens that its rows are added to.
+    pub(crate) shapes: Vec<InputShape>,
+    /// Of each input the tokens that its rows are added to.
     pub(crate) tokens: Vec<Vec<usize>>,
-    /// `[rows, width]` of each piece.
+    /// `[rows, width]` of each input.
     pub(crate) values: Vec<Vec<f32>>,
 }
 
@@ -99,8 +99,8 @@ impl FrontOfBatch {
     fn uploaded(&self, shape: MicroBatchShape) -> [Buffer; 2] {
         let mut values = vec![f32::NAN; self.spec.num_values(shape)];
         let mut rows = vec![NO_ROW; shape.num_tokens()];
-        for (index, &piece) in self.pieces.iter().enumerate() {
-            values[self.spec.values_of(index, piece)].copy_from_slice(&self.values[index]);
+        for (index, &input) in self.shapes.iter().enumerate() {
+            values[self.spec.values_of(index, input)].copy_from_slice(&self.values[index]);
             for (row, &token) in self.tokens[index].iter().enumerate() {
                 rows[token] = self.spec.row(index, row);
             }
@@ -300,7 +300,7 @@ impl Run {
         let document_starts = batch.document_starts.clone().map(|starts| Buffer::from_vec(starts).unwrap());
         let front = batch.front.as_ref().map(|front| (front, front.uploaded(batch.shape)));
         let front = front.as_ref().map(|(front, [values, rows])| FrontInputs {
-            pieces: &front.pieces,
+            shapes: &front.shapes,
             values: values.view(),
             rows: rows.view(),
         });

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
-use pipezero_models::front::{FrontSpec, Piece};
+use pipezero_models::front::{FrontSpec, InputShape};
 use pipezero_models::layer::MicroBatchShape;
 
 /// What a source gives beside tokens to a model that has a [front](pipezero_models::Front): any number of inputs, each for one of its modules.
@@ -64,7 +64,7 @@ impl FrontBatch {
         let Some(front) = front else {
             return if num_inputs == 0 { Ok(()) } else { Err(FrontFault::NoFront { num_inputs }) };
         };
-        let at_most = front.num_pieces(shape);
+        let at_most = front.num_inputs(shape);
         if num_inputs > at_most {
             return Err(FrontFault::TooMany { num_inputs, at_most });
         }
@@ -73,7 +73,7 @@ impl FrontBatch {
             let Some(&width) = front.widths.get(module) else {
                 return Err(FrontFault::Module { input, module, num_modules: front.widths.len() });
             };
-            let (num_rows, at_most) = (tokens.len(), front.rows_per_piece);
+            let (num_rows, at_most) = (tokens.len(), front.rows_per_input);
             if !(1..=at_most).contains(&num_rows) {
                 return Err(FrontFault::Rows { input, num_rows, at_most });
             }
@@ -93,8 +93,8 @@ impl FrontBatch {
     }
 
     /// As the layer sees the inputs, once they are checked.
-    pub(crate) fn pieces(&self) -> impl Iterator<Item = Piece> {
-        self.iter().map(|input| Piece { module: input.module, num_rows: input.tokens.len() })
+    pub(crate) fn shapes(&self) -> impl Iterator<Item = InputShape> {
+        self.iter().map(|input| InputShape { module: input.module, num_rows: input.tokens.len() })
     }
 }
 
@@ -112,7 +112,7 @@ pub enum FrontFault {
     },
     /// More than there is room for.
     #[error(
-        "the source gave {num_inputs} inputs of the front, which has room for {at_most} in a micro-batch; give fewer, or raise its pieces_per_sequence"
+        "the source gave {num_inputs} inputs of the front, which has room for {at_most} in a micro-batch; give fewer, or raise its inputs_per_sequence"
     )]
     TooMany {
         /// Inputs.
@@ -134,7 +134,7 @@ pub enum FrontFault {
     },
     /// No rows, or too many.
     #[error(
-        "input {input} of the front has {num_rows} rows, which must be 1 to {at_most}: cut it into several, or raise the front's rows_per_piece"
+        "input {input} of the front has {num_rows} rows, which must be 1 to {at_most}: cut it into several, or raise the front's rows_per_input"
     )]
     Rows {
         /// The input.
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn inputs_that_the_front_does_not_take_are_refused() {
-        let front = FrontSpec { widths: vec![2, 3], pieces_per_sequence: 1, rows_per_piece: 2 };
+        let front = FrontSpec { widths: vec![2, 3], inputs_per_sequence: 1, rows_per_input: 2 };
         let check = |front: Option<&FrontSpec>, inputs: &[(usize, &[usize], usize)]| {
             let mut batch = FrontBatch::default();
             for &(module, tokens, num_values) in inputs {

@@ -1,6 +1,6 @@
 //! What the front of a rank is given with each micro-batch of a step: allocated once for the largest inputs.
 
-use pipezero_models::front::{FrontInputs, FrontSpec, NO_ROW, Piece};
+use pipezero_models::front::{FrontInputs, FrontSpec, InputShape, NO_ROW};
 use pipezero_models::layer::MicroBatchShape;
 use pipezero_models::{ElementType, ModelError, Queue};
 
@@ -10,7 +10,7 @@ use crate::run::memory::{Allocator, Category, TrackedBuffer};
 /// The inputs of a front for one micro-batch, where kernels read them.
 #[derive(Debug)]
 pub(super) struct StepFront {
-    pieces: Vec<Piece>,
+    shapes: Vec<InputShape>,
     /// f32.
     values: TrackedBuffer,
     /// `[B, T]`.
@@ -26,7 +26,7 @@ impl StepFront {
         memory: &Allocator,
     ) -> Result<Self, ModelError> {
         Ok(Self {
-            pieces: Vec::new(),
+            shapes: Vec::new(),
             values: memory.zeros(num_values, Category::Activations)?,
             rows: memory.zeros_of(shape.num_tokens(), ElementType::U32, Category::Activations)?,
             read_rows: Vec::with_capacity(shape.num_tokens()),
@@ -35,15 +35,15 @@ impl StepFront {
 
     /// Takes inputs that were checked against what the front can be given.
     pub(super) fn set(&mut self, spec: &FrontSpec, batch: &FrontBatch, num_tokens: usize, queue: &dyn Queue) {
-        self.pieces.clear();
-        self.pieces.extend(batch.pieces());
-        if self.pieces.is_empty() {
+        self.shapes.clear();
+        self.shapes.extend(batch.shapes());
+        if self.shapes.is_empty() {
             return;
         }
         self.read_rows.clear();
         self.read_rows.resize(num_tokens, NO_ROW);
         for (index, input) in batch.iter().enumerate() {
-            let to = spec.values_of(index, self.pieces[index]);
+            let to = spec.values_of(index, self.shapes[index]);
             queue.upload_floats(input.values, self.values.view_mut().range(to));
             for (row, &token) in input.tokens.iter().enumerate() {
                 self.read_rows[token] = spec.row(index, row);
@@ -55,6 +55,6 @@ impl StepFront {
     /// What the layer is given.
     pub(super) fn inputs(&self, shape: MicroBatchShape) -> FrontInputs<'_> {
         let rows = self.rows.view().range(0..shape.num_tokens());
-        FrontInputs { pieces: &self.pieces, values: self.values.view(), rows }
+        FrontInputs { shapes: &self.shapes, values: self.values.view(), rows }
     }
 }
