@@ -226,7 +226,7 @@ impl PartStore {
         self.states.view().range(self.state_range(index, range))
     }
 
-    /// As [`UnitStore::state`], to be written.
+    /// As [`Self::state`], to be written.
     pub(crate) fn state_mut(&mut self, index: usize, range: Range<usize>) -> ViewMut<'_> {
         let range = self.state_range(index, range);
         self.states.view_mut().range(range)
