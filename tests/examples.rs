@@ -30,23 +30,29 @@ fn every_run_file_that_a_page_shows_loads() {
     }
 }
 
-/// The file of several models on its page, with the run file of the engine that has one of its own.
+/// The files of several models on their page, with the run files of the engines that have one of their own. A teacher is no run to be trained.
 #[test]
-fn the_master_file_that_a_page_shows_loads() {
+fn the_master_files_that_a_page_shows_load() {
     let blocks = blocks("docs/several-models.md");
-    assert_eq!(blocks.len(), 1);
+    let shown = [("pair", ["student", "other"], 2), ("distill", ["small", "large"], 1)];
+    assert_eq!(blocks.len(), shown.len());
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("master.json");
-    std::fs::write(&path, &blocks[0]).unwrap();
-    std::fs::write(home.path().join("student.json"), self::blocks("README.md")[0].as_bytes()).unwrap();
-    let GivenFile::Master(master) = GivenFile::load(&path).unwrap_or_else(|errors| panic!("{errors}")) else {
-        panic!("it is a master file")
-    };
-    let names: Vec<&str> = master.engines().collect();
-    assert_eq!(master.task(Some("pair")).unwrap().engines(), names);
-    for name in names {
-        let file = master.engine(name).unwrap_or_else(|errors| panic!("{errors}")).file;
-        let (_, notices) = file.resolve(Launch::this_host()).unwrap_or_else(|errors| panic!("{errors}"));
-        assert!(notices.is_empty(), "{name}: {notices:#?}");
+    for (block, (task, names, num_trained)) in blocks.iter().zip(shown) {
+        std::fs::write(&path, block).unwrap();
+        let first = home.path().join(names[0]).with_extension("json");
+        std::fs::write(first, self::blocks("README.md")[0].as_bytes()).unwrap();
+        let GivenFile::Master(master) = GivenFile::load(&path).unwrap_or_else(|errors| panic!("{errors}"))
+        else {
+            panic!("it is a master file")
+        };
+        assert_eq!(master.engines().collect::<Vec<_>>(), names);
+        let task = master.task(Some(task)).unwrap();
+        assert_eq!((task.engines(), task.trained().len()), (names.map(str::to_owned).to_vec(), num_trained));
+        for name in task.trained() {
+            let file = master.engine(name).unwrap_or_else(|errors| panic!("{errors}")).file;
+            let (_, notices) = file.resolve(Launch::this_host()).unwrap_or_else(|errors| panic!("{errors}"));
+            assert!(notices.is_empty(), "{name}: {notices:#?}");
+        }
     }
 }

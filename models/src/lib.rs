@@ -37,7 +37,14 @@
 //! let sizes = unit.sizes(shape);
 //! let inputs = Buffer::from_vec(b"To be or not to ".map(u32::from).to_vec())?;
 //! let targets = Buffer::from_vec(b"o be or not to b".map(u32::from).to_vec())?;
-//! let tokens = Tokens { inputs: inputs.view(), targets: targets.view(), document_starts: None, masks: None, front: None };
+//! let tokens = Tokens {
+//!     inputs: inputs.view(),
+//!     targets: targets.view(),
+//!     document_starts: None,
+//!     loss_inputs: None,
+//!     masks: None,
+//!     front: None,
+//! };
 //! let mut saved = Buffer::zeros(sizes.saved)?;
 //! let mut workspace = Buffer::zeros(sizes.workspace)?;
 //! let mut loss = Buffer::zeros_of(LossSum::NUM_WORDS, ElementType::U32)?;

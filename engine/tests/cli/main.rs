@@ -9,6 +9,7 @@ mod compare; // `train --trace`, then `compare`.
 mod damaged; // Damaged run directories.
 mod data; // Data that does not go with the run.
 mod distill; // Distillation in master files.
+mod distill_errors; // Mistakes in it.
 mod doctor; // `doctor`.
 #[cfg(feature = "mpi")]
 mod doctor_mpi; // `doctor` under `mpirun`.

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use super::connect::{ToConnect, connect};
 use super::options::RunOptions;
+use super::planned::{Engines, Planned, PlannedTeacher};
 use super::ready::{Ready, is_finished};
-use super::several::{Engines, Planned, PlannedTeacher};
 use super::words::{device_of, say_what_changed, say_what_runs};
 use crate::cli::agreement::{agreed, is_said_elsewhere, left_to_others, said_once};
 use crate::cli::failure::Failure;

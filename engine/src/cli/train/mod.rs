@@ -5,6 +5,7 @@ mod connect;
 mod job;
 mod one;
 mod options;
+mod planned;
 mod ready;
 mod report;
 mod several;

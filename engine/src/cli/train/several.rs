@@ -4,56 +4,22 @@
 //! what this host has, before the first of them allocates anything; that their steps alternate; and that each line and table says whose
 //! it is.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::args::TrainArgs;
 use super::job::Job;
-use super::options::RunOptions;
+use super::planned::planned;
 use super::several_report::{reports, table};
 use super::words::{place_of, skipped_too_many, this_start};
 use crate::cli::failure::Failure;
 use crate::cli::figures::counted;
 use crate::cli::log;
 use crate::cli::nccl_variable::set_variable;
-use crate::cli::notices::Notices;
 use crate::cli::output::{keep, keep_in, note, print};
-use crate::cli::task_plans::{EnginePlan, task_plans};
 use crate::cli::terminal;
-use crate::config::{Launch, MasterFile, MasterProblem, Part, RunFile, Task};
+use crate::config::MasterFile;
 use crate::host::Launched;
-use crate::plan::Plan;
 use crate::train::{EndedRun, RankLog, RunDir};
-
-/// An engine that is trained, before its ranks start.
-pub(super) struct Planned {
-    pub(super) name: String,
-    pub(super) file: RunFile,
-    pub(super) plan: Plan,
-    pub(super) notices: Notices,
-    pub(super) options: RunOptions,
-}
-
-/// The engine of a task that computes logits for a student, before its ranks start.
-pub(super) struct PlannedTeacher {
-    pub(super) name: String,
-    pub(super) student: String,
-    pub(super) plan: Plan,
-    pub(super) notices: Notices,
-    pub(super) weights: PathBuf,
-}
-
-/// The engines of a task.
-pub(super) struct Engines {
-    pub(super) trained: Vec<Planned>,
-    pub(super) teacher: Option<PlannedTeacher>,
-}
-
-impl Engines {
-    fn plans(&self) -> impl Iterator<Item = &Plan> {
-        let trained = self.trained.iter().map(|engine| &engine.plan);
-        trained.chain(self.teacher.iter().map(|teacher| &teacher.plan))
-    }
-}
 
 pub(super) fn run(
     args: &TrainArgs,
@@ -103,31 +69,6 @@ fn check_folder(out: &Path) -> Result<(), Failure> {
         out.display()
     );
     Err(Failure::Other(error.into()))
-}
-
-/// All engines, each planned as if it were alone.
-fn planned(master: &MasterFile, task: &Task, options: Vec<RunOptions>) -> Result<Engines, Failure> {
-    let mut waiting = options.iter();
-    let plans = task_plans(master, task, Launch::this_host(), |engine, distillation| {
-        let options = waiting.next().expect("engines that are trained come first, each with its options");
-        options.planned(&engine.file, distillation)
-    })?;
-    let mut engines = Engines { trained: Vec::new(), teacher: None };
-    for (EnginePlan { engine, plan, notices, .. }, options) in plans.into_iter().zip(options) {
-        let notices = Notices::new(engine.shown(), notices);
-        let name = engine.name.clone();
-        match task.part_of(&engine.name) {
-            Some(Part::Teaches(student)) => {
-                let no_weights = || task.error_at(&name, MasterProblem::NoWeights { name: name.clone() });
-                let weights = options.init.clone().ok_or_else(|| Failure::Config(no_weights()))?;
-                options.check_init(&plan).map_err(|failure| failure.of_engine(&name))?;
-                let student = student.to_owned();
-                engines.teacher = Some(PlannedTeacher { name, student, plan, notices, weights });
-            }
-            _ => engines.trained.push(Planned { name, file: engine.file, plan, notices, options }),
-        }
-    }
-    Ok(engines)
 }
 
 /// Warnings, what goes on with --resume, and where the run directories are.

@@ -1,0 +1,70 @@
+//! The engines of a task before their ranks start: each planned as if it were alone, with what it is given on the command line.
+
+use std::path::PathBuf;
+
+use super::options::RunOptions;
+use crate::cli::failure::Failure;
+use crate::cli::notices::Notices;
+use crate::cli::task_plans::{EnginePlan, task_plans};
+use crate::config::{Launch, MasterFile, MasterProblem, Part, RunFile, Task};
+use crate::plan::Plan;
+
+/// An engine that is trained, before its ranks start.
+pub(super) struct Planned {
+    pub(super) name: String,
+    pub(super) file: RunFile,
+    pub(super) plan: Plan,
+    pub(super) notices: Notices,
+    pub(super) options: RunOptions,
+}
+
+/// The engine of a task that computes logits for a student, before its ranks start.
+pub(super) struct PlannedTeacher {
+    pub(super) name: String,
+    pub(super) student: String,
+    pub(super) plan: Plan,
+    pub(super) notices: Notices,
+    pub(super) weights: PathBuf,
+}
+
+/// The engines of a task.
+pub(super) struct Engines {
+    pub(super) trained: Vec<Planned>,
+    pub(super) teacher: Option<PlannedTeacher>,
+}
+
+impl Engines {
+    pub(super) fn plans(&self) -> impl Iterator<Item = &Plan> {
+        let trained = self.trained.iter().map(|engine| &engine.plan);
+        trained.chain(self.teacher.iter().map(|teacher| &teacher.plan))
+    }
+}
+
+/// All engines, each planned as if it were alone.
+pub(super) fn planned(
+    master: &MasterFile,
+    task: &Task,
+    options: Vec<RunOptions>,
+) -> Result<Engines, Failure> {
+    let mut waiting = options.iter();
+    let plans = task_plans(master, task, Launch::this_host(), |engine, distillation| {
+        let options = waiting.next().expect("engines that are trained come first, each with its options");
+        options.planned(&engine.file, distillation)
+    })?;
+    let mut engines = Engines { trained: Vec::new(), teacher: None };
+    for (EnginePlan { engine, plan, notices, .. }, options) in plans.into_iter().zip(options) {
+        let notices = Notices::new(engine.shown(), notices);
+        let name = engine.name.clone();
+        match task.part_of(&engine.name) {
+            Some(Part::Teaches(student)) => {
+                let no_weights = || task.error_at(&name, MasterProblem::NoWeights { name: name.clone() });
+                let weights = options.init.clone().ok_or_else(|| Failure::Config(no_weights()))?;
+                options.check_init(&plan).map_err(|failure| failure.of_engine(&name))?;
+                let student = student.to_owned();
+                engines.teacher = Some(PlannedTeacher { name, student, plan, notices, weights });
+            }
+            _ => engines.trained.push(Planned { name, file: engine.file, plan, notices, options }),
+        }
+    }
+    Ok(engines)
+}
