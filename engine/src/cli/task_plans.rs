@@ -82,12 +82,16 @@ pub(super) fn task_plans(
     Ok(plans)
 }
 
-/// Refuses a teacher whose logits a student cannot be compared with.
+/// Refuses a teacher that has no logits, or none that a student can be compared with.
 fn check_shapes(task: &Task, plans: &[EnginePlan]) -> Result<(), Failure> {
     for teacher in plans {
         let Some(Part::Teaches(student)) = task.part_of(&teacher.engine.name) else { continue };
         let student = plans.iter().find(|plan| plan.engine.name == student);
         let student = student.expect("a teacher is planned after its student");
+        if !teacher.plan.run().model.learns() {
+            let name = teacher.engine.name.clone();
+            return Err(Failure::Config(task.error_at(&name.clone(), MasterProblem::NoLogits { name })));
+        }
         let length = |plan: &Plan| plan.micro_batch_shape().seq_length;
         for (key, size) in [("vocab_size", Plan::vocab_size as fn(&Plan) -> usize), ("seq_length", length)] {
             let of = |engine: &EnginePlan| (engine.engine.name.clone(), size(&engine.plan));

@@ -72,6 +72,11 @@ pub enum MasterProblem {
         /// The teacher, and its size.
         teacher: (String, usize),
     },
+    /// A teacher that computes no logits.
+    NoLogits {
+        /// The engine.
+        name: String,
+    },
     /// Weights for an engine that the task does not name.
     NotInTask {
         /// The name.
@@ -162,6 +167,9 @@ impl MasterProblem {
                 "{path} is `{}`, of `model.{key}` {}, and its student `{}` has {}: the student learns from logits of its own shape",
                 teacher.0, teacher.1, student.0, student.1
             ),
+            Self::NoLogits { name } => {
+                format!("{path} is `{name}`, of the family \"timed\", which computes no logits")
+            }
             Self::NotInTask { name, .. } => format!("{path}: the task has no engine `{name}`"),
             Self::NoWeights { name } => format!(
                 "{path} is `{name}`, which computes logits and is not trained, and nothing says with which weights"
@@ -192,6 +200,7 @@ impl MasterProblem {
             Self::OtherShape { key, student, .. } => {
                 format!("take a teacher with `model.{key}` {}, or change the student's", student.1)
             }
+            Self::NoLogits { .. } => "take an engine of another family".to_owned(),
             Self::NoWeights { name } => format!(
                 "add \"init\": {{\"{name}\": \"ITS-RUN-DIRECTORY\"}} to the task, or --init {name}=DIR"
             ),

@@ -88,7 +88,7 @@ fn every_mistake_in_a_distillation_has_its_error() {
           x `tasks.learn.distill.teacher` is missing: it says which engine's logits the student learns from
           help: add the name of an engine
         {"distill":{"student":"small","teacher":"large","alpha":0.5},"init":{"large":"taught"}}
-          x `tasks.learn.distill.temperature` is missing: it divides logits, and is from 0.001 to 1000000
+          x `tasks.learn.distill.temperature` is missing: it divides logits, and is from 0.001 to 20
           help: add a number, such as 2
         {"distill":{"student":"small","teacher":"large","temperature":2},"init":{"large":"taught"}}
           x `tasks.learn.distill.alpha` is missing: it is what the divergence from the teacher weighs, from 0 to 1
@@ -118,10 +118,10 @@ fn every_mistake_in_a_distillation_has_its_error() {
           x `tasks.learn.distill.teacher` must be the name of an engine, but is an object
           help: write it in quotes
         {"distill":{"student":"small","teacher":"large","temperature":0,"alpha":0.5},"init":{"large":"taught"}}
-          x `tasks.learn.distill.temperature` is 0, but it divides logits, and is from 0.001 to 1000000
+          x `tasks.learn.distill.temperature` is 0, but it divides logits, and is from 0.001 to 20
           help: use a value such as 2
         {"distill":{"student":"small","teacher":"large","temperature":-1,"alpha":0.5},"init":{"large":"taught"}}
-          x `tasks.learn.distill.temperature` is -1, but it divides logits, and is from 0.001 to 1000000
+          x `tasks.learn.distill.temperature` is -1, but it divides logits, and is from 0.001 to 20
           help: use a value such as 2
         {"distill":{"student":"small","teacher":"large","temperature":"2","alpha":0.5},"init":{"large":"taught"}}
           x `tasks.learn.distill.temperature` must be a number, but is the string "2"
@@ -130,7 +130,7 @@ fn every_mistake_in_a_distillation_has_its_error() {
           x `tasks.learn.distill.temperature` must be a number, but is the string "auto"
           help: write one, such as 2
         {"distill":{"student":"small","teacher":"large","temperature":1000000000.0,"alpha":0.5},"init":{"large":"taught"}}
-          x `tasks.learn.distill.temperature` is 1000000000.0, but it divides logits, and is from 0.001 to 1000000
+          x `tasks.learn.distill.temperature` is 1000000000.0, but it divides logits, and is from 0.001 to 20
           help: use a value such as 2
         {"distill":{"student":"small","teacher":"large","temperature":[2],"alpha":0.5},"init":{"large":"taught"}}
           x `tasks.learn.distill.temperature` must be a number, but is a list
@@ -261,6 +261,9 @@ fn engines_that_do_not_fit_each_other_are_refused_where_they_are_named() {
             &task(2.0, 0.5),
         )
     };
+    let timed = json!({
+        "family": "timed", "num_layers": 4, "seq_length": 16, "parameters_per_layer": 64, "activation_elements": 64, "forward_ms": 0
+    });
     let cases = [
         engines(&[], &[("model/vocab_size", json!(300))]),
         engines(&[], &[("model/seq_length", json!(32))]),
@@ -271,6 +274,8 @@ fn engines_that_do_not_fit_each_other_are_refused_where_they_are_named() {
         engines(&[], &[("model/num_attention_heads", json!(4))]),
         engines(&[("/stesp", json!(3))], &[("/paralel", json!({}))]),
         engines(&[], &[("/paralel", json!({}))]),
+        engines(&[], &[("/train_micro_batch_size_per_gpu", json!(1_u64 << 62)), ("parallel/data", json!(2))]),
+        engines(&[], &[("/model", timed)]),
     ];
     let mut found = String::new();
     for (number, text) in cases.iter().enumerate() {
@@ -313,4 +318,20 @@ fn engines_that_do_not_fit_each_other_are_refused_where_they_are_named() {
     "#]].assert_eq(&found);
     assert!(fs::metadata(home.path("never")).is_err());
     assert!(RUN.contains("\"hidden_size\": 16"), "the teacher has the model of the run file");
+}
+
+/// They would be replaced, or be the student's own.
+#[test]
+fn a_teacher_is_not_read_from_a_directory_that_the_task_writes() {
+    let home = home();
+    home.run("train run.json --out out/small").success();
+    let before = home.names_in("out/small");
+    let distill = json!({ "student": "small", "teacher": "large", "temperature": 2, "alpha": 0.5 });
+    let task = json!({ "distill": distill, "init": { "large": "out/small" } });
+    write_master(&home, "inside.json", teacher(2, 1, 3), &task.to_string());
+    for way in ["--overwrite", "--resume"] {
+        let error = home.run(format!("train inside.json --out out {way}")).failure(2);
+        assert!(error.contains("lie in the run directory of `small`, which this task writes"), "{error}");
+    }
+    assert_eq!(home.names_in("out/small"), before);
 }

@@ -1,6 +1,6 @@
 //! The engines of a task before their ranks start: each planned as if it were alone, with what it is given on the command line.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::options::RunOptions;
 use crate::cli::failure::Failure;
@@ -60,6 +60,7 @@ pub(super) fn planned(
                 let no_weights = || task.error_at(&name, MasterProblem::NoWeights { name: name.clone() });
                 let weights = options.init.clone().ok_or_else(|| Failure::Config(no_weights()))?;
                 options.check_init(&plan).map_err(|failure| failure.of_engine(&name))?;
+                check_apart(&name, &weights, &engines.trained)?;
                 let student = student.to_owned();
                 engines.teacher = Some(PlannedTeacher { name, student, plan, notices, weights });
             }
@@ -67,4 +68,18 @@ pub(super) fn planned(
         }
     }
     Ok(engines)
+}
+
+/// Refuses weights of a teacher in a run directory that the task writes: they would be replaced, or be the student's own.
+fn check_apart(teacher: &str, weights: &Path, trained: &[Planned]) -> Result<(), Failure> {
+    let place = |path: &Path| path.canonicalize().or_else(|_| std::path::absolute(path));
+    let Ok(from) = place(weights) else { return Ok(()) };
+    let is_inside = |engine: &&Planned| place(&engine.options.out).is_ok_and(|out| from.starts_with(out));
+    let Some(engine) = trained.iter().find(is_inside) else { return Ok(()) };
+    let error = format!(
+        "the weights of `{teacher}`, {}, lie in the run directory of `{}`, which this task writes: name another folder with --out, or copy them elsewhere",
+        weights.display(),
+        engine.name
+    );
+    Err(Failure::Input(error.into()))
 }

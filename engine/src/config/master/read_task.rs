@@ -151,8 +151,9 @@ impl TaskReader<'_> {
         let temperature = self.number(
             temperature,
             begin,
-            |value| (1e-3..=1e6).contains(&value),
-            ("it divides logits, and is from 0.001 to 1000000", "such as 2"),
+            // Beyond, the two distributions are too alike for their divergence to be told in f32.
+            |value| (1e-3..=20.0).contains(&value),
+            ("it divides logits, and is from 0.001 to 20", "such as 2"),
         );
         let alpha = self.number(
             alpha,

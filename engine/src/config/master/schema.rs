@@ -71,7 +71,7 @@ fn distill(name: &Value) -> Value {
                 "properties": {
                     "student": name,
                     "teacher": name,
-                    "temperature": { "type": "number", "minimum": 0.001, "maximum": 1_000_000 },
+                    "temperature": { "type": "number", "minimum": 0.001, "maximum": 20 },
                     "alpha": { "type": "number", "minimum": 0, "maximum": 1 }
                 },
                 "required": ["student", "teacher", "temperature", "alpha"],

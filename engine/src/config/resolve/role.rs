@@ -132,7 +132,9 @@ fn batch_of(raw: &RawRun, data: Option<usize>, served: Served<'_>) -> Option<Bat
         Some(_) => {
             let rule =
                 format!("{batches}, and with data degree {data} such micro-batches do not divide them");
-            let fitting = (1..=micro_batch_size).rev().find(|micro| divides(micro.saturating_mul(data)));
+            let fitting = (1..=micro_batch_size.min(train_batch_size))
+                .rev()
+                .find(|micro| divides(micro.saturating_mul(data)));
             let repair = fitting.map_or_else(
                 || format!("use a data degree that divides {train_batch_size}"),
                 |fitting| format!("use a number such as {fitting}"),
@@ -143,8 +145,10 @@ fn batch_of(raw: &RawRun, data: Option<usize>, served: Served<'_>) -> Option<Bat
             let rule = format!(
                 "{batches}, and micro-batches of {micro_batch_size}, as `{name}` has them, times this data degree do not divide them"
             );
-            let fitting =
-                (1..=data).rev().find(|data| divides(data.saturating_mul(micro_batch_size))).unwrap_or(1);
+            let fitting = (1..=data.min(train_batch_size))
+                .rev()
+                .find(|data| divides(data.saturating_mul(micro_batch_size)))
+                .unwrap_or(1);
             let repair =
                 format!("use a data degree such as {fitting}, or write `train_micro_batch_size_per_gpu`");
             raw.parallel.data.broken(data, rule, repair)
