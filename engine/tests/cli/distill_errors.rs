@@ -315,6 +315,12 @@ fn engines_that_do_not_fit_each_other_are_refused_where_they_are_named() {
         8 [2]
           x unknown key `engines.large.paralel`
           help: did you mean `parallel`? that stands at 4:124 already
+        9 [2]
+          x `engines.large.train_micro_batch_size_per_gpu` is 4611686018427387904, but `small` has 8 sequences in a step, which data ranks share out in equal micro-batches, and with data degree 2 such micro-batches do not divide them
+          help: use a number such as 4
+        10 [2]
+          x `tasks.learn.distill.teacher` is `large`, of the family "timed", which computes no logits
+          help: take an engine of another family
     "#]].assert_eq(&found);
     assert!(fs::metadata(home.path("never")).is_err());
     assert!(RUN.contains("\"hidden_size\": 16"), "the teacher has the model of the run file");
