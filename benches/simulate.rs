@@ -98,6 +98,7 @@ fn costs(program: &CheckedProgram) -> Costs {
     let unit = UnitCosts {
         gather: message(700, 10),
         reduce: message(1300, 20),
+        reduce_last: message(1300, 20),
         ..UnitCosts::of_compute(1000, 1100, 900)
     };
     Costs { links: Links::SharedByCollectives, ..Costs::uniform(program, unit, message(50, 100)) }

@@ -33,11 +33,7 @@ fn draw(draws: &mut Draws, tied: bool, promise: Promise, kinds: &[UnitSharding])
     let unit_layers = draws.of(&[UnitLayers::Half, UnitLayers::ONE]);
     let sharding = draws.of(kinds);
     let sharding = if level == Zero3 && sharding != UnitSharding::Sharded {
-        // Of a unit all is whole or nothing, but some may persist.
-        let is_persistent = sharding == UnitSharding::Persistent;
-        let patterns: &[&str] =
-            if is_persistent { &[r"h\.[24]\.", ".", "bias|ln_"] } else { &[r"h\.[24]\.", "."] };
-        let pattern = draws.of(patterns).to_owned();
+        let pattern = draws.of(&[r"h\.[24]\.", ".", "bias|ln_"]).to_owned();
         ShardingConfig::Listed(vec![ShardingRule { sharding, pattern }])
     } else {
         ShardingConfig::SHARDED

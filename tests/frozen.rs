@@ -37,7 +37,7 @@ fn zeros(pipeline: usize) -> [ZeroConfig; 6] {
     let rule = |sharding, pattern: &str| ShardingRule { sharding, pattern: pattern.to_owned() };
     let stays = vec![
         rule(UnitSharding::Persistent, "bias|ln_"),
-        rule(UnitSharding::Whole, r"h\.[12]\."),
+        rule(UnitSharding::Whole, r"h\.[12]\.|h\.3\..*bias"),
         rule(UnitSharding::Persistent, r"h\.5\."),
     ];
     [

@@ -22,7 +22,7 @@ use crate::queue::{Positions, Queue};
 
 pub use crate::kernels::matmul::WriteMode;
 pub use crate::micro_batch::{IGNORED_TARGET, LossSum, MaskKey, MicroBatchShape};
-pub use crate::views::{GradientViews, ParameterViews};
+pub use crate::views::{GradientView, GradientViews, ParameterViews};
 
 /// The tokens of one micro-batch, read by the first layer and the loss, and what its random masks are drawn from. Where
 /// neither is at hand there may be none.
@@ -222,10 +222,8 @@ pub struct BackwardWeightArgs<'a> {
     pub weight_inputs: View<'a>,
     /// `[exact_weight_inputs]` as the input gradient left it.
     pub exact_weight_inputs: View<'a>,
-    /// The gradients of the layer's parameters, overwritten or added to.
+    /// The gradients of the layer's parameters: each says whether it is overwritten or added to.
     pub parameter_gradients: GradientViews<'a>,
-    /// What happens to what `parameter_gradients` holds. With [`WriteMode::Overwrite`] that is anything, NaN included.
-    pub mode: WriteMode,
 }
 
 /// What a backward works on that has no halves.
@@ -244,22 +242,13 @@ pub struct BackwardArgs<'a> {
     /// See [`BackwardInputArgs::gradient`].
     pub gradient: ViewMut<'a>,
     /// Where the gradients of its parameters go; `None` where the layer is frozen, and only its input's gradient is asked for.
-    pub parameter_gradients: Option<ParameterGradients<'a>>,
+    pub parameter_gradients: Option<GradientViews<'a>>,
     /// `[backward_workspace]`, contents undefined.
     pub workspace: ViewMut<'a>,
     /// `[exact_backward_workspace]`, contents undefined.
     pub exact_workspace: ViewMut<'a>,
     /// See [`BackwardInputArgs::loss_seed`].
     pub loss_seed: f32,
-}
-
-/// Where gradients of parameters go.
-#[derive(Debug)]
-pub struct ParameterGradients<'a> {
-    /// See [`BackwardWeightArgs::parameter_gradients`].
-    pub sums: GradientViews<'a>,
-    /// See [`BackwardWeightArgs::mode`].
-    pub mode: WriteMode,
 }
 
 /// Which of several layers a layer is that share the rows of one table: siblings, one behind the other in the chain.

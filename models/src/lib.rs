@@ -8,7 +8,7 @@
 //! ([`Unit::with_checkpoints`]); what it computes does not change with how layers are grouped.
 //!
 //! ```
-//! use pipezero_models::layer::{LossSum, MicroBatchShape, WriteMode, Tokens};
+//! use pipezero_models::layer::{GradientView, LossSum, MicroBatchShape, Tokens};
 //! use pipezero_models::unit::{UnitBackward, UnitForward};
 //! use pipezero_models::{
 //!     Ablation, Buffer, ElementType, GptConfig, Host, Queue, Unit, VocabularyOptions, gpt2, init,
@@ -79,8 +79,7 @@
 //!         gradient: &mut Buffer::zeros(sizes.gradient)?,
 //!         saved: &mut saved,
 //!         recomputed: &mut Buffer::zeros(sizes.recompute)?,
-//!         parameter_gradients: gradients.view_mut().into(),
-//!         mode: WriteMode::Overwrite,
+//!         parameter_gradients: GradientView::overwriting(gradients.view_mut()).into(),
 //!         workspace: &mut workspace,
 //!         loss_seed: 1.0 / shape.num_tokens() as f32,
 //!     },

@@ -6,6 +6,7 @@
 use std::array;
 use std::ops::Range;
 
+use crate::kernels::matmul::WriteMode;
 use crate::layout;
 use crate::memory::{View, ViewMut};
 
@@ -25,9 +26,18 @@ pub struct Place {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PartViews<'a>(pub [Option<View<'a>>; MAX_PARTS]);
 
-/// As [`PartViews`], to be written.
+/// Where a gradient goes: that of a parameter, or of all parameters of a part.
+#[derive(Debug)]
+pub struct GradientView<'a> {
+    /// As long as the parameter.
+    pub to: ViewMut<'a>,
+    /// What happens to what is there. With [`WriteMode::Overwrite`] that is anything, NaN included.
+    pub mode: WriteMode,
+}
+
+/// The gradients of a unit's parameters, by part, as [`PartViews`]. One part may be overwritten while another is added to.
 #[derive(Debug, Default)]
-pub struct PartViewsMut<'a>(pub [Option<ViewMut<'a>>; MAX_PARTS]);
+pub struct PartGradients<'a>(pub [Option<GradientView<'a>>; MAX_PARTS]);
 
 /// The parameters of a layer.
 #[derive(Clone, Copy, Debug, Default)]
@@ -39,7 +49,7 @@ pub struct ParameterViews<'a> {
 /// Where the gradients of a layer's parameters go.
 #[derive(Debug)]
 pub struct GradientViews<'a> {
-    pub(crate) parts: PartViewsMut<'a>,
+    pub(crate) parts: PartGradients<'a>,
     pub(crate) places: &'a [Place],
 }
 
@@ -51,8 +61,8 @@ impl<'a> From<View<'a>> for PartViews<'a> {
 }
 
 /// The only part.
-impl<'a> From<ViewMut<'a>> for PartViewsMut<'a> {
-    fn from(view: ViewMut<'a>) -> Self {
+impl<'a> From<GradientView<'a>> for PartGradients<'a> {
+    fn from(view: GradientView<'a>) -> Self {
         Self([Some(view), None, None])
     }
 }
@@ -63,9 +73,26 @@ impl<'a> PartViews<'a> {
     }
 }
 
-impl PartViewsMut<'_> {
-    pub(crate) fn reborrow(&mut self) -> PartViewsMut<'_> {
-        PartViewsMut(self.0.each_mut().map(|part| part.as_mut().map(ViewMut::reborrow)))
+impl<'a> GradientView<'a> {
+    /// Overwrites what is there.
+    pub fn overwriting(to: ViewMut<'a>) -> Self {
+        Self { to, mode: WriteMode::Overwrite }
+    }
+
+    /// Some of its elements.
+    pub fn range(self, range: Range<usize>) -> Self {
+        Self { to: self.to.range(range), ..self }
+    }
+
+    /// The same elements, for a call that is not the last to write them.
+    pub fn reborrow(&mut self) -> GradientView<'_> {
+        GradientView { to: self.to.reborrow(), mode: self.mode }
+    }
+}
+
+impl PartGradients<'_> {
+    pub(crate) fn reborrow(&mut self) -> PartGradients<'_> {
+        PartGradients(self.0.each_mut().map(|part| part.as_mut().map(GradientView::reborrow)))
     }
 }
 
@@ -109,7 +136,7 @@ impl<'a> GradientViews<'a> {
     ///
     /// # Panics
     /// As [`ParameterViews::split`].
-    pub fn split<const K: usize>(self, lens: [usize; K]) -> [ViewMut<'a>; K] {
+    pub fn split<const K: usize>(self, lens: [usize; K]) -> [GradientView<'a>; K] {
         let places = places(self.places, lens);
         let first = self.parts.0.iter().position(Option::is_some);
         let part_of = |place: Option<&Place>| place.map_or(first, |place| Some(place.part));
@@ -120,7 +147,9 @@ impl<'a> GradientViews<'a> {
                 Some(place) if Some(place.part) == number => place.range.clone(),
                 _ => 0..0,
             });
-            part.map(|part| part.disjoint(inside).into_iter())
+            part.map(|GradientView { to, mode }| {
+                to.disjoint(inside).map(|to| GradientView { to, mode }).into_iter()
+            })
         });
         array::from_fn(|index| {
             let mut here = pieces.each_mut().map(|pieces| pieces.as_mut().and_then(Iterator::next));
@@ -133,12 +162,18 @@ impl<'a> GradientViews<'a> {
     ///
     /// # Panics
     /// As [`ParameterViews::split`].
-    pub fn only(mut self) -> ViewMut<'a> {
+    pub fn only(mut self) -> GradientView<'a> {
         let [place] = self.places else {
             unreachable!("the layer declares {} parameters", self.places.len())
         };
         let part = self.parts.0[place.part].take().expect("what is written is there");
         part.range(place.range.clone())
+    }
+
+    /// The same elements, all added to.
+    pub(crate) fn adding(mut self) -> Self {
+        self.parts.0.iter_mut().flatten().for_each(|part| part.mode = WriteMode::Add);
+        self
     }
 
     /// Those of some of the parameters, as [`ParameterViews::range`].
@@ -147,7 +182,7 @@ impl<'a> GradientViews<'a> {
     }
 
     /// All of them, one after the other.
-    pub fn for_each(&mut self, mut visit: impl FnMut(usize, ViewMut<'_>)) {
+    pub fn for_each(&mut self, mut visit: impl FnMut(usize, GradientView<'_>)) {
         for (index, place) in self.places.iter().enumerate() {
             let part = self.parts.0[place.part].as_mut().expect("what is written is there");
             visit(index, part.reborrow().range(place.range.clone()));
@@ -206,13 +241,21 @@ mod tests {
         assert_eq!(read.iter().map(|view| view.len()).collect::<Vec<_>>(), [3, 2, 4]);
 
         let mut own = counted(40, 0);
-        let parts = PartViewsMut([Some(own.view_mut()), None, Some(last.view_mut())]);
+        let parts = [(own.view_mut(), WriteMode::Add), (last.view_mut(), WriteMode::Overwrite)];
+        let [first, last_part] = parts.map(|(to, mode)| Some(GradientView { to, mode }));
+        let parts = PartGradients([first, None, last_part]);
         let mut written = GradientViews { parts, places: &places };
         let mut seen = Vec::new();
-        written.for_each(|index, view| seen.push((index, view.view().slice::<f32>().to_vec())));
-        assert_eq!(seen[1], (1, vec![116.0, 117.0]));
-        for (view, value) in written.reborrow().split(lens).into_iter().zip(1..) {
-            view.slice::<f32>().fill(value as f32);
+        written.for_each(|index, it| seen.push((index, it.mode, it.to.view().slice::<f32>().to_vec())));
+        assert_eq!(seen[1], (1, WriteMode::Overwrite, vec![116.0, 117.0]));
+        assert_eq!(seen[2], (2, WriteMode::Add, vec![16.0, 17.0, 18.0, 19.0]));
+        let split = written.reborrow().split(lens);
+        assert_eq!(
+            [0, 2, 3].map(|index| split[index].mode),
+            [WriteMode::Add, WriteMode::Overwrite, WriteMode::Add]
+        );
+        for (view, value) in split.into_iter().zip(1..) {
+            view.to.slice::<f32>().fill(value as f32);
         }
         assert_eq!(own.host()[..4], [1.0, 1.0, 1.0, 3.0]);
         assert_eq!(own.host()[15..21], [15.0, 4.0, 4.0, 4.0, 4.0, 20.0]);

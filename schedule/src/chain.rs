@@ -347,13 +347,13 @@ mod tests {
 
     #[test]
     fn a_tied_weight_is_sharded_alike_in_both_uses() {
-        use UnitSharding::{PartlyPersistent, Persistent, Sharded, Whole};
+        use UnitSharding::{Mixed, Persistent, Sharded, Whole};
         let tied = |sharding: [UnitSharding; 2]| {
             let uses = [(Tying::Embedding, sharding[0]), (Tying::Head, sharding[1])];
             let units = uses.map(|(tying, sharding)| UnitFacts { sharding, ..unit(0, tying) });
             Chain::new(Placement::linear(1).unwrap(), units.to_vec()).map(|_| ())
         };
-        let all = [Sharded, Persistent, Whole, PartlyPersistent { persistent_bytes: 32 }];
+        let all = [Sharded, Persistent, Whole, Mixed { persistent_bytes: 32, whole_bytes: 8 }];
         for uses in all.into_iter().flat_map(|embedding| all.map(|head| [embedding, head])) {
             let refused = ChainError::TiedSharding { embedding: Unit(0), head: Unit(1) };
             assert_eq!(tied(uses), if uses[0] == uses[1] { Ok(()) } else { Err(refused) });

@@ -50,15 +50,15 @@ pub(crate) fn weight_gradient(chain: &Chain, compute: Instruction) -> Option<(Un
     }
 }
 
-/// As [`weight_gradient`], of a unit whose gradients are reduced after every micro-batch: the gradient lies in a buffer of its own until
+/// As [`weight_gradient`], of a unit that has gradients which are reduced after every micro-batch: they lie in a buffer of their own until
 /// then.
 pub(crate) fn unreduced_gradient(
     chain: &Chain,
     options: &LowerOptions,
     compute: Instruction,
 ) -> Option<(Unit, MicroBatch)> {
-    let is_every = |unit| options.reduction_of(chain.facts(unit)) == Some(Reduction::ScatterEvery);
-    weight_gradient(chain, compute).filter(|&(unit, _)| is_every(unit))
+    weight_gradient(chain, compute)
+        .filter(|&(unit, _)| options.reduces(chain.facts(unit), Reduction::ScatterEvery))
 }
 
 /// The unit whose gathered weights an instruction reads, if it reads any; those that stay whole are not gathered for it.

@@ -89,7 +89,7 @@ impl GradientBuffers {
     fn of_row(Program { chain, options, .. }: &Program, row: &[Instruction]) -> Self {
         let found = row.iter().enumerate().filter_map(|(step, &instruction)| {
             let (unit, _) = unreduced_gradient(chain, options, instruction)?;
-            Some((step as u32, chain.facts(unit).gradient_bytes()))
+            Some((step as u32, options.unreduced_bytes(chain.facts(unit))))
         });
         let (steps, sizes): (Vec<u32>, Vec<u64>) = found.unzip();
         let bytes = gradient_buffer_bytes(&sizes);

@@ -5,7 +5,7 @@ use core::fmt;
 use core::num::NonZeroU32;
 
 use crate::id::PipelineRank;
-use crate::unit_facts::{UnitFacts, UnitSharding};
+use crate::unit_facts::UnitFacts;
 
 /// Which gathered units stay.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -56,7 +56,7 @@ impl Weights {
 }
 
 /// When and how gradients are summed over the data ranks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reduction {
     /// Accumulated over the step, all-reduced once: ZeRO-0.
     AllReduceLast,
@@ -166,15 +166,26 @@ impl LowerOptions {
         is_whole && !facts.is_frozen
     }
 
-    /// When a unit's gradients are summed: as the options say, but for a unit that stays whole as under ZeRO-1, once; `None` of a
-    /// frozen unit, which has no gradients.
-    pub fn reduction_of(&self, facts: &UnitFacts) -> Option<Reduction> {
-        let is_whole = self.weights != Weights::Replicated && facts.sharding == UnitSharding::Whole;
-        match self.reduction {
-            _ if facts.is_frozen => None,
-            Reduction::ScatterEvery if is_whole => Some(Reduction::ScatterLast),
-            reduction => Some(reduction),
+    /// Whether gradients of a unit are summed so: as the options say, but for those of weights that are whole as under ZeRO-1, once. A unit
+    /// may have both reductions; a frozen one has none, since it has no gradients.
+    pub fn reduces(&self, facts: &UnitFacts, reduction: Reduction) -> bool {
+        let is_split = self.reduction == Reduction::ScatterEvery;
+        match reduction {
+            _ if facts.is_frozen => false,
+            Reduction::ScatterEvery => is_split && self.unreduced_bytes(facts) > 0,
+            Reduction::ScatterLast if is_split => self.reduced_once(facts) > 0,
+            reduction => reduction == self.reduction,
         }
+    }
+
+    /// Bytes of weights of which each micro-batch's gradients are reduced, where they are of any.
+    pub fn unreduced_bytes(&self, facts: &UnitFacts) -> u64 {
+        facts.weight_bytes().saturating_sub(self.reduced_once(facts))
+    }
+
+    /// Bytes of weights whose gradients are reduced once although those of others are reduced after every micro-batch.
+    fn reduced_once(&self, facts: &UnitFacts) -> u64 {
+        if self.weights == Weights::Replicated { 0 } else { facts.whole_bytes() }
     }
 
     /// Whether the options are consistent, and of a program for so many pipeline ranks. A program without a backward reduces

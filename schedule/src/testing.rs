@@ -41,7 +41,7 @@ pub(crate) fn units(num_stages: u32, per_stage: u32, tied: bool) -> Vec<UnitFact
     (0..num_units).map(facts).collect()
 }
 
-/// Units of three sizes, tied, where there are six in two slices. Every second one recomputes. Of every five the second is partly persistent, the third
+/// Units of three sizes, tied, where there are six in two slices. Every second one recomputes. Of every five the second is mixed of two or three kinds, where the number of units is odd of none that is sharded, the third
 /// persistent and the fourth whole. Frozen are the fifth of every seven and the last of every four; the tied ones where the number of units is a multiple of four.
 pub(crate) fn mixed_units(num_stages: u32, per_stage: u32) -> Vec<UnitFacts> {
     let num_units = num_stages * per_stage;
@@ -56,11 +56,17 @@ pub(crate) fn mixed_units(num_stages: u32, per_stage: u32) -> Vec<UnitFacts> {
         }
         facts.sharding = match index % 5 {
             _ if facts.tying != Tying::Untied => UnitSharding::Sharded,
-            1 => UnitSharding::PartlyPersistent { persistent_bytes: 32 },
+            1 => UnitSharding::Mixed {
+                persistent_bytes: [32, 0][index / 5 % 2],
+                whole_bytes: [16, 32, 0][index / 5 % 3],
+            },
             2 => UnitSharding::Persistent,
             3 => UnitSharding::Whole,
             _ => UnitSharding::Sharded,
         };
+        if matches!(facts.sharding, UnitSharding::Mixed { .. }) && num_units % 2 == 1 {
+            facts.num_bytes = 0;
+        }
         facts.is_frozen = match facts.tying {
             Tying::Untied => index % 7 == 4 || index % 4 == 3,
             Tying::Embedding | Tying::Head => num_units.is_multiple_of(4),
@@ -199,6 +205,7 @@ pub(crate) fn uneven_costs(program: &CheckedProgram, seed: u64) -> Costs {
     for unit in &mut costs.units {
         let mut cost = || MessageCost::of_link(below(9), below(5));
         (unit.gather, unit.reduce, unit.gather_after_step) = (cost(), cost(), cost());
+        unit.reduce_last = cost();
         (unit.forward, unit.backward_input, unit.backward_weight) = (below(9), below(9), below(9));
         unit.backward = unit.backward_input + unit.backward_weight;
         (unit.recompute, unit.optimizer_step) = (unit.forward, below(4));

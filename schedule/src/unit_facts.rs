@@ -26,11 +26,13 @@ pub enum UnitSharding {
     /// As under ZeRO-1: weights are whole, gradients accumulate whole and are reduced once, and only the optimizer's state is
     /// sharded.
     Whole,
-    /// Some weights are sharded, as [`UnitSharding::Sharded`] says, and others persistent, as [`UnitSharding::Persistent`] does. What is
-    /// gathered for uses is the sharded part; gradients of both parts are reduced together.
-    PartlyPersistent {
+    /// Weights of several kinds, each held and reduced as the kind says. What is gathered for uses is the sharded part, of
+    /// [`UnitFacts::num_bytes`], which may be nothing. Gradients of the sharded and the persistent part are reduced together.
+    Mixed {
         /// Bytes of the persistent part, padding included.
         persistent_bytes: u64,
+        /// Bytes of the part that is whole as under ZeRO-1, padding included.
+        whole_bytes: u64,
     },
 }
 
@@ -39,7 +41,7 @@ pub enum UnitSharding {
 pub struct UnitFacts {
     /// The stage that the unit belongs to.
     pub stage: Stage,
-    /// Bytes of the gathered unit, of its sharded part alone where it is partly persistent, padding included: what a gather buffer must have.
+    /// Bytes of the gathered unit, of its sharded part alone where its weights are of several kinds, padding included: what a gather buffer must have.
     pub num_bytes: u64,
     /// Whether the forward reads weights; if not, it needs no gather.
     pub forward_reads_weights: bool,
@@ -76,22 +78,35 @@ impl UnitFacts {
 
     /// Whether all its weights are whole all step although others are sharded.
     pub fn stays_whole(&self) -> bool {
-        matches!(self.sharding, UnitSharding::Persistent | UnitSharding::Whole)
+        match self.sharding {
+            UnitSharding::Sharded => false,
+            UnitSharding::Persistent | UnitSharding::Whole => true,
+            UnitSharding::Mixed { .. } => self.num_bytes == 0,
+        }
+    }
+
+    /// Bytes of weights that are whole as under ZeRO-1 where others are sharded.
+    pub fn whole_bytes(&self) -> u64 {
+        match self.sharding {
+            UnitSharding::Sharded | UnitSharding::Persistent => 0,
+            UnitSharding::Whole => self.num_bytes,
+            UnitSharding::Mixed { whole_bytes, .. } => whole_bytes,
+        }
+    }
+
+    /// Bytes of all its weights.
+    pub fn weight_bytes(&self) -> u64 {
+        match self.sharding {
+            UnitSharding::Sharded | UnitSharding::Persistent | UnitSharding::Whole => self.num_bytes,
+            UnitSharding::Mixed { persistent_bytes, whole_bytes } => {
+                self.num_bytes.saturating_add(persistent_bytes).saturating_add(whole_bytes)
+            }
+        }
     }
 
     /// Whether some of its weights are whole all step although others are sharded.
     pub fn keeps_whole(&self) -> bool {
         self.sharding != UnitSharding::Sharded
-    }
-
-    /// What its unsharded gradient would have if its elements were those of weights: the bytes of all its weights.
-    pub fn gradient_bytes(&self) -> u64 {
-        match self.sharding {
-            UnitSharding::PartlyPersistent { persistent_bytes } => {
-                self.num_bytes.saturating_add(persistent_bytes)
-            }
-            UnitSharding::Sharded | UnitSharding::Persistent | UnitSharding::Whole => self.num_bytes,
-        }
     }
 
     /// Whether some instruction reads weights that have to be gathered for it.

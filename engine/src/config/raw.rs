@@ -254,7 +254,7 @@ section! {
         /// What is sharded, by names of parameters, or of layers as `plan` and `check` print them, which means all of a layer's
         /// parameters: `"sharded:REGEX"`; `"persistent:REGEX"`, gathered all step and gathered once after it; `"whole:REGEX"`, as under
         /// ZeRO-1: weights and gradients are whole and gradients are reduced once. Of several entries that match a parameter the last
-        /// decides; what none matches is sharded. All parameters of a unit are whole or none, and both uses of a tied weight are
+        /// decides; what none matches is sharded. A unit may have parameters of every kind. Both uses of a tied weight are
         /// sharded alike. In place of thresholds. ZeRO-3 alone.
         parameters: Vec<ShardingRule> = "[]", "everything is sharded";
         /// `"listed"`: `parameters` or thresholds say what is sharded. `"auto"`: the plan makes the list and prints it. With `memory` it

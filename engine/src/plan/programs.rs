@@ -14,7 +14,7 @@ use pipezero_schedule::{
 
 use super::PlanError;
 use super::element_types::ElementTypes;
-use super::unit::PlannedUnit;
+use super::unit::{PlannedPart, PlannedUnit};
 use crate::config::{ReductionPolicy, ResidencyConfig, Run, ScheduleConfig, ZeroLevel};
 
 /// The order of compute that the schedule stands for.
@@ -63,9 +63,24 @@ fn checked(run: &Run, order: &ComputeOrder, units: &[PlannedUnit]) -> Result<Che
 }
 
 fn facts(unit: &PlannedUnit, parameter_bytes: u64) -> UnitFacts {
-    let [sharded, persistent] = [UnitSharding::Sharded, UnitSharding::Persistent].map(|kind| unit.part(kind));
+    use pipezero_schedule::UnitSharding as Facts;
+    let bytes_of = |kind| parameter_bytes * unit.padded_len_of(kind) as u64;
+    let (sharding, num_bytes) = match unit.parts[..] {
+        [PlannedPart { sharding, .. }] => {
+            let of_all = match sharding {
+                UnitSharding::Sharded => Facts::Sharded,
+                UnitSharding::Persistent => Facts::Persistent,
+                UnitSharding::Whole => Facts::Whole,
+            };
+            (of_all, bytes_of(sharding))
+        }
+        _ => {
+            let [sharded, persistent_bytes, whole_bytes] = UnitSharding::ALL.map(bytes_of);
+            (Facts::Mixed { persistent_bytes, whole_bytes }, sharded)
+        }
+    };
     UnitFacts {
-        backward_reads_weights: match sharded {
+        backward_reads_weights: match unit.part(UnitSharding::Sharded) {
             Some(part) if unit.parts.len() > 1 => unit.unit.backward_reads(part),
             _ => unit.unit.backward_reads_weights(),
         },
@@ -74,18 +89,10 @@ fn facts(unit: &PlannedUnit, parameter_bytes: u64) -> UnitFacts {
             Tying::Embedding => pipezero_schedule::Tying::Embedding,
             Tying::Head => pipezero_schedule::Tying::Head,
         },
-        sharding: match (sharded, persistent) {
-            (Some(_), Some(persistent)) => {
-                let persistent_bytes = parameter_bytes * unit.parts[persistent].layout.padded_len() as u64;
-                pipezero_schedule::UnitSharding::PartlyPersistent { persistent_bytes }
-            }
-            (Some(_), None) => pipezero_schedule::UnitSharding::Sharded,
-            (None, Some(_)) => pipezero_schedule::UnitSharding::Persistent,
-            (None, None) => pipezero_schedule::UnitSharding::Whole,
-        },
+        sharding,
         recomputes: unit.sizes.recompute > 0,
         is_frozen: unit.is_frozen,
-        ..UnitFacts::new(unit.stage, parameter_bytes * unit.gathered_len() as u64)
+        ..UnitFacts::new(unit.stage, num_bytes)
     }
 }
 

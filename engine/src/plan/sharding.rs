@@ -51,7 +51,6 @@ pub(super) fn mark(run: &Run, graph: &LayerGraph, units: &mut [PlannedUnit]) -> 
     let deciding = deciding_rules(rules, graph, units)?;
     for unit in units {
         let of_unit: Vec<Option<usize>> = deciding[unit.layers.clone()].concat();
-        refuse_half_whole(rules, graph, unit, &of_unit)?;
         let kinds: Vec<UnitSharding> = of_unit.into_iter().map(|rule| kind(rules, rule)).collect();
         unit.divide(&kinds, run.parallel.data);
     }
@@ -61,28 +60,6 @@ pub(super) fn mark(run: &Run, graph: &LayerGraph, units: &mut [PlannedUnit]) -> 
 /// What becomes of what this entry decides about.
 pub(super) fn kind(rules: &[ShardingRule], deciding: Option<usize>) -> UnitSharding {
     deciding.map_or(UnitSharding::Sharded, |rule| rules[rule].sharding)
-}
-
-/// Refuses a unit of which some parameters are whole and others are not, given the entry that decides about each.
-fn refuse_half_whole(
-    rules: &[ShardingRule],
-    graph: &LayerGraph,
-    unit: &PlannedUnit,
-    deciding: &[Option<usize>],
-) -> Result<(), PlanError> {
-    let is_whole = |&at: &usize| kind(rules, deciding[at]) == UnitSharding::Whole;
-    let mut at = 0..deciding.len();
-    let (Some(whole), Some(other)) = (at.clone().find(is_whole), at.find(|at| !is_whole(at))) else {
-        return Ok(());
-    };
-    let rule = deciding[whole].expect("what no entry decides about is sharded");
-    let parameter = |at: usize| unit.unit.entries()[at].spec.name.clone();
-    let layer = |layer: usize| graph.layer(layer).name.clone();
-    let fault = ShardingFault::HalfWholeUnit {
-        unit: [unit.layers.start, unit.layers.end - 1].map(layer),
-        parameters: [whole, other].map(parameter),
-    };
-    Err(PlanError::ShardingRule { rule: rules[rule].to_string(), fault: Box::new(fault) })
 }
 
 /// `[layer][parameter]`: the last entry that matches the name of the parameter or of its layer, or those of the other use of its tied
@@ -129,7 +106,7 @@ pub(super) fn deciding_rules(
 fn matches_nothing(graph: &LayerGraph) -> Box<ShardingFault> {
     let last = graph.num_layers() - 1;
     let names = [0, 1.min(last), last].map(|layer| graph.layer(layer).name.clone());
-    Box::new(ShardingFault::MatchesNothing { names })
+    Box::new(ShardingFault { names })
 }
 
 /// Marks the parameters that are small enough to stay gathered, in the order of declaration, passing over those that would exceed the model's

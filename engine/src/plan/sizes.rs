@@ -7,7 +7,7 @@ use super::stages::PlannedStage;
 use super::tokens_read::TokensRead;
 use pipezero_partition::{Purpose, Tying};
 
-/// Parts of a unit that are reduced after every micro-batch, at most.
+/// Parts of a unit that are reduced after every micro-batch, at most: its first ones.
 pub(crate) const MAX_REDUCED_PARTS: usize = 2;
 
 /// Buffers of one rank.
@@ -119,9 +119,10 @@ impl Plan {
         for (index, instruction) in self.training.row(rank).iter().enumerate() {
             let buffer = self.training.gradient_buffer(rank.at(index));
             if let (Some(buffer), Some(unit)) = (buffer, instruction.unit()) {
-                let parts = &self.unit(unit).parts;
-                for (len, part) in buffers[buffer].iter_mut().zip(parts) {
-                    *len = (*len).max(part.layout.padded_len());
+                for (len, part) in buffers[buffer].iter_mut().zip(&self.unit(unit).parts) {
+                    if !part.accumulates_whole(&self.run.zero) {
+                        *len = (*len).max(part.layout.padded_len());
+                    }
                 }
             }
         }

@@ -8,6 +8,8 @@ use pipezero_models::unit::{ParameterEntry, UnitSizes};
 use pipezero_partition::{ShardLayout, Tying, UnitSharding};
 use pipezero_schedule::Stage;
 
+use crate::config::{ReductionPolicy, ZeroConfig, ZeroLevel};
+
 /// Parameters of a unit that are sharded alike: a flat buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlannedPart {
@@ -40,6 +42,14 @@ pub struct PlannedUnit {
     pub is_frozen: bool,
 }
 
+impl PlannedPart {
+    /// Whether its gradients accumulate whole over a step, and are reduced once.
+    pub(crate) fn accumulates_whole(&self, zero: &ZeroConfig) -> bool {
+        let is_kept_whole = zero.level == ZeroLevel::Zero3 && self.sharding == UnitSharding::Whole;
+        zero.reduce == ReductionPolicy::Last || is_kept_whole
+    }
+}
+
 impl PlannedUnit {
     /// Whether ZeRO-3 gathers weights of it for each use; if not, they are whole all step.
     pub fn is_sharded(&self) -> bool {
@@ -56,11 +66,14 @@ impl PlannedUnit {
         self.parts.iter().map(|part| part.layout.shard_len()).sum()
     }
 
-    /// Elements that are gathered for a use under ZeRO-3, padding included: of its sharded part, or if it has none, what it would be
-    /// with everything sharded.
+    /// Elements that are gathered for a use under ZeRO-3, padding included: those of its sharded part.
     pub fn gathered_len(&self) -> usize {
-        let sharded = self.part(UnitSharding::Sharded);
-        sharded.map_or_else(|| self.padded_len(), |part| self.parts[part].layout.padded_len())
+        self.padded_len_of(UnitSharding::Sharded)
+    }
+
+    /// Elements of the flat buffer of a kind's part, padding included; 0 where there is none.
+    pub(crate) fn padded_len_of(&self, kind: UnitSharding) -> usize {
+        self.part(kind).map_or(0, |part| self.parts[part].layout.padded_len())
     }
 
     /// The parameters of a kind.

@@ -154,9 +154,9 @@ impl Layer for CandleLayer {
     }
 
     fn backward_weight(&self, queue: &dyn Queue, _: MicroBatchShape, args: BackwardWeightArgs<'_>) {
-        let BackwardWeightArgs { exact_weight_inputs, mut parameter_gradients, mode, .. } = args;
+        let BackwardWeightArgs { exact_weight_inputs, mut parameter_gradients, .. } = args;
         let ranges = self.passes.ranges();
-        parameter_gradients.for_each(|index, to| {
+        parameter_gradients.for_each(|index, GradientView { to, mode }| {
             let from = exact_weight_inputs.range(ranges[index].clone());
             match mode {
                 WriteMode::Overwrite => queue.copy(from, to),

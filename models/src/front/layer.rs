@@ -1,5 +1,6 @@
 //! The layer that adds what the modules of a front make to the activations of tokens.
 
+use std::mem;
 use std::ops::Range;
 
 use super::inputs::{FrontInputs, FrontLimits, FrontSpec, InputShape};
@@ -271,10 +272,12 @@ impl Layer for Front {
 
     fn backward_weight(&self, queue: &dyn Queue, _: MicroBatchShape, args: BackwardWeightArgs<'_>) {
         let mut sums = args.parameter_gradients;
-        let mut modes = vec![args.mode; self.modules.len()];
+        let mut is_written = vec![false; self.modules.len()];
         let [of_saved, of_exact, of_inputs, of_exact_inputs] = self.strides();
         let shapes = args.tokens.front.map_or(&[][..], |inputs| inputs.shapes);
         for (index, &input) in shapes.iter().enumerate() {
+            let own = sums.range(self.parameters_of(input.module));
+            let was_written = mem::replace(&mut is_written[input.module], true);
             self.modules[input.module].backward_weight(
                 Pass { queue, num_rows: input.num_rows, tokens: no_tokens(args.tokens) },
                 BackwardWeight {
@@ -282,16 +285,16 @@ impl Layer for Front {
                     exact: args.exact.range(place(index, of_exact)),
                     weight_inputs: args.weight_inputs.range(place(index, of_inputs)),
                     exact_weight_inputs: args.exact_weight_inputs.range(place(index, of_exact_inputs)),
-                    sums: sums.range(self.parameters_of(input.module)),
-                    mode: modes[input.module],
+                    sums: if was_written { own.adding() } else { own },
                 },
             );
-            modes[input.module] = WriteMode::Add;
         }
-        for (module, mode) in modes.into_iter().enumerate() {
-            if mode == WriteMode::Overwrite {
-                sums.range(self.parameters_of(module)).for_each(|_, sum| queue.clear(sum));
-            }
+        for (module, _) in is_written.into_iter().enumerate().filter(|(_, is_written)| !is_written) {
+            sums.range(self.parameters_of(module)).for_each(|_, sum| {
+                if sum.mode == WriteMode::Overwrite {
+                    queue.clear(sum.to);
+                }
+            });
         }
     }
 }

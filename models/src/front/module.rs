@@ -7,7 +7,7 @@ use super::linear::Linear;
 use crate::error::{ModelError, require};
 use crate::layer::{
     BackwardInputArgs, BackwardWeightArgs, ForwardArgs, Layer, LayerSizes, MicroBatchShape, RecomputeArgs,
-    Slice, Tokens, WriteMode,
+    Slice, Tokens,
 };
 use crate::layout::aligned;
 use crate::memory::{View, ViewMut};
@@ -74,7 +74,6 @@ pub(super) struct BackwardWeight<'a> {
     pub(super) weight_inputs: View<'a>,
     pub(super) exact_weight_inputs: View<'a>,
     pub(super) sums: GradientViews<'a>,
-    pub(super) mode: WriteMode,
 }
 
 impl FrontModule {
@@ -280,7 +279,7 @@ impl FrontModule {
     /// The gradients of the module's parameters.
     pub(super) fn backward_weight(&self, pass: Pass<'_>, args: BackwardWeight<'_>) {
         let Pass { queue, num_rows, tokens } = pass;
-        let BackwardWeight { saved, exact, weight_inputs, exact_weight_inputs, mut sums, mode } = args;
+        let BackwardWeight { saved, exact, weight_inputs, exact_weight_inputs, mut sums } = args;
         for (index, (layer, at)) in self.layers.iter().zip(self.places(num_rows)).enumerate().rev() {
             layer.backward_weight(
                 queue,
@@ -293,7 +292,6 @@ impl FrontModule {
                     weight_inputs: weight_inputs.range(at.weight_inputs),
                     exact_weight_inputs: exact_weight_inputs.range(at.exact_weight_inputs),
                     parameter_gradients: sums.range(self.parameters[index].clone()),
-                    mode,
                 },
             );
         }

@@ -235,20 +235,24 @@ impl Layer for Attention {
     }
 
     fn backward_weight(&self, queue: &dyn Queue, shape: MicroBatchShape, args: BackwardWeightArgs<'_>) {
-        let BackwardWeightArgs {
-            saved, weight_inputs, exact_weight_inputs, parameter_gradients, mode, ..
-        } = args;
+        let BackwardWeightArgs { saved, weight_inputs, exact_weight_inputs, parameter_gradients, .. } = args;
         let [dqkv, attended] = layout::split(saved, self.saved_lens(shape));
         let [doutput, normed] = layout::split(weight_inputs, self.weight_input_lens(shape));
         let [dnorm_weight, dnorm_bias] = layout::split(exact_weight_inputs, [self.width; 2]);
         let [norm_weight_sum, norm_bias_sum, qkv_weight_sum, qkv_bias_sum, proj_weight_sum, proj_bias_sum] =
             parameter_gradients.split(self.parameter_lens());
 
-        queue.bias_backward(dnorm_weight, norm_weight_sum, mode);
-        queue.bias_backward(dnorm_bias, norm_bias_sum, mode);
-        queue.linear_backward_weight(self.qkv(shape), dqkv, normed, qkv_weight_sum, mode);
-        queue.bias_backward(dqkv, qkv_bias_sum, mode);
-        queue.linear_backward_weight(self.projection(shape), doutput, attended, proj_weight_sum, mode);
-        queue.bias_backward(doutput, proj_bias_sum, mode);
+        queue.bias_backward(dnorm_weight, norm_weight_sum.to, norm_weight_sum.mode);
+        queue.bias_backward(dnorm_bias, norm_bias_sum.to, norm_bias_sum.mode);
+        queue.linear_backward_weight(self.qkv(shape), dqkv, normed, qkv_weight_sum.to, qkv_weight_sum.mode);
+        queue.bias_backward(dqkv, qkv_bias_sum.to, qkv_bias_sum.mode);
+        queue.linear_backward_weight(
+            self.projection(shape),
+            doutput,
+            attended,
+            proj_weight_sum.to,
+            proj_weight_sum.mode,
+        );
+        queue.bias_backward(doutput, proj_bias_sum.to, proj_bias_sum.mode);
     }
 }

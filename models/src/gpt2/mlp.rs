@@ -177,23 +177,24 @@ impl Layer for Mlp {
 
     fn backward_weight(&self, queue: &dyn Queue, shape: MicroBatchShape, args: BackwardWeightArgs<'_>) {
         let BackwardWeightArgs {
-            saved: active,
-            weight_inputs,
-            exact_weight_inputs,
-            parameter_gradients,
-            mode,
-            ..
+            saved: active, weight_inputs, exact_weight_inputs, parameter_gradients, ..
         } = args;
         let [doutput, dhidden, normed] = layout::split(weight_inputs, self.weight_input_lens(shape));
         let [dnorm_weight, dnorm_bias] = layout::split(exact_weight_inputs, [self.width; 2]);
         let [norm_weight_sum, norm_bias_sum, up_weight_sum, up_bias_sum, down_weight_sum, down_bias_sum] =
             parameter_gradients.split(self.parameter_lens());
 
-        queue.bias_backward(dnorm_weight, norm_weight_sum, mode);
-        queue.bias_backward(dnorm_bias, norm_bias_sum, mode);
-        queue.linear_backward_weight(self.up(shape), dhidden, normed, up_weight_sum, mode);
-        queue.bias_backward(dhidden, up_bias_sum, mode);
-        queue.linear_backward_weight(self.down(shape), doutput, active, down_weight_sum, mode);
-        queue.bias_backward(doutput, down_bias_sum, mode);
+        queue.bias_backward(dnorm_weight, norm_weight_sum.to, norm_weight_sum.mode);
+        queue.bias_backward(dnorm_bias, norm_bias_sum.to, norm_bias_sum.mode);
+        queue.linear_backward_weight(self.up(shape), dhidden, normed, up_weight_sum.to, up_weight_sum.mode);
+        queue.bias_backward(dhidden, up_bias_sum.to, up_bias_sum.mode);
+        queue.linear_backward_weight(
+            self.down(shape),
+            doutput,
+            active,
+            down_weight_sum.to,
+            down_weight_sum.mode,
+        );
+        queue.bias_backward(doutput, down_bias_sum.to, down_bias_sum.mode);
     }
 }

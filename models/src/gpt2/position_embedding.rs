@@ -82,6 +82,6 @@ impl Layer for PositionEmbedding {
 
     fn backward_weight(&self, queue: &dyn Queue, shape: MicroBatchShape, args: BackwardWeightArgs<'_>) {
         let (dpositions, sum) = (args.exact_weight_inputs, args.parameter_gradients.only());
-        queue.positions_backward(Positions::of_rows(shape), dpositions, sum, self.width, args.mode);
+        queue.positions_backward(Positions::of_rows(shape), dpositions, sum.to, self.width, sum.mode);
     }
 }

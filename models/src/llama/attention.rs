@@ -300,9 +300,7 @@ impl Layer for Attention {
     }
 
     fn backward_weight(&self, queue: &dyn Queue, shape: MicroBatchShape, args: BackwardWeightArgs<'_>) {
-        let BackwardWeightArgs {
-            saved, weight_inputs, exact_weight_inputs, parameter_gradients, mode, ..
-        } = args;
+        let BackwardWeightArgs { saved, weight_inputs, exact_weight_inputs, parameter_gradients, .. } = args;
         let [dqkv, attended] = layout::split(saved, self.saved_lens(shape));
         let [doutput, normed] = layout::split(weight_inputs, self.weight_input_lens(shape));
         let [dnorm_weight, dqueries, dkeys] =
@@ -310,18 +308,24 @@ impl Layer for Attention {
         let [norm_sum, weight_sum, bias_sum, queries_sum, keys_sum, proj_weight_sum, proj_bias_sum] =
             parameter_gradients.split(self.parameter_lens());
 
-        queue.bias_backward(dnorm_weight, norm_sum, mode);
-        queue.linear_backward_weight(self.qkv(shape), dqkv, normed, weight_sum, mode);
+        queue.bias_backward(dnorm_weight, norm_sum.to, norm_sum.mode);
+        queue.linear_backward_weight(self.qkv(shape), dqkv, normed, weight_sum.to, weight_sum.mode);
         if self.config.add_qkv_bias {
-            queue.bias_backward(dqkv, bias_sum, mode);
+            queue.bias_backward(dqkv, bias_sum.to, bias_sum.mode);
         }
         if self.config.qk_layernorm {
-            queue.bias_backward(dqueries, queries_sum, mode);
-            queue.bias_backward(dkeys, keys_sum, mode);
+            queue.bias_backward(dqueries, queries_sum.to, queries_sum.mode);
+            queue.bias_backward(dkeys, keys_sum.to, keys_sum.mode);
         }
-        queue.linear_backward_weight(self.projection(shape), doutput, attended, proj_weight_sum, mode);
+        queue.linear_backward_weight(
+            self.projection(shape),
+            doutput,
+            attended,
+            proj_weight_sum.to,
+            proj_weight_sum.mode,
+        );
         if self.config.add_proj_bias {
-            queue.bias_backward(doutput, proj_bias_sum, mode);
+            queue.bias_backward(doutput, proj_bias_sum.to, proj_bias_sum.mode);
         }
     }
 }

@@ -164,19 +164,24 @@ impl Layer for Mlp {
             weight_inputs,
             exact_weight_inputs: dnorm_weight,
             parameter_gradients,
-            mode,
             ..
         } = args;
         let [doutput, active, normed] = layout::split(weight_inputs, self.weight_input_lens(shape));
         let [norm_sum, weight_sum, bias_sum, down_weight_sum, down_bias_sum] =
             parameter_gradients.split(self.parameter_lens());
 
-        queue.bias_backward(dnorm_weight, norm_sum, mode);
-        queue.linear_backward_weight(self.gate_up(shape), dgate_up, normed, weight_sum, mode);
-        queue.linear_backward_weight(self.down(shape), doutput, active, down_weight_sum, mode);
+        queue.bias_backward(dnorm_weight, norm_sum.to, norm_sum.mode);
+        queue.linear_backward_weight(self.gate_up(shape), dgate_up, normed, weight_sum.to, weight_sum.mode);
+        queue.linear_backward_weight(
+            self.down(shape),
+            doutput,
+            active,
+            down_weight_sum.to,
+            down_weight_sum.mode,
+        );
         if self.has_bias {
-            queue.bias_backward(dgate_up, bias_sum, mode);
-            queue.bias_backward(doutput, down_bias_sum, mode);
+            queue.bias_backward(dgate_up, bias_sum.to, bias_sum.mode);
+            queue.bias_backward(doutput, down_bias_sum.to, down_bias_sum.mode);
         }
     }
 }

@@ -205,7 +205,7 @@ impl Layer for Head {
     }
 
     fn backward_weight(&self, queue: &dyn Queue, shape: MicroBatchShape, args: BackwardWeightArgs<'_>) {
-        let BackwardWeightArgs { input, exact, parameter_gradients, mode, .. } = args;
+        let BackwardWeightArgs { input, exact, parameter_gradients, .. } = args;
         let mut sums = parameter_gradients.only();
         let [_, kept] = layout::split(exact, self.exact_lens(shape));
         let num_rows = shape.num_tokens();
@@ -213,7 +213,7 @@ impl Layer for Head {
             let dlogits = kept.range(num_rows * tokens.start..num_rows * tokens.end);
             let dlogits = dlogits.cast(input.element_type());
             let sum = sums.reborrow().range(self.rows(&tokens));
-            queue.linear_backward_weight(self.linear(shape, &tokens), dlogits, input, sum, mode);
+            queue.linear_backward_weight(self.linear(shape, &tokens), dlogits, input, sum.to, sum.mode);
         }
     }
 
@@ -241,14 +241,9 @@ impl Layer for Head {
             queue.cross_entropy_backward(first_token, own, read.targets, kept, loss_seed, to);
             let dlogits = logits.into_view().cast(to);
             queue.linear_backward_input(linear, dlogits, weight, dinput.reborrow(), self.mode(&tokens));
-            if let Some(ParameterGradients { sums, mode }) = &mut parameter_gradients {
-                queue.linear_backward_weight(
-                    linear,
-                    dlogits,
-                    input,
-                    sums.reborrow().only().range(rows),
-                    *mode,
-                );
+            if let Some(sums) = &mut parameter_gradients {
+                let sum = sums.reborrow().only().range(rows);
+                queue.linear_backward_weight(linear, dlogits, input, sum.to, sum.mode);
             }
         }
     }

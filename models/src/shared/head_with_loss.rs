@@ -161,6 +161,6 @@ impl Layer for HeadWithLoss {
     fn backward_weight(&self, queue: &dyn Queue, shape: MicroBatchShape, args: BackwardWeightArgs<'_>) {
         let [dlogits, _] = layout::split(args.exact, self.exact_lens(shape));
         let (dlogits, sum) = (dlogits.cast(args.input.element_type()), args.parameter_gradients.only());
-        queue.linear_backward_weight(self.linear(shape), dlogits, args.input, sum, args.mode);
+        queue.linear_backward_weight(self.linear(shape), dlogits, args.input, sum.to, sum.mode);
     }
 }

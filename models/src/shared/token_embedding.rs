@@ -76,6 +76,6 @@ impl Layer for TokenEmbedding {
 
     fn backward_weight(&self, queue: &dyn Queue, _: MicroBatchShape, args: BackwardWeightArgs<'_>) {
         let (doutput, sum) = (args.weight_inputs, args.parameter_gradients.only());
-        queue.embedding_backward(args.tokens.inputs, self.first_token(), doutput, sum, args.mode);
+        queue.embedding_backward(args.tokens.inputs, self.first_token(), doutput, sum.to, sum.mode);
     }
 }

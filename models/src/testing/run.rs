@@ -20,7 +20,7 @@ use crate::parameter::ParameterSpec;
 use crate::queue::{Host, Queue};
 use crate::shared::{Ablation, GptConfig, VocabularyOptions};
 use crate::unit::{Unit, UnitBackward, UnitBackwardInput, UnitBackwardWeight, UnitForward, UnitRecompute};
-use crate::views::{MAX_PARTS, PartViews, PartViewsMut};
+use crate::views::{GradientView, MAX_PARTS, PartGradients, PartViews};
 
 /// A small untied model; tests change what they are about.
 pub(crate) fn config() -> GptConfig {
@@ -179,8 +179,10 @@ pub(crate) struct Run {
     pub(crate) units: Vec<Unit>,
     parameters: Vec<[Buffer; MAX_PARTS]>,
     gradients: Vec<[Buffer; MAX_PARTS]>,
-    /// What the next micro-batch does to the gradients.
-    mode: WriteMode,
+    /// `[part]`: what the next micro-batch does to the gradients.
+    modes: [WriteMode; MAX_PARTS],
+    /// `[part]`: what all later ones do.
+    later_modes: [WriteMode; MAX_PARTS],
     element: ElementType,
 }
 
@@ -207,8 +209,9 @@ fn views(parts: &[Buffer; MAX_PARTS]) -> PartViews<'_> {
     PartViews(parts.each_ref().map(|part| Some(part.view())))
 }
 
-fn views_mut(parts: &mut [Buffer; MAX_PARTS]) -> PartViewsMut<'_> {
-    PartViewsMut(parts.each_mut().map(|part| Some(part.view_mut())))
+fn gradients(parts: &mut [Buffer; MAX_PARTS], modes: [WriteMode; MAX_PARTS]) -> PartGradients<'_> {
+    let mut modes = modes.into_iter();
+    PartGradients(parts.each_mut().map(|to| Some(GradientView { to: to.view_mut(), mode: modes.next()? })))
 }
 
 impl Run {
@@ -242,7 +245,8 @@ impl Run {
                 .iter()
                 .map(|unit| parts(unit).map(|len| filled(len, ElementType::F32)))
                 .collect(),
-            mode: WriteMode::Overwrite,
+            modes: [WriteMode::Overwrite; MAX_PARTS],
+            later_modes: [WriteMode::Add; MAX_PARTS],
             units,
             element: ElementType::F32,
         };
@@ -264,7 +268,13 @@ impl Run {
     /// The same run with gradients of zero, which the first micro-batch adds to.
     pub(crate) fn adding_to_zeros(mut self) -> Self {
         self.gradients.iter_mut().flatten().for_each(|gradients| gradients.host_mut().fill(0.0));
-        Self { mode: WriteMode::Add, ..self }
+        Self { modes: [WriteMode::Add; MAX_PARTS], ..self }
+    }
+
+    /// The same run in which gradients of this part are those of the last micro-batch alone.
+    pub(crate) fn overwriting(mut self, part: usize) -> Self {
+        self.later_modes[part] = WriteMode::Overwrite;
+        self
     }
 
     /// The same run in another type, its parameters rounded to it.
@@ -288,7 +298,7 @@ impl Run {
 
     /// One micro-batch: the loss, with the gradients added to those before it, if there were any.
     pub(crate) fn step(&mut self, batch: &Batch, backward: Backward, loss_seed: f32) -> LossSum {
-        let mode = mem::replace(&mut self.mode, WriteMode::Add);
+        let modes = mem::replace(&mut self.modes, self.later_modes);
         let sizes: Vec<_> = self.units.iter().map(|unit| unit.sizes(batch.shape)).collect();
         let stored = |len: usize| filled(len, self.element);
         let wide = |len: usize| filled(len, ElementType::F32);
@@ -347,7 +357,7 @@ impl Run {
         for index in (0..self.units.len()).rev() {
             let (unit, parameters) = (&self.units[index], views(&self.parameters[index]));
             let (saved, parameter_gradients) =
-                (&mut saved[first_slice(index)], views_mut(&mut self.gradients[index]));
+                (&mut saved[first_slice(index)], gradients(&mut self.gradients[index], modes));
             let (gradient, workspace, weight_inputs) =
                 (&mut gradient, &mut workspace, &mut weight_input_buffers[first_slice(index)]);
             let recomputed = &mut recomputed;
@@ -365,7 +375,6 @@ impl Run {
                         saved,
                         recomputed,
                         parameter_gradients,
-                        mode,
                         workspace,
                         loss_seed,
                     },
@@ -390,11 +399,11 @@ impl Run {
                 let first_slice = first_slice(index);
                 let (saved, weight_inputs) = (&saved[first_slice], &weight_input_buffers[first_slice]);
                 let (parameter_gradients, workspace) =
-                    (views_mut(&mut self.gradients[index]), &mut workspace);
+                    (gradients(&mut self.gradients[index], modes), &mut workspace);
                 unit.backward_weight(
                     &Host,
                     shape,
-                    UnitBackwardWeight { tokens, saved, weight_inputs, parameter_gradients, mode, workspace },
+                    UnitBackwardWeight { tokens, saved, weight_inputs, parameter_gradients, workspace },
                 );
             }
         }

@@ -66,8 +66,9 @@ impl Layer for TimedBlock {
 
     /// What the gradient buffer held before must not stay there: it may be another unit's.
     fn backward_weight(&self, queue: &dyn Queue, _: MicroBatchShape, args: BackwardWeightArgs<'_>) {
-        if args.mode == WriteMode::Overwrite {
-            queue.clear(args.parameter_gradients.only());
+        let sum = args.parameter_gradients.only();
+        if sum.mode == WriteMode::Overwrite {
+            queue.clear(sum.to);
         }
         queue.sleep(self.config.times.backward_weight);
     }

@@ -4,9 +4,9 @@
 //! the unit's type.
 
 use crate::buffer::Buffer;
-use crate::layer::{RowLogits, Tokens, WriteMode};
+use crate::layer::{RowLogits, Tokens};
 use crate::memory::ViewMut;
-use crate::views::{PartViews, PartViewsMut};
+use crate::views::{PartGradients, PartViews};
 
 /// What a unit's forward works on.
 #[derive(Debug)]
@@ -61,9 +61,7 @@ pub struct UnitBackward<'a> {
     pub recomputed: &'a mut Buffer,
     /// The gradients of the unit's parameters, by part, overwritten or added to; a part may be longer (padding). Elements that belong to
     /// no parameter become zero where it is overwritten.
-    pub parameter_gradients: PartViewsMut<'a>,
-    /// What happens to what `parameter_gradients` holds.
-    pub mode: WriteMode,
+    pub parameter_gradients: PartGradients<'a>,
     /// `[UnitSizes::workspace]` or longer.
     pub workspace: &'a mut Buffer,
     /// See [`crate::layer::BackwardInputArgs::loss_seed`].
@@ -119,9 +117,7 @@ pub struct UnitBackwardWeight<'a> {
     pub weight_inputs: &'a Buffer,
     /// The gradients of the unit's parameters, by part, overwritten or added to; a part may be longer (padding). Elements that belong to
     /// no parameter become zero where it is overwritten.
-    pub parameter_gradients: PartViewsMut<'a>,
-    /// What happens to what `parameter_gradients` holds.
-    pub mode: WriteMode,
+    pub parameter_gradients: PartGradients<'a>,
     /// `[UnitSizes::workspace]` or longer.
     pub workspace: &'a mut Buffer,
 }

@@ -7,12 +7,12 @@ use super::places::{Arenas, Share};
 use super::{Unit, UnitBackward, UnitBackwardFrozen};
 use crate::element::ElementType;
 use crate::layer::{
-    BackwardArgs, BackwardInputArgs, BackwardWeightArgs, MicroBatchShape, ParameterGradients, Tokens,
-    WriteMode,
+    BackwardArgs, BackwardInputArgs, BackwardWeightArgs, GradientView, GradientViews, MicroBatchShape,
+    Tokens, WriteMode,
 };
 use crate::memory::ViewMut;
 use crate::queue::Queue;
-use crate::views::{PartViews, PartViewsMut};
+use crate::views::{PartGradients, PartViews};
 
 impl Unit {
     /// The full backward. Where there are segments, [`Unit::recompute`] has run for this micro-batch, and nothing else
@@ -25,14 +25,13 @@ impl Unit {
             saved,
             recomputed,
             mut parameter_gradients,
-            mode,
             workspace,
             loss_seed,
         } = args;
-        self.clear_between_parameters(queue, parameter_gradients.reborrow(), mode);
+        self.clear_between_parameters(queue, parameter_gradients.reborrow());
         let inputs =
             UnitBackwardFrozen { tokens, parameters, gradient, saved, recomputed, workspace, loss_seed };
-        self.run_backward(queue, shape, inputs, Some((parameter_gradients, mode)));
+        self.run_backward(queue, shape, inputs, Some(parameter_gradients));
     }
 
     /// The backward of a unit whose parameters are not trained: what [`Unit::backward`] does to the gradient that runs through it, to
@@ -46,7 +45,7 @@ impl Unit {
         queue: &dyn Queue,
         shape: MicroBatchShape,
         args: UnitBackwardFrozen<'_>,
-        mut sums: Option<(PartViewsMut<'_>, WriteMode)>,
+        mut sums: Option<PartGradients<'_>>,
     ) {
         let UnitBackwardFrozen { tokens, parameters, gradient, saved, recomputed, workspace, loss_seed } =
             args;
@@ -65,10 +64,7 @@ impl Unit {
             }
             let gradient = gradient.reborrow();
             let run = Backward { queue, shape, tokens, parameters, gradient, workspace, loss_seed };
-            let sums = sums.as_mut().map(|(sums, mode)| ParameterGradients {
-                sums: share.gradients(sums.reborrow()),
-                mode: *mode,
-            });
+            let sums = sums.as_mut().map(|sums| share.gradients(sums.reborrow()));
             run.layer(share, &mut arenas, sums);
         }
     }
@@ -76,17 +72,11 @@ impl Unit {
     /// Sets elements of an overwritten gradient that belong to no parameter to zero: the few that align the next parameter, and
     /// the padding behind the last. No layer writes them, the norm and the optimizer read them, and a buffer that units share
     /// holds the gradient of another unit there.
-    pub(super) fn clear_between_parameters(
-        &self,
-        queue: &dyn Queue,
-        gradients: PartViewsMut<'_>,
-        mode: WriteMode,
-    ) {
-        if mode == WriteMode::Add {
-            return;
-        }
+    pub(super) fn clear_between_parameters(&self, queue: &dyn Queue, gradients: PartGradients<'_>) {
         for (part, gradients) in gradients.0.into_iter().enumerate() {
-            let Some(mut gradients) = gradients else { continue };
+            let Some(GradientView { to: mut gradients, mode: WriteMode::Overwrite }) = gradients else {
+                continue;
+            };
             let mut end = 0;
             let len = gradients.len();
             for next in self.entries_of(part).map(|entry| entry.range.clone()).chain(iter::once(len..len)) {
@@ -112,7 +102,7 @@ struct Backward<'a> {
 
 impl Backward<'_> {
     /// The input gradient and then, unless the unit is frozen, the weight gradient, which reads what it would read if the two were apart.
-    fn layer(self, share: &Share<'_>, arenas: &mut Arenas<'_>, sums: Option<ParameterGradients<'_>>) {
+    fn layer(self, share: &Share<'_>, arenas: &mut Arenas<'_>, sums: Option<GradientViews<'_>>) {
         let Self { queue, shape, tokens, parameters, mut gradient, workspace, loss_seed } = self;
         let [input, saved, exact] = arenas.lend([&share.input, &share.saved, &share.exact]);
         let (types, mut exact) = (share.types, exact.cast(ElementType::F32));
@@ -157,7 +147,7 @@ impl Backward<'_> {
             },
         );
         share.round_gradient(queue, gradient);
-        let Some(ParameterGradients { sums, mode }) = sums else { return };
+        let Some(sums) = sums else { return };
         types.round(queue, saved.reborrow());
         types.round(queue, pieces.weight_inputs.reborrow());
         share.layer.backward_weight(
@@ -171,7 +161,6 @@ impl Backward<'_> {
                 weight_inputs: pieces.weight_inputs.view(),
                 exact_weight_inputs: pieces.exact_weight_inputs.view(),
                 parameter_gradients: sums,
-                mode,
             },
         );
     }

@@ -56,10 +56,10 @@ impl Unit {
     /// As [`Unit::backward_input`].
     pub fn backward_weight(&self, queue: &dyn Queue, shape: MicroBatchShape, args: UnitBackwardWeight<'_>) {
         self.assert_has_halves();
-        let UnitBackwardWeight { tokens, saved, weight_inputs, parameter_gradients, mode, workspace } = args;
+        let UnitBackwardWeight { tokens, saved, weight_inputs, parameter_gradients, workspace } = args;
         let (kept, weight_inputs) = (saved.view(), weight_inputs.view());
         let (mut sums, mut workspace) = (parameter_gradients, workspace.view_mut());
-        self.clear_between_parameters(queue, sums.reborrow(), mode);
+        self.clear_between_parameters(queue, sums.reborrow());
         for share in self.shares(shape).iter().rev() {
             let (types, pieces) = (share.types, share.backward_workspace(workspace.reborrow()));
             let (input, saved) = (share.input.read(kept), share.saved.read(kept));
@@ -77,7 +77,6 @@ impl Unit {
                     weight_inputs: types.widened(queue, weight_inputs, pieces.weight_inputs),
                     exact_weight_inputs: exact_inputs.cast(ElementType::F32),
                     parameter_gradients: share.gradients(sums.reborrow()),
-                    mode,
                 },
             );
         }

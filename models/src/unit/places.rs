@@ -15,7 +15,7 @@ use crate::layer::{Layer, LayerSizes, MicroBatchShape};
 use crate::layout::{self, aligned};
 use crate::memory::{View, ViewMut};
 use crate::queue::Queue;
-use crate::views::{self, GradientViews, ParameterViews, PartViews, PartViewsMut};
+use crate::views::{self, GradientViews, ParameterViews, PartGradients, PartViews};
 
 /// One of the buffers of a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,7 +109,7 @@ impl<'a> Share<'a> {
     }
 
     /// Where the gradients of its parameters go.
-    pub(super) fn gradients<'p>(&'p self, parts: PartViewsMut<'p>) -> GradientViews<'p> {
+    pub(super) fn gradients<'p>(&'p self, parts: PartGradients<'p>) -> GradientViews<'p> {
         GradientViews { parts, places: self.parameters }
     }
 

@@ -21,7 +21,7 @@ pub struct HighWater {
     /// Activations held at once over all stages of the rank, each of one stage and micro-batch. At most the sum of
     /// `in_flight`: stages need not be at their peaks together.
     pub activations: usize,
-    /// Buffers of unsharded unit gradients: one per trained unit if reduced last, two or three in turn if after every micro-batch.
+    /// Buffers of unsharded unit gradients: one per trained unit of which some are reduced last, two or three in turn for those that are reduced after every micro-batch.
     pub gradient_buffers: usize,
 }
 
@@ -36,8 +36,9 @@ pub(super) fn of_rank(
     let stages = program.chain.placement().stages(rank);
     let in_flight = stages.map(|stage| (stage, slots.in_flight(stage))).collect();
     let accumulates = |unit: &Unit| {
-        let reduction = program.options.reduction_of(program.chain.facts(*unit));
-        reduction.is_some_and(|reduction| reduction != Reduction::ScatterEvery)
+        let facts = program.chain.facts(*unit);
+        let once = [Reduction::ScatterLast, Reduction::AllReduceLast];
+        once.into_iter().any(|reduction| program.options.reduces(facts, reduction))
     };
     let gradient_buffers = match program.purpose {
         Purpose::Evaluation => 0,

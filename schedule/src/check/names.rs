@@ -50,9 +50,8 @@ fn holder(program: &Program, own: PipelineRank, instruction: Instruction) -> Opt
 
 fn is_of_policy(program: &Program, instruction: Instruction) -> bool {
     let trains = program.purpose == Purpose::Training;
-    let is_reduced = |unit: Unit, reduction| {
-        trains && program.options.reduction_of(program.chain.facts(unit)) == Some(reduction)
-    };
+    let is_reduced =
+        |unit: Unit, reduction| trains && program.options.reduces(program.chain.facts(unit), reduction);
     match instruction {
         Instruction::Forward { .. } | Instruction::Send { .. } | Instruction::Receive { .. } => true,
         Instruction::Backward { .. }

@@ -21,7 +21,7 @@ pub(super) fn check(program: &Program) -> Checked {
     Ok(())
 }
 
-/// Of the units that are reduced after every micro-batch the n-th reduction reduces the n-th gradient, and comes before the gradient
+/// Of what is reduced after every micro-batch the n-th reduction reduces the n-th gradient, and comes before the gradient
 /// that takes its buffer.
 fn every(program: &Program, rank: PipelineRank) -> Checked {
     let row = program.row(rank);
@@ -54,13 +54,13 @@ fn every(program: &Program, rank: PipelineRank) -> Checked {
     }
 }
 
-/// Of the other units one reduction each, after its last gradient.
+/// Of each unit with gradients that are reduced once, that reduction, after its last gradient.
 fn last(program: &Program, rank: PipelineRank) -> Checked {
     let row = program.row(rank);
-    let policy = |unit: Unit| program.options.reduction_of(program.chain.facts(unit));
-    let reduction = |unit| match policy(unit) {
-        Some(Reduction::AllReduceLast) => Instruction::AllReduce { unit },
-        Some(Reduction::ScatterLast | Reduction::ScatterEvery) | None => Instruction::ReduceLast { unit },
+    let reduces = |unit: Unit, reduction| program.options.reduces(program.chain.facts(unit), reduction);
+    let reduction = |unit| match reduces(unit, Reduction::AllReduceLast) {
+        true => Instruction::AllReduce { unit },
+        false => Instruction::ReduceLast { unit },
     };
     let fail = |step, rule| Err(Violation::new(program, rank, step, rule));
     let mut reduced_at: Vec<Option<usize>> = vec![None; program.chain.num_units()];
@@ -77,7 +77,8 @@ fn last(program: &Program, rank: PipelineRank) -> Checked {
             return fail(step, Rule::Repeated { instruction, first });
         }
     }
-    let accumulates = |unit| matches!(policy(unit), Some(Reduction::AllReduceLast | Reduction::ScatterLast));
+    let once = [Reduction::AllReduceLast, Reduction::ScatterLast];
+    let accumulates = |unit| once.into_iter().any(|reduction| reduces(unit, reduction));
     let mut accumulating = program.chain.units_on(rank).filter(|&unit| accumulates(unit));
     match accumulating.find(|unit| reduced_at[unit.index()].is_none()) {
         None => Ok(()),

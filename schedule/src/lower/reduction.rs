@@ -20,19 +20,22 @@ pub(super) fn insert(row: &[Instruction], chain: &Chain, options: &LowerOptions)
         }
     }
     let mut reduced = Vec::with_capacity(2 * row.len());
-    let mut to_reduce = None;
+    let mut to_reduce = Vec::new();
     for (index, &instruction) in row.iter().enumerate() {
         if is_backward_work(instruction) {
-            reduced.extend(to_reduce.take());
+            reduced.append(&mut to_reduce);
         }
         if let Some((unit, micro_batch)) = weight_gradient(chain, instruction) {
             let is_last = last[unit.index()] == Some(index);
-            to_reduce = match options.reduction_of(chain.facts(unit)) {
-                Some(Reduction::ScatterEvery) => Some(Instruction::Reduce { unit, micro_batch }),
-                Some(Reduction::ScatterLast) => is_last.then_some(Instruction::ReduceLast { unit }),
-                Some(Reduction::AllReduceLast) => is_last.then_some(Instruction::AllReduce { unit }),
-                None => None,
-            };
+            let reductions = [
+                (Reduction::ScatterEvery, true, Instruction::Reduce { unit, micro_batch }),
+                (Reduction::ScatterLast, is_last, Instruction::ReduceLast { unit }),
+                (Reduction::AllReduceLast, is_last, Instruction::AllReduce { unit }),
+            ];
+            let facts = chain.facts(unit);
+            let due =
+                reductions.into_iter().filter(|&(how, is_due, _)| is_due && options.reduces(facts, how));
+            to_reduce.extend(due.map(|(.., reduction)| reduction));
         }
         reduced.push(instruction);
     }

@@ -10,6 +10,7 @@ use crate::id::{PipelineRank, Unit};
 #[cfg(doc)]
 use crate::instruction::Edge;
 use crate::instruction::Instruction;
+use crate::options::Reduction;
 
 /// What a message costs, in the unit of time of all other costs.
 ///
@@ -61,8 +62,10 @@ pub struct UnitCosts {
     pub optimizer_step: u64,
     /// `UNSHARD`.
     pub gather: MessageCost,
-    /// `REDUCE`, `REDUCE_LAST`, `ALL_REDUCE`.
+    /// `REDUCE`.
     pub reduce: MessageCost,
+    /// `REDUCE_LAST`, `ALL_REDUCE`.
+    pub reduce_last: MessageCost,
     /// `GATHER_STEP`.
     pub gather_after_step: MessageCost,
 }
@@ -167,9 +170,8 @@ impl Costs {
         match instruction {
             Instruction::Unshard { unit } => of(unit).gather,
             Instruction::GatherAfterStep { unit } => of(unit).gather_after_step,
-            Instruction::Reduce { unit, .. }
-            | Instruction::ReduceLast { unit }
-            | Instruction::AllReduce { unit } => of(unit).reduce,
+            Instruction::Reduce { unit, .. } => of(unit).reduce,
+            Instruction::ReduceLast { unit } | Instruction::AllReduce { unit } => of(unit).reduce_last,
             Instruction::Send { edge, .. } | Instruction::Receive { edge, .. } => self.edges[edge.index()],
             _ => MessageCost::default(),
         }
@@ -187,17 +189,29 @@ impl Costs {
 
     /// Those of all messages.
     fn messages(&self) -> impl Iterator<Item = MessageCost> + '_ {
-        let of_units = self.units.iter().flat_map(|unit| [unit.gather, unit.reduce, unit.gather_after_step]);
+        let of_units = self
+            .units
+            .iter()
+            .flat_map(|unit| [unit.gather, unit.reduce, unit.reduce_last, unit.gather_after_step]);
         of_units.chain(self.edges.iter().copied())
     }
 
     /// Whether it matters that the messages of a lane are completed in turn: not where that takes no time and
     /// they arrive in that order.
-    pub(super) fn land_in_turn(&self) -> bool {
-        let same = |latency: fn(&UnitCosts) -> u64| {
-            self.units.windows(2).all(|pair| latency(&pair[0]) == latency(&pair[1]))
-        };
-        self.hold_ranks() || !same(|unit| unit.gather.latency) || !same(|unit| unit.reduce.latency)
+    pub(super) fn land_in_turn(&self, program: &CheckedProgram) -> bool {
+        fn differ(mut latencies: impl Iterator<Item = u64>) -> bool {
+            latencies.next().is_some_and(|first| latencies.any(|latency| latency != first))
+        }
+        let options = program.options();
+        let reductions = self.units.iter().zip(program.units()).flat_map(|(unit, facts)| {
+            let every = options.reduces(facts, Reduction::ScatterEvery).then_some(unit.reduce);
+            let last = [Reduction::ScatterLast, Reduction::AllReduceLast];
+            let last = last.into_iter().any(|how| options.reduces(facts, how)).then_some(unit.reduce_last);
+            every.into_iter().chain(last)
+        });
+        self.hold_ranks()
+            || differ(self.units.iter().map(|unit| unit.gather.latency))
+            || differ(reductions.map(|cost| cost.latency))
     }
 
     /// Whether these are costs of a program, and no time of it can overflow: no end is later than all instructions one

@@ -27,7 +27,7 @@
 //! * `reduction`: `all-reduce-last`, `scatter-last` or `scatter-every`.
 //! * A unit's line: its stage; its bytes when gathered; whether forward (`F`) and backward (`B`) read weights (`FB`, `F`,
 //!   `B`, `none`); `untied`, `embedding` or `head`; and, where they apply, `persistent`, `whole` or
-//!   `partly-persistent N`, of whose weights N bytes persist beside those that are gathered; `recomputes`; and `frozen`.
+//!   `mixed persistent N whole M`, of whose weights N bytes persist and M are whole beside those that are gathered; `recomputes`; and `frozen`.
 //! * A row: the rank's instructions in issue order, as [`crate::Instruction`] prints them.
 //!
 //! Strict means: keys in this order, one space between words, two before a unit or instruction, numbers in plain

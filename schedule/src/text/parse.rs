@@ -179,9 +179,13 @@ fn unit(mut cursor: Cursor<'_>, index: u32) -> Result<UnitFacts, ParseError> {
     let sharding = match () {
         () if mark(&mut cursor, "persistent") => UnitSharding::Persistent,
         () if mark(&mut cursor, "whole") => UnitSharding::Whole,
-        () if mark(&mut cursor, "partly-persistent") => UnitSharding::PartlyPersistent {
-            persistent_bytes: cursor.number("the bytes of the persistent part")?,
-        },
+        () if mark(&mut cursor, "mixed") => {
+            cursor.literal("persistent", "`persistent` and the bytes of the persistent part")?;
+            let persistent_bytes = cursor.number("the bytes of the persistent part")?;
+            cursor.literal("whole", "`whole` and the bytes of the whole part")?;
+            let whole_bytes = cursor.number("the bytes of the whole part")?;
+            UnitSharding::Mixed { persistent_bytes, whole_bytes }
+        }
         () => UnitSharding::Sharded,
     };
     let recomputes = mark(&mut cursor, "recomputes");

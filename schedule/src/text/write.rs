@@ -42,8 +42,8 @@ impl fmt::Display for Program {
                 UnitSharding::Sharded => {}
                 UnitSharding::Persistent => f.write_str(" persistent")?,
                 UnitSharding::Whole => f.write_str(" whole")?,
-                UnitSharding::PartlyPersistent { persistent_bytes } => {
-                    write!(f, " partly-persistent {persistent_bytes}")?;
+                UnitSharding::Mixed { persistent_bytes, whole_bytes } => {
+                    write!(f, " mixed persistent {persistent_bytes} whole {whole_bytes}")?;
                 }
             }
             let marks = [(facts.recomputes, " recomputes"), (facts.is_frozen, " frozen")];

@@ -11,17 +11,17 @@ use crate::{Case, Family, pairwise};
 enum Whole {
     /// What thresholds of a parameter and of the model say.
     Thresholds(u64, u64),
-    /// Tables as under ZeRO-1 where they are units of their own, else everything.
+    /// Tables are as under ZeRO-1.
     Tables,
-    /// Attention persists where it is a unit of its own, else everything.
+    /// Attention persists.
     Attention,
-    /// Biases persist.
-    Biases,
+    /// So are norms and biases held.
+    Biases(UnitSharding),
 }
 
 /// Of the model's weights attention's have at most 432 elements, the MLP's 576, tables 25,200, norms and biases 48: none persists, then
 /// attention with all norms and biases, so that units are divided, some of all but tables, all; norms and biases; then lists of names.
-const WHOLE: [Whole; 8] = [
+const WHOLE: [Whole; 9] = [
     Whole::Thresholds(0, u64::MAX),
     Whole::Thresholds(500, u64::MAX),
     Whole::Thresholds(600, 6000),
@@ -29,7 +29,8 @@ const WHOLE: [Whole; 8] = [
     Whole::Thresholds(48, u64::MAX),
     Whole::Tables,
     Whole::Attention,
-    Whole::Biases,
+    Whole::Biases(UnitSharding::Persistent),
+    Whole::Biases(UnitSharding::Whole),
 ];
 
 impl Whole {
@@ -42,20 +43,10 @@ impl Whole {
             Self::Thresholds(param, model) => {
                 (zero.param_persistence_threshold, zero.model_persistence_threshold) = (param, model);
             }
-            Self::Tables => {
-                let are_alone = case.tied || case.vocabulary.num_slices > Some(1);
-                zero.sharding = rule(UnitSharding::Whole, if are_alone { "wte|lm_head" } else { "." });
-            }
-            Self::Biases => zero.sharding = rule(UnitSharding::Persistent, r"bias$|norm|\.b$|embedding"),
+            Self::Tables => zero.sharding = rule(UnitSharding::Whole, "wte|lm_head|^embedding"),
+            Self::Biases(sharding) => zero.sharding = rule(sharding, r"bias$|norm|\.b$|embedding"),
             Self::Attention => {
-                let is_alone = zero.unit_layers == UnitLayers::Half;
-                // A Llama's first unit has the token embedding, where that is not a unit of its own.
-                let is_with_table = case.family == Family::Llama
-                    && !case.tied
-                    && case.vocabulary.num_slices.is_none_or(|slices| slices == 1);
-                let of_attention = if is_with_table { "attn|^wte" } else { "attn|^wpe|^embedding" };
-                let pattern = if is_alone { of_attention } else { "." };
-                zero.sharding = rule(UnitSharding::Persistent, pattern);
+                zero.sharding = rule(UnitSharding::Persistent, "attn|dense|^wpe|^embedding");
             }
         }
         Case { zero, ..case }

@@ -58,7 +58,8 @@ impl Observed<'_> {
             optimizer_step: compute(InstructionKind::OptimizerStep),
             gradient_norm: if is_first { self.prices.median_ns(Item::OwnNorm(rank)) } else { 0 },
             gather: message(&[MessageKind::Unshard]),
-            reduce: message(&[MessageKind::Reduce, MessageKind::ReduceLast, MessageKind::AllReduce]),
+            reduce: message(&[MessageKind::Reduce]),
+            reduce_last: message(&[MessageKind::ReduceLast, MessageKind::AllReduce]),
             gather_after_step: message(&[MessageKind::GatherAfterStep]),
         }
     }

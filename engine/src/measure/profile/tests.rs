@@ -50,6 +50,10 @@ fn plans() -> Vec<Plan> {
             (r#""pipeline": 2, "data": 2, "schedule": "zb-h1""#, r#""stage": 3, "reduce": "last""#),
             (r#""pipeline": 2, "data": 2, "schedule": "zb-v""#, r#""stage": 1"#),
             (r#""pipeline": 2, "data": 2, "schedule": "interleaved", "virtual_stages": 2"#, r#""stage": 3"#),
+            (
+                r#""pipeline": 2, "data": 2"#,
+                r#""stage": 3, "unit_layers": 2, "parameters": ["whole:h[.][0246]"]"#,
+            ),
         ] {
             for checkpointing in [false, true] {
                 if checkpointing && parallel.contains("zb") {

@@ -38,6 +38,7 @@ pub(in crate::measure) fn plans() -> Vec<Plan> {
         "activation_checkpointing.enabled=true zero_optimization.reduce=last",
         "zero_optimization.stage=1 parallel.pipeline=4",
         "zero_optimization.stage=0",
+        "zero_optimization.unit_layers=2 zero_optimization.parameters=[\"whole:h[.][0246]\"]",
     ]
     .into_iter()
     .map(planned)
@@ -161,6 +162,7 @@ pub(in crate::measure) fn costs(plan: &Plan, seed: u64, message_ns: u64) -> Cost
             gradient_norm: up_to(50_000),
             gather,
             reduce,
+            reduce_last: reduce,
             gather_after_step,
             ..UnitCosts::of_compute(1_000_000 + forward, 1_000_000 + input, 1_000_000 + weight)
         }

@@ -8,7 +8,7 @@ use pipezero_schedule::Unit;
 use pipezero_schedule::simulate::{MemoryBytes, MemoryCategory, MemoryCosts, UnitMemory};
 
 use super::messages::{GRADIENT_BYTES, edge_bytes};
-use crate::plan::{Plan, RankSizes};
+use crate::plan::{Plan, PlannedUnit, RankSizes};
 use pipezero_partition::RankMemory;
 
 /// The sizes of a plan's buffers: those that come and go with the program, and what is held all step.
@@ -21,7 +21,7 @@ pub fn memory_costs(plan: &Plan) -> MemoryCosts {
         UnitMemory {
             saved_bytes: element_bytes * (unit.sizes.saved + output) as u64,
             weight_input_bytes: element_bytes * unit.sizes.weight_inputs as u64,
-            gradient_bytes: if unit.is_frozen { 0 } else { (GRADIENT_BYTES * unit.padded_len()) as u64 },
+            gradient_bytes: (GRADIENT_BYTES * unreduced_len(plan, unit)) as u64,
         }
     });
     let (grid, forecast) = (plan.grid(), plan.forecast());
@@ -31,6 +31,12 @@ pub fn memory_costs(plan: &Plan) -> MemoryCosts {
     });
     let message_bytes = plan.training().chain().edges().map(|edge| edge_bytes(plan, edge)).collect();
     MemoryCosts { units: units.collect(), message_bytes, fixed: fixed.collect() }
+}
+
+/// Elements of a unit's gradient that lie in a buffer of their own until they are reduced.
+fn unreduced_len(plan: &Plan, unit: &PlannedUnit) -> usize {
+    let parts = unit.parts.iter().filter(|part| !unit.is_frozen && !part.accumulates_whole(&plan.run().zero));
+    parts.map(|part| part.layout.padded_len()).sum()
 }
 
 /// What of a rank's memory does not come and go.

@@ -108,8 +108,11 @@ fn message(plan: &Plan, kind: MessageKind, instruction: Instruction) -> Message 
 
 /// Whether a part of a unit is in a collective of this kind.
 fn is_sent(plan: &Plan, kind: MessageKind, part: &PlannedPart) -> bool {
-    let is_sharded = plan.run().zero.level == ZeroLevel::Zero3 && part.sharding == UnitSharding::Sharded;
+    let zero = &plan.run().zero;
+    let is_sharded = zero.level == ZeroLevel::Zero3 && part.sharding == UnitSharding::Sharded;
     match kind {
+        MessageKind::Reduce => !part.accumulates_whole(zero),
+        MessageKind::ReduceLast => part.accumulates_whole(zero),
         MessageKind::Unshard => is_sharded,
         MessageKind::GatherAfterStep => !is_sharded,
         _ => true,

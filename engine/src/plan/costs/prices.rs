@@ -51,7 +51,8 @@ pub(super) fn costs<P: Prices>(
         let computes = prices.computes(Unit(index as u32), needs)?;
         units.push(UnitCosts {
             gather: cost(prices, &[Unshard], index)?,
-            reduce: cost(prices, &[Reduce, ReduceLast, AllReduce], index)?,
+            reduce: cost(prices, &[Reduce], index)?,
+            reduce_last: cost(prices, &[ReduceLast, AllReduce], index)?,
             gather_after_step: cost(prices, &[GatherAfterStep], index)?,
             ..computes
         });

@@ -118,7 +118,6 @@ impl Rank {
                 parameters: parameters_read(&self.stores, self.plan.weights_owner(unit), unit),
                 gradient,
                 saved,
-                mode: target.mode,
                 parameter_gradients: target.views(planned),
                 recomputed,
                 workspace,

@@ -56,7 +56,6 @@ impl Rank {
                 tokens: self.tokens.of(micro_batch, self.shapes.of(micro_batch), masks),
                 saved,
                 weight_inputs: compute.weight_inputs(stage, owner, weight_inputs),
-                mode: target.mode,
                 parameter_gradients: target.views(planned),
                 workspace,
             },

@@ -1,5 +1,6 @@
 //! Instructions of the communication lanes: issued here, completed when an instruction waits for them.
 
+use pipezero_models::views::MAX_PARTS;
 use pipezero_partition::UnitSharding;
 use pipezero_schedule::{CheckedProgram, Edge, Instruction, Lane, MicroBatch, Unit};
 
@@ -8,7 +9,7 @@ use super::in_flight::{Completion, InFlight};
 use super::rank::Rank;
 use super::recorder::EventKind;
 use super::sums::use_up;
-use crate::run::comm::{Channel, CommError, Communicator, Pending};
+use crate::run::comm::{Channel, Communicator, Pending};
 use crate::run::memory::TrackedBuffer;
 use crate::run::shard::{GatheredCopy, UnreducedGradient, Weights};
 use crate::run::world::Position;
@@ -43,8 +44,9 @@ impl Rank {
         let store = self.stores.get_mut(&unit).expect("a rank runs only its own units");
         let UnreducedGradient { buffers, index: gradient_buffer } =
             store.unreduced.pop_front().expect("a checked program reduces after each backward");
-        let ranges: Vec<_> = store.parts.iter().map(|part| 0..part.layout.padded_len()).collect();
-        for (part, (buffer, range)) in buffers.into_iter().flatten().zip(ranges).enumerate() {
+        for (part, buffer) in buffers.into_iter().enumerate() {
+            let Some(buffer) = buffer else { continue };
+            let range = 0..self.stores[&unit].parts[part].layout.padded_len();
             let pending = self.comm.start_reduce_scatter(&self.groups.data, buffer, range)?;
             self.issue(index, pending, Completion::Reduce { unit, part, buffer: gradient_buffer });
         }
@@ -54,6 +56,9 @@ impl Rank {
     pub(super) fn reduce_last(&mut self, index: usize, unit: Unit) -> Result<(), Cause> {
         for part in 0..self.stores[&unit].parts.len() {
             let own = &mut self.store_mut(unit).parts[part];
+            if !own.accumulates_whole {
+                continue;
+            }
             let (buffer, range) = (own.gradient.lend(), 0..own.layout.padded_len());
             let pending = self.comm.start_reduce_scatter(&self.groups.data, buffer, range)?;
             self.issue(index, pending, Completion::ReduceLast { unit, part });
@@ -126,17 +131,18 @@ impl Rank {
         while let Some(first) = self.pop_issued(lane, |first| first <= index) {
             self.set_position(here(row[first.index]));
             let wait = self.recorder.begin_wait(first.index, lane);
-            let buffer = first.pending.wait()?;
-            // Of a unit of two parts the instruction has issued two operations, one behind the other.
-            let second = self.pop_issued(lane, |second| second == first.index);
-            let second = second.map(|second| Ok::<_, CommError>((second.completion, second.pending.wait()?)));
-            let second = second.transpose()?;
-            self.recorder.end_wait(wait);
-            self.complete(first.completion, buffer);
-            if let Some((completion, buffer)) = second {
-                self.complete(completion, buffer);
+            let index = first.index;
+            // Of a unit of several parts the instruction has issued as many operations, one behind the other.
+            let mut next = Some(first);
+            let mut ended = [const { None }; MAX_PARTS];
+            for ended in &mut ended {
+                let Some(InFlight { completion, pending, .. }) = next.take() else { break };
+                *ended = Some((completion, pending.wait()?));
+                next = self.pop_issued(lane, |next| next == index);
             }
-            self.recorder.record(first.index, EventKind::Ended);
+            self.recorder.end_wait(wait);
+            ended.into_iter().flatten().for_each(|(completion, buffer)| self.complete(completion, buffer));
+            self.recorder.record(index, EventKind::Ended);
         }
         Ok(())
     }

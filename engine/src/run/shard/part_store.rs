@@ -20,7 +20,7 @@ use pipezero_models::layer::WriteMode;
 use pipezero_models::{ElementType, ModelError, Queue, Unit, View, ViewMut};
 use pipezero_partition::{Purpose, ShardLayout, UnitSharding};
 
-use crate::config::{NoDecay, OptimizerConfig, ReductionPolicy, ZeroConfig, ZeroLevel};
+use crate::config::{NoDecay, OptimizerConfig, ZeroConfig, ZeroLevel};
 use crate::plan::PlannedPart;
 use crate::run::memory::{Allocator, Category, Lendable, TrackedBuffer};
 use crate::run::optimizer::{DecayRanges, Update};
@@ -47,6 +47,8 @@ pub(crate) struct PartStore {
     pub(crate) weights: Weights,
     /// The gradient of the step: whole or a shard.
     pub(crate) gradient: Lendable<TrackedBuffer>,
+    /// Whether `gradient` is whole: those of all micro-batches are added there and reduced once.
+    pub(crate) accumulates_whole: bool,
     /// What happens to what `gradient` holds when the next one comes.
     next_mode: WriteMode,
     /// `[owned]` f32 parameters that the optimizer updates; `None` where the parameters are f32 themselves.
@@ -80,12 +82,6 @@ impl StoredPart<'_> {
     /// Whether the parameters are whole on every data rank.
     fn is_whole(self, zero: &ZeroConfig) -> bool {
         zero.level != ZeroLevel::Zero3 || self.planned.sharding != UnitSharding::Sharded
-    }
-
-    /// Whether its gradients accumulate whole over a step, and are reduced once.
-    fn accumulates_whole(self, zero: &ZeroConfig) -> bool {
-        let is_kept_whole = zero.level == ZeroLevel::Zero3 && self.planned.sharding == UnitSharding::Whole;
-        zero.reduce == ReductionPolicy::Last || is_kept_whole
     }
 }
 
@@ -132,10 +128,10 @@ impl PartStore {
         let shard = layout.shard(data_rank);
         let own_shard = 0..layout.shard_len();
         let owned = if zero.level == ZeroLevel::Zero0 { whole.clone() } else { shard.clone() };
-        let gradient_is_whole = part.accumulates_whole(zero);
+        let accumulates_whole = part.planned.accumulates_whole(zero);
         let gradient_len = match purpose {
             Purpose::Training if part.is_frozen => 0,
-            Purpose::Training if gradient_is_whole => layout.padded_len(),
+            Purpose::Training if accumulates_whole => layout.padded_len(),
             Purpose::Training => layout.shard_len(),
             Purpose::Inference => 0,
         };
@@ -148,9 +144,10 @@ impl PartStore {
             states: memory.zeros(0, Category::Optimizer)?,
             decay: DecayRanges::of_unit(part.unit.entries_of(part.part), no_decay).within(owned.clone()),
             owned_parameters: if part.is_whole(zero) { owned.clone() } else { own_shard.clone() },
-            owned_gradient: if gradient_is_whole { owned.clone() } else { own_shard.clone() },
-            counted_gradient: if gradient_is_whole { shard } else { own_shard },
+            owned_gradient: if accumulates_whole { owned.clone() } else { own_shard.clone() },
+            counted_gradient: if accumulates_whole { shard } else { own_shard },
             owned,
+            accumulates_whole,
         })
     }
 

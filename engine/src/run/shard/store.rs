@@ -2,10 +2,11 @@
 
 use std::collections::VecDeque;
 
+use pipezero_models::views::MAX_PARTS;
 use pipezero_models::{ModelError, Queue};
 
 use super::part_store::{PartStore, StoreOptions, StoredPart};
-use crate::plan::{MAX_REDUCED_PARTS, PlannedUnit};
+use crate::plan::PlannedUnit;
 use crate::run::memory::TrackedBuffer;
 
 /// The sharded part of a unit's weights, gathered for use.
@@ -20,8 +21,8 @@ pub(crate) struct GatheredCopy {
 /// The gradient of one backward, which waits for its reduction.
 #[derive(Debug)]
 pub(crate) struct UnreducedGradient {
-    /// `[part]`: holds the part's flat gradient; may be longer. None where the unit has no such part.
-    pub(crate) buffers: [Option<TrackedBuffer>; MAX_REDUCED_PARTS],
+    /// `[part]`: holds the part's flat gradient; may be longer. None where the unit has no such part, or it accumulates whole.
+    pub(crate) buffers: [Option<TrackedBuffer>; MAX_PARTS],
     /// The index among the rank's gradient buffers.
     pub(crate) index: usize,
 }

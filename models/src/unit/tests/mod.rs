@@ -7,7 +7,7 @@ mod precision;
 use super::*;
 use crate::buffer::Buffer;
 use crate::gpt2;
-use crate::layer::{Tokens, WriteMode};
+use crate::layer::{GradientView, Tokens};
 use crate::queue::Host;
 use crate::testing::{Batch, config, segments};
 use crate::views::PartViews;
@@ -100,8 +100,7 @@ fn a_unit_with_segments_refuses_half_a_backward() {
             },
             saved: &buffer(),
             weight_inputs: &buffer(),
-            parameter_gradients: buffer().view_mut().into(),
-            mode: WriteMode::Overwrite,
+            parameter_gradients: GradientView::overwriting(buffer().view_mut()).into(),
             workspace: &mut buffer(),
         },
     );
@@ -131,8 +130,7 @@ fn a_unit_whose_backward_reads_no_weights_needs_none() {
             gradient: &mut Buffer::from_vec(vec![1.0; sizes.gradient]).unwrap(),
             saved: &mut Buffer::zeros(sizes.saved).unwrap(),
             recomputed: &mut Buffer::zeros(0).unwrap(),
-            parameter_gradients: parameter_gradients.view_mut().into(),
-            mode: WriteMode::Overwrite,
+            parameter_gradients: GradientView::overwriting(parameter_gradients.view_mut()).into(),
             workspace: &mut Buffer::zeros(sizes.workspace).unwrap(),
             loss_seed: 1.0,
         },

@@ -5,7 +5,9 @@ use crate::layer::MaskKey;
 use crate::model::Model;
 use crate::parameter::ParameterSpec;
 use crate::shared::GptConfig;
-use crate::testing::{Backward, Batch, Run, assert_same_result, config, llama_config, result, segments};
+use crate::testing::{
+    Backward, Batch, Run, assert_same_bits, assert_same_result, config, llama_config, result, segments,
+};
 use crate::{gpt2, llama, mlp};
 
 /// Which part a parameter lies in.
@@ -46,6 +48,30 @@ fn parts_change_no_bit_of_losses_and_gradients() {
                     assert_same_result(&format!("{name}, {element:?}, {backward:?}, {how}"), &got, &wanted);
                 }
             }
+        }
+    }
+}
+
+#[test]
+fn one_part_is_overwritten_while_another_is_added_to() {
+    let (batches, seed) = ([0, 1].map(|masked| Batch::random(2, 13, 37, masked)), 0.5);
+    let is_overwritten = |spec: &ParameterSpec| usize::from(is_matrix(spec));
+    for (name, model) in models() {
+        for backward in [Backward::Full, Backward::Split] {
+            let run = || Run::in_parts(&model, 3, is_overwritten);
+            let (mut both, mut second, mut mixed) = (run(), run(), run().overwriting(1));
+            for batch in &batches {
+                both.step(batch, backward, seed);
+                mixed.step(batch, backward, seed);
+            }
+            second.step(&batches[1], backward, seed);
+            let (both, second) = (both.gradients(), second.gradients());
+            let shapes = mixed.parameters();
+            for (parameter, got) in mixed.gradients() {
+                let want = if shapes[&parameter].0.len() > 1 { &second } else { &both };
+                assert_same_bits(&format!("{name}, {backward:?}, {parameter}"), &got, &want[&parameter]);
+            }
+            assert_ne!(both, second);
         }
     }
 }

@@ -9,7 +9,7 @@ use super::super::{Unit, UnitBackwardInput, UnitBackwardWeight, UnitForward};
 use crate::buffer::Buffer;
 use crate::element::ElementType;
 use crate::gpt2;
-use crate::layer::{LossSum, MaskKey, MicroBatchShape, RowLogits, Tokens, WriteMode};
+use crate::layer::{GradientView, LossSum, MaskKey, MicroBatchShape, RowLogits, Tokens};
 use crate::layout::aligned;
 use crate::mlp;
 use crate::model::Model;
@@ -110,8 +110,7 @@ fn by_hand(model: &Model, element: ElementType, batch: &Batch, loss_seed: f32) -
                 tokens,
                 saved,
                 weight_inputs,
-                parameter_gradients: parameter_gradients.view_mut().into(),
-                mode: WriteMode::Overwrite,
+                parameter_gradients: GradientView::overwriting(parameter_gradients.view_mut()).into(),
                 workspace,
             },
         );

@@ -22,6 +22,7 @@ fn a_short_path_has_a_line_for_each_part() {
     let program = checked(&one_f_one_b(2, 1).unwrap(), 1, &LowerOptions::ZERO_1);
     let unit = UnitCosts {
         reduce: MessageCost { issue: 1, occupied: 20, latency: 5, landing: 2 },
+        reduce_last: MessageCost { issue: 1, occupied: 20, latency: 5, landing: 2 },
         optimizer_step: 3,
         gather_after_step: MessageCost::of_link(6, 0),
         ..UnitCosts::of_compute(10, 15, 5)

@@ -50,10 +50,9 @@ fn with_own_time(program: &CheckedProgram, seed: u64) -> Costs {
     let mut costs = uneven_costs(program, seed);
     let mut random = Random(seed + 17);
     let mut below = |bound| random.below(bound) as u64;
-    let of_units = costs
-        .units
-        .iter_mut()
-        .flat_map(|unit| [&mut unit.gather, &mut unit.reduce, &mut unit.gather_after_step]);
+    let of_units = costs.units.iter_mut().flat_map(|unit| {
+        [&mut unit.gather, &mut unit.reduce, &mut unit.reduce_last, &mut unit.gather_after_step]
+    });
     for cost in of_units.chain(&mut costs.edges) {
         (cost.issue, cost.landing) = (below(3), below(3));
     }
@@ -70,6 +69,7 @@ fn with_other_times(program: &CheckedProgram, costs: &Costs, seed: u64) -> Costs
     for (other, unit) in others.units.iter_mut().zip(&costs.units) {
         keep(&mut other.gather, unit.gather);
         keep(&mut other.reduce, unit.reduce);
+        keep(&mut other.reduce_last, unit.reduce_last);
         keep(&mut other.gather_after_step, unit.gather_after_step);
         other.gradient_norm = unit.gradient_norm + seed % 3;
     }
@@ -153,7 +153,12 @@ fn waits_for_a_slower_data_rank_are_not_own_time() {
     let options = LowerOptions::zero_3(Residency::All, 0);
     let program = checked(&gpipe(1, 1).unwrap(), 1, &options);
     let message = MessageCost { issue: 1, occupied: 7, latency: 3, landing: 2 };
-    let unit = UnitCosts { gather: message, reduce: message, ..UnitCosts::of_compute(4, 3, 3) };
+    let unit = UnitCosts {
+        gather: message,
+        reduce: message,
+        reduce_last: message,
+        ..UnitCosts::of_compute(4, 3, 3)
+    };
     let costs = Costs::uniform(&program, unit, MessageCost::default());
     let cluster = Cluster { speeds: [(1, Ratio::new(1, 2))].into(), ..Cluster::alike(2) };
     let played = cluster::simulate(&program, &costs, &cluster).unwrap();

@@ -57,7 +57,7 @@ fn buffers(
     let micro_batches = || (0..program.num_micro_batches()).map(MicroBatch);
     for (unit, micro_batch) in chain.units_on(rank).flat_map(|unit| micro_batches().map(move |of| (unit, of)))
     {
-        if program.options().reduction_of(chain.facts(unit)) == Some(Reduction::ScatterEvery) {
+        if program.options().reduces(chain.facts(unit), Reduction::ScatterEvery) {
             add(MemoryCategory::Gradients, costs.units[unit.index()].gradient_bytes, &|of| {
                 weight_gradient(chain, of) == Some((unit, micro_batch))
                     || of == Instruction::Reduce { unit, micro_batch }

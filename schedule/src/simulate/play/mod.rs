@@ -77,7 +77,7 @@ impl<'a> Play<'a> {
             program,
             costs,
             cursors: vec![Cursor::default(); rows.len()],
-            lanes: costs.land_in_turn().then(|| Lanes::new(program)),
+            lanes: costs.land_in_turn(program).then(|| Lanes::new(program)),
             spans: rows.iter().map(|row| vec![NOT_YET; row.len()]).collect(),
             held: if costs.hold_ranks() { rows.iter().map(held).collect() } else { Vec::new() },
             edges: Edges::new(program),
@@ -270,11 +270,12 @@ mod tests {
             let unit = UnitCosts {
                 gather: MessageCost::of_link(4, 9),
                 reduce: MessageCost::of_link(7, 2),
+                reduce_last: MessageCost::of_link(8, 2),
                 gather_after_step: MessageCost::of_link(1, 0),
                 ..UnitCosts::of_compute(5, 3, 4)
             };
             let costs = Costs::uniform(&program, unit, MessageCost::of_link(2, 3));
-            assert!(!costs.land_in_turn());
+            assert!(!costs.land_in_turn(&program));
             let plain = play(&program, &costs);
             let mut in_turn = Play::new(&program, &costs);
             in_turn.lanes = Some(Lanes::new(&program));
@@ -293,8 +294,9 @@ mod tests {
             let mut costs = Costs::uniform(&program, UnitCosts::of_compute(1, 1, 1), MessageCost::default());
             for (unit, latency) in costs.units.iter_mut().zip([0, 50]) {
                 unit.reduce = MessageCost::of_link(1, latency);
+                unit.reduce_last = unit.reduce;
             }
-            assert_eq!(costs.land_in_turn(), costs.units.len() > 1);
+            assert_eq!(costs.land_in_turn(&program), costs.units.len() > 1);
             let in_turn = play(&program, &costs);
             let mut plain = Play::new(&program, &costs);
             plain.lanes = None;

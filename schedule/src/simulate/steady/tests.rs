@@ -116,6 +116,7 @@ fn sharded_programs_are_extended_to_what_playing_them_gives() {
             let unit = UnitCosts {
                 gather: MessageCost { issue: 1, occupied: 4, latency: 1, landing: 1 },
                 reduce: MessageCost { issue: 0, occupied: 7, latency: 2, landing: 1 },
+                reduce_last: MessageCost { issue: 0, occupied: 7, latency: 2, landing: 1 },
                 optimizer_step: 3,
                 ..UnitCosts::of_compute(5, 6, 4)
             };
@@ -153,6 +154,7 @@ fn steps_of_any_times_are_extended_to_what_playing_them_gives() {
             *unit = UnitCosts::of_compute(*forward, *input, *weight);
             (unit.gather, unit.reduce) =
                 (MessageCost::of_link(*gather, 1), MessageCost::of_link(*gather, latency));
+            unit.reduce_last = unit.reduce;
         }
         num_extended.set(num_extended.get() + u32::from(is_extended(make, &costs, m, name)));
         Ok(())

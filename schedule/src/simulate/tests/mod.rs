@@ -32,7 +32,12 @@ fn closed_forms_hold_exactly() {
 fn a_rank_spends_time_of_its_own_on_its_messages() {
     let program = checked(&one_f_one_b(1, 1).unwrap(), 2, &LowerOptions::zero_3(Residency::Strict, 0));
     let message = MessageCost { issue: 2, occupied: 10, latency: 5, landing: 3 };
-    let unit = UnitCosts { gather: message, reduce: message, ..UnitCosts::of_compute(100, 100, 100) };
+    let unit = UnitCosts {
+        gather: message,
+        reduce: message,
+        reduce_last: message,
+        ..UnitCosts::of_compute(100, 100, 100)
+    };
     let costs = Costs::uniform(&program, UnitCosts { gradient_norm: 7, optimizer_step: 1, ..unit }, message);
     let costs = Costs { gradient_norm: 50, ..costs };
     let timeline = simulate(&program, &costs).unwrap();

@@ -49,6 +49,7 @@ impl Machine {
         let unit = UnitCosts {
             gather: sent(2 * num_parameters),
             reduce: sent(4 * num_parameters),
+            reduce_last: sent(4 * num_parameters),
             ..UnitCosts::of_compute(operations, operations, operations)
         };
         Costs { links, ..Costs::uniform(program, unit, MessageCost::default()) }

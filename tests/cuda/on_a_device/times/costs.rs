@@ -99,7 +99,8 @@ pub(super) fn costs(plan: &Plan, step: &Step) -> Costs {
             optimizer_step: compute(Kind::OptimizerStep),
             gradient_norm: if is_first { joint.own_norms[&rank.index()] } else { 0 },
             gather: message(&[Kind::Unshard]),
-            reduce: message(&[Kind::Reduce, Kind::ReduceLast, Kind::AllReduce]),
+            reduce: message(&[Kind::Reduce]),
+            reduce_last: message(&[Kind::ReduceLast, Kind::AllReduce]),
             gather_after_step: message(&[Kind::GatherAfterStep]),
         }
     };

@@ -4,7 +4,7 @@ use expect_test::expect;
 use pipezero_schedule::simulate::{Costs, Links, MessageCost, UnitCosts};
 use pipezero_schedule::{Instruction, Unit};
 
-use super::{GPT2, TIMED, by_kind, plan, sized};
+use super::{GPT2, MIXED, TIMED, by_kind, plan, sized};
 use crate::plan::Plan;
 use crate::plan::costs::messages::{Message, Messages, counted_elements, owned_elements};
 use crate::plan::costs::whole::TIME_NS_MAX;
@@ -88,10 +88,9 @@ fn expected(plan: &Plan) -> Costs {
             gradient_norm: 3 * counted_elements(plan, id),
             optimizer_step: 5 * owned_elements(plan, id),
             gather: message_cost(&|of| of == Instruction::Unshard { unit: id }),
-            reduce: message_cost(&|of| match of {
-                Instruction::Reduce { unit, .. }
-                | Instruction::ReduceLast { unit }
-                | Instruction::AllReduce { unit } => unit == id,
+            reduce: message_cost(&|of| matches!(of, Instruction::Reduce { unit, .. } if unit == id)),
+            reduce_last: message_cost(&|of| match of {
+                Instruction::ReduceLast { unit } | Instruction::AllReduce { unit } => unit == id,
                 _ => false,
             }),
             gather_after_step: message_cost(&|of| of == Instruction::GatherAfterStep { unit: id }),
@@ -115,7 +114,7 @@ fn a_file_of_a_plan_gives_back_what_was_measured() {
     let mut num_plans = 0;
     for tied in [false, true] {
         for (pipeline, data) in [(1, 1), (2, 2), (4, 1)] {
-            for zero in ["0", "1", "3", "3 zero_optimization.reduce=last"] {
+            for zero in ["0", "1", "3", "3 zero_optimization.reduce=last", MIXED] {
                 for schedule in ["1f1b", "zb-h1", "interleaved parallel.virtual_stages=2", "zb-v"] {
                     if pipeline == 1 && schedule != "1f1b" {
                         continue;
@@ -135,7 +134,7 @@ fn a_file_of_a_plan_gives_back_what_was_measured() {
             }
         }
     }
-    assert_eq!(num_plans, 2 * 4 * (1 + 4 + 4));
+    assert_eq!(num_plans, 2 * 5 * (1 + 4 + 4));
 }
 
 /// A frozen unit takes what was measured of one, or else the input gradient of a trained one.

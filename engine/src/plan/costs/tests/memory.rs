@@ -2,7 +2,7 @@
 
 use pipezero_schedule::simulate::{MemoryBytes, MemoryCategory, memory};
 
-use super::{GPT2, plan};
+use super::{GPT2, MIXED, plan};
 use crate::plan::costs::{DeviceSpec, Source, Step, for_plan, memory_costs};
 use pipezero_partition::RankMemory;
 
@@ -34,9 +34,14 @@ fn peaks(changes: &str) -> Vec<(MemoryBytes, RankMemory)> {
 fn no_more_is_in_use_than_the_plan_allocates() {
     let mut num_ranks = 0;
     for (pipeline, data) in [(1, 2), (2, 2), (4, 1)] {
-        for zero in
-            ["0", "1", "3", "3 zero_optimization.reduce=last", "3 zero_optimization.resident_units=all"]
-        {
+        for zero in [
+            "0",
+            "1",
+            "3",
+            "3 zero_optimization.reduce=last",
+            "3 zero_optimization.resident_units=all",
+            MIXED,
+        ] {
             for schedule in ["gpipe", "1f1b", "interleaved parallel.virtual_stages=2", "zb-h1", "zb-v"] {
                 if pipeline == 1 && schedule != "gpipe" {
                     continue;
@@ -55,7 +60,7 @@ fn no_more_is_in_use_than_the_plan_allocates() {
             }
         }
     }
-    assert_eq!(num_ranks, 5 * (1 + 5 * 2 + 5 * 4));
+    assert_eq!(num_ranks, 6 * (1 + 5 * 2 + 5 * 4));
 }
 
 /// In 1F1B every slot and, with a gather ahead, every gather buffer is in use at once; reduced once, so is every gradient.

@@ -14,6 +14,10 @@ use crate::config::{HostGpu, Launch, RunFile};
 use crate::plan::Plan;
 use crate::plan::costs::{MessageKind, MessageTimes, SizedTimes};
 
+/// ZeRO-3 with units of which some parameters are sharded, others persistent, and others whole.
+pub(crate) const MIXED: &str =
+    "3 zero_optimization.parameters=[\"whole:bias|wte\",\"persistent:ln_.*weight|mlp.*bias\"]";
+
 /// A plan of this run file with keys changed, as `--set` changes them; spaces lie between the changes.
 pub(crate) fn plan(file: &str, changes: &str) -> Plan {
     let arguments: Vec<String> = changes.split_whitespace().map(str::to_owned).collect();

@@ -22,7 +22,7 @@ pub(super) enum Buffer {
     GradientToSend(Edge, usize),
     Gradient(PipelineRank, usize),
     Accumulator(Unit),
-    ReducedGradient(Unit),
+    ReducedGradient(Unit, Reduction),
     Copy(PipelineRank, usize),
     Weights(Unit),
     /// The buffer of a rank for what one unit recomputes, in which the forward of such a unit works too.
@@ -163,22 +163,35 @@ impl Walk<'_> {
         touched
     }
 
-    fn weight_gradient(&mut self, index: usize, unit: Unit, micro_batch: MicroBatch) -> Option<Access> {
-        let facts = self.program.chain().facts(unit);
-        if facts.is_frozen {
-            return None;
+    fn weight_gradient(&mut self, index: usize, unit: Unit, micro_batch: MicroBatch) -> Vec<Access> {
+        let (facts, options) = (self.program.chain().facts(unit), self.program.options());
+        let mut touched = Vec::new();
+        if [Reduction::ScatterLast, Reduction::AllReduceLast]
+            .into_iter()
+            .any(|how| options.reduces(facts, how))
+        {
+            touched.push(Write(Buffer::Accumulator(unit), (0, 0)));
         }
-        if self.program.options().reduction_of(facts) != Some(Reduction::ScatterEvery) {
-            return Some(Write(Buffer::Accumulator(unit), (0, 0)));
+        if !options.reduces(facts, Reduction::ScatterEvery) {
+            return touched;
         }
         let buffer = self.program.gradient_buffer(self.rank.at(index)).unwrap();
-        let num_bytes = facts.gradient_bytes();
+        let num_bytes = options.unreduced_bytes(facts);
         assert!(
             self.program.gradient_buffers(self.rank)[buffer] >= num_bytes,
             "the gradient fits its buffer"
         );
         self.gradients.insert((unit.0, micro_batch.0), buffer);
-        Some(Write(Buffer::Gradient(self.rank, buffer), (unit.0, micro_batch.0)))
+        touched.push(Write(Buffer::Gradient(self.rank, buffer), (unit.0, micro_batch.0)));
+        touched
+    }
+
+    /// What the reductions of a unit leave.
+    fn reduced(&self, unit: Unit) -> impl Iterator<Item = Buffer> + '_ {
+        let facts = self.program.chain().facts(unit);
+        let all = [Reduction::ScatterEvery, Reduction::ScatterLast, Reduction::AllReduceLast];
+        let is_of = move |how: &Reduction| self.program.options().reduces(facts, *how);
+        all.into_iter().filter(is_of).map(move |how| Buffer::ReducedGradient(unit, how))
     }
 
     /// What a gather, its end, a reduction or a transfer touches.
@@ -196,10 +209,18 @@ impl Walk<'_> {
             Instruction::Reduce { unit, micro_batch } => {
                 let made = (unit.0, micro_batch.0);
                 let gradient = Buffer::Gradient(self.rank, self.gradients[&made]);
-                vec![Read(gradient, made), Write(Buffer::ReducedGradient(unit), (0, 0))]
+                vec![
+                    Read(gradient, made),
+                    Write(Buffer::ReducedGradient(unit, Reduction::ScatterEvery), (0, 0)),
+                ]
             }
-            Instruction::ReduceLast { unit } | Instruction::AllReduce { unit } => {
-                vec![Read(Buffer::Accumulator(unit), (0, 0)), Write(Buffer::ReducedGradient(unit), (0, 0))]
+            Instruction::ReduceLast { unit } => {
+                let sum = Buffer::ReducedGradient(unit, Reduction::ScatterLast);
+                vec![Read(Buffer::Accumulator(unit), (0, 0)), Write(sum, (0, 0))]
+            }
+            Instruction::AllReduce { unit } => {
+                let sum = Buffer::ReducedGradient(unit, Reduction::AllReduceLast);
+                vec![Read(Buffer::Accumulator(unit), (0, 0)), Write(sum, (0, 0))]
             }
             Instruction::Send { edge: Edge::Up(stage), micro_batch } => {
                 let slot = self.program.slot(stage, micro_batch);
@@ -225,12 +246,12 @@ impl Walk<'_> {
         match instruction {
             Instruction::AddTied { embedding, head } => {
                 let here = [embedding, head].into_iter().filter(|&unit| chain.rank(unit) == self.rank);
-                here.map(|unit| Write(Buffer::ReducedGradient(unit), (1, 0))).collect()
+                here.flat_map(|unit| self.reduced(unit)).map(|sum| Write(sum, (1, 0))).collect()
             }
             Instruction::GradientNorm => {
                 let is_tied = |unit| chain.tied_pairs().iter().any(|&(a, b)| unit == a || unit == b);
-                let read = |unit| Read(Buffer::ReducedGradient(unit), (u32::from(is_tied(unit)), 0));
-                chain.units_on(self.rank).filter(|&unit| !chain.facts(unit).is_frozen).map(read).collect()
+                let read = |unit| self.reduced(unit).map(move |sum| Read(sum, (u32::from(is_tied(unit)), 0)));
+                chain.units_on(self.rank).flat_map(read).collect()
             }
             Instruction::OptimizerStep { unit } => vec![Write(Buffer::Weights(unit), (0, 0))],
             Instruction::GatherAfterStep { unit } => vec![Read(Buffer::Weights(unit), (0, 0))],

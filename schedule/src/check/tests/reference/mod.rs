@@ -76,7 +76,9 @@ struct Reference<'a> {
     slots: BTreeMap<(Stage, MicroBatch), Option<Outgoing>>,
     done: BTreeSet<Instruction>,
     accumulated: BTreeMap<Unit, Vec<MicroBatch>>,
+    /// What was reduced micro-batch by micro-batch, and what at once.
     reduced: BTreeMap<Unit, Vec<MicroBatch>>,
+    reduced_once: BTreeMap<Unit, Vec<MicroBatch>>,
     stepped: BTreeSet<Unit>,
     tied_added: BTreeSet<(PipelineRank, Unit)>,
 }
@@ -96,6 +98,7 @@ pub(super) fn play(program: &Program) -> Result<(), Wrong> {
         done: BTreeSet::new(),
         accumulated: BTreeMap::new(),
         reduced: BTreeMap::new(),
+        reduced_once: BTreeMap::new(),
         stepped: BTreeSet::new(),
         tied_added: BTreeSet::new(),
     };
@@ -196,8 +199,10 @@ impl Reference<'_> {
                 self.reduced.entry(unit).or_default().push(micro_batch);
             }
             I::ReduceLast { unit } | I::AllReduce { unit } => {
-                let sum = self.accumulated.entry(unit).or_default().clone();
-                self.reduced.insert(unit, sum);
+                let Some(sum) = self.accumulated.get(&unit) else {
+                    return wrong(Wrong::NoOperand);
+                };
+                self.reduced_once.insert(unit, sum.clone());
             }
             I::Send { edge, micro_batch } => self.send(edge, micro_batch)?,
             I::Receive { edge, micro_batch } => self.receive(edge, micro_batch)?,
@@ -270,8 +275,10 @@ impl Reference<'_> {
     }
 
     fn read_weights(&mut self, rank: PipelineRank, unit: Unit, reads: bool) -> Outcome {
-        let sharding = self.program.chain.facts(unit).sharding;
-        let is_whole = [UnitSharding::Persistent, UnitSharding::Whole].contains(&sharding);
+        let facts = self.program.chain.facts(unit);
+        let is_mixed = matches!(facts.sharding, UnitSharding::Mixed { .. });
+        let is_whole = [UnitSharding::Persistent, UnitSharding::Whole].contains(&facts.sharding)
+            || is_mixed && facts.num_bytes == 0;
         if self.program.options.weights == Weights::Replicated || is_whole || !reads {
             return Ok(());
         }
@@ -381,22 +388,34 @@ impl Reference<'_> {
         Ok(())
     }
 
+    /// Whether the unit has gradients that are reduced after every micro-batch, and such that are reduced once.
+    fn reductions(&self, unit: Unit) -> [bool; 2] {
+        let (facts, options) = (self.program.chain.facts(unit), &self.program.options);
+        match facts.sharding {
+            _ if facts.is_frozen => [false, false],
+            _ if options.reduction != Reduction::ScatterEvery => [false, true],
+            _ if options.weights == Weights::Replicated => [true, false],
+            // What is whole as under ZeRO-1 is reduced once.
+            UnitSharding::Whole => [false, true],
+            UnitSharding::Sharded | UnitSharding::Persistent => [true, false],
+            UnitSharding::Mixed { persistent_bytes, whole_bytes } => {
+                [facts.num_bytes > 0 || persistent_bytes > 0, whole_bytes > 0]
+            }
+        }
+    }
+
     fn weight_gradient(&mut self, rank: PipelineRank, unit: Unit, micro_batch: MicroBatch) -> Outcome {
         let stage = self.program.chain.stage(unit);
-        let options = &self.program.options;
-        // What stays whole as under ZeRO-1 is reduced once.
-        let is_whole = options.weights != Weights::Replicated
-            && self.program.chain.facts(unit).sharding == UnitSharding::Whole;
-        if self.program.chain.facts(unit).is_frozen {
-            // There is no gradient.
-        } else if options.reduction == Reduction::ScatterEvery && !is_whole {
+        let [every, once] = self.reductions(unit);
+        if once {
+            self.accumulated.entry(unit).or_default().push(micro_batch);
+        }
+        if every {
             let gradients = &mut self.ranks[rank.index()].gradients;
             if gradients.len() == 2 {
                 return wrong(Wrong::Overwritten);
             }
             gradients.push((unit, micro_batch));
-        } else {
-            self.accumulated.entry(unit).or_default().push(micro_batch);
         }
         if unit == self.program.chain.first_unit(stage) {
             self.free_slot(stage, micro_batch);

@@ -11,9 +11,14 @@ use crate::unit_facts::UnitSharding;
 
 impl Reference<'_> {
     fn reduced_fully(&self, unit: Unit) -> bool {
-        let mut micro_batches = self.reduced.get(&unit).cloned().unwrap_or_default();
-        micro_batches.sort_unstable();
-        micro_batches == (0..self.program.num_micro_batches).map(MicroBatch).collect::<Vec<_>>()
+        let all: Vec<MicroBatch> = (0..self.program.num_micro_batches).map(MicroBatch).collect();
+        self.reductions(unit).into_iter().zip([&self.reduced, &self.reduced_once]).all(
+            |(is_asked, reduced)| {
+                let mut micro_batches = reduced.get(&unit).cloned().unwrap_or_default();
+                micro_batches.sort_unstable();
+                !is_asked || micro_batches == all
+            },
+        )
     }
 
     pub(super) fn add_tied(&mut self, rank: PipelineRank, embedding: Unit, head: Unit) -> Outcome {

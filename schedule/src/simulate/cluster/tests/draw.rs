@@ -52,6 +52,7 @@ impl Draw {
             optimizer_step: self.cost(5),
             gather: self.message(),
             reduce: self.message(),
+            reduce_last: self.message(),
             gather_after_step: self.message(),
         }
     }
