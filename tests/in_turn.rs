@@ -1,17 +1,20 @@
 //! Runs that take turns: whose step comes when, and where an interrupted round ends. What each of them computes is held to the run alone by
 //! the tests of the command line.
 
-use std::cell::RefCell;
+use std::ops::Range;
 use std::path::Path;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use pipezero::Plan;
 use pipezero::config::Run;
-use pipezero::train::{EndedRun, EvalLine, Observer, RunDir, RunInTurn, StepLine, Training, train_in_turn};
+use pipezero::train::{
+    EndedRun, EvalLine, Observer, RunDir, RunInTurn, StepLine, Training, train_at_once, train_in_turn,
+};
 use tests::example;
 
 /// The steps of all runs in the order in which they ended.
-type Log = RefCell<Vec<(&'static str, u64)>>;
+type Log = Mutex<Vec<(&'static str, u64)>>;
 
 /// Notes the steps of a run, and interrupts all runs after one of them.
 struct Watch<'a> {
@@ -23,7 +26,7 @@ struct Watch<'a> {
 
 impl Observer for Watch<'_> {
     fn step(&mut self, line: &StepLine) {
-        self.log.borrow_mut().push((self.name, line.step));
+        self.log.lock().expect("no test has failed").push((self.name, line.step));
         if self.interrupts_after == Some(line.step) {
             self.interrupted.store(true, Ordering::Relaxed);
         }
@@ -65,11 +68,11 @@ fn in_turn(
         .collect();
     let members =
         runs.iter().zip(&directories).zip(&mut watches).map(|((&(name, steps), directory), observer)| {
-            RunInTurn { name: name.to_owned(), training: training(steps), directory, observer }
+            RunInTurn { name: name.to_owned(), ranks: 0..8, training: training(steps), directory, observer }
         });
     let ended = train_in_turn(members.collect(), &interrupted).expect("all runs end well");
     drop(watches);
-    (log.into_inner(), ended)
+    (log.into_inner().expect("no test has failed"), ended)
 }
 
 #[test]
@@ -95,5 +98,75 @@ fn an_interrupted_round_ends_with_the_same_step_of_each() {
         for run in ["a", "b"] {
             assert!(home.path().join(run).join("checkpoints/step-00000002").is_dir(), "{run}");
         }
+    }
+}
+
+/// Waits after its first step until all have done theirs, which those that take turns with it would never.
+struct Waiting<'a> {
+    all: &'a std::sync::Barrier,
+    steps: u64,
+}
+
+impl Observer for Waiting<'_> {
+    fn step(&mut self, line: &StepLine) {
+        self.steps += 1;
+        if line.step == 1 {
+            self.all.wait();
+        }
+    }
+
+    fn evaluation(&mut self, _: &EvalLine) {}
+}
+
+/// Were any of them to wait for another's turn, none would end.
+#[test]
+fn runs_whose_ranks_do_not_meet_train_at_the_same_time() {
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let runs: [(&str, Range<usize>, u64); 3] = [("a", 4..12, 2), ("b", 12..20, 3), ("c", 20..28, 1)];
+    let all = std::sync::Barrier::new(runs.len());
+    let directories = runs
+        .each_ref()
+        .map(|(name, ..)| RunDir::create(&home.path().join(name), false).expect("a new folder"));
+    let mut watches = runs.each_ref().map(|_| Waiting { all: &all, steps: 0 });
+    let members = runs.iter().zip(&directories).zip(&mut watches).map(
+        |(((name, ranks, steps), directory), observer)| RunInTurn {
+            name: (*name).to_owned(),
+            ranks: ranks.clone(),
+            training: training(*steps),
+            directory,
+            observer,
+        },
+    );
+    let ended = train_at_once(members.collect(), &AtomicBool::new(false)).expect("all runs end well");
+    let ended: Vec<_> = ended.iter().map(|run| (run.name.as_str(), run.summary.steps)).collect();
+    assert_eq!(ended, [("a", 2), ("b", 3), ("c", 1)]);
+    assert_eq!(watches.map(|watch| watch.steps), [2, 3, 1]);
+}
+
+/// Those that meet by way of another too.
+#[test]
+fn runs_that_meet_on_a_rank_take_turns() {
+    for (ranks, expected) in [
+        ([0..8, 8..16, 4..12], vec![("a", 1), ("b", 1), ("c", 1), ("a", 2), ("b", 2), ("c", 2)]),
+        ([4..12, 0..8, 11..19], vec![("a", 1), ("b", 1), ("c", 1), ("a", 2), ("b", 2), ("c", 2)]),
+    ] {
+        let home = tempfile::tempdir().expect("a temporary folder");
+        let (log, interrupted) = (Log::default(), AtomicBool::new(false));
+        let names = ["a", "b", "c"];
+        let directories =
+            names.map(|name| RunDir::create(&home.path().join(name), false).expect("a new folder"));
+        let mut watches =
+            names.map(|name| Watch { name, log: &log, interrupts_after: None, interrupted: &interrupted });
+        let members = names.iter().zip(ranks).zip(&directories).zip(&mut watches).map(
+            |(((name, ranks), directory), observer)| RunInTurn {
+                name: (*name).to_owned(),
+                ranks,
+                training: training(2),
+                directory,
+                observer,
+            },
+        );
+        train_at_once(members.collect(), &interrupted).expect("all runs end well");
+        assert_eq!(log.into_inner().expect("no test has failed"), expected);
     }
 }

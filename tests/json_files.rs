@@ -9,7 +9,7 @@ use pipezero::train::RunDir;
 use tests::{Case, small_run};
 
 fn run_file(text: &str) -> String {
-    let launch = Launch { cores: 1, memory_bytes: None, gpu: HostGpu::Absent, ranks: None };
+    let launch = Launch { cores: 1, memory_bytes: None, gpu: HostGpu::Absent, ranks: None, part: None };
     RunFile::parse("a.json", text).and_then(|file| file.resolve(launch)).unwrap_err().to_string()
 }
 

@@ -121,6 +121,7 @@ pub fn run() -> Run {
             reduction: ReductionOrder::Ordered,
             port: None,
             ranks_per_node: None,
+            first_rank: None,
             links: None,
         },
         threads: 1,

@@ -222,6 +222,7 @@ pub fn small_run(case: Case) -> Run {
             reduction: ReductionOrder::Ordered,
             port: None,
             ranks_per_node: None,
+            first_rank: None,
             links: None,
         },
         threads: case.threads,

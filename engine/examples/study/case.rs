@@ -107,6 +107,7 @@ pub(crate) fn run(pipeline: usize, data: usize, zero: ZeroConfig) -> Run {
             reduction: ReductionOrder::Ordered,
             port: None,
             ranks_per_node: None,
+            first_rank: None,
             links: None,
         },
         threads: 1,

@@ -16,7 +16,7 @@ use super::notices::Notices;
 use super::out_file::{OutFile, Written};
 use super::output::print;
 use super::run_args::{PlannedData, RunArgs, not_found, plan_with_data_of};
-use super::task_plans::{EnginePlan, task_plans, text_of_teacher};
+use super::task_plans::{EnginePlan, TaskPlans, task_plans, text_of_teacher};
 use super::terminal;
 use super::unread_weights::unread_weights;
 use crate::config::{
@@ -99,9 +99,9 @@ fn learns(master: &MasterFile, name: &str) -> Option<Distillation> {
 }
 
 /// What an engine is that is not trained, as the first task has it that uses it.
-fn print_teacher(of_tasks: &[(&Task, Vec<EnginePlan>)], name: &str) -> Result<(), Failure> {
+fn print_teacher(of_tasks: &[(&Task, TaskPlans)], name: &str) -> Result<(), Failure> {
     for (task, plans) in of_tasks {
-        let planned = plans.iter().find(|planned| planned.engine.name == name);
+        let planned = plans.engines.iter().find(|planned| planned.engine.name == name);
         if let (Some(planned), Some(Part::Teaches(student))) = (planned, task.part_of(name)) {
             drop(Notices::new(planned.engine.shown(), planned.notices.clone()));
             print(text_of_teacher(&planned.plan, student, terminal::width()))?;
@@ -120,7 +120,8 @@ struct Checked {
 
 impl Checked {
     fn of(file: &RunFile, distillation: Option<Distillation>) -> Result<Self, Failure> {
-        let PlannedData { plan, mut notices, data } = plan_with_data_of(file, distillation)?;
+        let PlannedData { plan, mut notices, data } =
+            plan_with_data_of(file, Launch::this_host(), distillation)?;
         if let Some(warning) = too_few_gpus(&plan) {
             notices.push(Notice::new(NoticeKind::Warning, &file.place(&["comm.backend"]), warning));
         }
@@ -152,14 +153,15 @@ impl CheckArgs {
             let notices = engine.notices_in_place(checked.notices);
             Ok((engine.shown(), Checked { notices, ..checked }))
         })?;
-        // Engines that are trained, each on its own, are those above.
-        let is_planned_anew = |task: &&Task| !matches!(task.kind, TaskKind::Train(_));
+        // Engines that are trained, each on its own and on ranks that it shares, are those above.
+        let is_planned_anew = |task: &&Task| !matches!(task.kind, TaskKind::Train(_)) || task.says_ranks();
         let mut of_tasks = Vec::new();
         for task in master.tasks().iter().filter(is_planned_anew) {
             of_tasks.push((
                 task,
-                task_plans(&master, task, Launch::this_host(), |engine, distillation| {
-                    let PlannedData { plan, notices, .. } = plan_with_data_of(&engine.file, distillation)?;
+                task_plans(&master, task, Launch::this_host(), |engine, launch, distillation| {
+                    let PlannedData { plan, notices, .. } =
+                        plan_with_data_of(&engine.file, launch, distillation)?;
                     Ok((plan, notices))
                 })?,
             ));
@@ -169,7 +171,7 @@ impl CheckArgs {
         if self.json {
             let mut runs: BTreeMap<_, _> =
                 trained.iter().zip(engines.iter().map(|(_, checked)| checked.plan.run())).collect();
-            for planned in of_tasks.iter().flat_map(|(_, plans)| plans) {
+            for planned in of_tasks.iter().flat_map(|(_, plans)| &plans.engines) {
                 runs.entry(&planned.engine.name).or_insert_with(|| planned.plan.run());
             }
             print(format_args!("{}\n", in_json(&runs)))?;
@@ -188,7 +190,7 @@ impl CheckArgs {
         for task in master.tasks() {
             let anew = of_tasks.iter().find(|(of, _)| of.name == task.name);
             let of_engines: Vec<u64> = match anew {
-                Some((_, plans)) => plans.iter().map(EnginePlan::all_bytes).collect(),
+                Some((_, plans)) => plans.engines.iter().map(EnginePlan::all_bytes).collect(),
                 None => task.trained().iter().map(|name| bytes_of[name]).collect(),
             };
             let together = of_engines.into_iter().fold(0, u64::saturating_add);
@@ -198,7 +200,8 @@ impl CheckArgs {
                 }
                 _ => format!("trains {}", task.trained().join(", ")),
             };
-            let line = format!("task {}: {does}; {} of memory in all", task.name, bytes(together));
+            let places: String = anew.iter().flat_map(|(_, plans)| plans.places()).collect();
+            let line = format!("task {}: {does}{places}; {} of memory in all", task.name, bytes(together));
             print(format_args!("{}\n", terminal::fitted(&line)))?;
         }
         let counts = [counted(names.len(), "engine"), counted(master.tasks().len(), "task")];

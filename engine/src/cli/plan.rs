@@ -72,15 +72,18 @@ impl PlanArgs {
     fn plan_all(&self, master: MasterFile, launch: Launch) -> Result<(), Failure> {
         let task = master.task(self.task.as_deref()).map_err(|error| Failure::Input(error.into()))?.clone();
         let master = master.set(&self.run.set, &task.engines())?;
-        let mut engines = task_plans(&master, &task, launch, |engine, distillation| {
+        let mut plans = task_plans(&master, &task, launch, |engine, launch, distillation| {
             Ok(match distillation {
                 Some(distillation) => Plan::of_student(&engine.file, launch, &|_| None, distillation)?,
                 None => Plan::from_file(&engine.file, launch)?,
             })
         })?;
-        let notices =
-            engines.iter_mut().map(|engine| (engine.engine.shown(), std::mem::take(&mut engine.notices)));
+        let notices = plans
+            .engines
+            .iter_mut()
+            .map(|engine| (engine.engine.shown(), std::mem::take(&mut engine.notices)));
         let notices: Vec<Notices> = notices.map(|(file, notices)| Notices::new(file, notices)).collect();
+        let engines = &plans.engines;
         if self.json {
             let mut of_engines = serde_json::Map::new();
             for (EnginePlan { engine, plan, .. }, mut notices) in engines.iter().zip(notices) {
@@ -91,7 +94,10 @@ impl PlanArgs {
                 };
                 of_engines.insert(name.clone(), json);
             }
-            let json = json!({ "engines": of_engines, "together": bytes_together(&engines) });
+            let mut json = json!({ "engines": of_engines, "together": bytes_together(engines) });
+            if plans.ranks.are_said() {
+                json["ranks"] = ranks_as_json(engines);
+            }
             return Ok(print(format_args!("{json:#}\n"))?);
         }
         for (EnginePlan { engine, plan, .. }, mut notices) in engines.iter().zip(notices) {
@@ -100,11 +106,11 @@ impl PlanArgs {
                 Some(Part::Teaches(student)) => text_of_teacher(plan, student, terminal::width()),
                 _ => self.text_of(plan, &mut notices).map_err(|failure| failure.of_engine(name))?,
             };
-            print(format_args!("engine {name}\n{text}"))?;
+            print(format_args!("{}\n{text}", plans.heading(name)))?;
             drop(notices);
             print("\n")?;
         }
-        Ok(print(memory_together(&engines, terminal::width()))?)
+        Ok(print(memory_together(engines, terminal::width()))?)
     }
 
     fn device_of(&self, plan: &Plan) -> Result<Option<DeviceSpec>, Failure> {
@@ -145,6 +151,15 @@ impl PlanArgs {
         }
         Ok(all + &format!("\n{}\n", speed(plan, simulation.as_ref(), width)))
     }
+}
+
+/// The first and the last rank that each engine has of the job.
+fn ranks_as_json(engines: &[EnginePlan]) -> Value {
+    let of_engine = |planned: &EnginePlan| {
+        let ranks = &planned.ranks;
+        (planned.engine.name.clone(), json!([ranks.start, ranks.end - 1]))
+    };
+    Value::Object(engines.iter().map(of_engine).collect())
 }
 
 /// A teacher's ranks with the memory of inference, and the bytes of the logits of a batch.

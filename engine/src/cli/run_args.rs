@@ -48,9 +48,9 @@ pub(super) struct PlannedData {
 /// it does.
 pub(super) fn plan_with_data_of(
     file: &RunFile,
+    launch: Launch,
     distillation: Option<Distillation>,
 ) -> Result<PlannedData, Failure> {
-    let launch = Launch::this_host();
     let (plan, mut notices) = match distillation {
         Some(distillation) => Plan::of_student(file, launch, &not_found, distillation)?,
         None => Plan::from_file_with(file, launch, &not_found)?,

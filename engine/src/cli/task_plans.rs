@@ -1,6 +1,7 @@
 //! The plans of a task's engines, each in its part.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use super::describe;
 use super::failure::Failure;
@@ -8,7 +9,9 @@ use super::figures::{bytes, count, counted};
 use super::master::resolve_all;
 use super::table::Table;
 use super::terminal;
-use crate::config::{EngineFile, Launch, MasterFile, MasterProblem, Notice, Part, Run, Served, Task};
+use crate::config::{
+    EngineFile, JobRanks, Launch, MasterFile, MasterProblem, Notice, Part, Run, Served, Task,
+};
 use crate::plan::{Plan, Purpose};
 use pipezero_models::Distillation;
 
@@ -18,6 +21,36 @@ pub(super) struct EnginePlan {
     pub(super) plan: Plan,
     pub(super) notices: Vec<Notice>,
     pub(super) purpose: Purpose,
+    /// Its ranks of the job.
+    pub(super) ranks: Range<usize>,
+}
+
+/// The plans of a task's engines, in its order, and which ranks they have.
+pub(super) struct TaskPlans {
+    pub(super) engines: Vec<EnginePlan>,
+    pub(super) ranks: JobRanks,
+}
+
+impl TaskPlans {
+    /// What stands above an engine's lines: its name, and its ranks where the task says them.
+    pub(super) fn heading(&self, engine: &str) -> String {
+        heading(&self.ranks, engine)
+    }
+
+    /// Where each engine is, where the task says it, as what follows on what the task does.
+    pub(super) fn places(&self) -> Vec<String> {
+        let place = |planned: &EnginePlan| {
+            let name = &planned.engine.name;
+            Some(format!("; {name} on {}", self.ranks.place_of(name)?))
+        };
+        self.engines.iter().filter_map(place).collect()
+    }
+}
+
+/// The name of an engine, and its ranks where the task says them.
+pub(super) fn heading(ranks: &JobRanks, engine: &str) -> String {
+    let place = ranks.place_of(engine).map_or_else(String::new, |place| format!(" on {place}"));
+    format!("engine {engine}{place}")
 }
 
 impl EnginePlan {
@@ -47,16 +80,17 @@ impl EnginePlan {
 /// Plans the engines of a task, in its order; `trained` plans one that is trained.
 ///
 /// # Errors
-/// The mistakes in all run files, at their places; else that of a teacher whose logits are not of its student's shape; else the first other
-/// failure.
+/// The mistakes in all run files, at their places; else that of a teacher whose logits are not of its student's shape, or of ranks that are not those
+/// of the engines' grids; else the first other failure.
 pub(super) fn task_plans(
     master: &MasterFile,
     task: &Task,
     launch: Launch,
-    mut trained: impl FnMut(&EngineFile, Option<Distillation>) -> Result<(Plan, Vec<Notice>), Failure>,
-) -> Result<Vec<EnginePlan>, Failure> {
+    mut trained: impl FnMut(&EngineFile, Launch, Option<Distillation>) -> Result<(Plan, Vec<Notice>), Failure>,
+) -> Result<TaskPlans, Failure> {
     let mut students: BTreeMap<String, Run> = BTreeMap::new();
-    let plans = resolve_all(master, &task.engines(), |engine| {
+    let mut plans = resolve_all(master, &task.engines(), |engine| {
+        let launch = Launch { part: task.part_of_job(&engine.name), ..launch };
         let (plan, notices, purpose) = match task.part_of(&engine.name) {
             Some(Part::Teaches(name)) => {
                 // Without its student there is nothing to say of it.
@@ -70,16 +104,19 @@ pub(super) fn task_plans(
                     Some(Part::Learns(distillation)) => Some(distillation),
                     Some(Part::Trains | Part::Teaches(_)) | None => None,
                 };
-                let (plan, notices) = trained(engine, distillation)?;
+                let (plan, notices) = trained(engine, launch, distillation)?;
                 students.insert(engine.name.clone(), plan.run().clone());
                 (plan, notices, Purpose::Training)
             }
         };
         let notices = engine.notices_in_place(notices);
-        Ok(EnginePlan { engine: engine.clone(), plan, notices, purpose })
+        Ok(EnginePlan { engine: engine.clone(), plan, notices, purpose, ranks: 0..0 })
     })?;
     check_shapes(task, &plans)?;
-    Ok(plans)
+    let grids = plans.iter().map(|planned| (planned.engine.name.as_str(), &planned.plan.run().parallel));
+    let ranks = task.job_ranks(&grids.collect::<Vec<_>>(), launch.ranks)?;
+    plans.iter_mut().for_each(|planned| planned.ranks = ranks.of(&planned.engine.name));
+    Ok(TaskPlans { engines: plans, ranks })
 }
 
 /// Refuses a teacher that has no logits, or none that a student can be compared with.

@@ -10,7 +10,7 @@ use super::terminal;
 /// Bytes that engines need at once.
 #[derive(Debug, Serialize)]
 pub(super) struct BytesTogether {
-    /// Of all engines' ranks of each number.
+    /// Of each rank of the job, with all engines that have it.
     ranks: Vec<u64>,
     /// Of a batch, in the host's memory; left out where no engine computes them for another.
     #[serde(skip_serializing_if = "is_zero")]
@@ -19,17 +19,17 @@ pub(super) struct BytesTogether {
     all: u64,
 }
 
-/// What each engine's rank of this number needs; 0 where it has none.
+/// What each engine needs of a rank of the job; 0 where it does not have it.
 fn of_rank(plans: &[EnginePlan], rank: usize) -> Vec<u64> {
-    let needed = |engine: &EnginePlan| match rank < engine.plan.grid().world_size() {
-        true => engine.bytes_of([rank]),
+    let needed = |engine: &EnginePlan| match engine.ranks.contains(&rank) {
+        true => engine.bytes_of([rank - engine.ranks.start]),
         false => 0,
     };
     plans.iter().map(needed).collect()
 }
 
 fn num_ranks(plans: &[EnginePlan]) -> usize {
-    plans.iter().map(|engine| engine.plan.grid().world_size()).max().unwrap_or(0)
+    plans.iter().map(|engine| engine.ranks.end).max().unwrap_or(0)
 }
 
 fn sum(figures: &[u64]) -> u64 {

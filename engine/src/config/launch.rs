@@ -16,6 +16,19 @@ pub struct Launch {
     /// Ranks that a launcher started, at least 2. `None` where the engine starts its own, as the threads backend does: then
     /// the file alone says how many, and a data degree of `"auto"` is 1.
     pub ranks: Option<usize>,
+    /// Of an engine of a task that says which ranks of the job its engines have: its own.
+    pub part: Option<PartOfJob>,
+}
+
+/// Which ranks of a job an engine has, as far as that is known before its grid is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PartOfJob {
+    /// That which is its rank 0.
+    pub first: usize,
+    /// How many it has; `None` where its grid alone says so.
+    pub size: Option<usize>,
+    /// Ranks that the job has at least. Where they are threads, they share the host's cores.
+    pub num_ranks: usize,
 }
 
 impl Launch {
@@ -31,6 +44,7 @@ impl Launch {
             gpu: HostGpu::NotLookedFor,
             // A process that is alone runs all ranks, as if nothing had launched it.
             ranks: launched.map(|launched| launched.size).filter(|&size| size > 1),
+            part: None,
         }
     }
 }

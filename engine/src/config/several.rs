@@ -1,6 +1,7 @@
 //! What tells a master file, which names the engines of several models, from a run file, and what can be wrong with one.
 
 use std::fmt;
+use std::ops::Range;
 
 use crate::files::json::{Entry, Node, Value};
 
@@ -119,13 +120,36 @@ pub enum MasterProblem {
     },
     /// Stdin as the file of an engine.
     Stdin,
+    /// Another number of ranks than an engine's grid has.
+    OtherNumber {
+        /// The engine.
+        name: String,
+        /// How many it is given.
+        given: usize,
+        /// The first of them.
+        first: usize,
+        /// Its pipeline degree.
+        pipeline: usize,
+        /// Its data degree.
+        data: usize,
+    },
+    /// Ranks that no engine has.
+    UnusedRanks {
+        /// Some of them, which follow each other.
+        unused: Range<usize>,
+    },
+    /// Ranks of their own for engines whose ranks are processes.
+    RanksOfProcesses {
+        /// How many a launcher has started.
+        launched: usize,
+    },
 }
 
 /// Kinds of tasks.
 pub(super) const KINDS: [&str; 2] = ["train", "distill"];
 
-/// Keys of a task: its kind, and the weights with which its engines begin.
-pub(super) const KEYS_OF_TASK: [&str; 3] = ["train", "distill", "init"];
+/// Keys of a task: its kind, the weights with which its engines begin, and which ranks they have.
+pub(super) const KEYS_OF_TASK: [&str; 4] = ["train", "distill", "init", "ranks"];
 
 /// Keys of a distillation.
 pub(super) const KEYS_OF_DISTILL: [&str; 4] = ["student", "teacher", "temperature", "alpha"];
@@ -145,6 +169,19 @@ pub(super) fn is_name(text: &str) -> bool {
 /// The names as a list: `` `a`, `b` ``.
 pub(super) fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     names.into_iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+}
+
+/// `1 rank`, `4 ranks`.
+fn ranks_counted(count: usize) -> String {
+    if count == 1 { "1 rank".to_owned() } else { format!("{count} ranks") }
+}
+
+/// `rank 4`, `ranks 0-3`, with what stands between the first and the last.
+pub(super) fn ranks_in_words(ranks: &Range<usize>, between: &str) -> String {
+    match ranks.len() {
+        1 => format!("rank {}", ranks.start),
+        _ => format!("ranks {}{between}{}", ranks.start, ranks.end.saturating_sub(1)),
+    }
 }
 
 impl MasterProblem {
@@ -181,6 +218,17 @@ impl MasterProblem {
             }
             Self::NoFile { reason } => format!("{path}: {reason}"),
             Self::Stdin => format!("{path} is stdin, which only the file of the command line may be"),
+            Self::OtherNumber { name, given, pipeline, data, .. } => format!(
+                "{path} is {}, and the grid of `{name}` has {}: pipeline {pipeline} x data {data}",
+                ranks_counted(*given),
+                ranks_counted(pipeline * data),
+            ),
+            Self::UnusedRanks { unused } => {
+                format!("{path}: no engine has {}", ranks_in_words(unused, " to "))
+            }
+            Self::RanksOfProcesses { launched } => format!(
+                "{path}: engines have ranks of their own where ranks are threads of one process, and the launcher started {launched}"
+            ),
         }
     }
 
@@ -227,6 +275,17 @@ impl MasterProblem {
             Self::EngineTwice { .. } => "keep one of the two".to_owned(),
             Self::NoFile { .. } => return None,
             Self::Stdin => "name a file, or write the engine's run file here".to_owned(),
+            Self::OtherNumber { first, pipeline, data, .. } => {
+                let needed = ranks_in_words(&(*first..first + pipeline * data), "-");
+                let (_, numbers) = needed.split_once(' ').unwrap_or_default();
+                format!("write \"{numbers}\", or another grid in its run file")
+            }
+            Self::UnusedRanks { .. } => {
+                "let the ranks of the engines leave no gap, from 0 on; an engine that is not named begins at rank 0".to_owned()
+            }
+            Self::RanksOfProcesses { .. } => {
+                "start pipezero once, or leave `ranks` out: each engine then has a rank in each process".to_owned()
+            }
         })
     }
 }

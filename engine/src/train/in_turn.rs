@@ -5,7 +5,7 @@
 //! that are interrupted have done as many steps of this start.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::ops::Range;
 use std::time::Instant;
 
 use super::error::TrainingError;
@@ -19,12 +19,14 @@ use super::underway::Underway;
 pub struct RunInTurn<'a> {
     /// By which messages know it.
     pub name: String,
+    /// Its ranks among those of all runs.
+    pub ranks: Range<usize>,
     /// What is trained.
     pub training: Training,
     /// Where it writes, of its own.
     pub directory: &'a RunDir,
     /// Receives its lines.
-    pub observer: &'a mut dyn Observer,
+    pub observer: &'a mut (dyn Observer + Send),
 }
 
 /// A run that has ended without an error, after its last step or because it was interrupted.
@@ -68,6 +70,17 @@ pub enum Left {
     Failed(TrainingError),
 }
 
+impl Left {
+    /// Of a run that has ended without an error.
+    pub(super) fn of(ended: EndedRun) -> (String, Self) {
+        let left = match ended.summary.interrupted {
+            true => Self::Saved { step: ended.summary.steps },
+            false => Self::Done,
+        };
+        (ended.name, left)
+    }
+}
+
 impl fmt::Display for InTurnError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "engine `{}`: {}", self.name, self.error.among_others())?;
@@ -84,19 +97,45 @@ impl fmt::Display for InTurnError {
     }
 }
 
-/// Trains the runs in turn, until each has done its own steps or `interrupted` is set, which is looked at between rounds. The results are
-/// in the order of the runs.
-///
-/// # Errors
-/// When a run fails; the others are then ended as if they were interrupted.
-pub fn train_in_turn(
-    runs: Vec<RunInTurn<'_>>,
-    interrupted: &AtomicBool,
-) -> Result<Vec<EndedRun>, InTurnError> {
+/// What is asked of runs between their rounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Asked {
+    /// To go on.
+    GoOn,
+    /// To end, as a signal asks.
+    Interrupt,
+    /// To end, since a run beside them has failed.
+    Stop,
+}
+
+/// What runs that take turns have come to.
+pub(super) enum GroupEnd {
+    /// Each has ended without an error; with their places.
+    Ended(Vec<(usize, EndedRun)>),
+    /// One has failed.
+    Failed(InTurnError),
+    /// They were asked to stop.
+    Stopped(Vec<(String, Left)>),
+}
+
+/// Trains the runs in turn, each with its place among all, until each has done its own steps or something is asked of them.
+pub(super) fn train_group(runs: Vec<(usize, RunInTurn<'_>)>, asked: &dyn Fn() -> Asked) -> GroupEnd {
+    match trained(runs, asked) {
+        Ok(round) if round.goes_on.is_empty() => GroupEnd::Ended(round.ended),
+        Ok(round) => GroupEnd::Stopped(round.left()),
+        Err(error) => GroupEnd::Failed(error),
+    }
+}
+
+/// The last round: nothing goes on after it, unless all were asked to stop.
+fn trained<'a>(
+    runs: Vec<(usize, RunInTurn<'a>)>,
+    asked: &dyn Fn() -> Asked,
+) -> Result<Round<'a>, InTurnError> {
     let mut round = Round { goes_on: Vec::new(), ended: Vec::new() };
-    let mut runs = runs.into_iter().enumerate();
+    let mut runs = runs.into_iter();
     while let Some((index, run)) = runs.next() {
-        let RunInTurn { name, training, directory, observer } = run;
+        let RunInTurn { name, training, directory, observer, .. } = run;
         let begun = Instant::now();
         match training.begin(directory, observer) {
             Ok(underway) => {
@@ -112,10 +151,12 @@ pub fn train_in_turn(
         }
     }
     while !round.goes_on.is_empty() {
-        round = round.next(interrupted.load(Ordering::Relaxed))?;
+        round = match asked() {
+            Asked::Stop => return Ok(round),
+            asked => round.next(asked == Asked::Interrupt)?,
+        };
     }
-    round.ended.sort_by_key(|(index, _)| *index);
-    Ok(round.ended.into_iter().map(|(_, ended)| ended).collect())
+    Ok(round)
 }
 
 /// A run whose turn comes again.
@@ -124,7 +165,7 @@ struct Turn<'a> {
     index: usize,
     name: String,
     underway: Underway<'a>,
-    observer: &'a mut dyn Observer,
+    observer: &'a mut (dyn Observer + Send),
     /// Steps that were done before this start.
     first: u64,
     elapsed_s: f64,
@@ -165,13 +206,13 @@ impl<'a> Round<'a> {
 
     /// Ends all runs that go on, since one has failed.
     fn failed(self, name: String, error: TrainingError) -> InTurnError {
-        let left = |(_, ended): (usize, EndedRun)| match ended.summary.interrupted {
-            true => (ended.name, Left::Saved { step: ended.summary.steps }),
-            false => (ended.name, Left::Done),
-        };
-        let ended = self.ended.into_iter().map(left);
-        let others = ended.chain(self.goes_on.into_iter().map(Turn::stop)).collect();
-        InTurnError { name, error: Box::new(error), others }
+        InTurnError { name, error: Box::new(error), others: self.left() }
+    }
+
+    /// Ends all runs that go on.
+    fn left(self) -> Vec<(String, Left)> {
+        let ended = self.ended.into_iter().map(|(_, ended)| Left::of(ended));
+        ended.chain(self.goes_on.into_iter().map(Turn::stop)).collect()
     }
 }
 

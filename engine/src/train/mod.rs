@@ -1,5 +1,6 @@
 //! A training run from the first step to the run directory: steps, evaluations, metrics, weights, summary; and back.
 
+mod at_once;
 mod batches;
 mod changed_keys;
 mod checkpoints;
@@ -32,6 +33,7 @@ mod underway;
 mod weights_run;
 
 pub use crate::run::engine::batch_layout;
+pub use at_once::{train_at_once, train_in_turn};
 pub use batches::training_batches;
 pub(crate) use batches::whole_batches;
 pub use changed_keys::ChangedKey;
@@ -41,7 +43,7 @@ pub(crate) use disk_space::DiskNeeds;
 pub use disk_space::{check_disk_space, check_disk_space_together};
 pub use error::TrainingError;
 pub use evaluate::evaluate;
-pub use in_turn::{EndedRun, InTurnError, Left, RunInTurn, train_in_turn};
+pub use in_turn::{EndedRun, InTurnError, Left, RunInTurn};
 pub use metrics::{EvalLine, StepLine};
 pub use observer::{Observer, Work};
 pub use process_memory::ProcessMemory;

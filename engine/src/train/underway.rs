@@ -183,9 +183,12 @@ impl Underway<'_> {
         // lose nothing.
         engine.agree(self.directory.check_is_there().map_err(TrainingError::from))?;
         self.keeper.finish(engine, observer)?;
-        observer.begins(Work::Saving);
-        engine.save(&self.directory.file(RunDir::WEIGHTS))?;
-        self.has_saved_weights = true;
+        // Those of a run that was interrupted before its first step would be in the way of a new start.
+        if step > 0 {
+            observer.begins(Work::Saving);
+            engine.save(&self.directory.file(RunDir::WEIGHTS))?;
+            self.has_saved_weights = true;
+        }
         self.training.memory.measure();
         let validation_loss = self.evaluate(observer)?;
         let engine = &mut self.training.engine;

@@ -173,7 +173,7 @@ fn every_mistake_in_a_distillation_has_its_error() {
           help: did you mean `distill`?
         {"teach":{}}
           x `tasks.learn.teach`: there is no such kind of task
-          help: the known ones are: `train`, `distill`, `init`
+          help: the known ones are: `train`, `distill`, `init`, `ranks`
         {}
           x `tasks.learn` does not say what the task does
           help: write {"train": ["ENGINE", ...]}, or {"distill": {"student": "ENGINE", "teacher": "ENGINE", ...}}

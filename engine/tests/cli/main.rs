@@ -34,6 +34,8 @@ mod several; // Master files: several engines.
 mod several_arguments; // Arguments about them.
 mod several_errors; // Mistakes in them.
 mod several_processes; // Their ranks in the processes of a job.
+mod several_ranks; // Engines on ranks of their own.
+mod several_ranks_errors; // Ranks that cannot be.
 mod shell; // Completions, man pages, stdin.
 mod signals; // Signals, and kills.
 mod simulate; // `simulate --schedule`.

@@ -32,7 +32,7 @@ pub(crate) fn second() -> Value {
 }
 
 /// A pipeline alone, in fp16, with another optimizer.
-fn third() -> Value {
+pub(crate) fn third() -> Value {
     json!({
         "model": { "family": "gpt2", "num_layers": 4, "hidden_size": 16, "num_attention_heads": 2, "seq_length": 16 },
         "data": { "text": "text.txt", "validation": 0.2 },
@@ -102,7 +102,7 @@ pub(crate) fn summary(home: &Home, run: &str) -> BTreeMap<String, Value> {
 
 /// Whether two run directories hold the same, to the bit.
 #[track_caller]
-fn assert_same(home: &Home, one: &str, other: &str) {
+pub(crate) fn assert_same(home: &Home, one: &str, other: &str) {
     assert_eq!(home.names_in(one), home.names_in(other));
     assert_eq!(metrics(home, one), metrics(home, other), "{one} and {other}");
     assert!(weights(home, one) == weights(home, other), "{one} and {other}");
@@ -157,7 +157,7 @@ fn engines_leave_what_each_leaves_alone_in_any_order_and_by_any_names() {
 }
 
 /// A pair of which the first has an engine's own steps, and the second others.
-fn pair(home: &Home, steps: [u64; 2], checkpoint: &Value) {
+pub(crate) fn pair(home: &Home, steps: [u64; 2], checkpoint: &Value) {
     let with = |mut run: Value, steps: u64| {
         run["steps"] = steps.into();
         run["checkpoint"] = checkpoint.clone();

@@ -24,7 +24,7 @@ Examples:
   pipezero train engine/configs/pair.json --task pair   # two engines
   pipezero train pair.json --resume --set engines.deep.steps=500
 
-A master file trains several models in this process, each with an engine of its own, whose steps alternate:
+A master file trains several models in this process, each with an engine of its own, whose steps alternate, or which train at the same time on ranks of their own (\"ranks\": {\"other\": \"4-5\"} in a task):
   {\"engines\": {\"student\": \"student.json\", \"other\": {...a run file...}},
    \"tasks\": {\"pair\": {\"train\": [\"student\", \"other\"]}}}
 

@@ -1,6 +1,7 @@
 //! The engines of a task in this process, which may be one of several of a job: what connects their ranks, whether there is room for all of them, and
-//! their turns.
+//! their turns, which those take that meet on a rank.
 
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -14,16 +15,16 @@ use crate::cli::failure::Failure;
 use crate::cli::output::note;
 use crate::cli::progress::Progress;
 use crate::cli::signals::end_after_the_step;
-use crate::cli::task_plans::text_of_teacher;
+use crate::cli::task_plans::{heading, text_of_teacher};
 use crate::cli::terminal;
-use crate::config::RunFile;
+use crate::config::{JobRanks, RunFile};
 use crate::host::Launched;
 use crate::plan::{Plan, Purpose};
 use crate::run::engine::{Together, check_together};
 use crate::run::world::World;
 use crate::train::{
     EndedRun, InTurnError, RunInTurn, Teacher, Training, TrainingError, check_disk_space_together,
-    train_in_turn,
+    train_at_once,
 };
 
 /// This process's part in the job, if it is one of several.
@@ -45,6 +46,7 @@ pub(super) struct AllWaiting {
     /// Those that have steps left.
     pub(super) trained: Vec<Waiting>,
     teacher: Option<(PlannedTeacher, Arc<dyn World>)>,
+    ranks: JobRanks,
 }
 
 /// An engine whose ranks have started.
@@ -52,13 +54,18 @@ pub(super) struct Started {
     pub(super) name: String,
     file: RunFile,
     options: RunOptions,
+    /// Its ranks of the job.
+    ranks: Range<usize>,
     pub(super) training: Training,
     ready: Ready,
 }
 
 impl Job<'_> {
     /// Connects the ranks of each engine.
-    pub(super) fn waiting(&self, Engines { trained, teacher }: Engines) -> Result<AllWaiting, Failure> {
+    pub(super) fn waiting(
+        &self,
+        Engines { trained, teacher, ranks }: Engines,
+    ) -> Result<AllWaiting, Failure> {
         let to_connect = trained.iter().map(|engine| ToConnect {
             name: &engine.name,
             plan: &engine.plan,
@@ -75,13 +82,13 @@ impl Job<'_> {
             }
         }
         let teacher = teacher.zip(of_teacher.map(|(world, _)| world));
-        Ok(AllWaiting { trained: waiting, teacher })
+        Ok(AllWaiting { trained: waiting, teacher, ranks })
     }
 
     /// Whether there is room for all engines at once; a warning where checkpoints may find none.
     fn check_room(
         &self,
-        AllWaiting { trained, teacher }: &AllWaiting,
+        AllWaiting { trained, teacher, .. }: &AllWaiting,
         out: &Path,
     ) -> Result<Option<String>, Failure> {
         let trained_now = trained.iter().map(|Waiting { engine, world, .. }| Together {
@@ -111,20 +118,21 @@ impl Job<'_> {
     /// Starts the ranks of all engines, once it is known that there is room for all of them.
     pub(super) fn start(&self, waiting: AllWaiting, out: &Path) -> Result<Vec<Started>, Failure> {
         let disk_warning = self.check_room(&waiting, out)?;
-        let AllWaiting { trained, teacher } = waiting;
-        let mut taught = teacher.map(|(teacher, world)| self.start_teacher(teacher, world)).transpose()?;
+        let AllWaiting { trained, teacher, ranks: of_job } = waiting;
+        let mut taught =
+            teacher.map(|(teacher, world)| self.start_teacher(teacher, world, &of_job)).transpose()?;
         let mut started = Vec::new();
         for Waiting { engine, ready, world } in trained {
-            let Planned { name, file, plan, notices, options } = engine;
+            let Planned { name, file, plan, notices, options, ranks } = engine;
             let gap = if started.is_empty() && taught.is_none() { "" } else { "\n" };
-            note(format_args!("{gap}engine {name}"));
+            note(format_args!("{gap}{}", heading(&of_job, &name)));
             say_what_runs(&plan);
             drop(notices);
             // A task with a teacher trains one engine.
             let training = options.start(plan, world, ready.traced.clone(), taught.take());
             let training = training.map_err(|error| self.failed(&name, error))?;
             note(terminal::fitted(&format!("computing on: {}", device_of(&training, &file))));
-            started.push(Started { name, file, options, training, ready });
+            started.push(Started { name, file, options, ranks, training, ready });
         }
         if let Some(warning) = disk_warning {
             note(terminal::fitted(&warning));
@@ -133,9 +141,14 @@ impl Job<'_> {
     }
 
     /// Starts the ranks of a teacher.
-    fn start_teacher(&self, teacher: PlannedTeacher, world: Arc<dyn World>) -> Result<Teacher, Failure> {
+    fn start_teacher(
+        &self,
+        teacher: PlannedTeacher,
+        world: Arc<dyn World>,
+        ranks: &JobRanks,
+    ) -> Result<Teacher, Failure> {
         let PlannedTeacher { name, student, plan, notices, weights } = teacher;
-        note(format_args!("engine {name}"));
+        note(heading(ranks, &name));
         note(text_of_teacher(&plan, &student, terminal::width()).trim_end());
         drop(notices);
         let teacher = Teacher::start(name, plan, world, &weights);
@@ -152,7 +165,7 @@ impl Job<'_> {
         let mut directories = Vec::new();
         note("");
         // A directory is made or replaced only after everything else worked, for all engines.
-        for Started { name, file, options, mut training, ready } in started {
+        for Started { name, file, options, ranks, mut training, ready } in started {
             let recorded = options.recorded(ready.earlier, &file, training.plan(), self.is_first);
             let recorded = training.together(recorded.map_err(TrainingError::from));
             let (directory, changed) = recorded.map_err(|error| self.failed(&name, error))?;
@@ -160,24 +173,25 @@ impl Job<'_> {
                 say_what_changed(&format!("{name}: "), &changed);
             }
             directories.push(directory);
-            trainings.push((name, training));
+            trainings.push((name, ranks, training));
         }
         let signalled = end_after_the_step(signals);
         let mut observers: Vec<Progress> = trainings
             .iter()
-            .map(|(name, training)| {
+            .map(|(name, _, training)| {
                 let run = training.plan().run();
                 Progress::of_engine(name, run.steps, run.model.learns())
             })
             .collect();
         let runs = trainings.into_iter().zip(&directories).zip(&mut observers);
-        let runs = runs.map(|(((name, training), directory), observer)| RunInTurn {
+        let runs = runs.map(|(((name, ranks, training), directory), observer)| RunInTurn {
             name,
+            ranks,
             training,
             directory,
             observer,
         });
-        let ended = train_in_turn(runs.collect(), &signalled.interrupted);
+        let ended = train_at_once(runs.collect(), &signalled.interrupted);
         signalled.end();
         ended.map_err(|error| self.ended_by(error))
     }

@@ -17,7 +17,7 @@ use crate::cli::output::{complain, keep, keep_in, note, print};
 use crate::cli::progress::Progress;
 use crate::cli::signals::end_after_the_step;
 use crate::cli::terminal;
-use crate::config::RunFile;
+use crate::config::{Launch, RunFile};
 use crate::host::Launched;
 use crate::measure::trace::TracedSteps;
 use crate::run::data::first_words;
@@ -34,7 +34,7 @@ pub(super) fn run(
         keep(&this_start());
     }
     let options = args.of_one()?;
-    let (plan, notices) = options.planned(file, None)?;
+    let (plan, notices) = options.planned(file, Launch::this_host(), None)?;
     set_variable(plan.run().comm.backend, &args.run.run)?;
     let notices = Notices::new(args.run.name(), notices);
     let out = options.out.as_path();

@@ -1,12 +1,13 @@
 //! The engines of a task before their ranks start: each planned as if it were alone, with what it is given on the command line.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use super::options::RunOptions;
 use crate::cli::failure::Failure;
 use crate::cli::notices::Notices;
-use crate::cli::task_plans::{EnginePlan, task_plans};
-use crate::config::{Launch, MasterFile, MasterProblem, Part, RunFile, Task};
+use crate::cli::task_plans::{EnginePlan, TaskPlans, task_plans};
+use crate::config::{JobRanks, Launch, MasterFile, MasterProblem, Part, RunFile, Task};
 use crate::plan::Plan;
 
 /// An engine that is trained, before its ranks start.
@@ -16,6 +17,8 @@ pub(super) struct Planned {
     pub(super) plan: Plan,
     pub(super) notices: Notices,
     pub(super) options: RunOptions,
+    /// Its ranks of the job.
+    pub(super) ranks: Range<usize>,
 }
 
 /// The engine of a task that computes logits for a student, before its ranks start.
@@ -31,6 +34,8 @@ pub(super) struct PlannedTeacher {
 pub(super) struct Engines {
     pub(super) trained: Vec<Planned>,
     pub(super) teacher: Option<PlannedTeacher>,
+    /// Which ranks of the job they have.
+    pub(super) ranks: JobRanks,
 }
 
 impl Engines {
@@ -47,12 +52,13 @@ pub(super) fn planned(
     options: Vec<RunOptions>,
 ) -> Result<Engines, Failure> {
     let mut waiting = options.iter();
-    let plans = task_plans(master, task, Launch::this_host(), |engine, distillation| {
-        let options = waiting.next().expect("engines that are trained come first, each with its options");
-        options.planned(&engine.file, distillation)
-    })?;
-    let mut engines = Engines { trained: Vec::new(), teacher: None };
-    for (EnginePlan { engine, plan, notices, .. }, options) in plans.into_iter().zip(options) {
+    let TaskPlans { engines: plans, ranks } =
+        task_plans(master, task, Launch::this_host(), |engine, launch, distillation| {
+            let options = waiting.next().expect("engines that are trained come first, each with its options");
+            options.planned(&engine.file, launch, distillation)
+        })?;
+    let mut engines = Engines { trained: Vec::new(), teacher: None, ranks };
+    for (EnginePlan { engine, plan, notices, ranks, .. }, options) in plans.into_iter().zip(options) {
         let notices = Notices::new(engine.shown(), notices);
         let name = engine.name.clone();
         match task.part_of(&engine.name) {
@@ -64,7 +70,7 @@ pub(super) fn planned(
                 let student = student.to_owned();
                 engines.teacher = Some(PlannedTeacher { name, student, plan, notices, weights });
             }
-            _ => engines.trained.push(Planned { name, file: engine.file, plan, notices, options }),
+            _ => engines.trained.push(Planned { name, file: engine.file, plan, notices, options, ranks }),
         }
     }
     Ok(engines)

@@ -11,7 +11,7 @@ use crate::cli::failure::Failure;
 use crate::cli::output::note;
 use crate::cli::run_args::{PlannedData, plan_with_data_of};
 use crate::cli::unread_weights::unread_weights;
-use crate::config::{Notice, RunFile};
+use crate::config::{Launch, Notice, RunFile};
 use crate::measure::trace::TracedSteps;
 use crate::plan::Plan;
 use crate::run::checkpoint::Checkpoints;
@@ -25,9 +25,10 @@ impl RunOptions {
     pub(super) fn planned(
         &self,
         file: &RunFile,
+        launch: Launch,
         distillation: Option<Distillation>,
     ) -> Result<(Plan, Vec<Notice>), Failure> {
-        let PlannedData { plan, mut notices, .. } = plan_with_data_of(file, distillation)?;
+        let PlannedData { plan, mut notices, .. } = plan_with_data_of(file, launch, distillation)?;
         // The weights of a run that goes on are those of its checkpoint.
         if self.init.is_none() && !self.resume {
             notices.extend(unread_weights(file));

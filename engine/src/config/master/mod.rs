@@ -3,7 +3,8 @@
 //! ```text
 //! {"engines": {"NAME": "its-run-file.json", "OTHER": {...a run file...}},
 //!  "tasks": {"TASK": {"train": ["NAME", "OTHER"]},
-//!            "LEARN": {"distill": {"student": "NAME", "teacher": "OTHER", "temperature": 2, "alpha": 0.5}, "init": {"OTHER": "its-run"}}}}
+//!            "LEARN": {"distill": {"student": "NAME", "teacher": "OTHER", "temperature": 2, "alpha": 0.5}, "init": {"OTHER": "its-run"},
+//!                      "ranks": {"NAME": "0-3", "OTHER": "4-7"}}}}
 //! ```
 //!
 //! Only what the file itself says is read when it is loaded. The run file of an engine is read when a command needs that engine, so
@@ -12,6 +13,7 @@
 mod engine;
 mod file;
 mod given;
+mod ranks;
 mod read;
 mod read_task;
 mod reader;
@@ -21,5 +23,6 @@ mod task;
 pub use engine::EngineFile;
 pub use file::MasterFile;
 pub use given::GivenFile;
+pub use ranks::JobRanks;
 pub use schema::master_schema;
 pub use task::{NoTask, Part, Task, TaskKind};

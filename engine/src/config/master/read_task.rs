@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use pipezero_models::Distillation;
 
 use super::engine::EngineEntry;
+use super::ranks::{self, WrittenRange, WrittenRanks};
 use super::reader::Reader;
 use super::task::{Task, TaskKind};
 use crate::config::error::Problem;
@@ -83,7 +84,12 @@ impl TaskReader<'_> {
         let init = entries.iter().find(|entry| entry.key == KEYS_OF_TASK[2]);
         let inits =
             init.map_or(Some(Vec::new()), |entry| self.inits(&join(path, &entry.key), entry, known))?;
-        Some(Task { name: name.to_owned(), kind, engines, inits })
+        let ranks = entries.iter().find(|entry| entry.key == KEYS_OF_TASK[3]);
+        let ranks = match ranks {
+            Some(entry) => Some(self.ranks(&join(path, &entry.key), entry, known)?),
+            None => None,
+        };
+        Some(Task { name: name.to_owned(), kind, engines, inits, ranks })
     }
 
     /// A list of engines that are there, each once.
@@ -217,12 +223,7 @@ impl TaskReader<'_> {
         let mut inits = Vec::new();
         for Entry { key, key_span, node } in entries {
             let path = join(path, key);
-            if let Some(engines) = engines.filter(|all| !all.iter().any(|(known, _)| known == key)) {
-                let known: Vec<String> = engines.iter().map(|(known, _)| known.clone()).collect();
-                let nearest = nearest(key, known.iter().map(String::as_str)).map(str::to_owned);
-                let problem = MasterProblem::NotInTask { name: key.clone(), known, nearest };
-                self.reader.master_error(&path, key_span, problem);
-            }
+            self.check_in_task(key, &path, key_span, engines);
             match &node.value {
                 Value::String(named) => inits.push((key.clone(), self.folder.join(named))),
                 _ => {
@@ -232,6 +233,52 @@ impl TaskReader<'_> {
             }
         }
         Some(inits)
+    }
+
+    /// The ranks that engines of the task have.
+    fn ranks(&mut self, path: &str, entry: &Entry, engines: Option<&[Named]>) -> Option<WrittenRanks> {
+        let Value::Object(entries) = &entry.node.value else {
+            self.reader.wrong_type(path, &entry.node, "an object", r#"write {"ENGINE": "0-3", ...}"#);
+            return None;
+        };
+        if entries.is_empty() {
+            self.reader.master_error(path, &entry.node.span, MasterProblem::Empty { of: NameOf::Engine });
+        }
+        let mut of_engines = Vec::new();
+        for Entry { key, key_span, node } in entries {
+            let path = join(path, key);
+            self.check_in_task(key, &path, key_span, engines);
+            let Value::String(text) = &node.value else {
+                let repair = "write them in quotes, such as \"0-3\", or \"4\" of one";
+                self.reader.wrong_type(&path, node, "ranks", repair);
+                continue;
+            };
+            match ranks::parse(text) {
+                Ok(ranks) => {
+                    let place = Place { path, span: node.span.clone() };
+                    of_engines.push(WrittenRange { engine: key.clone(), ranks, place });
+                }
+                Err(fault) => {
+                    let (rule, repair) = (fault.rule(), fault.repair());
+                    let problem = Problem::Rule { value: node.describe(), rule, repair };
+                    self.reader.error(&path, &node.span, problem);
+                }
+            }
+        }
+        let place = Place { path: path.to_owned(), span: entry.key_span.clone() };
+        Some(WrittenRanks { place, of_engines })
+    }
+
+    /// Reports a key that names no engine of the task; none is where it is not known which these are.
+    fn check_in_task(&mut self, name: &str, path: &str, span: &Span, engines: Option<&[Named]>) {
+        let Some(engines) = engines.filter(|all| !all.iter().any(|(known, _)| known == name)) else { return };
+        let known: Vec<String> = engines.iter().map(|(known, _)| known.clone()).collect();
+        let nearest = nearest(name, known.iter().map(String::as_str)).map(str::to_owned);
+        self.reader.master_error(
+            path,
+            span,
+            MasterProblem::NotInTask { name: name.to_owned(), known, nearest },
+        );
     }
 }
 

@@ -54,7 +54,8 @@ fn train(name: &Value) -> Value {
                 "description": "Trains these engines, each for itself.",
                 "type": "array", "items": name, "minItems": 1, "uniqueItems": true
             },
-            "init": init()
+            "init": init(),
+            "ranks": ranks()
         },
         "required": ["train"],
         "additionalProperties": false
@@ -77,7 +78,8 @@ fn distill(name: &Value) -> Value {
                 "required": ["student", "teacher", "temperature", "alpha"],
                 "additionalProperties": false
             },
-            "init": init()
+            "init": init(),
+            "ranks": ranks()
         },
         "required": ["distill"],
         "additionalProperties": false
@@ -89,5 +91,14 @@ fn init() -> Value {
         "description": "The weights with which engines begin, by their names: run directories, checkpoints, or folders of transformers.",
         "type": "object",
         "additionalProperties": { "type": "string" }
+    })
+}
+
+fn ranks() -> Value {
+    json!({
+        "description": "Which ranks of the job engines have, by their names: the first and the last, or the only one. One that is not named begins at rank 0.",
+        "type": "object",
+        "minProperties": 1,
+        "additionalProperties": { "type": "string", "pattern": "^[0-9]+(-[0-9]+)?$" }
     })
 }

@@ -4,8 +4,11 @@ use std::path::{Path, PathBuf};
 
 use pipezero_models::Distillation;
 
+use super::ranks::{JobRanks, WrittenRanks};
 use crate::config::error::{ConfigError, ConfigErrors, Problem};
+use crate::config::launch::PartOfJob;
 use crate::config::place::Place;
+use crate::config::resolved::ParallelConfig;
 use crate::config::several::{MasterProblem, listed};
 use crate::files::json::nearest;
 
@@ -20,6 +23,8 @@ pub struct Task {
     pub(super) engines: Vec<(String, Place)>,
     /// Weights with which engines begin.
     pub(super) inits: Vec<(String, PathBuf)>,
+    /// Which ranks of the job engines have, if the file says so.
+    pub(super) ranks: Option<WrittenRanks>,
 }
 
 /// What a task does.
@@ -86,6 +91,58 @@ impl Task {
     /// The weights with which an engine begins, as the file says.
     pub fn init_of(&self, engine: &str) -> Option<&Path> {
         self.inits.iter().find(|(known, _)| known == engine).map(|(_, path)| path.as_path())
+    }
+
+    /// Whether the file says which ranks engines have.
+    pub fn says_ranks(&self) -> bool {
+        self.ranks.is_some()
+    }
+
+    /// Which ranks of the job an engine has, as far as the file says it; `None` where it says nothing of any.
+    pub fn part_of_job(&self, engine: &str) -> Option<PartOfJob> {
+        let ranks = self.ranks.as_ref()?;
+        let own = ranks.of(engine).map(|written| &written.ranks);
+        Some(PartOfJob {
+            first: own.map_or(0, |own| own.start),
+            size: own.map(ExactSizeIterator::len),
+            num_ranks: ranks.num_ranks(),
+        })
+    }
+
+    /// The ranks of all engines, whose grids these are, in a job of as many ranks as a launcher has started, if one has.
+    ///
+    /// # Errors
+    /// Where the file gives an engine another number than its grid has; else where no engine has a rank, or the job has another number of them.
+    pub fn job_ranks(
+        &self,
+        grids: &[(&str, &ParallelConfig)],
+        launched: Option<usize>,
+    ) -> Result<JobRanks, ConfigErrors> {
+        let written = |name: &str| self.ranks.as_ref().and_then(|ranks| ranks.of(name));
+        let other_number = |(name, grid): &(&str, &ParallelConfig)| {
+            let written = written(name).filter(|written| written.ranks.len() != grid.num_ranks())?;
+            let (given, first) = (written.ranks.len(), written.ranks.start);
+            let ParallelConfig { pipeline, data, .. } = **grid;
+            let problem =
+                MasterProblem::OtherNumber { name: (*name).to_owned(), given, first, pipeline, data };
+            Some(ConfigError::new(written.place.clone(), Problem::Master(problem)))
+        };
+        let errors: Vec<ConfigError> = grids.iter().filter_map(other_number).collect();
+        if !errors.is_empty() {
+            return Err(ConfigErrors::of_master(errors));
+        }
+        let of_engines = grids.iter().map(|(name, grid)| {
+            let first = written(name).map_or(0, |written| written.ranks.start);
+            ((*name).to_owned(), first..first + grid.num_ranks())
+        });
+        let job = JobRanks::new(of_engines.collect(), self.ranks.is_some());
+        let Some(ranks) = &self.ranks else { return Ok(job) };
+        let problem = match (job.unused(), launched) {
+            (None, Some(launched)) => MasterProblem::RanksOfProcesses { launched },
+            (Some(unused), _) => MasterProblem::UnusedRanks { unused },
+            (None, None) => return Ok(job),
+        };
+        Err(ConfigErrors::of_master(vec![ConfigError::new(ranks.place.clone(), Problem::Master(problem))]))
     }
 }
 

@@ -25,6 +25,7 @@ pub(super) fn resolve(
     raw: &RawComm,
     backend: Option<BackendName>,
     grid: Option<&ParallelConfig>,
+    launch: Launch,
 ) -> Option<CommConfig> {
     let timeout = raw.timeout_s.or(300.0).and_then(|seconds| {
         let timeout = Duration::try_from_secs_f64(seconds).ok().filter(|timeout| !timeout.is_zero());
@@ -43,6 +44,7 @@ pub(super) fn resolve(
         timeout: timeout?,
         port: port(raw)?,
         ranks_per_node: ranks_per_node?,
+        first_rank: launch.part.map(|part| part.first),
         reduction: reduction?,
         links: links?,
     })

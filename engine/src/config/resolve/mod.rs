@@ -63,7 +63,7 @@ pub(crate) fn resolve(
         Some(served) => role::learning_of(raw, served),
         None => role::learning(raw, reads_text, folder, batch.as_ref(), model.as_ref()),
     };
-    let comm = comm::resolve(&raw.comm, backend, grid.as_ref());
+    let comm = comm::resolve(&raw.comm, backend, grid.as_ref(), launch);
     let threads = rules::threads(&raw.threads, grid.as_ref(), launch);
     let threads = limits::threads(raw, threads);
     limits::check(raw, grid.as_ref(), batch.as_ref(), model.as_ref());

@@ -74,13 +74,20 @@ fn data(raw: &RawParallel, pipeline: Option<usize>, launch: Launch) -> Option<us
         raw.data.at_least_one(written)?;
     }
     let pipeline = pipeline?;
-    let data = match (written, launch.ranks) {
+    let given = launch.part.map_or(launch.ranks, |part| part.size);
+    let data = match (written, given) {
         (Some(data), _) => data,
         (None, None) => 1,
         (None, Some(ranks)) if ranks > 0 && ranks.is_multiple_of(pipeline) => ranks / pipeline,
         (None, Some(ranks)) => {
-            let rule = format!("the launcher started {}, which it does not divide", counted(ranks, "rank"));
-            let repair = format!("start a multiple of {pipeline}, or use a divisor of {ranks}");
+            let number = counted(ranks, "rank");
+            let (rule, start) = match launch.part {
+                None => (format!("the launcher started {number}, which it does not divide"), "start"),
+                Some(_) => {
+                    (format!("`ranks` of the task gives it {number}, which it does not divide"), "give it")
+                }
+            };
+            let repair = format!("{start} a multiple of {pipeline}, or use a divisor of {ranks}");
             return raw.pipeline.broken(pipeline, rule, repair);
         }
     };
@@ -89,7 +96,9 @@ fn data(raw: &RawParallel, pipeline: Option<usize>, launch: Launch) -> Option<us
         let rule = format!("with `parallel.pipeline` {pipeline} that is more than 2^32 ranks");
         return raw.data.broken(data, rule, "use a smaller grid");
     };
-    if let Some(ranks) = launch.ranks.filter(|&ranks| ranks != needed) {
+    // What a task says of ranks is held against the grid where it stands.
+    let launched = launch.ranks.filter(|_| launch.part.is_none());
+    if let Some(ranks) = launched.filter(|&ranks| ranks != needed) {
         let rule = format!(
             "with `parallel.pipeline` {pipeline} that is {needed} ranks, and the launcher started {ranks}"
         );

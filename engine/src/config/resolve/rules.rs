@@ -22,7 +22,8 @@ pub(super) fn count_or_auto(field: &Field<Auto<usize>>) -> Option<Option<usize>>
     }
 }
 
-/// `threads`; `"auto"` gives every core of the process to one of its ranks, of which a launcher's processes have one each.
+/// `threads`; `"auto"` gives every core of the process to one of its ranks, of which a launcher's processes have one each: where engines of a task have ranks of
+/// their own, those of all engines compute at once.
 pub(super) fn threads(
     field: &Field<Auto<usize>>,
     grid: Option<&ParallelConfig>,
@@ -31,7 +32,8 @@ pub(super) fn threads(
     match field.or(Auto::Auto)? {
         Auto::Value(threads) => field.at_least_one(Some(threads)),
         Auto::Auto => grid.map(|grid| {
-            let num_local = if launch.ranks.is_some() { 1 } else { grid.num_ranks() };
+            let of_job = launch.part.map_or(0, |part| part.num_ranks);
+            let num_local = if launch.ranks.is_some() { 1 } else { grid.num_ranks().max(of_job) };
             field.became((launch.cores / num_local).max(1))
         }),
     }

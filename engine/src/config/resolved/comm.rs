@@ -15,6 +15,9 @@ pub struct CommConfig {
     pub port: Option<u16>,
     /// Ranks on each host, if the run file says so.
     pub ranks_per_node: Option<usize>,
+    /// Of an engine that has some of the ranks of a job: which of them is its rank 0. `None` = it has them all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_rank: Option<usize>,
     /// In which order the nccl backend adds gradients.
     pub reduction: ReductionOrder,
     /// Links that the threads backend imitates by delaying messages; `None` = as fast as memory.

@@ -2,8 +2,8 @@
 
 use expect_test::expect;
 
-use super::{check_each, file, listed, run};
-use crate::config::{HostGpu, Launch, RunFile};
+use super::{LAUNCH, check_each, file, listed, run};
+use crate::config::{HostGpu, Launch, PartOfJob, RunFile};
 
 const GRID: (&str, &str) = ("parallel", r#"{"pipeline": 2, "data": 2}"#);
 
@@ -190,7 +190,7 @@ fn the_launchers_ranks_fix_the_data_degree() {
             ("train_batch_size", ""),
             ("train_micro_batch_size_per_gpu", "1"),
         ]);
-        let launch = Launch { cores: 8, memory_bytes: None, gpu: HostGpu::Absent, ranks };
+        let launch = Launch { cores: 8, memory_bytes: None, gpu: HostGpu::Absent, ranks, part: None };
         let resolved = RunFile::parse("run.json", &text).unwrap().resolve(launch);
         resolved.map(|(run, _)| (run.parallel.data, run.batch.train_batch_size, run.threads))
     };
@@ -198,6 +198,21 @@ fn the_launchers_ranks_fix_the_data_degree() {
     assert_eq!(resolve(r#"{"pipeline": 2}"#, Some(6)).unwrap(), (3, 3, 8));
     assert_eq!(resolve(r#"{"pipeline": 2, "data": "auto"}"#, Some(4)).unwrap(), (2, 2, 8));
     assert_eq!(resolve(r#"{"pipeline": 2, "data": 3}"#, Some(6)).unwrap(), (3, 3, 8));
+    // Of an engine on some ranks of a job: these fix it, and cores are shared by all that the job has.
+    let on = |parallel: &str, size, num_ranks| {
+        let text = file(&[
+            ("parallel", parallel),
+            ("train_batch_size", ""),
+            ("train_micro_batch_size_per_gpu", "1"),
+        ]);
+        let part = Some(PartOfJob { first: 2, size, num_ranks });
+        let (run, _) = RunFile::parse("run.json", &text).unwrap().resolve(Launch { part, ..LAUNCH }).unwrap();
+        assert_eq!(run.comm.first_rank, Some(2));
+        (run.parallel.data, run.threads)
+    };
+    assert_eq!(on(r#"{"pipeline": 2}"#, Some(2), 4), (1, 2));
+    assert_eq!(on(r#"{"pipeline": 2, "data": "auto"}"#, Some(4), 8), (2, 1));
+    assert_eq!(on(r#"{"pipeline": 2, "data": 3}"#, None, 2), (3, 1));
     let errors = [
         resolve(r#"{"pipeline": 2}"#, Some(5)).unwrap_err().to_string(),
         resolve(r#"{"pipeline": 2, "data": 3}"#, Some(8)).unwrap_err().to_string(),

@@ -43,7 +43,8 @@ fn every_example_loads() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
         for (name, file) in run_files(&path, name) {
-            let launch = Launch { cores: 2, memory_bytes: None, gpu: HostGpu::Absent, ranks: None };
+            let launch =
+                Launch { cores: 2, memory_bytes: None, gpu: HostGpu::Absent, ranks: None, part: None };
             let (run, notices) = file.resolve(launch).unwrap_or_else(|errors| panic!("{errors}"));
             assert!(run.data.text.iter().all(|path| path.is_absolute()), "{name}");
             let warnings = notices.iter().filter(|notice| notice.kind() == NoticeKind::Warning).count();

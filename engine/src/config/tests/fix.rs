@@ -3,7 +3,8 @@
 use super::deepspeed::folder;
 use crate::config::{Fixed, HostGpu, Launch, RunFile, Unfixed};
 
-const LAUNCH: Launch = Launch { cores: 2, memory_bytes: None, gpu: HostGpu::Absent, ranks: Some(4) };
+const LAUNCH: Launch =
+    Launch { cores: 2, memory_bytes: None, gpu: HostGpu::Absent, ranks: Some(4), part: None };
 
 fn fixed(text: &str) -> Result<Fixed, Unfixed> {
     let home = tempfile::tempdir().unwrap();

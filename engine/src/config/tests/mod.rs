@@ -30,7 +30,8 @@ use expect_test::Expect;
 use super::{ConfigErrors, HostGpu, Launch, Notice, Run, RunFile};
 
 /// A host of 8 cores on which the engine starts its own ranks.
-pub(crate) const LAUNCH: Launch = Launch { cores: 8, memory_bytes: None, gpu: HostGpu::Absent, ranks: None };
+pub(crate) const LAUNCH: Launch =
+    Launch { cores: 8, memory_bytes: None, gpu: HostGpu::Absent, ranks: None, part: None };
 
 /// A valid file, one key per line: `model` is line 2, `data` 3, `train_batch_size` 4, `steps` 5.
 const BASE: &[(&str, &str)] = &[

@@ -124,9 +124,9 @@ fn nearly_valid() -> impl Strategy<Value = Value> {
 /// Reads, resolves and prints; the outcome does not matter here.
 fn exercise(text: &str, ranks: Option<usize>) {
     let handler = miette::GraphicalReportHandler::new_themed(miette::GraphicalTheme::ascii());
-    match RunFile::parse("run.json", text)
-        .and_then(|file| file.resolve(Launch { cores: 0, memory_bytes: None, gpu: HostGpu::Absent, ranks }))
-    {
+    match RunFile::parse("run.json", text).and_then(|file| {
+        file.resolve(Launch { cores: 0, memory_bytes: None, gpu: HostGpu::Absent, ranks, part: None })
+    }) {
         Ok((run, notices)) => {
             let (batch, grid) = (run.batch, &run.parallel);
             assert_eq!(batch.train_batch_size, batch.micro_batch_size * batch.num_micro_batches * grid.data);

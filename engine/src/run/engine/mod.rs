@@ -171,12 +171,12 @@ impl Engine {
     pub(crate) fn check_host(plan: &Plan, purpose: Purpose, world: &dyn World) -> Result<(), EngineError> {
         let computed = ElementTypes::computed_in(plan.run());
         threads::check(plan, world.local_ranks().len(), threads::max_threads())?;
-        for (index, of_device) in world.devices().into_iter().enumerate() {
-            let RanksOnDevice { on, ranks, .. } = &of_device;
+        for of_device in world.devices() {
+            let RanksOnDevice { on, number, ranks } = &of_device;
             if !on.device.computes_in(computed) {
                 return Err(EngineError::Device { computed, device: on.name.clone() });
             }
-            let (memory, free_bytes) = host_memory::of_device(index, on)?;
+            let (memory, free_bytes) = host_memory::of_device(*number, on)?;
             host_memory::check(plan, purpose, ranks, memory, free_bytes)?;
         }
         Ok(())

@@ -11,8 +11,8 @@ pub enum SharedMemory {
     Host,
     /// A GPU's own.
     Gpu {
-        /// Its number among those of this process.
-        index: usize,
+        /// Its number among those of the host, as far as the process can tell.
+        number: usize,
         /// What people call it.
         name: String,
         /// All that it has.
@@ -24,9 +24,9 @@ impl fmt::Display for SharedMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Host => f.write_str("on this host or to its control group"),
-            Self::Gpu { index, name, total_bytes } => write!(
+            Self::Gpu { number, name, total_bytes } => write!(
                 f,
-                "of {} on GPU {index} ({name}); nvidia-smi lists the processes that hold some of it, and `device` \"cpu\" takes the host's",
+                "of {} on GPU {number} ({name}); nvidia-smi lists the processes that hold some of it, and `device` \"cpu\" takes the host's",
                 Bytes(*total_bytes)
             ),
         }

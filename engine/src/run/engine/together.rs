@@ -45,8 +45,8 @@ pub(crate) fn check_together(engines: &[Together<'_>]) -> Result<(), EngineError
     check_threads(threads.collect(), threads::max_threads())?;
     let mut in_demand: Vec<InDemand> = Vec::new();
     for engine in engines {
-        for (index, of_device) in engine.world.devices().into_iter().enumerate() {
-            let (memory, free_bytes) = host_memory::of_device(index, &of_device.on)?;
+        for of_device in engine.world.devices() {
+            let (memory, free_bytes) = host_memory::of_device(of_device.number, &of_device.on)?;
             let needed = host_memory::needed_bytes(engine.plan, engine.purpose, &of_device.ranks, &memory);
             let needed = needed.saturating_add(engine.micro_batch_bytes(&of_device.ranks));
             let share = Share { engine: engine.name.to_owned(), num_ranks: of_device.ranks.len(), needed };

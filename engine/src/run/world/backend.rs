@@ -85,7 +85,9 @@ pub(crate) fn threads_of(
     timeout: Duration,
 ) -> Result<Arc<dyn World>, WorldError> {
     let devices = devices_of(plan.run())?;
-    Ok(Arc::new(ThreadWorld::on(&devices, num_ranks, timeout, plan.run().comm.links)))
+    let comm = &plan.run().comm;
+    let first = comm.first_rank.unwrap_or(0);
+    Ok(Arc::new(ThreadWorld::from_rank(first, &devices, num_ranks, timeout, comm.links)))
 }
 
 /// The backend, if this process can be part of it.

@@ -55,10 +55,10 @@ pub(super) fn f32_products(run: &Run) -> F32Products {
     }
 }
 
-/// Gives each rank the device of its place modulo their number.
-pub(super) fn dealt(devices: &[NamedDevice], num_ranks: usize) -> Vec<RanksOnDevice> {
+/// Gives each rank the device of its place in the job modulo their number: rank 0 is the job's rank `first`.
+pub(super) fn dealt(devices: &[NamedDevice], first: usize, num_ranks: usize) -> Vec<RanksOnDevice> {
     let num_devices = devices.len();
-    let ranks = |index: usize| (index..num_ranks).step_by(num_devices).collect();
+    let ranks = |index: usize| (0..num_ranks).filter(|rank| (first + rank) % num_devices == index).collect();
     let dealt = devices.iter().enumerate().map(|(index, on)| RanksOnDevice {
         on: on.clone(),
         number: number_on_host(index),
@@ -102,12 +102,18 @@ mod tests {
     fn ranks_are_dealt_to_devices_in_turn() {
         let devices: Vec<_> =
             ["a", "b", "b"].map(|name| NamedDevice { name: name.to_owned(), ..NamedDevice::cpu() }).into();
-        let ranks =
-            |num_ranks| dealt(&devices, num_ranks).into_iter().map(|device| device.ranks).collect::<Vec<_>>();
-        assert_eq!(ranks(7), [vec![0, 3, 6], vec![1, 4], vec![2, 5]]);
-        assert_eq!(ranks(2), [[0], [1]]);
-        assert_eq!(Names(&dealt(&devices, 7)).to_string(), "a, 2 x b");
-        assert_eq!(Names(&dealt(&devices, 1)).to_string(), "a");
+        let ranks = |first, num_ranks| {
+            dealt(&devices, first, num_ranks).into_iter().map(|device| device.ranks).collect::<Vec<_>>()
+        };
+        assert_eq!(ranks(0, 7), [vec![0, 3, 6], vec![1, 4], vec![2, 5]]);
+        assert_eq!(ranks(0, 2), [[0], [1]]);
+        assert_eq!(ranks(5, 3), [[1], [2], [0]]);
+        let numbers = |first, num_ranks| {
+            dealt(&devices, first, num_ranks).iter().map(|device| device.number).collect::<Vec<_>>()
+        };
+        assert_eq!((numbers(4, 2), numbers(2, 1)), (vec![1, 2], vec![2]));
+        assert_eq!(Names(&dealt(&devices, 0, 7)).to_string(), "a, 2 x b");
+        assert_eq!(Names(&dealt(&devices, 0, 1)).to_string(), "a");
     }
 
     #[test]

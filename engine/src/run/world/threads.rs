@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use pipezero_models::queue::Cuda;
 
-use super::device::{NamedDevice, RanksOnDevice, dealt};
+use super::device::{NamedDevice, RanksOnDevice, dealt, number_on_host};
 use super::{ClockOffset, Positions, World};
 use crate::config::Links;
 use crate::run::comm::{CommError, Communicator, Nccl, Threads};
@@ -29,19 +29,49 @@ impl ThreadWorld {
 
     /// As [`ThreadWorld::new`], on these devices in turn, at least one. They reach each other's memory.
     pub fn on(devices: &[NamedDevice], size: usize, timeout: Duration, links: Option<Links>) -> Self {
-        let of_ranks = devices.iter().cycle().take(size).map(|on| Arc::clone(&on.device)).collect();
-        let threads = Threads::on(of_ranks, timeout, links);
-        Self { devices: dealt(devices, size), threads, nccl: None, positions: Arc::new(Positions::new(size)) }
+        Self::of_devices(dealt(devices, 0, size), timeout, links)
     }
 
-    /// A world whose ranks have a GPU each, which NCCL connects. No wait lasts longer than `timeout`.
-    pub(crate) fn over_nccl(nccl: Nccl, gpus: Vec<Cuda>, names: &[String], timeout: Duration) -> Self {
-        let named = |(cuda, name): (&Cuda, &String)| NamedDevice {
-            device: Arc::new(cuda.clone()),
-            name: name.clone(),
+    /// As [`ThreadWorld::on`], of ranks of a job whose other ranks have the devices before: rank 0 is the job's rank `first`.
+    pub(crate) fn from_rank(
+        first: usize,
+        devices: &[NamedDevice],
+        size: usize,
+        timeout: Duration,
+        links: Option<Links>,
+    ) -> Self {
+        Self::of_devices(dealt(devices, first, size), timeout, links)
+    }
+
+    fn of_devices(devices: Vec<RanksOnDevice>, timeout: Duration, links: Option<Links>) -> Self {
+        let mut of_ranks: Vec<(usize, _)> = devices
+            .iter()
+            .flat_map(|RanksOnDevice { on, ranks, .. }| {
+                ranks.iter().map(|&rank| (rank, Arc::clone(&on.device)))
+            })
+            .collect();
+        of_ranks.sort_by_key(|(rank, _)| *rank);
+        let size = of_ranks.len();
+        let threads = Threads::on(of_ranks.into_iter().map(|(_, device)| device).collect(), timeout, links);
+        Self { devices, threads, nccl: None, positions: Arc::new(Positions::new(size)) }
+    }
+
+    /// A world whose ranks have a GPU each, which NCCL connects: all that the process sees, from the one of number `first` on. No wait lasts longer
+    /// than `timeout`.
+    pub(crate) fn over_nccl(
+        nccl: Nccl,
+        first: usize,
+        gpus: Vec<Cuda>,
+        names: &[String],
+        timeout: Duration,
+    ) -> Self {
+        let of_rank = |(rank, (cuda, name)): (usize, (&Cuda, &String))| RanksOnDevice {
+            on: NamedDevice { device: Arc::new(cuda.clone()), name: name.clone() },
+            number: number_on_host(first + rank),
+            ranks: vec![rank],
         };
-        let devices: Vec<NamedDevice> = gpus.iter().zip(names).map(named).collect();
-        Self { nccl: Some((nccl, gpus)), ..Self::on(&devices, devices.len(), timeout, None) }
+        let devices = gpus.iter().zip(names).enumerate().map(of_rank).collect();
+        Self { nccl: Some((nccl, gpus)), ..Self::of_devices(devices, timeout, None) }
     }
 }
 

@@ -22,7 +22,8 @@ pub(crate) const MIXED: &str =
 pub(crate) fn plan(file: &str, changes: &str) -> Plan {
     let arguments: Vec<String> = changes.split_whitespace().map(str::to_owned).collect();
     let file = RunFile::parse("run.json", file).unwrap().set(&arguments).unwrap();
-    let resolved = file.resolve(Launch { cores: 2, memory_bytes: None, gpu: HostGpu::Absent, ranks: None });
+    let resolved =
+        file.resolve(Launch { cores: 2, memory_bytes: None, gpu: HostGpu::Absent, ranks: None, part: None });
     Plan::new(resolved.unwrap_or_else(|errors| panic!("{changes}: {errors}")).0).unwrap()
 }
 

@@ -44,11 +44,11 @@ pub(super) fn check(
 ///
 /// # Errors
 /// When the device does not answer.
-pub(super) fn of_device(index: usize, on: &NamedDevice) -> Result<(SharedMemory, Option<u64>), EngineError> {
+pub(super) fn of_device(number: usize, on: &NamedDevice) -> Result<(SharedMemory, Option<u64>), EngineError> {
     Ok(match on.device.memory().map_err(CommError::from)? {
         None => (SharedMemory::Host, host::available_bytes()),
         Some(MemoryInUse { total_bytes, free_bytes, .. }) => {
-            (SharedMemory::Gpu { index, name: on.name.clone(), total_bytes }, Some(free_bytes))
+            (SharedMemory::Gpu { number, name: on.name.clone(), total_bytes }, Some(free_bytes))
         }
     })
 }

@@ -259,7 +259,10 @@ fn a_file_that_is_not_there_is_named() {
 fn workload(text: &str) -> Workload {
     let file = RunFile::parse("run.json", text).unwrap();
     Workload::of(
-        &file.resolve(Launch { cores: 2, memory_bytes: None, gpu: HostGpu::Absent, ranks: None }).unwrap().0,
+        &file
+            .resolve(Launch { cores: 2, memory_bytes: None, gpu: HostGpu::Absent, ranks: None, part: None })
+            .unwrap()
+            .0,
     )
 }
 
