@@ -2,15 +2,15 @@
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
 mod auto_recomputation; // Recomputation that the plan chooses.
-mod background_checkpoints;
-mod batch_logits; // A checkpoint that is written while training goes on.
+mod background_checkpoints; // A checkpoint that is written while training goes on.
+mod batch_logits; // All logits of a batch, on any grid.
 mod beside_zero_1; // ZeRO-3 on models that people train.
 mod checkpoints; // What one grid has written, any other goes on from.
 mod collectives; // What every communication backend promises.
 mod cuda; // A GPU, or the imitation of one.
 mod custom_loss; // A loss that the user wrote.
 mod deferred; // Kernels that run later than asked, in any order that events allow.
-mod distillation;
+mod distillation; // A student on a teacher's logits.
 mod dropout; // Masks belong to sequences.
 mod evaluation; // Evaluating, saving and sampling do not change training, on any grid.
 mod examples; // Run files in pages load.
@@ -18,12 +18,13 @@ mod failing_devices; // A device that fails ends the run with one report.
 mod failures; // A rank that fails stops all, with one report.
 mod fault_matrix; // A rank or a link that fails, at each phase and in each stage.
 mod features; // Features, pair by pair, give the same bits.
-mod four_engines;
+mod four_engines; // Two that learn from each other and from two that do not.
 mod front; // Inputs beside the tokens, of any number and length.
 mod frozen; // Layers that are not trained.
 mod fuzz; // Input that is nearly valid.
 mod ignored_targets; // A step without a target.
 mod in_turn; // Runs in one process whose steps alternate.
+mod joint_checkpoints; // What several engines were at one time.
 mod json_files; // Every file that is JSON is read alike.
 mod lengths; // Micro-batches of different lengths.
 mod level; // What "level" saves.
@@ -37,12 +38,12 @@ mod mpi; // Ranks that are processes.
 mod mutants; // Programs that are accepted run, whoever made them.
 mod oracle; // What PyTorch and DeepSpeed compute, from golden files.
 mod overlap; // When gathers are issued, by recorded order.
-mod parameters;
+mod parameters; // Lists of what is sharded.
 mod parity; // Every grid gives the same bits.
 mod persistence; // Units that stay whole.
 mod precision_curves; // bf16 and fp16 beside f32.
 mod processes; // Several processes run one program.
-mod published_models;
+mod published_models; // Weights of transformers.
 mod quickstart; // The README's first command learns, and needs attention to.
 mod recomputation_traffic; // Recomputation costs no gather.
 mod residency_choice; // What every residency costs, and what fits.

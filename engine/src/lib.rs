@@ -76,3 +76,8 @@ struct Library;
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/extending.md")]
 struct Extending;
+
+/// Compiles the page's example.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/checkpoints.md")]
+struct CheckpointPage;

@@ -61,6 +61,19 @@ impl PartialFile {
         Ok(Self { path, file, partial })
     }
 
+    /// Removes what a process that was ended while it wrote a file of this name has left; no other may be writing it.
+    ///
+    /// # Errors
+    /// The error of the system.
+    pub(crate) fn remove_leftover(path: &Path) -> io::Result<()> {
+        let mut partial = path.as_os_str().to_owned();
+        partial.push(Self::ENDING);
+        match fs::remove_file(partial) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
     /// The file to write to.
     pub(crate) fn file(&mut self) -> &mut File {
         &mut self.file

@@ -18,6 +18,8 @@ pub struct Checkpoints {
     num_kept: usize,
     /// Steps of checkpoints that the run did not go on from, damaged ones for example: they go when another is complete.
     superseded: Vec<u64>,
+    /// The step of one that stays, however many are newer.
+    protected: Option<u64>,
     /// Whether the run directory was there: if it has been removed, it is not made again.
     run_dir_is_there: bool,
 }
@@ -46,6 +48,7 @@ impl Checkpoints {
             path: run_dir.join(Self::NAME),
             num_kept: usize::MAX,
             superseded: Vec::new(),
+            protected: None,
             run_dir_is_there: false,
         }
     }
@@ -60,8 +63,21 @@ impl Checkpoints {
     /// # Errors
     /// When the folder cannot be read.
     pub fn after(self, step: u64) -> Result<Self, CheckpointError> {
+        Ok(Self { run_dir_is_there: true, ..self.superseding(step)? })
+    }
+
+    /// The same, of which those after a step go when another is complete.
+    ///
+    /// # Errors
+    /// As [`Checkpoints::after`].
+    pub(crate) fn superseding(self, step: u64) -> Result<Self, CheckpointError> {
         let superseded = self.steps()?.into_iter().filter(|&found| found > step).collect();
-        Ok(Self { superseded, run_dir_is_there: true, ..self })
+        Ok(Self { superseded, ..self })
+    }
+
+    /// The same, of which that of a step stays, however many are newer.
+    pub(crate) fn protecting(self, step: u64) -> Self {
+        Self { protected: Some(step), ..self }
     }
 
     /// The same once another is complete.
@@ -214,6 +230,7 @@ impl Checkpoints {
         let is_superseded = |&step: &u64| step != new && self.superseded.contains(&step);
         let (superseded, steps): (Vec<_>, Vec<_>) = self.steps()?.into_iter().partition(is_superseded);
         let old = superseded.iter().chain(steps.iter().rev().skip(self.num_kept).rev());
+        let old = old.filter(|&&step| self.protected != Some(step));
         // One that cannot be removed keeps no other.
         let removed: Vec<_> = old.map(|&step| self.remove(step)).collect();
         removed.into_iter().collect()

@@ -1,5 +1,6 @@
 //! The state of all ranks: written to a checkpoint by all of them at once (`write.rs`), and read from one, on any grid.
 
+mod joint;
 mod place;
 mod write;
 mod writing;
