@@ -25,7 +25,7 @@ use crate::config::{
 };
 use crate::files::input::{is_stdio, named};
 use crate::files::partial::Existing;
-use crate::plan::Plan;
+use crate::plan::{Plan, Purpose};
 use crate::run::data::Inspected;
 
 /// What `--help` ends with.
@@ -103,12 +103,17 @@ fn print_teacher(of_tasks: &[(&Task, TaskPlans)], name: &str) -> Result<(), Fail
     for (task, plans) in of_tasks {
         let planned = plans.engines.iter().find(|planned| planned.engine.name == name);
         if let (Some(planned), Some(Part::Teaches(student))) = (planned, task.part_of(name)) {
-            drop(Notices::new(planned.engine.shown(), planned.notices.clone()));
             print(text_of_teacher(&planned.plan, student, terminal::width()))?;
+            notices_of(planned);
             break;
         }
     }
     Ok(())
+}
+
+/// Prints what is worth knowing of an engine's file in its part of a task.
+fn notices_of(planned: &EnginePlan) {
+    drop(Notices::new(planned.engine.shown(), planned.notices.clone()).in_full());
 }
 
 /// A run file in which nothing is wrong.
@@ -203,6 +208,10 @@ impl CheckArgs {
             let places: String = anew.iter().flat_map(|(_, plans)| plans.places()).collect();
             let line = format!("task {}: {does}{places}; {} of memory in all", task.name, bytes(together));
             print(format_args!("{}\n", terminal::fitted(&line)))?;
+            // Of an engine that other tasks train, what it says of that is above.
+            let teachers = anew.iter().flat_map(|(_, plans)| &plans.engines);
+            let teachers = teachers.filter(|planned| planned.purpose == Purpose::Inference);
+            teachers.filter(|planned| !only_teaches(&master, &planned.engine.name)).for_each(notices_of);
         }
         let counts = [counted(names.len(), "engine"), counted(master.tasks().len(), "task")];
         let verdict = format!("{} is a valid master file: {}", self.run.name(), counts.join(", "));

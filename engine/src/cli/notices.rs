@@ -26,6 +26,12 @@ impl Notices {
         Self { file, of_file, others: Vec::new(), is_in_full: false }
     }
 
+    /// Every notice gets its line.
+    pub(super) fn in_full(mut self) -> Self {
+        self.is_in_full = true;
+        self
+    }
+
     /// Every notice gets its line, except the values of `"auto"`, which are returned.
     pub(super) fn in_full_but_autos(mut self) -> (Self, Vec<Notice>) {
         let all = std::mem::take(&mut self.of_file);

@@ -160,8 +160,14 @@ pub(super) const KEYS: [&str; 2] = ["engines", "tasks"];
 /// Characters of a name at most.
 pub(super) const NAME_MAX: usize = 64;
 
+/// The folder beside engines' run directories in which processes leave what they say: no engine is called so.
+pub(super) const TAKEN_NAME: &str = "logs";
+
 /// Whether a text can be the name of an engine, and so of its folder, or of a task.
-pub(super) fn is_name(text: &str) -> bool {
+pub(super) fn is_name(text: &str, of: NameOf) -> bool {
+    if of == NameOf::Engine && text == TAKEN_NAME {
+        return false;
+    }
     let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     (1..=NAME_MAX).contains(&text.len()) && !text.starts_with('.') && text.chars().all(is_allowed)
 }
@@ -256,9 +262,12 @@ impl MasterProblem {
                 "a master file has {}; what is of one model belongs into the run file of its engine",
                 KEYS.map(|key| format!("`{key}`")).join(" and ")
             ),
-            Self::BadName { .. } => format!(
-                "use ASCII letters, digits, `-`, `_` and `.`, not `.` first, and at most {NAME_MAX}: the run directory of an engine is called so"
-            ),
+            Self::BadName { of } => {
+                let but = if *of == NameOf::Engine { format!(", and not `{TAKEN_NAME}`") } else { String::new() };
+                format!(
+                    "use ASCII letters, digits, `-`, `_` and `.`, not `.` first, and at most {NAME_MAX}{but}: the run directory of an engine is called so"
+                )
+            }
             Self::Empty { of: NameOf::Engine } => "name at least one engine".to_owned(),
             Self::Empty { of: NameOf::Task } => {
                 r#"add a task: {"NAME": {"train": ["ENGINE", ...]}}"#.to_owned()

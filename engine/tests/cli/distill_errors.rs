@@ -56,6 +56,7 @@ fn every_mistake_in_a_distillation_has_its_error() {
         json!({ "init": { "large": "taught" } }),
         json!({ "train": ["small"], "init": { "large": "taught" } }),
         json!({ "train": ["small"], "init": { "small": 3 } }),
+        json!({ "train": ["small"], "init": { "small": "" } }),
         json!({ "train": ["small"], "init": ["taught"] }),
         json!({ "train": ["small"], "init": "taught" }),
         json!({ "train": ["small"], "init": null }),
@@ -188,6 +189,9 @@ fn every_mistake_in_a_distillation_has_its_error() {
           help: the engines are: `small`
         {"train":["small"],"init":{"small":3}}
           x `tasks.learn.init.small` must be a path, but is 3
+          help: write the path of a run directory, of its weights, or of a folder of transformers, in quotes
+        {"train":["small"],"init":{"small":""}}
+          x `tasks.learn.init.small` must be a path, but is the string ""
           help: write the path of a run directory, of its weights, or of a folder of transformers, in quotes
         {"train":["small"],"init":["taught"]}
           x `tasks.learn.init` must be an object, but is a list

@@ -387,6 +387,24 @@ fn the_example_of_a_pair_trains() {
     checked.success();
 }
 
+#[test]
+fn the_example_of_a_distillation_trains() {
+    let home = Home::new();
+    let config = format!("{}/configs/distill.json", env!("CARGO_MANIFEST_DIR"));
+    home.run(format!("train {config} --task teach --out out")).success();
+    home.run(format!("train {config} --task distill --init large=out/large --out out")).success();
+    assert_eq!(home.names_in("out"), ["large", "small"]);
+    // What its own run file says has no effect where an engine teaches, and is said in full.
+    let checked = home.run(format!("check {config}"));
+    assert_eq!(checked.stderr.matches("hint: `engines.large.").count(), 6, "{}", checked.stderr);
+    assert!(
+        !checked.stderr.contains("prints in full") && !checked.stderr.contains("warning"),
+        "{}",
+        checked.stderr
+    );
+    checked.success();
+}
+
 /// The figures of each engine are those of its own plan.
 #[test]
 fn plan_and_check_show_every_engine() {

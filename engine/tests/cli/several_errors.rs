@@ -38,7 +38,11 @@ pub(crate) fn home() -> Home {
             r#""student": "run.json""#,
             r#""a": { "trian": ["student"] }, "b": { "distil": {} }"#,
         ),
-        ("bad-names", r#""a/b": "run.json", ".c": "run.json", "": "run.json""#, r#""d e": { "train": [] }"#),
+        (
+            "bad-names",
+            r#""a/b": "run.json", ".c": "run.json", "": "run.json", "logs": "run.json""#,
+            r#""d e": { "train": [] }"#,
+        ),
         (
             "bad-types",
             r#""a": 3, "b": ["run.json"]"#,
@@ -141,37 +145,46 @@ fn mistakes_in_a_master_file_are_shown_at_their_places() {
                `----
               help: did you mean `distill`?
             $ bad-names.json
-            [2] error: not a valid master file, 5 mistakes:
+            [2] error: not a valid master file, 6 mistakes:
               x `engines.a/b`: this cannot be the name of an engine
                ,-[bad-names.json:2:16]
              1 | {
-             2 |   "engines": { "a/b": "run.json", ".c": "run.json", "": "run.json" },
+             2 |   "engines": { "a/b": "run.json", ".c": "run.json", "": "run.json", "logs": "run.json" },
                :                ^^^^^
              3 |   "tasks": { "d e": { "train": [] } }
                `----
-              help: use ASCII letters, digits, `-`, `_` and `.`, not `.` first, and at most 64: the run directory of an engine is called so
+              help: use ASCII letters, digits, `-`, `_` and `.`, not `.` first, and at most 64, and not `logs`: the run directory of an engine is called so
 
               x `engines..c`: this cannot be the name of an engine
                ,-[bad-names.json:2:35]
              1 | {
-             2 |   "engines": { "a/b": "run.json", ".c": "run.json", "": "run.json" },
+             2 |   "engines": { "a/b": "run.json", ".c": "run.json", "": "run.json", "logs": "run.json" },
                :                                   ^^^^
              3 |   "tasks": { "d e": { "train": [] } }
                `----
-              help: use ASCII letters, digits, `-`, `_` and `.`, not `.` first, and at most 64: the run directory of an engine is called so
+              help: use ASCII letters, digits, `-`, `_` and `.`, not `.` first, and at most 64, and not `logs`: the run directory of an engine is called so
 
               x `engines`: this cannot be the name of an engine
                ,-[bad-names.json:2:53]
              1 | {
-             2 |   "engines": { "a/b": "run.json", ".c": "run.json", "": "run.json" },
+             2 |   "engines": { "a/b": "run.json", ".c": "run.json", "": "run.json", "logs": "run.json" },
                :                                                     ^^
              3 |   "tasks": { "d e": { "train": [] } }
                `----
-              help: use ASCII letters, digits, `-`, `_` and `.`, not `.` first, and at most 64: the run directory of an engine is called so
+              help: use ASCII letters, digits, `-`, `_` and `.`, not `.` first, and at most 64, and not `logs`: the run directory of an engine is called so
+
+              x `engines.logs`: this cannot be the name of an engine
+               ,-[bad-names.json:2:69]
+             1 | {
+             2 |   "engines": { "a/b": "run.json", ".c": "run.json", "": "run.json", "logs": "run.json" },
+               :                                                                     ^^^^^^
+             3 |   "tasks": { "d e": { "train": [] } }
+               `----
+              help: use ASCII letters, digits, `-`, `_` and `.`, not `.` first, and at most 64, and not `logs`: the run directory of an engine is called so
 
               x `tasks.d e`: this cannot be the name of a task
                ,-[bad-names.json:3:14]
-             2 |   "engines": { "a/b": "run.json", ".c": "run.json", "": "run.json" },
+             2 |   "engines": { "a/b": "run.json", ".c": "run.json", "": "run.json", "logs": "run.json" },
              3 |   "tasks": { "d e": { "train": [] } }
                :              ^^^^^
              4 | }
@@ -180,7 +193,7 @@ fn mistakes_in_a_master_file_are_shown_at_their_places() {
 
               x `tasks.d e.train` names no engine
                ,-[bad-names.json:3:32]
-             2 |   "engines": { "a/b": "run.json", ".c": "run.json", "": "run.json" },
+             2 |   "engines": { "a/b": "run.json", ".c": "run.json", "": "run.json", "logs": "run.json" },
              3 |   "tasks": { "d e": { "train": [] } }
                :                                ^^
              4 | }

@@ -6,12 +6,10 @@
 
 mod inputs;
 mod layer;
-mod linear;
 mod module;
 #[cfg(test)]
 mod tests;
 
 pub use inputs::{FrontInputs, FrontLimits, FrontSpec, InputShape, NO_ROW};
 pub use layer::Front;
-pub use linear::Linear;
 pub use module::FrontModule;

@@ -3,7 +3,6 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::linear::Linear;
 use crate::error::{ModelError, require};
 use crate::layer::{
     BackwardInputArgs, BackwardWeightArgs, ForwardArgs, Layer, LayerSizes, MicroBatchShape, RecomputeArgs,
@@ -13,6 +12,7 @@ use crate::layout::aligned;
 use crate::memory::{View, ViewMut};
 use crate::mlp::Dense;
 use crate::queue::Queue;
+use crate::shared::Linear;
 use crate::views::{GradientViews, ParameterViews};
 
 /// A chain of layers from the numbers of an input to rows of the model's width. Each input goes through it for itself, as the one sequence of a

@@ -6,6 +6,7 @@ mod ends;
 mod final_norm;
 mod head;
 mod head_with_loss;
+mod linear;
 #[cfg(test)]
 mod tests;
 mod token_embedding;
@@ -17,5 +18,6 @@ pub(crate) use ends::{heads, token_embeddings};
 pub use final_norm::FinalNorm;
 pub use head::Head;
 pub use head_with_loss::HeadWithLoss;
+pub use linear::Linear;
 pub use token_embedding::TokenEmbedding;
 pub use vocabulary::{HeadLogits, VocabularyOptions, num_blocks};

@@ -225,7 +225,9 @@ impl TaskReader<'_> {
             let path = join(path, key);
             self.check_in_task(key, &path, key_span, engines);
             match &node.value {
-                Value::String(named) => inits.push((key.clone(), self.folder.join(named))),
+                Value::String(named) if !named.is_empty() => {
+                    inits.push((key.clone(), self.folder.join(named)));
+                }
                 _ => {
                     let repair = "write the path of a run directory, of its weights, or of a folder of transformers, in quotes";
                     self.reader.wrong_type(&path, node, "a path", repair);

@@ -45,7 +45,7 @@ impl Reader {
         if entries.is_empty() {
             self.master_error(&entry.key, &entry.node.span, MasterProblem::Empty { of });
         }
-        for inner in entries.iter().filter(|inner| !is_name(&inner.key)) {
+        for inner in entries.iter().filter(|inner| !is_name(&inner.key, of)) {
             let path = join(&entry.key, &inner.key);
             self.master_error(&path, &inner.key_span, MasterProblem::BadName { of });
         }

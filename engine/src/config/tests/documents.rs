@@ -58,6 +58,8 @@ fn every_example_loads() {
         ("checkpointing.json", 0, 0),
         ("deepspeed-zero1.json", 8, 1),
         ("deepspeed-zero3-auto.json", 20, 0),
+        ("distill.json: large", 0, 0),
+        ("distill.json: small", 0, 0),
         ("fp16.json", 0, 0),
         ("gpt2-124m.json", 1, 0),
         ("interleaved.json", 0, 0),

@@ -2,6 +2,7 @@
 
 use crate::kernels::linear::LinearShape;
 use crate::layer::*;
+use crate::memory::{View, ViewMut};
 use crate::parameter::ParameterSpec;
 use crate::queue::{Onto, Queue};
 
@@ -19,6 +20,32 @@ impl Linear {
     /// A map from `widths[0]` elements to `widths[1]`, its weight drawn from a normal distribution.
     pub fn new(name: impl Into<String>, widths: [usize; 2], init_std: f32) -> Self {
         Self { name: name.into(), widths, init_std }
+    }
+
+    /// `y` of these rows.
+    pub(crate) fn apply(
+        &self,
+        queue: &dyn Queue,
+        shape: MicroBatchShape,
+        parameters: ParameterViews<'_>,
+        x: View<'_>,
+        y: ViewMut<'_>,
+    ) {
+        let [weight, bias] = parameters.split(self.parameter_lens());
+        queue.linear(self.linear(shape), x, weight, Onto::Bias(bias), y);
+    }
+
+    /// The gradient of `x`, given that of `y`.
+    pub(crate) fn input_gradient(
+        &self,
+        queue: &dyn Queue,
+        shape: MicroBatchShape,
+        parameters: ParameterViews<'_>,
+        dy: View<'_>,
+        dx: ViewMut<'_>,
+    ) {
+        let [weight, _] = parameters.split(self.parameter_lens());
+        queue.linear_backward_input(self.linear(shape), dy, weight, dx, WriteMode::Overwrite);
     }
 
     /// Elements of the parameters in order.
@@ -56,19 +83,17 @@ impl Layer for Linear {
     }
 
     fn forward(&self, queue: &dyn Queue, shape: MicroBatchShape, args: ForwardArgs<'_>) {
-        let [weight, bias] = args.parameters.split(self.parameter_lens());
-        queue.linear(self.linear(shape), args.input, weight, Onto::Bias(bias), args.output);
+        self.apply(queue, shape, args.parameters, args.input, args.output);
     }
 
     /// Nothing is saved.
     fn recompute(&self, _: &dyn Queue, _: MicroBatchShape, _: RecomputeArgs<'_>) {}
 
     fn backward_input(&self, queue: &dyn Queue, shape: MicroBatchShape, args: BackwardInputArgs<'_>) {
-        let [weight, _] = args.parameters.split(self.parameter_lens());
         let (mut doutput, mut gradient) = (args.weight_inputs, args.gradient);
         queue.copy(gradient.view().range(0..doutput.len()), doutput.reborrow());
         let dinput = gradient.reborrow().range(0..args.input.len());
-        queue.linear_backward_input(self.linear(shape), doutput.view(), weight, dinput, WriteMode::Overwrite);
+        self.input_gradient(queue, shape, args.parameters, doutput.view(), dinput);
     }
 
     fn backward_weight(&self, queue: &dyn Queue, shape: MicroBatchShape, args: BackwardWeightArgs<'_>) {
