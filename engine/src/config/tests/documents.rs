@@ -133,7 +133,7 @@ fn the_schema_accepts_the_examples_and_rejects_slips() {
             }
         }
     }
-    assert_eq!(num_engines, 2);
+    assert_eq!(num_engines, 4);
 }
 
 fn accepts_and_rejects_slips(schema: &Value, value: &Value, path: &Path) {
