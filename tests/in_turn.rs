@@ -137,7 +137,7 @@ fn runs_whose_ranks_do_not_meet_train_at_the_same_time() {
             observer,
         },
     );
-    let ended = train_at_once(members.collect(), &AtomicBool::new(false)).expect("all runs end well");
+    let ended = train_at_once(members.collect(), &|| false).expect("all runs end well");
     let ended: Vec<_> = ended.iter().map(|run| (run.name.as_str(), run.summary.steps)).collect();
     assert_eq!(ended, [("a", 2), ("b", 3), ("c", 1)]);
     assert_eq!(watches.map(|watch| watch.steps), [2, 3, 1]);
@@ -166,7 +166,7 @@ fn runs_that_meet_on_a_rank_take_turns() {
                 observer,
             },
         );
-        train_at_once(members.collect(), &interrupted).expect("all runs end well");
+        train_at_once(members.collect(), &|| false).expect("all runs end well");
         assert_eq!(log.into_inner().expect("no test has failed"), expected);
     }
 }

@@ -9,7 +9,7 @@ use super::terminal;
 use crate::host::{Launched, job_files};
 use crate::plan::Plan;
 use crate::run::engine::{EngineError, Report};
-use crate::run::world::{World, WorldError, world_beside, world_of};
+use crate::run::world::{World, WorldError, world_beside, world_of, world_of_job, world_on_ranks};
 use crate::train::TrainingError;
 
 /// What a launcher says of this process, if one has started it, and whether it speaks for the job: that of rank 0 does, and the others are silent from
@@ -48,6 +48,34 @@ pub(super) fn connected_beside<T>(
     connected_by(|| world_beside(plan, first), launched, own)
 }
 
+/// Connects the processes of a job whose engines have ranks of their own, as the plan of one of them says.
+///
+/// # Errors
+/// As [`connected`].
+pub(super) fn connected_job<T>(
+    plan: &Plan,
+    launched: Option<&Launched>,
+    own: Result<T, Failure>,
+) -> Result<(Arc<dyn World>, T), Failure> {
+    connected_by(|| world_of_job(plan), launched, own)
+}
+
+/// Connects the ranks of an engine in such a job; `None` in the processes that have none of them.
+///
+/// # Errors
+/// As [`agreed`], and when the ranks cannot be connected.
+pub(super) fn connected_on_ranks(
+    plan: &Plan,
+    job: &dyn World,
+    launched: Option<&Launched>,
+) -> Result<Option<Arc<dyn World>>, Failure> {
+    let world = world_on_ranks(plan, job).map_err(|error| match error {
+        WorldError::SaidByFirst | WorldError::SaidByAnother => left_to_others(&error),
+        error => TrainingError::from(EngineError::from(error)).into(),
+    });
+    agreed(job, launched, world)
+}
+
 fn connected_by<T>(
     world: impl FnOnce() -> Result<Arc<dyn World>, WorldError>,
     launched: Option<&Launched>,
@@ -70,6 +98,9 @@ fn connected_by<T>(
     Ok((world, found))
 }
 
+/// Of a process that leaves it to others to say why it cannot go on.
+const FAILED_WITHOUT_A_WORD: u64 = 2;
+
 /// What this process has found, once all have come as far.
 ///
 /// # Errors
@@ -83,12 +114,18 @@ pub(super) fn agreed<T>(
     let mut failed = vec![0; world.size()];
     // A launcher's rank may be beyond, which the engine refuses.
     if let Some(failed) = failed.get_mut(rank) {
-        *failed = u64::from(own.is_err());
+        *failed = match own {
+            Ok(_) => 0,
+            Err(Failure::SaidElsewhere) => FAILED_WITHOUT_A_WORD,
+            Err(_) => 1,
+        };
     }
     let asked = world.add_words(&mut failed);
-    match (own, failed.iter().position(|&failed| failed > 0)) {
+    let says = |&failed: &u64| failed > 0 && failed != FAILED_WITHOUT_A_WORD;
+    match (own, failed.iter().position(says)) {
         (Err(error), Some(first)) if first == rank => Err(error),
         (_, Some(_)) => Err(Failure::SaidElsewhere),
+        (_, None) if failed.contains(&FAILED_WITHOUT_A_WORD) => Err(Failure::SaidElsewhere),
         (own, None) => {
             asked.map_err(|error| TrainingError::from(EngineError::from(error)))?;
             own
@@ -99,13 +136,18 @@ pub(super) fn agreed<T>(
 /// What ends a job is said by one process: what all find alike by that of rank 0, and how ranks have stopped by that of the lowest rank that is left. What the
 /// others know is in their logs.
 pub(super) fn said_once(error: TrainingError, launched: Option<&Launched>) -> Failure {
-    if is_said_elsewhere(&error, launched) { left_to_others(&error) } else { error.into() }
+    said_once_of_ranks(error, launched.map(|launched| launched.rank))
 }
 
-/// Whether another process of the job says this.
-pub(super) fn is_said_elsewhere(error: &TrainingError, launched: Option<&Launched>) -> bool {
-    let Some(launched) = launched else { return false };
-    let is_another = |rank: usize| rank != launched.rank;
+/// As [`said_once`], of ranks of which this process, if it is one of several, has this one.
+pub(super) fn said_once_of_ranks(error: TrainingError, rank: Option<usize>) -> Failure {
+    if is_said_elsewhere(&error, rank) { left_to_others(&error) } else { error.into() }
+}
+
+/// Whether another process says this, where this one has this rank of several.
+pub(super) fn is_said_elsewhere(error: &TrainingError, rank: Option<usize>) -> bool {
+    let Some(own) = rank else { return false };
+    let is_another = |rank: usize| rank != own;
     error.is_elsewhere()
         || error.is_of_all() && is_another(0)
         || error.report().and_then(Report::speaker).is_some_and(is_another)

@@ -17,7 +17,7 @@ use super::run_args::RunArgs;
 use super::terminal;
 use super::whole::whole;
 use super::{Takes, checked_arguments};
-use crate::config::{BackendName, GivenFile, Launch, RunFile};
+use crate::config::{BackendName, GivenFile, Launch, RunFile, TaskKind};
 use crate::launch::{ConnectedBy, End, Event, Job, JobError, Lost};
 
 /// What `--help` ends with.
@@ -78,9 +78,16 @@ fn connection(run: &RunArgs, takes: &Takes, num_processes: usize) -> Result<Conn
                 let task =
                     master.task(task.as_deref()).map_err(|error| Failure::Input(error.into()))?.clone();
                 let master = master.set(&run.set, &task.engines())?;
-                resolve_all(&master, task.trained(), |engine| {
-                    Ok(engine.file.resolve(launch)?.0.comm.backend)
-                })?
+                let runs = resolve_all(&master, task.trained(), |engine| {
+                    let launch = Launch { part: task.part_of_job(&engine.name), ..launch };
+                    Ok(engine.file.resolve(launch)?.0)
+                })?;
+                // A teacher is not resolved without its student, and looked at by the processes.
+                if let TaskKind::Train(names) = &task.kind {
+                    let grids = names.iter().zip(&runs).map(|(name, run)| (name.as_str(), &run.parallel));
+                    task.job_ranks(&grids.collect::<Vec<_>>(), ranks)?;
+                }
+                runs.into_iter().map(|run| run.comm.backend).collect()
             }
         },
     };

@@ -22,6 +22,23 @@ pub(super) fn is_silent() -> bool {
     IS_SILENT.load(Ordering::Relaxed)
 }
 
+/// As long as this is kept, results and notes of this process are written or not, whatever is so before and after.
+#[derive(Debug)]
+pub(super) struct Voice {
+    was_silent: bool,
+}
+
+/// Writes results and notes from now on if the process `speaks` for those that say the same.
+pub(super) fn speak(speaks: bool) -> Voice {
+    Voice { was_silent: IS_SILENT.swap(!speaks, Ordering::Relaxed) }
+}
+
+impl Drop for Voice {
+    fn drop(&mut self) {
+        IS_SILENT.store(self.was_silent, Ordering::Relaxed);
+    }
+}
+
 /// Writes the result of a command to stdout.
 ///
 /// # Errors

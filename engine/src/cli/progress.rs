@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::output::{is_silent, keep, note};
+use super::output::{is_silent, keep, show};
 use super::terminal;
 use crate::run::checkpoint::CheckpointError;
 use crate::run::engine::EngineError;
@@ -16,6 +16,8 @@ use crate::train::{EvalLine, Observer, StepLine, Work};
 pub(super) struct Progress {
     /// What each line begins with: the name of an engine among others.
     of: String,
+    /// Whether this process says what others would say too.
+    speaks: bool,
     /// A bar that redraws itself, where a person sees it.
     bar: Option<ProgressBar>,
     /// Of plain lines: on the screen if there is no bar, and in the log of this process.
@@ -77,7 +79,10 @@ impl Progress {
     }
 
     fn with(of: String, bar: Option<ProgressBar>, num_steps: u64, learns: bool) -> Self {
-        let progress = Self { of, bar, pace: Pace::at_once(), num_steps, figures: String::new(), learns };
+        // Whoever speaks for the process later, it is this run's line.
+        let speaks = !is_silent();
+        let progress =
+            Self { of, speaks, bar, pace: Pace::at_once(), num_steps, figures: String::new(), learns };
         // A first step may take minutes.
         progress.print_unless_bar(&format!("the first of {num_steps} steps begins"));
         progress
@@ -91,7 +96,7 @@ impl Progress {
                 keep(&text);
                 bar.println(text);
             }
-            None => note(text),
+            None => self.say(&text),
         }
     }
 
@@ -102,8 +107,15 @@ impl Progress {
                 keep(text);
                 bar.tick();
             }
-            None => note(terminal::fitted(&format!("{}{text}", self.of))),
+            None => self.say(&terminal::fitted(&format!("{}{text}", self.of))),
         }
+    }
+
+    fn say(&self, text: &str) {
+        if self.speaks {
+            show(text);
+        }
+        keep(text);
     }
 
     /// Shows a step by its time alone.

@@ -138,7 +138,14 @@ pub enum MasterProblem {
         /// Some of them, which follow each other.
         unused: Range<usize>,
     },
-    /// Ranks of their own for engines whose ranks are processes.
+    /// Another number of ranks than a launcher has started.
+    OtherJob {
+        /// How many the engines have.
+        needed: usize,
+        /// How many were started.
+        launched: usize,
+    },
+    /// Ranks of their own for a teacher and its student whose ranks are processes.
     RanksOfProcesses {
         /// How many a launcher has started.
         launched: usize,
@@ -232,8 +239,14 @@ impl MasterProblem {
             Self::UnusedRanks { unused } => {
                 format!("{path}: no engine has {}", ranks_in_words(unused, " to "))
             }
+            Self::OtherJob { needed, launched } => {
+                format!(
+                    "{path}: the engines have {}, and the launcher started {launched}",
+                    ranks_counted(*needed)
+                )
+            }
             Self::RanksOfProcesses { launched } => format!(
-                "{path}: engines have ranks of their own where ranks are threads of one process, and the launcher started {launched}"
+                "{path}: a teacher has ranks of its own where ranks are threads of one process, and the launcher started {launched}"
             ),
         }
     }
@@ -292,6 +305,7 @@ impl MasterProblem {
             Self::UnusedRanks { .. } => {
                 "let the ranks of the engines leave no gap, from 0 on; an engine that is not named begins at rank 0".to_owned()
             }
+            Self::OtherJob { needed, .. } => format!("have it start {needed}"),
             Self::RanksOfProcesses { .. } => {
                 "start pipezero once, or leave `ranks` out: each engine then has a rank in each process".to_owned()
             }

@@ -24,7 +24,7 @@ pub fn train_in_turn(
     runs: Vec<RunInTurn<'_>>,
     interrupted: &AtomicBool,
 ) -> Result<Vec<EndedRun>, InTurnError> {
-    train_groups(vec![runs.into_iter().enumerate().collect()], interrupted)
+    train_groups(vec![runs.into_iter().enumerate().collect()], &|| interrupted.load(Ordering::Relaxed))
 }
 
 /// As [`train_in_turn`], but runs take turns only where their ranks meet; the others train at the same time.
@@ -33,9 +33,9 @@ pub fn train_in_turn(
 /// As those of [`train_in_turn`].
 pub fn train_at_once(
     runs: Vec<RunInTurn<'_>>,
-    interrupted: &AtomicBool,
+    is_interrupted: &(dyn Fn() -> bool + Sync),
 ) -> Result<Vec<EndedRun>, InTurnError> {
-    train_groups(groups(runs), interrupted)
+    train_groups(groups(runs), is_interrupted)
 }
 
 /// The runs by groups that have no rank in common, in their order.
@@ -59,13 +59,13 @@ fn groups(runs: Vec<RunInTurn<'_>>) -> Vec<Vec<Placed<'_>>> {
 /// Trains groups at the same time, and the runs of each in turn.
 fn train_groups(
     groups: Vec<Vec<Placed<'_>>>,
-    interrupted: &AtomicBool,
+    is_interrupted: &(dyn Fn() -> bool + Sync),
 ) -> Result<Vec<EndedRun>, InTurnError> {
     let has_failed = AtomicBool::new(false);
-    let asked = || match (has_failed.load(Ordering::Relaxed), interrupted.load(Ordering::Relaxed)) {
-        (true, _) => Asked::Stop,
-        (false, true) => Asked::Interrupt,
-        (false, false) => Asked::GoOn,
+    let asked = || match has_failed.load(Ordering::Relaxed) {
+        true => Asked::Stop,
+        false if is_interrupted() => Asked::Interrupt,
+        false => Asked::GoOn,
     };
     // In the order in which they end.
     let ends = Mutex::new(Vec::new());

@@ -72,10 +72,12 @@ pub enum Left {
 
 impl Left {
     /// Of a run that has ended without an error.
-    pub(super) fn of(ended: EndedRun) -> (String, Self) {
-        let left = match ended.summary.interrupted {
-            true => Self::Saved { step: ended.summary.steps },
-            false => Self::Done,
+    pub(crate) fn of(ended: EndedRun) -> (String, Self) {
+        let left = match (ended.summary.interrupted, ended.summary.steps) {
+            (false, _) => Self::Done,
+            // No checkpoint is written before the first step.
+            (true, 0) => Self::Untouched,
+            (true, step) => Self::Saved { step },
         };
         (ended.name, left)
     }
@@ -85,15 +87,31 @@ impl fmt::Display for InTurnError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "engine `{}`: {}", self.name, self.error.among_others())?;
         for (name, left) in &self.others {
-            write!(f, "\nengine `{name}`: ")?;
-            match left {
-                Left::Done => f.write_str("it has done all its steps")?,
-                Left::Saved { step } => write!(f, "it was ended after step {step}, with a checkpoint")?,
-                Left::Untouched => f.write_str("it had not done a step since this start")?,
-                Left::Failed(error) => f.write_str(&error.among_others())?,
-            }
+            write!(f, "\nengine `{name}`: {left}")?;
         }
-        f.write_str("\nonce the cause is removed, the same command with --resume goes on with each engine from its newest checkpoint")
+        write!(f, "\n{WAY_ON}")
+    }
+}
+
+/// How to go on after a failure.
+pub(crate) const WAY_ON: &str = "once the cause is removed, the same command with --resume goes on with each engine from its newest checkpoint";
+
+impl fmt::Display for Left {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Done => f.write_str("it has done all its steps"),
+            Self::Saved { step } => write!(f, "it was ended after step {step}, with a checkpoint"),
+            Self::Untouched => f.write_str("it had not done a step since this start"),
+            Self::Failed(error) => f.write_str(&error.among_others()),
+        }
+    }
+}
+
+impl InTurnError {
+    /// What has become of each run: the one that failed first.
+    pub(crate) fn into_all(self) -> Vec<(String, Left)> {
+        let first = (self.name, Left::Failed(*self.error));
+        std::iter::once(first).chain(self.others).collect()
     }
 }
 
@@ -237,12 +255,12 @@ impl Turn<'_> {
 
     /// Its end because another run has failed.
     fn stop(self) -> (String, Left) {
-        let Self { name, underway, observer, first, .. } = self;
-        // A checkpoint of the first step cannot be, and weights without one would be in the way of a new start.
-        if underway.num_steps() == first {
-            return (name, Left::Untouched);
-        }
-        let left = match underway.finish(observer) {
+        let Self { name, mut underway, observer, first, .. } = self;
+        let is_untouched = underway.num_steps() == first;
+        // Its other processes may not have heard of the failure, and hear of the end at the same step.
+        let ended = underway.step(true, observer).and_then(|_| underway.finish(observer));
+        let left = match ended {
+            Ok(_) if is_untouched => Left::Untouched,
             Ok(summary) if summary.interrupted => Left::Saved { step: summary.steps },
             Ok(_) => Left::Done,
             Err(error) => Left::Failed(error),

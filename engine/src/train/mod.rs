@@ -43,6 +43,7 @@ pub(crate) use disk_space::DiskNeeds;
 pub use disk_space::{check_disk_space, check_disk_space_together};
 pub use error::TrainingError;
 pub use evaluate::evaluate;
+pub(crate) use in_turn::WAY_ON;
 pub use in_turn::{EndedRun, InTurnError, Left, RunInTurn};
 pub use metrics::{EvalLine, StepLine};
 pub use observer::{Observer, Work};

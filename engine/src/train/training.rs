@@ -9,6 +9,7 @@ use super::process_memory::MemoryWatch;
 use super::run_dir::RunDir;
 use super::teacher::Teacher;
 use super::weights_run::state_of;
+use crate::host::Launched;
 use crate::measure::trace::TracedSteps;
 use crate::plan::{Plan, Purpose};
 use crate::run::checkpoint::{CheckpointError, CheckpointReader, Checkpoints, Position};
@@ -190,7 +191,9 @@ impl Training {
             };
             before = found.manifest().position.step;
             match Self::from_checkpoint(plan.clone(), world()?, Arc::new(found), teacher, begins) {
-                Err(TrainingError::Engine(EngineError::Checkpoint(error))) if error.is_damage() => {
+                Err(TrainingError::Engine(EngineError::Checkpoint(error)))
+                    if error.is_damage() && can_connect_again(&plan) =>
+                {
                     refused.push(error);
                 }
                 Ok(mut training) => {
@@ -309,6 +312,12 @@ impl Training {
     pub fn together<T>(&mut self, done: Result<T, TrainingError>) -> Result<T, TrainingError> {
         self.engine.agree(done)
     }
+}
+
+/// Whether the ranks of a plan can be connected another time by their processes alone: those of an engine that has some of a job's cannot.
+fn can_connect_again(plan: &Plan) -> bool {
+    let is_process = || Launched::this().ok().flatten().is_some_and(|launched| launched.size > 1);
+    plan.run().comm.first_rank.is_none() || !is_process()
 }
 
 /// Checks that nothing is lost if a run starts at its first step, after these checkpoints were refused.

@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 
 use crate::command::{Home, Printed};
 use crate::nccl::{imitation, on_gpus, one_job, run};
-use crate::several::{first, home, master, metrics, second, weights};
+use crate::several::{first, home, master, metrics, second, third, weights};
+use crate::several_ranks::with_ranks;
 
 /// Two engines of four ranks each, on other grids.
 fn pair(home: &Home, keys: &Value) {
@@ -56,6 +57,98 @@ fn engines_share_processes_with_a_gpu_each() {
     assert_is_said_once(&home, &printed);
 }
 
+/// Three engines of two, two and four ranks, and the file of their task with these ranks.
+fn on_ranks(home: &Home, keys: &Value, ranks: &Value) {
+    let with = |mut run: Value| {
+        run.as_object_mut().unwrap().extend(keys.as_object().unwrap().clone());
+        run
+    };
+    let mut left = with(second());
+    (left["parallel"], left["zero_optimization"]) = (json!({ "pipeline": 2 }), json!({ "stage": 1 }));
+    let engines = [("left", left), ("right", with(second())), ("both", with(third()))];
+    let named: Vec<_> = engines.into_iter().filter(|(name, _)| !ranks[name].is_null()).collect();
+    master(home, "all.json", &named);
+    with_ranks(home, "all.json", "job.json", ranks);
+}
+
+/// Of four processes: engines that have none in common, and engines of which each meets another, or all.
+fn placements() -> [Value; 2] {
+    [json!({ "left": "2-3", "right": "0-1" }), json!({ "left": "0-1", "right": "1-2", "both": "0-3" })]
+}
+
+/// What processes left is what threads left, and each engine is spoken for by the process of its rank 0.
+#[track_caller]
+fn assert_same_on_ranks(home: &Home, printed: &Printed, ranks: &Value) {
+    assert_eq!(printed.status, Some(0), "{}", printed.stderr);
+    for (engine, ranks) in ranks.as_object().unwrap() {
+        let [threads, processes] = ["threads", "processes"].map(|run| format!("{run}/{engine}"));
+        assert_eq!(metrics(home, &threads), metrics(home, &processes), "{engine}");
+        assert!(weights(home, &threads) == weights(home, &processes), "{engine}");
+        let ranks = ranks.as_str().unwrap();
+        let headline = format!("engine {engine} on ranks {ranks} of 4");
+        let count = printed.stderr.lines().filter(|line| *line == headline).count();
+        assert_eq!(count, 1, "{}", printed.stderr);
+        let steps = printed.stderr.matches(&format!("{engine}: step ")).count();
+        assert!((1..=5).contains(&steps), "{}", printed.stderr);
+        assert_eq!(printed.stdout.matches(&format!("\nengine {engine}\n")).count(), 1, "{}", printed.stdout);
+        let (first, last) = ranks.split_once('-').unwrap();
+        let (first, last): (usize, usize) = (first.parse().unwrap(), last.parse().unwrap());
+        for rank in 0..4 {
+            let log = home.read(&format!("processes/logs/rank-0000{rank}.log"));
+            let place =
+                format!("engine {engine}: rank {} of {}: ", rank.max(first) - first, last + 1 - first);
+            assert_eq!(log.contains(&place), (first..=last).contains(&rank), "{engine} {rank}: {log}");
+        }
+    }
+}
+
+#[test]
+fn engines_on_ranks_of_their_own_have_the_bits_of_threads_over_nccl() {
+    let Some(libraries) = imitation() else { return };
+    let _one_at_a_time = one_job();
+    let home = home();
+    let [_, ranks] = placements();
+    on_ranks(&home, &json!({ "device": "cuda" }), &ranks);
+    let set = ranks.as_object().unwrap().keys();
+    let set: String = set.map(|name| format!(" --set engines.{name}.comm.backend=threads")).collect();
+    run(&home, on_gpus(&home, libraries, &format!("train job.json --out threads{set}"))).success();
+    let line = "launch -n 4 -- train job.json --out processes";
+    let printed = run(&home, on_gpus(&home, libraries, line));
+    assert_same_on_ranks(&home, &printed, &ranks);
+}
+
+/// The others end after the step that they are in, and one process says what has become of all.
+#[test]
+fn an_engine_that_fails_over_nccl_ends_those_on_other_ranks() {
+    let Some(libraries) = imitation() else { return };
+    let _one_at_a_time = one_job();
+    let home = home();
+    let [ranks, _] = placements();
+    on_ranks(
+        &home,
+        &json!({ "device": "cuda", "steps": 1_000_000, "evaluation": { "every": 0, "batches": 1 } }),
+        &ranks,
+    );
+    let rate =
+        json!({ "type": "WarmupLR", "params": { "warmup_num_steps": 1_000_000, "warmup_max_lr": 1e30 } });
+    let line = format!("launch -n 4 -- train job.json --out out --set engines.left.scheduler={rate}");
+    let printed = run(&home, on_gpus(&home, libraries, &line));
+    assert_ended_by(&home, &printed, "left", "right");
+}
+
+/// One engine has failed, and the other was ended with it.
+#[track_caller]
+fn assert_ended_by(home: &Home, printed: &Printed, failed: &str, other: &str) {
+    assert_eq!(printed.status, Some(1), "{}", printed.stderr);
+    let error = &printed.stderr[printed.stderr.find("error: ").unwrap()..];
+    assert!(error.starts_with(&format!("error: engine `{failed}`: step ")), "{error}");
+    assert!(error.contains(" is not finite; no weight was changed;"), "{error}");
+    let step = home.names_in(&format!("out/{other}/checkpoints")).pop().unwrap();
+    let step: u64 = step.strip_prefix("step-").unwrap().parse().unwrap();
+    let ended = format!("\nengine `{other}`: it was ended after step {step}, with a checkpoint\n");
+    assert_eq!(printed.stderr.matches(&ended).count(), 1, "{}", printed.stderr);
+}
+
 /// Over MPI.
 #[cfg(feature = "mpi")]
 mod mpi {
@@ -63,7 +156,10 @@ mod mpi {
 
     use serde_json::json;
 
-    use super::{assert_is_said_once, assert_same_engines, pair};
+    use super::{
+        assert_ended_by, assert_is_said_once, assert_same_engines, assert_same_on_ranks, on_ranks, pair,
+        placements,
+    };
     use crate::command::{Home, Printed};
     use crate::processes::{ranks_of, signal, until};
     use crate::several::{first, home, metrics, weights};
@@ -88,6 +184,71 @@ mod mpi {
         assert_eq!(printed.status, Some(2), "{}", printed.stderr);
         assert_eq!(printed.stderr.matches("error: ").count(), 1, "{}", printed.stderr);
         assert!(printed.stderr.contains("that is 2 ranks, and the launcher started 4"), "{}", printed.stderr);
+    }
+
+    #[test]
+    fn engines_on_ranks_of_their_own_have_the_bits_of_threads() {
+        for ranks in placements() {
+            let home = home();
+            on_ranks(&home, &json!({}), &ranks);
+            home.run("train job.json --out threads").success();
+            let child = crate::mpi::launch(&home, "-- train job.json --out processes").spawn().unwrap();
+            assert_same_on_ranks(&home, &ended(&home, child), &ranks);
+        }
+    }
+
+    #[test]
+    fn an_engine_that_fails_ends_those_on_other_ranks() {
+        let home = home();
+        let [ranks, _] = placements();
+        on_ranks(&home, &json!({ "steps": 1_000_000, "evaluation": { "every": 0, "batches": 1 } }), &ranks);
+        let rate =
+            json!({ "type": "WarmupLR", "params": { "warmup_num_steps": 1_000_000, "warmup_max_lr": 1e30 } });
+        for (failed, other) in [("left", "right"), ("right", "left")] {
+            let line =
+                format!("-- train job.json --out out --overwrite --set engines.{failed}.scheduler={rate}");
+            let printed = ended(&home, crate::mpi::launch(&home, &line).spawn().unwrap());
+            assert_ended_by(&home, &printed, failed, other);
+        }
+    }
+
+    /// The engines that it does not have go on with it from their newest checkpoints too.
+    #[test]
+    fn a_rank_that_is_killed_ends_engines_on_other_ranks_and_each_goes_on() {
+        for (ranks, killed) in placements().into_iter().zip([2, 1]) {
+            let home = home();
+            let keys = json!({ "steps": 200, "evaluation": { "every": 0, "batches": 1 }, "comm": { "timeout_s": 5 }, "checkpoint": { "every": 5 } });
+            on_ranks(&home, &keys, &ranks);
+            home.run("train job.json --out threads").success();
+            let line = "--max-restarts 1 -- train job.json --out out --resume";
+            let child = crate::mpi::launch(&home, line).spawn().unwrap();
+            let engines: Vec<String> = ranks.as_object().unwrap().keys().cloned().collect();
+            until("all engines write checkpoints", || {
+                let has_one = |engine: &String| {
+                    let entries = std::fs::read_dir(home.path(&format!("out/{engine}/checkpoints"))).ok();
+                    entries.is_some_and(|entries| {
+                        entries.flatten().any(|entry| entry.path().join("manifest.json").exists())
+                    })
+                };
+                engines.iter().all(has_one).then_some(())
+            });
+            let (_, pid) = until("all ranks run", || {
+                ranks_of(&child, "OMPI_COMM_WORLD_RANK").into_iter().find(|(rank, _)| *rank == killed)
+            });
+            signal("KILL", &pid);
+            let printed = ended(&home, child);
+            assert_eq!(printed.status, Some(0), "{}", printed.stderr);
+            let killed = format!("rank {killed} was killed");
+            assert!(
+                printed.stderr.contains(&killed) && printed.stderr.contains("; restart 1 of 1"),
+                "{}",
+                printed.stderr
+            );
+            for engine in engines {
+                let [one, other] = ["threads", "out"].map(|run| weights(&home, &format!("{run}/{engine}")));
+                assert!(one == other, "{engine}");
+            }
+        }
     }
 
     /// Whichever engine's turn it is.

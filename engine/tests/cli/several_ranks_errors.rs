@@ -198,11 +198,11 @@ fn ranks_of_unknown_engines_are_not_reported_twice() {
     assert_eq!(error.matches("did you mean `left`?").count(), 1, "{error}");
 }
 
-/// A launcher's processes are ranks of all engines.
+/// Each process is one rank.
 #[test]
-fn ranks_of_their_own_are_not_for_processes() {
+fn a_launcher_starts_as_many_processes_as_the_engines_have_ranks() {
     let home = home();
-    let text = home.read("gap.json").replace("6-7", "4-5");
+    let text = home.read("gap.json").replace("6-7", "3-4");
     home.write("job.json", text);
     let mut command = home.command("train job.json");
     command.envs([("RANK", "0"), ("WORLD_SIZE", "6"), ("LOCAL_RANK", "0"), ("LOCAL_WORLD_SIZE", "6")]);
@@ -210,13 +210,14 @@ fn ranks_of_their_own_are_not_for_processes() {
     let error = Printed::new(command.output().unwrap(), &home.path("")).failure(2);
     expect![[r#"
         error: not a valid master file, 1 mistake:
-          x `tasks.all.ranks`: engines have ranks of their own where ranks are threads of one process, and the launcher started 6
+          x `tasks.all.ranks`: the engines have 5 ranks, and the launcher started 6
            ,-[job.json:4:5]
          3 |   "tasks": { "all": { "train": ["left", "right"],
-         4 |     "ranks": { "right": "4-5" } } }
+         4 |     "ranks": { "right": "3-4" } } }
            :     ^^^^^^^
          5 | }
            `----
-          help: start pipezero once, or leave `ranks` out: each engine then has a rank in each process
-    "#]].assert_eq(&error);
+          help: have it start 5
+    "#]]
+    .assert_eq(&error);
 }

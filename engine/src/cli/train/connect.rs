@@ -1,38 +1,65 @@
-//! What connects the ranks of each engine of a task: where ranks are processes, all engines have the same processes, and each a world of its own over them.
+//! What connects the ranks of each engine of a task. Where ranks are processes, an engine's world is over those that have one of its ranks: all of them,
+//! unless the task says otherwise. Then another world connects all processes of the job.
 
 use std::sync::Arc;
 
-use crate::cli::agreement::{connected, connected_beside};
+use super::ready::Ready;
+use crate::cli::agreement::{connected, connected_beside, connected_job, connected_on_ranks};
 use crate::cli::failure::Failure;
 use crate::host::Launched;
 use crate::plan::Plan;
 use crate::run::world::World;
 
 /// An engine that is to be connected, and what this process has found that lets it start, or keeps it from that.
-pub(super) struct ToConnect<'a, T> {
+pub(super) struct ToConnect<'a> {
     pub(super) name: &'a str,
     pub(super) plan: &'a Plan,
-    pub(super) own: Result<T, Failure>,
+    pub(super) own: Result<Ready, Failure>,
 }
 
-/// The world of an engine, and what this process has found.
-type Connected<T> = (Arc<dyn World>, T);
+/// The world of an engine, and what this process has found; `None` where it has none of the engine's ranks.
+pub(super) type Connected = Option<(Arc<dyn World>, Ready)>;
 
-/// The world of each engine, in their order.
+/// The world of each engine, in their order, all of which have all processes.
 ///
 /// # Errors
 /// As [`connected`], with the name of the engine.
-pub(super) fn connect<T>(
-    engines: Vec<ToConnect<'_, T>>,
+pub(super) fn connect(
+    engines: Vec<ToConnect<'_>>,
     launched: Option<&Launched>,
-) -> Result<Vec<Connected<T>>, Failure> {
-    let mut all: Vec<Connected<T>> = Vec::new();
+) -> Result<Vec<Connected>, Failure> {
+    let mut all: Vec<Connected> = Vec::new();
     for ToConnect { name, plan, own } in engines {
-        let connected = match all.first() {
+        let connected = match all.first().and_then(Option::as_ref) {
             Some((first, _)) => connected_beside(plan, &**first, launched, own),
             None => connected(plan, launched, own),
         };
-        all.push(connected.map_err(|failure| failure.of_engine(name))?);
+        all.push(Some(connected.map_err(|failure| failure.of_engine(name))?));
     }
     Ok(all)
+}
+
+/// What connects all processes of the job, and the world of each engine in which this process has a rank, in their order.
+///
+/// # Errors
+/// As [`connected`], with the name of the engine.
+pub(super) fn connect_on_ranks(
+    engines: Vec<ToConnect<'_>>,
+    launched: Option<&Launched>,
+) -> Result<(Arc<dyn World>, Vec<Connected>), Failure> {
+    let mut plans = Vec::new();
+    let mut found = Vec::new();
+    for ToConnect { name, plan, own } in engines {
+        plans.push((name, plan));
+        found.push(own.map_err(|failure| failure.of_engine(name)));
+    }
+    let (_, first) = plans[0];
+    let found: Result<Vec<Ready>, Failure> = found.into_iter().collect();
+    let (job, found) = connected_job(first, launched, found)?;
+    let mut all = Vec::new();
+    for ((name, plan), ready) in plans.into_iter().zip(found) {
+        let world = connected_on_ranks(plan, &*job, launched).map_err(|failure| failure.of_engine(name))?;
+        all.push(world.map(|world| (world, ready)));
+    }
+    Ok((job, all))
 }

@@ -4,20 +4,22 @@
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use super::connect::{ToConnect, connect};
+use super::apart::Apart;
+use super::connect::{ToConnect, connect, connect_on_ranks};
 use super::options::RunOptions;
 use super::planned::{Engines, Planned, PlannedTeacher};
 use super::ready::{Ready, is_finished};
 use super::words::{device_of, say_what_changed, say_what_runs};
-use crate::cli::agreement::{agreed, is_said_elsewhere, left_to_others, said_once};
+use crate::cli::agreement::{agreed, is_said_elsewhere, left_to_others, said_once, said_once_of_ranks};
 use crate::cli::failure::Failure;
-use crate::cli::output::note;
+use crate::cli::output::{note, speak};
 use crate::cli::progress::Progress;
 use crate::cli::signals::end_after_the_step;
 use crate::cli::task_plans::{heading, text_of_teacher};
 use crate::cli::terminal;
-use crate::config::{JobRanks, RunFile};
+use crate::config::{EndSignal, JobRanks, RunFile};
 use crate::host::Launched;
 use crate::plan::{Plan, Purpose};
 use crate::run::engine::{Together, check_together};
@@ -30,8 +32,6 @@ use crate::train::{
 /// This process's part in the job, if it is one of several.
 pub(super) struct Job<'a> {
     pub(super) launched: Option<&'a Launched>,
-    /// Whether it is the one of rank 0, which writes.
-    pub(super) is_first: bool,
 }
 
 /// An engine that is to be trained, with what connects its ranks.
@@ -41,12 +41,16 @@ pub(super) struct Waiting {
     world: Arc<dyn World>,
 }
 
-/// Engines whose ranks are connected and have not started.
+/// Engines of this process whose ranks are connected and have not started.
 pub(super) struct AllWaiting {
     /// Those that have steps left.
     pub(super) trained: Vec<Waiting>,
     teacher: Option<(PlannedTeacher, Arc<dyn World>)>,
     ranks: JobRanks,
+    /// What connects all processes of a job whose engines have ranks of their own.
+    pub(super) apart: Option<Apart>,
+    /// Those that end an engine, of any process.
+    signals: Vec<EndSignal>,
 }
 
 /// An engine whose ranks have started.
@@ -55,40 +59,86 @@ pub(super) struct Started {
     file: RunFile,
     options: RunOptions,
     /// Its ranks of the job.
-    ranks: Range<usize>,
+    pub(super) ranks: Range<usize>,
     pub(super) training: Training,
     ready: Ready,
 }
 
+/// Engines of this process whose ranks have started.
+pub(super) struct AllStarted {
+    pub(super) engines: Vec<Started>,
+    apart: Option<Apart>,
+    signals: Vec<EndSignal>,
+}
+
 impl Job<'_> {
+    /// The launcher, where ranks are processes.
+    fn of_processes(&self) -> Option<&Launched> {
+        // A process that is alone has all ranks.
+        self.launched.filter(|launched| launched.size > 1)
+    }
+
+    /// Which of these ranks of the job this process has: the first of them where it has all.
+    pub(super) fn rank_in(&self, ranks: &Range<usize>) -> Option<usize> {
+        match self.of_processes() {
+            Some(launched) => ranks.contains(&launched.rank).then(|| launched.rank - ranks.start),
+            None => Some(0),
+        }
+    }
+
+    /// Whether this process speaks for an engine with these ranks, and writes what it leaves.
+    pub(super) fn speaks_for(&self, ranks: &Range<usize>) -> bool {
+        self.rank_in(ranks) == Some(0)
+    }
+
     /// Connects the ranks of each engine.
     pub(super) fn waiting(
         &self,
         Engines { trained, teacher, ranks }: Engines,
     ) -> Result<AllWaiting, Failure> {
-        let to_connect = trained.iter().map(|engine| ToConnect {
-            name: &engine.name,
-            plan: &engine.plan,
-            own: engine.options.ready(&engine.plan, self.is_first),
+        let plans = trained.iter().map(|engine| &engine.plan);
+        let signals = plans.clone().map(|plan| plan.run().checkpoint.signal).collect();
+        let timeout = plans.map(|plan| plan.run().comm.timeout).max().unwrap_or_default();
+        let to_connect = trained.iter().map(|engine| {
+            let speaks = self.speaks_for(&engine.ranks);
+            let _voice = speak(speaks);
+            let own = match self.rank_in(&engine.ranks) {
+                Some(_) => engine.options.ready(&engine.plan, speaks),
+                None => Ok(Ready::default()),
+            };
+            ToConnect { name: &engine.name, plan: &engine.plan, own }
         });
         let teachers =
             teacher.iter().map(|it| ToConnect { name: &it.name, plan: &it.plan, own: Ok(Ready::default()) });
-        let mut connected = connect(to_connect.chain(teachers).collect(), self.launched)?;
-        let of_teacher = connected.split_off(trained.len()).pop();
+        let to_connect: Vec<ToConnect<'_>> = to_connect.chain(teachers).collect();
+        let (apart, mut connected) = match self.of_processes().filter(|_| ranks.are_said()) {
+            Some(launched) => {
+                let (job, connected) = connect_on_ranks(to_connect, self.launched)?;
+                (Some(Apart { job, rank: launched.rank, timeout }), connected)
+            }
+            None => (None, connect(to_connect, self.launched)?),
+        };
+        let of_teacher = connected.split_off(trained.len()).pop().flatten();
         let mut waiting = Vec::new();
-        for (engine, (world, ready)) in trained.into_iter().zip(connected) {
+        for (engine, connected) in trained.into_iter().zip(connected) {
+            // What is to be said of an engine of others is said by them.
+            let _voice = speak(self.speaks_for(&engine.ranks));
+            let Some((world, ready)) = connected else {
+                drop(engine);
+                continue;
+            };
             if !is_finished(&*world, &ready)? {
                 waiting.push(Waiting { engine, ready, world });
             }
         }
         let teacher = teacher.zip(of_teacher.map(|(world, _)| world));
-        Ok(AllWaiting { trained: waiting, teacher, ranks })
+        Ok(AllWaiting { trained: waiting, teacher, ranks, apart, signals })
     }
 
     /// Whether there is room for all engines at once; a warning where checkpoints may find none.
     fn check_room(
         &self,
-        AllWaiting { trained, teacher, .. }: &AllWaiting,
+        AllWaiting { trained, teacher, apart, .. }: &AllWaiting,
         out: &Path,
     ) -> Result<Option<String>, Failure> {
         let trained_now = trained.iter().map(|Waiting { engine, world, .. }| Together {
@@ -107,37 +157,40 @@ impl Job<'_> {
         let together: Vec<Together<'_>> = trained_now.chain(teachers).collect();
         let found = check_together(&together).map_err(Failure::from);
         let found = found.and_then(|()| Ok(check_disk_space_together(&plans, out)?));
-        agreed(&*trained[0].world, self.launched, found)
+        let of_all = apart.as_ref().map_or_else(|| &trained[0].world, |apart| &apart.job);
+        agreed(&**of_all, self.launched, found)
     }
 
-    /// The failure of an engine, which one process says.
-    fn failed(&self, name: &str, error: impl Into<TrainingError>) -> Failure {
-        said_once(error.into(), self.launched).of_engine(name)
+    /// The failure of an engine with these ranks, which one process says.
+    fn failed(&self, name: &str, ranks: &Range<usize>, error: impl Into<TrainingError>) -> Failure {
+        let rank = self.of_processes().and_then(|_| self.rank_in(ranks));
+        said_once_of_ranks(error.into(), rank).of_engine(name)
     }
 
     /// Starts the ranks of all engines, once it is known that there is room for all of them.
-    pub(super) fn start(&self, waiting: AllWaiting, out: &Path) -> Result<Vec<Started>, Failure> {
+    pub(super) fn start(&self, waiting: AllWaiting, out: &Path) -> Result<AllStarted, Failure> {
         let disk_warning = self.check_room(&waiting, out)?;
-        let AllWaiting { trained, teacher, ranks: of_job } = waiting;
+        let AllWaiting { trained, teacher, ranks: of_job, apart, signals } = waiting;
         let mut taught =
             teacher.map(|(teacher, world)| self.start_teacher(teacher, world, &of_job)).transpose()?;
         let mut started = Vec::new();
         for Waiting { engine, ready, world } in trained {
             let Planned { name, file, plan, notices, options, ranks } = engine;
+            let _voice = speak(self.speaks_for(&ranks));
             let gap = if started.is_empty() && taught.is_none() { "" } else { "\n" };
             note(format_args!("{gap}{}", heading(&of_job, &name)));
             say_what_runs(&plan);
             drop(notices);
             // A task with a teacher trains one engine.
             let training = options.start(plan, world, ready.traced.clone(), taught.take());
-            let training = training.map_err(|error| self.failed(&name, error))?;
+            let training = training.map_err(|error| self.failed(&name, &ranks, error))?;
             note(terminal::fitted(&format!("computing on: {}", device_of(&training, &file))));
             started.push(Started { name, file, options, ranks, training, ready });
         }
         if let Some(warning) = disk_warning {
             note(terminal::fitted(&warning));
         }
-        Ok(started)
+        Ok(AllStarted { engines: started, apart, signals })
     }
 
     /// Starts the ranks of a teacher.
@@ -158,17 +211,18 @@ impl Job<'_> {
     }
 
     /// Makes the run directories, and trains until each engine has done its steps or a signal comes.
-    pub(super) fn trained(&self, started: Vec<Started>) -> Result<Vec<EndedRun>, Failure> {
-        let signals = started.iter().map(|engine| engine.training.plan().run().checkpoint.signal);
-        let signals: Vec<_> = signals.collect();
+    pub(super) fn trained(&self, started: AllStarted) -> Result<Vec<EndedRun>, Failure> {
+        let AllStarted { engines: started, apart, signals } = started;
         let mut trainings = Vec::new();
         let mut directories = Vec::new();
         note("");
         // A directory is made or replaced only after everything else worked, for all engines.
         for Started { name, file, options, ranks, mut training, ready } in started {
-            let recorded = options.recorded(ready.earlier, &file, training.plan(), self.is_first);
+            let speaks = self.speaks_for(&ranks);
+            let _voice = speak(speaks);
+            let recorded = options.recorded(ready.earlier, &file, training.plan(), speaks);
             let recorded = training.together(recorded.map_err(TrainingError::from));
-            let (directory, changed) = recorded.map_err(|error| self.failed(&name, error))?;
+            let (directory, changed) = recorded.map_err(|error| self.failed(&name, &ranks, error))?;
             if training.resumed().is_some() {
                 say_what_changed(&format!("{name}: "), &changed);
             }
@@ -178,11 +232,14 @@ impl Job<'_> {
         let signalled = end_after_the_step(signals);
         let mut observers: Vec<Progress> = trainings
             .iter()
-            .map(|(name, _, training)| {
+            .map(|(name, ranks, training)| {
+                let _voice = speak(self.speaks_for(ranks));
                 let run = training.plan().run();
                 Progress::of_engine(name, run.steps, run.model.learns())
             })
             .collect();
+        let own: Vec<(String, Range<usize>)> =
+            trainings.iter().map(|(name, ranks, _)| (name.clone(), ranks.clone())).collect();
         let runs = trainings.into_iter().zip(&directories).zip(&mut observers);
         let runs = runs.map(|(((name, ranks, training), directory), observer)| RunInTurn {
             name,
@@ -191,14 +248,19 @@ impl Job<'_> {
             directory,
             observer,
         });
-        let ended = train_at_once(runs.collect(), &signalled.interrupted);
+        let is_interrupted =
+            || signalled.interrupted.load(Ordering::Relaxed) || apart.as_ref().is_some_and(Apart::has_failed);
+        let ended = train_at_once(runs.collect(), &is_interrupted);
         signalled.end();
-        ended.map_err(|error| self.ended_by(error))
+        match apart {
+            None => ended.map_err(|error| self.ended_by(error)),
+            Some(apart) => apart.end(ended, &own),
+        }
     }
 
     /// What ends all engines, which one process says.
     fn ended_by(&self, error: InTurnError) -> Failure {
-        match is_said_elsewhere(&error.error, self.launched) {
+        match is_said_elsewhere(&error.error, self.launched.map(|launched| launched.rank)) {
             true => left_to_others(&error),
             false => error.into(),
         }

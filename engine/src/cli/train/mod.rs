@@ -1,5 +1,6 @@
 //! `pipezero train`: the model of a run file, or the engines of a task of a master file.
 
+mod apart;
 mod args;
 mod connect;
 mod job;
@@ -23,6 +24,6 @@ pub(super) fn run(args: &TrainArgs) -> Result<(), Failure> {
     let (launched, is_first) = place_in_job()?;
     match GivenFile::load(&args.run.run)? {
         GivenFile::Run(file) => one::run(args, &file.set(&args.run.set)?, launched.as_ref(), is_first),
-        GivenFile::Master(master) => several::run(args, master, launched.as_ref(), is_first),
+        GivenFile::Master(master) => several::run(args, master, launched.as_ref()),
     }
 }

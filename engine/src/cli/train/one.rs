@@ -66,7 +66,7 @@ pub(super) fn run(
     let (directory, changed) = recorded.map_err(|error| said_once(error, launched))?;
     if let Some(launched) = launched {
         keep_in(RankLog::open(out, launched.rank, args.resume));
-        keep(&place_of(training.plan(), launched));
+        keep(&place_of(training.plan(), launched.rank));
     }
     if training.resumed().is_some() {
         say_what_changed("", &changed);

@@ -15,18 +15,13 @@ use crate::cli::failure::Failure;
 use crate::cli::figures::counted;
 use crate::cli::log;
 use crate::cli::nccl_variable::set_variable;
-use crate::cli::output::{keep, keep_in, note, print};
+use crate::cli::output::{keep, keep_in, note, print, speak};
 use crate::cli::terminal;
 use crate::config::MasterFile;
 use crate::host::Launched;
 use crate::train::{EndedRun, RankLog, RunDir};
 
-pub(super) fn run(
-    args: &TrainArgs,
-    master: MasterFile,
-    launched: Option<&Launched>,
-    is_first: bool,
-) -> Result<(), Failure> {
+pub(super) fn run(args: &TrainArgs, master: MasterFile, launched: Option<&Launched>) -> Result<(), Failure> {
     if launched.is_some() {
         log::hold();
         keep(&this_start());
@@ -40,19 +35,32 @@ pub(super) fn run(
     for plan in engines.plans() {
         set_variable(plan.run().comm.backend, &args.run.run)?;
     }
-    let job = Job { launched, is_first };
+    let ranks = engines.ranks.clone();
+    let job = Job { launched };
     let waiting = job.waiting(engines)?;
-    if waiting.trained.is_empty() {
+    if waiting.trained.is_empty() && waiting.apart.is_none() {
         return Ok(());
     }
     let started = job.start(waiting, &out)?;
     if let Some(launched) = launched {
         keep_in(RankLog::open(&out, launched.rank, args.resume));
-        for engine in &started {
-            keep(&format!("engine {}: {}", engine.name, place_of(engine.training.plan(), launched)));
+        for engine in &started.engines {
+            let rank = job.rank_in(&engine.ranks).unwrap_or_default();
+            keep(&format!("engine {}: {}", engine.name, place_of(engine.training.plan(), rank)));
         }
     }
     let ended = job.trained(started)?;
+    // The first process of each engine prints its tables.
+    let is_spoken_for = |ended: &&EndedRun| job.speaks_for(&ranks.of(&ended.name));
+    let is_any = ended.iter().any(|ended| is_spoken_for(&ended));
+    let ended: Vec<EndedRun> = match is_any {
+        true => ended.into_iter().filter(|ended| is_spoken_for(&ended)).collect(),
+        false => ended,
+    };
+    if ended.is_empty() {
+        return Ok(());
+    }
+    let _voice = speak(is_any);
     print(reports(&ended, terminal::width()))?;
     print(table(&ended, terminal::width()))?;
     say_what_is_left(&ended, &out, args.trace);

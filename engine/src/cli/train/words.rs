@@ -9,7 +9,7 @@ use crate::cli::figures::{bytes, count, counted};
 use crate::cli::output::note;
 use crate::cli::terminal;
 use crate::config::{DeviceName, RunFile};
-use crate::host::{self, Launched};
+use crate::host;
 use crate::plan::Plan;
 use crate::train::{ChangedKey, RankLog, Resumed, Start, Summary, Training};
 
@@ -23,9 +23,9 @@ pub(super) fn where_logs_are(directory: &Path) -> String {
     format!("logs of all ranks: {}", RankLog::folder(directory).display())
 }
 
-/// Where in the grid and on which host a process is.
-pub(super) fn place_of(plan: &Plan, launched: &Launched) -> String {
-    let (grid, rank) = (plan.grid(), launched.rank);
+/// Where in the grid and on which host the process of a rank is.
+pub(super) fn place_of(plan: &Plan, rank: usize) -> String {
+    let grid = plan.grid();
     format!(
         "rank {rank} of {}: pipeline rank {}, data rank {}; host {}, process {}, {}",
         grid.world_size(),

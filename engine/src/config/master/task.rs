@@ -137,10 +137,14 @@ impl Task {
         });
         let job = JobRanks::new(of_engines.collect(), self.ranks.is_some());
         let Some(ranks) = &self.ranks else { return Ok(job) };
+        let needed = job.num_ranks();
         let problem = match (job.unused(), launched) {
-            (None, Some(launched)) => MasterProblem::RanksOfProcesses { launched },
+            (None, Some(launched)) if launched != needed => MasterProblem::OtherJob { needed, launched },
+            (None, Some(launched)) if matches!(self.kind, TaskKind::Distill { .. }) => {
+                MasterProblem::RanksOfProcesses { launched }
+            }
             (Some(unused), _) => MasterProblem::UnusedRanks { unused },
-            (None, None) => return Ok(job),
+            (None, _) => return Ok(job),
         };
         Err(ConfigErrors::of_master(vec![ConfigError::new(ranks.place.clone(), Problem::Master(problem))]))
     }

@@ -1,7 +1,9 @@
-//! Where the process of rank 0 listens for the others.
+//! Where a process listens for others: that of rank 0 where all know it, that of another rank where it tells them.
 
 use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 
+use super::World;
+use super::error::WorldError;
 use super::side_channel::SideChannelError;
 use crate::host::{Launched, Master};
 
@@ -29,4 +31,18 @@ pub(super) fn address_of_first(
         Err(error) => error.to_string(),
     };
     Err(SideChannelError::UnknownHost { host, reason })
+}
+
+/// Any port of the address by which this process reaches that of rank 0 in a world.
+pub(super) fn own_address(around: &dyn World) -> Result<SocketAddr, SideChannelError> {
+    Ok(SocketAddr::new(around.local_ip()?, 0))
+}
+
+/// What the process of a rank of a world tells all processes of it, of which each has one.
+pub(super) fn told_by(around: &dyn World, rank: usize, own: String) -> Result<String, WorldError> {
+    let all = around.gather(own.into_bytes()).map_err(WorldError::not_connected)?;
+    // What other processes than that of rank 0 give does not count.
+    let told = all.into_iter().nth(rank).unwrap_or_default();
+    let told = around.broadcast(told).map_err(WorldError::not_connected)?;
+    Ok(String::from_utf8_lossy(&told).into_owned())
 }

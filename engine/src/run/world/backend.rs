@@ -1,5 +1,6 @@
 //! The backend that a run file names: the one place where it is chosen.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,7 +25,7 @@ pub fn world_of(plan: &Plan) -> Result<Arc<dyn World>, WorldError> {
     let world = match checked_backend(plan)? {
         BackendName::Threads => threads_of(plan, all, plan.run().comm.timeout),
         BackendName::Nccl => {
-            let world = nccl_of(plan, plan.run().comm.timeout, None)?;
+            let world = nccl_of(plan, all_of_job(all)?, plan.run().comm.timeout, None)?;
             Ok(world.expect("each process is one of all"))
         }
         // A job of another number of processes is refused by the engine.
@@ -42,12 +43,50 @@ pub(crate) fn world_beside(plan: &Plan, first: &dyn World) -> Result<Arc<dyn Wor
     let world = match checked_backend(plan)? {
         BackendName::Threads => threads_of(plan, all, timeout),
         BackendName::Nccl => {
-            let world = nccl_of(plan, timeout, Some(first))?;
+            let world = nccl_of(plan, 0..all, timeout, Some(first))?;
             Ok(world.expect("each process is one of all"))
         }
         BackendName::Mpi => mpi(plan, Some(0)),
     }?;
     checked_hosts(plan, world)
+}
+
+/// What connects all processes of a job whose engines have ranks of their own: what they agree on goes through it, and what ranks send each other does
+/// not. It is made as the world of a plan of one of the engines would be.
+///
+/// # Errors
+/// As [`world_of`].
+pub(crate) fn world_of_job(plan: &Plan) -> Result<Arc<dyn World>, WorldError> {
+    match checked_backend(plan)? {
+        BackendName::Threads => threads_of(plan, plan.grid().world_size(), plan.run().comm.timeout),
+        BackendName::Nccl => {
+            let world = nccl_of(plan, all_of_job(0)?, plan.run().comm.timeout, None)?;
+            Ok(world.expect("each process is one of all"))
+        }
+        BackendName::Mpi => mpi(plan, plan.run().comm.port),
+    }
+}
+
+/// The world of a plan whose ranks are some of those of a job, which `job` connects. `None` in the processes of the others, which call it too.
+///
+/// # Errors
+/// As [`world_of`].
+pub(crate) fn world_on_ranks(plan: &Plan, job: &dyn World) -> Result<Option<Arc<dyn World>>, WorldError> {
+    let first = plan.run().comm.first_rank.unwrap_or(0);
+    let ranks = first..first + plan.grid().world_size();
+    let timeout = plan.run().comm.timeout;
+    let world = match checked_backend(plan)? {
+        BackendName::Threads => threads_of(plan, ranks.len(), timeout).map(Some),
+        BackendName::Nccl => nccl_of(plan, ranks, timeout, Some(job)),
+        BackendName::Mpi => mpi_of_ranks(ranks, timeout, job),
+    }?;
+    world.map(|world| checked_hosts(plan, world)).transpose()
+}
+
+/// All ranks that a launcher has started, or as many as there are threads.
+fn all_of_job(num_threads: usize) -> Result<Range<usize>, WorldError> {
+    let launched = Launched::this()?.filter(|launched| launched.size > 1);
+    Ok(0..launched.map_or(num_threads, |launched| launched.size))
 }
 
 /// A world whose hosts are filled as the run file says, if it does.
@@ -71,7 +110,10 @@ pub(crate) fn world_of_first(
     match checked_backend(plan)? {
         BackendName::Threads => threads_of(plan, num_ranks, timeout).map(Some),
         BackendName::Mpi => mpi_of_first(plan, num_ranks, timeout),
-        BackendName::Nccl => nccl_of(plan, timeout, around),
+        BackendName::Nccl => {
+            let ranks = if around.is_some() { 0..num_ranks } else { all_of_job(num_ranks)? };
+            nccl_of(plan, ranks, timeout, around)
+        }
     }
 }
 
@@ -155,5 +197,20 @@ fn mpi_of_first(
 
 #[cfg(not(feature = "mpi"))]
 fn mpi_of_first(_: &Plan, _: usize, _: Duration) -> Result<Option<Arc<dyn World>>, WorldError> {
+    Err(WorldError::NoMpi)
+}
+
+#[cfg(feature = "mpi")]
+fn mpi_of_ranks(
+    ranks: Range<usize>,
+    timeout: Duration,
+    job: &dyn World,
+) -> Result<Option<Arc<dyn World>>, WorldError> {
+    let world = super::ProcessWorld::of_ranks_of_mpi(ranks, timeout, job)?;
+    Ok(world.map(|world| Arc::new(world) as _))
+}
+
+#[cfg(not(feature = "mpi"))]
+fn mpi_of_ranks(_: Range<usize>, _: Duration, _: &dyn World) -> Result<Option<Arc<dyn World>>, WorldError> {
     Err(WorldError::NoMpi)
 }

@@ -22,12 +22,15 @@ mod side_channel;
 mod threads;
 
 use std::fmt::Debug;
+use std::net::IpAddr;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
 pub use crate::host::LaunchError;
-pub(crate) use backend::{mpi_library, threads_of, world_beside, world_of_first};
+pub(crate) use backend::{
+    mpi_library, threads_of, world_beside, world_of_first, world_of_job, world_on_ranks,
+};
 pub use backend::{world_of, world_on};
 pub use clock::ClockOffset;
 pub(crate) use device::Names;
@@ -45,8 +48,9 @@ use super::comm::{CommError, Communicator};
 
 /// What connects all ranks, as one process sees it.
 ///
-/// Every process calls [`World::add_words`], [`World::gather`], [`World::broadcast`] and [`World::clock_offset`] in the same order.
-/// None of them waits longer than the run's `comm.timeout_s`; each fails with [`CommError::Interrupted`] or [`CommError::Stopped`]
+/// Every process calls [`World::add_words`], [`World::gather`], [`World::broadcast`], [`World::wait_for_all`] and [`World::clock_offset`] in the same
+/// order.
+/// None of them, but for [`World::wait_for_all`], waits longer than the run's `comm.timeout_s`; each fails with [`CommError::Interrupted`] or [`CommError::Stopped`]
 /// once the world was stopped. A process drops its world when it ends, for whatever reason: what others then still need of it fails with
 /// [`CommError::Interrupted`], and nothing else does.
 pub trait World: Debug + Send + Sync {
@@ -59,6 +63,14 @@ pub trait World: Debug + Send + Sync {
     /// How its ranks lie on hosts; `None` where they are threads.
     fn on_hosts(&self) -> Option<RanksOnHosts> {
         None
+    }
+
+    /// The address of this host by which this process reaches that of rank 0.
+    ///
+    /// # Errors
+    /// Where it does not reach it over a network.
+    fn local_ip(&self) -> std::io::Result<IpAddr> {
+        Err(std::io::ErrorKind::AddrNotAvailable.into())
     }
 
     /// What is worth knowing of how its ranks are connected: the same in all processes.
@@ -86,6 +98,14 @@ pub trait World: Debug + Send + Sync {
 
     /// Every process gets what the process of rank 0 gives.
     fn broadcast(&self, message: Vec<u8>) -> Result<Vec<u8>, CommError>;
+
+    /// Waits until every process has called this, however long that takes.
+    ///
+    /// # Errors
+    /// When the world was stopped, or a process has ended that had not called it.
+    fn wait_for_all(&self) -> Result<(), CommError> {
+        self.add_words(&mut [])
+    }
 
     /// How far the clock that times the events of all ranks of this process is ahead of the one in the process of rank 0, where it is
     /// [`ClockOffset::ZERO`].

@@ -1,12 +1,14 @@
 //! Each rank is a process of a job that the system's MPI has started.
 
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
 use pipezero_models::{Host, Queue};
 
-use super::address::address_of_first;
+use super::World;
+use super::address::{address_of_first, own_address, told_by};
 use super::device::{NamedDevice, RanksOnDevice};
 use super::error::WorldError;
 use super::process_world::{Carrier, ProcessWorld};
@@ -17,6 +19,15 @@ use crate::run::comm::{CommError, Communicator, IsStopped, Processes};
 
 /// Bytes of an address as text, or of why there is none.
 const ADDRESS_BYTES: usize = 512;
+
+/// How processes learn where the first of their ranks listens.
+#[derive(Clone, Copy)]
+enum Meeting<'a> {
+    /// MPI tells them; on this port, or one that the launcher names, or else any that is free.
+    OnPort(Option<u16>),
+    /// A world tells them that connects all processes of the job.
+    Told(&'a dyn World),
+}
 
 impl ProcessWorld {
     /// The world of the job of MPI that this process belongs to. All its processes call it as often, and wait for each other.
@@ -38,7 +49,7 @@ impl ProcessWorld {
         timeout: Duration,
         port: Option<u16>,
     ) -> Result<Option<Self>, WorldError> {
-        Self::connected(num_ranks, timeout, port, |member| member)
+        Self::connected(0..num_ranks, timeout, Meeting::OnPort(port), |member| member)
     }
 
     /// As [`ProcessWorld::of_first_of_mpi`], of processes that have found each other before: none waits longer than `timeout` for the others to come.
@@ -50,39 +61,64 @@ impl ProcessWorld {
         timeout: Duration,
         port: Option<u16>,
     ) -> Result<Option<Self>, WorldError> {
-        Self::connected(num_ranks, timeout, port, Member::again)
+        Self::connected(0..num_ranks, timeout, Meeting::OnPort(port), Member::again)
+    }
+
+    /// As [`ProcessWorld::of_first_of_mpi`], of these ranks of a job all of whose processes a world connects already.
+    ///
+    /// # Errors
+    /// As [`ProcessWorld::of_mpi`].
+    pub(crate) fn of_ranks_of_mpi(
+        ranks: Range<usize>,
+        timeout: Duration,
+        around: &dyn World,
+    ) -> Result<Option<Self>, WorldError> {
+        Self::connected(ranks, timeout, Meeting::Told(around), Member::again)
     }
 
     /// `changed` says how this process takes part, where it is not as at the start of a job.
     fn connected(
-        num_ranks: usize,
+        ranks: Range<usize>,
         timeout: Duration,
-        port: Option<u16>,
-        changed: impl FnOnce(Member) -> Member,
+        meeting: Meeting<'_>,
+        changed: impl Fn(Member) -> Member,
     ) -> Result<Option<Self>, WorldError> {
         let launched = Launched::this()?;
-        let processes = Processes::of_job(num_ranks, timeout).map_err(WorldError::not_connected)?;
-        let place @ [rank, world_size] = [processes.rank(), processes.size()];
-        check_job(launched.as_ref(), [rank, processes.job_size()])?;
-        let member = changed(Member::of_process(program::name_of_this(), place, timeout));
-        let start_timeout = member.start_timeout;
+        let first = ranks.start;
+        let processes = Processes::of_job(ranks, timeout).map_err(WorldError::not_connected)?;
+        let job_rank = processes.job_rank();
+        check_job(launched.as_ref(), [job_rank, processes.job_size()])?;
         let is_near = processes.job_size() == 1 || launched.as_ref().is_some_and(Launched::is_on_one_host);
-        let listener =
-            (rank == 0).then(|| SideChannel::listen(address_of_first(launched.as_ref(), port, is_near)?));
+        let listener = (job_rank == first).then(|| {
+            SideChannel::listen(match meeting {
+                Meeting::OnPort(port) => address_of_first(launched.as_ref(), port, is_near)?,
+                Meeting::Told(around) => own_address(around)?,
+            })
+        });
         let listener = listener.map(|listening| listening.and_then(|it| Ok((it.local_addr()?, it))));
         let told = match &listener {
             None => String::new(),
             Some(Ok((address, _))) => address.to_string(),
             Some(Err(error)) => error.to_string(),
         };
-        let mut bytes = told.into_bytes();
-        bytes.resize(ADDRESS_BYTES, 0);
-        let heard = processes.meet(bytes, start_timeout).map_err(WorldError::not_connected)?;
-        let heard = String::from_utf8_lossy(&heard);
-        let heard = heard.trim_end_matches('\0');
-        if rank >= world_size {
-            return Ok(None);
-        }
+        let member = |place| changed(Member::of_process(program::name_of_this(), place, timeout));
+        let start_timeout = member([0, 1]).start_timeout;
+        let heard = match meeting {
+            Meeting::OnPort(_) => {
+                let mut bytes = told.into_bytes();
+                bytes.resize(ADDRESS_BYTES, 0);
+                let heard = processes.meet(bytes, start_timeout).map_err(WorldError::not_connected)?;
+                String::from_utf8_lossy(&heard).trim_end_matches('\0').to_owned()
+            }
+            Meeting::Told(around) => {
+                // MPI wants a byte at least.
+                processes.meet(vec![0], start_timeout).map_err(WorldError::not_connected)?;
+                told_by(around, first, told)?
+            }
+        };
+        let Some(rank) = processes.own_rank() else { return Ok(None) };
+        let place = [rank, processes.size()];
+        let member = member(place);
         let channel = match listener {
             Some(listening) => {
                 let (_, listener) = listening.map_err(WorldError::not_connected)?;

@@ -1,6 +1,7 @@
 //! Each rank is a process: a side channel connects them, and beside it something that carries what the ranks send each other.
 
 use std::fmt::Debug;
+use std::net::IpAddr;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -94,6 +95,10 @@ impl World for ProcessWorld {
         Some(self.on_hosts)
     }
 
+    fn local_ip(&self) -> std::io::Result<IpAddr> {
+        self.channel.local_ip()
+    }
+
     fn warnings(&self) -> Vec<String> {
         let of_hosts = self.on_hosts.warning().map(str::to_owned);
         of_hosts.into_iter().chain(self.carrier.warnings().iter().cloned()).collect()
@@ -119,6 +124,10 @@ impl World for ProcessWorld {
 
     fn broadcast(&self, message: Vec<u8>) -> Result<Vec<u8>, CommError> {
         self.channel.broadcast(message)
+    }
+
+    fn wait_for_all(&self) -> Result<(), CommError> {
+        self.channel.wait_for_all()
     }
 
     fn clock_offset(&self) -> Result<ClockOffset, CommError> {

@@ -69,11 +69,12 @@ impl Carried {
         &self.order
     }
 
-    /// A member has announced what it has started.
+    /// A member, by its rank in the job, has announced what it has started.
     ///
     /// # Errors
     /// When it is another operation than this rank's.
-    pub(super) fn hear(&mut self, rank: usize, announcement: &Announcement) -> Result<(), CommError> {
+    pub(super) fn hear(&mut self, job_rank: usize, announcement: &Announcement) -> Result<(), CommError> {
+        let Some(rank) = job_rank.checked_sub(self.order.first) else { return Ok(()) };
         let Some(position) = self.order.members.iter().position(|&member| member == rank) else {
             return Ok(());
         };
@@ -91,7 +92,9 @@ impl Carried {
         self.order.outcome.heard_of(rank);
         self.tags_from[position] = Some(announcement.tag);
         match &mut self.stage {
-            Stage::Reducing(reduction) => reduction.hear_of(position, Peer { rank, tag: announcement.tag }),
+            Stage::Reducing(reduction) => {
+                reduction.hear_of(position, Peer { rank: job_rank, tag: announcement.tag });
+            }
             Stage::Moving => self.receive_from(position, announcement.tag),
         }
         Ok(())
@@ -197,7 +200,7 @@ impl Carried {
         bytes: *mut [u8],
         piece_bytes: usize,
     ) {
-        let peer = Peer { rank: self.order.members[position], tag };
+        let peer = Peer { rank: self.order.first + self.order.members[position], tag };
         // SAFETY: the bytes are of the order's payload or of `words`, which stay as they are until all flows are done: `finish` comes after
         // that, and `fail` keeps them. Parts of the payload that are received are not sent at the same time.
         self.flows.push(unsafe { Flow::new(direction, peer, bytes, piece_bytes) });

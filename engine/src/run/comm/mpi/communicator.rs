@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -21,9 +22,11 @@ use crate::run::comm::group::{Channel, ChannelKey, Group, place};
 use crate::run::comm::operation::Operation;
 use crate::run::memory::TrackedBuffer;
 
-/// The ranks of a job, each a process that MPI knows.
+/// Ranks of a job that follow each other, each a process that MPI knows. They are numbered from 0.
 pub(crate) struct Processes {
     courier: &'static Courier,
+    /// That of the job which is rank 0 here.
+    first: usize,
     size: usize,
     world: u64,
     timeout: Duration,
@@ -32,24 +35,35 @@ pub(crate) struct Processes {
 
 impl std::fmt::Debug for Processes {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Processes").field("rank", &self.rank()).field("size", &self.size()).finish()
+        f.debug_struct("Processes").field("first", &self.first).field("size", &self.size()).finish()
     }
 }
 
 impl Processes {
-    /// The first so many of this job, or all; no wait lasts longer than `timeout`. All processes of the job call it as often, and
+    /// These of the job, as far as it has them; no wait lasts longer than `timeout`. All processes of the job call it as often, and
     /// [`Processes::meet`] after it.
     ///
     /// # Errors
     /// When MPI cannot be started.
-    pub(crate) fn of_job(num_ranks: usize, timeout: Duration) -> Result<Self, MpiError> {
+    pub(crate) fn of_job(ranks: Range<usize>, timeout: Duration) -> Result<Self, MpiError> {
         let courier = Courier::of_process()?;
-        let (size, world) = (courier.size().min(num_ranks), courier.next_world());
-        Ok(Self { courier, size, world, timeout, is_taken: AtomicBool::new(false) })
+        let (first, end) = (ranks.start, courier.size().min(ranks.end));
+        let world = courier.next_world();
+        let is_taken = AtomicBool::new(false);
+        Ok(Self { courier, first, size: end.saturating_sub(first), world, timeout, is_taken })
     }
 
-    /// The rank of this process.
-    pub(crate) fn rank(&self) -> usize {
+    /// The rank of this process, if it has one here.
+    pub(crate) fn own_rank(&self) -> Option<usize> {
+        self.courier.rank().checked_sub(self.first).filter(|rank| *rank < self.size)
+    }
+
+    fn rank(&self) -> usize {
+        self.own_rank().expect("a process that has a rank here is asked for it")
+    }
+
+    /// The rank of this process in the job.
+    pub(crate) fn job_rank(&self) -> usize {
         self.courier.rank()
     }
 
@@ -73,7 +87,8 @@ impl Processes {
 
     /// Sends the report of this process's rank to all others.
     pub(crate) fn report(&self, report: Vec<u8>) {
-        let others = (0..self.size).filter(|&rank| rank != self.rank()).collect();
+        let of_job = self.first..self.first + self.size;
+        let others = of_job.filter(|&rank| rank != self.courier.rank()).collect();
         self.courier.report(self.world, report, others);
     }
 
@@ -86,11 +101,17 @@ impl Processes {
         first_left: impl Fn() -> Option<usize> + Send + 'static,
         failed: impl Fn(usize, Vec<u8>) + Send + 'static,
     ) {
+        // MPI knows processes by their ranks in the job.
+        let first = self.first;
         let gone = Gone {
             is_stopped: Box::new(is_stopped),
             has_left: Box::new(has_left),
-            first_left: Box::new(first_left),
-            failed: Box::new(failed),
+            first_left: Box::new(move || first_left().map(|rank| first + rank)),
+            failed: Box::new(move |rank, report| {
+                if let Some(rank) = rank.checked_sub(first) {
+                    failed(rank, report);
+                }
+            }),
         };
         self.courier.watch(self.world, Some(gone));
     }
@@ -108,9 +129,10 @@ impl Processes {
         if self.is_taken.swap(true, Ordering::AcqRel) {
             return Err(CommError::Taken { rank: self.rank() });
         }
-        let Self { courier, size, world, timeout, .. } = *self;
+        let Self { courier, first, size, world, timeout, .. } = *self;
         Ok(Box::new(MpiCommunicator {
             courier,
+            first,
             size,
             world,
             timeout,
@@ -129,6 +151,8 @@ impl Drop for Processes {
 
 struct MpiCommunicator {
     courier: &'static Courier,
+    /// The rank of the job that is rank 0 here.
+    first: usize,
     size: usize,
     world: u64,
     timeout: Duration,
@@ -174,6 +198,7 @@ impl MpiCommunicator {
         let outcome = Arc::new(Outcome::of(members, position));
         let order = Order {
             world: self.world,
+            first: self.first,
             identity,
             members: members.to_vec(),
             position,
@@ -188,7 +213,7 @@ impl MpiCommunicator {
 
 impl Communicator for MpiCommunicator {
     fn rank(&self) -> usize {
-        self.courier.rank()
+        self.courier.rank() - self.first
     }
 
     fn world_size(&self) -> usize {

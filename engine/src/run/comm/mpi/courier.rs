@@ -331,7 +331,7 @@ impl Thread {
             return Ok(());
         }
         let mut tags_to = vec![0; order.members.len()];
-        for (position, &rank) in order.members.iter().enumerate() {
+        for (position, rank) in order.members.iter().map(|member| order.first + member).enumerate() {
             if position != order.position {
                 let tag = self.tags[rank];
                 self.tags[rank] = if tag + 1 < NUM_TAGS { tag + 1 } else { ANNOUNCEMENT_TAG + 1 };

@@ -19,7 +19,7 @@ pub(super) enum Direction {
 /// The other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Peer {
-    /// World rank.
+    /// Its rank in the job.
     pub(super) rank: usize,
     /// The tag of the messages, which the sender has chosen.
     pub(super) tag: u16,

@@ -13,6 +13,8 @@ use crate::run::comm::operation::Operation;
 pub(super) struct Order {
     /// The number of its world.
     pub(super) world: u64,
+    /// The rank of the job, by which MPI knows a process, that is rank 0 of the world.
+    pub(super) first: usize,
     pub(super) identity: Identity,
     /// World ranks.
     pub(super) members: Vec<usize>,

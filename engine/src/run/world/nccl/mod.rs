@@ -8,6 +8,7 @@ mod processes;
 mod spare_channels;
 mod threads;
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,19 +18,20 @@ use crate::host::Launched;
 use crate::plan::Plan;
 pub(crate) use environment::missing_variable;
 
-/// A world of a plan's ranks. In a job of several processes `around` is what connects them already, if anything does; the world is then `None`
-/// in those that have no rank of the plan.
+/// A world of a plan's ranks, which are these of the job where ranks are processes. `around` is what connects all processes already, if anything does;
+/// the world is then `None` in those that have none of the ranks.
 ///
 /// # Errors
 /// When a variable is not as NCCL needs it, a rank has no GPU of its own, there is no NCCL, or the processes do not find each other.
 pub(super) fn nccl_of(
     plan: &Plan,
+    ranks: Range<usize>,
     timeout: Duration,
     around: Option<&dyn World>,
 ) -> Result<Option<Arc<dyn World>>, WorldError> {
     environment::check(plan)?;
     match Launched::this()? {
-        Some(launched) if launched.size > 1 => processes::world(plan, &launched, timeout, around),
+        Some(launched) if launched.size > 1 => processes::world((plan, ranks), &launched, timeout, around),
         _ => threads::world(plan, timeout).map(Some),
     }
 }

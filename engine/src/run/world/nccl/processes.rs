@@ -1,16 +1,17 @@
 //! Ranks that are processes, on any number of hosts.
 
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
 use pipezero_models::queue::Cuda;
 
-use super::super::address::address_of_first;
+use super::super::address::{address_of_first, own_address, told_by};
 use super::super::device::{NamedDevice, RanksOnDevice, number_on_host};
 use super::super::error::WorldError;
 use super::super::process_world::{Carrier, ProcessWorld, or_stop};
-use super::super::side_channel::{Member, SideChannel, SideChannelError};
+use super::super::side_channel::{Member, SideChannel};
 use super::super::{World, program};
 use super::agreement::agree;
 use super::gpu::{GpuFacts, own_gpu};
@@ -35,33 +36,43 @@ struct OverNccl {
     spare: Vec<SideChannel>,
 }
 
-/// The world of all processes of the job, or of as many as the plan has ranks where something connects all of them already.
+/// The world of these ranks of the job, which are all of them unless something connects all processes already.
 ///
 /// # Errors
 /// When this process has no GPU of its own or no NCCL, or the processes do not find each other.
 pub(super) fn world(
-    plan: &Plan,
+    (plan, ranks): (&Plan, Range<usize>),
     launched: &Launched,
     timeout: Duration,
     around: Option<&dyn World>,
 ) -> Result<Option<Arc<dyn World>>, WorldError> {
-    let size = around.map_or(launched.size, |_| plan.grid().world_size());
-    let place @ [rank, _] = [launched.rank, size];
-    let address = match around {
-        None => known_address(launched, plan.run().comm.port)?,
+    let is_first = launched.rank == ranks.start;
+    let listen = |address| SideChannel::listen(address).map_err(WorldError::not_connected);
+    let (address, listener) = match around {
+        None => {
+            let address = known_address(launched, plan.run().comm.port)?;
+            (address, is_first.then(|| listen(address)).transpose()?)
+        }
         // The port of the job may still be in use, by what connects its processes.
-        Some(_) => address_of_first(Some(launched), Some(0), launched.is_on_one_host())
-            .map_err(WorldError::not_connected)?,
+        Some(around) => {
+            let listening = is_first.then(|| listen(own_address(around).map_err(WorldError::not_connected)?));
+            let told = match &listening {
+                None => String::new(),
+                Some(Ok(listener)) => {
+                    listener.local_addr().map_or_else(|error| error.to_string(), |it| it.to_string())
+                }
+                Some(Err(error)) => error.to_string(),
+            };
+            let told = told_by(around, ranks.start, told)?;
+            let listener = listening.transpose()?;
+            // Instead of an address it gives what keeps it from listening.
+            (told.parse().map_err(|_| WorldError::SaidByFirst)?, listener)
+        }
     };
-    let listener =
-        (rank == 0).then(|| SideChannel::listen(address)).transpose().map_err(WorldError::not_connected)?;
-    let address = match around {
-        None => address,
-        Some(around) => told_by_first(around, listener.as_ref().map(|it| it.local_addr()))?,
-    };
-    if rank >= size {
+    if !ranks.contains(&launched.rank) {
         return Ok(None);
     }
+    let place = [launched.rank - ranks.start, ranks.len()];
     let own = own_gpu(launched, plan.run());
     let member = Member::of_process(program::name_of_this(), place, timeout);
     let member = if around.is_some() { member.again() } else { member };
@@ -113,17 +124,6 @@ fn known_address(launched: &Launched, port: Option<u16>) -> Result<SocketAddr, W
         address if address.port() == 0 => Err(unknown()),
         address => Ok(address),
     }
-}
-
-/// Where the process of rank 0 listens, as it says.
-fn told_by_first(
-    around: &dyn World,
-    own: Option<std::io::Result<SocketAddr>>,
-) -> Result<SocketAddr, WorldError> {
-    let own = own.transpose().map_err(|error| WorldError::not_connected(SideChannelError::from(error)))?;
-    let own = own.map_or_else(String::new, |address| address.to_string());
-    let told = around.broadcast(own.into_bytes()).map_err(WorldError::not_connected)?;
-    Ok(String::from_utf8_lossy(&told).parse().expect("the process of rank 0 tells an address"))
 }
 
 impl Carrier for OverNccl {

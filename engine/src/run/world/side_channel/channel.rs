@@ -21,6 +21,9 @@ use crate::run::sync::{Instant, Sender, channel, thread};
 /// How long the process of the hub waits for the others at its end, after a failure.
 const LONGEST_FAREWELL: Duration = Duration::from_millis(400);
 
+/// Longer than any run, and short enough to be added to a time.
+const LONGEST: Duration = Duration::from_secs(u32::MAX as u64);
+
 /// A process's end of the side channel.
 #[derive(Debug)]
 pub struct SideChannel {
@@ -178,6 +181,14 @@ impl SideChannel {
     pub fn broadcast(&self, message: Vec<u8>) -> Result<Vec<u8>, CommError> {
         let own = if self.shared.member.ranks.contains(&0) { message } else { Vec::new() };
         Ok(self.shared.exchange(Exchange::Broadcast, own)?.concat())
+    }
+
+    /// As [`World::wait_for_all`](crate::run::world::World::wait_for_all).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn wait_for_all(&self) -> Result<(), CommError> {
+        self.shared.exchange_in_time(Exchange::AddWords { num_words: 0 }, Vec::new(), LONGEST).map(drop)
     }
 
     /// How far a clock of this process is ahead of that of rank 0's.

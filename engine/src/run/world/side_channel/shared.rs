@@ -145,8 +145,18 @@ impl Shared {
     }
 
     pub(super) fn exchange(&self, exchange: Exchange, message: Vec<u8>) -> Result<Vec<Vec<u8>>, CommError> {
+        self.exchange_in_time(exchange, message, self.member.timeout)
+    }
+
+    /// As [`Shared::exchange`], with another limit of its time.
+    pub(super) fn exchange_in_time(
+        &self,
+        exchange: Exchange,
+        message: Vec<u8>,
+        timeout: Duration,
+    ) -> Result<Vec<Vec<u8>>, CommError> {
         let number = self.give(exchange, message)?;
-        let taken = self.wait(exchange.what(), |known| known.taken.remove(&number))?;
+        let taken = self.wait_in_time(exchange.what(), |known| known.taken.remove(&number), timeout)?;
         taken.map_err(|first_rank| CommError::Interrupted {
             operation: exchange.what().to_owned(),
             missing: self.ranks_beside(first_rank),
@@ -157,9 +167,18 @@ impl Shared {
     pub(super) fn wait<T>(
         &self,
         operation: &'static str,
-        mut said: impl FnMut(&mut Known) -> Option<T>,
+        said: impl FnMut(&mut Known) -> Option<T>,
     ) -> Result<T, CommError> {
-        let (start, timeout) = (Instant::now(), self.member.timeout);
+        self.wait_in_time(operation, said, self.member.timeout)
+    }
+
+    fn wait_in_time<T>(
+        &self,
+        operation: &'static str,
+        mut said: impl FnMut(&mut Known) -> Option<T>,
+        timeout: Duration,
+    ) -> Result<T, CommError> {
+        let start = Instant::now();
         let mut known = self.known();
         loop {
             if let Some(found) = said(&mut known) {
