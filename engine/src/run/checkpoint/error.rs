@@ -73,6 +73,15 @@ pub enum CheckpointError {
         /// What is missing, and what is there instead.
         reason: String,
     },
+    /// The list of several engines' checkpoints has some that the engines which are to be written have not gone on from.
+    #[error(
+        "{} lists checkpoints that these engines have not gone on from, and which would be replaced: resume from them first, or write to another folder",
+        path.display()
+    )]
+    NotGoneOn {
+        /// The list.
+        path: PathBuf,
+    },
     /// Another system wrote it.
     #[error(
         "{} is a checkpoint of {name}, whose optimizer state is not read; turn it into Hugging Face weights, as with {way}",

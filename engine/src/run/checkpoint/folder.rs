@@ -230,7 +230,7 @@ impl Checkpoints {
         let is_superseded = |&step: &u64| step != new && self.superseded.contains(&step);
         let (superseded, steps): (Vec<_>, Vec<_>) = self.steps()?.into_iter().partition(is_superseded);
         let old = superseded.iter().chain(steps.iter().rev().skip(self.num_kept).rev());
-        let old = old.filter(|&&step| self.protected != Some(step));
+        let old = old.filter(|&&step| step != new && self.protected != Some(step));
         // One that cannot be removed keeps no other.
         let removed: Vec<_> = old.map(|&step| self.remove(step)).collect();
         removed.into_iter().collect()

@@ -1,4 +1,9 @@
-//! The states of several engines, written together.
+//! The states of several engines, written together and read together.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use super::AboutRun;
 use crate::run::checkpoint::{CheckpointError, Checkpoints, JointCheckpoints, JointSteps};
@@ -6,25 +11,73 @@ use crate::run::engine::Engine;
 use crate::run::engine::error::EngineError;
 
 impl JointCheckpoints {
-    /// Writes the state of each engine after its last step, and lists them together once all are complete; an engine that has done no step since
-    /// the one before is not written again. After an error the engines go on, and what was complete before stays.
-    ///
-    /// The engines have names that can be those of folders. Where ranks are processes, all call it with the same engines, which have the same processes.
+    /// Reads the newest checkpoints that were written together, of these engines; where one turns out to be damaged, those before. `false` if none was
+    /// written, and the engines are as they were.
     ///
     /// # Errors
-    /// As [`Engine::write_checkpoint`].
+    /// As [`Engine::resume`]; when the list cannot be read or is damaged, when all that are listed are damaged, and when an engine is in none. The engines must
+    /// then be resumed from something else before they are used.
+    ///
+    /// # Panics
+    /// If there is no engine.
+    pub fn resume(&mut self, engines: &mut [(&str, &mut Engine)]) -> Result<bool, EngineError> {
+        let sets = first_of(engines).shared(|| self.sets())?;
+        let mut refused = Vec::new();
+        for set in sets.into_iter().rev() {
+            match self.resume_from(&set, engines) {
+                Ok(()) => {
+                    self.last = Some(set);
+                    return Ok(true);
+                }
+                Err(EngineError::Checkpoint(error)) if error.is_damage() => refused.push(error),
+                Err(error) => return Err(error),
+            }
+        }
+        CheckpointError::of_all(refused).map_or(Ok(false), |error| Err(error.into()))
+    }
+
+    fn resume_from(&self, set: &JointSteps, engines: &mut [(&str, &mut Engine)]) -> Result<(), EngineError> {
+        // All headers first: they are most of what can be damaged, and an engine that was read is another.
+        let mut readers = Vec::new();
+        for (name, engine) in &mut *engines {
+            let listed = set.get(*name).copied().ok_or_else(|| self.not_listed(name, set));
+            let opened = listed.and_then(|step| self.open(name, step));
+            readers.push(Arc::new(engine.agree_on_damage(opened)?));
+        }
+        for ((_, engine), reader) in engines.iter_mut().zip(&readers) {
+            engine.resume(reader)?;
+        }
+        Ok(())
+    }
+
+    fn not_listed(&self, engine: &str, set: &JointSteps) -> CheckpointError {
+        let known: Vec<&str> = set.keys().map(String::as_str).collect();
+        let reason = format!("no checkpoint of `{engine}`, but of {}", known.join(", "));
+        CheckpointError::NotFound { path: self.list(), reason }
+    }
+
+    /// Writes the state of each engine after its last step, and lists them together once all are complete; an engine that has done no step since
+    /// the ones before is not written again. After an error the engines go on, and what was listed stays.
+    ///
+    /// # Errors
+    /// As [`Engine::write_checkpoint`]; before anything is written, [`CheckpointError::NotGoneOn`] where the folder has some that the engines did not go on from.
     ///
     /// # Panics
     /// If there is no engine, or two have one name.
-    pub fn write(&self, engines: &mut [(&str, &mut Engine)]) -> Result<(), EngineError> {
+    pub fn write(&mut self, engines: &mut [(&str, &mut Engine)]) -> Result<(), EngineError> {
         let steps: JointSteps =
             engines.iter().map(|(name, engine)| ((*name).to_owned(), engine.position().step)).collect();
         assert!(steps.len() == engines.len(), "each engine has a name of its own");
-        let (_, first) = engines.first_mut().expect("there are engines");
-        let before = first.shared(|| Ok(self.newest()?.map(|newest| newest.steps())))?;
+        if self.last.is_none() {
+            let is_known = |sets: Vec<JointSteps>| match sets.is_empty() {
+                true => Ok(()),
+                false => Err(CheckpointError::NotGoneOn { path: self.list() }),
+            };
+            first_of(engines).shared(|| self.sets().and_then(is_known))?;
+        }
         let mut not_removed = Ok(());
         for (name, engine) in &mut *engines {
-            let step_before = before.as_ref().and_then(|before| before.get(*name)).copied();
+            let step_before = self.last.as_ref().and_then(|last| last.get(*name)).copied();
             if step_before == Some(engine.position().step) {
                 continue;
             }
@@ -38,9 +91,10 @@ impl JointCheckpoints {
                 written => written?,
             }
         }
-        let (_, first) = engines.first_mut().expect("there are engines");
-        let added = if first.has_rank_0() { self.add(&steps, before.as_ref()) } else { Ok(()) };
+        let first = first_of(engines);
+        let added = if first.has_rank_0() { self.add(&steps) } else { Ok(()) };
         first.agree(added.map_err(EngineError::from))?;
+        self.last = Some(steps);
         not_removed
     }
 
@@ -54,9 +108,13 @@ impl JointCheckpoints {
     }
 }
 
+fn first_of<'a>(engines: &'a mut [(&str, &mut Engine)]) -> &'a mut Engine {
+    engines.first_mut().expect("there are engines").1
+}
+
 impl Engine {
     /// What the process of rank 0 finds, in all processes.
-    fn shared<T: serde::Serialize + serde::de::DeserializeOwned>(
+    fn shared<T: Serialize + DeserializeOwned>(
         &mut self,
         find: impl FnOnce() -> Result<T, CheckpointError>,
     ) -> Result<T, EngineError> {
@@ -66,5 +124,20 @@ impl Engine {
         let message = self.ranks.together(|world| world.broadcast(message))?;
         let found: Option<T> = postcard::from_bytes(&message).expect("every process runs this program");
         Ok(found.expect("the process of rank 0 gives it"))
+    }
+
+    /// What this process has opened, if all have opened it; where it is damaged for one, that is so for all.
+    fn agree_on_damage<T>(&mut self, opened: Result<T, CheckpointError>) -> Result<T, EngineError> {
+        let (opened, damage, failed) = match opened {
+            Ok(opened) => (Some(opened), None, None),
+            Err(CheckpointError::Damaged { path, reason }) => (None, Some((path, reason)), None),
+            Err(error) => (None, None, Some(error)),
+        };
+        self.agree(failed.map_or(Ok(()), |error| Err(EngineError::from(error))))?;
+        match (self.first_damage(damage.as_ref())?, opened) {
+            (None, Some(opened)) => Ok(opened),
+            (Some((path, reason)), _) => Err(CheckpointError::Damaged { path, reason }.into()),
+            (None, None) => unreachable!("what is damaged here is damaged for all"),
+        }
     }
 }
