@@ -187,7 +187,7 @@ fn examples_on(data_degrees: &[&str]) -> Vec<Run> {
         files.map(|file| file.expect("a file").file_name().into_string().expect("UTF-8")).collect();
     names.sort();
     // A master file has run files of several models.
-    names.retain(|name| name != "pair.json");
+    names.retain(|name| name != "pair.json" && name != "distill.json");
     let on = |name: &str, data: &str| {
         let keys = ["zero_optimization.stage=3", "zero_optimization.reduce=every", "train_batch_size=auto"];
         let sizes = ["train_micro_batch_size_per_gpu=1", "gradient_accumulation_steps=8"];

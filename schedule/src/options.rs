@@ -178,6 +178,12 @@ impl LowerOptions {
         }
     }
 
+    /// Whether some gradients of a unit accumulate over the step and are summed once.
+    pub fn accumulates(&self, facts: &UnitFacts) -> bool {
+        let once = [Reduction::ScatterLast, Reduction::AllReduceLast];
+        once.into_iter().any(|reduction| self.reduces(facts, reduction))
+    }
+
     /// Bytes of weights of which each micro-batch's gradients are reduced, where they are of any.
     pub fn unreduced_bytes(&self, facts: &UnitFacts) -> u64 {
         facts.weight_bytes().saturating_sub(self.reduced_once(facts))

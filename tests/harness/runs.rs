@@ -286,7 +286,7 @@ pub fn grids() -> Vec<Case> {
         Case { schedule: interleaved, num_micro_batches: 4, ..grid.clone() },
         Case { pipeline: 4, data: 1, schedule: Schedule::Eager, num_micro_batches: 5, ..grid.clone() },
         Case { schedule: Schedule::ZbV, tied: true, ..grid.clone() },
-        // Units in two parts.
+        // Units of two kinds.
         Case { zero: in_parts.clone(), precision: Precision::Bf16, ..grid.clone() },
         Case { zero: in_parts, family: Family::Llama, precision: Precision::Bf16, ..grid.clone() },
         Case { family: Family::Llama, tied: true, schedule: Schedule::ZbV, ..grid },

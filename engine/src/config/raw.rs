@@ -236,7 +236,7 @@ section! {
         /// The ZeRO level: 0 shards nothing, 1 the optimizer, 2 gradients too, 3 parameters too.
         stage: u64 = "0", "DeepSpeed's default";
         /// Transformer blocks of an FSDP unit, which is gathered and reduced at once; 0.5 is half a block (attention and MLP
-        /// apart, `"gpt2"` alone), `"stage"` makes one unit of all the blocks of a stage.
+        /// apart, not `"mlp"`), `"stage"` makes one unit of all the blocks of a stage.
         unit_layers: UnitLayers = "1", "the smallest unit of whole blocks gathers the least at once";
         /// Gathered units that a rank may hold at once, those in use and prefetched included: a budget of so many of its
         /// largest, one number for all ranks or a list with one for each pipeline rank. `"level"` keeps on each rank as many

@@ -70,6 +70,7 @@ fn train_groups(
     // In the order in which they end.
     let ends = Mutex::new(Vec::new());
     let train = |group| {
+        let _panic = TellsOfPanic(&has_failed);
         let end = train_group(group, &asked);
         let mut ends = ends.lock().unwrap_or_else(PoisonError::into_inner);
         has_failed.fetch_or(matches!(end, GroupEnd::Failed(_)), Ordering::Relaxed);
@@ -91,6 +92,17 @@ fn train_groups(
         first.into_iter().for_each(train);
     });
     joined(ends.into_inner().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// A panic ends its own group alone: this tells the others.
+struct TellsOfPanic<'a>(&'a AtomicBool);
+
+impl Drop for TellsOfPanic<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
 }
 
 /// What all groups have come to; where one has failed, the error of the first.

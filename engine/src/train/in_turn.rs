@@ -162,8 +162,10 @@ fn trained<'a>(
                 round.goes_on.push(Turn { index, name, underway, observer, first, elapsed_s });
             }
             Err(error) => {
+                // First those that have not begun: processes that do not have the run that failed wait for them.
+                let untouched: Vec<_> = runs.map(|(_, run)| (run.name, Left::Untouched)).collect();
                 let mut error = round.failed(name, error);
-                error.others.extend(runs.map(|(_, run)| (run.name, Left::Untouched)));
+                error.others.extend(untouched);
                 return Err(error);
             }
         }
@@ -214,7 +216,8 @@ impl<'a> Round<'a> {
             match ended {
                 Ok(ended) => round.ended.push(ended),
                 Err(error) => {
-                    round.goes_on.extend(turns);
+                    // First those whose turn it would be: processes that do not have the run that failed wait for them in this round.
+                    round.goes_on = turns.chain(round.goes_on).collect();
                     return Err(round.failed(name, error));
                 }
             }

@@ -32,6 +32,8 @@ pub struct Underway<'a> {
     /// In the process that writes it, if steps are traced.
     tracer: Option<Tracer>,
     progress: Progress,
+    /// The last evaluation.
+    evaluated: Option<EvalLine>,
     /// Whether the run directory has the weights of the run's end.
     has_saved_weights: bool,
 }
@@ -76,6 +78,7 @@ impl Training {
             metrics: None,
             tracer: is_traced.then(|| Tracer::new(directory)),
             progress: Progress::after(first),
+            evaluated: None,
             has_saved_weights: false,
         };
         match underway.open_metrics(first) {
@@ -230,9 +233,12 @@ impl Underway<'_> {
         Ok((report, line))
     }
 
-    /// The validation loss after the last step that was done, if there is validation text.
+    /// The validation loss after the last step that was done, if there is validation text; of a step after which it was evaluated that of then.
     fn evaluate(&mut self, observer: &mut dyn Observer) -> Result<Option<f64>, TrainingError> {
         let step = self.num_steps();
+        if let Some(line) = self.evaluated.as_ref().filter(|line| line.step == step) {
+            return Ok(line.validation_loss);
+        }
         let Training { engine, batches, memory, .. } = &mut self.training;
         let Some(source) = &batches.validation else { return Ok(None) };
         let num_batches = engine.plan().run().evaluation.batches;
@@ -242,7 +248,9 @@ impl Underway<'_> {
         let written = self.metrics.as_mut().map_or(Ok(()), |metrics| metrics.add(&line));
         engine.agree(written.map_err(TrainingError::from))?;
         observer.evaluation(&line);
-        Ok(line.validation_loss)
+        let validation_loss = line.validation_loss;
+        self.evaluated = Some(line);
+        Ok(validation_loss)
     }
 
     fn summary(&self, validation_loss: Option<f64>, devices: Vec<DeviceMemory>) -> Summary {

@@ -5,7 +5,6 @@ use alloc::vec::Vec;
 use crate::gradient_buffers::GradientBuffers;
 use crate::id::{PipelineRank, Stage, Unit};
 use crate::instruction::Instruction;
-use crate::options::Reduction;
 use crate::program::{Program, Purpose};
 use crate::slots::Slots;
 
@@ -36,9 +35,7 @@ pub(super) fn of_rank(
     let stages = program.chain.placement().stages(rank);
     let in_flight = stages.map(|stage| (stage, slots.in_flight(stage))).collect();
     let accumulates = |unit: &Unit| {
-        let facts = program.chain.facts(*unit);
-        let once = [Reduction::ScatterLast, Reduction::AllReduceLast];
-        once.into_iter().any(|reduction| program.options.reduces(facts, reduction))
+        program.options.accumulates(program.chain.facts(*unit))
     };
     let gradient_buffers = match program.purpose {
         Purpose::Evaluation => 0,

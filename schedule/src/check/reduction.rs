@@ -77,8 +77,7 @@ fn last(program: &Program, rank: PipelineRank) -> Checked {
             return fail(step, Rule::Repeated { instruction, first });
         }
     }
-    let once = [Reduction::AllReduceLast, Reduction::ScatterLast];
-    let accumulates = |unit| once.into_iter().any(|reduction| reduces(unit, reduction));
+    let accumulates = |unit| program.options.accumulates(program.chain.facts(unit));
     let mut accumulating = program.chain.units_on(rank).filter(|&unit| accumulates(unit));
     match accumulating.find(|unit| reduced_at[unit.index()].is_none()) {
         None => Ok(()),

@@ -205,8 +205,7 @@ impl Costs {
         let options = program.options();
         let reductions = self.units.iter().zip(program.units()).flat_map(|(unit, facts)| {
             let every = options.reduces(facts, Reduction::ScatterEvery).then_some(unit.reduce);
-            let last = [Reduction::ScatterLast, Reduction::AllReduceLast];
-            let last = last.into_iter().any(|how| options.reduces(facts, how)).then_some(unit.reduce_last);
+            let last = options.accumulates(facts).then_some(unit.reduce_last);
             every.into_iter().chain(last)
         });
         self.hold_ranks()

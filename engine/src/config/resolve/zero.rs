@@ -75,7 +75,7 @@ fn level(raw: &RawZero) -> Option<ZeroLevel> {
 
 fn unit_layers(raw: &RawZero, model: Option<&ModelConfig>) -> Option<UnitLayers> {
     let has_halves = model.is_none_or(|model| model.facts().has_halves);
-    let rule = "only the blocks of family \"gpt2\" have halves: attention and MLP";
+    let rule = "only the blocks of families \"gpt2\" and \"llama\" have halves: attention and MLP";
     match raw.unit_layers.or(UnitLayers::ONE)? {
         UnitLayers::Half if !has_halves => raw.unit_layers.broken(0.5, rule, "use 1 or more"),
         layers => Some(layers),

@@ -121,7 +121,7 @@ fn units_are_halves_or_whole_blocks() {
             run.json:7:52: `zero_optimization.unit_layers` is 0.25, but a unit is half a block or whole blocks; use 0.5, 1 or a larger whole number
             run.json:7:52: `zero_optimization.unit_layers` is 1.5, but a unit is half a block or whole blocks; use 0.5, 1 or a larger whole number
             run.json:7:52: `zero_optimization.unit_layers` is "block", but it must be "stage"; use "stage"
-            run.json:7:52: `zero_optimization.unit_layers` is 0.5, but only the blocks of family "gpt2" have halves: attention and MLP; use 1 or more
+            run.json:7:52: `zero_optimization.unit_layers` is 0.5, but only the blocks of families "gpt2" and "llama" have halves: attention and MLP; use 1 or more
         "#]],
     );
 }

@@ -131,18 +131,18 @@ impl Rank {
         while let Some(first) = self.pop_issued(lane, |first| first <= index) {
             self.set_position(here(row[first.index]));
             let wait = self.recorder.begin_wait(first.index, lane);
-            let index = first.index;
+            let instruction = first.index;
             // Of a unit of several parts the instruction has issued as many operations, one behind the other.
             let mut next = Some(first);
             let mut ended = [const { None }; MAX_PARTS];
-            for ended in &mut ended {
+            for place in &mut ended {
                 let Some(InFlight { completion, pending, .. }) = next.take() else { break };
-                *ended = Some((completion, pending.wait()?));
-                next = self.pop_issued(lane, |next| next == index);
+                *place = Some((completion, pending.wait()?));
+                next = self.pop_issued(lane, |next| next == instruction);
             }
             self.recorder.end_wait(wait);
             ended.into_iter().flatten().for_each(|(completion, buffer)| self.complete(completion, buffer));
-            self.recorder.record(index, EventKind::Ended);
+            self.recorder.record(instruction, EventKind::Ended);
         }
         Ok(())
     }

@@ -103,9 +103,7 @@ pub trait World: Debug + Send + Sync {
     ///
     /// # Errors
     /// When the world was stopped, or a process has ended that had not called it.
-    fn wait_for_all(&self) -> Result<(), CommError> {
-        self.add_words(&mut [])
-    }
+    fn wait_for_all(&self) -> Result<(), CommError>;
 
     /// How far the clock that times the events of all ranks of this process is ahead of the one in the process of rank 0, where it is
     /// [`ClockOffset::ZERO`].
