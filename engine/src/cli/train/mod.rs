@@ -12,6 +12,7 @@ mod report;
 mod several;
 mod several_report;
 mod start;
+mod teaching;
 mod words;
 
 pub(super) use self::args::{EXAMPLES, TrainArgs};
