@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 use super::apart::Apart;
 use super::connect::{ToConnect, connect, connect_on_ranks};
 use super::options::RunOptions;
+use super::place::Job;
 use super::planned::{Engines, Planned};
 use super::ready::{Ready, is_finished};
 use super::teaching::{Teaching, WaitingTeacher};
@@ -21,18 +22,12 @@ use crate::cli::signals::end_after_the_step;
 use crate::cli::task_plans::heading;
 use crate::cli::terminal;
 use crate::config::{EndSignal, JobRanks, RunFile};
-use crate::host::Launched;
 use crate::plan::{Plan, Purpose};
 use crate::run::engine::{EngineError, Together, check_together};
 use crate::run::world::World;
 use crate::train::{
     EndedRun, InTurnError, RunInTurn, Training, TrainingError, check_disk_space_together, train_at_once,
 };
-
-/// This process's part in the job, if it is one of several.
-pub(super) struct Job<'a> {
-    pub(super) launched: Option<&'a Launched>,
-}
 
 /// An engine that is to be trained, with what connects its ranks.
 pub(super) struct Waiting {
@@ -88,30 +83,6 @@ impl AllWaiting {
 }
 
 impl Job<'_> {
-    /// The launcher, where ranks are processes.
-    fn of_processes(&self) -> Option<&Launched> {
-        // A process that is alone has all ranks.
-        self.launched.filter(|launched| launched.size > 1)
-    }
-
-    /// Which of these ranks of the job this process has: the first of them where it has all.
-    pub(super) fn rank_in(&self, ranks: &Range<usize>) -> Option<usize> {
-        match self.of_processes() {
-            Some(launched) => ranks.contains(&launched.rank).then(|| launched.rank - ranks.start),
-            None => Some(0),
-        }
-    }
-
-    /// The rank that it has of these where ranks are processes; beyond all where it has none of them.
-    pub(super) fn rank_of_several(&self, ranks: &Range<usize>) -> Option<usize> {
-        self.of_processes().map(|_| self.rank_in(ranks).unwrap_or(usize::MAX))
-    }
-
-    /// Whether this process speaks for an engine with these ranks, and writes what it leaves.
-    pub(super) fn speaks_for(&self, ranks: &Range<usize>) -> bool {
-        self.rank_in(ranks) == Some(0)
-    }
-
     /// Connects the ranks of each engine.
     pub(super) fn waiting(
         &self,

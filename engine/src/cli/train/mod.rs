@@ -6,6 +6,7 @@ mod connect;
 mod job;
 mod one;
 mod options;
+mod place;
 mod planned;
 mod ready;
 mod report;

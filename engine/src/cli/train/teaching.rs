@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::apart::Apart;
-use super::job::Job;
+use super::place::Job;
 use super::planned::PlannedTeacher;
 use crate::cli::agreement::said_once_of_ranks;
 use crate::cli::failure::Failure;
