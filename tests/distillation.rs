@@ -119,7 +119,7 @@ fn the_teachers_grid_changes_no_bit_of_the_student() {
             let mut teacher = teacher(teacher_run(of_teacher.clone()), &weights);
             let found = taught(plan.clone(), lengths, Arc::new(Host), &mut teacher);
             assert_bit_identical(&found, &reference, &format!("{name} of {of_teacher:?}"));
-            let engine = teacher.engine();
+            let engine = teacher.engine().expect("all ranks are here");
             let num_ranks = engine.plan().grid().world_size();
             let held: u64 = (0..num_ranks).map(|rank| engine.ledger(rank).total_peak_bytes()).sum();
             assert_eq!(held, engine.plan().needs_for(Purpose::Inference).world_bytes, "{of_teacher:?}");

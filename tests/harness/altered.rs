@@ -56,6 +56,10 @@ impl World for Altered {
         self.world.add_words(words)
     }
 
+    fn add_words_in_any_time(&self, words: &mut [u64]) -> Result<(), CommError> {
+        self.world.add_words_in_any_time(words)
+    }
+
     fn gather(&self, message: Vec<u8>) -> Result<Vec<Vec<u8>>, CommError> {
         self.world.gather(message)
     }

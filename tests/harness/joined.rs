@@ -90,6 +90,10 @@ impl World for End {
         self.channel.add_words(words)
     }
 
+    fn add_words_in_any_time(&self, words: &mut [u64]) -> Result<(), CommError> {
+        self.channel.add_words(words)
+    }
+
     fn gather(&self, message: Vec<u8>) -> Result<Vec<Vec<u8>>, CommError> {
         self.channel.gather(message)
     }

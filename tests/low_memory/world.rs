@@ -87,6 +87,10 @@ impl World for FolderWorld {
         Ok(())
     }
 
+    fn add_words_in_any_time(&self, words: &mut [u64]) -> Result<(), CommError> {
+        self.add_words(words)
+    }
+
     fn gather(&self, message: Vec<u8>) -> Result<Vec<Vec<u8>>, CommError> {
         let messages = self.exchange(&message)?;
         Ok(if self.rank == 0 { messages } else { Vec::new() })

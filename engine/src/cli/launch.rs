@@ -1,5 +1,6 @@
 //! `pipezero launch`.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use super::run_args::RunArgs;
 use super::terminal;
 use super::whole::whole;
 use super::{Takes, checked_arguments};
-use crate::config::{BackendName, GivenFile, Launch, RunFile, TaskKind};
+use crate::config::{BackendName, GivenFile, Launch, MasterFile, Part, Run, RunFile, Served, Task};
 use crate::launch::{ConnectedBy, End, Event, Job, JobError, Lost};
 
 /// What `--help` ends with.
@@ -78,21 +79,34 @@ fn connection(run: &RunArgs, takes: &Takes, num_processes: usize) -> Result<Conn
                 let task =
                     master.task(task.as_deref()).map_err(|error| Failure::Input(error.into()))?.clone();
                 let master = master.set(&run.set, &task.engines())?;
-                let runs = resolve_all(&master, task.trained(), |engine| {
-                    let launch = Launch { part: task.part_of_job(&engine.name), ..launch };
-                    Ok(engine.file.resolve(launch)?.0)
-                })?;
-                // A teacher is not resolved without its student, and looked at by the processes.
-                if let TaskKind::Train(names) = &task.kind {
-                    let grids = names.iter().zip(&runs).map(|(name, run)| (name.as_str(), &run.parallel));
-                    task.job_ranks(&grids.collect::<Vec<_>>(), ranks)?;
-                }
-                runs.into_iter().map(|run| run.comm.backend).collect()
+                let runs = runs_of(&master, &task, launch)?;
+                let grids = runs.iter().map(|(name, run)| (name.as_str(), &run.parallel));
+                task.job_ranks(&grids.collect::<Vec<_>>(), ranks)?;
+                let is_trained = |(name, _): &&(String, Run)| task.trained().contains(name);
+                runs.iter().filter(is_trained).map(|(_, run)| run.comm.backend).collect()
             }
         },
     };
     let is_nccl = backends.contains(&BackendName::Nccl);
     Ok(if is_nccl { ConnectedBy::Nccl } else { ConnectedBy::Mpi })
+}
+
+/// The runs of a task's engines, in its order.
+fn runs_of(master: &MasterFile, task: &Task, launch: Launch) -> Result<Vec<(String, Run)>, Failure> {
+    let mut students: BTreeMap<String, Run> = BTreeMap::new();
+    resolve_all(master, &task.engines(), |engine| {
+        let name = engine.name.clone();
+        let launch = Launch { part: task.part_of_job(&name), ..launch };
+        if let Some(Part::Teaches(student)) = task.part_of(&name) {
+            // Without its student there is nothing to say of it.
+            let run = students.get(student).ok_or(Failure::SaidElsewhere)?;
+            let served = Served { name: student, run };
+            return Ok((name, engine.file.resolve_for_inference(launch, served)?.0));
+        }
+        let (run, _) = engine.file.resolve(launch)?;
+        students.insert(name.clone(), run.clone());
+        Ok((name, run))
+    })
 }
 
 fn of_input(error: JobError) -> Failure {

@@ -145,11 +145,6 @@ pub enum MasterProblem {
         /// How many were started.
         launched: usize,
     },
-    /// Ranks of their own for a teacher and its student whose ranks are processes.
-    RanksOfProcesses {
-        /// How many a launcher has started.
-        launched: usize,
-    },
 }
 
 /// Kinds of tasks.
@@ -245,9 +240,6 @@ impl MasterProblem {
                     ranks_counted(*needed)
                 )
             }
-            Self::RanksOfProcesses { launched } => format!(
-                "{path}: a teacher has ranks of its own where ranks are threads of one process, and the launcher started {launched}"
-            ),
         }
     }
 
@@ -306,9 +298,6 @@ impl MasterProblem {
                 "let the ranks of the engines leave no gap, from 0 on; an engine that is not named begins at rank 0".to_owned()
             }
             Self::OtherJob { needed, .. } => format!("have it start {needed}"),
-            Self::RanksOfProcesses { .. } => {
-                "start pipezero once, or leave `ranks` out: each engine then has a rank in each process".to_owned()
-            }
         })
     }
 }

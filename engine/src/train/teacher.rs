@@ -7,20 +7,26 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use super::batches::Batches;
 use super::error::TrainingError;
+use super::lessons::Lessons;
 use super::weights_run::state_of;
 use crate::plan::{Plan, Purpose};
-use crate::run::data::{BatchError, BatchLayout, BatchSource, NoBatches, TokenBatch};
+use crate::run::data::{BatchError, BatchLayout, BatchSource, NoBatches, Start, TokenBatch};
 use crate::run::engine::{BatchLogits, Engine, EngineError, batch_layout};
 use crate::run::world::World;
 
 /// An engine for inference whose logits a student is trained on. It has no steps and no checkpoints of its own.
 pub struct Teacher {
     name: String,
-    engine: Engine,
+    /// `None` in a process that has none of its ranks.
+    engine: Option<Engine>,
+    plan: Plan,
     logits: Arc<BatchLogits>,
     /// The student's batches in its own micro-batches, once the student has them.
     batches: Option<Arc<dyn BatchSource>>,
+    /// Where its processes are not those of its student.
+    lessons: Option<Lessons>,
 }
 
 impl Teacher {
@@ -43,35 +49,64 @@ impl Teacher {
         world: Arc<dyn World>,
         path: &Path,
     ) -> Result<Self, TrainingError> {
+        Self::with_ranks(name, plan, Some(world), path)
+    }
+
+    /// As [`Teacher::start`], in a job of processes that `job` connects, of which some have ranks of the teacher, and some of its student. `world` is that
+    /// of the teacher's ranks, in the processes that have some.
+    ///
+    /// # Errors
+    /// As those of [`Teacher::start`].
+    pub fn in_job(
+        name: String,
+        plan: Plan,
+        world: Option<Arc<dyn World>>,
+        path: &Path,
+        job: Arc<dyn World>,
+    ) -> Result<Self, TrainingError> {
+        let teacher = Self::with_ranks(name, plan, world, path)?;
+        Ok(Self { lessons: Some(Lessons::over(job)), ..teacher })
+    }
+
+    fn with_ranks(
+        name: String,
+        plan: Plan,
+        world: Option<Arc<dyn World>>,
+        path: &Path,
+    ) -> Result<Self, TrainingError> {
         let start = |plan: Plan| {
-            let state = state_of(&plan, path)?;
             let logits =
                 BatchLogits::for_plan(&plan).map_err(|error| EngineError::Logits(Box::new(error)))?;
+            let Some(world) = world else { return Ok((None, logits)) };
+            let state = state_of(&plan, path)?;
             let source = Arc::new(NoBatches);
             let engine = Engine::with_state(plan, source, Purpose::Inference, world, &state)?;
-            Ok((engine, logits))
+            Ok((Some(engine), logits))
         };
-        match start(plan) {
-            Ok((engine, logits)) => Ok(Self { name, engine, logits: Arc::new(logits), batches: None }),
+        match start(plan.clone()) {
+            Ok((engine, logits)) => {
+                let logits = Arc::new(logits);
+                Ok(Self { name, engine, plan, logits, batches: None, lessons: None })
+            }
             Err(error) => Err(TrainingError::Teacher { name, error: Box::new(error) }),
         }
     }
 
-    /// What people call the devices that compute.
-    pub fn device_name(&self) -> String {
-        self.engine.device_name()
+    /// By which messages know it.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
-    /// The engine.
-    pub fn engine(&self) -> &Engine {
-        &self.engine
+    /// The engine; `None` in a process that has none of its ranks.
+    pub fn engine(&self) -> Option<&Engine> {
+        self.engine.as_ref()
     }
 
     /// Takes the batches of a student of this plan, which it reads from here on; gives the same with its logits beside the targets, for the
     /// student, whose loss is a [`DistillationLoss`](pipezero_models::DistillationLoss). Plans are of the same batches, vocabulary and length of
     /// sequences.
     pub fn teach(&mut self, student: &Plan, batches: Arc<dyn BatchSource>) -> Arc<dyn BatchSource> {
-        let (of, into) = (batch_layout(student), batch_layout(self.engine.plan()));
+        let (of, into) = (batch_layout(student), batch_layout(&self.plan));
         self.batches = Some(Arc::new(Regrouped { batches: Arc::clone(&batches), of, into }));
         Arc::new(Taught { batches, layout: of, logits: Arc::clone(&self.logits) })
     }
@@ -84,9 +119,70 @@ impl Teacher {
     /// # Panics
     /// If it has no student.
     pub fn compute(&mut self, step: u64) -> Result<(), TrainingError> {
+        let said = self.lessons.as_mut().map_or(Ok(()), |lessons| lessons.say_step(Some(step)));
+        let computed = said.and_then(|()| self.lesson(step));
+        computed.map_err(|error| self.failed(error))
+    }
+
+    /// Its student goes on from here; `says` in the process that has the student's rank 0.
+    ///
+    /// # Errors
+    /// When another process fails before it has come as far.
+    pub(super) fn begin(&mut self, says: bool, at: Start) -> Result<(), TrainingError> {
+        let begun = self.lessons.as_mut().map_or(Ok(at), |lessons| lessons.begin(says, at));
+        begun.map(drop).map_err(|error| self.failed(error))
+    }
+
+    /// Its student takes no more steps.
+    pub(super) fn end(&mut self) {
+        if let Some(lessons) = &mut self.lessons
+            && let Err(error) = lessons.say_step(None)
+        {
+            // It has failed itself, and says so.
+            tracing::debug!(%error, "the teacher does not hear that its student has ended");
+        }
+    }
+
+    /// Whether one of its processes has been asked to end, and so its student is.
+    pub(super) fn is_interrupted(&self) -> bool {
+        self.lessons.as_ref().is_some_and(Lessons::is_interrupted)
+    }
+
+    /// Computes the logits of each batch of a student of this plan until the student ends, in a process that has none of the student's ranks.
+    ///
+    /// # Errors
+    /// When the student's data cannot be read, its ranks stop, or they cannot read a batch.
+    pub fn serve(&mut self, student: &Plan, is_interrupted: &dyn Fn() -> bool) -> Result<(), TrainingError> {
+        let Some(lessons) = &mut self.lessons else { return Ok(()) };
+        // Where the student does not go on, it says why.
+        let Ok(at) = lessons.begin(false, Start::default()) else { return Ok(()) };
+        let batches = Batches::of(student, at)?;
+        self.teach(student, batches.training);
+        while let Some(lessons) = &mut self.lessons
+            && let Ok(Some(step)) = lessons.hear_step(is_interrupted())
+        {
+            self.lesson(step)?;
+        }
+        Ok(())
+    }
+
+    /// Computes the logits of a batch, and gives them to all processes.
+    fn lesson(&mut self, step: u64) -> Result<(), EngineError> {
         let batches = self.batches.as_ref().expect("a student gives its batches before its first step");
-        let computed = self.engine.batch_logits(batches, step, &self.logits);
-        computed.map_err(|error| TrainingError::Teacher { name: self.name.clone(), error: Box::new(error) })
+        let Some(lessons) = &self.lessons else {
+            let engine = self.engine.as_mut().expect("a teacher without lessons has its ranks here");
+            return engine.batch_logits(batches, step, &self.logits);
+        };
+        let (computed, local) = match &mut self.engine {
+            Some(engine) => (engine.own_batch_logits(batches, step, &self.logits), engine.local_ranks()),
+            None => (Ok(()), 0..0),
+        };
+        lessons.agree(computed)?;
+        lessons.share(&self.plan, &local, &self.logits)
+    }
+
+    fn failed(&self, error: EngineError) -> TrainingError {
+        TrainingError::Teacher { name: self.name.clone(), error: Box::new(error) }
     }
 }
 

@@ -271,6 +271,9 @@ impl Training {
             source = teacher.teach(&plan, source);
         }
         let engine = Engine::with_state(plan, source, Purpose::Training, world, &state)?;
+        if let Some(teacher) = teacher {
+            teacher.begin(engine.has_rank_0(), start)?;
+        }
         let teacher = teacher.take();
         Ok(Self { engine, batches, traced: None, memory, resumed: None, rescue: None, teacher })
     }

@@ -16,6 +16,7 @@ use super::rescue::save_after;
 use super::run_dir::RunDir;
 use super::step_flops::step_flops;
 use super::summary::{StepSeconds, Summary};
+use super::teacher::Teacher;
 use super::tracer::Tracer;
 use super::training::Training;
 use crate::plan::Plan;
@@ -152,6 +153,7 @@ impl Underway<'_> {
 
     fn next_step(&mut self, interrupted: bool, observer: &mut dyn Observer) -> Result<bool, TrainingError> {
         let steps = self.plan().run().steps;
+        let interrupted = interrupted || self.training.teacher.as_ref().is_some_and(Teacher::is_interrupted);
         if self.num_steps() >= steps || self.training.engine.in_any_process(interrupted)? {
             return Ok(false);
         }
@@ -173,6 +175,9 @@ impl Underway<'_> {
     }
 
     fn end(&mut self, observer: &mut dyn Observer) -> Result<Summary, TrainingError> {
+        if let Some(teacher) = &mut self.training.teacher {
+            teacher.end();
+        }
         let step = self.num_steps();
         let (has_all_steps, asks) =
             (step >= self.plan().run().steps, self.plan().run().checkpoint.is_asked_for());

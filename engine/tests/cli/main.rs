@@ -10,6 +10,7 @@ mod damaged; // Damaged run directories.
 mod data; // Data that does not go with the run.
 mod distill; // Distillation in master files.
 mod distill_errors; // Mistakes in it.
+mod distill_processes; // Distillation in the processes of a job.
 mod doctor; // `doctor`.
 #[cfg(feature = "mpi")]
 mod doctor_mpi; // `doctor` under `mpirun`.

@@ -34,9 +34,7 @@ pub(super) fn of_rank(
     let (gathered_units, gathered_bytes) = gathered(program, row);
     let stages = program.chain.placement().stages(rank);
     let in_flight = stages.map(|stage| (stage, slots.in_flight(stage))).collect();
-    let accumulates = |unit: &Unit| {
-        program.options.accumulates(program.chain.facts(*unit))
-    };
+    let accumulates = |unit: &Unit| program.options.accumulates(program.chain.facts(*unit));
     let gradient_buffers = match program.purpose {
         Purpose::Evaluation => 0,
         Purpose::Training => {

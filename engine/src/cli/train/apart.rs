@@ -64,7 +64,7 @@ impl Apart {
         own: &[(String, Range<usize>)],
     ) -> Result<Vec<EndedRun>, Failure> {
         let left: Vec<(String, Left)> = match ended {
-            Ok(ended) => match self.job.wait_for_all() {
+            Ok(ended) => match self.job.add_words_in_any_time(&mut []) {
                 Ok(()) => return Ok(ended),
                 Err(error) => {
                     tracing::debug!(%error, "the job has failed");

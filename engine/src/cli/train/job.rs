@@ -9,30 +9,25 @@ use std::sync::atomic::Ordering;
 use super::apart::Apart;
 use super::connect::{ToConnect, connect, connect_on_ranks};
 use super::options::RunOptions;
-use super::planned::{Engines, Planned, PlannedTeacher};
+use super::place::Job;
+use super::planned::{Engines, Planned};
 use super::ready::{Ready, is_finished};
+use super::teaching::{Teaching, WaitingTeacher};
 use super::words::{device_of, say_what_changed, say_what_runs};
-use crate::cli::agreement::{agreed, is_said_elsewhere, left_to_others, said_once, said_once_of_ranks};
+use crate::cli::agreement::{agreed, is_said_elsewhere, left_to_others, said_once_of_ranks};
 use crate::cli::failure::Failure;
 use crate::cli::output::{note, speak};
 use crate::cli::progress::Progress;
 use crate::cli::signals::end_after_the_step;
-use crate::cli::task_plans::{heading, text_of_teacher};
+use crate::cli::task_plans::heading;
 use crate::cli::terminal;
 use crate::config::{EndSignal, JobRanks, RunFile};
-use crate::host::Launched;
 use crate::plan::{Plan, Purpose};
-use crate::run::engine::{Together, check_together};
+use crate::run::engine::{EngineError, Together, check_together};
 use crate::run::world::World;
 use crate::train::{
-    EndedRun, InTurnError, RunInTurn, Teacher, Training, TrainingError, check_disk_space_together,
-    train_at_once,
+    EndedRun, InTurnError, RunInTurn, Training, TrainingError, check_disk_space_together, train_at_once,
 };
-
-/// This process's part in the job, if it is one of several.
-pub(super) struct Job<'a> {
-    pub(super) launched: Option<&'a Launched>,
-}
 
 /// An engine that is to be trained, with what connects its ranks.
 pub(super) struct Waiting {
@@ -45,7 +40,7 @@ pub(super) struct Waiting {
 pub(super) struct AllWaiting {
     /// Those that have steps left.
     pub(super) trained: Vec<Waiting>,
-    teacher: Option<(PlannedTeacher, Arc<dyn World>)>,
+    teacher: Option<WaitingTeacher>,
     ranks: JobRanks,
     /// What connects all processes of a job whose engines have ranks of their own.
     pub(super) apart: Option<Apart>,
@@ -67,30 +62,27 @@ pub(super) struct Started {
 /// Engines of this process whose ranks have started.
 pub(super) struct AllStarted {
     pub(super) engines: Vec<Started>,
+    teacher: Option<Teaching>,
     apart: Option<Apart>,
     signals: Vec<EndSignal>,
 }
 
-impl Job<'_> {
-    /// The launcher, where ranks are processes.
-    fn of_processes(&self) -> Option<&Launched> {
-        // A process that is alone has all ranks.
-        self.launched.filter(|launched| launched.size > 1)
-    }
-
-    /// Which of these ranks of the job this process has: the first of them where it has all.
-    pub(super) fn rank_in(&self, ranks: &Range<usize>) -> Option<usize> {
-        match self.of_processes() {
-            Some(launched) => ranks.contains(&launched.rank).then(|| launched.rank - ranks.start),
-            None => Some(0),
+impl AllWaiting {
+    /// Where the student, some of whose ranks this process has or not, has done all its steps, nothing is to be taught.
+    fn dismiss_without_student(&mut self, is_here: bool) -> Result<(), Failure> {
+        let mut finished = [u64::from(is_here && self.trained.is_empty())];
+        if let Some(apart) = &self.apart {
+            let asked = apart.job.add_words(&mut finished);
+            asked.map_err(|error| TrainingError::from(EngineError::from(error)))?;
         }
+        if finished != [0] {
+            self.teacher = None;
+        }
+        Ok(())
     }
+}
 
-    /// Whether this process speaks for an engine with these ranks, and writes what it leaves.
-    pub(super) fn speaks_for(&self, ranks: &Range<usize>) -> bool {
-        self.rank_in(ranks) == Some(0)
-    }
-
+impl Job<'_> {
     /// Connects the ranks of each engine.
     pub(super) fn waiting(
         &self,
@@ -119,6 +111,9 @@ impl Job<'_> {
             None => (None, connect(to_connect, self.launched)?),
         };
         let of_teacher = connected.split_off(trained.len()).pop().flatten();
+        // A teacher teaches the one engine that is trained.
+        let student = teacher.as_ref().and(trained.first()).map(|engine| engine.plan.clone());
+        let has_student_here = teacher.as_ref().and(connected.first()).map(Option::is_some);
         let mut waiting = Vec::new();
         for (engine, connected) in trained.into_iter().zip(connected) {
             // What is to be said of an engine of others is said by them.
@@ -131,8 +126,15 @@ impl Job<'_> {
                 waiting.push(Waiting { engine, ready, world });
             }
         }
-        let teacher = teacher.zip(of_teacher.map(|(world, _)| world));
-        Ok(AllWaiting { trained: waiting, teacher, ranks, apart, signals })
+        let teacher = teacher.zip(student).map(|(engine, student)| {
+            let world = of_teacher.map(|(world, _)| world);
+            WaitingTeacher { engine, world, student }
+        });
+        let mut all = AllWaiting { trained: waiting, teacher, ranks, apart, signals };
+        if has_student_here.is_some() {
+            all.dismiss_without_student(has_student_here == Some(true))?;
+        }
+        Ok(all)
     }
 
     /// Whether there is room for all engines at once; a warning where checkpoints may find none.
@@ -147,15 +149,11 @@ impl Job<'_> {
             purpose: Purpose::Training,
             world: &**world,
         });
-        let teachers = teacher.iter().map(|(teacher, world)| Together {
-            name: &teacher.name,
-            plan: &teacher.plan,
-            purpose: Purpose::Inference,
-            world: &**world,
-        });
+        let teachers = teacher.iter().filter_map(WaitingTeacher::together);
+        let logits = teacher.as_ref().and_then(|teacher| teacher.logits(apart.as_ref()));
         let plans: Vec<&Plan> = trained.iter().map(|waiting| &waiting.engine.plan).collect();
         let together: Vec<Together<'_>> = trained_now.chain(teachers).collect();
-        let found = check_together(&together).map_err(Failure::from);
+        let found = check_together(&together, logits).map_err(Failure::from);
         let found = found.and_then(|()| Ok(check_disk_space_together(&plans, out)?));
         let of_all = apart.as_ref().map_or_else(|| &trained[0].world, |apart| &apart.job);
         agreed(&**of_all, self.launched, found)
@@ -163,16 +161,16 @@ impl Job<'_> {
 
     /// The failure of an engine with these ranks, which one process says.
     fn failed(&self, name: &str, ranks: &Range<usize>, error: impl Into<TrainingError>) -> Failure {
-        let rank = self.of_processes().and_then(|_| self.rank_in(ranks));
-        said_once_of_ranks(error.into(), rank).of_engine(name)
+        said_once_of_ranks(error.into(), self.rank_of_several(ranks)).of_engine(name)
     }
 
     /// Starts the ranks of all engines, once it is known that there is room for all of them.
     pub(super) fn start(&self, waiting: AllWaiting, out: &Path) -> Result<AllStarted, Failure> {
         let disk_warning = self.check_room(&waiting, out)?;
         let AllWaiting { trained, teacher, ranks: of_job, apart, signals } = waiting;
-        let mut taught =
-            teacher.map(|(teacher, world)| self.start_teacher(teacher, world, &of_job)).transpose()?;
+        let student = teacher.as_ref().map(|teacher| (teacher.student.clone(), teacher.engine.ranks.clone()));
+        let teacher = teacher.map(|teacher| teacher.start(self, &of_job, apart.as_ref()));
+        let mut taught = teacher.transpose()?;
         let mut started = Vec::new();
         for Waiting { engine, ready, world } in trained {
             let Planned { name, file, plan, notices, options, ranks } = engine;
@@ -190,29 +188,15 @@ impl Job<'_> {
         if let Some(warning) = disk_warning {
             note(terminal::fitted(&warning));
         }
-        Ok(AllStarted { engines: started, apart, signals })
-    }
-
-    /// Starts the ranks of a teacher.
-    fn start_teacher(
-        &self,
-        teacher: PlannedTeacher,
-        world: Arc<dyn World>,
-        ranks: &JobRanks,
-    ) -> Result<Teacher, Failure> {
-        let PlannedTeacher { name, student, plan, notices, weights } = teacher;
-        note(heading(ranks, &name));
-        note(text_of_teacher(&plan, &student, terminal::width()).trim_end());
-        drop(notices);
-        let teacher = Teacher::start(name, plan, world, &weights);
-        let teacher = teacher.map_err(|error| said_once(error, self.launched))?;
-        note(terminal::fitted(&format!("computing on: {}", teacher.device_name())));
-        Ok(teacher)
+        // It has a student in other processes alone.
+        let teacher =
+            taught.zip(student).map(|(teacher, (student, ranks))| Teaching { teacher, student, ranks });
+        Ok(AllStarted { engines: started, teacher, apart, signals })
     }
 
     /// Makes the run directories, and trains until each engine has done its steps or a signal comes.
     pub(super) fn trained(&self, started: AllStarted) -> Result<Vec<EndedRun>, Failure> {
-        let AllStarted { engines: started, apart, signals } = started;
+        let AllStarted { engines: started, teacher, apart, signals } = started;
         let mut trainings = Vec::new();
         let mut directories = Vec::new();
         note("");
@@ -230,6 +214,10 @@ impl Job<'_> {
             trainings.push((name, ranks, training));
         }
         let signalled = end_after_the_step(signals);
+        if let (Some(teaching), Some(apart)) = (teacher, &apart) {
+            let is_interrupted = || signalled.interrupted.load(Ordering::Relaxed);
+            return teaching.until_the_student_ends(apart, &is_interrupted);
+        }
         let mut observers: Vec<Progress> = trainings
             .iter()
             .map(|(name, ranks, training)| {

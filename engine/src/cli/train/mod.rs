@@ -6,12 +6,14 @@ mod connect;
 mod job;
 mod one;
 mod options;
+mod place;
 mod planned;
 mod ready;
 mod report;
 mod several;
 mod several_report;
 mod start;
+mod teaching;
 mod words;
 
 pub(super) use self::args::{EXAMPLES, TrainArgs};

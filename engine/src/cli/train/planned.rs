@@ -28,6 +28,8 @@ pub(super) struct PlannedTeacher {
     pub(super) plan: Plan,
     pub(super) notices: Notices,
     pub(super) weights: PathBuf,
+    /// Its ranks of the job.
+    pub(super) ranks: Range<usize>,
 }
 
 /// The engines of a task.
@@ -68,7 +70,7 @@ pub(super) fn planned(
                 options.check_init(&plan).map_err(|failure| failure.of_engine(&name))?;
                 check_apart(&name, &weights, &engines.trained)?;
                 let student = student.to_owned();
-                engines.teacher = Some(PlannedTeacher { name, student, plan, notices, weights });
+                engines.teacher = Some(PlannedTeacher { name, student, plan, notices, weights, ranks });
             }
             _ => engines.trained.push(Planned { name, file: engine.file, plan, notices, options, ranks }),
         }

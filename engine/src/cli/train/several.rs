@@ -7,7 +7,7 @@
 use std::path::Path;
 
 use super::args::TrainArgs;
-use super::job::Job;
+use super::place::Job;
 use super::planned::planned;
 use super::several_report::{reports, table};
 use super::words::{place_of, skipped_too_many, this_start};

@@ -140,9 +140,6 @@ impl Task {
         let needed = job.num_ranks();
         let problem = match (job.unused(), launched) {
             (None, Some(launched)) if launched != needed => MasterProblem::OtherJob { needed, launched },
-            (None, Some(launched)) if matches!(self.kind, TaskKind::Distill { .. }) => {
-                MasterProblem::RanksOfProcesses { launched }
-            }
             (Some(unused), _) => MasterProblem::UnusedRanks { unused },
             (None, _) => return Ok(job),
         };

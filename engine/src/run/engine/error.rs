@@ -242,6 +242,14 @@ pub enum EngineError {
 }
 
 impl EngineError {
+    /// Of processes that wait for others: one of these has failed, which says why, or is gone.
+    pub(crate) fn of_others(error: CommError) -> Self {
+        match error {
+            CommError::Interrupted { .. } | CommError::Stopped => Self::Elsewhere,
+            error => Self::Connect(error),
+        }
+    }
+
     /// Whether every process of a world has the same error.
     pub fn is_of_all(&self) -> bool {
         match self {

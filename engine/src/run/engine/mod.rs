@@ -32,6 +32,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 pub use crate::run::executor::{BatchLogits, batch_layout};
+pub(crate) use batch_logits::share_logits;
 use check_run::check_run;
 pub use checkpoint::AboutRun;
 use checkpoint::Writing;
@@ -46,7 +47,7 @@ pub use report::{EvalReport, MeasuredRank, StepReport};
 use save::SaveFile;
 pub use share::Share;
 pub use shared_memory::SharedMemory;
-pub(crate) use together::{Together, check_together};
+pub(crate) use together::{LogitsHere, Together, check_together};
 pub use weights_error::WeightsError;
 
 use crate::plan::costs::DeviceSpec;

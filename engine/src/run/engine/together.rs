@@ -25,6 +25,16 @@ pub(crate) struct Together<'a> {
     pub(crate) world: &'a dyn World,
 }
 
+/// Logits of batches in the memory of this host.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LogitsHere<'a> {
+    /// The engine that computes them.
+    pub(crate) name: &'a str,
+    pub(crate) plan: &'a Plan,
+    /// What connects the processes that have them each.
+    pub(crate) world: &'a dyn World,
+}
+
 /// A memory, with what is free of it and what engines need.
 struct InDemand {
     memory: SharedMemory,
@@ -36,7 +46,10 @@ struct InDemand {
 ///
 /// # Errors
 /// [`EngineError::MemoryTogether`] and [`EngineError::ThreadsTogether`]; when a device does not say what it has.
-pub(crate) fn check_together(engines: &[Together<'_>]) -> Result<(), EngineError> {
+pub(crate) fn check_together(
+    engines: &[Together<'_>],
+    logits: Option<LogitsHere<'_>>,
+) -> Result<(), EngineError> {
     let threads = engines.iter().map(|engine| {
         let num_ranks = engine.world.local_ranks().len();
         let needed = num_ranks.saturating_mul(threads::of_rank(engine.plan));
@@ -52,12 +65,11 @@ pub(crate) fn check_together(engines: &[Together<'_>]) -> Result<(), EngineError
             let share = Share { engine: engine.name.to_owned(), num_ranks: of_device.ranks.len(), needed };
             add(&mut in_demand, memory, free_bytes, share);
         }
-        if engine.purpose == Purpose::Inference {
-            let name = format!("logits of {}", engine.name);
-            let needed = engine.plan.batch_logits_bytes().saturating_mul(engine.processes_here() as u64);
-            let share = Share { engine: name, num_ranks: engine.plan.grid().world_size(), needed };
-            add(&mut in_demand, SharedMemory::Host, host::available_bytes(), share);
-        }
+    }
+    if let Some(LogitsHere { name, plan, world }) = logits {
+        let needed = plan.batch_logits_bytes().saturating_mul(processes_here(world) as u64);
+        let (engine, num_ranks) = (format!("logits of {name}"), plan.grid().world_size());
+        add(&mut in_demand, SharedMemory::Host, host::available_bytes(), Share { engine, num_ranks, needed });
     }
     in_demand.into_iter().try_for_each(check_memory)
 }
@@ -74,14 +86,14 @@ fn add(in_demand: &mut Vec<InDemand>, memory: SharedMemory, free_bytes: Option<u
     }
 }
 
-impl Together<'_> {
-    /// Processes of the job on this host, as far as it is known.
-    fn processes_here(&self) -> usize {
-        let is_alone = self.world.local_ranks().len() == self.world.size();
-        let each = self.world.on_hosts().and_then(RanksOnHosts::ranks_per_node);
-        if is_alone { 1 } else { each.unwrap_or_else(|| self.world.size()) }
-    }
+/// Processes of a world on this host, as far as it is known.
+fn processes_here(world: &dyn World) -> usize {
+    let is_alone = world.local_ranks().len() == world.size();
+    let each = world.on_hosts().and_then(RanksOnHosts::ranks_per_node);
+    if is_alone { 1 } else { each.unwrap_or_else(|| world.size()) }
+}
 
+impl Together<'_> {
     /// The logits of a micro-batch, on ranks that compute all of a batch.
     fn micro_batch_bytes(&self, ranks: &[usize]) -> u64 {
         match self.purpose {

@@ -48,9 +48,9 @@ use super::comm::{CommError, Communicator};
 
 /// What connects all ranks, as one process sees it.
 ///
-/// Every process calls [`World::add_words`], [`World::gather`], [`World::broadcast`], [`World::wait_for_all`] and [`World::clock_offset`] in the same
+/// Every process calls [`World::add_words`], [`World::gather`], [`World::broadcast`] and [`World::clock_offset`] in the same
 /// order.
-/// None of them, but for [`World::wait_for_all`], waits longer than the run's `comm.timeout_s`; each fails with [`CommError::Interrupted`] or [`CommError::Stopped`]
+/// None of them, but for [`World::add_words_in_any_time`], waits longer than the run's `comm.timeout_s`; each fails with [`CommError::Interrupted`] or [`CommError::Stopped`]
 /// once the world was stopped. A process drops its world when it ends, for whatever reason: what others then still need of it fails with
 /// [`CommError::Interrupted`], and nothing else does.
 pub trait World: Debug + Send + Sync {
@@ -99,11 +99,11 @@ pub trait World: Debug + Send + Sync {
     /// Every process gets what the process of rank 0 gives.
     fn broadcast(&self, message: Vec<u8>) -> Result<Vec<u8>, CommError>;
 
-    /// Waits until every process has called this, however long that takes.
+    /// As [`World::add_words`], however long it takes until every process has called it: between processes of which some have other things to do.
     ///
     /// # Errors
     /// When the world was stopped, or a process has ended that had not called it.
-    fn wait_for_all(&self) -> Result<(), CommError>;
+    fn add_words_in_any_time(&self, words: &mut [u64]) -> Result<(), CommError>;
 
     /// How far the clock that times the events of all ranks of this process is ahead of the one in the process of rank 0, where it is
     /// [`ClockOffset::ZERO`].

@@ -126,8 +126,8 @@ impl World for ProcessWorld {
         self.channel.broadcast(message)
     }
 
-    fn wait_for_all(&self) -> Result<(), CommError> {
-        self.channel.wait_for_all()
+    fn add_words_in_any_time(&self, words: &mut [u64]) -> Result<(), CommError> {
+        self.channel.add_words_in_any_time(words)
     }
 
     fn clock_offset(&self) -> Result<ClockOffset, CommError> {

@@ -98,6 +98,10 @@ impl World for ThreadWorld {
         self.threads.check()
     }
 
+    fn add_words_in_any_time(&self, words: &mut [u64]) -> Result<(), CommError> {
+        self.add_words(words)
+    }
+
     fn gather(&self, message: Vec<u8>) -> Result<Vec<Vec<u8>>, CommError> {
         self.threads.check().map(|()| vec![message])
     }

@@ -153,9 +153,21 @@ impl SideChannel {
     /// # Errors
     /// As there.
     pub fn add_words(&self, words: &mut [u64]) -> Result<(), CommError> {
+        self.add_words_in_time(words, self.shared.member.timeout)
+    }
+
+    /// As [`World::add_words_in_any_time`](crate::run::world::World::add_words_in_any_time).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn add_words_in_any_time(&self, words: &mut [u64]) -> Result<(), CommError> {
+        self.add_words_in_time(words, LONGEST)
+    }
+
+    fn add_words_in_time(&self, words: &mut [u64], timeout: Duration) -> Result<(), CommError> {
         let own = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         let exchange = Exchange::AddWords { num_words: words.len() };
-        let sums = self.shared.exchange(exchange, own)?;
+        let sums = self.shared.exchange_in_time(exchange, own, timeout)?;
         for (word, &sum) in words.iter_mut().zip(sums.concat().as_chunks().0) {
             *word = u64::from_le_bytes(sum);
         }
@@ -181,14 +193,6 @@ impl SideChannel {
     pub fn broadcast(&self, message: Vec<u8>) -> Result<Vec<u8>, CommError> {
         let own = if self.shared.member.ranks.contains(&0) { message } else { Vec::new() };
         Ok(self.shared.exchange(Exchange::Broadcast, own)?.concat())
-    }
-
-    /// As [`World::wait_for_all`](crate::run::world::World::wait_for_all).
-    ///
-    /// # Errors
-    /// As there.
-    pub fn wait_for_all(&self) -> Result<(), CommError> {
-        self.shared.exchange_in_time(Exchange::AddWords { num_words: 0 }, Vec::new(), LONGEST).map(drop)
     }
 
     /// How far a clock of this process is ahead of that of rank 0's.
