@@ -151,6 +151,19 @@ fn a_unit_of_several_kinds_reduces_each_of_its_parameters_as_its_entry_says() {
 }
 
 #[test]
+fn the_name_of_a_table_means_all_its_slices() {
+    let kinds = |list: &[&str]| -> Vec<Vec<UnitSharding>> {
+        let case = case_of([2, 0, 0, 0, 0, 1]);
+        let zero = ZeroConfig { sharding: rules(list), ..case.zero.clone() };
+        let plan = Plan::new(small_run(Case { zero, ..case })).expect("a valid run");
+        plan.units().iter().map(|unit| unit.parts.iter().map(|part| part.sharding).collect()).collect()
+    };
+    let by_table = kinds(&["whole:^lm_head$"]);
+    assert_eq!(by_table, kinds(&["whole:^lm_head.[01]$"]));
+    assert_eq!(by_table.concat().into_iter().filter(|&kind| kind == UnitSharding::Whole).count(), 2);
+}
+
+#[test]
 fn an_entry_that_matches_nothing_is_refused() {
     let case = case_of([2, 0, 0, 0, 0, 1]);
     let zero = ZeroConfig { sharding: rules(&["whole:wte", "persistent:h.99."]), ..case.zero.clone() };

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::failure::Failure;
 use super::output::{be_silent, keep, note};
@@ -48,16 +49,17 @@ pub(super) fn connected_beside<T>(
     connected_by(|| world_beside(plan, first), launched, own)
 }
 
-/// Connects the processes of a job whose engines have ranks of their own, as the plan of one of them says.
+/// Connects the processes of a job whose engines have ranks of their own, as the plan of one of them says, with waits of at most `timeout`.
 ///
 /// # Errors
 /// As [`connected`].
 pub(super) fn connected_job<T>(
     plan: &Plan,
+    timeout: Duration,
     launched: Option<&Launched>,
     own: Result<T, Failure>,
 ) -> Result<(Arc<dyn World>, T), Failure> {
-    connected_by(|| world_of_job(plan), launched, own)
+    connected_by(|| world_of_job(plan, timeout), launched, own)
 }
 
 /// Connects the ranks of an engine in such a job; `None` in the processes that have none of them.
@@ -74,6 +76,20 @@ pub(super) fn connected_on_ranks(
         error => TrainingError::from(EngineError::from(error)).into(),
     });
     agreed(job, launched, world)
+}
+
+/// What a process has come to when it has started its engines, once all have come as far: each takes its own time for that.
+///
+/// # Errors
+/// As [`agreed`].
+pub(super) fn agreed_in_any_time<T>(
+    world: &dyn World,
+    launched: Option<&Launched>,
+    own: Result<T, Failure>,
+) -> Result<T, Failure> {
+    // What keeps them from coming is seen again by what they then agree on.
+    let _ = world.add_words_in_any_time(&mut []);
+    agreed(world, launched, own)
 }
 
 fn connected_by<T>(

@@ -14,14 +14,14 @@ use super::figures::{bytes, count, counted, percent};
 use super::master::resolve_all;
 use super::notices::Notices;
 use super::out_file::{OutFile, Written};
-use super::output::print;
+use super::output::{note, print};
 use super::run_args::{PlannedData, RunArgs, not_found, plan_with_data_of};
 use super::task_plans::{EnginePlan, TaskPlans, task_plans, text_of_teacher};
 use super::terminal;
 use super::unread_weights::unread_weights;
 use crate::config::{
     BackendName, Change, DeviceName, Fixed, GivenFile, Launch, MasterFile, ModelConfig, Notice, NoticeKind,
-    Part, RunFile, Task, TaskKind,
+    Part, PartOfJob, RunFile, Task, TaskKind,
 };
 use crate::files::input::{is_stdio, named};
 use crate::files::partial::Existing;
@@ -69,7 +69,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<(), Failure> {
         GivenFile::Run(file) => file.set(&args.run.set)?,
         GivenFile::Master(master) => return args.check_all(master),
     };
-    let checked = Checked::of(&file, None)?;
+    let checked = Checked::of(&file, Launch::this_host(), None)?;
     if args.json {
         print(format_args!("{}\n", in_json(checked.plan.run())))?;
         drop(Notices::new(args.run.name(), checked.notices));
@@ -86,6 +86,12 @@ pub(super) fn run(args: &CheckArgs) -> Result<(), Failure> {
 fn only_teaches(master: &MasterFile, name: &str) -> bool {
     let mut parts = master.tasks().iter().filter_map(|task| task.part_of(name)).peekable();
     parts.peek().is_some() && parts.all(|part| matches!(part, Part::Teaches(_)))
+}
+
+/// Its ranks in the first task that says which they are: they may be its data degree.
+fn part_of_job(master: &MasterFile, name: &str) -> Option<PartOfJob> {
+    let mut using = master.tasks().iter().filter(|task| task.part_of(name).is_some());
+    using.find_map(|task| task.part_of_job(name))
 }
 
 /// How an engine learns from a teacher, if no task trains it on its own.
@@ -111,6 +117,19 @@ fn print_teacher(of_tasks: &[(&Task, TaskPlans)], name: &str) -> Result<(), Fail
     Ok(())
 }
 
+/// Prints what is worth knowing of the files of engines that teach in some task and are trained in others, of which that is not all.
+fn say_of_teachers(master: &MasterFile, of_tasks: &[(&Task, TaskPlans)]) {
+    let teachers = of_tasks.iter().flat_map(|(_, plans)| &plans.engines);
+    let mut teachers: Vec<&EnginePlan> =
+        teachers.filter(|planned| planned.purpose == Purpose::Inference).collect();
+    teachers.sort_by_key(|planned| &planned.engine.name);
+    teachers.dedup_by_key(|planned| &planned.engine.name);
+    for planned in teachers.into_iter().filter(|planned| !only_teaches(master, &planned.engine.name)) {
+        note(format_args!("\nengine {} where it computes for another:", planned.engine.name));
+        notices_of(planned);
+    }
+}
+
 /// Prints what is worth knowing of an engine's file in its part of a task.
 fn notices_of(planned: &EnginePlan) {
     drop(Notices::new(planned.engine.shown(), planned.notices.clone()).in_full());
@@ -124,9 +143,8 @@ struct Checked {
 }
 
 impl Checked {
-    fn of(file: &RunFile, distillation: Option<Distillation>) -> Result<Self, Failure> {
-        let PlannedData { plan, mut notices, data } =
-            plan_with_data_of(file, Launch::this_host(), distillation)?;
+    fn of(file: &RunFile, launch: Launch, distillation: Option<Distillation>) -> Result<Self, Failure> {
+        let PlannedData { plan, mut notices, data } = plan_with_data_of(file, launch, distillation)?;
         if let Some(warning) = too_few_gpus(&plan) {
             notices.push(Notice::new(NoticeKind::Warning, &file.place(&["comm.backend"]), warning));
         }
@@ -154,7 +172,8 @@ impl CheckArgs {
         let trained: Vec<String> =
             names.iter().filter(|name| !only_teaches(&master, name)).cloned().collect();
         let engines = resolve_all(&master, &trained, |engine| {
-            let checked = Checked::of(&engine.file, learns(&master, &engine.name))?;
+            let launch = Launch { part: part_of_job(&master, &engine.name), ..Launch::this_host() };
+            let checked = Checked::of(&engine.file, launch, learns(&master, &engine.name))?;
             let notices = engine.notices_in_place(checked.notices);
             Ok((engine.shown(), Checked { notices, ..checked }))
         })?;
@@ -208,11 +227,8 @@ impl CheckArgs {
             let places: String = anew.iter().flat_map(|(_, plans)| plans.places()).collect();
             let line = format!("task {}: {does}{places}; {} of memory in all", task.name, bytes(together));
             print(format_args!("{}\n", terminal::fitted(&line)))?;
-            // Of an engine that other tasks train, what it says of that is above.
-            let teachers = anew.iter().flat_map(|(_, plans)| &plans.engines);
-            let teachers = teachers.filter(|planned| planned.purpose == Purpose::Inference);
-            teachers.filter(|planned| !only_teaches(&master, &planned.engine.name)).for_each(notices_of);
         }
+        say_of_teachers(&master, &of_tasks);
         let counts = [counted(names.len(), "engine"), counted(master.tasks().len(), "task")];
         let verdict = format!("{} is a valid master file: {}", self.run.name(), counts.join(", "));
         print(format_args!("{}\n", terminal::fitted(&verdict)))?;

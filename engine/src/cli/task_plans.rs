@@ -110,7 +110,13 @@ pub(super) fn task_plans(
             }
         };
         let notices = engine.notices_in_place(notices);
-        Ok(EnginePlan { engine: engine.clone(), plan, notices, purpose, ranks: 0..0 })
+        let mut engine = engine.clone();
+        let data = plan.run().parallel.data;
+        if launch.part.is_some() && data > 1 {
+            // Alone it has no ranks that say it.
+            engine.file = engine.file.set(&[format!("parallel.data={data}")])?;
+        }
+        Ok(EnginePlan { engine, plan, notices, purpose, ranks: 0..0 })
     })?;
     check_shapes(task, &plans)?;
     let grids = plans.iter().map(|planned| (planned.engine.name.as_str(), &planned.plan.run().parallel));

@@ -42,7 +42,7 @@ pub(super) fn mark(run: &Run, layers: &mut [LayerNode]) -> Result<(), PlanError>
 
 /// A layer's name, and of a slice of the vocabulary's table also that of the whole table, so that a list does not depend on how
 /// tables are cut.
-fn names_of(layer: &LayerNode) -> impl Iterator<Item = &str> {
+pub(super) fn names_of(layer: &LayerNode) -> impl Iterator<Item = &str> {
     let table = layer.name.rsplit_once('.').filter(|_| layer.is_slice).map(|(table, _)| table);
     [layer.name.as_str()].into_iter().chain(table)
 }

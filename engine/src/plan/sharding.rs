@@ -7,6 +7,7 @@ use pipezero_models::parameter::ParameterSpec;
 use pipezero_models::unit::ParameterEntry;
 use pipezero_partition::{LayerGraph, Tying, UnitSharding};
 
+use super::frozen::names_of;
 use super::sharding_fault::ShardingFault;
 use super::unit::PlannedUnit;
 use super::{Plan, PlanError};
@@ -77,7 +78,7 @@ pub(super) fn deciding_rules(
             .map_err(|_| PlanError::ShardingRule { rule: rule.to_string(), fault: matches_nothing(graph) })?;
         let mut is_used = false;
         for (layer, node) in graph.layers().enumerate() {
-            let is_layer = regex.is_match(&node.name);
+            let is_layer = names_of(node).any(|name| regex.is_match(name));
             is_used |= is_layer;
             for (spec, decided) in parameters[layer].iter().zip(&mut deciding[layer]) {
                 if is_layer || regex.is_match(&spec.name) {

@@ -199,17 +199,49 @@ mod mpi {
 
     #[test]
     fn an_engine_that_fails_ends_those_on_other_ranks() {
-        let home = home();
-        let [ranks, _] = placements();
-        on_ranks(&home, &json!({ "steps": 1_000_000, "evaluation": { "every": 0, "batches": 1 } }), &ranks);
         let rate =
             json!({ "type": "WarmupLR", "params": { "warmup_num_steps": 1_000_000, "warmup_max_lr": 1e30 } });
-        for (failed, other) in [("left", "right"), ("right", "left")] {
-            let line =
-                format!("-- train job.json --out out --overwrite --set engines.{failed}.scheduler={rate}");
+        let [apart, meeting] = placements();
+        let cases = [
+            (&apart, "left", &["right"][..]),
+            (&apart, "right", &["left"]),
+            // In the middle of a round, of which other processes do the rest.
+            (&meeting, "right", &["left", "both"]),
+        ];
+        for (ranks, failed, others) in cases {
+            let home = home();
+            on_ranks(
+                &home,
+                &json!({ "steps": 1_000_000, "evaluation": { "every": 0, "batches": 1 } }),
+                ranks,
+            );
+            let line = format!("-- train job.json --out out --set engines.{failed}.scheduler={rate}");
             let printed = ended(&home, crate::mpi::launch(&home, &line).spawn().unwrap());
-            assert_ended_by(&home, &printed, failed, other);
+            others.iter().for_each(|other| assert_ended_by(&home, &printed, failed, other));
         }
+    }
+
+    /// A checkpoint turns out to be damaged when its ranks read it: engines of other ranks do not go on either, and what they have left stays.
+    #[test]
+    fn an_engine_that_cannot_start_keeps_those_on_other_ranks_from_it() {
+        let home = home();
+        let [ranks, _] = placements();
+        on_ranks(&home, &json!({ "steps": 2, "checkpoint": { "every": 2 } }), &ranks);
+        let launch = |line: &str| ended(&home, crate::mpi::launch(&home, line).spawn().unwrap());
+        assert_eq!(launch("-- train job.json --out out").status, Some(0));
+        let folder = home.path("out/left/checkpoints/step-00000002");
+        let file = folder.join("rank-00001.safetensors");
+        let mut bytes = std::fs::read(&file).unwrap();
+        *bytes.last_mut().unwrap() ^= 1;
+        std::fs::write(&file, bytes).unwrap();
+        let before = weights(&home, "out/right");
+        let more = "--set engines.left.steps=4 --set engines.right.steps=4";
+        let printed = launch(&format!("-- train job.json --out out --resume {more}"));
+        assert!(printed.status != Some(0), "{}", printed.stderr);
+        assert_eq!(printed.stderr.matches("error: ").count(), 1, "{}", printed.stderr);
+        assert!(printed.stderr.contains("the checkpoint is damaged"), "{}", printed.stderr);
+        assert!(!printed.stderr.contains("right: step "), "{}", printed.stderr);
+        assert!(weights(&home, "out/right") == before);
     }
 
     /// The engines that it does not have go on with it from their newest checkpoints too.

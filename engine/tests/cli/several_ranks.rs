@@ -192,6 +192,10 @@ fn the_data_degree_follows_from_the_ranks() {
     home.run("train job.json --out out").success();
     home.run("train first.json --out alone").success();
     assert!(weights(&home, "out/left") == weights(&home, "alone"));
+    // The run directory has it, for the engine alone; `check` says it too.
+    home.run("eval out/left").success();
+    let checked = home.run("check job.json").success();
+    assert!(checked.contains("grid        pipeline 2 x data 2: 4 ranks"), "{checked}");
     let error = home.run("train job.json --out other --set engines.left.parallel.pipeline=3").failure(2);
     assert!(error.contains("`ranks` of the task gives it 4 ranks, which it does not divide"), "{error}");
 }

@@ -2,6 +2,7 @@
 //! unless the task says otherwise. Then another world connects all processes of the job.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::ready::Ready;
 use crate::cli::agreement::{connected, connected_beside, connected_job, connected_on_ranks};
@@ -39,12 +40,13 @@ pub(super) fn connect(
     Ok(all)
 }
 
-/// What connects all processes of the job, and the world of each engine in which this process has a rank, in their order.
+/// What connects all processes of the job, with waits of at most `timeout`, and the world of each engine in which this process has a rank, in their order.
 ///
 /// # Errors
 /// As [`connected`], with the name of the engine.
 pub(super) fn connect_on_ranks(
     engines: Vec<ToConnect<'_>>,
+    timeout: Duration,
     launched: Option<&Launched>,
 ) -> Result<(Arc<dyn World>, Vec<Connected>), Failure> {
     let mut plans = Vec::new();
@@ -55,7 +57,7 @@ pub(super) fn connect_on_ranks(
     }
     let (_, first) = plans[0];
     let found: Result<Vec<Ready>, Failure> = found.into_iter().collect();
-    let (job, found) = connected_job(first, launched, found)?;
+    let (job, found) = connected_job(first, timeout, launched, found)?;
     let mut all = Vec::new();
     for ((name, plan), ready) in plans.into_iter().zip(found) {
         let world = connected_on_ranks(plan, &*job, launched).map_err(|failure| failure.of_engine(name))?;

@@ -14,7 +14,9 @@ use super::planned::{Engines, Planned};
 use super::ready::{Ready, is_finished};
 use super::teaching::{Teaching, WaitingTeacher};
 use super::words::{device_of, say_what_changed, say_what_runs};
-use crate::cli::agreement::{agreed, is_said_elsewhere, left_to_others, said_once_of_ranks};
+use crate::cli::agreement::{
+    agreed, agreed_in_any_time, is_said_elsewhere, left_to_others, said_once_of_ranks,
+};
 use crate::cli::failure::Failure;
 use crate::cli::output::{note, speak};
 use crate::cli::progress::Progress;
@@ -105,7 +107,7 @@ impl Job<'_> {
         let to_connect: Vec<ToConnect<'_>> = to_connect.chain(teachers).collect();
         let (apart, mut connected) = match self.of_processes().filter(|_| ranks.are_said()) {
             Some(launched) => {
-                let (job, connected) = connect_on_ranks(to_connect, self.launched)?;
+                let (job, connected) = connect_on_ranks(to_connect, timeout, self.launched)?;
                 (Some(Apart { job, rank: launched.rank, timeout }), connected)
             }
             None => (None, connect(to_connect, self.launched)?),
@@ -122,6 +124,12 @@ impl Job<'_> {
                 drop(engine);
                 continue;
             };
+            if apart.is_some() {
+                world
+                    .warnings()
+                    .iter()
+                    .for_each(|of_engine| note(terminal::fitted(&format!("warning: {of_engine}"))));
+            }
             if !is_finished(&*world, &ready)? {
                 waiting.push(Waiting { engine, ready, world });
             }
@@ -164,9 +172,20 @@ impl Job<'_> {
         said_once_of_ranks(error.into(), self.rank_of_several(ranks)).of_engine(name)
     }
 
-    /// Starts the ranks of all engines, once it is known that there is room for all of them.
+    /// Starts the ranks of all engines, once it is known that there is room for all of them; done once those of all processes have started.
     pub(super) fn start(&self, waiting: AllWaiting, out: &Path) -> Result<AllStarted, Failure> {
         let disk_warning = self.check_room(&waiting, out)?;
+        // A student and its teacher say to each other that they have started.
+        let job = waiting.apart.as_ref().filter(|_| waiting.teacher.is_none());
+        let job = job.map(|apart| Arc::clone(&apart.job));
+        let started = self.start_here(waiting, disk_warning);
+        match job {
+            Some(job) => agreed_in_any_time(&*job, self.launched, started),
+            None => started,
+        }
+    }
+
+    fn start_here(&self, waiting: AllWaiting, disk_warning: Option<String>) -> Result<AllStarted, Failure> {
         let AllWaiting { trained, teacher, ranks: of_job, apart, signals } = waiting;
         let student = teacher.as_ref().map(|teacher| (teacher.student.clone(), teacher.engine.ranks.clone()));
         let teacher = teacher.map(|teacher| teacher.start(self, &of_job, apart.as_ref()));
@@ -186,6 +205,7 @@ impl Job<'_> {
             started.push(Started { name, file, options, ranks, training, ready });
         }
         if let Some(warning) = disk_warning {
+            let _voice = speak(started.iter().any(|engine: &Started| self.speaks_for(&engine.ranks)));
             note(terminal::fitted(&warning));
         }
         // It has a student in other processes alone.

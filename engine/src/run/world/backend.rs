@@ -29,7 +29,7 @@ pub fn world_of(plan: &Plan) -> Result<Arc<dyn World>, WorldError> {
             Ok(world.expect("each process is one of all"))
         }
         // A job of another number of processes is refused by the engine.
-        BackendName::Mpi => mpi(plan, plan.run().comm.port),
+        BackendName::Mpi => mpi(plan.run().comm.timeout, plan.run().comm.port),
     }?;
     checked_hosts(plan, world)
 }
@@ -46,24 +46,24 @@ pub(crate) fn world_beside(plan: &Plan, first: &dyn World) -> Result<Arc<dyn Wor
             let world = nccl_of(plan, 0..all, timeout, Some(first))?;
             Ok(world.expect("each process is one of all"))
         }
-        BackendName::Mpi => mpi(plan, Some(0)),
+        BackendName::Mpi => mpi(timeout, Some(0)),
     }?;
     checked_hosts(plan, world)
 }
 
 /// What connects all processes of a job whose engines have ranks of their own: what they agree on goes through it, and what ranks send each other does
-/// not. It is made as the world of a plan of one of the engines would be.
+/// not. It is made as the world of a plan of one of the engines would be, but for how long it waits.
 ///
 /// # Errors
 /// As [`world_of`].
-pub(crate) fn world_of_job(plan: &Plan) -> Result<Arc<dyn World>, WorldError> {
+pub(crate) fn world_of_job(plan: &Plan, timeout: Duration) -> Result<Arc<dyn World>, WorldError> {
     match checked_backend(plan)? {
-        BackendName::Threads => threads_of(plan, plan.grid().world_size(), plan.run().comm.timeout),
+        BackendName::Threads => threads_of(plan, plan.grid().world_size(), timeout),
         BackendName::Nccl => {
-            let world = nccl_of(plan, all_of_job(0)?, plan.run().comm.timeout, None)?;
+            let world = nccl_of(plan, all_of_job(0)?, timeout, None)?;
             Ok(world.expect("each process is one of all"))
         }
-        BackendName::Mpi => mpi(plan, plan.run().comm.port),
+        BackendName::Mpi => mpi(timeout, plan.run().comm.port),
     }
 }
 
@@ -176,12 +176,12 @@ pub(crate) fn mpi_library() -> Option<String> {
 }
 
 #[cfg(feature = "mpi")]
-fn mpi(plan: &Plan, port: Option<u16>) -> Result<Arc<dyn World>, WorldError> {
-    Ok(Arc::new(super::ProcessWorld::of_mpi(plan.run().comm.timeout, port)?))
+fn mpi(timeout: Duration, port: Option<u16>) -> Result<Arc<dyn World>, WorldError> {
+    Ok(Arc::new(super::ProcessWorld::of_mpi(timeout, port)?))
 }
 
 #[cfg(not(feature = "mpi"))]
-fn mpi(_: &Plan, _: Option<u16>) -> Result<Arc<dyn World>, WorldError> {
+fn mpi(_: Duration, _: Option<u16>) -> Result<Arc<dyn World>, WorldError> {
     Err(WorldError::NoMpi)
 }
 
