@@ -8,9 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use pipezero::Plan;
 use pipezero::config::Run;
-use pipezero::train::{
-    EndedRun, EvalLine, Observer, RunDir, RunInTurn, StepLine, Training, train_at_once, train_in_turn,
-};
+use pipezero::train::{EndedRun, EvalLine, Observer, RunDir, RunInTurn, StepLine, Training, train_several};
 use tests::example;
 
 /// The steps of all runs in the order in which they ended.
@@ -70,7 +68,8 @@ fn in_turn(
         runs.iter().zip(&directories).zip(&mut watches).map(|((&(name, steps), directory), observer)| {
             RunInTurn { name: name.to_owned(), ranks: 0..8, training: training(steps), directory, observer }
         });
-    let ended = train_in_turn(members.collect(), &interrupted).expect("all runs end well");
+    let is_interrupted = || interrupted.load(Ordering::Relaxed);
+    let ended = train_several(members.collect(), &is_interrupted).expect("all runs end well");
     drop(watches);
     (log.into_inner().expect("no test has failed"), ended)
 }
@@ -137,7 +136,7 @@ fn runs_whose_ranks_do_not_meet_train_at_the_same_time() {
             observer,
         },
     );
-    let ended = train_at_once(members.collect(), &|| false).expect("all runs end well");
+    let ended = train_several(members.collect(), &|| false).expect("all runs end well");
     let ended: Vec<_> = ended.iter().map(|run| (run.name.as_str(), run.summary.steps)).collect();
     assert_eq!(ended, [("a", 2), ("b", 3), ("c", 1)]);
     assert_eq!(watches.map(|watch| watch.steps), [2, 3, 1]);
@@ -166,7 +165,7 @@ fn runs_that_meet_on_a_rank_take_turns() {
                 observer,
             },
         );
-        train_at_once(members.collect(), &|| false).expect("all runs end well");
+        train_several(members.collect(), &|| false).expect("all runs end well");
         assert_eq!(log.into_inner().expect("no test has failed"), expected);
     }
 }

@@ -151,7 +151,13 @@ pub enum MasterProblem {
 pub(super) const KINDS: [&str; 2] = ["train", "distill"];
 
 /// Keys of a task: its kind, the weights with which its engines begin, and which ranks they have.
-pub(super) const KEYS_OF_TASK: [&str; 4] = ["train", "distill", "init", "ranks"];
+pub(super) const KEYS_OF_TASK: [&str; 4] = ["train", "distill", INIT, RANKS];
+
+/// The key of the weights with which engines of a task begin.
+pub(super) const INIT: &str = "init";
+
+/// The key of the ranks that engines of a task have.
+pub(super) const RANKS: &str = "ranks";
 
 /// Keys of a distillation.
 pub(super) const KEYS_OF_DISTILL: [&str; 4] = ["student", "teacher", "temperature", "alpha"];

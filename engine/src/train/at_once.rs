@@ -15,23 +15,12 @@ use crate::run::engine::EngineError;
 /// A run with its place among all.
 type Placed<'a> = (usize, RunInTurn<'a>);
 
-/// Trains the runs in turn, until each has done its own steps or `interrupted` is set, which is looked at between rounds. The results are
-/// in the order of the runs.
+/// Trains the runs, those whose ranks meet in turn and the others at the same time, until each has done its own steps or `is_interrupted`, which is
+/// asked between rounds. The results are in the order of the runs.
 ///
 /// # Errors
 /// When a run fails; the others are then ended as if they were interrupted.
-pub fn train_in_turn(
-    runs: Vec<RunInTurn<'_>>,
-    interrupted: &AtomicBool,
-) -> Result<Vec<EndedRun>, InTurnError> {
-    train_groups(vec![runs.into_iter().enumerate().collect()], &|| interrupted.load(Ordering::Relaxed))
-}
-
-/// As [`train_in_turn`], but runs take turns only where their ranks meet; the others train at the same time.
-///
-/// # Errors
-/// As those of [`train_in_turn`].
-pub fn train_at_once(
+pub fn train_several(
     runs: Vec<RunInTurn<'_>>,
     is_interrupted: &(dyn Fn() -> bool + Sync),
 ) -> Result<Vec<EndedRun>, InTurnError> {

@@ -34,7 +34,7 @@ mod underway;
 mod weights_run;
 
 pub use crate::run::engine::batch_layout;
-pub use at_once::{train_at_once, train_in_turn};
+pub use at_once::train_several;
 pub use batches::training_batches;
 pub(crate) use batches::whole_batches;
 pub use changed_keys::ChangedKey;

@@ -28,7 +28,7 @@ use crate::plan::{Plan, Purpose};
 use crate::run::engine::{EngineError, Together, check_together};
 use crate::run::world::World;
 use crate::train::{
-    EndedRun, InTurnError, RunInTurn, Training, TrainingError, check_disk_space_together, train_at_once,
+    EndedRun, InTurnError, RunInTurn, Training, TrainingError, check_disk_space_together, train_several,
 };
 
 /// An engine that is to be trained, with what connects its ranks.
@@ -258,7 +258,7 @@ impl Job<'_> {
         });
         let is_interrupted =
             || signalled.interrupted.load(Ordering::Relaxed) || apart.as_ref().is_some_and(Apart::has_failed);
-        let ended = train_at_once(runs.collect(), &is_interrupted);
+        let ended = train_several(runs.collect(), &is_interrupted);
         signalled.end();
         match apart {
             None => ended.map_err(|error| self.ended_by(error)),

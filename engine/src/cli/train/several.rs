@@ -1,7 +1,7 @@
-//! The engines of a task of a master file, trained in turn, and the one that a student learns from.
+//! The engines of a task of a master file, trained in turn or at the same time, and the one that a student learns from.
 //!
 //! Each is what it is alone: its plan, its options, its run directory. What is added is that all of them are planned, and held against
-//! what this host has, before the first of them allocates anything; that their steps alternate; and that each line and table says whose
+//! what this host has, before the first of them allocates anything; that their steps alternate where they share ranks; and that each line and table says whose
 //! it is.
 
 use std::path::Path;

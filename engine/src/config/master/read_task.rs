@@ -10,7 +10,7 @@ use super::reader::Reader;
 use super::task::{Task, TaskKind};
 use crate::config::error::Problem;
 use crate::config::place::Place;
-use crate::config::several::{KEYS_OF_DISTILL, KEYS_OF_TASK, KINDS, MasterProblem, NameOf};
+use crate::config::several::{INIT, KEYS_OF_DISTILL, KEYS_OF_TASK, KINDS, MasterProblem, NameOf, RANKS};
 use crate::files::json::{Entry, Node, Span, Value, join, nearest};
 
 /// All tasks; `None` where it cannot be said which there are.
@@ -81,10 +81,10 @@ impl TaskReader<'_> {
         };
         // With a mistake in a name it is not known whose weights are meant.
         let known = (self.reader.errors.len() == num_before).then_some(engines.as_slice());
-        let init = entries.iter().find(|entry| entry.key == KEYS_OF_TASK[2]);
+        let init = entries.iter().find(|entry| entry.key == INIT);
         let inits =
             init.map_or(Some(Vec::new()), |entry| self.inits(&join(path, &entry.key), entry, known))?;
-        let ranks = entries.iter().find(|entry| entry.key == KEYS_OF_TASK[3]);
+        let ranks = entries.iter().find(|entry| entry.key == RANKS);
         let ranks = match ranks {
             Some(entry) => Some(self.ranks(&join(path, &entry.key), entry, known)?),
             None => None,

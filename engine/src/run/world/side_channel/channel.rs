@@ -109,7 +109,7 @@ impl SideChannel {
         let own = Self { shared, hall, _server: None, local_ip: None, _alive: alive };
         let reader = Arc::clone(&own.shared);
         spawn("side-channel-from-hub", move || reader.hear(&mut from_hub))?;
-        own.shared.wait_for_all(start, own.hall.as_deref())?;
+        own.shared.wait_until_all_have_come(start, own.hall.as_deref())?;
         let teller = Arc::clone(&own.shared);
         spawn("side-channel-positions", move || teller.tell_positions(&is_alive))?;
         Ok(own)

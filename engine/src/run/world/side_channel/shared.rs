@@ -218,7 +218,11 @@ impl Shared {
         processes.iter().find(|ranks| ranks.start == first_rank).cloned().into_iter().flatten().collect()
     }
 
-    pub(super) fn wait_for_all(&self, start: Instant, hall: Option<&Hall>) -> Result<(), SideChannelError> {
+    pub(super) fn wait_until_all_have_come(
+        &self,
+        start: Instant,
+        hall: Option<&Hall>,
+    ) -> Result<(), SideChannelError> {
         let timeout = self.member.start_timeout;
         let mut known = self.known();
         loop {
