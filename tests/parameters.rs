@@ -164,12 +164,13 @@ fn the_name_of_a_table_means_all_its_slices() {
 }
 
 #[test]
-fn an_entry_that_matches_nothing_is_refused() {
+fn entries_that_match_nothing_are_refused_together() {
     let case = case_of([2, 0, 0, 0, 0, 1]);
-    let zero = ZeroConfig { sharding: rules(&["whole:wte", "persistent:h.99."]), ..case.zero.clone() };
+    let list = ["sharded:nothing", "whole:wte", "persistent:h.99."];
+    let zero = ZeroConfig { sharding: rules(&list), ..case.zero.clone() };
     let error = Plan::even_if_refused(small_run(Case { zero, ..case })).expect_err("it is refused");
-    let PlanError::ShardingRule { rule, fault } = error else { panic!("{error}") };
-    assert_eq!(rule, "persistent:h.99.");
+    let PlanError::ShardingRules(fault) = error else { panic!("{error}") };
     let names = ["wte.0", "wte.1", "lm_head.1"].map(str::to_owned);
-    assert_eq!(*fault, ShardingFault { names });
+    let entries = [0, 2].map(|index| (index, list[index].to_owned())).to_vec();
+    assert_eq!(*fault, ShardingFault { entries, names });
 }

@@ -213,6 +213,24 @@ impl RunFile {
         ConfigErrors::new(vec![ConfigError::new(self.place(keys), problem)]).after_set(&self.arguments)
     }
 
+    /// What is wrong with elements of a list, by their numbers.
+    pub(crate) fn errors_at_elements(
+        &self,
+        key: &str,
+        problems: impl Iterator<Item = (usize, Problem)>,
+    ) -> ConfigErrors {
+        let list = match self.root.find(key).map(|node| &node.value) {
+            Some(Value::Array(elements)) => &elements[..],
+            _ => &[],
+        };
+        let place = |index: usize| match list.get(index) {
+            Some(element) => Place { path: format!("{key}[{index}]"), span: element.span.clone() },
+            None => self.place(&[key]),
+        };
+        let errors = problems.map(|(index, problem)| ConfigError::new(place(index), problem));
+        ConfigErrors::new(errors.collect()).after_set(&self.arguments)
+    }
+
     /// Where the first of these keys stands that is written; if none is, where the last one's section stands.
     pub(crate) fn place(&self, keys: &[&str]) -> Place {
         let places: Vec<(Place, bool)> = keys.iter().map(|key| self.place_of(key)).collect();

@@ -44,14 +44,9 @@ pub enum PlanError {
         /// What is wrong with it.
         fault: PatternFault,
     },
-    /// An entry of `zero_optimization.parameters` cannot be followed.
-    #[error("`zero_optimization.parameters` has \"{rule}\", but {fault}; {}", fault.repair())]
-    ShardingRule {
-        /// The entry.
-        rule: String,
-        /// What is wrong with it.
-        fault: Box<ShardingFault>,
-    },
+    /// Entries of `zero_optimization.parameters` cannot be followed.
+    #[error("`zero_optimization.parameters` has {}, but {_0}; {}", _0.listed(), _0.repair())]
+    ShardingRules(Box<ShardingFault>),
     /// A pattern of `train_only` cannot be followed.
     #[error("`train_only` has \"{pattern}\", but {fault}; {}", fault.repair())]
     TrainOnly {

@@ -185,14 +185,14 @@ fn at_its_key(
                 repair: ALL_PERSISTENT_REPAIR.to_owned(),
             },
         ),
-        PlanError::ShardingRule { rule, fault } => (
-            PARAMETERS,
-            Problem::Rule {
-                value: format!("\"{rule}\""),
-                rule: fault.to_string(),
-                repair: fault.repair().to_owned(),
-            },
-        ),
+        PlanError::ShardingRules(fault) => {
+            let problem = |(index, entry): &(usize, String)| {
+                let (rule, repair) = (fault.to_string(), fault.repair().to_owned());
+                (*index, Problem::Rule { value: format!("\"{entry}\""), rule, repair })
+            };
+            let problems = fault.entries.iter().map(problem);
+            return FromFileError::File(file.errors_at_elements(PARAMETERS[0], problems));
+        }
         PlanError::TrainOnly { pattern, fault } => (
             TRAIN_ONLY,
             Problem::Rule {

@@ -38,7 +38,7 @@ impl Plan {
 /// Marks the units' parameters.
 ///
 /// # Errors
-/// [`PlanError::ShardingRule`] where an entry of the list cannot be followed.
+/// [`PlanError::ShardingRules`] where entries of the list cannot be followed.
 pub(super) fn mark(run: &Run, graph: &LayerGraph, units: &mut [PlannedUnit]) -> Result<(), PlanError> {
     if run.zero.level != ZeroLevel::Zero3 {
         return Ok(());
@@ -73,23 +73,28 @@ pub(super) fn deciding_rules(
     let layers = units.iter().flat_map(|unit| unit.unit.layers());
     let parameters: Vec<Vec<ParameterSpec>> = layers.map(|layer| layer.parameters()).collect();
     let mut deciding: Vec<Vec<Option<usize>>> = parameters.iter().map(|of| vec![None; of.len()]).collect();
+    let mut unused = Vec::new();
     for (index, rule) in rules.iter().enumerate() {
-        let regex = pattern::regex(&rule.pattern)
-            .map_err(|_| PlanError::ShardingRule { rule: rule.to_string(), fault: matches_nothing(graph) })?;
+        // One that is no expression is refused where the file is read.
+        let regex = pattern::regex(&rule.pattern).ok();
+        let is_match = |name: &str| regex.as_ref().is_some_and(|regex| regex.is_match(name));
         let mut is_used = false;
         for (layer, node) in graph.layers().enumerate() {
-            let is_layer = names_of(node).any(|name| regex.is_match(name));
+            let is_layer = names_of(node).any(is_match);
             is_used |= is_layer;
             for (spec, decided) in parameters[layer].iter().zip(&mut deciding[layer]) {
-                if is_layer || regex.is_match(&spec.name) {
+                if is_layer || is_match(&spec.name) {
                     *decided = Some(index);
                     is_used = true;
                 }
             }
         }
         if !is_used {
-            return Err(PlanError::ShardingRule { rule: rule.to_string(), fault: matches_nothing(graph) });
+            unused.push((index, rule.to_string()));
         }
+    }
+    if !unused.is_empty() {
+        return Err(matches_nothing(graph, unused));
     }
     let uses = |tying| {
         let layers = graph.layers().enumerate();
@@ -104,10 +109,10 @@ pub(super) fn deciding_rules(
     Ok(deciding)
 }
 
-fn matches_nothing(graph: &LayerGraph) -> Box<ShardingFault> {
+fn matches_nothing(graph: &LayerGraph, entries: Vec<(usize, String)>) -> PlanError {
     let last = graph.num_layers() - 1;
     let names = [0, 1.min(last), last].map(|layer| graph.layer(layer).name.clone());
-    Box::new(ShardingFault { names })
+    PlanError::ShardingRules(Box::new(ShardingFault { entries, names }))
 }
 
 /// Marks the parameters that are small enough to stay gathered, in the order of declaration, passing over those that would exceed the model's

@@ -1,10 +1,12 @@
-//! What is wrong with an entry of `zero_optimization.parameters`, once the model's layers are known.
+//! What is wrong with entries of `zero_optimization.parameters`, once the model's layers are known.
 
 use std::fmt;
 
-/// No layer and no parameter has a name that the entry matches.
+/// Entries match no name of a layer or a parameter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShardingFault {
+    /// Each with its place in the list, from 0.
+    pub entries: Vec<(usize, String)>,
     /// The names of the first layer, the second and the last.
     pub names: [String; 3],
 }
@@ -17,6 +19,11 @@ impl fmt::Display for ShardingFault {
 }
 
 impl ShardingFault {
+    /// The entries, in quotes.
+    pub(super) fn listed(&self) -> String {
+        self.entries.iter().map(|(_, entry)| format!("\"{entry}\"")).collect::<Vec<_>>().join(", ")
+    }
+
     /// What to do about it.
     pub(super) fn repair(&self) -> &'static str {
         "match at least one, or remove the entry"

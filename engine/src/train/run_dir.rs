@@ -93,7 +93,7 @@ impl RunDir {
         let io = |source| RunDirError::Io { path: path.to_owned(), source };
         let claim = if overwrite { Claim::Replace } else { Claim::New };
         Self::check(path, claim)?;
-        fs::create_dir_all(path).map_err(io)?;
+        make_all(path).map_err(io)?;
         let lock = Self::locked(path)?;
         // What is here now, with the lock, is what counts.
         if Self::check_contents(path, claim)? == Place::EarlierRun {
@@ -356,7 +356,7 @@ impl RunDir {
 fn can_be_made(path: &Path) -> io::Result<()> {
     let missing: Vec<&Path> =
         path.ancestors().take_while(|folder| !folder.as_os_str().is_empty() && !folder.exists()).collect();
-    let made = fs::create_dir_all(path);
+    let made = make_all(path);
     for folder in missing {
         // What could not be made is not there to be removed.
         let _ = fs::remove_dir(folder);
@@ -364,9 +364,41 @@ fn can_be_made(path: &Path) -> io::Result<()> {
     made
 }
 
+/// Makes a folder and those that it lies in. Another process that tries whether its own can be made, for another engine of the job, may remove one of them
+/// meanwhile: then they are made again.
+fn make_all(path: &Path) -> io::Result<()> {
+    const NUM_TRIES: usize = 100;
+    let mut made = fs::create_dir_all(path);
+    for _ in 1..NUM_TRIES {
+        match made {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => made = fs::create_dir_all(path),
+            made => return made,
+        }
+    }
+    made
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn processes_may_try_folders_beside_each_other_at_once() {
+        let home = tempfile::tempdir().unwrap();
+        let folder = home.path().join("of-all");
+        std::thread::scope(|scope| {
+            for engine in ["a", "b"] {
+                let own = folder.join(engine);
+                scope.spawn(move || {
+                    for _ in 0..2000 {
+                        assert_eq!(RunDir::check(&own, Claim::New).unwrap(), Place::Free);
+                    }
+                });
+            }
+        });
+        // A folder around both may stay, which one of them found there.
+        assert!(fs::read_dir(&folder).map_or(true, |mut inside| inside.next().is_none()));
+    }
 
     #[test]
     fn a_folder_that_cannot_be_made_is_refused_before_and_nothing_is_left() {

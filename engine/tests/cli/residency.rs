@@ -233,3 +233,17 @@ fn nothing_left_to_shard_is_refused_in_a_pipeline_and_a_warning_without_one() {
     assert!(!printed.stderr.contains("ZeRO-2 of ZeRO-3"), "{}", printed.stderr);
     printed.success();
 }
+
+#[test]
+fn entries_that_match_nothing_are_said_together_each_at_its_place() {
+    let home = Home::new();
+    let list = "[\"whole:x1\",\"persistent:bias\",\"sharded:x2\"]";
+    let error = home.run(format!("check run.json --set zero_optimization.parameters={list}")).failure(2);
+    assert!(error.contains("2 mistakes"), "{error}");
+    for (place, entry) in [(0, "whole:x1"), (2, "sharded:x2")] {
+        let said = format!(
+            "`zero_optimization.parameters[{place}]` is \"{entry}\", but no layer and no parameter has a name like that"
+        );
+        assert!(error.contains(&said), "{error}");
+    }
+}
