@@ -51,9 +51,7 @@ impl PartialFile {
             let error = "it is not a regular file, and only a regular file can be replaced";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, error));
         }
-        let mut partial = path.clone().into_os_string();
-        partial.push(Self::ENDING);
-        let partial = PathBuf::from(partial);
+        let partial = Self::partial_of(&path);
         let file = File::create_new(&partial).map_err(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => taken(&partial),
             _ => error,
@@ -66,12 +64,17 @@ impl PartialFile {
     /// # Errors
     /// The error of the system.
     pub(crate) fn remove_leftover(path: &Path) -> io::Result<()> {
-        let mut partial = path.as_os_str().to_owned();
-        partial.push(Self::ENDING);
-        match fs::remove_file(partial) {
+        match fs::remove_file(Self::partial_of(path)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),
         }
+    }
+
+    /// Its name while it is being written.
+    pub(crate) fn partial_of(path: &Path) -> PathBuf {
+        let mut partial = path.as_os_str().to_owned();
+        partial.push(Self::ENDING);
+        partial.into()
     }
 
     /// The file to write to.

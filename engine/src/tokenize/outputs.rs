@@ -160,7 +160,7 @@ impl Outputs {
 
 /// What a file is called until it is complete.
 fn unfinished(path: &Path) -> PathBuf {
-    path.with_added_extension(PartialFile::ENDING.trim_start_matches('.'))
+    PartialFile::partial_of(path)
 }
 
 /// Whether two paths are those of one file that is there, such as `data.bin` and `./data.bin`.

@@ -132,13 +132,9 @@ impl RunDir {
         let run = Self::locked_by(path, Some(Self::locked(path)?));
         // What a killed run had begun to write: nobody else writes here now.
         for name in Self::FILES.into_iter().chain(Self::BESIDE_TOKENIZER) {
-            let partial = run.file(&format!("{name}{}", PartialFile::ENDING));
-            match fs::remove_file(&partial) {
-                Err(source) if source.kind() != io::ErrorKind::NotFound => {
-                    return Err(RunDirError::Io { path: partial, source });
-                }
-                _ => {}
-            }
+            let file = run.file(name);
+            PartialFile::remove_leftover(&file)
+                .map_err(|source| RunDirError::Io { path: PartialFile::partial_of(&file), source })?;
         }
         Ok(run)
     }

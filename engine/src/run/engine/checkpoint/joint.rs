@@ -125,19 +125,4 @@ impl Engine {
         let found: Option<T> = postcard::from_bytes(&message).expect("every process runs this program");
         Ok(found.expect("the process of rank 0 gives it"))
     }
-
-    /// What this process has opened, if all have opened it; where it is damaged for one, that is so for all.
-    fn agree_on_damage<T>(&mut self, opened: Result<T, CheckpointError>) -> Result<T, EngineError> {
-        let (opened, damage, failed) = match opened {
-            Ok(opened) => (Some(opened), None, None),
-            Err(CheckpointError::Damaged { path, reason }) => (None, Some((path, reason)), None),
-            Err(error) => (None, None, Some(error)),
-        };
-        self.agree(failed.map_or(Ok(()), |error| Err(EngineError::from(error))))?;
-        match (self.first_damage(damage.as_ref())?, opened) {
-            (None, Some(opened)) => Ok(opened),
-            (Some((path, reason)), _) => Err(CheckpointError::Damaged { path, reason }.into()),
-            (None, None) => unreachable!("what is damaged here is damaged for all"),
-        }
-    }
 }

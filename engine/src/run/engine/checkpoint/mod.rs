@@ -67,14 +67,21 @@ impl Engine {
             Answer::Read(read) => read.err(),
             _ => None,
         });
-        let (damage, failed) = match failed {
-            Some(CheckpointError::Damaged { path, reason }) => (Some((path, reason)), None),
-            failed => (None, failed),
+        self.agree_on_damage(failed.map_or(Ok(()), Err))
+    }
+
+    /// What this process has read, if all have read theirs; what is damaged for one is so for all.
+    fn agree_on_damage<T>(&mut self, read: Result<T, CheckpointError>) -> Result<T, EngineError> {
+        let (read, damage, failed) = match read {
+            Ok(read) => (Some(read), None, None),
+            Err(CheckpointError::Damaged { path, reason }) => (None, Some((path, reason)), None),
+            Err(error) => (None, None, Some(error)),
         };
         self.agree(failed.map_or(Ok(()), |error| Err(EngineError::from(error))))?;
-        match self.first_damage(damage.as_ref())? {
-            Some((path, reason)) => Err(CheckpointError::Damaged { path, reason }.into()),
-            None => Ok(()),
+        match (self.first_damage(damage.as_ref())?, read) {
+            (None, Some(read)) => Ok(read),
+            (Some((path, reason)), _) => Err(CheckpointError::Damaged { path, reason }.into()),
+            (None, None) => unreachable!("what is damaged here is damaged for all"),
         }
     }
 

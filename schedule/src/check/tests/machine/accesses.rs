@@ -166,10 +166,7 @@ impl Walk<'_> {
     fn weight_gradient(&mut self, index: usize, unit: Unit, micro_batch: MicroBatch) -> Vec<Access> {
         let (facts, options) = (self.program.chain().facts(unit), self.program.options());
         let mut touched = Vec::new();
-        if [Reduction::ScatterLast, Reduction::AllReduceLast]
-            .into_iter()
-            .any(|how| options.reduces(facts, how))
-        {
+        if options.accumulates(facts) {
             touched.push(Write(Buffer::Accumulator(unit), (0, 0)));
         }
         if !options.reduces(facts, Reduction::ScatterEvery) {
