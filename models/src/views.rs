@@ -11,7 +11,7 @@ use crate::layout;
 use crate::memory::{View, ViewMut};
 
 /// Flat buffers that a unit's parameters lie in, at most.
-pub const MAX_PARTS: usize = 3;
+pub const MAX_PARTS: usize = 6;
 
 /// Where a parameter lies: in which part, and where there.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,7 +35,8 @@ pub struct GradientView<'a> {
     pub mode: WriteMode,
 }
 
-/// The gradients of a unit's parameters, by part, as [`PartViews`]. One part may be overwritten while another is added to.
+/// The gradients of a unit's parameters, by part, as [`PartViews`]. One part may be overwritten while another is added to; a part that is not
+/// there is frozen.
 #[derive(Debug, Default)]
 pub struct PartGradients<'a>(pub [Option<GradientView<'a>>; MAX_PARTS]);
 
@@ -56,14 +57,18 @@ pub struct GradientViews<'a> {
 /// The only part.
 impl<'a> From<View<'a>> for PartViews<'a> {
     fn from(view: View<'a>) -> Self {
-        Self([Some(view), None, None])
+        let mut parts = Self::default();
+        parts.0[0] = Some(view);
+        parts
     }
 }
 
 /// The only part.
 impl<'a> From<GradientView<'a>> for PartGradients<'a> {
     fn from(view: GradientView<'a>) -> Self {
-        Self([Some(view), None, None])
+        let mut parts = Self::default();
+        parts.0[0] = Some(view);
+        parts
     }
 }
 
@@ -132,14 +137,17 @@ impl<'a> ParameterViews<'a> {
 }
 
 impl<'a> GradientViews<'a> {
-    /// As [`ParameterViews::split`].
+    /// `None` where none of the parameters is trained.
+    pub(crate) fn of(parts: PartGradients<'a>, places: &'a [Place]) -> Option<Self> {
+        places.iter().any(|place| parts.0[place.part].is_some()).then_some(Self { parts, places })
+    }
+
+    /// As [`ParameterViews::split`]; `None` for parameters that are frozen or not there, which have no gradient.
     ///
     /// # Panics
-    /// As [`ParameterViews::split`].
-    pub fn split<const K: usize>(self, lens: [usize; K]) -> [GradientView<'a>; K] {
+    /// If the layer declares others: a bug of the layer.
+    pub fn split<const K: usize>(self, lens: [usize; K]) -> [Option<GradientView<'a>>; K] {
         let places = places(self.places, lens);
-        let first = self.parts.0.iter().position(Option::is_some);
-        let part_of = |place: Option<&Place>| place.map_or(first, |place| Some(place.part));
         let mut number = 0..;
         let mut pieces = self.parts.0.map(|part| {
             let number = number.next();
@@ -153,20 +161,19 @@ impl<'a> GradientViews<'a> {
         });
         array::from_fn(|index| {
             let mut here = pieces.each_mut().map(|pieces| pieces.as_mut().and_then(Iterator::next));
-            let piece = part_of(places[index]).and_then(|part| here[part].take());
-            piece.expect("what is written is there")
+            here[places[index]?.part].take()
         })
     }
 
-    /// The gradient of the only parameter.
+    /// The gradient of the only parameter, in a layer that is trained.
     ///
     /// # Panics
-    /// As [`ParameterViews::split`].
+    /// If the layer declares others, or is frozen: its weight gradient is not asked for then.
     pub fn only(mut self) -> GradientView<'a> {
         let [place] = self.places else {
             unreachable!("the layer declares {} parameters", self.places.len())
         };
-        let part = self.parts.0[place.part].take().expect("what is written is there");
+        let part = self.parts.0[place.part].take().expect("a layer whose only parameter is frozen is frozen");
         part.range(place.range.clone())
     }
 
@@ -176,16 +183,17 @@ impl<'a> GradientViews<'a> {
         self
     }
 
-    /// Those of some of the parameters, as [`ParameterViews::range`].
-    pub(crate) fn range(&mut self, range: Range<usize>) -> GradientViews<'_> {
-        GradientViews { parts: self.parts.reborrow(), places: &self.places[range] }
+    /// Those of some of the parameters, as [`ParameterViews::range`]; `None` where none of them is trained.
+    pub(crate) fn range(&mut self, range: Range<usize>) -> Option<GradientViews<'_>> {
+        GradientViews::of(self.parts.reborrow(), &self.places[range])
     }
 
-    /// All of them, one after the other.
+    /// All of them, one after the other, each with its parameter's number; not those of parameters that are frozen.
     pub fn for_each(&mut self, mut visit: impl FnMut(usize, GradientView<'_>)) {
         for (index, place) in self.places.iter().enumerate() {
-            let part = self.parts.0[place.part].as_mut().expect("what is written is there");
-            visit(index, part.reborrow().range(place.range.clone()));
+            if let Some(part) = &mut self.parts.0[place.part] {
+                visit(index, part.reborrow().range(place.range.clone()));
+            }
         }
     }
 
@@ -234,7 +242,7 @@ mod tests {
         let (first, mut last) = (counted(40, 0), counted(20, 100));
         let places = [place(0, 0..3), place(2, 16..18), place(0, 16..20)];
         let lens = [3, 0, 2, 4, 0];
-        let parts = PartViews([Some(first.view()), None, Some(last.view())]);
+        let parts = PartViews([Some(first.view()), None, Some(last.view()), None, None, None]);
         let read = ParameterViews { parts, places: &places };
         let wanted = [&[0.0, 1.0, 2.0][..], &[], &[116.0, 117.0], &[16.0, 17.0, 18.0, 19.0], &[]];
         assert_eq!(read.split(lens).map(|view| view.slice::<f32>()), wanted);
@@ -243,7 +251,7 @@ mod tests {
         let mut own = counted(40, 0);
         let parts = [(own.view_mut(), WriteMode::Add), (last.view_mut(), WriteMode::Overwrite)];
         let [first, last_part] = parts.map(|(to, mode)| Some(GradientView { to, mode }));
-        let parts = PartGradients([first, None, last_part]);
+        let parts = PartGradients([first, None, last_part, None, None, None]);
         let mut written = GradientViews { parts, places: &places };
         let mut seen = Vec::new();
         written.for_each(|index, it| seen.push((index, it.mode, it.to.view().slice::<f32>().to_vec())));
@@ -251,10 +259,10 @@ mod tests {
         assert_eq!(seen[2], (2, WriteMode::Add, vec![16.0, 17.0, 18.0, 19.0]));
         let split = written.reborrow().split(lens);
         assert_eq!(
-            [0, 2, 3].map(|index| split[index].mode),
+            [0, 2, 3].map(|index| split[index].as_ref().unwrap().mode),
             [WriteMode::Add, WriteMode::Overwrite, WriteMode::Add]
         );
-        for (view, value) in split.into_iter().zip(1..) {
+        for (view, value) in split.into_iter().flatten().zip([1, 3, 4]) {
             view.to.slice::<f32>().fill(value as f32);
         }
         assert_eq!(own.host()[..4], [1.0, 1.0, 1.0, 3.0]);

@@ -276,7 +276,7 @@ impl Layer for Front {
         let [of_saved, of_exact, of_inputs, of_exact_inputs] = self.strides();
         let shapes = args.tokens.front.map_or(&[][..], |inputs| inputs.shapes);
         for (index, &input) in shapes.iter().enumerate() {
-            let own = sums.range(self.parameters_of(input.module));
+            let Some(own) = sums.range(self.parameters_of(input.module)) else { continue };
             let was_written = mem::replace(&mut is_written[input.module], true);
             self.modules[input.module].backward_weight(
                 Pass { queue, num_rows: input.num_rows, tokens: no_tokens(args.tokens) },
@@ -290,7 +290,8 @@ impl Layer for Front {
             );
         }
         for (module, _) in is_written.into_iter().enumerate().filter(|(_, is_written)| !is_written) {
-            sums.range(self.parameters_of(module)).for_each(|_, sum| {
+            let Some(mut own) = sums.range(self.parameters_of(module)) else { continue };
+            own.for_each(|_, sum| {
                 if sum.mode == WriteMode::Overwrite {
                     queue.clear(sum.to);
                 }

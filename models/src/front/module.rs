@@ -281,6 +281,7 @@ impl FrontModule {
         let Pass { queue, num_rows, tokens } = pass;
         let BackwardWeight { saved, exact, weight_inputs, exact_weight_inputs, mut sums } = args;
         for (index, (layer, at)) in self.layers.iter().zip(self.places(num_rows)).enumerate().rev() {
+            let Some(parameter_gradients) = sums.range(self.parameters[index].clone()) else { continue };
             layer.backward_weight(
                 queue,
                 shape_of(num_rows),
@@ -291,7 +292,7 @@ impl FrontModule {
                     exact: exact.range(at.exact),
                     weight_inputs: weight_inputs.range(at.weight_inputs),
                     exact_weight_inputs: exact_weight_inputs.range(at.exact_weight_inputs),
-                    parameter_gradients: sums.range(self.parameters[index].clone()),
+                    parameter_gradients,
                 },
             );
         }

@@ -242,17 +242,11 @@ impl Layer for Attention {
         let [norm_weight_sum, norm_bias_sum, qkv_weight_sum, qkv_bias_sum, proj_weight_sum, proj_bias_sum] =
             parameter_gradients.split(self.parameter_lens());
 
-        queue.bias_backward(dnorm_weight, norm_weight_sum.to, norm_weight_sum.mode);
-        queue.bias_backward(dnorm_bias, norm_bias_sum.to, norm_bias_sum.mode);
-        queue.linear_backward_weight(self.qkv(shape), dqkv, normed, qkv_weight_sum.to, qkv_weight_sum.mode);
-        queue.bias_backward(dqkv, qkv_bias_sum.to, qkv_bias_sum.mode);
-        queue.linear_backward_weight(
-            self.projection(shape),
-            doutput,
-            attended,
-            proj_weight_sum.to,
-            proj_weight_sum.mode,
-        );
-        queue.bias_backward(doutput, proj_bias_sum.to, proj_bias_sum.mode);
+        queue.bias_gradient(dnorm_weight, norm_weight_sum);
+        queue.bias_gradient(dnorm_bias, norm_bias_sum);
+        queue.linear_gradient(self.qkv(shape), dqkv, normed, qkv_weight_sum);
+        queue.bias_gradient(dqkv, qkv_bias_sum);
+        queue.linear_gradient(self.projection(shape), doutput, attended, proj_weight_sum);
+        queue.bias_gradient(doutput, proj_bias_sum);
     }
 }

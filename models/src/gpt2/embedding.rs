@@ -92,13 +92,11 @@ impl Layer for Embedding {
     fn backward_weight(&self, queue: &dyn Queue, shape: MicroBatchShape, args: BackwardWeightArgs<'_>) {
         let BackwardWeightArgs { weight_inputs: doutput, exact_weight_inputs: dpositions, .. } = args;
         let [tokens, positions] = args.parameter_gradients.split(self.parameter_lens());
-        queue.embedding_backward(args.tokens.inputs, 0, doutput, tokens.to, tokens.mode);
-        queue.positions_backward(
-            Positions::of_rows(shape),
-            dpositions,
-            positions.to,
-            self.width,
-            positions.mode,
-        );
+        if let Some(GradientView { to, mode }) = tokens {
+            queue.embedding_backward(args.tokens.inputs, 0, doutput, to, mode);
+        }
+        if let Some(GradientView { to, mode }) = positions {
+            queue.positions_backward(Positions::of_rows(shape), dpositions, to, self.width, mode);
+        }
     }
 }

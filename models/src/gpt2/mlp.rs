@@ -184,17 +184,11 @@ impl Layer for Mlp {
         let [norm_weight_sum, norm_bias_sum, up_weight_sum, up_bias_sum, down_weight_sum, down_bias_sum] =
             parameter_gradients.split(self.parameter_lens());
 
-        queue.bias_backward(dnorm_weight, norm_weight_sum.to, norm_weight_sum.mode);
-        queue.bias_backward(dnorm_bias, norm_bias_sum.to, norm_bias_sum.mode);
-        queue.linear_backward_weight(self.up(shape), dhidden, normed, up_weight_sum.to, up_weight_sum.mode);
-        queue.bias_backward(dhidden, up_bias_sum.to, up_bias_sum.mode);
-        queue.linear_backward_weight(
-            self.down(shape),
-            doutput,
-            active,
-            down_weight_sum.to,
-            down_weight_sum.mode,
-        );
-        queue.bias_backward(doutput, down_bias_sum.to, down_bias_sum.mode);
+        queue.bias_gradient(dnorm_weight, norm_weight_sum);
+        queue.bias_gradient(dnorm_bias, norm_bias_sum);
+        queue.linear_gradient(self.up(shape), dhidden, normed, up_weight_sum);
+        queue.bias_gradient(dhidden, up_bias_sum);
+        queue.linear_gradient(self.down(shape), doutput, active, down_weight_sum);
+        queue.bias_gradient(doutput, down_bias_sum);
     }
 }

@@ -308,25 +308,13 @@ impl Layer for Attention {
         let [norm_sum, weight_sum, bias_sum, queries_sum, keys_sum, proj_weight_sum, proj_bias_sum] =
             parameter_gradients.split(self.parameter_lens());
 
-        queue.bias_backward(dnorm_weight, norm_sum.to, norm_sum.mode);
-        queue.linear_backward_weight(self.qkv(shape), dqkv, normed, weight_sum.to, weight_sum.mode);
-        if self.config.add_qkv_bias {
-            queue.bias_backward(dqkv, bias_sum.to, bias_sum.mode);
-        }
-        if self.config.qk_layernorm {
-            queue.bias_backward(dqueries, queries_sum.to, queries_sum.mode);
-            queue.bias_backward(dkeys, keys_sum.to, keys_sum.mode);
-        }
-        queue.linear_backward_weight(
-            self.projection(shape),
-            doutput,
-            attended,
-            proj_weight_sum.to,
-            proj_weight_sum.mode,
-        );
-        if self.config.add_proj_bias {
-            queue.bias_backward(doutput, proj_bias_sum.to, proj_bias_sum.mode);
-        }
+        queue.bias_gradient(dnorm_weight, norm_sum);
+        queue.linear_gradient(self.qkv(shape), dqkv, normed, weight_sum);
+        queue.bias_gradient(dqkv, bias_sum);
+        queue.bias_gradient(dqueries, queries_sum);
+        queue.bias_gradient(dkeys, keys_sum);
+        queue.linear_gradient(self.projection(shape), doutput, attended, proj_weight_sum);
+        queue.bias_gradient(doutput, proj_bias_sum);
     }
 }
 

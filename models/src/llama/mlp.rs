@@ -170,18 +170,10 @@ impl Layer for Mlp {
         let [norm_sum, weight_sum, bias_sum, down_weight_sum, down_bias_sum] =
             parameter_gradients.split(self.parameter_lens());
 
-        queue.bias_backward(dnorm_weight, norm_sum.to, norm_sum.mode);
-        queue.linear_backward_weight(self.gate_up(shape), dgate_up, normed, weight_sum.to, weight_sum.mode);
-        queue.linear_backward_weight(
-            self.down(shape),
-            doutput,
-            active,
-            down_weight_sum.to,
-            down_weight_sum.mode,
-        );
-        if self.has_bias {
-            queue.bias_backward(dgate_up, bias_sum.to, bias_sum.mode);
-            queue.bias_backward(doutput, down_bias_sum.to, down_bias_sum.mode);
-        }
+        queue.bias_gradient(dnorm_weight, norm_sum);
+        queue.linear_gradient(self.gate_up(shape), dgate_up, normed, weight_sum);
+        queue.linear_gradient(self.down(shape), doutput, active, down_weight_sum);
+        queue.bias_gradient(dgate_up, bias_sum);
+        queue.bias_gradient(doutput, down_bias_sum);
     }
 }

@@ -26,6 +26,7 @@ mod deferred;
 mod device;
 mod event;
 mod gelu;
+mod gradients;
 mod host;
 mod mark;
 mod operands;

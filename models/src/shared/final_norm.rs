@@ -82,9 +82,7 @@ impl Layer for FinalNorm {
     fn backward_weight(&self, queue: &dyn Queue, _: MicroBatchShape, args: BackwardWeightArgs<'_>) {
         let [dweight, dbias] = layout::split(args.exact_weight_inputs, self.parameter_lens());
         let [weight_sum, bias_sum] = args.parameter_gradients.split(self.parameter_lens());
-        queue.bias_backward(dweight, weight_sum.to, weight_sum.mode);
-        if !dbias.is_empty() {
-            queue.bias_backward(dbias, bias_sum.to, bias_sum.mode);
-        }
+        queue.bias_gradient(dweight, weight_sum);
+        queue.bias_gradient(dbias, bias_sum);
     }
 }

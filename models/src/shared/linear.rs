@@ -99,7 +99,7 @@ impl Layer for Linear {
     fn backward_weight(&self, queue: &dyn Queue, shape: MicroBatchShape, args: BackwardWeightArgs<'_>) {
         let [weight_sum, bias_sum] = args.parameter_gradients.split(self.parameter_lens());
         let doutput = args.weight_inputs;
-        queue.linear_backward_weight(self.linear(shape), doutput, args.input, weight_sum.to, weight_sum.mode);
-        queue.bias_backward(doutput, bias_sum.to, bias_sum.mode);
+        queue.linear_gradient(self.linear(shape), doutput, args.input, weight_sum);
+        queue.bias_gradient(doutput, bias_sum);
     }
 }

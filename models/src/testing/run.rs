@@ -183,6 +183,8 @@ pub(crate) struct Run {
     modes: [WriteMode; MAX_PARTS],
     /// `[part]`: what all later ones do.
     later_modes: [WriteMode; MAX_PARTS],
+    /// The parts whose parameters are not trained.
+    frozen: Vec<usize>,
     element: ElementType,
 }
 
@@ -209,9 +211,16 @@ fn views(parts: &[Buffer; MAX_PARTS]) -> PartViews<'_> {
     PartViews(parts.each_ref().map(|part| Some(part.view())))
 }
 
-fn gradients(parts: &mut [Buffer; MAX_PARTS], modes: [WriteMode; MAX_PARTS]) -> PartGradients<'_> {
-    let mut modes = modes.into_iter();
-    PartGradients(parts.each_mut().map(|to| Some(GradientView { to: to.view_mut(), mode: modes.next()? })))
+fn gradients<'a>(
+    parts: &'a mut [Buffer; MAX_PARTS],
+    modes: [WriteMode; MAX_PARTS],
+    frozen: &[usize],
+) -> PartGradients<'a> {
+    let mut views = PartGradients::default();
+    for (part, (to, mode)) in parts.iter_mut().zip(modes).enumerate() {
+        views.0[part] = (!frozen.contains(&part)).then(|| GradientView { to: to.view_mut(), mode });
+    }
+    views
 }
 
 impl Run {
@@ -247,6 +256,7 @@ impl Run {
                 .collect(),
             modes: [WriteMode::Overwrite; MAX_PARTS],
             later_modes: [WriteMode::Add; MAX_PARTS],
+            frozen: Vec::new(),
             units,
             element: ElementType::F32,
         };
@@ -274,6 +284,12 @@ impl Run {
     /// The same run in which gradients of this part are those of the last micro-batch alone.
     pub(crate) fn overwriting(mut self, part: usize) -> Self {
         self.later_modes[part] = WriteMode::Overwrite;
+        self
+    }
+
+    /// The same run in which no parameter of this part is trained: its gradients stay NaN.
+    pub(crate) fn freezing(mut self, part: usize) -> Self {
+        self.frozen.push(part);
         self
     }
 
@@ -357,7 +373,7 @@ impl Run {
         for index in (0..self.units.len()).rev() {
             let (unit, parameters) = (&self.units[index], views(&self.parameters[index]));
             let (saved, parameter_gradients) =
-                (&mut saved[first_slice(index)], gradients(&mut self.gradients[index], modes));
+                (&mut saved[first_slice(index)], gradients(&mut self.gradients[index], modes, &self.frozen));
             let (gradient, workspace, weight_inputs) =
                 (&mut gradient, &mut workspace, &mut weight_input_buffers[first_slice(index)]);
             let recomputed = &mut recomputed;
@@ -399,7 +415,7 @@ impl Run {
                 let first_slice = first_slice(index);
                 let (saved, weight_inputs) = (&saved[first_slice], &weight_input_buffers[first_slice]);
                 let (parameter_gradients, workspace) =
-                    (gradients(&mut self.gradients[index], modes), &mut workspace);
+                    (gradients(&mut self.gradients[index], modes, &self.frozen), &mut workspace);
                 unit.backward_weight(
                     &Host,
                     shape,
@@ -409,6 +425,13 @@ impl Run {
         }
         for (unit, gradients) in self.units.iter().zip(&self.gradients) {
             for (part, gradients) in gradients.iter().enumerate() {
+                if self.frozen.contains(&part) {
+                    assert!(
+                        gradients.host().iter().all(|value| value.is_nan()),
+                        "a frozen part was written to"
+                    );
+                    continue;
+                }
                 let padding = &gradients.host()[unit.num_elements_of(part)..];
                 assert_eq!(padding, [0.0; PADDING], "padding was written to");
             }

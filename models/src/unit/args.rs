@@ -60,30 +60,12 @@ pub struct UnitBackward<'a> {
     /// `[UnitSizes::recompute]` or longer, as [`Unit::recompute`](super::Unit::recompute) left it; its contents are used up.
     pub recomputed: &'a mut Buffer,
     /// The gradients of the unit's parameters, by part, overwritten or added to; a part may be longer (padding). Elements that belong to
-    /// no parameter become zero where it is overwritten.
+    /// no parameter become zero where it is overwritten. A part that is not there is frozen, which changes no bit of the other gradients; of a
+    /// unit that is wholly frozen none is.
     pub parameter_gradients: PartGradients<'a>,
     /// `[UnitSizes::workspace]` or longer.
     pub workspace: &'a mut Buffer,
     /// See [`crate::layer::BackwardInputArgs::loss_seed`].
-    pub loss_seed: f32,
-}
-
-/// What the backward of a frozen unit works on: it has the gradient of the input and none of the parameters.
-#[derive(Debug)]
-pub struct UnitBackwardFrozen<'a> {
-    /// See [`UnitBackward::tokens`].
-    pub tokens: Tokens<'a>,
-    /// See [`UnitBackward::parameters`].
-    pub parameters: PartViews<'a>,
-    /// See [`UnitBackward::gradient`].
-    pub gradient: &'a mut Buffer,
-    /// See [`UnitBackward::saved`].
-    pub saved: &'a mut Buffer,
-    /// See [`UnitBackward::recomputed`].
-    pub recomputed: &'a mut Buffer,
-    /// See [`UnitBackward::workspace`].
-    pub workspace: &'a mut Buffer,
-    /// See [`UnitBackward::loss_seed`].
     pub loss_seed: f32,
 }
 

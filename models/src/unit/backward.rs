@@ -1,10 +1,10 @@
-//! The full backward of a unit, layer by layer from the last; of a frozen unit without the gradients of its parameters.
+//! The full backward of a unit, layer by layer from the last.
 
 use std::iter;
 
 use super::forward::Forward;
 use super::places::{Arenas, Share};
-use super::{Unit, UnitBackward, UnitBackwardFrozen};
+use super::{Unit, UnitBackward};
 use crate::element::ElementType;
 use crate::layer::{
     BackwardArgs, BackwardInputArgs, BackwardWeightArgs, GradientView, GradientViews, MicroBatchShape,
@@ -15,8 +15,8 @@ use crate::queue::Queue;
 use crate::views::{PartGradients, PartViews};
 
 impl Unit {
-    /// The full backward. Where there are segments, [`Unit::recompute`] has run for this micro-batch, and nothing else
-    /// has used its buffer since.
+    /// The full backward: the gradient that runs through the unit, and those of the parameters that are trained. Where there are segments,
+    /// [`Unit::recompute`] has run for this micro-batch, and nothing else has used its buffer since.
     pub fn backward(&self, queue: &dyn Queue, shape: MicroBatchShape, args: UnitBackward<'_>) {
         let UnitBackward {
             tokens,
@@ -24,31 +24,11 @@ impl Unit {
             gradient,
             saved,
             recomputed,
-            mut parameter_gradients,
+            parameter_gradients: mut sums,
             workspace,
             loss_seed,
         } = args;
-        self.clear_between_parameters(queue, parameter_gradients.reborrow());
-        let inputs =
-            UnitBackwardFrozen { tokens, parameters, gradient, saved, recomputed, workspace, loss_seed };
-        self.run_backward(queue, shape, inputs, Some(parameter_gradients));
-    }
-
-    /// The backward of a unit whose parameters are not trained: what [`Unit::backward`] does to the gradient that runs through it, to
-    /// the bit, and no gradient of parameters. Units that recompute, or have no halves, may be frozen too.
-    pub fn backward_frozen(&self, queue: &dyn Queue, shape: MicroBatchShape, args: UnitBackwardFrozen<'_>) {
-        self.run_backward(queue, shape, args, None);
-    }
-
-    fn run_backward(
-        &self,
-        queue: &dyn Queue,
-        shape: MicroBatchShape,
-        args: UnitBackwardFrozen<'_>,
-        mut sums: Option<PartGradients<'_>>,
-    ) {
-        let UnitBackwardFrozen { tokens, parameters, gradient, saved, recomputed, workspace, loss_seed } =
-            args;
+        self.clear_between_parameters(queue, sums.reborrow());
         let (mut gradient, mut workspace) = (gradient.view_mut(), workspace.view_mut());
         let shares = self.shares(shape);
         let mut arenas = Arenas { kept: saved.view_mut(), recomputed: recomputed.view_mut(), output: None };
@@ -64,8 +44,7 @@ impl Unit {
             }
             let gradient = gradient.reborrow();
             let run = Backward { queue, shape, tokens, parameters, gradient, workspace, loss_seed };
-            let sums = sums.as_mut().map(|sums| share.gradients(sums.reborrow()));
-            run.layer(share, &mut arenas, sums);
+            run.layer(share, &mut arenas, share.gradients(sums.reborrow()));
         }
     }
 
@@ -101,7 +80,7 @@ struct Backward<'a> {
 }
 
 impl Backward<'_> {
-    /// The input gradient and then, unless the unit is frozen, the weight gradient, which reads what it would read if the two were apart.
+    /// The input gradient and then, unless the layer is frozen, the weight gradient, which reads what it would read if the two were apart.
     fn layer(self, share: &Share<'_>, arenas: &mut Arenas<'_>, sums: Option<GradientViews<'_>>) {
         let Self { queue, shape, tokens, parameters, mut gradient, workspace, loss_seed } = self;
         let [input, saved, exact] = arenas.lend([&share.input, &share.saved, &share.exact]);

@@ -61,6 +61,7 @@ impl Unit {
         let (mut sums, mut workspace) = (parameter_gradients, workspace.view_mut());
         self.clear_between_parameters(queue, sums.reborrow());
         for share in self.shares(shape).iter().rev() {
+            let Some(parameter_gradients) = share.gradients(sums.reborrow()) else { continue };
             let (types, pieces) = (share.types, share.backward_workspace(workspace.reborrow()));
             let (input, saved) = (share.input.read(kept), share.saved.read(kept));
             let exact = share.exact.read(kept).cast(ElementType::F32);
@@ -76,7 +77,7 @@ impl Unit {
                     exact,
                     weight_inputs: types.widened(queue, weight_inputs, pieces.weight_inputs),
                     exact_weight_inputs: exact_inputs.cast(ElementType::F32),
-                    parameter_gradients: share.gradients(sums.reborrow()),
+                    parameter_gradients,
                 },
             );
         }

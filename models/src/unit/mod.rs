@@ -15,9 +15,7 @@ mod places;
 #[cfg(test)]
 mod tests;
 
-pub use args::{
-    UnitBackward, UnitBackwardFrozen, UnitBackwardInput, UnitBackwardWeight, UnitForward, UnitRecompute,
-};
+pub use args::{UnitBackward, UnitBackwardInput, UnitBackwardWeight, UnitForward, UnitRecompute};
 
 use std::ops::Range;
 use std::sync::Arc;

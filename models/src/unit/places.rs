@@ -108,9 +108,9 @@ impl<'a> Share<'a> {
         self.parameters(queue, parts, copy)
     }
 
-    /// Where the gradients of its parameters go.
-    pub(super) fn gradients<'p>(&'p self, parts: PartGradients<'p>) -> GradientViews<'p> {
-        GradientViews { parts, places: self.parameters }
+    /// Where the gradients of its parameters go, if any is trained.
+    pub(super) fn gradients<'p>(&'p self, parts: PartGradients<'p>) -> Option<GradientViews<'p>> {
+        GradientViews::of(parts, self.parameters)
     }
 
     /// What a forward works in.

@@ -75,3 +75,43 @@ fn one_part_is_overwritten_while_another_is_added_to() {
         }
     }
 }
+
+#[test]
+fn frozen_parts_change_no_bit_of_the_other_gradients() {
+    let masks = Some(MaskKey { seed: 1, step: 2, first_sequence: 3 });
+    let batch = Batch { masks, ..Batch::random(2, 13, 37, 3) };
+    let parts: [(&str, &PartOf); 4] = [
+        ("matrices", &|spec| usize::from(is_matrix(spec))),
+        ("vectors", &|spec| usize::from(!is_matrix(spec))),
+        ("every second", &|spec| spec.name.bytes().map(usize::from).sum::<usize>() % 2),
+        ("all but one", &|spec| usize::from(spec.name != "h.1.ln_1.weight")),
+    ];
+    for (name, model) in models() {
+        for element in [ElementType::F32, ElementType::Bf16] {
+            for (backward, is_checkpointed) in
+                [(Backward::Full, false), (Backward::Split, false), (Backward::Full, true)]
+            {
+                let segments_of =
+                    |num_layers| if is_checkpointed { segments([(0, num_layers)]) } else { Vec::new() };
+                let ready = |run: Run| run.with_precision(element).with_checkpoints(segments_of);
+                let mut all = ready(Run::new(&model, 3));
+                let loss = all.step(&batch, backward, 0.5);
+                for (how, is_frozen) in &parts {
+                    let case = format!("{name}, {element:?}, {backward:?}, {how} frozen");
+                    let mut run = ready(Run::in_parts(&model, 3, is_frozen)).freezing(1);
+                    assert_eq!(run.step(&batch, backward, 0.5), loss, "{case}");
+                    let (wanted, mut num_trained) = (all.gradients(), 0);
+                    for (parameter, got) in run.gradients() {
+                        if got.iter().all(|value| !value.is_nan()) {
+                            assert_same_bits(&format!("{case}, {parameter}"), &got, &wanted[&parameter]);
+                            num_trained += 1;
+                        }
+                    }
+                    let is_trained = |spec: &ParameterSpec| is_frozen(spec) == 0;
+                    let specs = model.layers.iter().flat_map(|layer| layer.layer.parameters());
+                    assert_eq!(num_trained, specs.filter(is_trained).count(), "{case}");
+                }
+            }
+        }
+    }
+}
