@@ -7,7 +7,7 @@ use core::ops::Range;
 use crate::id::{PipelineRank, Stage, Unit};
 use crate::instruction::Edge;
 use crate::placement::Placement;
-use crate::unit_facts::{Tying, UnitFacts};
+use crate::unit_facts::{Tying, UnitFacts, UnitSharding};
 
 /// The units of the model in order, cut into stages, placed on ranks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,6 +40,15 @@ pub enum ChainError {
         embedding: Unit,
         /// The head's.
         head: Unit,
+    },
+    /// The frozen part of a unit's weights is larger than they are, or all of them.
+    FrozenBytes {
+        /// The unit.
+        unit: Unit,
+        /// Bytes of its gathered weights that are frozen.
+        frozen_bytes: u64,
+        /// Bytes of all of them.
+        num_bytes: u64,
     },
     /// One of the two uses of the tied weight is frozen, the other trained: it is one weight.
     HalfFrozen {
@@ -76,6 +85,11 @@ impl fmt::Display for ChainError {
                 "units {} and {} are two uses of one tied weight, but not both sharded, both persistent or both whole; mark them alike",
                 embedding.0, head.0
             ),
+            Self::FrozenBytes { unit, frozen_bytes, num_bytes } => write!(
+                f,
+                "unit {}: {frozen_bytes} of {num_bytes} gathered bytes are frozen, which is no part of them; freeze fewer, or mark the unit frozen without a number",
+                unit.0
+            ),
             Self::HalfFrozen { embedding, head } => write!(
                 f,
                 "units {} and {} are two uses of one tied weight, but one of them is frozen; freeze both or none",
@@ -96,7 +110,7 @@ impl Chain {
     /// Units in chain order on stages placed so.
     ///
     /// # Errors
-    /// [`ChainError`] unless stages ascend, each with a unit, and tied uses come as embeddings before as many heads, both of a
+    /// [`ChainError`] unless stages ascend, each with a unit, frozen bytes are a part of a unit's, and tied uses come as embeddings before as many heads, both of a
     /// slice sharded alike, and frozen or trained alike.
     pub fn new(placement: Placement, units: Vec<UnitFacts>) -> Result<Self, ChainError> {
         let mut first_units = Vec::with_capacity(placement.num_stages() + 1);
@@ -114,13 +128,18 @@ impl Chain {
             return Err(ChainError::StageWithoutUnit(Stage(first_units.len() as u32)));
         }
         first_units.push(units.len() as u32);
+        if let Some(index) = units.iter().position(|facts| !is_part_frozen(facts)) {
+            let UnitFacts { frozen_bytes, num_bytes, .. } = units[index];
+            return Err(ChainError::FrozenBytes { unit: Unit(index as u32), frozen_bytes, num_bytes });
+        }
         let tied_pairs = tied_pairs(&units)?;
         for &(embedding, head) in &tied_pairs {
             let of_both = [embedding, head].map(|unit| &units[unit.index()]);
             if of_both[0].sharding != of_both[1].sharding {
                 return Err(ChainError::TiedSharding { embedding, head });
             }
-            if of_both[0].is_frozen != of_both[1].is_frozen {
+            let frozen = of_both.map(|facts| (facts.is_frozen, facts.frozen_bytes));
+            if frozen[0] != frozen[1] {
                 return Err(ChainError::HalfFrozen { embedding, head });
             }
         }
@@ -283,6 +302,13 @@ impl Chain {
     }
 }
 
+/// Whether the frozen bytes of a unit are a part of its weights: none, or fewer than all, or all that are gathered where others are not.
+fn is_part_frozen(facts: &UnitFacts) -> bool {
+    let is_mixed = matches!(facts.sharding, UnitSharding::Mixed { .. });
+    let is_part = facts.frozen_bytes < facts.num_bytes || is_mixed && facts.frozen_bytes == facts.num_bytes;
+    facts.frozen_bytes == 0 || !facts.is_frozen && is_part
+}
+
 fn tied_pairs(units: &[UnitFacts]) -> Result<Vec<(Unit, Unit)>, ChainError> {
     let positions = |tying| {
         let of_kind =
@@ -299,7 +325,6 @@ fn tied_pairs(units: &[UnitFacts]) -> Result<Vec<(Unit, Unit)>, ChainError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::unit_facts::UnitSharding;
 
     fn unit(stage: u32, tying: Tying) -> UnitFacts {
         UnitFacts { tying, ..UnitFacts::new(Stage(stage), 1) }
@@ -357,6 +382,25 @@ mod tests {
         for uses in all.into_iter().flat_map(|embedding| all.map(|head| [embedding, head])) {
             let refused = ChainError::TiedSharding { embedding: Unit(0), head: Unit(1) };
             assert_eq!(tied(uses), if uses[0] == uses[1] { Ok(()) } else { Err(refused) });
+        }
+    }
+
+    #[test]
+    fn frozen_bytes_are_a_part_of_a_trained_unit() {
+        let chain = |facts: UnitFacts| Chain::new(Placement::linear(1).unwrap(), vec![facts]).map(|_| ());
+        let mixed = UnitSharding::Mixed { persistent_bytes: 8, whole_bytes: 0 };
+        for (frozen_bytes, sharding, is_frozen, is_accepted) in [
+            (0, UnitSharding::Sharded, true, true),
+            (7, UnitSharding::Sharded, false, true),
+            (8, UnitSharding::Sharded, false, false),
+            (9, UnitSharding::Sharded, false, false),
+            (7, UnitSharding::Sharded, true, false),
+            (8, mixed, false, true),
+            (9, mixed, false, false),
+        ] {
+            let facts = UnitFacts { frozen_bytes, sharding, is_frozen, ..UnitFacts::new(Stage(0), 8) };
+            let refused = ChainError::FrozenBytes { unit: Unit(0), frozen_bytes, num_bytes: 8 };
+            assert_eq!(chain(facts), if is_accepted { Ok(()) } else { Err(refused) }, "{facts:?}");
         }
     }
 

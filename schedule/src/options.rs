@@ -186,7 +186,7 @@ impl LowerOptions {
 
     /// Bytes of weights of which each micro-batch's gradients are reduced, where they are of any.
     pub fn unreduced_bytes(&self, facts: &UnitFacts) -> u64 {
-        facts.weight_bytes().saturating_sub(self.reduced_once(facts))
+        facts.trained_bytes().saturating_sub(self.reduced_once(facts))
     }
 
     /// Bytes of weights whose gradients are reduced once although those of others are reduced after every micro-batch.

@@ -41,7 +41,7 @@ pub enum UnitSharding {
 pub struct UnitFacts {
     /// The stage that the unit belongs to.
     pub stage: Stage,
-    /// Bytes of the gathered unit, of its sharded part alone where its weights are of several kinds, padding included: what a gather buffer must have.
+    /// Bytes of the gathered unit, of its sharded weights alone where they are of several kinds, padding included: what a gather buffer must have.
     pub num_bytes: u64,
     /// Whether the forward reads weights; if not, it needs no gather.
     pub forward_reads_weights: bool,
@@ -54,7 +54,10 @@ pub struct UnitFacts {
     /// Whether the backward recomputes what the forward would have saved (activation checkpointing,
     /// arXiv:1604.06174).
     pub recomputes: bool,
-    /// Whether its weights are not trained. Its `B` is then its input gradient alone and its `W` does nothing; it has no reduction, no
+    /// Of [`Self::num_bytes`], those of weights that are not trained while others of the unit are: they are gathered with the others, and have no
+    /// gradient. Frozen weights that are whole need no instruction, and are not counted.
+    pub frozen_bytes: u64,
+    /// Whether none of its weights is trained. Its `B` is then its input gradient alone and its `W` does nothing; it has no reduction, no
     /// optimizer step and no gather after the step. Both uses of a tied weight are alike.
     pub is_frozen: bool,
 }
@@ -72,6 +75,7 @@ impl UnitFacts {
             tying: Tying::Untied,
             sharding: UnitSharding::Sharded,
             recomputes: false,
+            frozen_bytes: 0,
             is_frozen: false,
         }
     }
@@ -94,12 +98,13 @@ impl UnitFacts {
         }
     }
 
-    /// Bytes of all its weights.
-    pub fn weight_bytes(&self) -> u64 {
+    /// Bytes of all its weights that are trained, where any is.
+    pub fn trained_bytes(&self) -> u64 {
+        let trained = self.num_bytes.saturating_sub(self.frozen_bytes);
         match self.sharding {
-            UnitSharding::Sharded | UnitSharding::Persistent | UnitSharding::Whole => self.num_bytes,
+            UnitSharding::Sharded | UnitSharding::Persistent | UnitSharding::Whole => trained,
             UnitSharding::Mixed { persistent_bytes, whole_bytes } => {
-                self.num_bytes.saturating_add(persistent_bytes).saturating_add(whole_bytes)
+                trained.saturating_add(persistent_bytes).saturating_add(whole_bytes)
             }
         }
     }

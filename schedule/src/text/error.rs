@@ -63,6 +63,8 @@ pub enum Problem {
     },
     /// A budget of no units.
     NoResidentUnits,
+    /// A unit of which no byte is frozen is marked as partly frozen.
+    NoFrozenBytes,
     /// An edge between stages that are not neighbours.
     NotNeighbours {
         /// The edge.
@@ -114,6 +116,7 @@ impl fmt::Display for Problem {
             Self::NoResidentUnits => {
                 f.write_str("0 resident units; a unit in use is held, so write at least 1")
             }
+            Self::NoFrozenBytes => f.write_str("0 frozen bytes; drop `frozen` where all weights are trained"),
             Self::NotNeighbours { found } => {
                 write!(f, "`{found}` joins stages that are not neighbours; write `s0>s1` or `s1>s0`")
             }

@@ -27,7 +27,8 @@
 //! * `reduction`: `all-reduce-last`, `scatter-last` or `scatter-every`.
 //! * A unit's line: its stage; its bytes when gathered; whether forward (`F`) and backward (`B`) read weights (`FB`, `F`,
 //!   `B`, `none`); `untied`, `embedding` or `head`; and, where they apply, `persistent`, `whole` or
-//!   `mixed persistent N whole M`, of whose weights N bytes persist and M are whole beside those that are gathered; `recomputes`; and `frozen`.
+//!   `mixed persistent N whole M`, of whose weights N bytes persist and M are whole beside those that are gathered; `recomputes`; and
+//!   `frozen`, or `frozen N` of N of the gathered bytes.
 //! * A row: the rank's instructions in issue order, as [`crate::Instruction`] prints them.
 //!
 //! Strict means: keys in this order, one space between words, two before a unit or instruction, numbers in plain

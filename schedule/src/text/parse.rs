@@ -189,7 +189,9 @@ fn unit(mut cursor: Cursor<'_>, index: u32) -> Result<UnitFacts, ParseError> {
         () => UnitSharding::Sharded,
     };
     let recomputes = mark(&mut cursor, "recomputes");
-    let is_frozen = mark(&mut cursor, "frozen");
+    let has_frozen = mark(&mut cursor, "frozen");
+    let is_frozen = has_frozen && cursor.clone().end().is_ok();
+    let frozen_bytes = if has_frozen && !is_frozen { frozen_bytes(&mut cursor)? } else { 0 };
     cursor.end()?;
     Ok(UnitFacts {
         stage,
@@ -199,8 +201,16 @@ fn unit(mut cursor: Cursor<'_>, index: u32) -> Result<UnitFacts, ParseError> {
         tying,
         sharding,
         recomputes,
+        frozen_bytes,
         is_frozen,
     })
+}
+
+fn frozen_bytes(cursor: &mut Cursor<'_>) -> Result<u64, ParseError> {
+    match cursor.number("the bytes that are frozen, or nothing where all are")? {
+        0 => Err(cursor.problem(Problem::NoFrozenBytes)),
+        num_bytes => Ok(num_bytes),
+    }
 }
 
 /// Takes a word that marks the unit, if it is the next one.

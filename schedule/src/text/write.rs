@@ -48,6 +48,9 @@ impl fmt::Display for Program {
             }
             let marks = [(facts.recomputes, " recomputes"), (facts.is_frozen, " frozen")];
             marks.iter().filter(|(applies, _)| *applies).try_for_each(|(_, mark)| f.write_str(mark))?;
+            if facts.frozen_bytes > 0 {
+                write!(f, " frozen {}", facts.frozen_bytes)?;
+            }
             writeln!(f)?;
         }
         for (rank, row) in self.rows.iter().enumerate() {

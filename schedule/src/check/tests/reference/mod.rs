@@ -399,7 +399,7 @@ impl Reference<'_> {
             UnitSharding::Whole => [false, true],
             UnitSharding::Sharded | UnitSharding::Persistent => [true, false],
             UnitSharding::Mixed { persistent_bytes, whole_bytes } => {
-                [facts.num_bytes > 0 || persistent_bytes > 0, whole_bytes > 0]
+                [facts.num_bytes > facts.frozen_bytes || persistent_bytes > 0, whole_bytes > 0]
             }
         }
     }
