@@ -1,4 +1,4 @@
-//! Frozen layers: those that no pattern of `train_only` matches keep their weights, and cost nothing but their forward and the gradient
+//! Frozen parameters: those that no pattern of `train_only` matches keep their weights, and cost nothing but their forward and the gradient
 //! that runs through them.
 
 use std::collections::HashMap;
@@ -10,7 +10,7 @@ use pipezero::config::{
     ResidencyConfig, Run, SchedulerConfig, ShardingConfig, ShardingRule, UnitLayers, UnitSharding,
     VocabularyConfig, ZeroConfig, ZeroLevel,
 };
-use pipezero::plan::{Plan, PlanError, TrainOnlyFault};
+use pipezero::plan::{Plan, PlanError, PlannedUnit, UnmatchedNames};
 use pipezero::run::checkpoint::{CheckpointError, CheckpointReader, Checkpoints};
 use pipezero::run::data::{BatchError, BatchSource, TokenBatch};
 use pipezero::run::engine::{AboutRun, Engine, EngineError};
@@ -21,14 +21,18 @@ use tests::{
     weights_of, zero,
 };
 
-/// Layers at either end, in the middle, of each kind; units of every size are cut by them.
-const LISTS: [&[&str]; 6] = [
+/// Layers at either end, in the middle, of each kind; units of every size are cut by them. Then parameters: vectors alone, matrices alone, and some
+/// of either beside whole layers.
+const LISTS: [&[&str]; 9] = [
     &[r"h\.[13]\."],
     &["lm_head"],
     &["attn"],
     &["mlp", "embedding|wte|wpe"],
     &["ln_f"],
     &["^(embedding|wte|wpe)", r"h\.0\."],
+    &[r"bias|ln_[12]\.weight"],
+    &[r"\.(attn|mlp)\.\w+\.weight"],
+    &[r"h\.1\.|h\.[24]\.attn$", r"h\.[0369].*qkv", r"ln_2\.weight", "lm_head"],
 ];
 
 /// Every level of ZeRO, and weights that stay whole.
@@ -144,10 +148,13 @@ fn step_of_all(case: Case, weights: &Path, num_earlier: u64) -> Weights {
     weights_of(&mut engine)
 }
 
-/// Names of the parameters of layers that are trained.
+/// Names of the parameters that are trained.
 fn trained_names(plan: &Plan) -> Vec<String> {
-    let units = plan.owned_units().filter(|(_, unit)| !unit.is_frozen);
-    units.flat_map(|(_, unit)| unit.unit.entries().iter().map(|entry| entry.spec.name.clone())).collect()
+    let of_unit = |(_, unit): (_, &PlannedUnit)| {
+        let trained = unit.unit.entries().iter().filter(|entry| !unit.parts[entry.part].is_frozen);
+        trained.map(|entry| entry.spec.name.clone()).collect::<Vec<_>>()
+    };
+    plan.owned_units().flat_map(of_unit).collect()
 }
 
 /// Step by step, what is trained becomes what it becomes where every layer is trained, and what is frozen stays as it was, to the bit.
@@ -169,8 +176,17 @@ fn trained_layers_take_the_steps_that_they_take_without_frozen_ones_which_keep_t
             train_only: &["mlp"],
             zero: zero(ZeroLevel::Zero1, ResidencyConfig::Strict, 0),
             precision: FP16,
-            ..grid
+            ..grid.clone()
         },
+        Case {
+            train_only: LISTS[6],
+            zero: zeros(2)[5].clone(),
+            precision: Precision::Bf16,
+            num_layers: 8,
+            ..grid.clone()
+        },
+        Case { train_only: LISTS[7], zero: strict, family: Family::Llama, ..grid.clone() },
+        Case { train_only: LISTS[8], schedule: Schedule::ZbH1, num_layers: 10, ..grid },
     ] {
         let name = format!("{case:?}");
         let home = tempfile::tempdir().expect("a temporary folder");
@@ -204,7 +220,8 @@ fn the_norm_is_that_of_what_is_trained() {
         let mut engine = Engine::new(plan, source).expect("ranks start");
         engine.train_batch().expect("a step").gradient_norm
     };
-    let parts = [norm(&["attn"]), norm(&["mlp"]), norm(&["wte|wpe|ln_f"])];
+    let of_block = [norm(&[r"\.bias", r"ln_[12]\.weight"]), norm(&[r"\.(attn|mlp)\.\w+\.weight"])];
+    let parts = [of_block[0], of_block[1], norm(&["wte|wpe", r"ln_f\.weight"])];
     let (sum, all) = (parts.iter().map(|norm| norm * norm).sum::<f64>(), norm(&[]).powi(2));
     assert!(parts.iter().all(|&norm| norm > 0.0) && (sum - all).abs() <= 1e-14 * all, "{parts:?}, {all}");
 }
@@ -282,6 +299,8 @@ fn other_trained_layers_are_refused_on_resuming_and_their_weights_can_be_read() 
         (&[][..], "wte.weight", true),
         (&["attn"], "h.0.ln_1.weight", true),
         (&["h.1"], "h.3.ln_1.weight", false),
+        (&["h.1", r"h\.3.*(bias|weight)", "wpe"], "wpe.weight", true),
+        (&["h.1", r"h\.3.*weight"], "h.3.ln_1.bias", false),
     ] {
         let mut other = engine(train_only);
         match other.resume(&written) {
@@ -301,11 +320,12 @@ fn other_trained_layers_are_refused_on_resuming_and_their_weights_can_be_read() 
 fn patterns_that_match_nothing_are_refused_and_one_use_or_slice_of_a_table_means_all() {
     let plan = |case: Case| Plan::even_if_refused(small_run(case));
     let fault = |train_only| match plan(Case { train_only, ..Case::ONE_RANK }) {
-        Err(PlanError::TrainOnly { pattern, fault }) => (pattern, *fault),
+        Err(PlanError::TrainOnly(fault)) => *fault,
         found => panic!("{:?}", found.map(|plan| plan.units().len())),
     };
     let names = ["embedding", "h.0.attn", "lm_head"].map(str::to_owned);
-    assert_eq!(fault(&["lm_head", "h.9"]), ("h.9".to_owned(), TrainOnlyFault::MatchesNothing { names }));
+    let entries = vec![(1, "h.9".to_owned()), (2, "qkv$".to_owned())];
+    assert_eq!(fault(&["lm_head", "h.9", "qkv$"]), UnmatchedNames { entries, names });
     let trained = |case: Case| {
         let plan = plan(case).expect("a valid run");
         let units = plan.units().iter().filter(|unit| !unit.is_frozen);
@@ -328,7 +348,7 @@ fn patterns_that_match_nothing_are_refused_and_one_use_or_slice_of_a_table_means
 #[test]
 fn what_is_left_to_the_plan_is_held_and_sent_as_planned() {
     for (precision, tied) in [(Precision::F32, false), (Precision::Bf16, true)] {
-        for train_only in [&[r"h\.[13]\."][..], &["lm_head"], &["attn", "ln_f"]] {
+        for train_only in [&[r"h\.[13]\."][..], &["lm_head"], &["attn", "ln_f"], LISTS[6], LISTS[7]] {
             let level = zero(ZeroLevel::Zero3, ResidencyConfig::Level, 1);
             let zero = ZeroConfig { sharding: ShardingConfig::Auto, ..level };
             let grid = Case { pipeline: 2, data: 2, num_micro_batches: 3, ..Case::ONE_RANK };

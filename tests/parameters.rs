@@ -6,7 +6,7 @@ use pipezero::config::{
     HeadLogits, Precision, ReductionPolicy, ResidencyConfig, ShardingConfig, ShardingRule, UnitLayers,
     UnitSharding, VocabularyConfig, ZeroConfig, ZeroLevel,
 };
-use pipezero::plan::{Plan, PlanError, ShardingFault};
+use pipezero::plan::{Plan, PlanError, UnmatchedNames};
 use tests::features::GRIDS;
 use tests::{Case, Mask, Sample, Trained, assert_bit_identical, pairwise, small_run, train, zero};
 
@@ -172,5 +172,5 @@ fn entries_that_match_nothing_are_refused_together() {
     let PlanError::ShardingRules(fault) = error else { panic!("{error}") };
     let names = ["wte.0", "wte.1", "lm_head.1"].map(str::to_owned);
     let entries = [0, 2].map(|index| (index, list[index].to_owned())).to_vec();
-    assert_eq!(*fault, ShardingFault { entries, names });
+    assert_eq!(*fault, UnmatchedNames { entries, names });
 }

@@ -124,7 +124,7 @@ fn saving_holds_a_piece_of_a_unit_at_most_beside_what_is_planned() {
         let ranks = 0..plan.grid().world_size();
         let planned: Vec<u64> = ranks.clone().map(|rank| engine.ledger(rank).total_peak_bytes()).collect();
         engine.save(&home.path().join("weights.safetensors")).expect("weights are saved");
-        let largest = plan.units().iter().map(|unit| unit.padded_len()).max();
+        let largest = plan.units().iter().map(|unit| unit.gradient_len()).max();
         let unit_bytes = 4 * largest.expect("a plan has units") as u64;
         for rank in ranks {
             assert_eq!(engine.ledger(rank).total_peak_bytes(), planned[rank], "{case:?}");

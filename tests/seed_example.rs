@@ -41,13 +41,13 @@ fn run_one_step(run: Run) -> (Engine, StepReport) {
 
 /// Padded bytes of the rank's largest unit: the size of one gathered copy.
 fn largest_unit_bytes(engine: &Engine, rank: PipelineRank) -> u64 {
-    let lens = engine.plan().units_of(rank).map(|(_, unit)| 4 * unit.padded_len() as u64);
+    let lens = engine.plan().units_of(rank).map(|(_, unit)| 4 * unit.gradient_len() as u64);
     lens.max().expect("a rank has units")
 }
 
 /// Bytes that one of two data ranks sends in an all-gather of every recorded copy: its shard of each.
 fn gathered_bytes(engine: &Engine, order: &WeightOrder) -> u64 {
-    let shard_bytes = |unit| 4 * engine.plan().unit(unit).shard_len() as u64;
+    let shard_bytes = |unit| 4 * engine.plan().unit(unit).trained_shard_len() as u64;
     order.copies.iter().map(|copy| shard_bytes(copy.unit)).sum()
 }
 

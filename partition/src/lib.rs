@@ -42,6 +42,7 @@
 //!     tying: Tying::Untied,
 //!     num_parameters,
 //!     is_frozen: false,
+//!     frozen_parameters: Vec::new(),
 //!     forward_flops: 2 * num_parameters,
 //!     saved_elements: 64,
 //!     is_slice: false,

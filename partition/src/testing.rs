@@ -14,6 +14,7 @@ pub(crate) fn layer(name: &str, role: LayerRole) -> LayerNode {
         tying: Tying::Untied,
         num_parameters: 100,
         is_frozen: false,
+        frozen_parameters: Vec::new(),
         forward_flops: 200,
         saved_elements: 10,
         is_slice: false,

@@ -72,7 +72,7 @@ fn build_rank(home: &Path, rank: usize, state: &str) {
     let pipeline_rank = plan.forecast()[rank].pipeline_rank;
     let is_own =
         |unit: &&pipezero::plan::PlannedUnit| plan.pipeline_rank_of(unit.stage).index() == pipeline_rank;
-    let lens: Vec<u64> = plan.units().iter().filter(is_own).map(|unit| unit.padded_len() as u64).collect();
+    let lens: Vec<u64> = plan.units().iter().filter(is_own).map(|unit| unit.gradient_len() as u64).collect();
     let unit_bytes = 4 * lens.iter().max().expect("a rank has units");
     let memory = &plan.forecast()[rank].memory;
     // Memory that nothing has written to yet is not resident.

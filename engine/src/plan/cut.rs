@@ -20,7 +20,7 @@ use crate::config::{Checkpointing, PartitionConfig, Run, pattern};
 /// [`PlanError::TrainOnly`] where a pattern of names cannot be followed.
 pub(super) fn graph(run: &Run, model: &Model, shape: MicroBatchShape) -> Result<LayerGraph, PlanError> {
     let mut nodes: Vec<LayerNode> = model.layers.iter().map(|layer| node(layer, shape)).collect();
-    frozen::mark(run, &mut nodes)?;
+    frozen::mark(run, model, &mut nodes)?;
     let outputs = model.layers.iter().map(|layer| layer.layer.sizes(shape).output as u64);
     let cuts: Vec<u64> = outputs.take(model.layers.len() - 1).collect();
     Ok(LayerGraph::chain(nodes, &cuts)?)
@@ -39,6 +39,7 @@ fn node(layer: &model::ModelLayer, shape: MicroBatchShape) -> LayerNode {
         tying: tying(layer.tying),
         num_parameters: layer.layer.parameters().iter().map(|spec| spec.num_elements() as u64).sum(),
         is_frozen: false,
+        frozen_parameters: Vec::new(),
         forward_flops: layer.layer.forward_flops(shape),
         saved_elements: if layer.layer.table_slice().is_first() { saved as u64 } else { 0 },
         is_slice: layer.layer.table_slice() != Slice::WHOLE,

@@ -6,9 +6,8 @@ use pipezero_schedule::generate::SizeError;
 use pipezero_schedule::{LowerError, Violation};
 
 use super::auto_recomputation::KeptNeed;
-use super::train_only_fault::TrainOnlyFault;
 use crate::config::{Checkpointing, Refusal};
-use crate::plan::{Bytes, ShardingFault};
+use crate::plan::{Bytes, UnmatchedNames};
 
 /// An error of the plan.
 #[derive(Debug, thiserror::Error)]
@@ -46,14 +45,15 @@ pub enum PlanError {
     },
     /// Entries of `zero_optimization.parameters` cannot be followed.
     #[error("`zero_optimization.parameters` has {}, but {_0}; {}", _0.listed(), _0.repair())]
-    ShardingRules(Box<ShardingFault>),
-    /// A pattern of `train_only` cannot be followed.
-    #[error("`train_only` has \"{pattern}\", but {fault}; {}", fault.repair())]
-    TrainOnly {
-        /// The pattern.
+    ShardingRules(Box<UnmatchedNames>),
+    /// Patterns of `train_only` cannot be followed.
+    #[error("`train_only` has {}, but {_0}; {}", _0.listed(), _0.repair())]
+    TrainOnly(Box<UnmatchedNames>),
+    /// What `train_only` matches has no parameters.
+    #[error("`train_only` has \"{pattern}\", but {NOTHING_TRAINED_RULE}; {NOTHING_TRAINED_REPAIR}")]
+    NothingTrained {
+        /// Its last pattern.
         pattern: String,
-        /// What is wrong with it.
-        fault: Box<TrainOnlyFault>,
     },
     /// What the plan would shard differently has one name, or names that differ in case alone.
     #[error(
@@ -213,6 +213,13 @@ fn even_recomputed(recomputed: Checkpointing, kept: KeptNeed) -> String {
         ),
     }
 }
+
+/// What is wrong with patterns of `train_only` that match layers without parameters alone.
+pub(super) const NOTHING_TRAINED_RULE: &str =
+    "the layers that it matches have no parameters, so nothing would be trained";
+
+/// What to do about it.
+pub(super) const NOTHING_TRAINED_REPAIR: &str = "match a layer that has parameters";
 
 /// What to do about it.
 pub(super) const ALL_PERSISTENT_REPAIR: &str = "write \"stage\": 1, or let fewer units persist";

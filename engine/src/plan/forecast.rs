@@ -154,7 +154,7 @@ impl Plan {
             sharding: sharding(&self.run),
             element_bytes: element_bytes(&self.run.precision),
             num_optimizer_states: self.run.optimizer.num_states() as u64,
-            gather_buffer_elements: gather_buffers.iter().map(|&len| len as u64).collect(),
+            gather_buffer_elements: gather_buffers.iter().flatten().map(|&len| len as u64).collect(),
             gradient_buffer_elements: gradient_buffers.iter().flatten().map(|&len| len as u64).collect(),
             num_term_elements: self.num_term_elements(rank),
             copies_checkpoints: self.run.checkpoint.is_copied(),
@@ -199,7 +199,7 @@ impl Plan {
                         num_gathers,
                         tying: unit.tying,
                         sharding: part.sharding,
-                        is_frozen: unit.is_frozen,
+                        is_frozen: part.is_frozen,
                     })
                 })
                 .collect(),
@@ -228,7 +228,7 @@ pub(super) fn memory_facts_of(unit: &PlannedUnit, sizes: &UnitSizes) -> Vec<Unit
             widest_activation_elements: sizes.gradient as u64,
             tying: unit.tying,
             sharding: part.sharding,
-            is_frozen: unit.is_frozen,
+            is_frozen: part.is_frozen,
         }
     };
     unit.parts.iter().enumerate().map(of_part).collect()

@@ -6,10 +6,13 @@ use pipezero_models::{Distillation, DistillationLoss, Model, VocabularyOptions};
 use pipezero_partition::Purpose;
 
 use super::alternatives::{Change, Changes, CountedRanks, Needs, changes_that_fit};
-use super::error::{ALL_PERSISTENT_REPAIR, LackingMemory, all_persistent_rule};
+use super::error::{
+    ALL_PERSISTENT_REPAIR, LackingMemory, NOTHING_TRAINED_REPAIR, NOTHING_TRAINED_RULE, all_persistent_rule,
+};
 use super::frozen::TRAIN_ONLY;
 use super::refusal::costs_of_zero_2;
 use super::remarks::{PARAM_THRESHOLD, PARAMETERS, Remark, UNIT};
+use super::unmatched_names::UnmatchedNames;
 use super::vocabulary::built;
 use super::{Plan, PlanError};
 use crate::config::{
@@ -185,23 +188,26 @@ fn at_its_key(
                 repair: ALL_PERSISTENT_REPAIR.to_owned(),
             },
         ),
-        PlanError::ShardingRules(fault) => {
-            let problem = |(index, entry): &(usize, String)| {
-                let (rule, repair) = (fault.to_string(), fault.repair().to_owned());
-                (*index, Problem::Rule { value: format!("\"{entry}\""), rule, repair })
-            };
-            let problems = fault.entries.iter().map(problem);
-            return FromFileError::File(file.errors_at_elements(PARAMETERS[0], problems));
-        }
-        PlanError::TrainOnly { pattern, fault } => (
-            TRAIN_ONLY,
+        PlanError::ShardingRules(fault) => return unmatched(file, PARAMETERS[0], fault),
+        PlanError::TrainOnly(fault) => return unmatched(file, TRAIN_ONLY, fault),
+        PlanError::NothingTrained { pattern } => (
+            &[TRAIN_ONLY] as &[&str],
             Problem::Rule {
                 value: format!("\"{pattern}\""),
-                rule: fault.to_string(),
-                repair: fault.repair().to_owned(),
+                rule: NOTHING_TRAINED_RULE.to_owned(),
+                repair: NOTHING_TRAINED_REPAIR.to_owned(),
             },
         ),
         _ => return FromFileError::Plan(error),
     };
     FromFileError::File(file.error_at(keys, problem))
+}
+
+/// Entries of a list that match no name, each at its place.
+fn unmatched(file: &RunFile, key: &str, fault: &UnmatchedNames) -> FromFileError {
+    let problem = |(index, entry): &(usize, String)| {
+        let (rule, repair) = (fault.to_string(), fault.repair().to_owned());
+        (*index, Problem::Rule { value: format!("\"{entry}\""), rule, repair })
+    };
+    FromFileError::File(file.errors_at_elements(key, fault.entries.iter().map(problem)))
 }

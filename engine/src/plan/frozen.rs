@@ -1,43 +1,68 @@
-//! Which layers are trained: those that a pattern of `train_only` matches; all others are frozen.
+//! Which parameters are trained: those that a pattern of `train_only` matches, or whose layer it does; all others are frozen.
 
+use pipezero_models::Model;
+use pipezero_models::parameter::ParameterSpec;
 use pipezero_partition::{LayerNode, Tying};
 
-use super::train_only_fault::TrainOnlyFault;
+use super::unmatched_names::UnmatchedNames;
 use super::{Plan, PlanError};
-use crate::config::{LayerPattern, Run};
+use crate::config::Run;
 
-pub(super) const TRAIN_ONLY: &[&str] = &["train_only"];
+pub(super) const TRAIN_ONLY: &str = "train_only";
 
 impl Plan {
     /// Number of parameters of the model that are not trained, a tied weight counted once.
     pub fn num_frozen_parameters(&self) -> u64 {
-        let frozen = self.owned_units().filter(|(_, unit)| unit.is_frozen);
-        frozen.map(|(_, unit)| unit.unit.num_parameters() as u64).sum()
+        let entries = self.owned_units().flat_map(|(_, unit)| unit.frozen_entries());
+        entries.map(|entry| entry.range.len() as u64).sum()
     }
 }
 
-/// Marks the layers that are not trained.
+/// Marks what is not trained.
 ///
 /// # Errors
-/// [`PlanError::TrainOnly`] where a pattern matches no layer, or nothing is left to be trained.
-pub(super) fn mark(run: &Run, layers: &mut [LayerNode]) -> Result<(), PlanError> {
+/// [`PlanError::TrainOnly`] where patterns match nothing, [`PlanError::NothingTrained`] where what they match has no parameters.
+pub(super) fn mark(run: &Run, model: &Model, layers: &mut [LayerNode]) -> Result<(), PlanError> {
     let Some(patterns) = &run.train_only else { return Ok(()) };
-    layers.iter_mut().for_each(|layer| layer.is_frozen = true);
-    for pattern in patterns {
+    let parameters: Vec<Vec<ParameterSpec>> =
+        model.layers.iter().map(|layer| layer.layer.parameters()).collect();
+    let mut trained: Vec<Vec<bool>> = parameters.iter().map(|of| vec![false; of.len()]).collect();
+    let mut is_named = vec![false; layers.len()];
+    let mut unused = Vec::new();
+    for (index, pattern) in patterns.iter().enumerate() {
         let regex = pattern.regex();
-        let mut matched =
-            layers.iter_mut().filter(|layer| names_of(layer).any(|name| regex.is_match(name))).peekable();
-        if matched.peek().is_none() {
-            return Err(refused(pattern, matches_nothing(layers)));
+        let mut is_used = false;
+        for (layer, node) in layers.iter().enumerate() {
+            let is_layer = names_of(node).any(|name| regex.is_match(name));
+            is_named[layer] |= is_layer;
+            is_used |= is_layer;
+            for (spec, is_trained) in parameters[layer].iter().zip(&mut trained[layer]) {
+                if is_layer || regex.is_match(&spec.name) {
+                    *is_trained = true;
+                    is_used = true;
+                }
+            }
         }
-        matched.for_each(|layer| layer.is_frozen = false);
+        if !is_used {
+            unused.push((index, pattern.to_string()));
+        }
     }
-    make_tables_alike(layers);
-    let is_trained = |layer: &LayerNode| !layer.is_frozen && layer.num_parameters > 0;
-    match patterns.last() {
-        Some(last) if !layers.iter().any(is_trained) => Err(refused(last, TrainOnlyFault::NothingTrained)),
-        _ => Ok(()),
+    if !unused.is_empty() {
+        return Err(PlanError::TrainOnly(Box::new(UnmatchedNames::new(unused, &*layers))));
     }
+    make_tables_alike(layers, &mut trained);
+    if let Some(last) = patterns.last()
+        && !trained.iter().flatten().any(|&is_trained| is_trained)
+    {
+        return Err(PlanError::NothingTrained { pattern: last.to_string() });
+    }
+    for ((layer, trained), is_named) in layers.iter_mut().zip(trained).zip(is_named) {
+        layer.is_frozen = !is_named && !trained.contains(&true);
+        if !layer.is_frozen {
+            layer.frozen_parameters = (0..trained.len()).filter(|&parameter| !trained[parameter]).collect();
+        }
+    }
+    Ok(())
 }
 
 /// A layer's name, and of a slice of the vocabulary's table also that of the whole table, so that a list does not depend on how
@@ -48,33 +73,30 @@ pub(super) fn names_of(layer: &LayerNode) -> impl Iterator<Item = &str> {
 }
 
 /// The slices of a table are trained all or none, and so are both uses of a tied weight: one that is matched means all.
-fn make_tables_alike(layers: &mut [LayerNode]) {
+fn make_tables_alike(layers: &[LayerNode], trained: &mut [Vec<bool>]) {
     let are_one = |one: &LayerNode, other: &LayerNode| {
         let are_tied = one.tying != Tying::Untied && other.tying != Tying::Untied;
         let are_slices = one.is_slice && other.is_slice && one.role == other.role;
         are_tied || are_slices
     };
-    for at in 0..layers.len() {
-        if layers[at].is_frozen {
-            let layer = layers[at].clone();
-            layers[at].is_frozen = !layers.iter().any(|other| !other.is_frozen && are_one(&layer, other));
+    for layer in 0..layers.len() {
+        for other in 0..layers.len() {
+            if other != layer && are_one(&layers[layer], &layers[other]) {
+                for parameter in 0..trained[layer].len().min(trained[other].len()) {
+                    trained[layer][parameter] |= trained[other][parameter];
+                }
+            }
         }
     }
 }
 
-fn refused(pattern: &LayerPattern, fault: TrainOnlyFault) -> PlanError {
-    PlanError::TrainOnly { pattern: pattern.to_string(), fault: Box::new(fault) }
-}
-
-fn matches_nothing(layers: &[LayerNode]) -> TrainOnlyFault {
-    let last = layers.len() - 1;
-    let names = [0, 1.min(last), last].map(|layer| layers[layer].name.clone());
-    TrainOnlyFault::MatchesNothing { names }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use expect_test::expect;
+    use pipezero_models::layer::*;
+    use pipezero_models::{Layer, Queue};
 
     use super::*;
     use crate::config::{Launch, RunFile};
@@ -90,10 +112,41 @@ mod tests {
         expect![[r#"--set train_only=["lm_head","h[.]9"]: `train_only` is "h[.]9", but no layer has a name like that: they are embedding, h.0.attn, ..., lm_head; match at least one, or remove the entry"#]]
         .assert_eq(&refusal(GPT2, r#"["lm_head","h[.]9"]"#));
         // Layers of one's own may have no parameters.
-        let plan = plan(GPT2, r#"train_only=["ln_f"]"#);
+        let mut plan = plan(GPT2, r#"train_only=["ln_f"]"#);
         let mut layers: Vec<LayerNode> = plan.graph().layers().cloned().collect();
-        layers.iter_mut().filter(|of| of.name == "ln_f").for_each(|of| of.num_parameters = 0);
+        let norm = layers.iter().position(|of| of.name == "ln_f").unwrap();
+        plan.model.layers[norm].layer = Arc::new(Bare);
         expect![[r#"`train_only` has "ln_f", but the layers that it matches have no parameters, so nothing would be trained; match a layer that has parameters"#]].assert_eq(&mark(plan.run(), &mut layers).unwrap_err().to_string());
+    }
+
+    /// A layer without parameters, as far as a plan looks at it.
+    #[derive(Debug)]
+    struct Bare;
+
+    impl Layer for Bare {
+        fn name(&self) -> &str {
+            "ln_f"
+        }
+
+        fn parameters(&self) -> Vec<ParameterSpec> {
+            Vec::new()
+        }
+
+        fn sizes(&self, _: MicroBatchShape) -> LayerSizes {
+            LayerSizes::default()
+        }
+
+        fn forward_flops(&self, _: MicroBatchShape) -> u64 {
+            0
+        }
+
+        fn forward(&self, _: &dyn Queue, _: MicroBatchShape, _: ForwardArgs<'_>) {}
+
+        fn recompute(&self, _: &dyn Queue, _: MicroBatchShape, _: RecomputeArgs<'_>) {}
+
+        fn backward_input(&self, _: &dyn Queue, _: MicroBatchShape, _: BackwardInputArgs<'_>) {}
+
+        fn backward_weight(&self, _: &dyn Queue, _: MicroBatchShape, _: BackwardWeightArgs<'_>) {}
     }
 
     #[test]
@@ -102,6 +155,9 @@ mod tests {
         assert_eq!(head.num_parameters() - head.num_frozen_parameters(), 256 * 32);
         let trained = head.units().iter().filter(|unit| !unit.is_frozen).map(|unit| unit.layers.len());
         assert_eq!(trained.collect::<Vec<_>>(), [1]);
+        // The vectors of 8 blocks and of the last norm: 2 norms, 4 biases, 13 widths in all.
+        let vectors = plan(GPT2, r#"train_only=["bias","ln_"]"#);
+        assert_eq!(vectors.num_parameters() - vectors.num_frozen_parameters(), 8 * 13 * 32 + 2 * 32);
         let all = plan(GPT2, "");
         // A frozen layer has no weight gradient, a third of its work; 4 micro-batches on 2 data ranks.
         let head_flops = u128::from(head.units().last().unwrap().forward_flops) * 4 * 2;

@@ -14,7 +14,7 @@ use pipezero_schedule::{
 
 use super::PlanError;
 use super::element_types::ElementTypes;
-use super::unit::{PlannedPart, PlannedUnit};
+use super::unit::PlannedUnit;
 use crate::config::{ReductionPolicy, ResidencyConfig, Run, ScheduleConfig, ZeroLevel};
 
 /// The order of compute that the schedule stands for.
@@ -64,25 +64,25 @@ fn checked(run: &Run, order: &ComputeOrder, units: &[PlannedUnit]) -> Result<Che
 
 fn facts(unit: &PlannedUnit, parameter_bytes: u64) -> UnitFacts {
     use pipezero_schedule::UnitSharding as Facts;
-    let bytes_of = |kind| parameter_bytes * unit.padded_len_of(kind) as u64;
-    let (sharding, num_bytes) = match unit.parts[..] {
-        [PlannedPart { sharding, .. }] => {
-            let of_all = match sharding {
-                UnitSharding::Sharded => Facts::Sharded,
-                UnitSharding::Persistent => Facts::Persistent,
-                UnitSharding::Whole => Facts::Whole,
-            };
-            (of_all, bytes_of(sharding))
-        }
-        _ => {
-            let [sharded, persistent_bytes, whole_bytes] = UnitSharding::ALL.map(bytes_of);
-            (Facts::Mixed { persistent_bytes, whole_bytes }, sharded)
-        }
+    // Of a unit that is wholly frozen all count; of others what is trained, and what is gathered beside it.
+    let bytes_of = |kind, is_frozen| {
+        let parts = unit.parts.iter().filter(|part| part.sharding == kind && part.is_frozen == is_frozen);
+        parameter_bytes * parts.map(|part| part.layout.padded_len() as u64).sum::<u64>()
+    };
+    let [sharded, persistent_bytes, whole_bytes] =
+        UnitSharding::ALL.map(|kind| bytes_of(kind, unit.is_frozen));
+    let frozen_bytes = if unit.is_frozen { 0 } else { bytes_of(UnitSharding::Sharded, true) };
+    let gathered_bytes = sharded + frozen_bytes;
+    let (sharding, num_bytes) = match [gathered_bytes, persistent_bytes, whole_bytes] {
+        [_, 0, 0] => (Facts::Sharded, gathered_bytes),
+        [0, _, 0] => (Facts::Persistent, persistent_bytes),
+        [0, 0, _] => (Facts::Whole, whole_bytes),
+        _ => (Facts::Mixed { persistent_bytes, whole_bytes }, gathered_bytes),
     };
     UnitFacts {
-        backward_reads_weights: match unit.part(UnitSharding::Sharded) {
-            Some(part) if unit.parts.len() > 1 => unit.unit.backward_reads(part),
-            _ => unit.unit.backward_reads_weights(),
+        backward_reads_weights: match unit.is_sharded() && unit.parts.len() > 1 {
+            true => unit.gathered_parts().any(|part| unit.unit.backward_reads(part)),
+            false => unit.unit.backward_reads_weights(),
         },
         tying: match unit.tying {
             Tying::Untied => pipezero_schedule::Tying::Untied,
@@ -91,6 +91,7 @@ fn facts(unit: &PlannedUnit, parameter_bytes: u64) -> UnitFacts {
         },
         sharding,
         recomputes: unit.sizes.recompute > 0,
+        frozen_bytes,
         is_frozen: unit.is_frozen,
         ..UnitFacts::new(unit.stage, num_bytes)
     }

@@ -12,12 +12,12 @@ pub(super) struct RankRows<'a> {
     pub(super) gradients: Vec<usize>,
     /// `[place]`: of the gathered unit.
     pub(super) unit_bytes: Vec<u64>,
+    /// `[place]`: of the unit's gradient.
+    pub(super) gradient_bytes: Vec<u64>,
     /// `[place]`: that a rank sends in a gather.
     pub(super) message_bytes: Vec<u64>,
     /// `[weight]`: the units that use it.
     pub(super) places: Vec<Vec<usize>>,
-    /// Bytes of a gradient for each byte of its gathered unit.
-    pub(super) gradient_size_ratio: u64,
 }
 
 impl RankRows<'_> {
@@ -60,8 +60,8 @@ impl RankRow for RankRows<'_> {
     fn gradient_buffer_bytes(&self, is_reduced_often: &[bool]) -> u64 {
         let of_units = self.of_units(is_reduced_often);
         let gradients = self.gradients.iter().filter(|&&place| of_units[place]);
-        let bytes: Vec<u64> = gradients.map(|&place| self.unit_bytes[place]).collect();
-        sum(gradient_buffer_bytes(&bytes)).saturating_mul(self.gradient_size_ratio)
+        let bytes: Vec<u64> = gradients.map(|&place| self.gradient_bytes[place]).collect();
+        sum(gradient_buffer_bytes(&bytes))
     }
 }
 

@@ -164,7 +164,7 @@ impl Plan {
     /// That a threshold is too low for every parameter: that of a parameter, or else the model's.
     fn nothing_persists(&self) -> Option<Remark> {
         let threshold = self.run.zero.param_persistence_threshold;
-        let any_persists = self.units.iter().any(|unit| unit.part(UnitSharding::Persistent).is_some());
+        let any_persists = self.units.iter().any(|unit| unit.has(UnitSharding::Persistent));
         if self.run.zero.level != ZeroLevel::Zero3
             || threshold == 0
             || any_persists

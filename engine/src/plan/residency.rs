@@ -159,7 +159,7 @@ impl Plan {
 
     /// The peak of a rank if it has all buffers that a number of resident units allows it.
     fn peak_if_filled(&self, rank: PipelineRank, number: usize) -> u64 {
-        let num_gathered: usize = self.gather_buffers(rank, Purpose::Training).iter().sum();
+        let num_gathered: usize = self.gather_buffers(rank, Purpose::Training).iter().flatten().sum();
         let gathered_bytes = (self.element_type().num_bytes() * num_gathered) as u64;
         let buffers = gather_buffer_bytes(self.gathered_unit_bytes(rank), number);
         let bytes = buffers.into_iter().fold(0, u64::saturating_add);

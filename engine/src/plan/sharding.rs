@@ -8,8 +8,8 @@ use pipezero_models::unit::ParameterEntry;
 use pipezero_partition::{LayerGraph, Tying, UnitSharding};
 
 use super::frozen::names_of;
-use super::sharding_fault::ShardingFault;
 use super::unit::PlannedUnit;
+use super::unmatched_names::UnmatchedNames;
 use super::{Plan, PlanError};
 use crate::config::{ReductionPolicy, Run, ShardingConfig, ShardingRule, ZeroLevel, pattern};
 
@@ -94,7 +94,7 @@ pub(super) fn deciding_rules(
         }
     }
     if !unused.is_empty() {
-        return Err(matches_nothing(graph, unused));
+        return Err(PlanError::ShardingRules(Box::new(UnmatchedNames::new(unused, graph.layers()))));
     }
     let uses = |tying| {
         let layers = graph.layers().enumerate();
@@ -107,12 +107,6 @@ pub(super) fn deciding_rules(
         }
     }
     Ok(deciding)
-}
-
-fn matches_nothing(graph: &LayerGraph, entries: Vec<(usize, String)>) -> PlanError {
-    let last = graph.num_layers() - 1;
-    let names = [0, 1.min(last), last].map(|layer| graph.layer(layer).name.clone());
-    PlanError::ShardingRules(Box::new(ShardingFault { entries, names }))
 }
 
 /// Marks the parameters that are small enough to stay gathered, in the order of declaration, passing over those that would exceed the model's

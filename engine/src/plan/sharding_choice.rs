@@ -4,6 +4,8 @@
 //! is chosen becomes a list of names, as a user would write it. It reckons with the residency that the run fixes; where that is left to
 //! the plan, with `1 + prefetch_units` gathered units, as what stays resident beyond them is decided afterwards.
 
+use std::iter::repeat_n;
+
 use pipezero_partition::{
     Purpose, RankChoice, RankCosts, RankMemory, ReductionPolicy, Traffic, UnitSharding, WeightCosts, choose,
 };
@@ -126,9 +128,12 @@ impl Plan {
                 evaluation: RowReads::new(self.evaluation.program(), rank, gathered),
                 gradients: without_repeats(gradients.into_iter().map(place).collect()),
                 unit_bytes,
+                gradient_bytes: units
+                    .iter()
+                    .map(|&unit| (GRADIENT_BYTES * self.unit(unit).gradient_len()) as u64)
+                    .collect(),
                 message_bytes,
                 places,
-                gradient_size_ratio: (GRADIENT_BYTES / self.element_type().num_bytes()) as u64,
             },
         }
     }
@@ -144,16 +149,23 @@ impl Plan {
         let mut memory = self.memory_facts(rank, Purpose::Training);
         memory.gather_buffer_elements.clear();
         memory.gradient_buffer_elements.clear();
+        // Of a unit of which a part is frozen there are two entries.
+        let of_parts: Vec<usize> = self
+            .units_of(rank)
+            .map(|(_, unit)| unit.parts.len())
+            .enumerate()
+            .flat_map(|(place, num_parts)| repeat_n(place, num_parts))
+            .collect();
         let mut peak_with = |kinds: &[UnitSharding]| {
             let units = memory.stages.iter_mut().flat_map(|stage| &mut stage.units);
-            units.zip(kinds).for_each(|(unit, &kind)| unit.sharding = kind);
+            units.zip(&of_parts).for_each(|(unit, &place)| unit.sharding = kinds[place]);
             RankMemory::of(&memory).peak
         };
         let mut traffic = self.traffic_facts(rank);
         let mut sent_with = |kinds: &[UnitSharding], gathered: Option<usize>| {
             let units = traffic.stages.iter_mut().flat_map(|stage| &mut stage.units);
-            for (place, (unit, &kind)) in units.zip(kinds).enumerate() {
-                (unit.sharding, unit.num_gathers) = (kind, u64::from(gathered == Some(place)));
+            for (unit, &place) in units.zip(&of_parts) {
+                (unit.sharding, unit.num_gathers) = (kinds[place], u64::from(gathered == Some(place)));
             }
             Traffic::of(&traffic).total_bytes()
         };

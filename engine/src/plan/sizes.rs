@@ -1,10 +1,11 @@
 //! What one rank allocates, in elements: the plan's side of the memory account.
 
-use pipezero_schedule::{CheckedProgram, Edge, PipelineRank, Stage, Unit, protocol};
+use pipezero_schedule::{CheckedProgram, Edge, Instruction, PipelineRank, Stage, Unit, protocol};
 
 use super::Plan;
 use super::stages::PlannedStage;
 use super::tokens_read::TokensRead;
+use super::unit::{MAX_GATHERED_PARTS, PlannedPart, Reduced};
 use pipezero_partition::{Purpose, Tying};
 
 /// Parts of a unit that are reduced after every micro-batch, at most: its first ones.
@@ -26,8 +27,8 @@ pub(crate) struct RankSizes {
     pub(crate) allocated_len: usize,
     /// Elements of the buffer for recomputed activations.
     pub(crate) recompute_len: usize,
-    /// Elements of each buffer for a gathered unit, the largest first.
-    pub(crate) gather_buffers: Vec<usize>,
+    /// Elements of each buffer for a gathered unit, the largest first, and of one for each of the parts that are gathered of it.
+    pub(crate) gather_buffers: Vec<[usize; MAX_GATHERED_PARTS]>,
     /// Elements of each buffer for an unsharded gradient, by part, f32; none in inference, and where gradients accumulate unsharded.
     pub(crate) gradient_buffers: Vec<[usize; MAX_REDUCED_PARTS]>,
     /// Elements of the copy out of which checkpoints are written, f32; 0 without one.
@@ -68,11 +69,12 @@ impl Plan {
         let is_copied = training && self.run.checkpoint.is_copied();
         // A tied weight is written by the rank of its first use.
         let written = units.iter().filter(|(_, unit)| is_copied && unit.tying != Tying::Head);
-        let num_kinds = |unit: &super::PlannedUnit| match unit.is_frozen {
+        let num_kinds = |part: &PlannedPart| match part.is_frozen {
             true => 1,
             false => 1 + self.run.optimizer.num_states(),
         };
-        let checkpoint_elements = written.map(|(_, unit)| num_kinds(unit) * unit.shard_len()).sum();
+        let parts = written.flat_map(|(_, unit)| &unit.parts);
+        let checkpoint_elements = parts.map(|part| num_kinds(part) * part.layout.shard_len()).sum();
         RankSizes {
             stages: self.stage_sizes(rank, purpose),
             tokens: self.tokens_read(rank),
@@ -88,22 +90,29 @@ impl Plan {
         }
     }
 
-    /// Elements of each buffer for a gathered unit, the largest first: enough for evaluation and, when training, the
-    /// step.
-    pub(super) fn gather_buffers(&self, rank: PipelineRank, purpose: Purpose) -> Vec<usize> {
+    /// Elements of each buffer for a gathered unit, as many of each of its parts as the largest of those that lie there: enough for evaluation
+    /// and, when training, the step.
+    pub(super) fn gather_buffers(
+        &self,
+        rank: PipelineRank,
+        purpose: Purpose,
+    ) -> Vec<[usize; MAX_GATHERED_PARTS]> {
         let programs: &[&CheckedProgram] = match purpose {
             Purpose::Training => &[&self.training, &self.evaluation],
             Purpose::Inference => &[&self.evaluation],
         };
-        let mut largest: Vec<usize> = Vec::new();
+        let num_buffers = programs.iter().map(|program| program.gather_buffers(rank).len()).max();
+        let mut buffers = vec![[0; MAX_GATHERED_PARTS]; num_buffers.unwrap_or(0)];
         for program in programs {
-            let buffers = program.gather_buffers(rank);
-            largest.resize(largest.len().max(buffers.len()), 0);
-            for (len, &bytes) in largest.iter_mut().zip(buffers) {
-                *len = (*len).max(self.gathered_elements(bytes));
+            for (index, instruction) in program.row(rank).iter().enumerate() {
+                let &Instruction::Unshard { unit } = instruction else { continue };
+                let (unit, buffer) = (self.unit(unit), program.gather_buffer(rank.at(index)));
+                for (len, part) in buffers[buffer].iter_mut().zip(unit.gathered_parts()) {
+                    *len = (*len).max(unit.parts[part].layout.padded_len());
+                }
             }
         }
-        largest
+        buffers
     }
 
     /// Elements of each buffer for an unsharded gradient: as many of each part as the largest of those that lie there.
@@ -120,18 +129,13 @@ impl Plan {
             let buffer = self.training.gradient_buffer(rank.at(index));
             if let (Some(buffer), Some(unit)) = (buffer, instruction.unit()) {
                 for (len, part) in buffers[buffer].iter_mut().zip(&self.unit(unit).parts) {
-                    if !part.accumulates_whole(&self.run.zero) {
+                    if part.reduced(&self.run.zero) == Reduced::Every {
                         *len = (*len).max(part.layout.padded_len());
                     }
                 }
             }
         }
         buffers
-    }
-
-    /// Elements of a unit that has so many bytes when it is gathered.
-    fn gathered_elements(&self, bytes: u64) -> usize {
-        bytes as usize / self.element_type().num_bytes()
     }
 
     /// Activation slots of a stage: as many as training has in flight, or as an evaluation needs.

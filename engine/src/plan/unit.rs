@@ -1,5 +1,6 @@
 //! One unit of a plan.
 
+use std::cmp::Reverse;
 use std::ops::Range;
 
 use pipezero_models::Unit as ModelUnit;
@@ -10,7 +11,10 @@ use pipezero_schedule::Stage;
 
 use crate::config::{ReductionPolicy, ZeroConfig, ZeroLevel};
 
-/// Parameters of a unit that are sharded alike: a flat buffer.
+/// Parts of a unit that are gathered for a use, at most: what is sharded and trained, and what is sharded and frozen.
+pub(crate) const MAX_GATHERED_PARTS: usize = 2;
+
+/// Parameters of a unit that are sharded alike, and all trained or all frozen: a flat buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlannedPart {
     /// What becomes of them under ZeRO-3; not read below.
@@ -19,6 +23,8 @@ pub struct PlannedPart {
     pub num_elements: usize,
     /// How the flat buffer is cut over the data ranks.
     pub layout: ShardLayout,
+    /// Whether they are not trained.
+    pub is_frozen: bool,
 }
 
 /// One unit of the plan.
@@ -32,58 +38,86 @@ pub struct PlannedUnit {
     pub layers: Range<usize>,
     /// Whether its weight is used twice.
     pub tying: Tying,
-    /// What becomes of its parameters: its parts, as the unit numbers them, at least one, by kind in the order of [`UnitSharding::ALL`].
+    /// What becomes of its parameters: its parts, as the unit numbers them, at least one: first what is trained, then what is not, each by kind in
+    /// the order of [`UnitSharding::ALL`].
     pub parts: Vec<PlannedPart>,
     /// What it needs for a micro-batch. What slices keep from forward to backward is counted with the first of them.
     pub sizes: UnitSizes,
     /// Floating-point operations of a forward of one micro-batch.
     pub forward_flops: u64,
-    /// Whether its weights are not trained.
+    /// Whether none of its weights is trained.
     pub is_frozen: bool,
 }
 
+/// When gradients are reduced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reduced {
+    /// There are none.
+    Never,
+    /// Each micro-batch's by itself.
+    Every,
+    /// Once, after they have accumulated whole over a step.
+    Last,
+}
+
 impl PlannedPart {
-    /// Whether its gradients accumulate whole over a step, and are reduced once.
-    pub(crate) fn accumulates_whole(&self, zero: &ZeroConfig) -> bool {
+    /// When its gradients are reduced.
+    pub(crate) fn reduced(&self, zero: &ZeroConfig) -> Reduced {
         let is_kept_whole = zero.level == ZeroLevel::Zero3 && self.sharding == UnitSharding::Whole;
-        zero.reduce == ReductionPolicy::Last || is_kept_whole
+        match self.is_frozen {
+            true => Reduced::Never,
+            false if zero.reduce == ReductionPolicy::Last || is_kept_whole => Reduced::Last,
+            false => Reduced::Every,
+        }
     }
 }
 
 impl PlannedUnit {
     /// Whether ZeRO-3 gathers weights of it for each use; if not, they are whole all step.
     pub fn is_sharded(&self) -> bool {
-        self.part(UnitSharding::Sharded).is_some()
+        self.has(UnitSharding::Sharded)
     }
 
-    /// Elements of the flat buffers of all parts, padding included: of its gradient.
-    pub fn padded_len(&self) -> usize {
-        self.parts.iter().map(|part| part.layout.padded_len()).sum()
+    /// Elements of the flat buffers of what is trained, padding included: of its gradient.
+    pub fn gradient_len(&self) -> usize {
+        self.trained_parts().map(|part| part.layout.padded_len()).sum()
     }
 
-    /// Elements that a data rank owns of them.
-    pub fn shard_len(&self) -> usize {
-        self.parts.iter().map(|part| part.layout.shard_len()).sum()
+    /// Elements that a data rank owns of what is trained.
+    pub fn trained_shard_len(&self) -> usize {
+        self.trained_parts().map(|part| part.layout.shard_len()).sum()
     }
 
-    /// Elements that are gathered for a use under ZeRO-3, padding included: those of its sharded part.
+    /// Elements that are gathered for a use under ZeRO-3, padding included: of what is sharded, trained or not.
     pub fn gathered_len(&self) -> usize {
-        self.padded_len_of(UnitSharding::Sharded)
+        self.gathered_parts().map(|part| self.parts[part].layout.padded_len()).sum()
     }
 
-    /// Elements of the flat buffer of a kind's part, padding included; 0 where there is none.
-    pub(crate) fn padded_len_of(&self, kind: UnitSharding) -> usize {
-        self.part(kind).map_or(0, |part| self.parts[part].layout.padded_len())
+    /// The parts that are gathered for a use under ZeRO-3, at most [`MAX_GATHERED_PARTS`], the largest first: each has a buffer of its own.
+    pub(crate) fn gathered_parts(&self) -> impl Iterator<Item = usize> + use<> {
+        let mut parts: Vec<usize> = (0..self.parts.len()).collect();
+        parts.retain(|&part| self.parts[part].sharding == UnitSharding::Sharded);
+        parts.sort_by_key(|&part| Reverse(self.parts[part].num_elements));
+        parts.into_iter()
+    }
+
+    fn trained_parts(&self) -> impl Iterator<Item = &PlannedPart> {
+        self.parts.iter().filter(|part| !part.is_frozen)
     }
 
     /// The parameters of a kind.
     pub(crate) fn entries_of_kind(&self, kind: UnitSharding) -> impl Iterator<Item = &ParameterEntry> {
-        self.part(kind).into_iter().flat_map(|part| self.unit.entries_of(part))
+        self.unit.entries().iter().filter(move |entry| self.parts[entry.part].sharding == kind)
     }
 
-    /// The number of the part of a kind.
-    pub(crate) fn part(&self, kind: UnitSharding) -> Option<usize> {
-        self.parts.iter().position(|part| part.sharding == kind)
+    /// The parameters that are not trained.
+    pub(crate) fn frozen_entries(&self) -> impl Iterator<Item = &ParameterEntry> {
+        self.unit.entries().iter().filter(|entry| self.parts[entry.part].is_frozen)
+    }
+
+    /// Whether it has parameters of a kind.
+    pub(crate) fn has(&self, kind: UnitSharding) -> bool {
+        self.parts.iter().any(|part| part.sharding == kind)
     }
 
     /// Whether all its weights stay gathered all step although its gradients are sharded.
@@ -106,32 +140,32 @@ impl PlannedUnit {
         Some(self.unit.front()?.num_values(shape))
     }
 
-    /// The same unit with all parameters in one part.
-    pub(super) fn in_one_part(mut self, sharding: UnitSharding, data_degree: usize) -> Self {
-        self.set_parts(&[sharding], data_degree, |_| sharding);
-        self
-    }
-
-    /// Sets what becomes of its parameters, in the order of declaration.
+    /// Sets what becomes of its parameters, in the order of declaration; what is trained stays as it is.
     pub(super) fn divide(&mut self, kinds: &[UnitSharding], data_degree: usize) {
-        let mut parts = UnitSharding::ALL.to_vec();
-        parts.retain(|kind| kinds.contains(kind));
-        if !parts.is_empty() {
-            self.set_parts(&parts, data_degree, |index| kinds[index]);
-        }
+        let is_frozen = |entry: &ParameterEntry| self.parts[entry.part].is_frozen;
+        let frozen: Vec<bool> = self.unit.entries().iter().map(is_frozen).collect();
+        self.set_parts(kinds, &frozen, data_degree);
     }
 
-    fn set_parts(
-        &mut self,
-        parts: &[UnitSharding],
-        data_degree: usize,
-        kind_of: impl Fn(usize) -> UnitSharding,
-    ) {
-        let part_of = |index| parts.iter().position(|&part| part == kind_of(index)).unwrap_or(0);
+    /// Sets what becomes of its parameters and whether they are frozen, in the order of declaration.
+    pub(super) fn set_parts(&mut self, kinds: &[UnitSharding], frozen: &[bool], data_degree: usize) {
+        let all =
+            [false, true].into_iter().flat_map(|is_frozen| UnitSharding::ALL.map(|kind| (is_frozen, kind)));
+        let has = |&(is_frozen, kind): &(bool, UnitSharding)| {
+            kinds.iter().zip(frozen).any(|of| of == (&kind, &is_frozen))
+        };
+        let mut parts: Vec<(bool, UnitSharding)> = all.filter(has).collect();
+        if parts.is_empty() {
+            // A unit without parameters.
+            parts.push((self.is_frozen, UnitSharding::Sharded));
+        }
+        let part_of =
+            |index| parts.iter().position(|&part| part == (frozen[index], kinds[index])).unwrap_or(0);
         self.unit = self.unit.clone().with_parts(part_of);
-        let part = |(part, &sharding)| {
+        let part = |(part, &(is_frozen, sharding))| {
             let num_elements = self.unit.num_elements_of(part);
-            PlannedPart { sharding, num_elements, layout: ShardLayout::new(num_elements, data_degree) }
+            let layout = ShardLayout::new(num_elements, data_degree);
+            PlannedPart { sharding, num_elements, layout, is_frozen }
         };
         self.parts = parts.iter().enumerate().map(part).collect();
     }

@@ -38,7 +38,14 @@ pub(super) fn planned_unit(of: RunModel<'_>, unit: &Unit) -> PlannedUnit {
         // There is no weight gradient that could read them.
         sizes.weight_inputs = 0;
     }
-    PlannedUnit {
+    let is_frozen = |(layer, parameter)| {
+        let layer = graph.layer(layer);
+        layer.is_frozen || layer.frozen_parameters.contains(&parameter)
+    };
+    let counted = |layer: usize| (0..model.layers[layer].layer.parameters().len()).map(move |of| (layer, of));
+    let frozen: Vec<bool> = unit.layers.clone().flat_map(counted).map(is_frozen).collect();
+    let kinds = vec![UnitSharding::Sharded; frozen.len()];
+    let mut planned = PlannedUnit {
         stage: Stage(unit.stage as u32),
         sizes,
         forward_flops: built.forward_flops(shape),
@@ -47,8 +54,9 @@ pub(super) fn planned_unit(of: RunModel<'_>, unit: &Unit) -> PlannedUnit {
         tying: unit.tying,
         parts: Vec::new(),
         is_frozen: unit.is_frozen,
-    }
-    .in_one_part(UnitSharding::Sharded, run.parallel.data)
+    };
+    planned.set_parts(&kinds, &frozen, run.parallel.data);
+    planned
 }
 
 /// The layers of a unit that are recomputed together, counted from the unit's first: transformer blocks alone. Embeddings

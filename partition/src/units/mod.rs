@@ -2,7 +2,7 @@
 //!
 //! A unit is cut from the layers of one stage, so it never straddles two. Units are counted in transformer
 //! blocks; layers outside blocks join a neighbour: untied embeddings the stage's first unit, untied heads its
-//! last. Where trained layers border on frozen ones a unit ends too, so each is wholly the one or the other. A tied layer is a separate unit, because the same weight must have the same flat layout where the
+//! last. Where layers without a trained parameter border on others a unit ends too, so a unit has only the ones or none. A tied layer is a separate unit, because the same weight must have the same flat layout where the
 //! embedding and where the head uses it; a slice of a vocabulary's table is one, because that is what it is cut for; a front is one, so that it can be
 //! left whole where the rest is sharded.
 //!
@@ -72,7 +72,7 @@ pub struct Unit {
     pub layers: Range<usize>,
     /// Whether its parameters are shared; a unit that is not [`Tying::Untied`] is one layer.
     pub tying: Tying,
-    /// Whether none of its layers is trained; otherwise all are.
+    /// Whether none of its layers is trained; otherwise all are, at least in part.
     pub is_frozen: bool,
 }
 

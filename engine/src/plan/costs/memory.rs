@@ -8,7 +8,7 @@ use pipezero_schedule::Unit;
 use pipezero_schedule::simulate::{MemoryBytes, MemoryCategory, MemoryCosts, UnitMemory};
 
 use super::messages::{GRADIENT_BYTES, edge_bytes};
-use crate::plan::{Plan, PlannedUnit, RankSizes};
+use crate::plan::{Plan, PlannedUnit, RankSizes, Reduced};
 use pipezero_partition::RankMemory;
 
 /// The sizes of a plan's buffers: those that come and go with the program, and what is held all step.
@@ -35,7 +35,7 @@ pub fn memory_costs(plan: &Plan) -> MemoryCosts {
 
 /// Elements of a unit's gradient that lie in a buffer of their own until they are reduced.
 fn unreduced_len(plan: &Plan, unit: &PlannedUnit) -> usize {
-    let parts = unit.parts.iter().filter(|part| !unit.is_frozen && !part.accumulates_whole(&plan.run().zero));
+    let parts = unit.parts.iter().filter(|part| part.reduced(&plan.run().zero) == Reduced::Every);
     parts.map(|part| part.layout.padded_len()).sum()
 }
 

@@ -11,7 +11,7 @@ use pipezero_schedule::{Edge, Instruction, PipelineRank, Unit};
 use super::message_kind::MessageKind;
 use super::route::Route;
 use crate::config::{Links, ZeroLevel};
-use crate::plan::{Plan, PlannedPart, PlannedUnit};
+use crate::plan::{Plan, PlannedPart, PlannedUnit, Reduced};
 
 /// What the elements of a gradient are in every precision.
 const GRADIENT_TYPE: ElementType = ElementType::F32;
@@ -111,11 +111,11 @@ fn is_sent(plan: &Plan, kind: MessageKind, part: &PlannedPart) -> bool {
     let zero = &plan.run().zero;
     let is_sharded = zero.level == ZeroLevel::Zero3 && part.sharding == UnitSharding::Sharded;
     match kind {
-        MessageKind::Reduce => !part.accumulates_whole(zero),
-        MessageKind::ReduceLast => part.accumulates_whole(zero),
+        MessageKind::Reduce => part.reduced(zero) == Reduced::Every,
+        MessageKind::ReduceLast => part.reduced(zero) == Reduced::Last,
         MessageKind::Unshard => is_sharded,
-        MessageKind::GatherAfterStep => !is_sharded,
-        _ => true,
+        MessageKind::GatherAfterStep => !is_sharded && !part.is_frozen,
+        _ => !part.is_frozen,
     }
 }
 
@@ -197,14 +197,15 @@ fn gradient_norm(plan: &Plan) -> Message {
     }
 }
 
-/// Elements of a unit that a rank's optimizer updates, padding included.
+/// Elements of a unit that a rank's optimizer updates, padding included, if it is trained.
 pub(crate) fn owned_elements(plan: &Plan, unit: Unit) -> u64 {
     let unit = plan.unit(unit);
-    let owned = if plan.run().zero.level == ZeroLevel::Zero0 { unit.padded_len() } else { unit.shard_len() };
+    let is_whole = plan.run().zero.level == ZeroLevel::Zero0;
+    let owned = if is_whole { unit.gradient_len() } else { unit.trained_shard_len() };
     owned as u64
 }
 
 /// Elements of a unit's gradient whose squares a rank adds to the norm, padding included: its shard, whatever the level.
 pub(crate) fn counted_elements(plan: &Plan, unit: Unit) -> u64 {
-    if plan.counts_in_norm(unit) { plan.unit(unit).shard_len() as u64 } else { 0 }
+    if plan.counts_in_norm(unit) { plan.unit(unit).trained_shard_len() as u64 } else { 0 }
 }

@@ -18,8 +18,8 @@ use std::rc::Rc;
 use pipezero_models::layer::{LossInputs, MicroBatchShape};
 use pipezero_models::model::ModelLayer;
 use pipezero_partition::{
-    LayerGraph, LayerNode, LayerRole, ModelStates, Purpose, RankFacts, RankMemory, StageFacts, Tying, Unit,
-    UnitLayers, units_of_stage,
+    LayerNode, LayerRole, ModelStates, Purpose, RankFacts, RankMemory, StageFacts, Tying, Unit, UnitLayers,
+    units_of_stage,
 };
 use pipezero_schedule::{ComputeOrder, Stage, protocol};
 
@@ -28,7 +28,7 @@ use super::run_model::RunModel;
 use super::tokens_read::{TokensRead, loss_inputs, reads_documents};
 use super::units::planned_unit;
 use super::{PlanError, PlannedUnit, programs};
-use crate::config::{Checkpointing, Run};
+use crate::config::Checkpointing;
 
 /// The bytes of all stages that may be cut from a model.
 pub(super) struct StageBytes<'a> {
@@ -88,7 +88,7 @@ impl<'a> StageBytes<'a> {
             in_flight: stages().map(|stage| order.in_flight(stage) as u64).collect(),
             num_weight_input_buffers: stages().map(num_waiting).collect(),
             first_alike: first_alike(of),
-            least: least_elements(of.run, of.graph),
+            least: least_elements(of),
             units: RefCell::default(),
             known: RefCell::default(),
         })
@@ -157,7 +157,7 @@ impl<'a> StageBytes<'a> {
         let reads = TokensRead { shape, tokens, document_starts, front_values, loss };
         let gathered: Vec<u64> = units.iter().map(|unit| unit.gathered_len() as u64).collect();
         let trained = units.iter().rev().filter(|unit| !unit.is_frozen);
-        let gradients: Vec<u64> = trained.map(|unit| unit.padded_len() as u64).collect();
+        let gradients: Vec<u64> = trained.map(|unit| unit.gradient_len() as u64).collect();
         let input = units.first().map_or(0, |unit| unit.sizes.input) as u64;
         let output = units.last().filter(|_| has_next).map_or(0, |unit| unit.sizes.output) as u64;
         let mut facts = RankFacts {
@@ -203,7 +203,12 @@ impl<'a> StageBytes<'a> {
 /// For each block, the first of the run of equal blocks that it belongs to.
 fn first_alike(RunModel { model, graph, shape, .. }: RunModel<'_>) -> Vec<usize> {
     let layers = |block: usize| &model.layers[graph.block_layers(block)];
-    let frozen = |block: usize| graph.block_layers(block).map(|layer| graph.layer(layer).is_frozen);
+    let frozen = |block: usize| {
+        graph.block_layers(block).map(|layer| {
+            let layer = graph.layer(layer);
+            (layer.is_frozen, &layer.frozen_parameters)
+        })
+    };
     let alike = |one, other| are_alike(layers(one), layers(other), shape) && frozen(one).eq(frozen(other));
     let mut first: Vec<usize> = Vec::with_capacity(graph.num_blocks());
     for block in 0..graph.num_blocks() {
@@ -225,16 +230,27 @@ fn are_alike(one: &[ModelLayer], other: &[ModelLayer], shape: MicroBatchShape) -
 }
 
 /// Of the layers before each, and of all.
-fn least_elements(run: &Run, graph: &LayerGraph) -> Vec<LeastElements> {
+fn least_elements(RunModel { run, model, graph, .. }: RunModel<'_>) -> Vec<LeastElements> {
     let is_recomputed = |layer: &LayerNode| {
         run.checkpointing != Checkpointing::Off && matches!(layer.role, LayerRole::Block { .. })
     };
     let mut sums = vec![LeastElements::default()];
-    sums.extend(graph.layers().scan(LeastElements::default(), |sum, layer| {
+    let layers = graph.layers().zip(&model.layers);
+    sums.extend(layers.scan(LeastElements::default(), |sum, (layer, built)| {
         // A rank that has both uses of a tied weight holds it once.
         let own = if layer.tying == Tying::Head { 0 } else { layer.num_parameters };
+        let frozen = match layer.is_frozen {
+            true => own,
+            false if layer.frozen_parameters.is_empty() => 0,
+            false => {
+                let parameters = built.layer.parameters();
+                let elements = |&parameter: &usize| parameters[parameter].num_elements() as u64;
+                layer.frozen_parameters.iter().map(elements).sum::<u64>().min(own)
+            }
+        };
         let saved = if is_recomputed(layer) { 0 } else { layer.saved_elements };
-        *if layer.is_frozen { &mut sum.frozen } else { &mut sum.parameters } += u128::from(own);
+        sum.frozen += u128::from(frozen);
+        sum.parameters += u128::from(own - frozen);
         sum.saved += u128::from(saved);
         Some(*sum)
     }));

@@ -18,7 +18,7 @@ const RUN_FILE: &str = r#"{
 }"#;
 
 /// Sizes of units, levels, recomputation, precision and tying, every value with several of the others.
-const CHANGES: [&str; 10] = [
+const CHANGES: [&str; 12] = [
     "model.tie_embeddings=false",
     "zero_optimization.stage=1 bf16.enabled=true",
     "zero_optimization.stage=1 activation_checkpointing.enabled=true model.tie_embeddings=false",
@@ -29,6 +29,8 @@ const CHANGES: [&str; 10] = [
     "zero_optimization.stage=3 zero_optimization.resident_units=strict bf16.enabled=true model={\"family\":\"mlp\",\"num_layers\":9,\"hidden_size\":16,\"seq_length\":8}",
     "train_only=[\"h[.][0-3][.]\"] zero_optimization.stage=1",
     "train_only=[\"h[.][46][.]\",\"lm_head\"] zero_optimization.stage=3 zero_optimization.resident_units=2 bf16.enabled=true",
+    "train_only=[\"bias\",\"ln_\"] zero_optimization.stage=1",
+    "train_only=[\"h[.]4[.]\",\"qkv\",\"lm_head\"] zero_optimization.stage=3 zero_optimization.resident_units=2 bf16.enabled=true",
 ];
 
 /// Calls `judge` with the stages of every run.

@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use pipezero_models::parameter::ParameterSpec;
 use serde_json::Value;
 
-use super::weights_file::{parameters, units_and_parameters};
+use super::weights_file::{parameters, parameters_and_frozen};
 use crate::model_sizes::first_difference;
-use crate::plan::{Plan, PlannedUnit};
+use crate::plan::Plan;
 use crate::run::checkpoint::{CheckpointError, CheckpointReader, Piece};
 
 /// What is kept of each parameter.
@@ -54,10 +54,9 @@ pub(super) fn check_optimizer(plan: &Plan, from: &CheckpointReader) -> Result<()
     }
     let frozen: HashMap<&str, bool> =
         manifest.parameters.iter().map(|of| (&*of.name, of.is_frozen)).collect();
-    let differs =
-        |(unit, spec): &(&PlannedUnit, &ParameterSpec)| frozen.get(&*spec.name) != Some(&unit.is_frozen);
-    if let Some((unit, spec)) = units_and_parameters(plan).find(differs) {
-        let (name, was_frozen) = (spec.name.clone(), !unit.is_frozen);
+    let differs = |(spec, is_frozen): &(&ParameterSpec, bool)| frozen.get(&*spec.name) != Some(is_frozen);
+    if let Some((spec, is_frozen)) = parameters_and_frozen(plan).find(differs) {
+        let (name, was_frozen) = (spec.name.clone(), !is_frozen);
         return Err(CheckpointError::OtherTrained { path, name, was_frozen });
     }
     Ok(())

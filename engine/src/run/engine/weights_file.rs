@@ -8,20 +8,20 @@ use pipezero_models::parameter::ParameterSpec;
 use super::own_weights::OwnWeights;
 use super::weights_error::WeightsError;
 use crate::hugging_face::{PublishedModel, PublishedWeights};
-use crate::plan::{Plan, PlannedUnit};
+use crate::plan::Plan;
 use crate::run::executor::Cause;
 
 /// The parameters of a model in the order of the file; one in slices comes once, with its first.
 pub(super) fn parameters(plan: &Plan) -> impl Iterator<Item = &ParameterSpec> {
-    units_and_parameters(plan).map(|(_, spec)| spec)
+    parameters_and_frozen(plan).map(|(spec, _)| spec)
 }
 
-/// The same, each with its unit.
-pub(super) fn units_and_parameters(plan: &Plan) -> impl Iterator<Item = (&PlannedUnit, &ParameterSpec)> {
-    let of_units = plan
-        .owned_units()
-        .flat_map(|(_, unit)| unit.unit.entries().iter().map(move |entry| (unit, &entry.spec)));
-    of_units.filter(|(_, spec)| spec.first_element() == 0)
+/// The same, each with whether it is frozen.
+pub(super) fn parameters_and_frozen(plan: &Plan) -> impl Iterator<Item = (&ParameterSpec, bool)> {
+    let of_units = plan.owned_units().flat_map(|(_, unit)| {
+        unit.unit.entries().iter().map(move |entry| (&entry.spec, unit.parts[entry.part].is_frozen))
+    });
+    of_units.filter(|(spec, _)| spec.first_element() == 0)
 }
 
 /// Weights whose headers agree with a plan.

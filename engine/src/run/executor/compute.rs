@@ -100,9 +100,6 @@ impl Rank {
 
     pub(super) fn backward(&mut self, compute: Compute<'_>, step: StepInputs) {
         let Compute { unit, micro_batch, .. } = compute;
-        if self.plan.unit(unit).is_frozen {
-            return self.backward_frozen(compute, step);
-        }
         let masks = Some(self.mask_key(step, micro_batch));
         let mut target = self.take_gradient_target(compute);
         self.take_output_gradient(compute);
@@ -141,11 +138,11 @@ impl Rank {
 /// sharded is never read itself, not even on one data rank, whose shard is whole.
 pub(super) fn parameters_read(stores: &BTreeMap<Unit, UnitStore>, owner: Unit, unit: Unit) -> PartViews<'_> {
     let mut views = PartViews::default();
-    for (view, part) in views.0.iter_mut().zip(&stores[&owner].parts) {
+    for (index, (view, part)) in views.0.iter_mut().zip(&stores[&owner].parts).enumerate() {
         *view = match &part.weights {
             Weights::Replicated(whole) => Some(whole.get().view()),
             Weights::Sharded(_) | Weights::CastFromMaster => {
-                stores[&unit].gathered.front().map(|copy| copy.buffer.view())
+                stores[&unit].gathered.front().and_then(|copy| Some(copy.buffers[index].as_ref()?.view()))
             }
             Weights::Tied => unreachable!("the owner of a tied weight holds it"),
         };

@@ -8,14 +8,14 @@ use pipezero_schedule::Unit;
 
 use super::compute::Compute;
 use super::rank::Rank;
-use crate::plan::PlannedUnit;
+use crate::plan::{PlannedUnit, Reduced};
 use crate::run::memory::TrackedBuffer;
 use crate::run::shard::UnreducedGradient;
 
 /// What a backward writes gradients of parameters to.
 #[derive(Debug)]
 pub(super) struct GradientTarget {
-    /// `[part]`, and what happens to what they hold.
+    /// `[part]`, and what happens to what they hold; none of what is frozen.
     buffers: [Option<(TrackedBuffer, WriteMode)>; MAX_PARTS],
     /// The index among the rank's gradient buffers of those that are reduced next; none where all gradients accumulate.
     fresh: Option<usize>,
@@ -40,15 +40,16 @@ impl Rank {
         let fresh = program.gradient_buffer(at);
         let buffers = array::from_fn(|index| {
             let part = store.parts.get_mut(index)?;
-            Some(match fresh {
-                Some(fresh) if !part.accumulates_whole => {
-                    (self.gradient_buffers[fresh][index].lend(), WriteMode::Overwrite)
+            match (part.reduced, fresh) {
+                (Reduced::Never, _) => None,
+                (Reduced::Every, Some(fresh)) => {
+                    Some((self.gradient_buffers[fresh][index].lend(), WriteMode::Overwrite))
                 }
-                _ => {
+                (Reduced::Every | Reduced::Last, _) => {
                     let mode = part.take_next_mode();
-                    (part.gradient.lend(), mode)
+                    Some((part.gradient.lend(), mode))
                 }
-            })
+            }
         });
         GradientTarget { buffers, fresh }
     }
@@ -58,7 +59,7 @@ impl Rank {
         let GradientTarget { mut buffers, fresh } = target;
         let store = self.store_mut(unit);
         for (part, buffer) in store.parts.iter_mut().zip(&mut buffers) {
-            if (fresh.is_none() || part.accumulates_whole)
+            if (fresh.is_none() || part.reduced == Reduced::Last)
                 && let Some((buffer, _)) = buffer.take()
             {
                 part.gradient.give_back(buffer);

@@ -14,7 +14,8 @@ impl Rank {
     pub(super) fn backward_input(&mut self, compute: Compute<'_>, step: StepInputs) {
         let Compute { unit, micro_batch, .. } = compute;
         if self.plan.unit(unit).is_frozen {
-            return self.backward_frozen(compute, step);
+            // All that there is to it. Such a unit may recompute, too.
+            return self.backward(compute, step);
         }
         let masks = Some(self.mask_key(step, micro_batch));
         self.take_output_gradient(compute);

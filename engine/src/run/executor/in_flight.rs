@@ -18,8 +18,8 @@ pub(super) struct InFlight {
 /// What completes an operation once its buffer is back.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Completion {
-    /// The unit is gathered, in the gather buffer of this index.
-    Unshard { unit: Unit, buffer: usize },
+    /// One of the unit's parts is gathered, in the gather buffer of this index.
+    Unshard { unit: Unit, part: usize, buffer: usize },
     /// This rank's shard is added to the gradient of one of the unit's parts; the rest was in the gradient buffer of this index.
     Reduce { unit: Unit, part: usize, buffer: usize },
     /// The buffer is the gradient of one of the unit's parts.

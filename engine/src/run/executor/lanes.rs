@@ -1,7 +1,6 @@
 //! Instructions of the communication lanes: issued here, completed when an instruction waits for them.
 
 use pipezero_models::views::MAX_PARTS;
-use pipezero_partition::UnitSharding;
 use pipezero_schedule::{CheckedProgram, Edge, Instruction, Lane, MicroBatch, Unit};
 
 use super::error::Cause;
@@ -9,6 +8,7 @@ use super::in_flight::{Completion, InFlight};
 use super::rank::Rank;
 use super::recorder::EventKind;
 use super::sums::use_up;
+use crate::plan::Reduced;
 use crate::run::comm::{Channel, Communicator, Pending};
 use crate::run::memory::TrackedBuffer;
 use crate::run::shard::{GatheredCopy, UnreducedGradient, Weights};
@@ -21,23 +21,27 @@ impl Rank {
         index: usize,
         unit: Unit,
     ) -> Result<(), Cause> {
-        let part = self.plan.unit(unit).part(UnitSharding::Sharded);
-        let part = part.expect("a checked program gathers what is sharded");
-        let layout = self.stores[&unit].parts[part].layout;
         let gather_buffer = program.gather_buffer(self.pipeline_rank.at(index));
-        let buffer = self.gather_buffers[gather_buffer].lend();
-        let owner = &self.stores[&self.plan.weights_owner(unit)];
-        let shard = owner.parts[part].parameters().view().range(0..layout.shard_len());
-        let pending = self.comm.start_gather_of(&self.groups.data, shard, buffer, 0..layout.padded_len())?;
-        self.issue(index, pending, Completion::Unshard { unit, buffer: gather_buffer });
+        for (place, part) in self.plan.unit(unit).gathered_parts().enumerate() {
+            let layout = self.stores[&unit].parts[part].layout;
+            let buffer = self.gather_buffers[gather_buffer][place].lend();
+            let owner = &self.stores[&self.plan.weights_owner(unit)];
+            let shard = owner.parts[part].parameters().view().range(0..layout.shard_len());
+            let pending =
+                self.comm.start_gather_of(&self.groups.data, shard, buffer, 0..layout.padded_len())?;
+            self.issue(index, pending, Completion::Unshard { unit, part, buffer: gather_buffer });
+        }
         Ok(())
     }
 
     pub(super) fn reshard(&mut self, unit: Unit) {
         let store = self.store_mut(unit);
         let mut copy = store.gathered.pop_front().expect("a checked program reshards what is gathered");
-        self.queue.discard(copy.buffer.view_mut());
-        self.gather_buffers[copy.index].give_back(copy.buffer);
+        for (place, part) in self.plan.unit(unit).gathered_parts().enumerate() {
+            let mut buffer = copy.buffers[part].take().expect("all parts of a copy were gathered");
+            self.queue.discard(buffer.view_mut());
+            self.gather_buffers[copy.index][place].give_back(buffer);
+        }
     }
 
     pub(super) fn reduce(&mut self, index: usize, unit: Unit) -> Result<(), Cause> {
@@ -56,7 +60,7 @@ impl Rank {
     pub(super) fn reduce_last(&mut self, index: usize, unit: Unit) -> Result<(), Cause> {
         for part in 0..self.stores[&unit].parts.len() {
             let own = &mut self.store_mut(unit).parts[part];
-            if !own.accumulates_whole {
+            if own.reduced != Reduced::Last {
                 continue;
             }
             let (buffer, range) = (own.gradient.lend(), 0..own.layout.padded_len());
@@ -69,6 +73,9 @@ impl Rank {
     pub(super) fn all_reduce(&mut self, index: usize, unit: Unit) -> Result<(), Cause> {
         for part in 0..self.stores[&unit].parts.len() {
             let own = &mut self.store_mut(unit).parts[part];
+            if !own.is_trained() {
+                continue;
+            }
             let (buffer, range) = (own.gradient.lend(), 0..own.layout.padded_len());
             let pending = self.comm.start_all_reduce(&self.groups.data, Channel::Reduce, buffer, range)?;
             self.issue(index, pending, Completion::ReduceLast { unit, part });
@@ -80,6 +87,9 @@ impl Rank {
         for part in 0..self.stores[&unit].parts.len() {
             let own = &mut self.store_mut(unit).parts[part];
             let range = 0..own.layout.padded_len();
+            if !own.is_trained() {
+                continue;
+            }
             let Weights::Replicated(whole) = &mut own.weights else { continue };
             let buffer = whole.lend();
             let pending = self.comm.start_all_gather(&self.groups.data, buffer, range)?;
@@ -169,8 +179,15 @@ impl Rank {
 
     fn complete(&mut self, completion: Completion, mut buffer: TrackedBuffer) {
         match completion {
-            Completion::Unshard { unit, buffer: index } => {
-                self.store_mut(unit).gathered.push_back(GatheredCopy { buffer, index });
+            Completion::Unshard { unit, part, buffer: index } => {
+                let gathered = &mut self.store_mut(unit).gathered;
+                // A second part of the same copy.
+                if gathered.back().is_none_or(|copy| copy.index != index) {
+                    gathered.push_back(GatheredCopy { buffers: Default::default(), index });
+                }
+                if let Some(copy) = gathered.back_mut() {
+                    copy.buffers[part] = Some(buffer);
+                }
             }
             Completion::Reduce { unit, part, buffer: index } => {
                 let store = self.stores.get_mut(&unit).expect("a rank runs only its own units");

@@ -16,7 +16,6 @@ mod boundary;
 mod compute;
 mod edges;
 mod error;
-mod frozen;
 mod gradients;
 mod halves;
 mod handed;

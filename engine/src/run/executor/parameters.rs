@@ -109,7 +109,9 @@ impl Rank {
         let fits = |buffer: &Lendable<TrackedBuffer>| {
             !buffer.is_lent() && buffer.get().element_type() == element_type && buffer.get().len() >= len
         };
-        let gather = self.gather_buffers.iter().position(fits).map(IdleBuffer::Gathered);
+        let mut buffers = self.gather_buffers.iter().enumerate();
+        let gather = buffers.find_map(|(index, parts)| Some((index, parts.iter().position(fits)?)));
+        let gather = gather.map(|(index, place)| IdleBuffer::Gathered(index, place));
         let gradient = || {
             let index = self.gradient_buffers.iter().position(|parts| parts.get(part).is_some_and(fits))?;
             Some(IdleBuffer::UnreducedGradient(index, part))
@@ -126,7 +128,7 @@ impl Rank {
 
     fn buffer_at(&mut self, place: IdleBuffer) -> &mut Lendable<TrackedBuffer> {
         match place {
-            IdleBuffer::Gathered(index) => &mut self.gather_buffers[index],
+            IdleBuffer::Gathered(index, place) => &mut self.gather_buffers[index][place],
             IdleBuffer::UnreducedGradient(index, part) => &mut self.gradient_buffers[index][part],
             IdleBuffer::GradientSum(unit, part) => &mut self.store_mut(unit).parts[part].gradient,
         }
@@ -148,8 +150,8 @@ struct GatheredWhole {
 /// A buffer of a rank that nothing uses between steps.
 #[derive(Clone, Copy, Debug)]
 enum IdleBuffer {
-    /// One of its gather buffers.
-    Gathered(usize),
+    /// One of its gather buffers, for this one of the parts that are gathered.
+    Gathered(usize, usize),
     /// One of its buffers for unreduced gradients, for this part.
     UnreducedGradient(usize, usize),
     /// Where gradients of a part of a unit accumulate.

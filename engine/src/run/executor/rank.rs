@@ -19,8 +19,8 @@ use super::staging::Staging;
 use super::step::Tail;
 use super::step_results::StepResults;
 use super::step_tokens::StepTokens;
-use crate::plan::{MAX_REDUCED_PARTS, Plan};
-use crate::run::comm::{Communicator, Counting, Group};
+use crate::plan::{MAX_GATHERED_PARTS, MAX_REDUCED_PARTS, Plan};
+use crate::run::comm::{CommError, Communicator, Counting, Group};
 use crate::run::memory::{Allocator, Category, Ledgers, Lendable, TrackedBuffer};
 use crate::run::shard::{StoreOptions, UnitStore};
 use crate::run::world::{Position, Positions};
@@ -46,7 +46,7 @@ pub(crate) struct Rank {
     pub(crate) groups: Groups,
     pub(crate) stores: BTreeMap<Unit, UnitStore>,
     /// What units are gathered into, each lent while it holds one.
-    pub(crate) gather_buffers: Vec<Lendable<TrackedBuffer>>,
+    pub(crate) gather_buffers: Vec<[Lendable<TrackedBuffer>; MAX_GATHERED_PARTS]>,
     /// `[buffer][part]`
     pub(crate) gradient_buffers: Vec<[Lendable<TrackedBuffer>; MAX_REDUCED_PARTS]>,
     pub(crate) activations: Activations,
@@ -92,9 +92,17 @@ impl Rank {
         let allocator = |ledger| Allocator::new(Arc::clone(&queue), Arc::clone(ledger));
         let memory = allocator(&ledgers.planned);
         let mut comm = Counting::new(comm);
+        let mut gather_buffer = |len: usize| -> Result<_, CommError> {
+            let made = match len {
+                0 => memory.zeros_of(0, element_type, Category::Gathered)?,
+                len => comm.gather_buffer(&memory, len, element_type)?,
+            };
+            Ok(Lendable::new(made))
+        };
         let gather_buffers = sizes.gather_buffers.iter();
-        let gather_buffers = gather_buffers.map(|&len| comm.gather_buffer(&memory, len, element_type));
-        let gather_buffers = gather_buffers.map(|made| made.map(Lendable::new)).collect::<Result<_, _>>()?;
+        let gather_buffers =
+            gather_buffers.map(|&[first, second]| Ok([gather_buffer(first)?, gather_buffer(second)?]));
+        let gather_buffers = gather_buffers.collect::<Result<_, CommError>>()?;
         let gradient_buffer = |len: usize| memory.zeros(len, Category::Gradients).map(Lendable::new);
         let gradient_buffers = sizes.gradient_buffers.iter();
         let gradient_buffers =

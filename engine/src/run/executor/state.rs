@@ -133,9 +133,11 @@ impl Rank {
         // Both ranks of a tied weight hold it; that of its first use writes it.
         for (id, planned) in self.plan.owned_units() {
             let Some(store) = self.stores.get(&id) else { continue };
-            let states = if planned.is_frozen { &[] } else { states };
             for kind in [Piece::PARAMETER].into_iter().chain(states.iter().copied()) {
                 for (index, part) in store.parts.iter().enumerate() {
+                    if kind != Piece::PARAMETER && !part.is_trained() {
+                        continue;
+                    }
                     let shard = part.layout.shard(self.data_rank);
                     for piece in pieces_of(planned.unit.entries_of(index), shard) {
                         visit(kind, &piece, part)?;

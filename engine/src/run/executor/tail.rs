@@ -42,7 +42,7 @@ impl Rank {
     pub(super) fn gradient_norm(&mut self, inputs: StepInputs) -> Result<(), Cause> {
         for (&unit, store) in &self.stores {
             if self.plan.counts_in_norm(unit) {
-                for part in &store.parts {
+                for part in store.parts.iter().filter(|part| part.is_trained()) {
                     self.results.add_squares(&*self.queue, part.counted_gradient());
                 }
             }
@@ -82,7 +82,7 @@ impl Rank {
         let store = self.stores.get_mut(&unit).expect("a rank runs only its own units");
         // A step in which no target carries loss has no gradient and leaves the weights as they are.
         if self.tail.record.num_targets() > 0 && !self.tail.overflowed {
-            for part in &mut store.parts {
+            for part in store.parts.iter_mut().filter(|part| part.is_trained()) {
                 part.update(
                     &*self.queue,
                     &self.plan.run().optimizer,
@@ -105,7 +105,7 @@ impl Rank {
         for unit in units.into_iter().rev() {
             let store = &self.stores[&unit];
             self.results.clear(&*self.queue);
-            for part in &store.parts {
+            for part in store.parts.iter().filter(|part| part.is_trained()) {
                 self.results.add_squares(&*self.queue, part.counted_gradient());
             }
             if self.results()?.squares.is_finite() {

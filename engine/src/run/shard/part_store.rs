@@ -11,7 +11,7 @@
 //! The parameters of a persistent part are whole under ZeRO-3 too, and a part that is kept whole is held as under ZeRO-1. In
 //! bf16 and fp16 the optimizer updates an f32 master copy of what it owns, which counts as its state, and the parameters are the master's values rounded.
 //!
-//! A frozen unit has its parameters alone, whatever the precision.
+//! A frozen part has its parameters alone, whatever the precision.
 
 use std::mem;
 use std::ops::Range;
@@ -21,7 +21,7 @@ use pipezero_models::{ElementType, ModelError, Queue, Unit, View, ViewMut};
 use pipezero_partition::{Purpose, ShardLayout, UnitSharding};
 
 use crate::config::{NoDecay, OptimizerConfig, ZeroConfig, ZeroLevel};
-use crate::plan::PlannedPart;
+use crate::plan::{PlannedPart, Reduced};
 use crate::run::memory::{Allocator, Category, Lendable, TrackedBuffer};
 use crate::run::optimizer::{DecayRanges, Update};
 
@@ -47,8 +47,8 @@ pub(crate) struct PartStore {
     pub(crate) weights: Weights,
     /// The gradient of the step: whole or a shard.
     pub(crate) gradient: Lendable<TrackedBuffer>,
-    /// Whether `gradient` is whole: those of all micro-batches are added there and reduced once.
-    pub(crate) accumulates_whole: bool,
+    /// When it is reduced. Where once, `gradient` is whole: those of all micro-batches are added there.
+    pub(crate) reduced: Reduced,
     /// What happens to what `gradient` holds when the next one comes.
     next_mode: WriteMode,
     /// `[owned]` f32 parameters that the optimizer updates; `None` where the parameters are f32 themselves.
@@ -74,8 +74,6 @@ pub(crate) struct StoredPart<'a> {
     /// Its number in the unit.
     pub(crate) part: usize,
     pub(crate) planned: PlannedPart,
-    /// Whether its parameters are not trained.
-    pub(crate) is_frozen: bool,
 }
 
 impl StoredPart<'_> {
@@ -103,7 +101,7 @@ impl PartStore {
         let mut store = Self::tied(part, options)?;
         let StoreOptions { element_type, memory, .. } = options;
         let zeros = |len| memory.zeros_of(len, element_type, Category::Parameters);
-        if options.purpose == Purpose::Training && !part.is_frozen {
+        if options.purpose == Purpose::Training && !part.planned.is_frozen {
             let (num_states, num_owned) = (options.optimizer.num_states(), store.owned.len());
             store.states = memory.zeros(num_states * num_owned, Category::Optimizer)?;
             if element_type != ElementType::F32 {
@@ -128,12 +126,12 @@ impl PartStore {
         let shard = layout.shard(data_rank);
         let own_shard = 0..layout.shard_len();
         let owned = if zero.level == ZeroLevel::Zero0 { whole.clone() } else { shard.clone() };
-        let accumulates_whole = part.planned.accumulates_whole(zero);
-        let gradient_len = match purpose {
-            Purpose::Training if part.is_frozen => 0,
-            Purpose::Training if accumulates_whole => layout.padded_len(),
-            Purpose::Training => layout.shard_len(),
-            Purpose::Inference => 0,
+        let reduced = part.planned.reduced(zero);
+        let accumulates_whole = reduced == Reduced::Last;
+        let gradient_len = match reduced {
+            Reduced::Last if purpose == Purpose::Training => layout.padded_len(),
+            Reduced::Every if purpose == Purpose::Training => layout.shard_len(),
+            Reduced::Every | Reduced::Last | Reduced::Never => 0,
         };
         Ok(Self {
             layout,
@@ -147,8 +145,13 @@ impl PartStore {
             owned_gradient: if accumulates_whole { owned.clone() } else { own_shard.clone() },
             counted_gradient: if accumulates_whole { shard } else { own_shard },
             owned,
-            accumulates_whole,
+            reduced,
         })
+    }
+
+    /// Whether its parameters are trained.
+    pub(crate) fn is_trained(&self) -> bool {
+        self.reduced != Reduced::Never
     }
 
     /// The parameters at rest: the master copy where there are no others.

@@ -9,11 +9,11 @@ use super::part_store::{PartStore, StoreOptions, StoredPart};
 use crate::plan::PlannedUnit;
 use crate::run::memory::TrackedBuffer;
 
-/// The sharded part of a unit's weights, gathered for use.
+/// What is sharded of a unit's weights, gathered for use.
 #[derive(Debug)]
 pub(crate) struct GatheredCopy {
-    /// Holds the part's flat parameters; may be longer.
-    pub(crate) buffer: TrackedBuffer,
+    /// `[part]`: holds the part's flat parameters; may be longer. None where the part is not gathered.
+    pub(crate) buffers: [Option<TrackedBuffer>; MAX_PARTS],
     /// The index of the buffer among the rank's gather buffers.
     pub(crate) index: usize,
 }
@@ -21,7 +21,7 @@ pub(crate) struct GatheredCopy {
 /// The gradient of one backward, which waits for its reduction.
 #[derive(Debug)]
 pub(crate) struct UnreducedGradient {
-    /// `[part]`: holds the part's flat gradient; may be longer. None where the unit has no such part, or it accumulates whole.
+    /// `[part]`: holds the part's flat gradient; may be longer. None where the unit has no such part, or it accumulates whole, or is frozen.
     pub(crate) buffers: [Option<TrackedBuffer>; MAX_PARTS],
     /// The index among the rank's gradient buffers.
     pub(crate) index: usize,
@@ -53,10 +53,9 @@ impl UnitStore {
         planned: &PlannedUnit,
         store: impl Fn(StoredPart<'_>) -> Result<PartStore, ModelError>,
     ) -> Result<Self, ModelError> {
-        let PlannedUnit { unit, parts, is_frozen, .. } = planned;
+        let PlannedUnit { unit, parts, .. } = planned;
         let parts = parts.iter().enumerate();
-        let parts =
-            parts.map(|(part, &planned)| store(StoredPart { unit, part, planned, is_frozen: *is_frozen }));
+        let parts = parts.map(|(part, &planned)| store(StoredPart { unit, part, planned }));
         Ok(Self {
             parts: parts.collect::<Result<_, _>>()?,
             gathered: VecDeque::new(),

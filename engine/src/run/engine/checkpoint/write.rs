@@ -13,14 +13,13 @@ use pipezero_models::parameter::ParameterSpec;
 
 use super::AboutRun;
 use super::writing::{Awaited, Files, Place, Work, Writing};
-use crate::plan::PlannedUnit;
 use crate::run::checkpoint::{
     CheckpointError, Checkpoints, FileRecord, Manifest, NewCheckpoint, ParameterRecord,
 };
 use crate::run::engine::command::{Answer, Command};
 use crate::run::engine::error::EngineError;
 use crate::run::engine::state_check::kinds;
-use crate::run::engine::weights_file::units_and_parameters;
+use crate::run::engine::weights_file::parameters_and_frozen;
 use crate::run::engine::{Engine, LossScaler};
 use crate::run::executor::FileToWrite;
 
@@ -167,17 +166,17 @@ impl Engine {
 
     fn manifest(&self, about: &AboutRun) -> Manifest {
         let grid = self.plan.grid();
-        let parameter = |(unit, spec): (&PlannedUnit, &ParameterSpec)| ParameterRecord {
+        let parameter = |(spec, is_frozen): (&ParameterSpec, bool)| ParameterRecord {
             name: spec.name.clone(),
             shape: spec.shape.clone(),
-            is_frozen: unit.is_frozen,
+            is_frozen,
         };
         Manifest {
             loss_scale: self.loss_scaler.as_ref().map(LossScaler::state),
             text_checksum: about.text_checksum.clone(),
             grid: [grid.pipeline_degree, grid.data_degree],
             kinds: kinds(&self.plan),
-            parameters: units_and_parameters(&self.plan).map(parameter).collect(),
+            parameters: parameters_and_frozen(&self.plan).map(parameter).collect(),
             run: about.run.clone(),
             ..Manifest::new(self.position())
         }

@@ -1,24 +1,36 @@
-//! What is wrong with entries of `zero_optimization.parameters`, once the model's layers are known.
+//! What is wrong with entries of `zero_optimization.parameters` and `train_only`, once the model's layers are known.
 
 use std::fmt;
 
+use pipezero_partition::LayerNode;
+
 /// Entries match no name of a layer or a parameter.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ShardingFault {
+pub struct UnmatchedNames {
     /// Each with its place in the list, from 0.
     pub entries: Vec<(usize, String)>,
     /// The names of the first layer, the second and the last.
     pub names: [String; 3],
 }
 
-impl fmt::Display for ShardingFault {
+impl fmt::Display for UnmatchedNames {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [first, second, last] = &self.names;
         write!(f, "no layer and no parameter has a name like that: layers are {first}, {second}, ..., {last}")
     }
 }
 
-impl ShardingFault {
+impl UnmatchedNames {
+    /// These entries, of a model with these layers.
+    pub(super) fn new<'a>(
+        entries: Vec<(usize, String)>,
+        layers: impl IntoIterator<Item = &'a LayerNode>,
+    ) -> Self {
+        let layers: Vec<&LayerNode> = layers.into_iter().collect();
+        let last = layers.len() - 1;
+        Self { entries, names: [0, 1.min(last), last].map(|layer| layers[layer].name.clone()) }
+    }
+
     /// The entries, in quotes.
     pub(super) fn listed(&self) -> String {
         self.entries.iter().map(|(_, entry)| format!("\"{entry}\"")).collect::<Vec<_>>().join(", ")
