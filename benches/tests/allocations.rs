@@ -68,7 +68,7 @@ fn assert_units_are_large(plan: &Plan, name: &str) -> usize {
     let pipeline_ranks = 0..plan.run().parallel.pipeline as u32;
     let units = pipeline_ranks.flat_map(|rank| plan.units_of(PipelineRank(rank)).map(|(_, unit)| unit));
     let element_bytes = if plan.run().precision == Precision::F32 { 4 } else { 2 };
-    let bytes: Vec<usize> = units.map(|unit| element_bytes * unit.padded_len()).collect();
+    let bytes: Vec<usize> = units.map(|unit| element_bytes * unit.gradient_len()).collect();
     assert!(
         bytes.iter().all(|&bytes| bytes > UNIT_TO_LARGE * LARGE_BYTES),
         "{name}: units of {bytes:?} bytes"

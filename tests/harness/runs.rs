@@ -231,8 +231,8 @@ pub fn small_run(case: Case) -> Run {
     }
 }
 
-fn patterns(train_only: &[&str]) -> Vec<LayerPattern> {
-    train_only.iter().map(|of| LayerPattern::new(of).expect("a regular expression")).collect()
+fn patterns(train_only: &[&str]) -> Vec<NamePattern> {
+    train_only.iter().map(|of| NamePattern::new(of).expect("a regular expression")).collect()
 }
 
 /// SGD: AdamW would turn the rounding of gradients near zero into steps.

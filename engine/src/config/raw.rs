@@ -6,7 +6,7 @@
 use super::byte_size::ByteSize;
 use super::kind::{Auto, Either};
 use super::resolved::{
-    BackendName, DeviceName, EndSignal, LayerPattern, OnCheckpointError, PartitionConfig, ReductionOrder,
+    BackendName, DeviceName, EndSignal, NamePattern, OnCheckpointError, PartitionConfig, ReductionOrder,
     ReductionPolicy, ShardingRule, UnitLayers, WarmupType,
 };
 use super::schedule_name::ScheduleName;
@@ -32,10 +32,10 @@ section! {
         steps: u64 = "", "how long to train is the user's choice";
         /// Seed of initial values and of the order of the data.
         seed: u64 = "0", "the same file gives the same run";
-        /// Which layers are trained: regular expressions, found in the names of layers, as `plan` prints them, whatever the case. All
-        /// other layers are frozen: they keep the weights that they begin with, and have no gradients and no optimizer state. Both uses of
-        /// a tied weight are trained, or neither. See docs/zero.md.
-        train_only: Vec<LayerPattern> = "all layers", "a model is trained from the beginning";
+        /// Which parameters are trained: regular expressions, found in the names of layers, as `plan` prints them, or of parameters, whatever
+        /// the case. All others are frozen: they keep the weights that they begin with, and have no gradients and no optimizer state. Both uses
+        /// of a tied weight are trained, or neither. See docs/zero.md.
+        train_only: Vec<NamePattern> = "all parameters", "a model is trained from the beginning";
         /// Threads of each rank. `"auto"` is max(1, cores / ranks).
         threads: Auto<usize> = "\"auto\"", "every core has one thread";
         /// What computes: `"cpu"`, `"cuda"` (the GPUs of the host, which its ranks use in turn) or `"auto"` (a GPU where the driver knows of one,

@@ -109,14 +109,14 @@ mod tests {
 
     #[test]
     fn a_pattern_that_cannot_be_followed_is_refused_at_its_key() {
-        expect![[r#"--set train_only=["lm_head","h[.]9"]: `train_only` is "h[.]9", but no layer has a name like that: they are embedding, h.0.attn, ..., lm_head; match at least one, or remove the entry"#]]
+        expect![[r#"--set train_only=["lm_head","h[.]9"]: `train_only[1]` is "h[.]9", but no layer and no parameter has a name like that: layers are embedding, h.0.attn, ..., lm_head; match at least one, or remove the entry"#]]
         .assert_eq(&refusal(GPT2, r#"["lm_head","h[.]9"]"#));
         // Layers of one's own may have no parameters.
         let mut plan = plan(GPT2, r#"train_only=["ln_f"]"#);
         let mut layers: Vec<LayerNode> = plan.graph().layers().cloned().collect();
         let norm = layers.iter().position(|of| of.name == "ln_f").unwrap();
         plan.model.layers[norm].layer = Arc::new(Bare);
-        expect![[r#"`train_only` has "ln_f", but the layers that it matches have no parameters, so nothing would be trained; match a layer that has parameters"#]].assert_eq(&mark(plan.run(), &mut layers).unwrap_err().to_string());
+        expect![[r#"`train_only` has "ln_f", but the layers that it matches have no parameters, so nothing would be trained; match a layer that has parameters"#]].assert_eq(&mark(plan.run(), &plan.model, &mut layers).unwrap_err().to_string());
     }
 
     /// A layer without parameters, as far as a plan looks at it.

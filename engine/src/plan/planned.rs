@@ -193,7 +193,8 @@ impl Plan {
         }
     }
 
-    /// Floating-point operations of a training step over the whole grid: forward, and twice as many backward, of frozen units as many.
+    /// Floating-point operations of a training step over the whole grid: forward, as many for input gradients, and for weight gradients the share
+    /// of what is trained.
     /// Large grids have more than a `u64` holds.
     pub fn step_flops(&self) -> u128 {
         let num_micro_batches = self.run.batch.num_micro_batches as u128 * self.grid.data_degree as u128;
@@ -202,12 +203,15 @@ impl Plan {
 
     /// The same of one micro-batch of this shape.
     pub(crate) fn micro_batch_flops(&self, shape: MicroBatchShape) -> u128 {
-        let passes = |unit: &PlannedUnit| if unit.is_frozen { 2 } else { 3 };
         let forward = |unit: &PlannedUnit| match shape == self.shape {
             true => unit.forward_flops,
             false => unit.unit.forward_flops(shape),
         };
-        self.units.iter().map(|unit| passes(unit) * u128::from(forward(unit))).sum()
+        let of_unit = |unit: &PlannedUnit| {
+            let (forward, [trained, all]) = (u128::from(forward(unit)), unit.trained_of_all());
+            2 * forward + forward * trained as u128 / all as u128
+        };
+        self.units.iter().map(of_unit).sum()
     }
 
     fn numbered_units(&self) -> impl Iterator<Item = (Unit, &PlannedUnit)> {

@@ -115,6 +115,14 @@ impl PlannedUnit {
         self.unit.entries().iter().filter(|entry| self.parts[entry.part].is_frozen)
     }
 
+    /// Of its weight gradient's work, the share that is done: trained parameters of all. One of one where a trained unit has none.
+    pub(crate) fn trained_of_all(&self) -> [usize; 2] {
+        match self.unit.num_parameters() {
+            0 => [usize::from(!self.is_frozen), 1],
+            all => [all - self.frozen_entries().map(|entry| entry.range.len()).sum::<usize>(), all],
+        }
+    }
+
     /// Whether it has parameters of a kind.
     pub(crate) fn has(&self, kind: UnitSharding) -> bool {
         self.parts.iter().any(|part| part.sharding == kind)

@@ -14,46 +14,12 @@ use crate::element::ElementType;
 use crate::front::{FrontInputs, FrontSpec, InputShape, NO_ROW};
 use crate::init;
 use crate::layer::{IGNORED_TARGET, Layer, LossSum, MaskKey, MicroBatchShape, Slice, Tokens, WriteMode};
-use crate::llama::{LlamaConfig, RopeScaling};
 use crate::model::Model;
 use crate::parameter::ParameterSpec;
 use crate::queue::{Host, Queue};
-use crate::shared::{Ablation, GptConfig, VocabularyOptions};
+use crate::shared::GptConfig;
 use crate::unit::{Unit, UnitBackward, UnitBackwardInput, UnitBackwardWeight, UnitForward, UnitRecompute};
 use crate::views::{GradientView, MAX_PARTS, PartGradients, PartViews};
-
-/// A small untied model; tests change what they are about.
-pub(crate) fn config() -> GptConfig {
-    GptConfig {
-        num_layers: 2,
-        hidden_size: 24,
-        num_attention_heads: 3,
-        seq_length: 13,
-        vocab_size: 37,
-        tie_embeddings: false,
-        init_std: 0.02,
-        dropout: 0.0,
-        ablation: Ablation::None,
-        vocabulary: VocabularyOptions::default(),
-    }
-}
-
-/// A small Llama with one head of keys and everything that a model may have.
-pub(crate) fn llama_config() -> LlamaConfig {
-    LlamaConfig {
-        gpt: config(),
-        ffn_hidden_size: 20,
-        num_query_groups: 1,
-        kv_channels: 10,
-        norm_epsilon: 1e-5,
-        rotary_base: 100.0,
-        rope_scaling: RopeScaling::Default,
-        add_qkv_bias: true,
-        add_proj_bias: true,
-        add_mlp_bias: true,
-        qk_layernorm: true,
-    }
-}
 
 /// Ranges as segments are given; a list of one range looks like a slip to clippy.
 pub(crate) fn segments<const K: usize>(ranges: [(usize, usize); K]) -> Vec<Range<usize>> {

@@ -196,6 +196,11 @@ impl Unit {
         &self.entries
     }
 
+    /// The entries of each layer.
+    pub fn entries_by_layer(&self) -> impl Iterator<Item = &[ParameterEntry]> {
+        self.parameters.iter().map(|range| &self.entries[range.clone()])
+    }
+
     /// The entries of one part.
     pub fn entries_of(&self, part: usize) -> impl Iterator<Item = &ParameterEntry> {
         self.entries.iter().filter(move |entry| entry.part == part)

@@ -68,8 +68,9 @@ const SIZES: [usize; 11] = [
     TRAIN_ONLY.len(),
 ];
 
-/// What is trained: all layers, every second block, attention alone, or the head.
-const TRAIN_ONLY: [&[&str]; 4] = [&[], &[r"h\.\d*[13579](\.|$)"], &["attn|dense"], &["lm_head"]];
+/// What is trained: all layers, every second block, attention alone, the head, or some parameters of every layer.
+const TRAIN_ONLY: [&[&str]; 5] =
+    [&[], &[r"h\.\d*[13579](\.|$)"], &["attn|dense"], &["lm_head"], &[r"bias|ln_|qkv"]];
 
 /// Runs in which every pair of values occurs.
 pub(super) fn runs() -> Vec<Spread> {

@@ -5,7 +5,7 @@ use std::path::Path;
 use super::{batch, checkpoint, data, optimizer, rules, scheduler, train_only};
 use crate::config::raw::RawRun;
 use crate::config::resolved::{
-    BatchConfig, CheckpointConfig, DataConfig, EvaluationConfig, LayerPattern, ModelConfig, OptimizerConfig,
+    BatchConfig, CheckpointConfig, DataConfig, EvaluationConfig, ModelConfig, NamePattern, OptimizerConfig,
     SchedulerConfig,
 };
 use crate::config::served::Served;
@@ -17,7 +17,7 @@ pub(super) struct Learning {
     pub(super) data: DataConfig,
     pub(super) evaluation: EvaluationConfig,
     pub(super) optimizer: OptimizerConfig,
-    pub(super) train_only: Option<Vec<LayerPattern>>,
+    pub(super) train_only: Option<Vec<NamePattern>>,
     pub(super) scheduler: SchedulerConfig,
     pub(super) gradient_clipping: f64,
     pub(super) checkpoint: CheckpointConfig,

@@ -5,8 +5,8 @@ mod checkpoint;
 mod checkpointing;
 mod comm;
 mod data;
-mod layer_pattern;
 mod learning;
+mod name_pattern;
 mod residency;
 mod sharding;
 mod vocabulary;
@@ -21,8 +21,8 @@ pub use checkpoint::{CheckpointConfig, EndSignal, OnCheckpointError};
 pub use checkpointing::Checkpointing;
 pub use comm::{BackendName, CommConfig, DeviceName, Link, Links, ReductionOrder};
 pub use data::{DataConfig, EndToken, TokenFilesConfig};
-pub use layer_pattern::LayerPattern;
 pub use learning::{NoDecay, OptimizerConfig, SchedulerConfig, Warmup, WarmupType};
+pub use name_pattern::NamePattern;
 pub use pipezero_models::facts::PassTimes;
 pub use pipezero_models::llama::Yarn;
 pub use pipezero_models::{
@@ -53,8 +53,8 @@ pub struct Run {
     pub zero: ZeroConfig,
     /// The optimizer.
     pub optimizer: OptimizerConfig,
-    /// Which layers are trained; `None` = all. The others keep their weights.
-    pub train_only: Option<Vec<LayerPattern>>,
+    /// Which parameters are trained; `None` = all. The others keep their weights.
+    pub train_only: Option<Vec<NamePattern>>,
     /// The learning rate over the steps.
     pub scheduler: SchedulerConfig,
     /// Largest norm of all gradients; 0 switches clipping off.

@@ -45,6 +45,7 @@ fn unit_times(facts: &Facts<'_>, totals: &Totals, key: usize) -> UnitTimes {
         layers: facts.keys[key].layers(),
         parameters: facts.keys[key].parameters(),
         frozen: facts.keys[key].is_frozen,
+        frozen_parameters: facts.keys[key].frozen_parameters(),
         forward_ns: measured(InstructionKind::Forward).expect("a step runs every unit forward"),
         backward_ns: measured(InstructionKind::Backward),
         backward_input_ns: measured(InstructionKind::BackwardInput),

@@ -90,6 +90,7 @@ fn file_for(facts: &Facts<'_>) -> CostsFile {
         let mut compute = || Some(random.next(200_000, 900_000));
         UnitTimes {
             frozen: false,
+            frozen_parameters: 0,
             layers: facts.keys[key].layers(),
             parameters: facts.keys[key].parameters(),
             forward_ns: compute().unwrap(),

@@ -174,7 +174,8 @@ impl Prices for Analytic<'_> {
         let layers: Vec<LayerTimes> = unit.unit.layers().iter().map(|layer| self.layer(&**layer)).collect();
         let sum = |part: fn(&LayerTimes) -> f64| layers.iter().map(part).sum::<f64>();
         let input = sum(|layer| layer.backward_input);
-        let weight = if unit.is_frozen { 0.0 } else { sum(|layer| layer.backward_weight) };
+        let [trained, all] = unit.trained_of_all();
+        let weight = sum(|layer| layer.backward_weight) * (trained as f64 / all as f64);
         let [recompute, recompute_in_backward] = Self::recomputed(unit, &layers);
         Ok(UnitCosts {
             forward: nanoseconds(sum(|layer| layer.forward)),

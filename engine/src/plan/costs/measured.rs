@@ -115,6 +115,11 @@ impl Prices for Measured<'_> {
     fn computes(&mut self, unit: Unit, needs: UnitNeeds) -> Result<UnitCosts, PredictError> {
         let entries = self.entries(unit)?;
         let is_frozen = self.plan.unit(unit).is_frozen;
+        // Of a wholly trained unit's weight gradient the share of what is trained.
+        let key = UnitKey::of(self.plan.unit(unit));
+        let is_share =
+            key.frozen_parameters() > 0 && entries.iter().all(|entry| entry.frozen_parameters == 0);
+        let trained = |ns| if is_share { key.of_trained(ns) } else { ns };
         let mut costs = UnitCosts::default();
         for entry in &entries {
             costs.forward += entry.forward_ns;
@@ -122,9 +127,10 @@ impl Prices for Measured<'_> {
                 true => (entry.input_gradient_ns(), 0),
                 false => entry.halves_ns(),
             };
-            costs.backward += if is_frozen { input } else { entry.whole_backward_ns() };
+            let saved = weight - trained(weight);
+            costs.backward += if is_frozen { input } else { entry.whole_backward_ns().saturating_sub(saved) };
             costs.backward_input += input;
-            costs.backward_weight += weight;
+            costs.backward_weight += weight - saved;
             // Parts without a transformer block are not recomputed.
             costs.recompute += entry.recompute_ns.unwrap_or(0);
         }
@@ -133,7 +139,8 @@ impl Prices for Measured<'_> {
             return Err(PredictError::NotMeasured { layers, key: "recompute_ns" });
         }
         // Of a trained entry a frozen unit is given the input gradient, also where it is run as a whole.
-        let needs_halves = |entry: &&&UnitTimes| if is_frozen { !entry.frozen } else { needs.halves };
+        let needs_halves =
+            |entry: &&&UnitTimes| if is_frozen { !entry.frozen } else { needs.halves || is_share };
         if entries.iter().filter(needs_halves).any(|entry| !entry.has_halves()) {
             self.assume(Assumption::Halves);
         }

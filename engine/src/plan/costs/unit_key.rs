@@ -1,7 +1,5 @@
 //! What a unit consists of: what its costs are found by.
 
-use std::ops::Range;
-
 use pipezero_models::Layer;
 
 use super::file::UnitTimes;
@@ -20,12 +18,22 @@ pub(crate) struct UnitKey {
 struct LayerKind {
     name: String,
     parameters: u64,
+    /// Those that are not trained, in a unit of which others are.
+    frozen_parameters: u64,
 }
 
 impl UnitKey {
     /// What a planned unit consists of.
     pub(crate) fn of(unit: &PlannedUnit) -> Self {
-        let layers = unit.unit.layers().iter().map(|layer| LayerKind::of(&**layer)).collect();
+        let mut layers: Vec<LayerKind> =
+            unit.unit.layers().iter().map(|layer| LayerKind::of(&**layer)).collect();
+        if !unit.is_frozen {
+            let of_layers = unit.unit.entries_by_layer();
+            for (layer, entries) in layers.iter_mut().zip(of_layers) {
+                let frozen = entries.iter().filter(|entry| unit.parts[entry.part].is_frozen);
+                layer.frozen_parameters = frozen.map(|entry| entry.range.len() as u64).sum();
+            }
+        }
         Self { layers, is_frozen: unit.is_frozen }
     }
 
@@ -39,28 +47,48 @@ impl UnitKey {
         parameters(&self.layers)
     }
 
-    /// The fewest entries that, one after the other, consist of the same layers; `None` where no entries do. For a frozen unit they are
-    /// entries of frozen ones, or else of trained ones, whose input gradients are what its backward is.
+    /// Parameters of its layers that are not trained, in a unit of which others are.
+    pub(crate) fn frozen_parameters(&self) -> u64 {
+        self.layers.iter().map(|layer| layer.frozen_parameters).sum()
+    }
+
+    /// Of what is proportional to all parameters, that of those that are trained.
+    pub(crate) fn of_trained(&self, all: u64) -> u64 {
+        let num_parameters = self.parameters().max(1);
+        let num_trained = num_parameters.saturating_sub(self.frozen_parameters());
+        let share = u128::from(all) * u128::from(num_trained) / u128::from(num_parameters);
+        u64::try_from(share).unwrap_or(all)
+    }
+
+    /// The fewest entries that, one after the other, consist of the same layers; `None` where no entries do. For a unit that is frozen, or of
+    /// which a part is, they are entries of such ones, or else of trained ones.
     pub(super) fn composed_of<'a>(&self, entries: &'a [UnitTimes]) -> Option<Vec<&'a UnitTimes>> {
-        let own = self.composed_of_those(entries, self.is_frozen);
-        own.or_else(|| self.is_frozen.then(|| self.composed_of_those(entries, false)).flatten())
+        let is_own = |layers: &[LayerKind], entry: &UnitTimes| {
+            let frozen: u64 = layers.iter().map(|layer| layer.frozen_parameters).sum();
+            (entry.frozen, entry.frozen_parameters) == (self.is_frozen, frozen)
+        };
+        let is_trained =
+            |_: &[LayerKind], entry: &UnitTimes| (entry.frozen, entry.frozen_parameters) == (false, 0);
+        let own = self.composed_of_those(entries, is_own);
+        own.or_else(|| self.composed_of_those(entries, is_trained))
     }
 
     fn composed_of_those<'a>(
         &self,
         entries: &'a [UnitTimes],
-        are_frozen: bool,
+        is_of_them: impl Fn(&[LayerKind], &UnitTimes) -> bool,
     ) -> Option<Vec<&'a UnitTimes>> {
         // By how many layers are accounted for: with how few entries, and which is the last.
         let mut best: Vec<Option<(usize, Option<&'a UnitTimes>)>> = vec![None; self.layers.len() + 1];
         best[0] = Some((0, None));
         for start in 0..self.layers.len() {
             let Some((num_entries, _)) = best[start] else { continue };
-            for entry in entries.iter().filter(|entry| entry.frozen == are_frozen) {
+            for entry in entries {
                 let end = start + entry.layers.len();
                 let is_better =
                     |found: &Option<(usize, _)>| found.is_none_or(|(num, _)| num_entries + 1 < num);
-                if self.is_made_of(start..end, entry) && is_better(&best[end]) {
+                let Some(layers) = self.layers.get(start..end) else { continue };
+                if is_of_them(layers, entry) && are_those_of(layers, entry) && is_better(&best[end]) {
                     best[end] = Some((num_entries + 1, Some(entry)));
                 }
             }
@@ -74,12 +102,11 @@ impl UnitKey {
         found.reverse();
         Some(found)
     }
+}
 
-    fn is_made_of(&self, range: Range<usize>, entry: &UnitTimes) -> bool {
-        let Some(layers) = self.layers.get(range) else { return false };
-        let names = layers.iter().map(|layer| &layer.name);
-        names.eq(&entry.layers) && parameters(layers) == entry.parameters
-    }
+fn are_those_of(layers: &[LayerKind], entry: &UnitTimes) -> bool {
+    let names = layers.iter().map(|layer| &layer.name);
+    names.eq(&entry.layers) && parameters(layers) == entry.parameters
 }
 
 fn parameters(layers: &[LayerKind]) -> u64 {
@@ -91,6 +118,7 @@ impl LayerKind {
         Self {
             name: kind(layer.name()),
             parameters: layer.parameters().iter().map(|spec| spec.num_elements() as u64).sum(),
+            frozen_parameters: 0,
         }
     }
 }
@@ -138,7 +166,7 @@ mod tests {
     use crate::plan::costs::PerElement;
 
     fn key(layers: &str) -> UnitKey {
-        let kind = |name: char| LayerKind { name: name.to_string(), parameters: 10 };
+        let kind = |name: char| LayerKind { name: name.to_string(), parameters: 10, frozen_parameters: 0 };
         UnitKey { layers: layers.chars().map(kind).collect(), is_frozen: false }
     }
 
@@ -147,6 +175,7 @@ mod tests {
             layers: layers.chars().map(String::from).collect(),
             parameters: 10 * layers.len() as u64,
             frozen: false,
+            frozen_parameters: 0,
             forward_ns: 1,
             backward_ns: Some(2),
             backward_input_ns: None,

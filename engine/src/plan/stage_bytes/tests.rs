@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use pipezero_partition::LayerGraph;
+
 use super::*;
 use crate::config::{Launch, RunFile, ZeroLevel};
 use crate::plan::cut;

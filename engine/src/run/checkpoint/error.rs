@@ -132,8 +132,8 @@ pub enum CheckpointError {
     },
     /// It was written while other parameters were trained.
     #[error(
-        "{}: `{name}` was {} when it was written, and `train_only` of the run has it {}: resume with the layers that were \
-         trained, or start from its weights alone with --init",
+        "{}: `{name}` was {} when it was written, and `train_only` of the run has it {}: resume with the parameters that \
+         were trained, or start from its weights alone with --init",
         path.display(), frozen_or_trained(*was_frozen), frozen_or_trained(!*was_frozen)
     )]
     OtherTrained {

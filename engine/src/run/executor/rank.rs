@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use pipezero_models::{ModelError, Queue};
+use pipezero_models::{ElementType, ModelError, Queue};
 use pipezero_partition::Purpose;
 use pipezero_schedule::{Lane, PipelineRank, Stage, Unit};
 
@@ -19,7 +19,7 @@ use super::staging::Staging;
 use super::step::Tail;
 use super::step_results::StepResults;
 use super::step_tokens::StepTokens;
-use crate::plan::{MAX_GATHERED_PARTS, MAX_REDUCED_PARTS, Plan};
+use crate::plan::{MAX_GATHERED_PARTS, MAX_REDUCED_PARTS, Plan, RankSizes};
 use crate::run::comm::{CommError, Communicator, Counting, Group};
 use crate::run::memory::{Allocator, Category, Ledgers, Lendable, TrackedBuffer};
 use crate::run::shard::{StoreOptions, UnitStore};
@@ -92,17 +92,7 @@ impl Rank {
         let allocator = |ledger| Allocator::new(Arc::clone(&queue), Arc::clone(ledger));
         let memory = allocator(&ledgers.planned);
         let mut comm = Counting::new(comm);
-        let mut gather_buffer = |len: usize| -> Result<_, CommError> {
-            let made = match len {
-                0 => memory.zeros_of(0, element_type, Category::Gathered)?,
-                len => comm.gather_buffer(&memory, len, element_type)?,
-            };
-            Ok(Lendable::new(made))
-        };
-        let gather_buffers = sizes.gather_buffers.iter();
-        let gather_buffers =
-            gather_buffers.map(|&[first, second]| Ok([gather_buffer(first)?, gather_buffer(second)?]));
-        let gather_buffers = gather_buffers.collect::<Result<_, CommError>>()?;
+        let gather_buffers = gather_buffers(&sizes, element_type, &mut comm, &memory)?;
         let gradient_buffer = |len: usize| memory.zeros(len, Category::Gradients).map(Lendable::new);
         let gradient_buffers = sizes.gradient_buffers.iter();
         let gradient_buffers =
@@ -186,4 +176,21 @@ impl Rank {
     pub(super) fn peer(&self, stage: Stage) -> usize {
         self.plan.grid().rank(self.plan.pipeline_rank_of(stage).index(), self.data_rank)
     }
+}
+
+/// A buffer for each of the parts that are gathered of a unit; most units have one.
+fn gather_buffers(
+    sizes: &RankSizes,
+    element_type: ElementType,
+    comm: &mut Counting,
+    memory: &Allocator,
+) -> Result<Vec<[Lendable<TrackedBuffer>; MAX_GATHERED_PARTS]>, CommError> {
+    let mut buffer = |len: usize| -> Result<_, CommError> {
+        let made = match len {
+            0 => memory.zeros_of(0, element_type, Category::Gathered)?,
+            len => comm.gather_buffer(memory, len, element_type)?,
+        };
+        Ok(Lendable::new(made))
+    };
+    sizes.gather_buffers.iter().map(|&[first, second]| Ok([buffer(first)?, buffer(second)?])).collect()
 }

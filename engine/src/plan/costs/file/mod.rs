@@ -105,6 +105,9 @@ pub struct UnitTimes {
     /// Whether they are not trained: `B` and `I` are then the gradient of the input alone, and `W` is nothing.
     #[serde(default, skip_serializing_if = "is_false")]
     pub frozen: bool,
+    /// Parameters that are not trained, in a unit of which others are: its weight gradient is that of the others.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub frozen_parameters: u64,
     /// `F`.
     #[serde(deserialize_with = "positive_ns")]
     pub forward_ns: u64,
@@ -175,6 +178,10 @@ pub struct SizedTimes {
 
 /// Whether a mark is left out of the file.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde calls")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
 fn is_false(mark: &bool) -> bool {
     !mark
 }

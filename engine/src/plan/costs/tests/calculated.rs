@@ -173,7 +173,7 @@ fn memory_bounds_what_computes_little() {
     let slow = DeviceSpec { memory_bytes_per_s: 1e9, ..device(f64::INFINITY, 1.0) };
     let plan = plan(GPT2, "");
     let costs = for_plan(&plan, Source::Analytic(&slow)).unwrap().costs;
-    let owned = plan.units()[1].shard_len() as u64;
+    let owned = plan.units()[1].trained_shard_len() as u64;
     // AdamW in f32, a byte a nanosecond: gradient, weight and two moments read, weight and moments written; the norm reads
     // the gradient.
     assert_eq!(costs.units[1].optimizer_step, owned * 4 * (1 + 1 + 2 + 1 + 2));
@@ -187,7 +187,7 @@ fn memory_bounds_what_computes_little() {
 fn links_of_the_run_file_come_before_those_of_the_device() {
     let plan = plan(GPT2, "comm.links.near.gb_per_s=1 comm.links.near.latency_us=3");
     let predicted = for_plan(&plan, Source::Analytic(&device(1.0, 1.0))).unwrap();
-    let shard_bytes = 4 * plan.units()[1].shard_len() as u64;
+    let shard_bytes = 4 * plan.units()[1].trained_shard_len() as u64;
     let gather = predicted.costs.units[1].gather;
     assert_eq!((gather.occupied, gather.latency), (shard_bytes, 3000));
     assert_eq!(predicted.costs.links, Links::Own);

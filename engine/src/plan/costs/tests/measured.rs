@@ -16,13 +16,15 @@ pub(super) fn file_of(plan: &Plan) -> CostsFile {
     for (index, unit) in plan.units().iter().enumerate() {
         let (key, id) = (UnitKey::of(unit), Unit(index as u32));
         let is_same = |of: &UnitTimes| {
-            (&of.layers, of.parameters, of.frozen) == (&key.layers(), key.parameters(), key.is_frozen)
+            (&of.layers, of.parameters, of.frozen, of.frozen_parameters)
+                == (&key.layers(), key.parameters(), key.is_frozen, key.frozen_parameters())
         };
         if units.iter().any(is_same) {
             continue;
         }
         units.push(UnitTimes {
             frozen: key.is_frozen,
+            frozen_parameters: key.frozen_parameters(),
             forward_ns: 1000 + key.parameters(),
             backward_ns: Some(7 * key.parameters()),
             backward_input_ns: Some(4 * key.parameters()),
@@ -158,6 +160,28 @@ fn frozen_units_take_input_gradients() {
     }
 }
 
+/// A unit of which a part is frozen takes what was measured of one, or else of a trained one's weight gradient the share that is trained.
+#[test]
+fn partly_frozen_units_take_their_share_of_a_weight_gradient() {
+    let logits = "activation_checkpointing.head_logits=keep";
+    let partly = plan(GPT2, &format!(r#"{logits} train_only=["bias","mlp","lm_head","wpe"]"#));
+    for (file, is_own) in [(file_of(&plan(GPT2, logits)), false), (file_of(&partly), true)] {
+        let file = CostsFile::parse("costs.json", &file.to_json()).unwrap();
+        let predicted = for_plan(&partly, Source::Measured(&file)).unwrap();
+        // What is reduced is smaller than what a trained run measured.
+        assert_eq!(predicted.assumptions.is_empty(), is_own);
+        for (unit, costs) in partly.units().iter().zip(&predicted.costs.units) {
+            let (parameters, trained) = (UnitKey::of(unit).parameters(), unit.trained_of_all()[0] as u64);
+            let weight = 2 * parameters + 1;
+            let own =
+                if is_own { weight } else { (weight as u128 * trained as u128 / parameters as u128) as u64 };
+            let expected = (7 * parameters - (weight - own), 4 * parameters, own);
+            assert_eq!((costs.backward, costs.backward_input, costs.backward_weight), expected);
+            assert!(0 < trained && trained < parameters);
+        }
+    }
+}
+
 /// Costs of halves of a layer, for plans with larger units, other grids and other levels.
 #[test]
 fn other_units_and_grids_are_composed_of_what_was_measured() {
@@ -221,7 +245,7 @@ fn imitated_links_are_added_to_what_was_measured() {
     let plan = plan(GPT2, far);
     let predicted = for_plan(&plan, Source::Measured(&file)).unwrap();
     assert_eq!(predicted.costs.links, Links::SharedByCollectives);
-    let bytes = 4 * plan.units()[1].padded_len() as u64;
+    let bytes = 4 * plan.units()[1].gradient_len() as u64;
     let message_cost = MessageCost {
         issue: 10 + bytes,
         occupied: 2 * bytes + 2 * bytes / 2,

@@ -1,4 +1,4 @@
-//! Which layers a key means, by their names.
+//! Which layers and parameters a key means, by their names.
 
 use std::fmt;
 
@@ -7,12 +7,12 @@ use serde::Serialize;
 
 use crate::config::pattern;
 
-/// A regular expression, found anywhere in a layer's name, whatever the case.
+/// A regular expression, found anywhere in the name of a layer or a parameter, whatever the case.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
-pub struct LayerPattern(String);
+pub struct NamePattern(String);
 
-impl LayerPattern {
+impl NamePattern {
     /// The pattern.
     ///
     /// # Errors
@@ -28,7 +28,7 @@ impl LayerPattern {
 }
 
 /// As the run file spells it.
-impl fmt::Display for LayerPattern {
+impl fmt::Display for NamePattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }

@@ -1,4 +1,4 @@
-//! An entry of `train_only`: a regular expression of names of layers.
+//! An entry of `train_only`: a regular expression of names of layers and parameters.
 
 use schemars::{Schema, json_schema};
 
@@ -6,15 +6,15 @@ use super::error::Problem;
 use super::kind::{Kind, rule};
 use super::pattern;
 use super::place::Place;
-use super::resolved::LayerPattern;
+use super::resolved::NamePattern;
 use crate::files::json::{Node, Value};
 
 /// What is wrong with an empty pattern.
-const EMPTY: &str = "it names no layers, and would be found in every name";
+const EMPTY: &str = "it names nothing, and would be found in every name";
 
-impl Kind for LayerPattern {
+impl Kind for NamePattern {
     fn expected() -> String {
-        "a regular expression of names of layers".to_owned()
+        "a regular expression of names of layers or parameters".to_owned()
     }
 
     fn example() -> String {
