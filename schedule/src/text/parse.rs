@@ -190,7 +190,7 @@ fn unit(mut cursor: Cursor<'_>, index: u32) -> Result<UnitFacts, ParseError> {
     };
     let recomputes = mark(&mut cursor, "recomputes");
     let has_frozen = mark(&mut cursor, "frozen");
-    let is_frozen = has_frozen && cursor.clone().end().is_ok();
+    let is_frozen = has_frozen && cursor.end().is_ok();
     let frozen_bytes = if has_frozen && !is_frozen { frozen_bytes(&mut cursor)? } else { 0 };
     cursor.end()?;
     Ok(UnitFacts {
