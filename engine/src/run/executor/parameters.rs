@@ -10,6 +10,7 @@ use super::between_steps::ELEMENTS_AT_ONCE;
 use super::error::Cause;
 use super::handed::Handed;
 use super::rank::Rank;
+use crate::plan::MAX_GATHERED_PARTS;
 use crate::run::comm::Communicator;
 use crate::run::memory::{Lendable, TrackedBuffer};
 use crate::run::shard::{PartStore, Weights};
@@ -109,9 +110,13 @@ impl Rank {
         let fits = |buffer: &Lendable<TrackedBuffer>| {
             !buffer.is_lent() && buffer.get().element_type() == element_type && buffer.get().len() >= len
         };
-        let mut buffers = self.gather_buffers.iter().enumerate();
-        let gather = buffers.find_map(|(index, parts)| Some((index, parts.iter().position(fits)?)));
-        let gather = gather.map(|(index, place)| IdleBuffer::Gathered(index, place));
+        // The smallest, so that the larger one is left for the larger part.
+        let places = (0..self.gather_buffers.len())
+            .flat_map(|index| (0..MAX_GATHERED_PARTS).map(move |place| (index, place)));
+        let gather = places
+            .filter(|&(index, place)| fits(&self.gather_buffers[index][place]))
+            .min_by_key(|&(index, place)| self.gather_buffers[index][place].get().len())
+            .map(|(index, place)| IdleBuffer::Gathered(index, place));
         let gradient = || {
             let index = self.gradient_buffers.iter().position(|parts| parts.get(part).is_some_and(fits))?;
             Some(IdleBuffer::UnreducedGradient(index, part))
