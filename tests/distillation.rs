@@ -4,11 +4,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use pipezero::config::{BatchConfig, ModelConfig, Precision, ResidencyConfig, Run, ZeroLevel};
+use pipezero::models::layer::IGNORED_TARGET;
 use pipezero::models::queue::Deferred;
 use pipezero::models::{CrossEntropy, Device, Distillation, DistillationLoss, Host};
 use pipezero::plan::{Plan, Purpose};
-use pipezero::run::data::BatchSource;
-use pipezero::run::engine::Engine;
+use pipezero::run::data::{BatchSource, TokenBatch};
+use pipezero::run::engine::{BatchLogits, Engine, LossPart};
 use pipezero::run::world::world_of;
 use pipezero::train::Teacher;
 use tests::{
@@ -212,6 +213,85 @@ fn a_teacher_with_other_micro_batches_says_the_same() {
             let name = format!("micro-batches of {micro_batch_size} on {data} data ranks, {lengths:?}");
             // Sums of f32 in another order, if any.
             tests::assert_close(&with(micro_batch_size, data), &reference, 1e-5, &name);
+        }
+    }
+}
+
+/// `-ln softmax(row / T)` in f64, from the definition.
+fn surprises(row: &[f32], temperature: f64) -> Vec<f64> {
+    let scaled: Vec<f64> = row.iter().map(|&logit| f64::from(logit) / temperature).collect();
+    let sum: f64 = scaled.iter().map(|logit| logit.exp()).sum();
+    scaled.iter().map(|logit| sum.ln() - logit).collect()
+}
+
+/// Means of the cross-entropy and of the divergence over the first batch of a student as it begins, in f64 from the logits of both.
+fn parts_by_definition(plan: &Plan, source: &Arc<dyn BatchSource>, temperature: f64) -> [f64; 2] {
+    let mut student = Engine::for_inference(plan.clone(), Arc::clone(source)).expect("ranks start");
+    let logits = Arc::new(BatchLogits::for_plan(plan).expect("there is memory"));
+    student.batch_logits(source, 1, &logits).expect("logits");
+    let (shape, width) = (plan.micro_batch_shape(), plan.vocab_size());
+    let (num_micro_batches, mut first) = (plan.run().batch.num_micro_batches, 0);
+    let (mut sums, mut num_targets) = ([0.0; 2], 0.0);
+    for (data_rank, micro_batch) in
+        (0..plan.grid().data_degree).flat_map(|rank| (0..num_micro_batches).map(move |number| (rank, number)))
+    {
+        let mut batch = TokenBatch::zeros(shape.num_sequences, shape.seq_length);
+        batch.num_loss_inputs = width;
+        source.micro_batch(1, data_rank, micro_batch, &mut batch).expect("a batch");
+        let sequences = first..first + shape.num_sequences;
+        first = sequences.end;
+        let of_student: Vec<f32> =
+            sequences.flat_map(|sequence| logits.read(sequence, shape.seq_length, <[f32]>::to_vec)).collect();
+        let rows = of_student.chunks_exact(width).zip(batch.loss_inputs.chunks_exact(width));
+        for ((student, teacher), &target) in rows.zip(&batch.targets) {
+            if target == IGNORED_TARGET {
+                continue;
+            }
+            let term = |(p, q): (&f64, &f64)| (-q).exp() * (p - q);
+            let (p, q) = (surprises(student, temperature), surprises(teacher, temperature));
+            sums[0] += surprises(student, 1.0)[target as usize];
+            sums[1] += p.iter().zip(&q).map(term).sum::<f64>();
+            num_targets += 1.0;
+        }
+    }
+    assert!(num_targets > 0.0 && num_targets < (first * shape.seq_length) as f64, "some targets are ignored");
+    sums.map(|sum| sum / num_targets)
+}
+
+/// The loss is their weighted sum, each is what it is by definition, and where the teacher says nothing only the divergence is unknown.
+#[test]
+fn a_student_reports_its_cross_entropy_and_its_divergence() {
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let weights = teacher_weights(home.path());
+    let mut teacher = teacher(teacher_run(teachers().swap_remove(3)), &weights);
+    let case = Case { pipeline: 2, data: 2, zero: zero_3(), ..Case::ONE_RANK };
+    for (temperature, alpha) in [(1.0, 1.0), (2.0, 0.5), (5.0, 0.1)] {
+        let name = format!("T {temperature}, alpha {alpha}");
+        let plan = student_plan(two_steps(case.clone()), Distillation { temperature, alpha });
+        let plain: Arc<dyn BatchSource> = Arc::new(RandomBatches::for_plan(&plan, Mask::Uneven));
+        let source = teacher.teach(&plan, Arc::clone(&plain));
+        let mut engine = Engine::new(plan.clone(), Arc::clone(&source)).expect("ranks start");
+        teacher.compute(1).expect("logits");
+        let untaught = engine.eval_batch(&plain, 1).expect("an evaluation");
+        let evaluated = engine.eval_batch(&source, 1).expect("an evaluation");
+        let step = engine.train_batch().expect("a step");
+        let values = |parts: &[LossPart]| -> Vec<_> {
+            parts.iter().map(|part| (part.name, part.mean.map(f64::to_bits), part.num_targets)).collect()
+        };
+        assert_eq!(values(&evaluated.loss_parts), values(&step.loss_parts), "{name}");
+        let [cross_entropy, divergence] = step.loss_parts[..] else { panic!("two parts of {name}") };
+        assert_eq!([cross_entropy.name, divergence.name], ["cross_entropy", "divergence"]);
+        assert_eq!([cross_entropy.num_targets, divergence.num_targets], [step.num_targets; 2], "{name}");
+        let unknown = LossPart { mean: None, num_targets: 0, ..divergence };
+        assert_eq!(untaught.loss_parts, [cross_entropy, unknown], "{name}");
+        assert_eq!(untaught.loss, cross_entropy.mean, "{name}");
+        let means = [cross_entropy, divergence].map(|part| part.mean.expect("targets count"));
+        let loss = (1.0 - alpha) * means[0] + alpha * temperature * temperature * means[1];
+        // Each sum of a micro-batch is rounded to 2^-60, and these few operations in f64.
+        assert!((loss - step.loss.expect("targets count")).abs() < 1e-14 * loss, "{loss} in {name}");
+        for (mean, expected) in means.into_iter().zip(parts_by_definition(&plan, &source, temperature)) {
+            // Logarithms of sums are kept in f32 for each row.
+            assert!((mean - expected).abs() < 2e-6 * expected.max(0.1), "{mean} is not {expected} in {name}");
         }
     }
 }

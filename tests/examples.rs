@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use pipezero::Plan;
 use pipezero::config::{GivenFile, Launch, RunFile};
 
 /// The page whose run file keeps DeepSpeed's keys, for some of which there is a hint.
@@ -28,6 +29,15 @@ fn every_run_file_that_a_page_shows_loads() {
             assert!(notices.is_empty() || page == FROM_DEEPSPEED, "{page}: {notices:#?}");
         }
     }
+}
+
+/// A newcomer copies the README's: nothing is to be said against it, once it is planned either.
+#[test]
+fn the_plan_of_the_readmes_run_file_has_no_remark() {
+    let file = RunFile::parse("README.md", &blocks("README.md")[0]).unwrap();
+    let (plan, notices) = Plan::from_file(&file, Launch::this_host()).unwrap();
+    let remarks = plan.remarks();
+    assert!(notices.is_empty() && remarks.is_empty(), "{notices:#?}, {remarks:#?}");
 }
 
 /// The files of several models on their page, with the run files of the engines that have one of their own. A teacher is no run to be trained.

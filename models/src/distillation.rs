@@ -4,6 +4,7 @@ use crate::kernels::cross_entropy::NUM_STATISTICS;
 use crate::kernels::distillation::{self, NUM_KEPT, Seeds};
 use crate::loss::{CrossEntropy, Loss};
 use crate::memory::{View, ViewMut};
+use crate::micro_batch::LossSum;
 use crate::queue::Queue;
 
 /// `(1 - alpha) * cross-entropy + alpha * T^2 * KL(softmax(teacher / T) || softmax(student / T))` of each target that counts
@@ -11,6 +12,9 @@ use crate::queue::Queue;
 ///
 /// What it reads of a row are the teacher's logits, so K is V. Where the source gives none, it is cross-entropy: an evaluation, in which no
 /// teacher takes part. So it is where alpha is 0, to the bit.
+///
+/// Unless alpha is 0 it reports its two terms without their weights as [parts](Loss::part_names): `cross_entropy`, and `divergence`, which has no
+/// value where there are no logits of a teacher.
 ///
 /// The second term is computed on the host: a GPU copies the rows of a micro-batch there and back.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -31,9 +35,26 @@ pub struct DistillationLoss {
 }
 
 impl DistillationLoss {
+    /// Names of the terms.
+    const PARTS: [&'static str; 2] = ["cross_entropy", "divergence"];
+
+    /// Whether it is any other loss than cross-entropy.
+    fn listens(&self) -> bool {
+        self.distillation.alpha > 0.0
+    }
+
     /// What the teacher says, where it counts.
     fn of_teacher<'a>(&self, inputs: Option<View<'a>>) -> Option<View<'a>> {
-        inputs.filter(|_| self.distillation.alpha > 0.0)
+        inputs.filter(|_| self.listens())
+    }
+
+    /// All of the loss is cross-entropy, as nobody says anything of the divergence.
+    fn report_without_teacher(queue: &dyn Queue, sum: View<'_>, parts: ViewMut<'_>) {
+        if !parts.is_empty() {
+            let (cross_entropy, divergence) = parts.split_at(LossSum::NUM_WORDS);
+            queue.copy(sum, cross_entropy);
+            queue.clear(divergence);
+        }
     }
 }
 
@@ -55,6 +76,10 @@ impl Loss for DistillationLoss {
         false
     }
 
+    fn part_names(&self) -> &[&'static str] {
+        if self.listens() { &Self::PARTS } else { &[] }
+    }
+
     fn forward(
         &self,
         queue: &dyn Queue,
@@ -65,8 +90,12 @@ impl Loss for DistillationLoss {
         mut loss: ViewMut<'_>,
     ) {
         let (statistics, kept) = per_row.split_at(num_statistics(targets));
-        CrossEntropy.forward(queue, logits, targets, None, statistics, loss.reborrow());
-        let Some(teacher) = self.of_teacher(inputs) else { return };
+        let num_words = loss.len().min(LossSum::NUM_WORDS);
+        let (mut sum, parts) = loss.reborrow().split_at(num_words);
+        CrossEntropy.forward(queue, logits, targets, None, statistics, sum.reborrow());
+        let Some(teacher) = self.of_teacher(inputs) else {
+            return Self::report_without_teacher(queue, sum.view(), parts);
+        };
         let Distillation { temperature, alpha } = self.distillation;
         let kernel = distillation::forward_on_host(temperature, alpha);
         queue.on_host(&[logits, teacher, targets], vec![kept, loss], Box::new(kernel));

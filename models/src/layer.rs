@@ -113,7 +113,8 @@ pub struct ForwardArgs<'a> {
     pub workspace: ViewMut<'a>,
     /// `[exact_forward_workspace]`, contents undefined.
     pub exact_workspace: ViewMut<'a>,
-    /// `[LossSum::NUM_WORDS]` of `u32`, overwritten by a layer that computes the loss; empty where it is not asked for.
+    /// `[(1 + parts) * LossSum::NUM_WORDS]` of `u32`, overwritten by a layer that computes the loss, and
+    /// [its parts](crate::Loss::part_names) behind it; empty where it is not asked for.
     pub loss: ViewMut<'a>,
     /// Where a head puts the logits of some rows, if they are asked for.
     pub row_logits: Option<RowLogits<'a>>,
@@ -323,6 +324,11 @@ pub trait Layer: Debug + Send + Sync {
     /// What the head's loss reads of each token, and needs to.
     fn loss_inputs(&self) -> LossInputs {
         LossInputs::default()
+    }
+
+    /// What the head's loss [reports beside its value](crate::Loss::part_names).
+    fn loss_parts(&self) -> &[&'static str] {
+        &[]
     }
 
     /// Whether the backward can be run in halves. A layer that recomputes piece by piece what it did not save has none.

@@ -27,9 +27,15 @@ pub trait Loss: Debug + Send + Sync {
         self.num_inputs_per_row() > 0
     }
 
+    /// Names of the parts that it reports beside its value, such as the terms that it adds up, by which metrics know them: small letters, digits and
+    /// `_`, none twice. They are the same however often they are asked for.
+    fn part_names(&self) -> &[&'static str] {
+        &[]
+    }
+
     /// The summed loss of `logits: [N, V]` against `targets: [N]` of `u32` and the number of targets that count, as the words of a
-    /// [`LossSum`](crate::layer::LossSum) in `loss`, which is empty where they are not asked for. What the backward needs beside the
-    /// logits is kept in `per_row: [N, num_kept_per_row]`. The source's values are `inputs: [N, K]`, rows in the order of the logits; `None` where it
+    /// [`LossSum`](crate::layer::LossSum) in `loss`, and behind them those of one more for each of its parts; `loss` is empty where they are not
+    /// asked for. A part without targets has no value in this micro-batch. What the backward needs beside the logits is kept in `per_row: [N, num_kept_per_row]`. The source's values are `inputs: [N, K]`, rows in the order of the logits; `None` where it
     /// gave none, or the loss reads none.
     fn forward(
         &self,

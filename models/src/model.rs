@@ -93,6 +93,14 @@ impl Model {
             let rule = "must be below 4294967295; lower its limits, or the micro-batch";
             require(num_rows < u64::from(NO_ROW), "rows of a front in a micro-batch", num_rows, rule)?;
         }
+        let loss_parts = self.layers.last().map_or(&[][..], |head| head.layer.loss_parts());
+        for (index, name) in loss_parts.iter().enumerate() {
+            let is_key = |letter: char| matches!(letter, 'a'..='z' | '0'..='9' | '_');
+            let is_new = !name.is_empty() && name.chars().all(is_key) && !loss_parts[..index].contains(name);
+            let rule =
+                "metrics know it by its name; give each part another one of small letters, digits and `_`";
+            require(is_new, "a part of the loss", format!("{name:?}"), rule)?;
+        }
         for pair in self.layers.windows(2) {
             let [before, after] = [&pair[0].layer, &pair[1].layer];
             if !after.table_slice().is_first() {
@@ -114,8 +122,66 @@ impl Model {
 mod tests {
     use super::*;
     use crate::gpt2;
+    use crate::loss::{CrossEntropy, Loss};
+    use crate::memory::{View, ViewMut};
+    use crate::queue::Queue;
     use crate::shared::GptConfig;
     use crate::testing::config;
+
+    /// Cross-entropy that says that it has these parts.
+    #[derive(Debug)]
+    struct Named(Vec<&'static str>);
+
+    impl Loss for Named {
+        fn part_names(&self) -> &[&'static str] {
+            &self.0
+        }
+
+        fn forward(
+            &self,
+            queue: &dyn Queue,
+            logits: View<'_>,
+            targets: View<'_>,
+            inputs: Option<View<'_>>,
+            per_row: ViewMut<'_>,
+            loss: ViewMut<'_>,
+        ) {
+            CrossEntropy.forward(queue, logits, targets, inputs, per_row, loss);
+        }
+
+        fn backward(
+            &self,
+            queue: &dyn Queue,
+            logits: ViewMut<'_>,
+            targets: View<'_>,
+            inputs: Option<View<'_>>,
+            per_row: View<'_>,
+            seed: f32,
+        ) {
+            CrossEntropy.backward(queue, logits, targets, inputs, per_row, seed);
+        }
+    }
+
+    #[test]
+    fn parts_of_a_loss_have_names_of_their_own_that_can_be_keys() {
+        let shape = MicroBatchShape { num_sequences: 2, seq_length: 5 };
+        let checked = |names: &[&'static str]| {
+            let model = gpt2::build_with_loss(&config(), Arc::new(Named(names.to_vec())));
+            model.unwrap().check(shape).map_err(|error| error.to_string())
+        };
+        assert_eq!(checked(&[]), Ok(()));
+        assert_eq!(checked(&["policy", "value_2"]), Ok(()));
+        for (names, wrong) in [
+            (["value", "value"], "value"),
+            (["a", ""], ""),
+            (["Policy", "b"], "Policy"),
+            (["a b", "c"], "a b"),
+        ] {
+            let rule =
+                "metrics know it by its name; give each part another one of small letters, digits and `_`";
+            assert_eq!(checked(&names), Err(format!("a part of the loss = {wrong:?}: {rule}")));
+        }
+    }
 
     #[test]
     fn layers_that_are_no_chain_are_refused_by_name() {

@@ -101,7 +101,9 @@ pub use sharding_choice::{
 };
 pub use split::{Split, SplitError};
 pub use states::ModelStates;
-pub use traffic::{NORM_RECORD_WORDS, StageTraffic, Traffic, TrafficFacts, UnitTraffic, Volume, part_bytes};
+pub use traffic::{
+    LOSS_PART_WORDS, NORM_RECORD_WORDS, StageTraffic, Traffic, TrafficFacts, UnitTraffic, Volume, part_bytes,
+};
 pub use uniform::uniform;
 pub use units::{Unit, UnitError, UnitLayers, UnitSplit, units_of_stage};
 pub use zero::{ReductionPolicy, Sharding, ZeroLevel};

@@ -9,7 +9,7 @@ use pipezero::config::Run;
 use pipezero::models::Device;
 use pipezero::plan::{Plan, RankForecast};
 use pipezero::run::data::BatchSource;
-use pipezero::run::engine::{Engine, EngineError, MeasuredRank, StepReport};
+use pipezero::run::engine::{Engine, EngineError, LossPart, MeasuredRank, StepReport};
 use pipezero::train::{EvalLine, Observer, RunDir, StepLine, Summary, Training};
 use safetensors::SafeTensors;
 use serde_json::json;
@@ -180,14 +180,17 @@ pub fn assert_as_planned(measured: &[MeasuredRank], planned: &[RankForecast], ca
     }
 }
 
-/// Losses, norms and weights are the same to the bit.
+/// Losses, what the last of them reports beside its value, norms and weights are the same to the bit.
 ///
 /// # Panics
 /// With the first difference.
 pub fn assert_bit_identical(actual: &Trained, reference: &Trained, case: &str) {
     let bits = |values: &[f64]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
+    let part = |part: &LossPart| (part.name, part.mean.map(f64::to_bits), part.num_targets);
+    let parts = |of: &Trained| of.last.loss_parts.iter().map(part).collect::<Vec<_>>();
     assert_eq!(bits(&actual.losses), bits(&reference.losses), "losses of {case}");
     assert_eq!(bits(&actual.norms), bits(&reference.norms), "gradient norms of {case}");
+    assert_eq!(parts(actual), parts(reference), "parts of the last loss of {case}");
     assert_same_weights(&actual.weights, &reference.weights, case);
 }
 

@@ -8,7 +8,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::output::{is_silent, keep, show};
 use super::terminal;
 use crate::run::checkpoint::CheckpointError;
-use crate::run::engine::EngineError;
+use crate::run::engine::{EngineError, LossPart};
 use crate::train::{EvalLine, Observer, StepLine, Work};
 
 /// Shows the progress of a run.
@@ -167,8 +167,12 @@ impl Observer for Progress {
         let norm = line.grad_norm.map_or_else(|| "none".to_owned(), |norm| format!("{norm:.3}"));
         let learns = self.learns;
         self.show(line.step, line.step_s, |is_short| {
-            let norm = if is_short { String::new() } else { format!("  grad norm {norm}") };
-            figures(line, learns, &norm)
+            let beside = if is_short {
+                String::new()
+            } else {
+                format!("{}  grad norm {norm}", parts(&line.loss_parts))
+            };
+            figures(line, learns, &beside)
         });
     }
 
@@ -184,7 +188,12 @@ impl Observer for Progress {
         if let Some(bar) = &self.bar {
             bar.set_message(self.figures.clone());
         }
-        self.print_line(&format!("step {}  validation loss {}", line.step, loss(line.validation_loss)));
+        let parts = parts(&line.loss_parts);
+        self.print_line(&format!(
+            "step {}  validation loss {}{parts}",
+            line.step,
+            loss(line.validation_loss)
+        ));
     }
 }
 
@@ -195,6 +204,15 @@ fn figures(line: &StepLine, learns: bool, beside_loss: &str) -> String {
     }
     let scale = line.loss_scale.map_or_else(String::new, |scale| format!("  loss scale {scale}"));
     format!("loss {}{beside_loss}{scale}  {:.0} tokens/s", loss(line.loss), line.tokens_per_s)
+}
+
+/// What a loss reports beside its value, in brackets, if all of it is known.
+fn parts(parts: &[LossPart]) -> String {
+    let of = |part: &LossPart| Some(format!("{} {:.4}", part.name.replace('_', " "), part.mean?));
+    match parts.iter().map(of).collect::<Option<Vec<String>>>() {
+        Some(known) if !known.is_empty() => format!(" ({})", known.join(", ")),
+        _ => String::new(),
+    }
 }
 
 fn milliseconds(step_s: f64) -> String {
@@ -223,6 +241,15 @@ fn loss(loss: Option<f64>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_line_shows_what_a_loss_reports_if_all_of_it_is_known() {
+        let part = |name, mean| LossPart { name, mean, num_targets: 1 };
+        let known = [part("cross_entropy", Some(2.5)), part("divergence", Some(0.125))];
+        assert_eq!(parts(&known), " (cross entropy 2.5000, divergence 0.1250)");
+        assert_eq!(parts(&[known[0], part("divergence", None)]), "");
+        assert_eq!(parts(&[]), "");
+    }
 
     /// A text always carries loss, but a user's own source of batches may mask all tokens of a step.
     #[test]

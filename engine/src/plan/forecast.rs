@@ -209,6 +209,7 @@ impl Plan {
             element_bytes: element_bytes(&self.run.precision),
             world_size: self.grid.world_size() as u64,
             num_micro_batches: self.run.batch.num_micro_batches as u64,
+            num_loss_parts: self.loss_parts().len() as u64,
             stages: self.stages_of(rank).into_iter().map(stage_facts).collect(),
         }
     }

@@ -103,6 +103,11 @@ impl Plan {
         head.unwrap_or(self.model.vocab_size)
     }
 
+    /// Names of what the loss reports beside its value ([`Loss::part_names`](pipezero_models::Loss::part_names)).
+    pub fn loss_parts(&self) -> &[&'static str] {
+        self.model.layers.last().map_or(&[], |head| head.layer.loss_parts())
+    }
+
     /// The layers as a graph with their costs.
     pub fn graph(&self) -> &LayerGraph {
         &self.graph

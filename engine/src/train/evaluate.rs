@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::run::data::BatchSource;
-use crate::run::engine::{Engine, EngineError, EvalReport};
+use crate::run::engine::{Engine, EngineError, EvalReport, LossPart};
 
 /// The mean loss over the first `num_batches` batches of a source; `begins` is called with each, from 1, before it is computed.
 ///
@@ -15,12 +15,43 @@ pub fn evaluate(
     num_batches: u64,
     mut begins: impl FnMut(u64),
 ) -> Result<EvalReport, EngineError> {
-    let (mut sum, mut num_targets) = (0.0, 0);
+    let mut loss = Mean::default();
+    let names = engine.plan().loss_parts().iter().copied();
+    let mut parts: Vec<(&str, Mean)> = names.map(|name| (name, Mean::default())).collect();
     for batch in 1..=num_batches {
         begins(batch);
         let report = engine.eval_batch(source, batch)?;
-        sum += report.loss.unwrap_or(0.0) * report.num_targets as f64;
-        num_targets += report.num_targets;
+        loss.add(report.loss, report.num_targets);
+        for ((_, sum), part) in parts.iter_mut().zip(&report.loss_parts) {
+            sum.add(part.mean, part.num_targets);
+        }
     }
-    Ok(EvalReport { loss: (num_targets > 0).then(|| sum / num_targets as f64), num_targets })
+    let of_part = |(name, of): (_, Mean)| LossPart { name, mean: of.value(), num_targets: of.num_targets };
+    Ok(EvalReport {
+        loss: loss.value(),
+        loss_parts: parts.into_iter().map(of_part).collect(),
+        num_targets: loss.num_targets,
+    })
+}
+
+/// A mean over the targets of several batches.
+#[derive(Clone, Copy, Debug, Default)]
+struct Mean {
+    sum: f64,
+    num_targets: u64,
+}
+
+impl Mean {
+    /// Adds the mean over so many targets. Without one the whole is not known either, unless there are no targets.
+    fn add(&mut self, mean: Option<f64>, num_targets: u64) {
+        if num_targets > 0 {
+            self.sum += mean.unwrap_or(f64::NAN) * num_targets as f64;
+            self.num_targets += num_targets;
+        }
+    }
+
+    fn value(self) -> Option<f64> {
+        let mean = self.sum / self.num_targets as f64;
+        mean.is_finite().then_some(mean)
+    }
 }

@@ -1,8 +1,8 @@
 //! Lines of `metrics.jsonl`: one per step, one per evaluation. What is unknown is null, never left out.
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
-use crate::run::engine::{EvalReport, StepReport};
+use crate::run::engine::{EvalReport, LossPart, StepReport};
 
 /// One training step.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -13,6 +13,9 @@ pub struct StepLine {
     pub epoch: f64,
     /// Mean loss before the update, nats per token; null if no token carries loss, or the loss overflowed in fp16.
     pub loss: Option<f64>,
+    /// What the loss reports beside its value, an object of means by name; left out where it reports nothing.
+    #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "means_by_name")]
+    pub loss_parts: Vec<LossPart>,
     /// Norm of all gradients before clipping; null if one overflowed in fp16.
     pub grad_norm: Option<f64>,
     /// Learning rate.
@@ -50,6 +53,7 @@ impl StepLine {
             step: report.step,
             epoch,
             loss: report.loss,
+            loss_parts: report.loss_parts.clone(),
             grad_norm: report.gradient_norm.is_finite().then_some(report.gradient_norm),
             lr: report.learning_rate,
             tokens: report.num_targets,
@@ -75,6 +79,9 @@ pub struct EvalLine {
     pub step: u64,
     /// Mean loss on the validation text, nats per token; null if no token carries loss.
     pub validation_loss: Option<f64>,
+    /// As [`StepLine::loss_parts`].
+    #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "means_by_name")]
+    pub loss_parts: Vec<LossPart>,
     /// Tokens that carry loss.
     pub tokens: u64,
 }
@@ -85,6 +92,17 @@ impl EvalLine {
 
     /// The line of an evaluation.
     pub fn new(step: u64, report: &EvalReport) -> Self {
-        Self { kind: Self::KIND, step, validation_loss: report.loss, tokens: report.num_targets }
+        Self {
+            kind: Self::KIND,
+            step,
+            validation_loss: report.loss,
+            loss_parts: report.loss_parts.clone(),
+            tokens: report.num_targets,
+        }
     }
+}
+
+/// Parts of a loss as an object of their means.
+fn means_by_name<S: Serializer>(parts: &[LossPart], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(parts.iter().map(|part| (part.name, part.mean)))
 }

@@ -74,7 +74,9 @@ fn losses(home: &Home, run: &str) -> (Vec<Value>, Vec<Value>) {
 fn a_student_learns_whatever_the_grid_and_the_name_of_its_teacher() {
     let home = home();
     write_master(&home, "first.json", teacher(2, 1, 3), &task(2.0, 0.5));
-    home.run("train first.json --out first").success();
+    let printed = home.run("train first.json --out first");
+    let said = printed.stderr.clone();
+    printed.success();
     // The teacher leaves nothing.
     assert_eq!(home.names_in("first"), ["small"]);
     for (number, (pipeline, data, stage)) in
@@ -109,6 +111,21 @@ fn a_student_learns_whatever_the_grid_and_the_name_of_its_teacher() {
     let (soft, alone) = (losses(&home, "first/small"), losses(&home, "alone"));
     assert!(soft.0 != alone.0 && soft.1 != alone.1);
     assert_eq!((soft.0.len(), soft.1.len()), (4, 2));
+    for line in metrics(&home, "first/small") {
+        let [cross_entropy, divergence] =
+            ["cross_entropy", "divergence"].map(|part| line["loss_parts"][part].as_f64());
+        match line["loss"].as_f64() {
+            Some(loss) => {
+                let sum = 0.5 * cross_entropy.unwrap() + 0.5 * 4.0 * divergence.unwrap();
+                assert!((loss - sum).abs() < 1e-12, "{line}");
+            }
+            // No teacher takes part in an evaluation.
+            None => {
+                assert_eq!((cross_entropy, divergence), (line["validation_loss"].as_f64(), None), "{line}")
+            }
+        }
+    }
+    assert!(said.contains("cross entropy ") && said.contains(", divergence "), "{said}");
     // What it leaves is a run like any other: its validation loss is cross-entropy.
     let validation = summary(&home, "first/small")["validation_loss"].as_f64().unwrap();
     let evaluated = home.run("eval first/small").success();

@@ -27,7 +27,8 @@ pub struct Seeds {
 }
 
 /// [`forward`] as a kernel of the host over `logits`, `teacher` and `targets`, which writes `kept` and weighs the words of a loss, the summed
-/// cross-entropy, against the divergence by `alpha`. The loss is empty where it is not asked for.
+/// cross-entropy, against the divergence by `alpha`; the words behind it become cross-entropy and divergence. The loss is empty where it is not
+/// asked for.
 pub(crate) fn forward_on_host(
     temperature: f64,
     alpha: f64,
@@ -37,10 +38,13 @@ pub(crate) fn forward_on_host(
         let [kept, loss] = <[ViewMut<'_>; 2]>::try_from(writes).expect("two are given");
         let (logits, teacher, targets) = (logits.slice(), teacher.slice(), targets.slice());
         let divergence = forward(temperature as f32, logits, teacher, targets, kept.slice());
-        for words in loss.slice::<u32>().as_chunks_mut().0 {
-            let LossSum { sum, num_targets } = LossSum::from_words(*words);
-            let sum = (1.0 - alpha) * sum + alpha * temperature * temperature * divergence;
-            *words = LossSum { sum, num_targets }.to_words();
+        if let [loss, parts @ ..] = loss.slice::<u32>().as_chunks_mut().0 {
+            let LossSum { sum: cross_entropy, num_targets } = LossSum::from_words(*loss);
+            let of = |sum: f64| LossSum { sum, num_targets }.to_words();
+            *loss = of((1.0 - alpha) * cross_entropy + alpha * temperature * temperature * divergence);
+            for (part, sum) in parts.iter_mut().zip([cross_entropy, divergence]) {
+                *part = of(sum);
+            }
         }
     }
 }

@@ -130,6 +130,10 @@ impl Layer for HeadWithLoss {
         LossInputs { per_token: self.loss.num_inputs_per_row(), needed: self.loss.needs_inputs() }
     }
 
+    fn loss_parts(&self) -> &[&'static str] {
+        self.loss.part_names()
+    }
+
     fn forward_flops(&self, shape: MicroBatchShape) -> u64 {
         self.linear(shape).flops()
     }

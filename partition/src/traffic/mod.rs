@@ -38,6 +38,9 @@ use crate::zero::{Sharding, ZeroLevel};
 /// number of targets.
 pub const NORM_RECORD_WORDS: u64 = 24;
 
+/// Words more for each part that the loss reports beside its value: 3 of its sum, the number of its targets.
+pub const LOSS_PART_WORDS: u64 = 4;
+
 /// Bytes that one member sends so that every part of `num_elements` of `element_bytes` reaches its peers.
 pub fn part_bytes(num_elements: usize, group_size: usize, element_bytes: usize) -> u64 {
     ((group_size - 1) * num_elements.div_ceil(group_size) * element_bytes) as u64
@@ -82,6 +85,8 @@ pub struct TrafficFacts {
     pub world_size: u64,
     /// m: micro-batches of a step.
     pub num_micro_batches: u64,
+    /// Parts that the loss reports beside its value.
+    pub num_loss_parts: u64,
     /// The rank's stages.
     pub stages: Vec<StageTraffic>,
 }
@@ -234,7 +239,8 @@ impl TrafficFacts {
         if self.world_size <= 1 {
             return Volume::default();
         }
-        let share_bytes = 8 * NORM_RECORD_WORDS.div_ceil(self.world_size);
+        let num_words = NORM_RECORD_WORDS + LOSS_PART_WORDS * self.num_loss_parts;
+        let share_bytes = 8 * num_words.div_ceil(self.world_size);
         Volume::once((self.world_size - 1).saturating_mul(2 * share_bytes))
     }
 }

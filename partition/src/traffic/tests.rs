@@ -32,6 +32,7 @@ fn middle_rank(level: ZeroLevel, reduce: ReductionPolicy) -> TrafficFacts {
         element_bytes: ElementBytes::F32,
         world_size: 6,
         num_micro_batches: 5,
+        num_loss_parts: 0,
         stages: vec![middle_stage()],
     }
 }
@@ -221,6 +222,7 @@ fn stage_of_twelve<const U: usize>(
         element_bytes: ElementBytes::F32,
         world_size: 4 * data_degree,
         num_micro_batches: 8,
+        num_loss_parts: 0,
         stages: vec![StageTraffic { input_cut_elements: 64, output_cut_elements: 64, units }],
     })
 }
@@ -237,6 +239,17 @@ fn the_forty_eight_layer_example_gathers_six_times_per_micro_batch() {
     // saves 15 of 48 gathers.
     let last = stage_of_twelve(Zero3, Every, 2, [9, 16, 8]);
     assert_eq!(last.all_gather, volume(33, 33 * unit_bytes / 2));
+}
+
+/// The record has 4 words more for each part of the loss, padded to 36 words for 6 ranks where it has two.
+#[test]
+fn parts_of_a_loss_make_the_record_of_the_norm_longer() {
+    let bytes = |num_loss_parts: u64| {
+        let rank = TrafficFacts { num_loss_parts, ..middle_rank(Zero1, Last) };
+        Traffic::of(&rank).all_reduce
+    };
+    assert_eq!(bytes(0), NORM);
+    assert_eq!([1, 2, 3].map(bytes), [30, 36, 36].map(|words| volume(1, 2 * 5 * 8 * words / 6)));
 }
 
 /// The traffic table of `docs/zero.md`: sent over the data axis by a rank in a step, in layers of f32 parameters.

@@ -5,7 +5,7 @@ use std::iter::once;
 use std::num::NonZeroU32;
 
 use pipezero_models::ElementType;
-use pipezero_partition::{NORM_RECORD_WORDS, UnitSharding, part_bytes};
+use pipezero_partition::{LOSS_PART_WORDS, NORM_RECORD_WORDS, UnitSharding, part_bytes};
 use pipezero_schedule::{Edge, Instruction, PipelineRank, Unit};
 
 use super::message_kind::MessageKind;
@@ -187,7 +187,7 @@ fn add_tied(plan: &Plan, embedding: Unit, head: Unit) -> Message {
 /// The record of a step, over all ranks.
 fn gradient_norm(plan: &Plan) -> Message {
     let members: Vec<usize> = (0..plan.grid().world_size()).collect();
-    let num_words = NORM_RECORD_WORDS as usize;
+    let num_words = NORM_RECORD_WORDS as usize + LOSS_PART_WORDS as usize * plan.loss_parts().len();
     Message {
         kind: MessageKind::GradientNorm,
         element_type: None,

@@ -43,7 +43,7 @@ pub use initial_state::InitialState;
 pub(crate) use own_weights::OwnWeights;
 use ranks::Ranks;
 pub(crate) use report::ProcessReport;
-pub use report::{EvalReport, MeasuredRank, StepReport};
+pub use report::{EvalReport, LossPart, MeasuredRank, StepReport};
 use save::SaveFile;
 pub use share::Share;
 pub use shared_memory::SharedMemory;
@@ -321,7 +321,7 @@ impl Engine {
         self.step = step;
         self.update += u64::from(!overflowed);
         self.num_samples += self.plan.run().batch.train_batch_size as u64;
-        let mut report = StepReport::new(inputs, loss_scale, &found, processes);
+        let mut report = StepReport::new(inputs, loss_scale, self.plan.loss_parts(), &found, processes);
         tracing::debug!(step, loss = report.loss, step_s = report.step_s, "step");
         report.next_loss_scale = self.loss_scaler.as_ref().map(LossScaler::scale);
         Ok(report)
@@ -428,7 +428,7 @@ impl Engine {
             self.agree(read)?;
             return Err(EngineError::EvaluationNotFinite);
         }
-        Ok(EvalReport::new(first(&outcomes)))
+        Ok(EvalReport::new(self.plan.loss_parts(), first(&outcomes)))
     }
 
     /// Writes the weights to one safetensors file, in the process of rank 0. The other ranks hand them over unit by unit: no more than a

@@ -4,9 +4,28 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::run::executor::{RankOutcome, RankReport, RecordedEvent, StepInputs, Waited};
+use crate::run::executor::{RankOutcome, RankReport, RecordedEvent, StepInputs, StepRecord, Waited};
 use crate::run::world::ClockOffset;
 use pipezero_partition::{RankMemory, Traffic};
+
+/// What a loss reports beside its value ([`Loss::part_names`](pipezero_models::Loss::part_names)), over all ranks of a step or an evaluation.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LossPart {
+    /// Its name.
+    pub name: &'static str,
+    /// Mean over the targets for which the loss has reported it; `None` if there are none, or it is not finite.
+    pub mean: Option<f64>,
+    /// These targets.
+    pub num_targets: u64,
+}
+
+impl LossPart {
+    /// Those of a record whose loss has parts of these names.
+    fn of_record(names: &[&'static str], record: &StepRecord) -> Vec<Self> {
+        let parts = names.iter().zip(record.parts());
+        parts.map(|(&name, (mean, num_targets))| Self { name, mean, num_targets }).collect()
+    }
+}
 
 /// The result of one training step. Times, memory and traffic are those of all ranks in the process of rank 0, and of its own ranks in
 /// another.
@@ -17,6 +36,8 @@ pub struct StepReport {
     /// Mean loss of the step before the update, nats per target; `None` if no target carries loss, or
     /// the loss itself overflowed in fp16.
     pub loss: Option<f64>,
+    /// What the loss reports beside its value; empty where it reports nothing.
+    pub loss_parts: Vec<LossPart>,
     /// Norm of all gradients before clipping; infinite if one overflowed in fp16.
     pub gradient_norm: f64,
     /// The step's learning rate.
@@ -56,6 +77,7 @@ impl StepReport {
     pub(super) fn new(
         inputs: StepInputs,
         loss_scale: Option<f64>,
+        loss_parts: &[&'static str],
         outcome: &RankOutcome,
         processes: Vec<ProcessReport>,
     ) -> Self {
@@ -63,6 +85,7 @@ impl StepReport {
         let mut report = Self {
             step: inputs.step,
             loss: outcome.record.mean_loss(),
+            loss_parts: LossPart::of_record(loss_parts, &outcome.record),
             gradient_norm: outcome.gradient_norm,
             learning_rate: inputs.learning_rate,
             num_targets,
@@ -127,17 +150,20 @@ impl StepReport {
 }
 
 /// The result of evaluating one batch.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct EvalReport {
     /// Mean loss, nats per target; `None` if no target carries loss.
     pub loss: Option<f64>,
+    /// What the loss reports beside its value; empty where it reports nothing.
+    pub loss_parts: Vec<LossPart>,
     /// Targets that carry loss.
     pub num_targets: u64,
 }
 
 impl EvalReport {
-    pub(super) fn new(RankOutcome { record, .. }: &RankOutcome) -> Self {
-        Self { loss: record.mean_loss(), num_targets: record.num_targets() }
+    pub(super) fn new(loss_parts: &[&'static str], RankOutcome { record, .. }: &RankOutcome) -> Self {
+        let loss_parts = LossPart::of_record(loss_parts, record);
+        Self { loss: record.mean_loss(), loss_parts, num_targets: record.num_targets() }
     }
 }
 

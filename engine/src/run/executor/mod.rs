@@ -57,4 +57,5 @@ pub(crate) use rank::Rank;
 pub use recorder::{EventKind, RecordedEvent};
 pub(crate) use staging::FileToWrite;
 pub(crate) use step::{RankOutcome, RankReport, StepInputs};
+pub(crate) use step_sums::StepRecord;
 pub(crate) use waited::Waited;

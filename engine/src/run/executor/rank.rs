@@ -119,7 +119,7 @@ impl Rank {
             edges: Edges::new(&sizes, element_type, &memory)?,
             shapes: Shapes::new(plan.micro_batch_shape(), num_micro_batches),
             tokens: StepTokens::zeros(num_micro_batches, sizes.tokens, plan.front().cloned(), &memory)?,
-            results: StepResults::zeros(num_micro_batches, &*queue)?,
+            results: StepResults::zeros(num_micro_batches, plan.loss_parts().len(), &*queue)?,
             in_flight: BTreeMap::new(),
             tail: Tail::default(),
             staging: None,

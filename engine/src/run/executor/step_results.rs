@@ -7,20 +7,39 @@ use pipezero_schedule::MicroBatch;
 
 use super::step_sums::{StepRecord, is_broken};
 
-/// The words of a [`LossSum`] for every micro-batch, and of a [`SquareSum`].
+/// For every micro-batch the words of a [`LossSum`] and of one for each part of the loss, and those of a [`SquareSum`].
 #[derive(Debug)]
 pub(crate) struct StepResults {
     losses: Buffer,
     squares: Buffer,
-    /// What is read of the losses, so that a step allocates nothing.
+    /// What is read of the losses.
     words: Vec<u32>,
+    /// Parts that the loss reports beside its value.
+    num_parts: usize,
 }
 
 impl StepResults {
-    pub(super) fn zeros(num_micro_batches: usize, queue: &dyn Queue) -> Result<Self, ModelError> {
-        let len = LossSum::NUM_WORDS * num_micro_batches;
+    pub(super) fn zeros(
+        num_micro_batches: usize,
+        num_parts: usize,
+        queue: &dyn Queue,
+    ) -> Result<Self, ModelError> {
+        let len = LossSum::NUM_WORDS * (1 + num_parts) * num_micro_batches;
         let words = |len| queue.zeros(len, ElementType::U32);
-        Ok(Self { losses: words(len)?, squares: words(NUM_LIMBS)?, words: vec![0; len] })
+        Ok(Self { losses: words(len)?, squares: words(NUM_LIMBS)?, words: vec![0; len], num_parts })
+    }
+
+    /// Words of a micro-batch.
+    fn num_words(&self) -> usize {
+        LossSum::NUM_WORDS * (1 + self.num_parts)
+    }
+
+    /// The loss of every micro-batch that was read last, and its parts.
+    fn read_losses(&self) -> impl Iterator<Item = (LossSum, impl Iterator<Item = LossSum>)> {
+        self.words.chunks_exact(self.num_words()).map(|words| {
+            let [loss, parts @ ..] = words.as_chunks().0 else { unreachable!("a micro-batch has a loss") };
+            (LossSum::from_words(*loss), parts.iter().map(|words| LossSum::from_words(*words)))
+        })
     }
 
     /// No micro-batch has a loss, and no gradient was counted.
@@ -29,10 +48,11 @@ impl StepResults {
         queue.clear(self.squares.view_mut());
     }
 
-    /// Where the loss of a micro-batch is written.
+    /// Where the loss of a micro-batch and its parts are written.
     pub(super) fn loss(&mut self, micro_batch: MicroBatch) -> ViewMut<'_> {
-        let start = LossSum::NUM_WORDS * micro_batch.index();
-        self.losses.view_mut().range(start..start + LossSum::NUM_WORDS)
+        let num_words = self.num_words();
+        let start = num_words * micro_batch.index();
+        self.losses.view_mut().range(start..start + num_words)
     }
 
     /// Adds the squares of gradients.
@@ -42,8 +62,7 @@ impl StepResults {
 
     /// Of the losses that were read last, the first that is not finite.
     pub(super) fn first_broken_loss(&self) -> Option<MicroBatch> {
-        let (losses, _) = self.words.as_chunks();
-        let broken = losses.iter().position(|&words| is_broken(LossSum::from_words(words)));
+        let broken = self.read_losses().position(|(loss, _)| is_broken(loss));
         broken.map(|index| MicroBatch(index as u32))
     }
 
@@ -55,10 +74,9 @@ impl StepResults {
         let mut limbs = [0; NUM_LIMBS];
         queue.download(self.losses.view(), &mut self.words)?;
         queue.download(self.squares.view(), &mut limbs)?;
-        let mut record = StepRecord::default();
+        let mut record = StepRecord::of_parts(self.num_parts);
         record.squares = SquareSum::from_limbs(limbs.map(u64::from));
-        let (losses, _) = self.words.as_chunks();
-        losses.iter().for_each(|&words| record.add_loss(LossSum::from_words(words)));
+        self.read_losses().for_each(|(loss, parts)| record.add_loss(loss, parts));
         Ok(record)
     }
 }

@@ -7,7 +7,7 @@ use super::error::Cause;
 use super::not_finite::NotFinite;
 use super::rank::Rank;
 use super::step::{StepInputs, Tail};
-use super::step_sums::{RECORD_WORDS, StepRecord};
+use super::step_sums::StepRecord;
 use super::sums::use_up;
 use crate::run::comm::{Channel, Communicator};
 use crate::run::optimizer::clip_factor;
@@ -128,7 +128,7 @@ impl Rank {
     }
 
     fn share(&mut self, record: &StepRecord) -> Result<StepRecord, Cause> {
-        let mut words: [u64; RECORD_WORDS] = record.words();
+        let mut words = record.words();
         let wait = self.recorder.begin_joint_wait();
         self.comm.all_reduce_words(&self.groups.world, &mut words)?;
         self.recorder.end_wait(wait);
