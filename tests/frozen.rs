@@ -10,10 +10,14 @@ use pipezero::config::{
     ResidencyConfig, Run, SchedulerConfig, ShardingConfig, ShardingRule, UnitLayers, UnitSharding,
     VocabularyConfig, ZeroConfig, ZeroLevel,
 };
+use pipezero::models::layer::*;
+use pipezero::models::parameter::ParameterSpec;
+use pipezero::models::{Layer, Queue};
 use pipezero::plan::{Plan, PlanError, PlannedUnit, UnmatchedNames};
 use pipezero::run::checkpoint::{CheckpointError, CheckpointReader, Checkpoints};
 use pipezero::run::data::{BatchError, BatchSource, TokenBatch};
 use pipezero::run::engine::{AboutRun, Engine, EngineError};
+use pipezero::schedule::Instruction;
 use tests::features::GRIDS;
 use tests::{
     Case, FP16, Family, Mask, NO_ZERO, RandomBatches, Sample, Schedule, Trained, Weights, assert_as_planned,
@@ -230,6 +234,87 @@ fn the_norm_is_that_of_what_is_trained() {
     let parts = [of_block[0], of_block[1], norm(&["wte|wpe", r"ln_f\.weight"])];
     let (sum, all) = (parts.iter().map(|norm| norm * norm).sum::<f64>(), norm(&[]).powi(2));
     assert!(parts.iter().all(|&norm| norm > 0.0) && (sum - all).abs() <= 1e-14 * all, "{parts:?}, {all}");
+}
+
+/// A layer that has a forward alone.
+#[derive(Debug)]
+struct WithoutBackward(Arc<dyn Layer>);
+
+impl Layer for WithoutBackward {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn parameters(&self) -> Vec<ParameterSpec> {
+        self.0.parameters()
+    }
+
+    fn sizes(&self, shape: MicroBatchShape) -> LayerSizes {
+        self.0.sizes(shape)
+    }
+
+    fn forward(&self, queue: &dyn Queue, shape: MicroBatchShape, args: ForwardArgs<'_>) {
+        self.0.forward(queue, shape, args);
+    }
+
+    fn recompute(&self, _: &dyn Queue, _: MicroBatchShape, _: RecomputeArgs<'_>) {
+        panic!("{} has no backward that would need it", self.name());
+    }
+
+    fn backward_input(&self, _: &dyn Queue, _: MicroBatchShape, _: BackwardInputArgs<'_>) {
+        panic!("{} has no backward", self.name());
+    }
+
+    fn backward_weight(&self, _: &dyn Queue, _: MicroBatchShape, _: BackwardWeightArgs<'_>) {
+        panic!("{} has no backward", self.name());
+    }
+}
+
+/// As autograd, which follows nothing that leads to no trained weight: neither computed nor recomputed, and gathered for forwards alone.
+#[test]
+fn there_is_no_backward_in_front_of_all_that_is_trained() {
+    let strict = zero(ZeroLevel::Zero3, ResidencyConfig::Strict, 0);
+    let grid = Case {
+        pipeline: 3,
+        data: 2,
+        num_micro_batches: 4,
+        num_layers: 6,
+        train_only: &[r"h\.3\..*bias", "lm_head"],
+        zero: strict,
+        ..Case::ONE_RANK
+    };
+    for case in [
+        grid.clone(),
+        Case { checkpointing: Checkpointing::Unit, precision: Precision::Bf16, ..grid.clone() },
+        Case { schedule: Schedule::ZbH1, ..grid.clone() },
+        Case { pipeline: 1, family: Family::Llama, ..grid },
+    ] {
+        let name = format!("{case:?}");
+        let (plan, source) = plan_and_batches(small_run(case.clone()), Mask::Uneven);
+        let is_in_front = |layer: &str| {
+            layer.starts_with("embedding") || ["h.0.", "h.1.", "h.2."].iter().any(|of| layer.starts_with(of))
+        };
+        let mut model = plan.run().model.build().expect("a model");
+        for layer in model.layers.iter_mut().filter(|layer| is_in_front(layer.layer.name())) {
+            layer.layer = Arc::new(WithoutBackward(Arc::clone(&layer.layer)));
+        }
+        let bare = Plan::with_model(plan.run().clone(), model).expect("a valid run");
+        for (id, unit) in plan.owned_units() {
+            let names = unit.unit.layers().iter().map(|layer| layer.name());
+            assert_eq!(unit.has_backward, !names.clone().any(is_in_front), "{name}");
+            let instructions = plan.training().row(plan.pipeline_rank_of(unit.stage)).iter();
+            let num_gathers = instructions.filter(|of| **of == Instruction::Unshard { unit: id }).count();
+            assert_eq!(num_gathers, if unit.has_backward { 8 } else { 4 }, "{name}");
+        }
+        let [mut wanted, mut found] =
+            [plan, bare].map(|plan| Engine::new(plan, Arc::clone(&source)).expect("ranks start"));
+        for _ in 0..2 {
+            let [wanted, found] =
+                [&mut wanted, &mut found].map(|engine| engine.train_batch().expect("a step"));
+            assert_eq!(wanted.loss.map(f64::to_bits), found.loss.map(f64::to_bits), "{name}");
+        }
+        assert_same_weights(&weights_of(&mut found), &weights_of(&mut wanted), &name);
+    }
 }
 
 fn checkpoint(engine: &mut Engine, to: &Path) -> CheckpointReader {

@@ -92,7 +92,9 @@ pub(super) fn split(
             })?
         }
         PartitionConfig::Balanced => {
-            let costs: Vec<u64> = graph.layers().map(|layer| step_cost(run, layer)).collect();
+            let first_trained = graph.layers().position(|layer| !layer.is_frozen).unwrap_or(0);
+            let cost = |(position, layer)| step_cost(run, layer, position >= first_trained);
+            let costs: Vec<u64> = graph.layers().enumerate().map(cost).collect();
             let ranks: Vec<usize> =
                 order.placement.ranks_by_stage().iter().map(|rank| rank.index()).collect();
             let stages = StageBytes::new(run_model, order)?;
@@ -110,11 +112,11 @@ pub(super) fn split(
     Ok(ChosenSplit { split, is_proven: true })
 }
 
-/// Operations of a layer for one micro-batch: forward, a backward of twice as many, of a frozen layer of as many, and a second forward
-/// where it is recomputed. A layer without matrix products weighs its activation.
-fn step_cost(run: &Run, layer: &LayerNode) -> u64 {
+/// Operations of a layer for one micro-batch: forward, a backward of twice as many, of a frozen layer of as many, of one before all that is trained
+/// of none, and a second forward where it is recomputed. A layer without matrix products weighs its activation.
+fn step_cost(run: &Run, layer: &LayerNode, has_backward: bool) -> u64 {
     let is_block = matches!(layer.role, LayerRole::Block { .. });
-    let recomputes = is_block && run.checkpointing != Checkpointing::Off;
-    let passes = 2 + u64::from(!layer.is_frozen) + u64::from(recomputes);
+    let recomputes = has_backward && is_block && run.checkpointing != Checkpointing::Off;
+    let passes = 1 + u64::from(has_backward) + u64::from(!layer.is_frozen) + u64::from(recomputes);
     layer.forward_flops.max(layer.saved_elements).saturating_mul(passes)
 }

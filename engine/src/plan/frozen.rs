@@ -100,6 +100,7 @@ mod tests {
 
     use super::*;
     use crate::config::{Launch, RunFile};
+    use crate::plan::PlannedUnit;
     use crate::plan::costs::tests::{GPT2, plan};
 
     fn refusal(file: &str, list: &str) -> String {
@@ -159,8 +160,11 @@ mod tests {
         let vectors = plan(GPT2, r#"train_only=["bias","ln_"]"#);
         assert_eq!(vectors.num_parameters() - vectors.num_frozen_parameters(), 8 * 13 * 32 + 2 * 32);
         let all = plan(GPT2, "");
-        // A frozen layer has no weight gradient, a third of its work; 4 micro-batches on 2 data ranks.
-        let head_flops = u128::from(head.units().last().unwrap().forward_flops) * 4 * 2;
-        assert_eq!(head.step_flops(), 2 * all.step_flops() / 3 + head_flops);
+        // In front of what is trained there is no backward, two thirds of the work, and behind it a frozen layer has no weight gradient, a third; 4
+        // micro-batches on 2 data ranks.
+        let flops = |unit: &PlannedUnit| u128::from(unit.forward_flops) * 4 * 2;
+        assert_eq!(head.step_flops(), all.step_flops() / 3 + 2 * flops(head.units().last().unwrap()));
+        let first = plan(GPT2, r#"train_only=["^embedding","h[.]0"]"#);
+        assert_eq!(first.step_flops(), 2 * all.step_flops() / 3 + flops(&first.units()[0]));
     }
 }

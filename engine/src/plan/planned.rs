@@ -198,8 +198,8 @@ impl Plan {
         }
     }
 
-    /// Floating-point operations of a training step over the whole grid: forward, as many for input gradients, and for weight gradients the share
-    /// of what is trained.
+    /// Floating-point operations of a training step over the whole grid: forward, as many for input gradients behind the first trained unit, and for
+    /// weight gradients the share of what is trained.
     /// Large grids have more than a `u64` holds.
     pub fn step_flops(&self) -> u128 {
         let num_micro_batches = self.run.batch.num_micro_batches as u128 * self.grid.data_degree as u128;
@@ -214,7 +214,8 @@ impl Plan {
         };
         let of_unit = |unit: &PlannedUnit| {
             let (forward, [trained, all]) = (u128::from(forward(unit)), unit.trained_of_all());
-            2 * forward + forward * trained as u128 / all as u128
+            let input_gradients = if unit.has_backward { forward } else { 0 };
+            forward + input_gradients + forward * trained as u128 / all as u128
         };
         self.units.iter().map(of_unit).sum()
     }

@@ -81,6 +81,7 @@ fn facts(unit: &PlannedUnit, parameter_bytes: u64) -> UnitFacts {
     };
     UnitFacts {
         backward_reads_weights: match unit.is_sharded() && unit.parts.len() > 1 {
+            _ if !unit.has_backward => false,
             true => unit.gathered_parts().any(|part| unit.unit.backward_reads(part)),
             false => unit.unit.backward_reads_weights(),
         },
@@ -90,7 +91,7 @@ fn facts(unit: &PlannedUnit, parameter_bytes: u64) -> UnitFacts {
             Tying::Head => pipezero_schedule::Tying::Head,
         },
         sharding,
-        recomputes: unit.sizes.recompute > 0,
+        recomputes: unit.has_backward && unit.sizes.recompute > 0,
         frozen_bytes,
         is_frozen: unit.is_frozen,
         ..UnitFacts::new(unit.stage, num_bytes)

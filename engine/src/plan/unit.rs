@@ -47,6 +47,8 @@ pub struct PlannedUnit {
     pub forward_flops: u64,
     /// Whether none of its weights is trained.
     pub is_frozen: bool,
+    /// Whether its backward has anything to do: something is trained in it, or in a unit before it.
+    pub has_backward: bool,
 }
 
 /// When gradients are reduced.

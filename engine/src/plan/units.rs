@@ -17,6 +17,7 @@ use crate::config::Checkpointing;
 pub(super) fn units(of: RunModel<'_>, split: &Split) -> Result<Vec<PlannedUnit>, PlanError> {
     let units = UnitSplit::new(of.graph, split, of.run.zero.unit_layers)?;
     let mut planned: Vec<PlannedUnit> = units.iter().map(|unit| planned_unit(of, unit)).collect();
+    planned.iter_mut().take_while(|unit| unit.is_frozen).for_each(|unit| unit.has_backward = false);
     sharding::mark(of.run, of.graph, &mut planned)?;
     Ok(planned)
 }
@@ -54,6 +55,7 @@ pub(super) fn planned_unit(of: RunModel<'_>, unit: &Unit) -> PlannedUnit {
         tying: unit.tying,
         parts: Vec::new(),
         is_frozen: unit.is_frozen,
+        has_backward: true,
     };
     planned.set_parts(&kinds, &frozen, run.parallel.data);
     planned

@@ -41,15 +41,16 @@ fn unit_times(facts: &Facts<'_>, totals: &Totals, key: usize) -> UnitTimes {
     let (counted, owned) = (counted_elements(facts.plan, unit), owned_elements(facts.plan, unit));
     // No clock is finer than a nanosecond, and what runs takes time.
     let measured = |kind| computes.mean(kind).get().map(|ns| ns.max(1));
+    let of_backward = |kind| measured(kind).filter(|_| facts.keys[key].has_backward);
     UnitTimes {
         layers: facts.keys[key].layers(),
         parameters: facts.keys[key].parameters(),
         frozen: facts.keys[key].is_frozen,
         frozen_parameters: facts.keys[key].frozen_parameters(),
         forward_ns: measured(InstructionKind::Forward).expect("a step runs every unit forward"),
-        backward_ns: measured(InstructionKind::Backward),
-        backward_input_ns: measured(InstructionKind::BackwardInput),
-        backward_weight_ns: measured(InstructionKind::BackwardWeight),
+        backward_ns: of_backward(InstructionKind::Backward),
+        backward_input_ns: of_backward(InstructionKind::BackwardInput),
+        backward_weight_ns: of_backward(InstructionKind::BackwardWeight),
         recompute_ns: measured(InstructionKind::Recompute),
         gradient_norm: PerElement { elements: counted, ns: totals.own_norms.of_elements(counted) },
         // The second use of a tied weight has no step of its own where both lie on one rank.

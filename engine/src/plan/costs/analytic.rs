@@ -173,10 +173,13 @@ impl Prices for Analytic<'_> {
         let unit = self.plan.unit(id);
         let layers: Vec<LayerTimes> = unit.unit.layers().iter().map(|layer| self.layer(&**layer)).collect();
         let sum = |part: fn(&LayerTimes) -> f64| layers.iter().map(part).sum::<f64>();
-        let input = sum(|layer| layer.backward_input);
+        let input = if unit.has_backward { sum(|layer| layer.backward_input) } else { 0.0 };
         let [trained, all] = unit.trained_of_all();
         let weight = sum(|layer| layer.backward_weight) * (trained as f64 / all as f64);
-        let [recompute, recompute_in_backward] = Self::recomputed(unit, &layers);
+        let [recompute, recompute_in_backward] = match unit.has_backward {
+            true => Self::recomputed(unit, &layers),
+            false => [0.0; 2],
+        };
         Ok(UnitCosts {
             forward: nanoseconds(sum(|layer| layer.forward)),
             backward: nanoseconds(input + weight + recompute_in_backward),

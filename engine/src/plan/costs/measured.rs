@@ -114,7 +114,7 @@ fn relation(wanted: MessageKind, measured: MessageKind) -> Option<u8> {
 impl Prices for Measured<'_> {
     fn computes(&mut self, unit: Unit, needs: UnitNeeds) -> Result<UnitCosts, PredictError> {
         let entries = self.entries(unit)?;
-        let is_frozen = self.plan.unit(unit).is_frozen;
+        let (is_frozen, has_backward) = (self.plan.unit(unit).is_frozen, self.plan.unit(unit).has_backward);
         // Of a wholly trained unit's weight gradient the share of what is trained.
         let key = UnitKey::of(self.plan.unit(unit));
         let is_share =
@@ -123,6 +123,9 @@ impl Prices for Measured<'_> {
         let mut costs = UnitCosts::default();
         for entry in &entries {
             costs.forward += entry.forward_ns;
+            if !has_backward {
+                continue;
+            }
             let (input, weight) = match is_frozen {
                 true => (entry.input_gradient_ns(), 0),
                 false => entry.halves_ns(),
@@ -134,13 +137,14 @@ impl Prices for Measured<'_> {
             // Parts without a transformer block are not recomputed.
             costs.recompute += entry.recompute_ns.unwrap_or(0);
         }
-        if needs.recompute && entries.iter().all(|entry| entry.recompute_ns.is_none()) {
+        if needs.recompute && has_backward && entries.iter().all(|entry| entry.recompute_ns.is_none()) {
             let layers = entries.iter().flat_map(|entry| entry.layers.iter().cloned()).collect();
             return Err(PredictError::NotMeasured { layers, key: "recompute_ns" });
         }
         // Of a trained entry a frozen unit is given the input gradient, also where it is run as a whole.
-        let needs_halves =
-            |entry: &&&UnitTimes| if is_frozen { !entry.frozen } else { needs.halves || is_share };
+        let needs_halves = |entry: &&&UnitTimes| {
+            has_backward && if is_frozen { !entry.frozen } else { needs.halves || is_share }
+        };
         if entries.iter().filter(needs_halves).any(|entry| !entry.has_halves()) {
             self.assume(Assumption::Halves);
         }

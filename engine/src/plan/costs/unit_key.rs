@@ -11,6 +11,8 @@ pub(crate) struct UnitKey {
     layers: Vec<LayerKind>,
     /// Whether it is not trained.
     pub(crate) is_frozen: bool,
+    /// Whether its backward has anything to do.
+    pub(crate) has_backward: bool,
 }
 
 /// One layer of a unit.
@@ -34,7 +36,7 @@ impl UnitKey {
                 layer.frozen_parameters = frozen.map(|entry| entry.range.len() as u64).sum();
             }
         }
-        Self { layers, is_frozen: unit.is_frozen }
+        Self { layers, is_frozen: unit.is_frozen, has_backward: unit.has_backward }
     }
 
     /// The kinds of its layers, as a costs file names them.
@@ -65,7 +67,9 @@ impl UnitKey {
     pub(super) fn composed_of<'a>(&self, entries: &'a [UnitTimes]) -> Option<Vec<&'a UnitTimes>> {
         let is_own = |layers: &[LayerKind], entry: &UnitTimes| {
             let frozen: u64 = layers.iter().map(|layer| layer.frozen_parameters).sum();
+            let has_backward = entry.backward_ns.or(entry.backward_input_ns).is_some();
             (entry.frozen, entry.frozen_parameters) == (self.is_frozen, frozen)
+                && (has_backward || !self.has_backward)
         };
         let is_trained =
             |_: &[LayerKind], entry: &UnitTimes| (entry.frozen, entry.frozen_parameters) == (false, 0);
@@ -167,7 +171,7 @@ mod tests {
 
     fn key(layers: &str) -> UnitKey {
         let kind = |name: char| LayerKind { name: name.to_string(), parameters: 10, frozen_parameters: 0 };
-        UnitKey { layers: layers.chars().map(kind).collect(), is_frozen: false }
+        UnitKey { layers: layers.chars().map(kind).collect(), is_frozen: false, has_backward: true }
     }
 
     fn entry(layers: &str) -> UnitTimes {

@@ -102,7 +102,8 @@ pub struct UnitTimes {
     pub layers: Vec<String>,
     /// Parameters of these layers: units with the same kinds of layers may differ in these.
     pub parameters: u64,
-    /// Whether they are not trained: `B` and `I` are then the gradient of the input alone, and `W` is nothing.
+    /// Whether they are not trained: `B` and `I` are then the gradient of the input alone, and `W` is nothing. In front of all that is trained there
+    /// is no backward, and the entry has none.
     #[serde(default, skip_serializing_if = "is_false")]
     pub frozen: bool,
     /// Parameters that are not trained, in a unit of which others are: its weight gradient is that of the others.

@@ -82,6 +82,8 @@ impl UnitTimes {
             (_, Some(_), None) | (_, None, Some(_)) => {
                 return broken(path, CostsFileRule::OneHalf { layers });
             }
+            // In front of all that is trained.
+            (None, None, None) if self.frozen => {}
             (None, None, None) => return broken(path, CostsFileRule::NoBackward { layers }),
             (Some(_), None, None) | (_, Some(_), Some(_)) => {}
         }

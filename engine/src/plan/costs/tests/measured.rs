@@ -26,9 +26,9 @@ pub(super) fn file_of(plan: &Plan) -> CostsFile {
             frozen: key.is_frozen,
             frozen_parameters: key.frozen_parameters(),
             forward_ns: 1000 + key.parameters(),
-            backward_ns: Some(7 * key.parameters()),
-            backward_input_ns: Some(4 * key.parameters()),
-            backward_weight_ns: Some(2 * key.parameters() + 1),
+            backward_ns: key.has_backward.then_some(7 * key.parameters()),
+            backward_input_ns: key.has_backward.then_some(4 * key.parameters()),
+            backward_weight_ns: key.has_backward.then_some(2 * key.parameters() + 1),
             recompute_ns: None,
             gradient_norm: per_element(counted_elements(plan, id), 3),
             optimizer_step: per_element(owned_elements(plan, id), 5),
@@ -139,25 +139,37 @@ fn a_file_of_a_plan_gives_back_what_was_measured() {
     assert_eq!(num_plans, 2 * 5 * (1 + 4 + 4));
 }
 
-/// A frozen unit takes what was measured of one, or else the input gradient of a trained one.
+/// A frozen unit takes what was measured of one, or else the input gradient of a trained one; in front of all that is trained it has no backward.
 #[test]
 fn frozen_units_take_input_gradients() {
     let logits = "activation_checkpointing.head_logits=keep";
-    let frozen = plan(GPT2, &format!(r#"{logits} train_only=["h[.]7","ln_f","lm_head"]"#));
-    for (file, backward) in [(file_of(&plan(GPT2, logits)), 4), (file_of(&frozen), 7)] {
+    let of = |train_only: &str| plan(GPT2, &format!("{logits} {train_only}"));
+    let (middle, front) = (
+        of(r#"train_only=["^embedding","h[.]0","h[.]7","ln_f","lm_head"]"#),
+        of(r#"train_only=["h[.]7","ln_f","lm_head"]"#),
+    );
+    for (file, backward) in [(file_of(&of("")), 4), (file_of(&middle), 7)] {
         let file = CostsFile::parse("costs.json", &file.to_json()).unwrap();
-        let predicted = for_plan(&frozen, Source::Measured(&file)).unwrap();
-        assert_eq!(predicted.assumptions, Vec::new());
-        for (unit, costs) in frozen.units().iter().zip(&predicted.costs.units) {
-            let parameters = UnitKey::of(unit).parameters();
-            let expected = match unit.is_frozen {
-                true => (backward * parameters, backward * parameters, 0),
-                false => (7 * parameters, 4 * parameters, 2 * parameters + 1),
-            };
-            assert_eq!((costs.backward, costs.backward_input, costs.backward_weight), expected);
+        for (frozen, num_trained) in [(&middle, 2), (&front, 1)] {
+            let predicted = for_plan(frozen, Source::Measured(&file)).unwrap();
+            assert_eq!(predicted.assumptions, Vec::new());
+            for (unit, costs) in frozen.units().iter().zip(&predicted.costs.units) {
+                let parameters = UnitKey::of(unit).parameters();
+                let expected = match (unit.is_frozen, unit.has_backward) {
+                    (_, false) => (0, 0, 0),
+                    (true, true) => (backward * parameters, backward * parameters, 0),
+                    (false, true) => (7 * parameters, 4 * parameters, 2 * parameters + 1),
+                };
+                assert_eq!((costs.backward, costs.backward_input, costs.backward_weight), expected);
+                assert!(costs.forward > 0);
+            }
+            assert_eq!(frozen.units().iter().filter(|unit| !unit.is_frozen).count(), num_trained);
         }
-        assert_eq!(frozen.units().iter().filter(|unit| !unit.is_frozen).count(), 1);
     }
+    // What was measured without a backward prices no other.
+    let file = CostsFile::parse("costs.json", &file_of(&front).to_json()).unwrap();
+    for_plan(&front, Source::Measured(&file)).unwrap();
+    for_plan(&middle, Source::Measured(&file)).unwrap_err();
 }
 
 /// A unit of which a part is frozen takes what was measured of one, or else of a trained one's weight gradient the share that is trained.
