@@ -3,12 +3,15 @@
 
 use std::ops::Range;
 use std::path::Path;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Condvar, Mutex};
+use std::time::Duration;
 
 use pipezero::Plan;
 use pipezero::config::Run;
-use pipezero::train::{EndedRun, EvalLine, Observer, RunDir, RunInTurn, StepLine, Training, train_several};
+use pipezero::train::{
+    EndedRun, EvalLine, Left, Observer, RunDir, RunInTurn, StepLine, Training, TrainingError, train_several,
+};
 use tests::example;
 
 /// The steps of all runs in the order in which they ended.
@@ -35,6 +38,11 @@ impl Observer for Watch<'_> {
 
 /// A run of so many steps that take no time.
 fn training(steps: u64) -> Training {
+    training_from(steps, None)
+}
+
+/// The same, whose plan may say which rank of a job is its first.
+fn training_from(steps: u64, first_rank: Option<usize>) -> Training {
     let keys = [
         "model.num_layers=16",
         "zero_optimization.unit_layers=1",
@@ -42,7 +50,8 @@ fn training(steps: u64) -> Training {
         "model.backward_input_ms=0",
         "model.backward_weight_ms=0",
     ];
-    let run = Run { steps, ..example("timed-overlap.json", &keys) };
+    let mut run = Run { steps, ..example("timed-overlap.json", &keys) };
+    run.comm.first_rank = first_rank;
     Training::new(Plan::new(run).expect("a valid run")).expect("the ranks start")
 }
 
@@ -100,9 +109,30 @@ fn an_interrupted_round_ends_with_the_same_step_of_each() {
     }
 }
 
+/// How many have come to where all are to be at once.
+struct Meeting {
+    num_missing: Mutex<usize>,
+    all_are_here: Condvar,
+}
+
+impl Meeting {
+    /// No run takes so long for a step.
+    const LONGEST: Duration = Duration::from_secs(120);
+
+    /// Waits until all have come.
+    fn wait(&self) {
+        let mut missing = self.num_missing.lock().expect("no test has failed");
+        *missing -= 1;
+        self.all_are_here.notify_all();
+        let waited = self.all_are_here.wait_timeout_while(missing, Self::LONGEST, |missing| *missing > 0);
+        let (missing, _) = waited.expect("no test has failed");
+        assert_eq!(*missing, 0, "runs that did not come");
+    }
+}
+
 /// Waits after its first step until all have done theirs, which those that take turns with it would never.
 struct Waiting<'a> {
-    all: &'a std::sync::Barrier,
+    all: &'a Meeting,
     steps: u64,
 }
 
@@ -122,7 +152,7 @@ impl Observer for Waiting<'_> {
 fn runs_whose_ranks_do_not_meet_train_at_the_same_time() {
     let home = tempfile::tempdir().expect("a temporary folder");
     let runs: [(&str, Range<usize>, u64); 3] = [("a", 4..12, 2), ("b", 12..20, 3), ("c", 20..28, 1)];
-    let all = std::sync::Barrier::new(runs.len());
+    let all = Meeting { num_missing: Mutex::new(runs.len()), all_are_here: Condvar::new() };
     let directories = runs
         .each_ref()
         .map(|(name, ..)| RunDir::create(&home.path().join(name), false).expect("a new folder"));
@@ -167,5 +197,36 @@ fn runs_that_meet_on_a_rank_take_turns() {
         );
         train_several(members.collect(), &|| false).expect("all runs end well");
         assert_eq!(log.into_inner().expect("no test has failed"), expected);
+    }
+}
+
+/// More or fewer than the plan has, or not where the plan says: nobody takes a step.
+#[test]
+fn ranks_that_are_not_those_of_the_plan_are_refused_before_any_step() {
+    for (ranks, first_rank) in [(0..7, None), (2..12, None), (0..8, Some(8))] {
+        let home = tempfile::tempdir().expect("a temporary folder");
+        let names = ["right", "wrong"];
+        let directories =
+            names.map(|name| RunDir::create(&home.path().join(name), false).expect("a new folder"));
+        let log = Log::default();
+        let interrupted = AtomicBool::new(false);
+        let mut watches =
+            names.map(|name| Watch { name, log: &log, interrupts_after: None, interrupted: &interrupted });
+        let trainings = [training_from(2, None), training_from(2, first_rank)];
+        let members =
+            names.iter().zip([0..8, ranks.clone()]).zip(trainings).zip(&directories).zip(&mut watches);
+        let members = members.map(|((((name, ranks), training), directory), observer)| RunInTurn {
+            name: (*name).to_owned(),
+            ranks,
+            training,
+            directory,
+            observer,
+        });
+        let error = train_several(members.collect(), &|| false).expect_err("the ranks are others");
+        assert_eq!(error.name, "wrong");
+        let TrainingError::OtherRanks { given, needed: 8, first } = &*error.error else { panic!("{error}") };
+        assert_eq!((given, *first), (&ranks, first_rank));
+        assert!(matches!(&error.others[..], [(name, Left::Untouched)] if name == "right"), "{error}");
+        assert_eq!(log.into_inner().expect("no test has failed"), []);
     }
 }

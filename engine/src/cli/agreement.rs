@@ -103,7 +103,7 @@ fn connected_by<T>(
         Ok(world) => world,
         // What this process has found itself is the likelier cause.
         Err(error) => {
-            let not_connected = || said_once(EngineError::from(error).into(), launched);
+            let not_connected = || said_once(EngineError::from(error).into(), rank_of(launched));
             return Err(own.err().unwrap_or_else(not_connected));
         }
     };
@@ -149,14 +149,14 @@ pub(super) fn agreed<T>(
     }
 }
 
-/// What ends a job is said by one process: what all find alike by that of rank 0, and how ranks have stopped by that of the lowest rank that is left. What the
-/// others know is in their logs.
-pub(super) fn said_once(error: TrainingError, launched: Option<&Launched>) -> Failure {
-    said_once_of_ranks(error, launched.map(|launched| launched.rank))
+/// The rank that a launcher has given this process, if one has.
+pub(super) fn rank_of(launched: Option<&Launched>) -> Option<usize> {
+    launched.map(|launched| launched.rank)
 }
 
-/// As [`said_once`], of ranks of which this process, if it is one of several, has this one.
-pub(super) fn said_once_of_ranks(error: TrainingError, rank: Option<usize>) -> Failure {
+/// What ends a job is said by one process: what all find alike by that of rank 0, and how ranks have stopped by that of the lowest rank that is left. What the
+/// others know is in their logs. `rank` is that of this process among those of which this is, if it is one of several.
+pub(super) fn said_once(error: TrainingError, rank: Option<usize>) -> Failure {
     if is_said_elsewhere(&error, rank) { left_to_others(&error) } else { error.into() }
 }
 

@@ -124,6 +124,8 @@ input_mistakes! {
         TrainingError::Teacher { error, .. } => error.is_input_mistake(),
         TrainingError::RunDir(error) => error.is_input_mistake(),
         TrainingError::Trace(error) => error.is_input_mistake(),
+        // A caller's of the library: the command line gives a run the ranks of its plan.
+        TrainingError::OtherRanks { .. } => false,
         TrainingError::Saved { error, .. }
         | TrainingError::Lost { error, .. }
         | TrainingError::NotSaved { error, .. } => error.is_input_mistake(),

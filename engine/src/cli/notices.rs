@@ -1,7 +1,7 @@
 //! What is worth knowing about a run file that is accepted: printed to stderr when a command has printed everything else, so that
 //! it stands at the end, in sight.
 
-use super::output::note;
+use super::output::Voice;
 use super::terminal;
 use crate::config::{Notice, NoticeKind};
 
@@ -18,12 +18,19 @@ pub(super) struct Notices {
     of_file: Vec<Notice>,
     others: Vec<String>,
     is_in_full: bool,
+    voice: Voice,
 }
 
 impl Notices {
     /// The notices on a run file of this name.
     pub(super) fn new(file: String, of_file: Vec<Notice>) -> Self {
-        Self { file, of_file, others: Vec::new(), is_in_full: false }
+        Self { file, of_file, others: Vec::new(), is_in_full: false, voice: Voice::of_process() }
+    }
+
+    /// The same by another voice than that of the process.
+    pub(super) fn said_by(mut self, voice: Voice) -> Self {
+        self.voice = voice;
+        self
     }
 
     /// Every notice gets its line.
@@ -87,10 +94,10 @@ impl Drop for Notices {
     fn drop(&mut self) {
         let lines = self.lines();
         if !lines.is_empty() {
-            note("");
+            self.voice.note("");
         }
         for line in lines {
-            note(terminal::wrapped_after(&line, terminal::width(), INDENT));
+            self.voice.note(terminal::wrapped_after(&line, terminal::width(), INDENT));
         }
     }
 }

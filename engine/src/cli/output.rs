@@ -22,20 +22,47 @@ pub(super) fn is_silent() -> bool {
     IS_SILENT.load(Ordering::Relaxed)
 }
 
-/// As long as this is kept, results and notes of this process are written or not, whatever is so before and after.
-#[derive(Debug)]
+/// Whether results and notes are written, or kept in the log of this process alone, since another process says the same: one may speak for an
+/// engine and another for the job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Voice {
-    was_silent: bool,
+    speaks: bool,
 }
 
-/// Writes results and notes from now on if the process `speaks` for those that say the same.
-pub(super) fn speak(speaks: bool) -> Voice {
-    Voice { was_silent: IS_SILENT.swap(!speaks, Ordering::Relaxed) }
-}
+impl Voice {
+    /// That of this process in its job.
+    pub(super) fn of_process() -> Self {
+        Self { speaks: !is_silent() }
+    }
 
-impl Drop for Voice {
-    fn drop(&mut self) {
-        IS_SILENT.store(self.was_silent, Ordering::Relaxed);
+    /// One that writes what it says if it `speaks` for those that say the same.
+    pub(super) fn that(speaks: bool) -> Self {
+        Self { speaks }
+    }
+
+    /// As [`print`].
+    ///
+    /// # Errors
+    /// As [`print`].
+    pub(super) fn print(self, text: impl Display) -> io::Result<()> {
+        let text = text.to_string();
+        let mut out = stdout().lock();
+        let printed = match self.speaks {
+            true => out.write_all(printable(&text).as_bytes()).and_then(|()| out.flush()),
+            false => Ok(()),
+        };
+        drop(out);
+        keep(&text);
+        printed
+    }
+
+    /// As [`note`].
+    pub(super) fn note(self, text: impl Display) {
+        let text = text.to_string();
+        if self.speaks {
+            show(&text);
+        }
+        keep(&text);
     }
 }
 
@@ -44,15 +71,12 @@ impl Drop for Voice {
 /// # Errors
 /// The error of the system; [`super::failure`] ends quietly if the pipe is closed.
 pub(super) fn print(text: impl Display) -> io::Result<()> {
-    let text = text.to_string();
-    let mut out = stdout().lock();
-    let printed = match is_silent() {
-        true => Ok(()),
-        false => out.write_all(printable(&text).as_bytes()).and_then(|()| out.flush()),
-    };
-    drop(out);
-    keep(&text);
-    printed
+    Voice::of_process().print(text)
+}
+
+/// Writes a line to stderr: progress, hints and warnings. An error is ignored, since there is no other place for it.
+pub(super) fn note(text: impl Display) {
+    Voice::of_process().note(text);
 }
 
 /// Writes an error to stderr, whoever speaks for this process.
@@ -60,15 +84,6 @@ pub(super) fn complain(text: impl Display) {
     let text = text.to_string();
     // First what a person sees: a file system may hang.
     show(&text);
-    keep(&text);
-}
-
-/// Writes a line to stderr: progress, hints and warnings. An error is ignored, since there is no other place for it.
-pub(super) fn note(text: impl Display) {
-    let text = text.to_string();
-    if !is_silent() {
-        show(&text);
-    }
     keep(&text);
 }
 

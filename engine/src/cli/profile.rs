@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use clap::Args;
 
-use super::agreement::{connected, place_in_job, said_once};
+use super::agreement::{connected, place_in_job, rank_of, said_once};
 use super::failure::Failure;
 use super::figures::{bytes, nanoseconds};
 use super::nccl_variable::set_variable;
@@ -70,7 +70,7 @@ pub(super) fn run(args: &ProfileArgs) -> Result<(), Failure> {
     let mut watch = |step: Watched| progress.timed_step(step.num_done, step.step_s);
     let profile = profile_in(plan.clone(), source, options, world, &mut watch);
     let profile = profile.map_err(|error| match error {
-        ProfileError::Engine(error) => said_once(error.into(), launched.as_ref()),
+        ProfileError::Engine(error) => said_once(error.into(), rank_of(launched.as_ref())),
         error => error.into(),
     })?;
     let (Some(profile), Some(out)) = (profile, out) else { return Ok(()) };

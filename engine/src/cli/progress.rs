@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::output::{is_silent, keep, show};
+use super::output::{Voice, is_silent, keep};
 use super::terminal;
 use crate::run::checkpoint::CheckpointError;
 use crate::run::engine::{EngineError, LossPart};
@@ -16,8 +16,7 @@ use crate::train::{EvalLine, Observer, StepLine, Work};
 pub(super) struct Progress {
     /// What each line begins with: the name of an engine among others.
     of: String,
-    /// Whether this process says what others would say too.
-    speaks: bool,
+    voice: Voice,
     /// A bar that redraws itself, where a person sees it.
     bar: Option<ProgressBar>,
     /// Of plain lines: on the screen if there is no bar, and in the log of this process.
@@ -70,19 +69,17 @@ impl Progress {
     /// The progress of a run of so many steps; `learns`: whether it has a loss.
     pub(super) fn new(num_steps: u64, learns: bool) -> Self {
         let bar = bar(num_steps, "{bar:20} {pos}/{len} steps  {msg}  ETA {eta}");
-        Self::with(String::new(), bar, num_steps, learns)
+        Self::with(String::new(), Voice::of_process(), bar, num_steps, learns)
     }
 
     /// The progress of an engine among others, in lines that begin with its name: bars of several would redraw each other.
-    pub(super) fn of_engine(name: &str, num_steps: u64, learns: bool) -> Self {
-        Self::with(format!("{name}: "), None, num_steps, learns)
+    pub(super) fn of_engine(name: &str, voice: Voice, num_steps: u64, learns: bool) -> Self {
+        Self::with(format!("{name}: "), voice, None, num_steps, learns)
     }
 
-    fn with(of: String, bar: Option<ProgressBar>, num_steps: u64, learns: bool) -> Self {
-        // Whoever speaks for the process later, it is this run's line.
-        let speaks = !is_silent();
+    fn with(of: String, voice: Voice, bar: Option<ProgressBar>, num_steps: u64, learns: bool) -> Self {
         let progress =
-            Self { of, speaks, bar, pace: Pace::at_once(), num_steps, figures: String::new(), learns };
+            Self { of, voice, bar, pace: Pace::at_once(), num_steps, figures: String::new(), learns };
         // A first step may take minutes.
         progress.print_unless_bar(&format!("the first of {num_steps} steps begins"));
         progress
@@ -96,7 +93,7 @@ impl Progress {
                 keep(&text);
                 bar.println(text);
             }
-            None => self.say(&text),
+            None => self.voice.note(text),
         }
     }
 
@@ -107,15 +104,8 @@ impl Progress {
                 keep(text);
                 bar.tick();
             }
-            None => self.say(&terminal::fitted(&format!("{}{text}", self.of))),
+            None => self.voice.note(terminal::fitted(&format!("{}{text}", self.of))),
         }
-    }
-
-    fn say(&self, text: &str) {
-        if self.speaks {
-            show(text);
-        }
-        keep(text);
     }
 
     /// Shows a step by its time alone.

@@ -92,9 +92,9 @@ pub enum MasterProblem {
         /// The engine.
         name: String,
     },
-    /// There is no such kind of task.
-    UnknownKind {
-        /// The known kind that is spelled most like it, if any is near.
+    /// A task has no such key.
+    UnknownKeyOfTask {
+        /// The known key that is spelled most like it, if any is near.
         nearest: Option<String>,
     },
     /// A task names an engine that the file does not have.
@@ -225,7 +225,7 @@ impl MasterProblem {
             Self::NoWeights { name } => format!(
                 "{path} is `{name}`, which computes logits and is not trained, and nothing says with which weights"
             ),
-            Self::UnknownKind { .. } => format!("{path}: there is no such kind of task"),
+            Self::UnknownKeyOfTask { .. } => format!("{path}: a task has no such key"),
             Self::UnknownEngine { name, .. } => format!("{path} is `{name}`, and there is no such engine"),
             Self::EngineTwice { name, first: (line, column) } => {
                 format!("{path} is `{name}` again, which stands at {line}:{column}")
@@ -256,7 +256,7 @@ impl MasterProblem {
                  the run.json in its run directory"
                 .to_owned(),
             Self::UnknownKey { nearest: Some(nearest) }
-            | Self::UnknownKind { nearest: Some(nearest) }
+            | Self::UnknownKeyOfTask { nearest: Some(nearest) }
             | Self::UnknownKeyOfDistill { nearest: Some(nearest) } => format!("did you mean `{nearest}`?"),
             Self::TwoKinds { .. } => "make two tasks of it".to_owned(),
             Self::UnknownKeyOfDistill { nearest: None } => {
@@ -286,7 +286,11 @@ impl MasterProblem {
             Self::NoKind => {
                 r#"write {"train": ["ENGINE", ...]}, or {"distill": {"student": "ENGINE", "teacher": "ENGINE", ...}}"#.to_owned()
             }
-            Self::UnknownKind { nearest: None } => format!("the known ones are: {}", listed(KEYS_OF_TASK)),
+            Self::UnknownKeyOfTask { nearest: None } => format!(
+                "what it does is {}, beside which it may have {}",
+                KINDS.map(|key| format!("`{key}`")).join(" or "),
+                [INIT, RANKS].map(|key| format!("`{key}`")).join(" and ")
+            ),
             Self::UnknownEngine { known, nearest, .. } | Self::NotInTask { known, nearest, .. } => {
                 let nearest =
                     nearest.as_ref().map_or_else(String::new, |nearest| format!("did you mean `{nearest}`? "));

@@ -19,11 +19,18 @@ type Placed<'a> = (usize, RunInTurn<'a>);
 /// asked between rounds. The results are in the order of the runs.
 ///
 /// # Errors
-/// When a run fails; the others are then ended as if they were interrupted.
+/// When a run fails; the others are then ended as if they were interrupted. Before any step, when a run is said to have other ranks than its plan.
 pub fn train_several(
     runs: Vec<RunInTurn<'_>>,
     is_interrupted: &(dyn Fn() -> bool + Sync),
 ) -> Result<Vec<EndedRun>, InTurnError> {
+    for (index, run) in runs.iter().enumerate() {
+        run.check_ranks().map_err(|error| {
+            let others = runs.iter().enumerate().filter(|(other, _)| *other != index);
+            let others = others.map(|(_, other)| (other.name.clone(), Left::Untouched)).collect();
+            InTurnError { name: run.name.clone(), error: Box::new(error), others }
+        })?;
+    }
     train_groups(groups(runs), is_interrupted)
 }
 

@@ -1,5 +1,6 @@
 //! Why a training run failed.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use super::run_dir_error::RunDirError;
@@ -29,6 +30,19 @@ pub enum TrainingError {
     /// The run directory.
     #[error(transparent)]
     RunDir(#[from] RunDirError),
+    /// The ranks of a run among several are others than those of its plan.
+    #[error(
+        "it is said to have ranks {given:?} of all, and its plan is for {} from rank {}; give `RunInTurn::ranks` those of the plan",
+        counted_ranks(*needed), first.map_or_else(|| "any".to_owned(), |first| first.to_string())
+    )]
+    OtherRanks {
+        /// Those that it is said to have.
+        given: Range<usize>,
+        /// How many the plan is for.
+        needed: usize,
+        /// From which on, if the plan says it (`comm.first_rank`).
+        first: Option<usize>,
+    },
     /// A step that was to be traced.
     #[error(transparent)]
     Trace(#[from] TraceError),
@@ -68,6 +82,10 @@ pub enum TrainingError {
         /// Why it could not be saved in the last place that was tried.
         why: Box<TrainingError>,
     },
+}
+
+fn counted_ranks(count: usize) -> String {
+    if count == 1 { "1 rank".to_owned() } else { format!("{count} ranks") }
 }
 
 /// How the ranks have stopped, if that is the error.
@@ -166,7 +184,11 @@ impl TrainingError {
             // A process that is gone is gone from the student's ranks too.
             Self::Teacher { error, .. } => stopped(error).is_none(),
             Self::RunDir(_) | Self::Trace(_) => true,
-            Self::Data(_) | Self::Saved { .. } | Self::Lost { .. } | Self::NotSaved { .. } => false,
+            Self::Data(_)
+            | Self::OtherRanks { .. }
+            | Self::Saved { .. }
+            | Self::Lost { .. }
+            | Self::NotSaved { .. } => false,
         }
     }
 }

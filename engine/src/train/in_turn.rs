@@ -19,7 +19,7 @@ use super::underway::Underway;
 pub struct RunInTurn<'a> {
     /// By which messages know it.
     pub name: String,
-    /// Its ranks among those of all runs.
+    /// Its ranks among those of all runs, as many as its plan is for.
     pub ranks: Range<usize>,
     /// What is trained.
     pub training: Training,
@@ -27,6 +27,18 @@ pub struct RunInTurn<'a> {
     pub directory: &'a RunDir,
     /// Receives its lines.
     pub observer: &'a mut (dyn Observer + Send),
+}
+
+impl RunInTurn<'_> {
+    /// Refuses ranks that are not those of the plan.
+    pub(super) fn check_ranks(&self) -> Result<(), TrainingError> {
+        let plan = self.training.plan();
+        let (needed, first) = (plan.grid().world_size(), plan.run().comm.first_rank);
+        if self.ranks.len() == needed && first.is_none_or(|first| first == self.ranks.start) {
+            return Ok(());
+        }
+        Err(TrainingError::OtherRanks { given: self.ranks.clone(), needed, first })
+    }
 }
 
 /// A run that has ended without an error, after its last step or because it was interrupted.

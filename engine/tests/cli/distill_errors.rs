@@ -170,11 +170,11 @@ fn every_mistake_in_a_distillation_has_its_error() {
           x `tasks.learn.distill` must be an object, but is null
           help: write {"student": "ENGINE", "teacher": "ENGINE", "temperature": 2, "alpha": 0.5}
         {"distil":{}}
-          x `tasks.learn.distil`: there is no such kind of task
+          x `tasks.learn.distil`: a task has no such key
           help: did you mean `distill`?
         {"teach":{}}
-          x `tasks.learn.teach`: there is no such kind of task
-          help: the known ones are: `train`, `distill`, `init`, `ranks`
+          x `tasks.learn.teach`: a task has no such key
+          help: what it does is `train` or `distill`, beside which it may have `init` and `ranks`
         {}
           x `tasks.learn` does not say what the task does
           help: write {"train": ["ENGINE", ...]}, or {"distill": {"student": "ENGINE", "teacher": "ENGINE", ...}}
@@ -203,7 +203,7 @@ fn every_mistake_in_a_distillation_has_its_error() {
           x `tasks.learn.init` must be an object, but is null
           help: write {"ENGINE": "its-run-directory", ...}
         {"train":["small"],"inits":{}}
-          x `tasks.learn.inits`: there is no such kind of task
+          x `tasks.learn.inits`: a task has no such key
           help: did you mean `init`?
         {"train":["small"],"distill":{"student":"small","teacher":"large","temperature":2,"alpha":0.5}}
           x `tasks.learn.distill`: a task does one thing, and what stands at 6:24 is another

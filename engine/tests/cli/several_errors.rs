@@ -127,7 +127,7 @@ fn mistakes_in_a_master_file_are_shown_at_their_places() {
               help: keep one of the two
             $ unknown-kind.json
             [2] error: not a valid master file, 2 mistakes:
-              x `tasks.a.trian`: there is no such kind of task
+              x `tasks.a.trian`: a task has no such key
                ,-[unknown-kind.json:3:21]
              2 |   "engines": { "student": "run.json" },
              3 |   "tasks": { "a": { "trian": ["student"] }, "b": { "distil": {} } }
@@ -136,7 +136,7 @@ fn mistakes_in_a_master_file_are_shown_at_their_places() {
                `----
               help: did you mean `train`?
 
-              x `tasks.b.distil`: there is no such kind of task
+              x `tasks.b.distil`: a task has no such key
                ,-[unknown-kind.json:3:52]
              2 |   "engines": { "student": "run.json" },
              3 |   "tasks": { "a": { "trian": ["student"] }, "b": { "distil": {} } }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 pub(super) use self::args::{DoctorArgs, EXAMPLES};
 use self::text::{HEAD, summary, whole_text};
-use super::agreement::{place_in_job, said_once};
+use super::agreement::{place_in_job, rank_of, said_once};
 use super::failure::Failure;
 use super::figures::counted;
 use super::nccl_variable::set_variable;
@@ -52,8 +52,8 @@ pub(super) fn run(args: &DoctorArgs) -> Result<(), Failure> {
     let watch = &mut |part: Part, begun: Duration| {
         note(format_args!("{:5.1} s  {part}", begun.as_secs_f64()));
     };
-    let report =
-        examine(&plan, &run_dir, watch).map_err(|error| said_once(error.into(), launched.as_ref()))?;
+    let report = examine(&plan, &run_dir, watch)
+        .map_err(|error| said_once(error.into(), rank_of(launched.as_ref())))?;
     let (Some(report), Some(out)) = (report, out) else { return Ok(()) };
     out.write(&whole_text(&args.run.name(), &file.effective_json(&RunDir::COPIES), &plan, &report))?;
     if args.json {

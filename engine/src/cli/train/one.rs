@@ -8,12 +8,12 @@ use super::report::report;
 use super::words::{
     device_of, place_of, say_what_changed, say_what_runs, skipped_too_many, this_start, where_logs_are,
 };
-use crate::cli::agreement::{agreed, connected, said_once};
+use crate::cli::agreement::{agreed, connected, rank_of, said_once};
 use crate::cli::failure::Failure;
 use crate::cli::log;
 use crate::cli::nccl_variable::set_variable;
 use crate::cli::notices::Notices;
-use crate::cli::output::{complain, keep, keep_in, note, print};
+use crate::cli::output::{Voice, complain, keep, keep_in, note, print};
 use crate::cli::progress::Progress;
 use crate::cli::signals::end_after_the_step;
 use crate::cli::terminal;
@@ -40,7 +40,7 @@ pub(super) fn run(
     let out = options.out.as_path();
     let ready = options.ready(&plan, is_first);
     if let Ok(Ready { is_finished: false, .. }) = ready {
-        say_what_runs(&plan);
+        say_what_runs(Voice::of_process(), &plan);
         // Before the steps, which may take days.
         drop(notices);
     }
@@ -53,8 +53,8 @@ pub(super) fn run(
     // Of a text that can be continued.
     let data = &plan.run().data;
     let prompt = data.knows_text().then(|| first_words(&data.text).unwrap_or_else(|| "The".to_owned()));
-    let training = options.start(plan, world, ready.traced.clone(), None);
-    let mut training = training.map_err(|error| said_once(error, launched))?;
+    let training = options.start(plan, world, ready.traced.clone(), None, Voice::of_process());
+    let mut training = training.map_err(|error| said_once(error, rank_of(launched)))?;
     note(terminal::fitted(&format!("computing on: {}", device_of(&training, file))));
     if let Some(warning) = disk_warning {
         note(terminal::fitted(&warning));
@@ -63,18 +63,18 @@ pub(super) fn run(
     let recorded = options.recorded(ready.earlier, file, training.plan(), is_first);
     // The others open their logs in it.
     let recorded = training.together(recorded.map_err(TrainingError::from));
-    let (directory, changed) = recorded.map_err(|error| said_once(error, launched))?;
+    let (directory, changed) = recorded.map_err(|error| said_once(error, rank_of(launched)))?;
     if let Some(launched) = launched {
         keep_in(RankLog::open(out, launched.rank, args.resume));
         keep(&place_of(training.plan(), launched.rank));
     }
     if training.resumed().is_some() {
-        say_what_changed("", &changed);
+        say_what_changed(Voice::of_process(), "", &changed);
     }
     let learns = training.plan().run().model.learns();
     let ended = steps(training, &directory, learns)?;
     let summary = ended.map_err(|error| {
-        let failure = said_once(error, launched);
+        let failure = said_once(error, rank_of(launched));
         if launched.is_some() && !matches!(failure, Failure::SaidElsewhere) {
             complain(where_logs_are(directory.path()));
         }

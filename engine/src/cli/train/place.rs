@@ -1,15 +1,30 @@
-//! Which ranks of a job this process has.
+//! The job of a task's engines, and which of its ranks this process has.
 
 use std::ops::Range;
 
+use super::apart::Apart;
+use crate::cli::output::Voice;
+use crate::config::{EndSignal, JobRanks};
 use crate::host::Launched;
 
-/// This process's part in the job, if it is one of several.
+/// What the engines of a task have in common, once their ranks are connected.
 pub(super) struct Job<'a> {
+    pub(super) process: Process<'a>,
+    /// Which ranks of the job the engines have.
+    pub(super) ranks: JobRanks,
+    /// What connects all processes of a job whose engines have ranks of their own.
+    pub(super) apart: Option<Apart>,
+    /// Those that end an engine, of any process.
+    pub(super) signals: Vec<EndSignal>,
+}
+
+/// This process's part in the job, if it is one of several.
+#[derive(Clone, Copy)]
+pub(super) struct Process<'a> {
     pub(super) launched: Option<&'a Launched>,
 }
 
-impl Job<'_> {
+impl Process<'_> {
     /// The launcher, where ranks are processes.
     pub(super) fn of_processes(&self) -> Option<&Launched> {
         // A process that is alone has all ranks.
@@ -32,5 +47,10 @@ impl Job<'_> {
     /// Whether this process speaks for an engine with these ranks, and writes what it leaves.
     pub(super) fn speaks_for(&self, ranks: &Range<usize>) -> bool {
         self.rank_in(ranks) == Some(0)
+    }
+
+    /// That of an engine with these ranks.
+    pub(super) fn voice_of(&self, ranks: &Range<usize>) -> Voice {
+        Voice::that(self.speaks_for(ranks))
     }
 }

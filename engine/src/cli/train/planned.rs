@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use super::options::RunOptions;
 use crate::cli::failure::Failure;
 use crate::cli::notices::Notices;
+use crate::cli::output::Voice;
 use crate::cli::task_plans::{EnginePlan, TaskPlans, task_plans};
 use crate::config::{JobRanks, Launch, MasterFile, MasterProblem, Part, RunFile, Task};
 use crate::plan::Plan;
@@ -19,6 +20,13 @@ pub(super) struct Planned {
     pub(super) options: RunOptions,
     /// Its ranks of the job.
     pub(super) ranks: Range<usize>,
+}
+
+impl Planned {
+    /// The same, whose notices another voice says than that of the process.
+    pub(super) fn said_by(self, voice: Voice) -> Self {
+        Self { notices: self.notices.said_by(voice), ..self }
+    }
 }
 
 /// The engine of a task that computes logits for a student, before its ranks start.

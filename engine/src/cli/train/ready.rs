@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::options::RunOptions;
 use crate::cli::failure::Failure;
-use crate::cli::output::note;
+use crate::cli::output::Voice;
 use crate::measure::trace::{TracedSteps, TracedStepsError};
 use crate::plan::{Plan, Purpose};
 use crate::run::engine::{Engine, EngineError};
@@ -56,7 +56,11 @@ impl RunOptions {
         let goes_on = self.resume && self.step.is_none();
         let finished = if goes_on { finished_steps(out, plan.run().steps) } else { None };
         if let Some(steps) = finished {
-            note(format_args!("{} has done all {steps} steps: nothing is left to resume", out.display()));
+            let voice = Voice::that(is_first);
+            voice.note(format_args!(
+                "{} has done all {steps} steps: nothing is left to resume",
+                out.display()
+            ));
             return Ok(Ready { is_finished: true, ..Ready::default() });
         }
         // Locked before its checkpoint is read.

@@ -7,7 +7,7 @@
 use std::path::Path;
 
 use super::args::TrainArgs;
-use super::place::Job;
+use super::place::{Job, Process};
 use super::planned::planned;
 use super::several_report::{reports, table};
 use super::words::{place_of, skipped_too_many, this_start};
@@ -15,7 +15,7 @@ use crate::cli::failure::Failure;
 use crate::cli::figures::counted;
 use crate::cli::log;
 use crate::cli::nccl_variable::set_variable;
-use crate::cli::output::{keep, keep_in, note, print, speak};
+use crate::cli::output::{Voice, keep, keep_in};
 use crate::cli::terminal;
 use crate::config::MasterFile;
 use crate::host::Launched;
@@ -35,23 +35,21 @@ pub(super) fn run(args: &TrainArgs, master: MasterFile, launched: Option<&Launch
     for plan in engines.plans() {
         set_variable(plan.run().comm.backend, &args.run.run)?;
     }
-    let ranks = engines.ranks.clone();
-    let job = Job { launched };
-    let waiting = job.waiting(engines)?;
-    if waiting.trained.is_empty() && waiting.apart.is_none() {
+    let (job, waiting) = Job::connected(Process { launched }, engines)?;
+    if waiting.trained.is_empty() && job.apart.is_none() {
         return Ok(());
     }
     let started = job.start(waiting, &out)?;
     if let Some(launched) = launched {
         keep_in(RankLog::open(&out, launched.rank, args.resume));
         for engine in &started.engines {
-            let rank = job.rank_in(&engine.ranks).unwrap_or_default();
+            let rank = job.process.rank_in(&engine.ranks).unwrap_or_default();
             keep(&format!("engine {}: {}", engine.name, place_of(engine.training.plan(), rank)));
         }
     }
     let ended = job.trained(started)?;
     // The first process of each engine prints its tables.
-    let is_spoken_for = |ended: &&EndedRun| job.speaks_for(&ranks.of(&ended.name));
+    let is_spoken_for = |ended: &&EndedRun| job.process.speaks_for(&job.ranks.of(&ended.name));
     let is_any = ended.iter().any(|ended| is_spoken_for(&ended));
     let ended: Vec<EndedRun> = match is_any {
         true => ended.into_iter().filter(|ended| is_spoken_for(&ended)).collect(),
@@ -60,10 +58,10 @@ pub(super) fn run(args: &TrainArgs, master: MasterFile, launched: Option<&Launch
     if ended.is_empty() {
         return Ok(());
     }
-    let _voice = speak(is_any);
-    print(reports(&ended, terminal::width()))?;
-    print(table(&ended, terminal::width()))?;
-    say_what_is_left(&ended, &out, args.trace);
+    let voice = Voice::that(is_any);
+    voice.print(reports(&ended, terminal::width()))?;
+    voice.print(table(&ended, terminal::width()))?;
+    say_what_is_left(voice, &ended, &out, args.trace);
     Ok(())
 }
 
@@ -80,10 +78,10 @@ fn check_folder(out: &Path) -> Result<(), Failure> {
 }
 
 /// Warnings, what goes on with --resume, and where the run directories are.
-fn say_what_is_left(ended: &[EndedRun], out: &Path, is_traced: bool) {
+fn say_what_is_left(voice: Voice, ended: &[EndedRun], out: &Path, is_traced: bool) {
     for EndedRun { name, summary, .. } in ended {
         if let Some(warning) = skipped_too_many(summary) {
-            note(terminal::fitted(&format!("\nwarning: engine {name}: {warning}")));
+            voice.note(terminal::fitted(&format!("\nwarning: engine {name}: {warning}")));
         }
     }
     let interrupted: Vec<String> = ended
@@ -93,14 +91,14 @@ fn say_what_is_left(ended: &[EndedRun], out: &Path, is_traced: bool) {
         .collect();
     if !interrupted.is_empty() {
         let text = format!("ended {}; the same command with --resume goes on", interrupted.join(", "));
-        note(terminal::fitted(&text));
+        voice.note(terminal::fitted(&text));
     }
     let folders = counted(ended.len(), "engine");
-    note(format_args!("\nrun directories of {folders}: {}", out.display()));
+    voice.note(format_args!("\nrun directories of {folders}: {}", out.display()));
     for EndedRun { name, .. } in ended {
-        note(format_args!("  {}", out.join(name).display()));
+        voice.note(format_args!("  {}", out.join(name).display()));
     }
     if let Some(EndedRun { name, .. }) = ended.first().filter(|_| is_traced) {
-        note(format_args!("traced; try: pipezero compare {}", out.join(name).display()));
+        voice.note(format_args!("traced; try: pipezero compare {}", out.join(name).display()));
     }
 }

@@ -8,7 +8,7 @@ use pipezero_models::Distillation;
 use super::options::RunOptions;
 use super::words::{say_where_it_goes_on, where_it_starts};
 use crate::cli::failure::Failure;
-use crate::cli::output::note;
+use crate::cli::output::Voice;
 use crate::cli::run_args::{PlannedData, plan_with_data_of};
 use crate::cli::unread_weights::unread_weights;
 use crate::config::{Launch, Notice, RunFile};
@@ -43,9 +43,10 @@ impl RunOptions {
         world: Arc<dyn World>,
         traced: Option<TracedSteps>,
         teacher: Option<Teacher>,
+        voice: Voice,
     ) -> Result<Training, TrainingError> {
         let words = where_it_starts(&plan);
-        let begins = &mut |begins| words(begins).into_iter().for_each(note);
+        let begins = &mut |begins| words(begins).into_iter().for_each(|line| voice.note(line));
         let beginning = match &self.init {
             // A task says its weights every time; those of a run that goes on are its checkpoint's.
             Some(path) if !self.goes_on() => Beginning::Weights(path),
@@ -54,7 +55,7 @@ impl RunOptions {
         };
         let mut training = Training::beginning(plan, world, beginning, teacher, begins)?;
         if self.resume {
-            say_where_it_goes_on(training.resumed(), &self.out);
+            say_where_it_goes_on(voice, training.resumed(), &self.out);
         }
         if let Some(steps) = traced {
             training = training.traced(steps);

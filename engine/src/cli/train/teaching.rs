@@ -6,12 +6,10 @@ use std::sync::Arc;
 use super::apart::Apart;
 use super::place::Job;
 use super::planned::PlannedTeacher;
-use crate::cli::agreement::said_once_of_ranks;
+use crate::cli::agreement::said_once;
 use crate::cli::failure::Failure;
-use crate::cli::output::{note, speak};
 use crate::cli::task_plans::{heading, text_of_teacher};
 use crate::cli::terminal;
-use crate::config::JobRanks;
 use crate::plan::{Plan, Purpose};
 use crate::run::engine::{LogitsHere, Together};
 use crate::run::world::World;
@@ -50,25 +48,20 @@ impl WaitingTeacher {
     }
 
     /// Starts the ranks of a teacher, as far as this process has them.
-    pub(super) fn start(
-        self,
-        job: &Job<'_>,
-        ranks: &JobRanks,
-        apart: Option<&Apart>,
-    ) -> Result<Teacher, Failure> {
+    pub(super) fn start(self, Job { process, ranks, apart, .. }: &Job<'_>) -> Result<Teacher, Failure> {
         let PlannedTeacher { name, student, plan, notices, weights, ranks: own } = self.engine;
-        let _voice = speak(job.speaks_for(&own));
-        note(heading(ranks, &name));
-        note(text_of_teacher(&plan, &student, terminal::width()).trim_end());
-        drop(notices);
+        let voice = process.voice_of(&own);
+        voice.note(heading(ranks, &name));
+        voice.note(text_of_teacher(&plan, &student, terminal::width()).trim_end());
+        drop(notices.said_by(voice));
         let teacher = match (apart, self.world) {
             (Some(apart), world) => Teacher::in_job(name, plan, world, &weights, Arc::clone(&apart.job)),
             (None, Some(world)) => Teacher::start(name, plan, world, &weights),
             (None, None) => unreachable!("without ranks of its own each engine has all processes"),
         };
-        let teacher = teacher.map_err(|error| said_once_of_ranks(error, job.rank_of_several(&own)))?;
+        let teacher = teacher.map_err(|error| said_once(error, process.rank_of_several(&own)))?;
         if let Some(engine) = teacher.engine() {
-            note(terminal::fitted(&format!("computing on: {}", engine.device_name())));
+            voice.note(terminal::fitted(&format!("computing on: {}", engine.device_name())));
         }
         Ok(teacher)
     }

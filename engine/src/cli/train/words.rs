@@ -6,7 +6,7 @@ use pipezero_models::queue::Cuda;
 
 use crate::cli::describe;
 use crate::cli::figures::{bytes, count, counted};
-use crate::cli::output::note;
+use crate::cli::output::Voice;
 use crate::cli::terminal;
 use crate::config::{DeviceName, RunFile};
 use crate::host;
@@ -53,36 +53,36 @@ pub(super) fn where_it_starts(plan: &Plan) -> impl Fn(Start) -> Option<String> +
     }
 }
 
-pub(super) fn say_where_it_goes_on(resumed: Option<&Resumed>, out: &Path) {
+pub(super) fn say_where_it_goes_on(voice: Voice, resumed: Option<&Resumed>, out: &Path) {
     let Some(Resumed { step, has_other_text, refused }) = resumed else {
-        return note(format_args!("{} has no checkpoint yet: the run starts at step 1", out.display()));
+        return voice.note(format_args!("{} has no checkpoint yet: the run starts at step 1", out.display()));
     };
     for error in refused {
-        note(terminal::fitted(&format!("warning: not resumed from the newest checkpoint: {error}")));
+        voice.note(terminal::fitted(&format!("warning: not resumed from the newest checkpoint: {error}")));
     }
-    note(format_args!("the run goes on after step {step}"));
+    voice.note(format_args!("the run goes on after step {step}"));
     if *has_other_text {
-        note(terminal::fitted(
+        voice.note(terminal::fitted(
             "warning: the training text is not the one that the checkpoint's run read: its order of samples is another one from here on",
         ));
     }
 }
 
 /// What the run file says otherwise than before; `of` comes first.
-pub(super) fn say_what_changed(of: &str, changed: &[ChangedKey]) {
+pub(super) fn say_what_changed(voice: Voice, of: &str, changed: &[ChangedKey]) {
     if !changed.is_empty() {
         let changed: Vec<String> = changed.iter().map(ChangedKey::to_string).collect();
-        note(terminal::fitted(&format!("{of}since the last start of the run: {}", changed.join(", "))));
+        voice.note(terminal::fitted(&format!("{of}since the last start of the run: {}", changed.join(", "))));
     }
 }
 
-pub(super) fn say_what_runs(plan: &Plan) {
-    note(terminal::wrapped(&headline(plan), terminal::width()));
+pub(super) fn say_what_runs(voice: Voice, plan: &Plan) {
+    voice.note(terminal::wrapped(&headline(plan), terminal::width()));
     if plan.run().model.learns() {
-        note(terminal::wrapped(&plan.element_types().to_string(), terminal::width()));
+        voice.note(terminal::wrapped(&plan.element_types().to_string(), terminal::width()));
     }
     for line in describe::trained(plan).into_iter().chain(plan.parameters_that_stay()) {
-        note(line);
+        voice.note(line);
     }
 }
 

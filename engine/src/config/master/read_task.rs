@@ -63,7 +63,7 @@ impl TaskReader<'_> {
             num_unknown += 1;
             let nearest = nearest(&entry.key, KEYS_OF_TASK.into_iter()).map(str::to_owned);
             let path = join(path, &entry.key);
-            self.reader.master_error(&path, &entry.key_span, MasterProblem::UnknownKind { nearest });
+            self.reader.master_error(&path, &entry.key_span, MasterProblem::UnknownKeyOfTask { nearest });
         }
         let Some(Entry { key, node: of_kind, .. }) = first else {
             if num_unknown == 0 {
