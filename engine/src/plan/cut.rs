@@ -11,6 +11,7 @@ use pipezero_schedule::ComputeOrder;
 use super::error::PatternFault;
 use super::run_model::RunModel;
 use super::stage_bytes::StageBytes;
+use super::units::first_trained;
 use super::{PlanError, frozen};
 use crate::config::{Checkpointing, PartitionConfig, Run, pattern};
 
@@ -92,7 +93,7 @@ pub(super) fn split(
             })?
         }
         PartitionConfig::Balanced => {
-            let first_trained = graph.layers().position(|layer| !layer.is_frozen).unwrap_or(0);
+            let first_trained = first_trained(graph);
             let cost = |(position, layer)| step_cost(run, layer, position >= first_trained);
             let costs: Vec<u64> = graph.layers().enumerate().map(cost).collect();
             let ranks: Vec<usize> =

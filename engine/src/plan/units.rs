@@ -17,19 +17,23 @@ use crate::config::Checkpointing;
 pub(super) fn units(of: RunModel<'_>, split: &Split) -> Result<Vec<PlannedUnit>, PlanError> {
     let units = UnitSplit::new(of.graph, split, of.run.zero.unit_layers)?;
     let mut planned: Vec<PlannedUnit> = units.iter().map(|unit| planned_unit(of, unit)).collect();
-    planned.iter_mut().take_while(|unit| unit.is_frozen).for_each(|unit| unit.has_backward = false);
     sharding::mark(of.run, of.graph, &mut planned)?;
     Ok(planned)
 }
 
 pub(super) fn planned_unit(of: RunModel<'_>, unit: &Unit) -> PlannedUnit {
     let RunModel { run, model, graph, shape } = of;
+    let has_backward = unit.layers.end > first_trained(graph);
     let layers: Vec<Arc<dyn Layer>> =
         model.layers[unit.layers.clone()].iter().map(|layer| Arc::clone(&layer.layer)).collect();
     let built = ModelUnit::new(layers)
         .with_precision(ElementTypes::of(&run.precision).parameter)
         .computing_in(ElementTypes::computed_in(run))
-        .with_checkpoints(segments(run.checkpointing, graph, unit.layers.clone()));
+        .with_checkpoints(match has_backward {
+            true => segments(run.checkpointing, graph, unit.layers.clone()),
+            // Nothing reads what it saves.
+            false => segments(Checkpointing::Unit, graph, unit.layers.clone()),
+        });
     let mut sizes = built.sizes(shape);
     if !built.table_slice().is_first() {
         // They are the first slice's.
@@ -55,10 +59,15 @@ pub(super) fn planned_unit(of: RunModel<'_>, unit: &Unit) -> PlannedUnit {
         tying: unit.tying,
         parts: Vec::new(),
         is_frozen: unit.is_frozen,
-        has_backward: true,
+        has_backward,
     };
     planned.set_parts(&kinds, &frozen, run.parallel.data);
     planned
+}
+
+/// The first layer of which something is trained; the layers in front of it have no backward.
+pub(super) fn first_trained(graph: &LayerGraph) -> usize {
+    graph.layers().position(|layer| !layer.is_frozen).unwrap_or(0)
 }
 
 /// The layers of a unit that are recomputed together, counted from the unit's first: transformer blocks alone. Embeddings

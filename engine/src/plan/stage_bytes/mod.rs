@@ -26,7 +26,7 @@ use pipezero_schedule::{ComputeOrder, Stage, protocol};
 use super::forecast::{element_bytes, memory_facts_of, num_loss_inputs_of_step, num_of_step, sharding};
 use super::run_model::RunModel;
 use super::tokens_read::{TokensRead, loss_inputs, reads_documents};
-use super::units::planned_unit;
+use super::units::{first_trained, planned_unit};
 use super::{PlanError, PlannedUnit, programs};
 use crate::config::Checkpointing;
 
@@ -203,10 +203,11 @@ impl<'a> StageBytes<'a> {
 /// For each block, the first of the run of equal blocks that it belongs to.
 fn first_alike(RunModel { model, graph, shape, .. }: RunModel<'_>) -> Vec<usize> {
     let layers = |block: usize| &model.layers[graph.block_layers(block)];
+    let first_trained = first_trained(graph);
     let frozen = |block: usize| {
-        graph.block_layers(block).map(|layer| {
-            let layer = graph.layer(layer);
-            (layer.is_frozen, &layer.frozen_parameters)
+        graph.block_layers(block).map(|position| {
+            let layer = graph.layer(position);
+            (layer.is_frozen, position >= first_trained, &layer.frozen_parameters)
         })
     };
     let alike = |one, other| are_alike(layers(one), layers(other), shape) && frozen(one).eq(frozen(other));
@@ -231,12 +232,15 @@ fn are_alike(one: &[ModelLayer], other: &[ModelLayer], shape: MicroBatchShape) -
 
 /// Of the layers before each, and of all.
 fn least_elements(RunModel { run, model, graph, .. }: RunModel<'_>) -> Vec<LeastElements> {
-    let is_recomputed = |layer: &LayerNode| {
-        run.checkpointing != Checkpointing::Off && matches!(layer.role, LayerRole::Block { .. })
+    let first_trained = first_trained(graph);
+    // Nor is anything kept of a block that has no backward.
+    let is_kept = |position: usize, layer: &LayerNode| {
+        let is_block = matches!(layer.role, LayerRole::Block { .. });
+        !is_block || run.checkpointing == Checkpointing::Off && position >= first_trained
     };
     let mut sums = vec![LeastElements::default()];
-    let layers = graph.layers().zip(&model.layers);
-    sums.extend(layers.scan(LeastElements::default(), |sum, (layer, built)| {
+    let layers = graph.layers().zip(&model.layers).enumerate();
+    sums.extend(layers.scan(LeastElements::default(), |sum, (position, (layer, built))| {
         // A rank that has both uses of a tied weight holds it once.
         let own = if layer.tying == Tying::Head { 0 } else { layer.num_parameters };
         let frozen = match layer.is_frozen {
@@ -248,7 +252,7 @@ fn least_elements(RunModel { run, model, graph, .. }: RunModel<'_>) -> Vec<Least
                 layer.frozen_parameters.iter().map(elements).sum::<u64>().min(own)
             }
         };
-        let saved = if is_recomputed(layer) { 0 } else { layer.saved_elements };
+        let saved = if is_kept(position, layer) { layer.saved_elements } else { 0 };
         sum.frozen += u128::from(frozen);
         sum.parameters += u128::from(own - frozen);
         sum.saved += u128::from(saved);
