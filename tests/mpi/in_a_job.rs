@@ -8,17 +8,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use pipezero::config::{
-    Precision, ResidencyConfig, Run, ShardingConfig, ShardingRule, UnitSharding, ZeroConfig, ZeroLevel,
+    Precision, ReductionPolicy, ResidencyConfig, Run, ShardingConfig, ShardingRule, UnitSharding, ZeroConfig,
+    ZeroLevel,
 };
 use pipezero::models::Host;
 use pipezero::plan::{Plan, Purpose};
+use pipezero::run::checkpoint::JointCheckpoints;
 use pipezero::run::data::BatchSource;
 use pipezero::run::engine::{Engine, EngineError};
 use pipezero::run::world::{ProcessWorld, World};
 use tests::features::pairs_on;
 use tests::{
     Case, Draws, EndOnPanic, FrontBatches, Lengths, Mask, Outputs, RandomBatches, Sample, Schedule,
-    plan_with_front, seed_of_draws, two_steps, weights_in, zero,
+    plan_with_front, seed_of_draws, small_run, two_steps, weights_in, zero,
 };
 
 /// Ranks of the job, of which smaller grids use the first ones.
@@ -160,6 +162,94 @@ fn grids_of_several_engines_give_the_bits_of_each_alone() {
             assert_eq!(found.gradient_norm.to_bits(), expected.gradient_norm.to_bits(), "step {step}");
         }
     }
+}
+
+/// The folder of checkpoints that the processes of a job share.
+pub(super) const FOLDER: &str = "PIPEZERO_FOLDER";
+
+/// Two engines of all processes, or of threads on one pipeline rank: of these levels, in turn two steps of the second to each of the first.
+struct Pair([Engine; 2]);
+
+impl Pair {
+    fn of(
+        pipeline: usize,
+        levels: [ZeroLevel; 2],
+        start: impl Fn(Plan, Arc<dyn BatchSource>) -> Engine,
+    ) -> Self {
+        let [actor, critic] = levels.map(|level| ZeroConfig {
+            reduce: ReductionPolicy::Last,
+            ..zero(level, ResidencyConfig::Strict, 1)
+        });
+        let engine = |zero, precision| {
+            let case = Case { pipeline, data: 2, num_layers: 4, precision, zero, ..Case::ONE_RANK };
+            let plan = Plan::even_if_refused(small_run(case)).expect("a valid run");
+            let source = Arc::new(RandomBatches::for_plan(&plan, Mask::Uneven));
+            start(plan, source)
+        };
+        Self([engine(actor, Precision::Bf16), engine(critic, Precision::F32)])
+    }
+
+    fn of_processes(levels: [ZeroLevel; 2]) -> Self {
+        Self::of(2, levels, |plan, source| {
+            let world = ProcessWorld::of_mpi(Duration::from_secs(60), None).expect("a job");
+            Engine::in_world(plan, source, Purpose::Training, Arc::new(world)).expect("ranks start")
+        })
+    }
+
+    fn of_threads() -> Self {
+        let levels = [ZeroLevel::Zero1; 2];
+        Self::of(1, levels, |plan, source| {
+            Engine::on_device(plan, source, Arc::new(Host)).expect("ranks start")
+        })
+    }
+
+    /// The losses of a round, in bits.
+    fn round(&mut self) -> Vec<u64> {
+        let steps = self.0.iter_mut().zip([1, 2]).flat_map(|(engine, num_steps)| {
+            (0..num_steps).map(|_| engine.train_batch().expect("a step").loss.expect("a loss").to_bits())
+        });
+        steps.collect()
+    }
+
+    fn named(&mut self) -> [(&str, &mut Engine); 2] {
+        let [actor, critic] = &mut self.0;
+        [("actor", actor), ("critic", critic)]
+    }
+
+    /// Goes on from the newest set that is in the folder; the steps of both.
+    fn resume(&mut self, from: &mut JointCheckpoints) -> [u64; 2] {
+        assert!(from.resume(&mut self.named()).expect("there is a sound set"));
+        self.0.each_ref().map(|engine| engine.position().step)
+    }
+}
+
+/// Beside them engines of threads, which were never ended, say what the losses are. When others go on the newest set is whole, and a step of one engine that
+/// came after it counts for nothing.
+#[test]
+#[ignore = "needs a job of four processes"]
+fn joint_checkpoints_of_processes_are_gone_on_with_by_all() {
+    let _guard = EndOnPanic;
+    let folder = PathBuf::from(std::env::var_os(FOLDER).expect("a folder"));
+    let joint = || JointCheckpoints::in_folder(&folder).keeping(1);
+    let mut undisturbed = Pair::of_threads();
+    let wanted: Vec<_> = (0..4).map(|_| undisturbed.round()).collect();
+    let mut first = Pair::of_processes([ZeroLevel::Zero3, ZeroLevel::Zero1]);
+    let mut to = joint();
+    for wanted in &wanted[..2] {
+        assert_eq!(first.round(), *wanted);
+        to.write(&mut first.named()).expect("the disk has room");
+    }
+    first.0[1].train_batch().expect("a step");
+    drop(first);
+    let mut second = Pair::of_processes([ZeroLevel::Zero1, ZeroLevel::Zero3]);
+    let mut from = joint();
+    assert_eq!(second.resume(&mut from), [2, 4]);
+    assert_eq!(second.round(), wanted[2]);
+    from.write(&mut second.named()).expect("the disk has room");
+    assert_eq!(second.round(), wanted[3]);
+    let mut threads = Pair::of_threads();
+    assert_eq!(threads.resume(&mut joint()), [3, 6]);
+    assert_eq!(threads.round(), wanted[3]);
 }
 
 /// Which rank of the job is killed.

@@ -57,6 +57,18 @@ fn grids_of_processes_give_the_bits_of_threads() {
     run_in_a_job(4, "mpi::in_a_job::grids");
 }
 
+/// Read by other engines of the same processes, and by threads.
+#[test]
+fn checkpoints_of_several_engines_of_a_job_belong_together() {
+    let _one_at_a_time = one_job();
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut job = job(4, &[], "mpi::in_a_job::joint");
+    let output = job.env(in_a_job::FOLDER, folder.path()).output().expect("mpirun is there");
+    let [printed, errors] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));
+    assert!(output.status.success(), "{}\n{printed}\n{errors}", output.status);
+    assert_eq!(printed.matches("test result: ok. 1 passed").count(), 4, "{printed}\n{errors}");
+}
+
 /// Whichever rank it is, that of rank 0 with the connections between the others too: one process speaks, and names it first.
 #[test]
 fn a_rank_that_is_killed_is_named_in_one_report() {

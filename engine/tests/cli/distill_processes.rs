@@ -62,7 +62,7 @@ mod mpi {
     use crate::command::{Home, Printed};
     use crate::distill;
     use crate::mpi::launch;
-    use crate::processes::{ranks_of, signal, until};
+    use crate::processes::{restarted_without, signal, until};
     use crate::several::weights;
 
     fn ended(home: &Home, child: Child) -> Printed {
@@ -109,22 +109,7 @@ mod mpi {
             let out = format!("out-{killed}");
             let line = format!("--max-restarts 1 -- train apart.json --out {out} --resume {set}");
             let child = launch(&home, &line).spawn().unwrap();
-            until("the student writes a checkpoint", || {
-                let entries = std::fs::read_dir(home.path(&format!("{out}/small/checkpoints"))).ok()?;
-                entries.flatten().any(|entry| entry.path().join("manifest.json").exists()).then_some(())
-            });
-            let (_, pid) = until("all ranks run", || {
-                ranks_of(&child, "OMPI_COMM_WORLD_RANK").into_iter().find(|(rank, _)| *rank == killed)
-            });
-            signal("KILL", &pid);
-            let printed = ended(&home, child);
-            assert_eq!(printed.status, Some(0), "{}", printed.stderr);
-            let said = format!("rank {killed} was killed");
-            assert!(
-                printed.stderr.contains(&said) && printed.stderr.contains("; restart 1 of 1"),
-                "{}",
-                printed.stderr
-            );
+            restarted_without(&home, child, (&out, &["small"]), killed);
             assert!(weights(&home, &format!("{out}/small")) == weights(&home, "shared/small"), "{killed}");
         }
     }

@@ -4,6 +4,9 @@ use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
+#[cfg(feature = "mpi")]
+use crate::command::{Home, Printed};
+
 /// How long a job may take until it is given up.
 const LONGEST: Duration = Duration::from_secs(120);
 
@@ -40,4 +43,26 @@ pub(crate) fn until<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
         assert!(start.elapsed() < LONGEST, "{what}");
         thread::yield_now();
     }
+}
+
+/// Kills a rank of a job over MPI once each of these engines has written a checkpoint below `out`: the job starts again, and ends well.
+#[cfg(feature = "mpi")]
+pub(crate) fn restarted_without(home: &Home, child: Child, (out, engines): (&str, &[&str]), killed: usize) {
+    until("all engines write checkpoints", || {
+        let has_one = |engine: &&str| {
+            let entries = fs::read_dir(home.path(&format!("{out}/{engine}/checkpoints"))).ok();
+            entries.is_some_and(|entries| {
+                entries.flatten().any(|entry| entry.path().join("manifest.json").exists())
+            })
+        };
+        engines.iter().all(has_one).then_some(())
+    });
+    let (_, pid) = until("all ranks run", || {
+        ranks_of(&child, "OMPI_COMM_WORLD_RANK").into_iter().find(|(rank, _)| *rank == killed)
+    });
+    signal("KILL", &pid);
+    let printed = Printed::new(child.wait_with_output().unwrap(), &home.path(""));
+    assert_eq!(printed.status, Some(0), "{}", printed.stderr);
+    let said = [format!("rank {killed} was killed"), "; restart 1 of 1".to_owned()];
+    assert!(said.iter().all(|said| printed.stderr.contains(said)), "{}", printed.stderr);
 }

@@ -161,7 +161,7 @@ mod mpi {
         placements,
     };
     use crate::command::{Home, Printed};
-    use crate::processes::{ranks_of, signal, until};
+    use crate::processes::restarted_without;
     use crate::several::{first, home, metrics, weights};
 
     fn ended(home: &Home, child: Child) -> Printed {
@@ -254,28 +254,8 @@ mod mpi {
             home.run("train job.json --out threads").success();
             let line = "--max-restarts 1 -- train job.json --out out --resume";
             let child = crate::mpi::launch(&home, line).spawn().unwrap();
-            let engines: Vec<String> = ranks.as_object().unwrap().keys().cloned().collect();
-            until("all engines write checkpoints", || {
-                let has_one = |engine: &String| {
-                    let entries = std::fs::read_dir(home.path(&format!("out/{engine}/checkpoints"))).ok();
-                    entries.is_some_and(|entries| {
-                        entries.flatten().any(|entry| entry.path().join("manifest.json").exists())
-                    })
-                };
-                engines.iter().all(has_one).then_some(())
-            });
-            let (_, pid) = until("all ranks run", || {
-                ranks_of(&child, "OMPI_COMM_WORLD_RANK").into_iter().find(|(rank, _)| *rank == killed)
-            });
-            signal("KILL", &pid);
-            let printed = ended(&home, child);
-            assert_eq!(printed.status, Some(0), "{}", printed.stderr);
-            let killed = format!("rank {killed} was killed");
-            assert!(
-                printed.stderr.contains(&killed) && printed.stderr.contains("; restart 1 of 1"),
-                "{}",
-                printed.stderr
-            );
+            let engines: Vec<&str> = ranks.as_object().unwrap().keys().map(String::as_str).collect();
+            restarted_without(&home, child, ("out", &engines), killed);
             for engine in engines {
                 let [one, other] = ["threads", "out"].map(|run| weights(&home, &format!("{run}/{engine}")));
                 assert!(one == other, "{engine}");
@@ -294,26 +274,7 @@ mod mpi {
         home.run("train pair.json --out undisturbed").success();
         let line = "--max-restarts 1 -- train pair.json --out out --resume";
         let child = crate::mpi::launch(&home, line).spawn().unwrap();
-        until("both engines write checkpoints", || {
-            let has_one = |engine: &str| {
-                let entries = std::fs::read_dir(home.path(&format!("out/{engine}/checkpoints"))).ok();
-                entries.is_some_and(|entries| {
-                    entries.flatten().any(|entry| entry.path().join("manifest.json").exists())
-                })
-            };
-            (has_one("left") && has_one("right")).then_some(())
-        });
-        let (_, pid) = until("all ranks run", || {
-            ranks_of(&child, "OMPI_COMM_WORLD_RANK").into_iter().find(|(rank, _)| *rank == 2)
-        });
-        signal("KILL", &pid);
-        let printed = ended(&home, child);
-        assert_eq!(printed.status, Some(0), "{}", printed.stderr);
-        assert!(
-            printed.stderr.contains("rank 2 was killed") && printed.stderr.contains("; restart 1 of 1"),
-            "{}",
-            printed.stderr
-        );
+        restarted_without(&home, child, ("out", &["left", "right"]), 2);
         for engine in ["left", "right"] {
             let [one, other] = ["undisturbed", "out"].map(|run| weights(&home, &format!("{run}/{engine}")));
             assert!(one == other, "{engine}");
