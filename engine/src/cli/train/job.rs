@@ -243,7 +243,8 @@ impl Job<'_> {
             .map(|(name, ranks, training)| {
                 let _voice = speak(self.speaks_for(ranks));
                 let run = training.plan().run();
-                Progress::of_engine(name, run.steps, run.model.learns())
+                let num_done = training.resumed().map_or(0, |resumed| resumed.step);
+                Progress::of_engine(name, num_done, run.steps, run.model.learns())
             })
             .collect();
         let own: Vec<(String, Range<usize>)> =
