@@ -1,6 +1,5 @@
 //! `pipezero check`.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -10,22 +9,20 @@ use pipezero_models::shared::GptConfig;
 
 use super::describe;
 use super::failure::Failure;
-use super::figures::{bytes, count, counted, percent};
-use super::master::resolve_all;
+use super::figures::{count, counted, percent};
+use super::frozen_weights::drawn_frozen_weights;
 use super::notices::Notices;
 use super::out_file::{OutFile, Written};
-use super::output::{note, print};
+use super::output::print;
 use super::run_args::{PlannedData, RunArgs, not_found, plan_with_data_of};
-use super::task_plans::{EnginePlan, TaskPlans, task_plans, text_of_teacher};
 use super::terminal;
 use super::unread_weights::unread_weights;
 use crate::config::{
-    BackendName, Change, DeviceName, Fixed, GivenFile, Launch, MasterFile, ModelConfig, Notice, NoticeKind,
-    Part, PartOfJob, RunFile, Task, TaskKind,
+    BackendName, Change, DeviceName, Fixed, GivenFile, Launch, ModelConfig, Notice, NoticeKind, RunFile,
 };
 use crate::files::input::{is_stdio, named};
 use crate::files::partial::Existing;
-use crate::plan::{Plan, Purpose};
+use crate::plan::Plan;
 use crate::run::data::Inspected;
 
 /// What `--help` ends with.
@@ -46,10 +43,10 @@ Exit status: 0 for a valid file; 2 for a file with mistakes, which are all print
 #[derive(Debug, Args)]
 pub(super) struct CheckArgs {
     #[command(flatten)]
-    run: RunArgs,
-    /// Print JSON: the run with every default filled in.
+    pub(super) run: RunArgs,
+    /// Print JSON: the run with every default filled in; of a master file `engines` with the run of each, and `tasks` with what each does, with which weights and on which ranks, and its memory.
     #[arg(long)]
-    json: bool,
+    pub(super) json: bool,
     /// Write the file with every mistake mended that can mean one thing alone, comments kept, and check that. Not with --set, which the file would not hold.
     #[arg(long, conflicts_with_all = ["set", "json"])]
     fix: bool,
@@ -69,7 +66,8 @@ pub(super) fn run(args: &CheckArgs) -> Result<(), Failure> {
         GivenFile::Run(file) => file.set(&args.run.set)?,
         GivenFile::Master(master) => return args.check_all(master),
     };
-    let checked = Checked::of(&file, Launch::this_host(), None)?;
+    let mut checked = Checked::of(&file, Launch::this_host(), None)?;
+    checked.notices.extend(drawn_frozen_weights(&checked.plan, &file, NoticeKind::Hint));
     if args.json {
         print(format_args!("{}\n", in_json(checked.plan.run())))?;
         drop(Notices::new(args.run.name(), checked.notices));
@@ -82,68 +80,19 @@ pub(super) fn run(args: &CheckArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Whether tasks use an engine, and none trains it.
-fn only_teaches(master: &MasterFile, name: &str) -> bool {
-    let mut parts = master.tasks().iter().filter_map(|task| task.part_of(name)).peekable();
-    parts.peek().is_some() && parts.all(|part| matches!(part, Part::Teaches(_)))
-}
-
-/// Its ranks in the first task that says which they are: they may be its data degree.
-fn part_of_job(master: &MasterFile, name: &str) -> Option<PartOfJob> {
-    let mut using = master.tasks().iter().filter(|task| task.part_of(name).is_some());
-    using.find_map(|task| task.part_of_job(name))
-}
-
-/// How an engine learns from a teacher, if no task trains it on its own.
-fn learns(master: &MasterFile, name: &str) -> Option<Distillation> {
-    let parts = || master.tasks().iter().filter_map(|task| task.part_of(name));
-    let learns = parts().find_map(|part| match part {
-        Part::Learns(distillation) => Some(distillation),
-        Part::Trains | Part::Teaches(_) => None,
-    });
-    learns.filter(|_| !parts().any(|part| part == Part::Trains))
-}
-
-/// What an engine is that is not trained, as the first task has it that uses it.
-fn print_teacher(of_tasks: &[(&Task, TaskPlans)], name: &str) -> Result<(), Failure> {
-    for (task, plans) in of_tasks {
-        let planned = plans.engines.iter().find(|planned| planned.engine.name == name);
-        if let (Some(planned), Some(Part::Teaches(student))) = (planned, task.part_of(name)) {
-            print(text_of_teacher(&planned.plan, student, terminal::width()))?;
-            notices_of(planned);
-            break;
-        }
-    }
-    Ok(())
-}
-
-/// Prints what is worth knowing of the files of engines that teach in some task and are trained in others, of which that is not all.
-fn say_of_teachers(master: &MasterFile, of_tasks: &[(&Task, TaskPlans)]) {
-    let teachers = of_tasks.iter().flat_map(|(_, plans)| &plans.engines);
-    let mut teachers: Vec<&EnginePlan> =
-        teachers.filter(|planned| planned.purpose == Purpose::Inference).collect();
-    teachers.sort_by_key(|planned| &planned.engine.name);
-    teachers.dedup_by_key(|planned| &planned.engine.name);
-    for planned in teachers.into_iter().filter(|planned| !only_teaches(master, &planned.engine.name)) {
-        note(format_args!("\nengine {} where it computes for another:", planned.engine.name));
-        notices_of(planned);
-    }
-}
-
-/// Prints what is worth knowing of an engine's file in its part of a task.
-fn notices_of(planned: &EnginePlan) {
-    drop(Notices::new(planned.engine.shown(), planned.notices.clone()).in_full());
-}
-
 /// A run file in which nothing is wrong.
-struct Checked {
-    plan: Plan,
-    notices: Vec<Notice>,
+pub(super) struct Checked {
+    pub(super) plan: Plan,
+    pub(super) notices: Vec<Notice>,
     data: Option<Inspected>,
 }
 
 impl Checked {
-    fn of(file: &RunFile, launch: Launch, distillation: Option<Distillation>) -> Result<Self, Failure> {
+    pub(super) fn of(
+        file: &RunFile,
+        launch: Launch,
+        distillation: Option<Distillation>,
+    ) -> Result<Self, Failure> {
         let PlannedData { plan, mut notices, data } = plan_with_data_of(file, launch, distillation)?;
         if let Some(warning) = too_few_gpus(&plan) {
             notices.push(Notice::new(NoticeKind::Warning, &file.place(&["comm.backend"]), warning));
@@ -153,88 +102,18 @@ impl Checked {
     }
 
     /// Prints what it means; its notices, which stand in a file of this name, are still to be printed.
-    fn print(self, file: String) -> Result<Notices, Failure> {
+    pub(super) fn print(self, file: String) -> Result<Notices, Failure> {
         let (notices, autos) = Notices::new(file, self.notices).in_full_but_autos();
         print(summary(&self.plan, self.data.as_ref(), &autos, terminal::width()))?;
         Ok(notices)
     }
 }
 
-fn in_json(value: &impl serde::Serialize) -> String {
+pub(super) fn in_json(value: &impl serde::Serialize) -> String {
     serde_json::to_string_pretty(value).expect("a run has string keys and finite depth")
 }
 
 impl CheckArgs {
-    /// Checks every engine of a master file, whether a task uses it or not, and every task in which one engine computes for another.
-    fn check_all(&self, master: MasterFile) -> Result<(), Failure> {
-        let names: Vec<String> = master.engines().map(str::to_owned).collect();
-        let master = master.set(&self.run.set, &names)?;
-        let trained: Vec<String> =
-            names.iter().filter(|name| !only_teaches(&master, name)).cloned().collect();
-        let engines = resolve_all(&master, &trained, |engine| {
-            let launch = Launch { part: part_of_job(&master, &engine.name), ..Launch::this_host() };
-            let checked = Checked::of(&engine.file, launch, learns(&master, &engine.name))?;
-            let notices = engine.notices_in_place(checked.notices);
-            Ok((engine.shown(), Checked { notices, ..checked }))
-        })?;
-        // Engines that are trained, each on its own and on ranks that it shares, are those above.
-        let is_planned_anew = |task: &&Task| !matches!(task.kind, TaskKind::Train(_)) || task.says_ranks();
-        let mut of_tasks = Vec::new();
-        for task in master.tasks().iter().filter(is_planned_anew) {
-            of_tasks.push((
-                task,
-                task_plans(&master, task, Launch::this_host(), |engine, launch, distillation| {
-                    let PlannedData { plan, notices, .. } =
-                        plan_with_data_of(&engine.file, launch, distillation)?;
-                    Ok((plan, notices))
-                })?,
-            ));
-        }
-        let bytes_of: BTreeMap<&String, u64> =
-            trained.iter().zip(engines.iter().map(|(_, checked)| checked.plan.needs().world_bytes)).collect();
-        if self.json {
-            let mut runs: BTreeMap<_, _> =
-                trained.iter().zip(engines.iter().map(|(_, checked)| checked.plan.run())).collect();
-            for planned in of_tasks.iter().flat_map(|(_, plans)| &plans.engines) {
-                runs.entry(&planned.engine.name).or_insert_with(|| planned.plan.run());
-            }
-            print(format_args!("{}\n", in_json(&runs)))?;
-            engines.into_iter().for_each(|(file, checked)| drop(Notices::new(file, checked.notices)));
-            return Ok(());
-        }
-        let mut engines: BTreeMap<&String, (String, Checked)> = trained.iter().zip(engines).collect();
-        for name in &names {
-            print(format_args!("engine {name}\n"))?;
-            match engines.remove(name) {
-                Some((file, checked)) => drop(checked.print(file)?),
-                None => print_teacher(&of_tasks, name)?,
-            }
-            print("\n")?;
-        }
-        for task in master.tasks() {
-            let anew = of_tasks.iter().find(|(of, _)| of.name == task.name);
-            let of_engines: Vec<u64> = match anew {
-                Some((_, plans)) => plans.engines.iter().map(EnginePlan::all_bytes).collect(),
-                None => task.trained().iter().map(|name| bytes_of[name]).collect(),
-            };
-            let together = of_engines.into_iter().fold(0, u64::saturating_add);
-            let does = match &task.kind {
-                TaskKind::Distill { student, teacher, .. } => {
-                    format!("trains {student} on the logits of {teacher}")
-                }
-                _ => format!("trains {}", task.trained().join(", ")),
-            };
-            let places: String = anew.iter().flat_map(|(_, plans)| plans.places()).collect();
-            let line = format!("task {}: {does}{places}; {} of memory in all", task.name, bytes(together));
-            print(format_args!("{}\n", terminal::fitted(&line)))?;
-        }
-        say_of_teachers(&master, &of_tasks);
-        let counts = [counted(names.len(), "engine"), counted(master.tasks().len(), "task")];
-        let verdict = format!("{} is a valid master file: {}", self.run.name(), counts.join(", "));
-        print(format_args!("{}\n", terminal::fitted(&verdict)))?;
-        Ok(())
-    }
-
     /// Writes the mended file and says what was changed, and prints what it means.
     fn fix(&self) -> Result<(), Failure> {
         let path = self.out.clone().unwrap_or_else(|| beside(&self.run.run));
@@ -351,8 +230,17 @@ fn grid(plan: &Plan) -> String {
 fn step(plan: &Plan) -> String {
     let (batch, steps) = (&plan.run().batch, plan.run().steps);
     let tokens = batch.train_batch_size as u64 * plan.micro_batch_shape().seq_length as u64;
+    let lengths = match plan.run().data.seq_lengths.as_slice() {
+        [] => String::new(),
+        [only] => format!("; sequences of {only} tokens"),
+        lengths => {
+            let lengths: Vec<String> = lengths.iter().map(usize::to_string).collect();
+            format!("; sequences of {} tokens, as is drawn for each micro-batch", lengths.join(" or "))
+        }
+    };
+    let at_most = if lengths.is_empty() { "" } else { "at most " };
     format!(
-        "{} ({} tokens): on each data rank {} of {}; {steps} steps",
+        "{} ({at_most}{} tokens): on each data rank {} of {}; {steps} steps{lengths}",
         counted(batch.train_batch_size, "sequence"),
         count(tokens),
         describe::micro_batches(batch.num_micro_batches),
@@ -366,7 +254,7 @@ fn state(plan: &Plan) -> String {
         DeviceName::Cpu => "the CPU".to_owned(),
         DeviceName::Cuda => gpus(plan),
     };
-    let mut parts = vec![format!("{} on {device}", run.precision.name()), describe::at_rest(plan).to_owned()];
+    let mut parts = vec![format!("{} on {device}", run.precision.name()), describe::at_rest(plan)];
     parts.extend(describe::residency(plan));
     parts.extend(describe::checkpointing(plan));
     parts.join(", ")

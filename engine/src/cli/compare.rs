@@ -71,6 +71,13 @@ pub(super) fn run(args: &CompareArgs) -> Result<(), Failure> {
         print(as_text(&comparison, &costs, terminal::width()))?;
         note(format_args!("\nto look at: {}", directory.file(RunDir::COMPARISON).display()));
     }
+    if measured.had_teacher() {
+        note(terminal::wrapped(
+            "the run learned from a teacher, of which its run file does not know: the prediction leaves out the teacher's logits, which the \
+             ranks with the head hold, and the time in which they are computed, before each step",
+            terminal::width(),
+        ));
+    }
     Ok(())
 }
 

@@ -1,7 +1,7 @@
 //! A plan in words, for several commands.
 
 use super::figures::{bytes, count, counted, percent};
-use crate::config::{ReductionPolicy, ResidencyConfig, ScheduleConfig, ZeroLevel};
+use crate::config::{ReductionPolicy, ResidencyConfig, ScheduleConfig, UnitSharding, ZeroLevel};
 use crate::plan::Plan;
 
 /// The schedule, and the number of stages on a rank if that is more than one.
@@ -33,7 +33,7 @@ pub(super) fn schedule(plan: &Plan) -> String {
 
 /// How many gathered units stay, where units are gathered.
 pub(super) fn residency(plan: &Plan) -> Option<String> {
-    if plan.run().zero.level != ZeroLevel::Zero3 || plan.grid().data_degree == 1 {
+    if !plan.shards_parameters() || plan.grid().data_degree == 1 {
         return None;
     }
     let units = match &plan.run().zero.resident_units {
@@ -94,18 +94,46 @@ pub(super) fn trained(plan: &Plan) -> Option<String> {
 }
 
 /// What is sharded between micro-batches.
-pub(super) fn at_rest(plan: &Plan) -> &'static str {
-    match (plan.run().zero.level, plan.run().zero.reduce) {
+pub(super) fn at_rest(plan: &Plan) -> String {
+    let text = match (plan.run().zero.level, plan.run().zero.reduce) {
         _ if plan.grid().data_degree == 1 => "nothing to shard (one data rank)",
         (ZeroLevel::Zero0, _) => "nothing sharded (ZeRO-0)",
         (ZeroLevel::Zero1, _) => "optimizer state sharded (ZeRO-1)",
         (ZeroLevel::Zero2, _) => "optimizer state and gradients sharded (ZeRO-2)",
-        (ZeroLevel::Zero3, ReductionPolicy::Every) => {
-            "optimizer state, gradients and parameters sharded (ZeRO-3)"
+        (ZeroLevel::Zero3, policy) => return at_rest_under_zero_3(plan, policy),
+    };
+    text.to_owned()
+}
+
+/// The same under ZeRO-3, where a list or thresholds may leave parameters whole, or all of them.
+fn at_rest_under_zero_3(plan: &Plan, policy: ReductionPolicy) -> String {
+    let [sharded, persistent, whole] = UnitSharding::ALL.map(|kind| plan.num_parameters_of_kind(kind));
+    if plan.shards_parameters() {
+        let sharded = match policy {
+            ReductionPolicy::Every => "optimizer state, gradients and parameters sharded (ZeRO-3)",
+            ReductionPolicy::Last => {
+                "optimizer state and parameters sharded, gradients whole until the last micro-batch (ZeRO-3)"
+            }
+        };
+        return match persistent + whole {
+            0 => sharded.to_owned(),
+            kept => format!("{sharded}, but {} of the parameters whole all step", count(kept)),
+        };
+    }
+    debug_assert_eq!(sharded, 0, "what is sharded is gathered");
+    match (policy, persistent, whole) {
+        (ReductionPolicy::Every, 0, _) | (ReductionPolicy::Last, ..) => {
+            "optimizer state sharded, parameters and gradients whole (ZeRO-3 in name, ZeRO-1 in effect)"
+                .to_owned()
         }
-        (ZeroLevel::Zero3, ReductionPolicy::Last) => {
-            "optimizer state and parameters sharded, gradients whole until the last micro-batch (ZeRO-3)"
+        (ReductionPolicy::Every, _, 0) => {
+            "optimizer state and gradients sharded, parameters whole (ZeRO-3 in name, ZeRO-2 in effect)"
+                .to_owned()
         }
+        (ReductionPolicy::Every, ..) => format!(
+            "optimizer state sharded, and gradients of {} parameters; parameters whole (ZeRO-3 in name)",
+            count(persistent)
+        ),
     }
 }
 

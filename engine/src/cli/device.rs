@@ -33,10 +33,10 @@ pub(super) enum DeviceError {
         /// What the driver calls it.
         gpu: String,
     },
-    /// None was named, and this host could not hold the run.
+    /// None was named, and the run is too large for this host to be the one that it is for.
     #[error(
-        "this host could not hold the run: its {num_ranks} ranks {what}; name the device that it is for, --device {}, or costs \
-         that were measured",
+        "which device is the run for? This host is not taken for it, as the run's {num_ranks} ranks {what}: name it, --device {}, \
+         or costs that were measured",
         DeviceSpec::NAMES.join(" or ")
     )]
     NotThisHost {
@@ -53,7 +53,7 @@ impl InputMistake for DeviceError {
     }
 }
 
-/// The device of this name; where there is none what the run is for, this host's GPU or its CPU, if it could hold the run.
+/// The device of this name; where there is none what the run is for, this host's GPU or its CPU, if the run is not too large for it.
 pub(super) fn device(name: Option<&str>, plan: &Plan) -> Result<DeviceSpec, DeviceError> {
     match name {
         Some(name) => DeviceSpec::by_name(name).ok_or_else(|| DeviceError::Unknown { name: name.to_owned() }),

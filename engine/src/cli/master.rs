@@ -39,9 +39,10 @@ pub(super) fn resolve_all<T>(
 }
 
 impl EngineFile {
-    /// The file that it stands in, as messages call it.
+    /// The file that it stands in, as messages call it; with its name where it is not the only engine of that file.
     pub(super) fn shown(&self) -> String {
-        printable(&named(self.path()).display().to_string()).into_owned()
+        let file = printable(&named(self.path()).display().to_string()).into_owned();
+        if self.is_shared() { format!("{file}, engine `{}`", self.name) } else { file }
     }
 }
 

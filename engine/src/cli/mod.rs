@@ -2,6 +2,7 @@
 
 mod agreement;
 mod check;
+mod check_all;
 mod checkpoint;
 mod compare;
 mod decimal;
@@ -12,6 +13,7 @@ mod eval;
 mod exit_status;
 mod failure;
 mod figures;
+mod frozen_weights;
 mod generate;
 mod in_use;
 mod launch;
@@ -23,6 +25,7 @@ mod out_file;
 mod output;
 #[cfg(test)]
 mod pages;
+mod parameters;
 mod plan;
 mod profile;
 mod progress;

@@ -11,9 +11,10 @@ use super::in_use::{InUse, too_long};
 use super::master::no_tasks;
 use super::notices::Notices;
 use super::output::print;
+use super::parameters;
 use super::run_args::{RunArgs, launch_for};
 use super::table::{MemoryColumns, Table};
-use super::task_plans::{EnginePlan, task_plans, text_of_teacher};
+use super::task_plans::{EnginePlan, ranks_as_json, task_plans, text_of_teacher};
 use super::terminal;
 use super::together::{bytes_together, memory_together};
 use super::utilisation;
@@ -45,7 +46,10 @@ pub(super) struct PlanArgs {
     /// Predict the speed on a device: h100, h200, a100 or cpu, which is this host.
     #[arg(long, value_name = "NAME")]
     device: Option<String>,
-    /// Print JSON: `ranks[]` with layers, units, memory and traffic in bytes, `in_use` with the most of that memory which holds data at once, `beside_zero_1[]` with what each pipeline rank needs and sends under ZeRO-3 and ZeRO-1, and `residencies[]`, each figure that of the rank with the largest.
+    /// List every parameter and what becomes of it: sharded, persistent or whole, trained or frozen.
+    #[arg(long, conflicts_with = "json")]
+    parameters: bool,
+    /// Print JSON: `parameter_kinds[]` with the parameters of which the same becomes, `ranks[]` with layers, units, memory and traffic in bytes, `in_use` with the most of that memory which holds data at once, `beside_zero_1[]` with what each pipeline rank needs and sends under ZeRO-3 and ZeRO-1, and `residencies[]`, each figure that of the rank with the largest.
     #[arg(long)]
     json: bool,
 }
@@ -123,6 +127,7 @@ impl PlanArgs {
         Ok(json!({
             "parameters": plan.num_parameters(),
             "frozen_parameters": plan.num_frozen_parameters(),
+            "parameter_kinds": plan.parameter_kinds(),
             "bubble_share": plan.bubble_share(),
             "ranks": plan.forecast(),
             "in_use": in_use,
@@ -143,6 +148,9 @@ impl PlanArgs {
         let Found { simulation, in_use, residencies } = Found::of(plan, device.as_ref(), notices)?;
         let width = terminal::width();
         let mut all = text(plan, in_use.as_ref(), width);
+        if self.parameters {
+            all += &format!("\n{}", parameters::each(plan, width));
+        }
         if !plan.beside_zero_1().is_empty() {
             all += &format!("\n{}", zero_1_table(plan, width));
         }
@@ -151,15 +159,6 @@ impl PlanArgs {
         }
         Ok(all + &format!("\n{}\n", speed(plan, simulation.as_ref(), width)))
     }
-}
-
-/// The first and the last rank that each engine has of the job.
-fn ranks_as_json(engines: &[EnginePlan]) -> Value {
-    let of_engine = |planned: &EnginePlan| {
-        let ranks = &planned.ranks;
-        (planned.engine.name.clone(), json!([ranks.start, ranks.end - 1]))
-    };
-    Value::Object(engines.iter().map(of_engine).collect())
 }
 
 /// A teacher's ranks with the memory of inference, and the bytes of the logits of a batch.
@@ -229,12 +228,13 @@ fn text(plan: &Plan, in_use: Option<&InUse>, width: usize) -> String {
     let name = |rank: &RankForecast| format!("pipeline rank {}", rank.pipeline_rank);
     let traffic = by_pipeline_rank.iter().map(|rank| (name(rank), rank.traffic));
     format!(
-        "{}\n{}\n{:width$}{}\n{}\n{:width$}",
+        "{}\n{}\n{:width$}{}\n{}{}\n{:width$}",
         terminal::wrapped(&headline(plan), width),
         describe::trained(plan)
             .map_or_else(String::new, |line| format!("{}\n", terminal::wrapped(&line, width))),
         stages(&by_pipeline_rank),
         listed(plan, width),
+        parameters::kinds(plan, width),
         memory_table(&by_pipeline_rank, in_use, width),
         Table::of_traffic("sent per rank and step", traffic),
     )
@@ -272,7 +272,7 @@ fn headline(plan: &Plan) -> String {
         format!("pipeline {} x data {}", grid.pipeline_degree, grid.data_degree),
         describe::schedule(plan),
         plan.run().precision.name().to_owned(),
-        describe::at_rest(plan).to_owned(),
+        describe::at_rest(plan),
     ];
     parts.extend(describe::residency(plan));
     parts.extend(describe::checkpointing(plan));
@@ -335,7 +335,8 @@ fn zero_1_table(plan: &Plan, width: usize) -> String {
     }
     let least = 1 + plan.run().zero.prefetch_units;
     let mut what = "ZeRO-1's: on this split, with these slices and logits".to_owned();
-    if plan.run().zero.resident_units != ResidencyConfig::Units(least) {
+    let own = &plan.run().zero.resident_units;
+    if *own != ResidencyConfig::Units(least) && *own != ResidencyConfig::Strict {
         what += &format!(
             "; peak and bytes sent: with {}, the fewest that ZeRO-3 can have; the tables above are of what this run keeps",
             counted(least, "resident unit")

@@ -66,7 +66,7 @@ pub(super) fn run(args: &ProfileArgs) -> Result<(), Failure> {
     let ready = args.ready(&plan, is_first);
     let (world, (source, out)) = connected(&plan, launched.as_ref(), ready)?;
     let options = ProfileOptions { num_steps: args.steps, ..ProfileOptions::default() };
-    let mut progress = Progress::new(options.num_warm_up_steps.saturating_add(options.num_steps), false);
+    let mut progress = Progress::new(0, options.num_warm_up_steps.saturating_add(options.num_steps), false);
     let mut watch = |step: Watched| progress.timed_step(step.num_done, step.step_s);
     let profile = profile_in(plan.clone(), source, options, world, &mut watch);
     let profile = profile.map_err(|error| match error {

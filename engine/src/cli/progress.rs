@@ -66,22 +66,34 @@ pub(super) fn bar(length: u64, template: &str) -> Option<ProgressBar> {
 }
 
 impl Progress {
-    /// The progress of a run of so many steps; `learns`: whether it has a loss.
-    pub(super) fn new(num_steps: u64, learns: bool) -> Self {
+    /// The progress of a run of so many steps, of which some may have been done before; `learns`: whether it has a loss.
+    pub(super) fn new(num_done: u64, num_steps: u64, learns: bool) -> Self {
         let bar = bar(num_steps, "{bar:20} {pos}/{len} steps  {msg}  ETA {eta}");
-        Self::with(String::new(), Voice::of_process(), bar, num_steps, learns)
+        Self::with(String::new(), Voice::of_process(), bar, [num_done, num_steps], learns)
     }
 
     /// The progress of an engine among others, in lines that begin with its name: bars of several would redraw each other.
-    pub(super) fn of_engine(name: &str, voice: Voice, num_steps: u64, learns: bool) -> Self {
-        Self::with(format!("{name}: "), voice, None, num_steps, learns)
+    pub(super) fn of_engine(name: &str, voice: Voice, num_done: u64, num_steps: u64, learns: bool) -> Self {
+        Self::with(format!("{name}: "), voice, None, [num_done, num_steps], learns)
     }
 
-    fn with(of: String, voice: Voice, bar: Option<ProgressBar>, num_steps: u64, learns: bool) -> Self {
+    fn with(
+        of: String,
+        voice: Voice,
+        bar: Option<ProgressBar>,
+        [num_done, num_steps]: [u64; 2],
+        learns: bool,
+    ) -> Self {
         let progress =
             Self { of, voice, bar, pace: Pace::at_once(), num_steps, figures: String::new(), learns };
-        // A first step may take minutes.
-        progress.print_unless_bar(&format!("the first of {num_steps} steps begins"));
+        // A first step may take minutes. A run may be resumed after its last one.
+        match num_done {
+            0 => progress.print_unless_bar(&format!("the first of {num_steps} steps begins")),
+            done if done < num_steps => {
+                progress.print_unless_bar(&format!("step {} of {num_steps} begins", done + 1));
+            }
+            _ => {}
+        }
         progress
     }
 

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use serde_json::{Value, json};
+
 use super::describe;
 use super::failure::Failure;
 use super::figures::{bytes, count, counted};
@@ -147,6 +149,15 @@ fn check_shapes(task: &Task, plans: &[EnginePlan]) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// The first and the last rank that each engine has of the job.
+pub(super) fn ranks_as_json(engines: &[EnginePlan]) -> Value {
+    let of_engine = |planned: &EnginePlan| {
+        let ranks = &planned.ranks;
+        (planned.engine.name.clone(), json!([ranks.start, ranks.end - 1]))
+    };
+    Value::Object(engines.iter().map(of_engine).collect())
 }
 
 /// What a teacher does, and what it takes.

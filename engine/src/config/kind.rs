@@ -37,6 +37,24 @@ pub(crate) fn rule(place: &Place, value: &str, rule: &str, repair: &str) -> (Pla
     (place.clone(), problem)
 }
 
+/// Whether a string is a number as it stands.
+pub(crate) fn is_quoted_number(node: &Node) -> bool {
+    matches!(&node.value, Value::String(text) if text.trim().parse::<f64>().is_ok_and(f64::is_finite))
+}
+
+/// The fault of an unknown word of a key that may be something else than a word: it says all that the key may be.
+pub(crate) fn among_others((place, problem): (Place, Problem), expected: String) -> (Place, Problem) {
+    let problem = match problem {
+        Problem::Rule { value, rule, repair }
+            if value.starts_with('"') && rule.starts_with("it must be \"") =>
+        {
+            Problem::Rule { value, rule: format!("it must be {expected}"), repair }
+        }
+        other => other,
+    };
+    (place, problem)
+}
+
 /// A value that could not be read, with what to write: what its form shows was meant, or else the default or an example.
 pub(crate) fn wrong_type<T: Kind>(node: &Node, default: &str) -> Problem {
     let expected = T::expected();
@@ -344,6 +362,12 @@ impl<A: Kind, B: Kind> Kind for Either<A, B> {
     }
 
     fn fault(node: &Node, place: &Place) -> Option<(Place, Problem)> {
-        A::fault(node, place).or_else(|| B::fault(node, place))
+        if is_quoted_number(node) && Self::expected().contains("number") {
+            // Not an unknown word, but the wrong type, for which the number is written.
+            return None;
+        }
+        A::fault(node, place)
+            .or_else(|| B::fault(node, place))
+            .map(|fault| among_others(fault, Self::expected()))
     }
 }

@@ -13,6 +13,8 @@ pub struct Notice {
     message: String,
     /// What stands for the text at its place in the usual form.
     replacement: Option<String>,
+    /// The engine that it is about, where its file is that of several.
+    engine: Option<String>,
 }
 
 /// How much a notice matters.
@@ -28,7 +30,7 @@ pub enum NoticeKind {
 
 impl Notice {
     pub(crate) fn new(kind: NoticeKind, place: &Place, message: String) -> Self {
-        Self { kind, place: place.clone(), message, replacement: None }
+        Self { kind, place: place.clone(), message, replacement: None, engine: None }
     }
 
     /// With what stands for the text at its place in the usual form.
@@ -40,6 +42,11 @@ impl Notice {
     pub(super) fn within(mut self, prefix: &str) -> Self {
         self.place.path = join(prefix, &self.place.path);
         self
+    }
+
+    /// On a run file that several engines have: said of this one.
+    pub(super) fn of_engine(self, name: &str) -> Self {
+        Self { engine: Some(name.to_owned()), ..self }
     }
 
     /// What brings the file into the usual form.
@@ -76,6 +83,9 @@ impl fmt::Display for Notice {
             NoticeKind::Warning => "warning",
         };
         write!(f, "{}: {kind}: ", self.place.span)?;
+        if let Some(engine) = &self.engine {
+            write!(f, "engine `{engine}`: ")?;
+        }
         if !self.place.path.is_empty() {
             write!(f, "`{}`: ", self.place.path)?;
         }

@@ -1,4 +1,4 @@
-//! An entry of `zero_optimization.parameters`: what becomes of layers whose name a pattern matches.
+//! An entry of `zero_optimization.parameters`: what becomes of parameters whose name, or whose layer's name, a pattern matches.
 
 use pipezero_partition::UnitSharding;
 use schemars::{Schema, json_schema};
@@ -37,7 +37,10 @@ impl Kind for ShardingRule {
     fn fault(node: &Node, place: &Place) -> Option<(Place, Problem)> {
         let Value::String(text) = &node.value else { return None };
         let value = format!("\"{text}\"");
-        let form = format!("it must be {}, with a regular expression of names of layers", one_of(FORMS));
+        let form = format!(
+            "it must be {}, with a regular expression of names of parameters or layers",
+            one_of(FORMS)
+        );
         Some(match text.split_once(':') {
             Some((kind, pattern)) if sharding(kind).is_some() && !pattern.is_empty() => {
                 rule(place, &value, &pattern::broken_rule(pattern)?, "correct it")

@@ -6,7 +6,7 @@ use pipezero_partition::UnitLayers;
 use schemars::{Schema, json_schema};
 
 use super::error::Problem;
-use super::kind::{Kind, rule};
+use super::kind::{Kind, among_others, is_quoted_number, rule};
 use super::place::Place;
 use super::whole_number::MAX_COUNT;
 use super::words::{Unoffered, unknown_word};
@@ -41,7 +41,8 @@ impl Kind for UnitLayers {
     fn fault(node: &Node, place: &Place) -> Option<(Place, Problem)> {
         if let Value::String(word) = &node.value {
             let unoffered = Unoffered { later: &[], never: &[] };
-            return Some((place.clone(), unknown_word(word, &["stage"], &unoffered)));
+            let fault = (place.clone(), unknown_word(word, &["stage"], &unoffered));
+            return (!is_quoted_number(node)).then(|| among_others(fault, Self::expected()));
         }
         let text = node.number()?;
         let Some(layers) = f64::read(node) else { return f64::fault(node, place) };

@@ -64,7 +64,7 @@ pub enum PlanError {
         /// The name.
         name: String,
     },
-    /// ZeRO-3 that keeps every unit gathered, in a pipeline.
+    /// ZeRO-3 that keeps every unit gathered and reduces it after every micro-batch, in a pipeline.
     #[error("{}; {ALL_PERSISTENT_REPAIR}", all_persistent_rule(*num_units, *pipeline))]
     AllPersistent {
         /// Units of the model.
@@ -222,7 +222,7 @@ pub(super) const NOTHING_TRAINED_RULE: &str =
 pub(super) const NOTHING_TRAINED_REPAIR: &str = "match a layer that has parameters";
 
 /// What to do about it.
-pub(super) const ALL_PERSISTENT_REPAIR: &str = "write \"stage\": 1, or let fewer units persist";
+pub(super) const ALL_PERSISTENT_REPAIR: &str = "write \"stage\": 1, or let some units be sharded";
 
 impl PlanError {
     /// What a rank needs and has, where it needs more memory than it has.

@@ -17,6 +17,7 @@ use super::vocabulary::built;
 use super::{Plan, PlanError};
 use crate::config::{
     ConfigErrors, DataPath, HeadLogits, Launch, Notice, Problem, Run, RunFile, Served, VocabularyConfig,
+    ZeroLevel,
 };
 
 /// Why a run file has no plan.
@@ -161,10 +162,15 @@ fn at_its_key(
             Some(distillation) => with_distillation(run, distillation),
             None => built(run, head_logits),
         };
-        let changes = match built {
+        let mut changes = match built {
             Ok((run, model)) => changes_that_fit(&run, &model, Purpose::Training, &fits),
             Err(_) => Vec::new(),
         };
+        if run.zero.level < ZeroLevel::Zero3 && file.has(PARAMETERS[0]) {
+            // ZeRO-3 was tried without the list, which is passed over below it.
+            let to_zero_3 = changes.iter_mut().filter(|change| change.description.contains("\"stage\": 3"));
+            to_zero_3.for_each(|change| change.description += ", \"parameters\": []");
+        }
         return FromFileError::Memory { error: Box::new(error), changes };
     }
     let (keys, problem): (&[&str], Problem) = match &error {

@@ -6,7 +6,7 @@ use pipezero_partition::UnitSharding;
 use pipezero_schedule::Stage;
 
 use super::{Plan, PlannedUnit, sharding};
-use crate::config::{NoticeKind, ResidencyConfig, ShardingConfig, ZeroLevel};
+use crate::config::{NoticeKind, ReductionPolicy, ResidencyConfig, ShardingConfig, ShardingRule, ZeroLevel};
 use crate::plan::Bytes;
 
 pub(super) const UNIT: &[&str] = &["zero_optimization.unit_layers", "zero_optimization.stage"];
@@ -18,6 +18,8 @@ pub(super) const PARAM_THRESHOLD: &[&str] = &["zero_optimization.stage3_param_pe
 pub(super) const PARAMETERS: &[&str] = &["zero_optimization.parameters"];
 const HEAD_LOGITS: &[&str] = &["activation_checkpointing.head_logits"];
 const SHARDING: &[&str] = &["zero_optimization.sharding"];
+/// What says what is sharded, one way or the other.
+pub(super) const WHAT_IS_SHARDED: &[&str] = &["zero_optimization.parameters", "zero_optimization.sharding"];
 const MODEL_THRESHOLD: &[&str] = &["zero_optimization.stage3_model_persistence_threshold"];
 
 /// Something that the run file does not say and that its author should know.
@@ -68,25 +70,7 @@ impl Plan {
         } else {
             remarks.extend(self.does_not_pay());
         }
-        // The plan does not warn of a list that it made itself.
-        let is_own_list = self.asked_sharding == ShardingConfig::Auto;
-        if !is_own_list && self.units.iter().all(PlannedUnit::is_persistent) {
-            let (keys, cause, repair) = match self.run.zero.sharding.rules() {
-                [] => {
-                    let threshold = self.run.zero.param_persistence_threshold;
-                    let cause = format!("no parameter is larger than {threshold}, so");
-                    (PARAM_THRESHOLD, cause, "use a lower threshold")
-                }
-                _ => (PARAMETERS, "with this list".to_owned(), "let fewer units persist"),
-            };
-            let text = format!(
-                "{cause} all {} units ({} elements) stay gathered all step and ZeRO-3 has no weights left to shard; gradients and \
-                 optimizer state are sharded, as they would be by ZeRO-2; {repair}",
-                self.units.len(),
-                self.num_parameters()
-            );
-            remarks.push(Remark::warning(keys, text));
-        }
+        remarks.extend(self.nothing_sharded());
         if self.is_level_lowered {
             let text = format!(
                 "\"level\" is {} here: with more units the {} ranks together would not fit three quarters of this host's memory, {}; \
@@ -103,6 +87,46 @@ impl Plan {
         remarks.extend(self.nothing_persists());
         remarks.extend(self.beyond_units());
         remarks
+    }
+
+    /// That the run's own list or threshold leaves ZeRO-3 no weights to shard, and what it is then.
+    fn nothing_sharded(&self) -> Option<Remark> {
+        let persists = |unit: &PlannedUnit| unit.has(UnitSharding::Persistent);
+        // The plan does not warn of a list that it made itself. Where all is whole, the comparison with ZeRO-1 says so.
+        if self.run.zero.level != ZeroLevel::Zero3
+            || self.grid.data_degree == 1
+            || self.asked_sharding == ShardingConfig::Auto
+            || self.shards_parameters()
+            || !self.units.iter().any(persists)
+        {
+            return None;
+        }
+        let (keys, cause, repair) = match self.run.zero.sharding.rules() {
+            [] => {
+                let threshold = self.run.zero.param_persistence_threshold;
+                let cause = format!("no parameter is larger than {threshold}, so");
+                (PARAM_THRESHOLD, cause, "use a lower threshold")
+            }
+            _ => (PARAMETERS, "with this list".to_owned(), "let some units be sharded"),
+        };
+        let all_persist = self.units.iter().all(PlannedUnit::is_persistent);
+        let what = match (self.run.zero.reduce, all_persist) {
+            (ReductionPolicy::Last, _) => {
+                "optimizer state alone is sharded, and gradients are reduced once, as they would be by ZeRO-1"
+            }
+            (ReductionPolicy::Every, true) => {
+                "gradients and optimizer state are sharded, as they would be by ZeRO-2"
+            }
+            (ReductionPolicy::Every, false) => {
+                "optimizer state is sharded, and gradients of what persists, which is less than ZeRO-2 shards"
+            }
+        };
+        let text = format!(
+            "{cause} all {} units ({} elements) stay gathered all step and ZeRO-3 has no weights left to shard; {what}; {repair}",
+            self.units.len(),
+            self.num_parameters()
+        );
+        Some(Remark::warning(keys, text))
     }
 
     /// What `memory` decided: how many units are resident, and a split that may not be the fastest.
@@ -279,10 +303,11 @@ impl Plan {
                     continue;
                 }
                 lines.push(format!(
-                    "stage {}: \"{rule}\" decides about {} of {} parameters, {num_elements} elements, {} before sharding",
+                    "stage {}: {} of {} parameters are {}, as \"{rule}\" says: {num_elements} elements, {} before sharding",
                     stage.0,
                     decided().count(),
                     of_stage.len(),
+                    ShardingRule::word(rule.sharding),
                     Bytes((num_elements * element_bytes) as u64)
                 ));
             }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use pipezero_models::parameter::ParameterSpec;
 use pipezero_models::unit::ParameterEntry;
-use pipezero_partition::{LayerGraph, Tying, UnitSharding};
+use pipezero_partition::{LayerGraph, LayerNode, Tying, UnitSharding};
 
 use super::frozen::names_of;
 use super::unit::PlannedUnit;
@@ -14,21 +14,39 @@ use super::{Plan, PlanError};
 use crate::config::{ReductionPolicy, Run, ShardingConfig, ShardingRule, ZeroLevel, pattern};
 
 impl Plan {
-    /// Whether every unit persists and gradients are reduced after every micro-batch: ZeRO-2 by another name.
-    pub(super) fn is_zero_2(&self) -> bool {
+    /// Whether ZeRO-3 has weights to gather.
+    pub fn shards_parameters(&self) -> bool {
+        self.run.zero.level == ZeroLevel::Zero3 && self.units.iter().any(PlannedUnit::is_sharded)
+    }
+
+    /// Number of parameters of the model of which that becomes under ZeRO-3, a tied weight counted once.
+    pub fn num_parameters_of_kind(&self, kind: UnitSharding) -> u64 {
+        let entries = self.owned_units().flat_map(|(_, unit)| unit.entries_of_kind(kind));
+        entries.map(|entry| entry.range.len() as u64).sum()
+    }
+
+    /// Whether the program is ZeRO-2's: no unit is gathered for its uses, and every one is reduced after every micro-batch, since some or all
+    /// of its parameters persist. A unit that is reduced once, because all of it is whole, makes it less than ZeRO-2.
+    fn is_zero_2(&self) -> bool {
         let run = &self.run;
         run.zero.level == ZeroLevel::Zero3
             && run.zero.reduce == ReductionPolicy::Every
-            && self.units.iter().all(PlannedUnit::is_persistent)
+            && !self.shards_parameters()
+            && self.units.iter().all(|unit| unit.has(UnitSharding::Persistent))
     }
 
-    /// Refuses that in a pipeline, as ZeRO-2 is.
+    /// Whether that is in a pipeline, which is refused as ZeRO-2 is.
+    pub(super) fn is_zero_2_in_pipeline(&self) -> bool {
+        self.grid.pipeline_degree > 1 && self.is_zero_2()
+    }
+
+    /// Refuses ZeRO-2 by another name in a pipeline.
     ///
     /// # Errors
     /// [`PlanError::AllPersistent`].
     pub(super) fn refuse_all_persistent(&self) -> Result<(), PlanError> {
-        let (num_units, pipeline) = (self.units.len(), self.grid.pipeline_degree);
-        if pipeline > 1 && self.is_zero_2() {
+        if self.is_zero_2_in_pipeline() {
+            let (num_units, pipeline) = (self.units.len(), self.grid.pipeline_degree);
             return Err(PlanError::AllPersistent { num_units, pipeline });
         }
         Ok(())
@@ -64,7 +82,7 @@ pub(super) fn kind(rules: &[ShardingRule], deciding: Option<usize>) -> UnitShard
 }
 
 /// `[layer][parameter]`: the last entry that matches the name of the parameter or of its layer, or those of the other use of its tied
-/// weight.
+/// weight, which at the head is also called as an untied one would be.
 pub(super) fn deciding_rules(
     rules: &[ShardingRule],
     graph: &LayerGraph,
@@ -83,7 +101,8 @@ pub(super) fn deciding_rules(
             let is_layer = names_of(node).any(is_match);
             is_used |= is_layer;
             for (spec, decided) in parameters[layer].iter().zip(&mut deciding[layer]) {
-                if is_layer || is_match(&spec.name) {
+                let at_head = name_at_head(node, spec);
+                if is_layer || is_match(&spec.name) || at_head.as_deref().is_some_and(is_match) {
                     *decided = Some(index);
                     is_used = true;
                 }
@@ -109,6 +128,12 @@ pub(super) fn deciding_rules(
     Ok(deciding)
 }
 
+/// What a tied weight would be called where the head uses it, if it were the head's own: `lm_head.weight` of `wte.weight`.
+fn name_at_head(layer: &LayerNode, spec: &ParameterSpec) -> Option<String> {
+    let (_, of_parameter) = spec.name.rsplit_once('.').filter(|_| layer.tying == Tying::Head)?;
+    Some(format!("{}.{of_parameter}", names_of(layer).last()?))
+}
+
 /// Marks the parameters that are small enough to stay gathered, in the order of declaration, passing over those that would exceed the model's
 /// threshold: DeepSpeed's rule. Both uses of a tied weight are one parameter, and so are the slices of a table.
 fn mark_persistent(run: &Run, units: &mut [PlannedUnit]) {
@@ -130,5 +155,31 @@ fn mark_persistent(run: &Run, units: &mut [PlannedUnit]) {
         };
         let kinds: Vec<UnitSharding> = unit.unit.entries().iter().map(kind).collect();
         unit.divide(&kinds, run.parallel.data);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pipezero_partition::UnitSharding;
+
+    use crate::plan::costs::tests::{GPT2, plan};
+
+    /// As it is that of an untied head, so that a list does not depend on whether the head is tied.
+    #[test]
+    fn a_tied_weight_has_the_name_of_an_untied_head_too() {
+        for slices in ["1", "2"] {
+            let whole = |tied: bool, pattern: &str| {
+                let list = format!(r#"zero_optimization.parameters=["whole:{pattern}"]"#);
+                let slices = format!("zero_optimization.vocabulary_slices={slices}");
+                let plan =
+                    plan(GPT2, &format!("model.vocab_size=2048 model.tie_embeddings={tied} {slices} {list}"));
+                plan.num_parameters_of_kind(UnitSharding::Whole)
+            };
+            let table = 2048 * 32;
+            for pattern in ["^lm_head[.]weight$", "^wte[.]weight$", "^lm_head$", "^wte"] {
+                assert_eq!(whole(true, pattern), table, "{pattern} in {slices}");
+            }
+            assert_eq!(whole(false, "^lm_head[.]weight$"), table);
+        }
     }
 }

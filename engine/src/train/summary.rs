@@ -101,6 +101,7 @@ pub struct Measured {
     /// Ranks on each host, as [`Summary`] has it.
     pub ranks_per_node: Option<usize>,
     ranks: Vec<MeasuredPeak>,
+    process: Option<MeasuredProcess>,
 }
 
 impl Measured {
@@ -109,10 +110,21 @@ impl Measured {
         Source::file("summary.json", text).read()
     }
 
+    /// Whether the run learned from a teacher's logits.
+    pub fn had_teacher(&self) -> bool {
+        self.process.as_ref().is_some_and(|process| process.teacher_bytes > 0)
+    }
+
     /// The peak memory of each world rank.
     pub fn peak_bytes(&self) -> Vec<u64> {
         self.ranks.iter().map(|rank| rank.memory.peak).collect()
     }
+}
+
+#[derive(Debug, Deserialize)]
+struct MeasuredProcess {
+    #[serde(default)]
+    teacher_bytes: u64,
 }
 
 #[derive(Debug, Deserialize)]

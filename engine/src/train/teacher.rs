@@ -10,7 +10,9 @@ use std::sync::Arc;
 use super::batches::Batches;
 use super::error::TrainingError;
 use super::lessons::Lessons;
+use super::process_memory::TeacherMemory;
 use super::weights_run::state_of;
+use crate::host;
 use crate::plan::{Plan, Purpose};
 use crate::run::data::{BatchError, BatchLayout, BatchSource, NoBatches, Start, TokenBatch};
 use crate::run::engine::{BatchLogits, Engine, EngineError, batch_layout};
@@ -27,6 +29,7 @@ pub struct Teacher {
     batches: Option<Arc<dyn BatchSource>>,
     /// Where its processes are not those of its student.
     lessons: Option<Lessons>,
+    memory: TeacherMemory,
 }
 
 impl Teacher {
@@ -74,6 +77,13 @@ impl Teacher {
         world: Option<Arc<dyn World>>,
         path: &Path,
     ) -> Result<Self, TrainingError> {
+        let before_bytes = host::resident_bytes();
+        let rank_bytes = world.as_ref().map_or(0, |world| {
+            let of_logits = plan.micro_batch_logits_bytes(world.local_ranks());
+            plan.needed_bytes(Purpose::Inference, world.local_ranks()).saturating_add(of_logits)
+        });
+        let planned_bytes = rank_bytes.saturating_add(plan.batch_logits_bytes());
+        let memory = TeacherMemory { planned_bytes, before_bytes };
         let start = |plan: Plan| {
             let logits =
                 BatchLogits::for_plan(&plan).map_err(|error| EngineError::Logits(Box::new(error)))?;
@@ -86,7 +96,7 @@ impl Teacher {
         match start(plan.clone()) {
             Ok((engine, logits)) => {
                 let logits = Arc::new(logits);
-                Ok(Self { name, engine, plan, logits, batches: None, lessons: None })
+                Ok(Self { name, engine, plan, logits, batches: None, lessons: None, memory })
             }
             Err(error) => Err(TrainingError::Teacher { name, error: Box::new(error) }),
         }
@@ -100,6 +110,11 @@ impl Teacher {
     /// The engine; `None` in a process that has none of its ranks.
     pub fn engine(&self) -> Option<&Engine> {
         self.engine.as_ref()
+    }
+
+    /// What it takes of this process's memory.
+    pub(super) fn memory(&self) -> TeacherMemory {
+        self.memory
     }
 
     /// Takes the batches of a student of this plan, which it reads from here on; gives the same with its logits beside the targets, for the

@@ -265,7 +265,7 @@ impl Training {
             InitialState::Drawn => Start::Drawn,
             InitialState::Weights(_) | InitialState::Parameters(_) => Start::Loaded,
         });
-        let memory = MemoryWatch::start(&plan, &*world);
+        let memory = MemoryWatch::start(&plan, &*world, teacher.as_ref().map(Teacher::memory));
         let mut source = Arc::clone(&batches.training);
         if let Some(teacher) = teacher {
             source = teacher.teach(&plan, source);

@@ -102,6 +102,16 @@ fn a_student_learns_whatever_the_grid_and_the_name_of_its_teacher() {
         let planned = &summary(&home, "first/small")["planned"][rank["rank"].as_u64().unwrap() as usize];
         assert_eq!(rank["memory"], planned["memory"], "measured beside planned");
     }
+    // The process was planned to hold the teacher too, and the logits.
+    let planned = home.json("plan first.json --json");
+    let summary_json: Value = serde_json::from_str(&home.read("first/small/summary.json")).unwrap();
+    let process = &summary_json["process"];
+    assert_eq!(process["planned_bytes"], planned["together"]["all"], "{process}");
+    assert!(process["teacher_bytes"].as_u64() > planned["together"]["logits"].as_u64(), "{process}");
+    home.run("train first.json --out first --overwrite --trace").success();
+    let compared = home.run("compare first/small");
+    assert!(compared.stderr.contains("the run learned from a teacher"), "{}", compared.stderr);
+    compared.success();
     // Alone, the student is another; with alpha 0 it is the same, to the bit, and so are all its losses.
     home.run("train student.json --out alone").success();
     write_master(&home, "hard.json", teacher(2, 1, 3), &task(2.0, 0.0));

@@ -230,7 +230,7 @@ fn every_mistake_in_a_distillation_has_its_error() {
           x `tasks.learn.distill.teacher` is `large`, which computes logits and is not trained, and nothing says with which weights
           help: add "init": {"large": "ITS-RUN-DIRECTORY"} to the task, or --init large=DIR
         {"distill":{"student":"small","teacher":"large","temperature":2,"alpha":0.5},"init":{"large":"nowhere"}}
-          error: engine `large`: --init ~/nowhere: there is no such file or folder; name a run directory, its weights.safetensors, a checkpoint's folder, or one of transformers; nothing is downloaded
+          error: engine `large`: `tasks.learn.init.large`: ~/nowhere: there is no such file or folder; name a run directory, its weights.safetensors, a checkpoint's folder, or one of transformers; nothing is downloaded
         {"distill":{"student":"small","teacher":"large","temperature":2,"alpha":0.5},"init":{"large":"student.json"}}
           error: engine `large`: ~/student.json: its header claims 2480468976814858875 bytes, the file has 454; it is not a complete safetensors file
     "#]].assert_eq(&found);

@@ -445,7 +445,7 @@ fn plan_and_check_show_every_engine() {
     "#]]
     .assert_eq(end);
     let runs = home.json("check pair.json --json");
-    assert_eq!(runs["right"], home.json("check second.json --json --set steps=2"));
+    assert_eq!(runs["engines"]["right"], home.json("check second.json --json --set steps=2"));
 }
 
 /// On imitated GPUs, which the ranks of both engines share: the first two have a rank of each.

@@ -75,7 +75,7 @@ fn arguments_that_do_not_go_with_the_file_are_refused() {
             $ train single.json --init student=run --init student=other
             [2] error: --init student=other: this engine has weights to begin with already: of several engines write --init ENGINE=DIR, with each of these at most once: student
             $ train single.json --init student=nowhere
-            [2] error: engine `student`: --init nowhere: there is no such file or folder; name a run directory, its weights.safetensors, a checkpoint's folder, or one of transformers; nothing is downloaded
+            [2] error: engine `student`: --init student=nowhere: there is no such file or folder; name a run directory, its weights.safetensors, a checkpoint's folder, or one of transformers; nothing is downloaded
             $ train single.json --resume --step 4
             [2] error: --step 4 is for one run, and a task has several engines: an engine goes on alone with pipezero train runs/single/ENGINE/run.json --out runs/single/ENGINE --resume
             $ train single.json --rescue saved

@@ -325,7 +325,7 @@ fn nodes_have_another_size_and_a_run_for_other_hosts_asks_for_a_device() {
     let many = "--set parallel.data=4096 --set train_batch_size=16384 --set gradient_accumulation_steps=2";
     home.run(format!("simulate run.json {many} --device h100")).success();
     let error = home.run(format!("simulate run.json {many}")).failure(1);
-    assert!(error.contains("error: this host could not hold the run: its 8192 ranks "), "{error}");
+    assert!(error.contains("This host is not taken for it, as the run's 8192 ranks "), "{error}");
     home.refuses("simulate run.json", expect![[r#"
         $ --device v100
         [2] error: --device v100: the known devices are h100, h200, a100, cpu; measure any other with `pipezero profile` and give its file to `pipezero simulate --costs`

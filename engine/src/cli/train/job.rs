@@ -229,7 +229,9 @@ impl<'a> Job<'a> {
             .iter()
             .map(|(name, ranks, training)| {
                 let run = training.plan().run();
-                Progress::of_engine(name, self.process.voice_of(ranks), run.steps, run.model.learns())
+                let num_done = training.resumed().map_or(0, |resumed| resumed.step);
+                let voice = self.process.voice_of(ranks);
+                Progress::of_engine(name, voice, num_done, run.steps, run.model.learns())
             })
             .collect();
         let own: Vec<(String, Range<usize>)> =

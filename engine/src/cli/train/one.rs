@@ -110,7 +110,8 @@ fn steps(
 ) -> Result<Result<Summary, TrainingError>, Failure> {
     let signalled = end_after_the_step([training.plan().run().checkpoint.signal]);
     let num_steps = training.plan().run().steps;
-    let mut progress = Progress::new(num_steps, learns);
+    let num_done = training.resumed().map_or(0, |resumed| resumed.step);
+    let mut progress = Progress::new(num_done, num_steps, learns);
     let start = Instant::now();
     let ended = training.run(directory, &signalled.interrupted, &mut progress);
     signalled.end();

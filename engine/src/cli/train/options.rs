@@ -9,6 +9,9 @@ use crate::config::Task;
 use crate::measure::trace::TracedSteps;
 use crate::train::RunDir;
 
+/// The argument that names weights.
+const INIT: &str = "--init";
+
 /// How a run is started.
 #[derive(Debug)]
 pub(super) struct RunOptions {
@@ -18,6 +21,8 @@ pub(super) struct RunOptions {
     pub(super) resume: bool,
     pub(super) step: Option<u64>,
     pub(super) init: Option<PathBuf>,
+    /// What names them, as messages call it: the argument, or the key of a task.
+    pub(super) init_is_from: String,
     pub(super) rescue: Option<PathBuf>,
     pub(super) trace: bool,
     pub(super) trace_steps: Option<TracedSteps>,
@@ -42,7 +47,7 @@ impl TrainArgs {
                          --init ENGINE=DIR for each";
             return Err(Failure::Input(error.into()));
         }
-        Ok(self.with(self.out(), self.init.first().cloned()))
+        Ok(self.with(self.out(), self.init.first().cloned(), format!("{INIT} ")))
     }
 
     /// Of an engine of a task.
@@ -59,8 +64,12 @@ impl TrainArgs {
         let inits = self.inits(task)?;
         let of = |name: &String| {
             let named = inits.iter().find(|(engine, _)| engine == name).map(|(_, path)| path.clone());
+            let from = match named {
+                Some(_) => format!("{INIT} {name}="),
+                None => format!("`tasks.{}.init.{name}`: ", task.name),
+            };
             let init = named.or_else(|| task.init_of(name).map(Path::to_owned));
-            self.with(self.out().join(name), init)
+            self.with(self.out().join(name), init, from)
         };
         Ok(task.engines().iter().map(of).collect())
     }
@@ -92,13 +101,14 @@ impl TrainArgs {
         Ok(inits)
     }
 
-    fn with(&self, out: PathBuf, init: Option<PathBuf>) -> RunOptions {
+    fn with(&self, out: PathBuf, init: Option<PathBuf>, init_is_from: String) -> RunOptions {
         RunOptions {
             out,
             overwrite: self.overwrite,
             resume: self.resume,
             step: self.step,
             init,
+            init_is_from,
             rescue: self.rescue.clone(),
             trace: self.trace,
             trace_steps: self.trace_steps.clone(),

@@ -110,8 +110,9 @@ impl RunOptions {
             return Ok(Training::check_initial_weights(plan, path)?);
         }
         let error = format!(
-            "--init {}: there is no such file or folder; name a run directory, its weights.safetensors, a checkpoint's folder, or one of transformers; \
+            "{}{}: there is no such file or folder; name a run directory, its weights.safetensors, a checkpoint's folder, or one of transformers; \
              nothing is downloaded",
+            self.init_is_from,
             path.display()
         );
         Err(Failure::Input(error.into()))

@@ -33,9 +33,13 @@ const TOLD_FROM_BYTES: u64 = 64 << 20;
 /// What the system says of the process's memory.
 fn process(summary: &Summary) -> Option<String> {
     let of_process = summary.process.filter(|process| process.planned_bytes >= TOLD_FROM_BYTES);
-    let ProcessMemory { planned_bytes, grown_bytes } = of_process?;
+    let ProcessMemory { planned_bytes, teacher_bytes, grown_bytes } = of_process?;
+    let of_teacher = match teacher_bytes {
+        0 => String::new(),
+        of_teacher => format!(", {} of them for its teacher's and the logits of a batch", bytes(of_teacher)),
+    };
     Some(format!(
-        "the process grew by {} (resident memory), and {} were planned for its ranks",
+        "the process grew by {} (resident memory), and {} were planned for its ranks{of_teacher}",
         bytes(grown_bytes),
         bytes(planned_bytes)
     ))

@@ -36,12 +36,19 @@ pub struct EngineFile {
     pub(super) path: PathBuf,
     /// The path of the run file's own keys in that file, if it is not the whole file.
     pub(super) prefix: Option<String>,
+    /// Whether another engine has the same file.
+    pub(super) is_shared: bool,
 }
 
 impl EngineFile {
     /// The file that it stands in, its own or the master file.
     pub fn path(&self) -> &std::path::Path {
         &self.path
+    }
+
+    /// Whether another engine has the same file, so that its name does not say whose it is.
+    pub fn is_shared(&self) -> bool {
+        self.is_shared
     }
 
     /// Errors of the run file, with keys as the file that they stand in has them.
@@ -56,6 +63,9 @@ impl EngineFile {
     pub fn notices_in_place(&self, notices: Vec<Notice>) -> Vec<Notice> {
         match &self.prefix {
             Some(prefix) => notices.into_iter().map(|notice| notice.within(prefix)).collect(),
+            None if self.is_shared => {
+                notices.into_iter().map(|notice| notice.of_engine(&self.name)).collect()
+            }
             None => notices,
         }
     }

@@ -94,6 +94,14 @@ impl MasterFile {
         let entry = self.engines.iter().find(|engine| engine.name == name);
         let entry = entry.expect("tasks name engines that are there");
         let key = format!("{ENGINES}{name}");
+        let has_file = |other: &EngineEntry, own: &Path| match &other.at {
+            EngineSource::File { path, .. } => other.name != name && path == own,
+            EngineSource::Inline(_) => false,
+        };
+        let is_shared = match &entry.at {
+            EngineSource::File { path, .. } => self.engines.iter().any(|other| has_file(other, path)),
+            EngineSource::Inline(_) => false,
+        };
         let (file, path, prefix) = match &entry.at {
             EngineSource::Inline(node) => {
                 let file = RunFile::of_node(node.clone(), self.folder.clone());
@@ -113,7 +121,7 @@ impl MasterFile {
                 (file, path, None)
             }
         };
-        let engine = EngineFile { name: name.to_owned(), file, path, prefix };
+        let engine = EngineFile { name: name.to_owned(), file, path, prefix, is_shared };
         let set = engine.file.clone().set_below(&format!("{key}."), &entry.arguments);
         match set {
             Ok(file) => Ok(EngineFile { file, ..engine }),

@@ -193,15 +193,18 @@ fn model_persistence(raw: &RawZero) -> Option<u64> {
     }
 }
 
-/// The reduction policy. Below ZeRO-2 gradients are whole on every rank and one reduction gives the same sum; ZeRO-2
-/// exists by reducing early.
+/// The reduction policy. Below ZeRO-2 gradients are whole on every rank and one reduction gives the same sum, so `"every"` is a key of a
+/// higher level there, which is accepted and named: a repair may say `"stage": 1` alone. ZeRO-2 exists by reducing early.
 fn reduce(raw: &RawZero, level: ZeroLevel) -> Option<ReductionPolicy> {
     use ReductionPolicy::{Every, Last};
     let default = if level >= ZeroLevel::Zero2 { Every } else { Last };
     match (raw.reduce.or(default)?, level) {
         (Every, ZeroLevel::Zero0 | ZeroLevel::Zero1) => {
-            let rule = format!("ZeRO-{} keeps whole gradients, which are reduced once per step", level as u8);
-            raw.reduce.broken("\"every\"", rule, "use \"last\", or ZeRO-2 or ZeRO-3")
+            let level = level as u8;
+            let warning =
+                format!("no effect: ZeRO-{level} keeps whole gradients, which are reduced once per step");
+            raw.reduce.site.warn(warning);
+            Some(Last)
         }
         (Last, ZeroLevel::Zero2) => {
             let rule = "gradients that are reduced once accumulate unsharded, which is ZeRO-1";

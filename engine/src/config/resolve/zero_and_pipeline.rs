@@ -6,8 +6,11 @@ use crate::config::error::Problem;
 use crate::config::raw::RawRun;
 use crate::config::refusal::Refusal;
 use crate::config::resolved::{
-    ModelConfig, ParallelConfig, ReductionPolicy, ResidencyConfig, ShardingConfig, ZeroConfig, ZeroLevel,
+    ModelConfig, ParallelConfig, PartitionConfig, ReductionPolicy, ResidencyConfig, ShardingConfig,
+    ZeroConfig, ZeroLevel,
 };
+use crate::config::schedule_name::ScheduleName;
+use crate::config::words::ScheduleWord;
 
 pub(super) fn check(
     raw: &RawRun,
@@ -39,12 +42,25 @@ fn refuse_zero2(raw: &RawRun, pipeline: usize) {
         reason: "gradients would either accumulate unsharded over the micro-batches, which is ZeRO-1's memory, or be \
                  reduced after every one of them, which is ZeRO-3's reductions without freeing weights"
             .to_owned(),
-        repairs: ["\"stage\": 1", "\"stage\": 3 with units smaller than a stage", "\"pipeline\": 1"]
-            .map(str::to_owned)
-            .into(),
+        repairs: vec![
+            "\"stage\": 1".to_owned(),
+            "\"stage\": 3 with units smaller than a stage".to_owned(),
+            without_pipeline(raw),
+        ],
         table: None,
     };
     raw.zero_optimization.stage.site.error::<()>(Problem::Refused(Box::new(refusal)));
+}
+
+/// What to write for a run without a pipeline: a list of stages, or an order of compute, is for the ranks that there are now.
+fn without_pipeline(raw: &RawRun) -> String {
+    let is_listed =
+        matches!(raw.parallel.partition.or(PartitionConfig::Balanced), Some(PartitionConfig::Manual(_)));
+    let default = ScheduleName::Word(ScheduleWord::OneFOneB);
+    let is_file = matches!(raw.parallel.schedule.or(default), Some(ScheduleName::File(_)));
+    let partition = if is_listed { ", \"partition\": \"balanced\"" } else { "" };
+    let schedule = if is_file { ", \"schedule\": \"1f1b\"" } else { "" };
+    format!("\"pipeline\": 1{partition}{schedule}")
 }
 
 /// Warns of ZeRO-3 that never reshards.

@@ -8,7 +8,7 @@ use serde::{Serialize, Serializer};
 /// What is sharded, persistent and whole.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub enum ShardingConfig {
-    /// By names of layers. Of several entries that match a layer the last decides; without an entry, thresholds say what persists.
+    /// By names of parameters and layers. Of several entries that match a parameter the last decides; without an entry, thresholds say what persists.
     #[serde(rename = "parameters")]
     Listed(Vec<ShardingRule>),
     /// The plan makes the list.
@@ -39,17 +39,17 @@ fn auto<S: Serializer>(serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str("auto")
 }
 
-/// What becomes of layers whose name a pattern matches.
+/// What becomes of parameters whose name, or whose layer's name, a pattern matches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShardingRule {
     /// What becomes of them.
     pub sharding: UnitSharding,
-    /// A regular expression, found anywhere in a layer's name, whatever the case.
+    /// A regular expression, found anywhere in a name, whatever the case.
     pub pattern: String,
 }
 
 impl ShardingRule {
-    /// The word for what becomes of layers.
+    /// The word for what becomes of them.
     pub fn word(sharding: UnitSharding) -> &'static str {
         match sharding {
             UnitSharding::Sharded => "sharded",

@@ -58,6 +58,10 @@ fn what_can_mean_one_thing_alone_is_mended() {
             "\"global_batch_size\": 8, \"max_grad_norm\": 1}",
             "\"train_batch_size\": 8, \"gradient_clipping\": 1}",
         ),
+        (
+            "\"train_batch_size\": 8, \"zero_optimization\": {\"stage\": 3, \"resident_units\": \"2\", \"unit_layers\": \"0.5\"}}",
+            "\"train_batch_size\": 8, \"zero_optimization\": {\"stage\": 3, \"resident_units\": 2, \"unit_layers\": 0.5}}",
+        ),
         ("/* all */ \"train_batch_size\": 8,}", "/* all */ \"train_batch_size\": 8,}"),
     ] {
         let Fixed { text, changes } =

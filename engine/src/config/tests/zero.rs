@@ -15,6 +15,7 @@ fn reduction_follows_the_level() {
     assert_eq!(zero(r#"{"stage": 2}"#), ReductionPolicy::Every);
     assert_eq!(zero(r#"{"stage": 3}"#), ReductionPolicy::Every);
     assert_eq!(zero(r#"{"stage": 3, "reduce": "last"}"#), ReductionPolicy::Last);
+    assert_eq!(zero(r#"{"stage": 1, "reduce": "every"}"#), ReductionPolicy::Last);
     check_values(
         "zero_optimization",
         &[
@@ -23,7 +24,8 @@ fn reduction_follows_the_level() {
             r#"{"stage": 3, "reduce": "always"}"#,
         ],
         expect![[r#"
-            run.json:6:47: `zero_optimization.reduce` is "every", but ZeRO-1 keeps whole gradients, which are reduced once per step; use "last", or ZeRO-2 or ZeRO-3
+            run.json:6:34: warning: `zero_optimization.stage`: the data degree is 1, so ZeRO-1 has nothing left to shard: all 59584 parameters stay whole
+              run.json:6:47: warning: `zero_optimization.reduce`: no effect: ZeRO-1 keeps whole gradients, which are reduced once per step
             run.json:6:47: `zero_optimization.reduce` is "last", but gradients that are reduced once accumulate unsharded, which is ZeRO-1; use "every", or write "stage": 1
             run.json:6:47: `zero_optimization.reduce` is "always", but it must be "every" or "last"; use "every" or "last"
         "#]],
@@ -80,8 +82,8 @@ fn residency_and_prefetch() {
             run.json:7:55: `zero_optimization.resident_units` is "auto", but it keeps as many units as fit `memory`, which is not set; set `memory` to what a rank may hold, such as "80GiB", or use "level"
             run.json:7:55: `zero_optimization.resident_units` is 10000000000, but no rank has so many units; use "all"
             run.json:7:55: `zero_optimization.resident_units` is 3, but the unit in use and 3 prefetched ones must fit, so at least 4 are needed; use 4, or fewer `prefetch_units`
-            run.json:6:55: `zero_optimization.resident_units` is "strickt", but it must be "level", "strict", "all" or "auto"; did you mean "strict"?
-            run.json:6:55: `zero_optimization.resident_units` is "strickt", but it must be "level", "strict", "all" or "auto"; did you mean "strict"?
+            run.json:6:55: `zero_optimization.resident_units` is "strickt", but it must be a whole number or "level", "strict", "all" or "auto" or a list, each element a whole number; did you mean "strict"?
+            run.json:6:55: `zero_optimization.resident_units` is "strickt", but it must be a whole number or "level", "strict", "all" or "auto" or a list, each element a whole number; did you mean "strict"?
             run.json:7:55: `zero_optimization.resident_units` is [2, 3], but a list has one number for each pipeline rank, and `parallel.pipeline` is 1; write 1 number, or one number without a list
             run.json:7:55: `zero_optimization.resident_units` is [], but a list has one number for each pipeline rank, and `parallel.pipeline` is 1; write 1 number, or one number without a list
             run.json:7:55: `zero_optimization.resident_units` is [1], but the unit in use and 1 prefetched one must fit, so at least 2 are needed; use 2, or fewer `prefetch_units`
@@ -120,8 +122,32 @@ fn units_are_halves_or_whole_blocks() {
             run.json:7:52: `zero_optimization.unit_layers` is -1, but a unit is half a block or whole blocks; use 0.5, 1 or a larger whole number
             run.json:7:52: `zero_optimization.unit_layers` is 0.25, but a unit is half a block or whole blocks; use 0.5, 1 or a larger whole number
             run.json:7:52: `zero_optimization.unit_layers` is 1.5, but a unit is half a block or whole blocks; use 0.5, 1 or a larger whole number
-            run.json:7:52: `zero_optimization.unit_layers` is "block", but it must be "stage"; use "stage"
+            run.json:7:52: `zero_optimization.unit_layers` is "block", but it must be a number or "stage"; use "stage"
             run.json:7:52: `zero_optimization.unit_layers` is 0.5, but only the blocks of families "gpt2" and "llama" have halves: attention and MLP; use 1 or more
+        "#]],
+    );
+}
+
+/// What may be a number or a word names both where it is neither.
+#[test]
+fn numbers_in_quotes_and_unknown_words_are_told_all_that_the_key_may_be() {
+    check_values(
+        "zero_optimization",
+        &[
+            r#"{"stage": 3, "resident_units": "2"}"#,
+            r#"{"stage": 3, "resident_units": "some"}"#,
+            r#"{"stage": 3, "resident_units": "al"}"#,
+            r#"{"stage": 3, "unit_layers": "0.5"}"#,
+            r#"{"stage": 3, "unit_layers": "stag"}"#,
+            r#"{"stage": 3, "prefetch_units": "2"}"#,
+        ],
+        expect![[r#"
+            run.json:6:55: `zero_optimization.resident_units` must be a whole number or "level", "strict", "all" or "auto" or a list, each element a whole number, but is the string "2"; write 2, without quotes
+            run.json:6:55: `zero_optimization.resident_units` is "some", but it must be a whole number or "level", "strict", "all" or "auto" or a list, each element a whole number; use "level", "strict", "all" or "auto"
+            run.json:6:55: `zero_optimization.resident_units` is "al", but it must be a whole number or "level", "strict", "all" or "auto" or a list, each element a whole number; did you mean "all"?
+            run.json:6:52: `zero_optimization.unit_layers` must be a number or "stage", but is the string "0.5"; write 0.5, without quotes
+            run.json:6:52: `zero_optimization.unit_layers` is "stag", but it must be a number or "stage"; did you mean "stage"?
+            run.json:6:55: `zero_optimization.prefetch_units` must be a whole number or "auto", but is the string "2"; write 2, without quotes
         "#]],
     );
 }
@@ -201,9 +227,9 @@ fn parameters_are_listed_by_kind_and_pattern() {
             &[("zero_optimization", r#"{"stage": 3, "sharding": "everything"}"#)],
         ],
         expect![[r#"
-            run.json:6:52: `zero_optimization.parameters[0]` is "wte", but it must be "sharded:REGEX", "persistent:REGEX" or "whole:REGEX", with a regular expression of names of layers; write one such as "whole:wte|lm_head"
+            run.json:6:52: `zero_optimization.parameters[0]` is "wte", but it must be "sharded:REGEX", "persistent:REGEX" or "whole:REGEX", with a regular expression of names of parameters or layers; write one such as "whole:wte|lm_head"
             run.json:6:52: `zero_optimization.parameters[0]` is "whole:wte(", but that is no regular expression: unclosed group; correct it
-            run.json:6:52: `zero_optimization.parameters[0]` is "kept:wte", but it must be "sharded:REGEX", "persistent:REGEX" or "whole:REGEX", with a regular expression of names of layers; write one such as "whole:wte|lm_head"
+            run.json:6:52: `zero_optimization.parameters[0]` is "kept:wte", but it must be "sharded:REGEX", "persistent:REGEX" or "whole:REGEX", with a regular expression of names of parameters or layers; write one such as "whole:wte|lm_head"
             run.json:6:51: `zero_optimization.parameters` must be a list, each element "sharded:REGEX", "persistent:REGEX" or "whole:REGEX", but is the string "whole:wte"; write a value such as []
             run.json:6:34: warning: `zero_optimization.stage`: the data degree is 1, so ZeRO-3 has nothing left to shard: all 59584 parameters stay whole
               run.json:6:104: hint: `zero_optimization.stage3_param_persistence_threshold`: no effect here: `parameters` says what persists

@@ -3,7 +3,7 @@
 use pipezero_schedule::PipelineRank;
 
 use super::BesideZero1;
-use crate::config::ZeroLevel;
+use crate::config::{ResidencyConfig, ZeroLevel};
 use crate::plan::refusal::as_zero_1;
 use crate::plan::{Plan, PlanError};
 
@@ -11,6 +11,14 @@ impl Plan {
     /// Every pipeline rank under ZeRO-3 and under ZeRO-1; empty below ZeRO-3 and on one data rank, where nothing is sharded.
     pub fn beside_zero_1(&self) -> &[BesideZero1] {
         &self.beside_zero_1
+    }
+
+    /// The residency that is compared: the fewest units that the run can have. `"strict"` has no more, and gathers them more often.
+    pub(in crate::plan) fn compared_residency(&self) -> ResidencyConfig {
+        match self.asked_residency {
+            ResidencyConfig::Strict => ResidencyConfig::Strict,
+            _ => self.least_residency(),
+        }
     }
 
     /// What [`Plan::beside_zero_1`] keeps.
@@ -23,7 +31,7 @@ impl Plan {
         if self.run.zero.level != ZeroLevel::Zero3 || self.grid.data_degree == 1 {
             return Ok(Vec::new());
         }
-        let least = self.with_residency(self.least_residency())?;
+        let least = self.with_residency(self.compared_residency())?;
         let zero_1 = self.on_this_split(as_zero_1)?;
         let of_rank = |rank: PipelineRank| BesideZero1 {
             pipeline_rank: rank.index(),

@@ -7,7 +7,7 @@ use serde::Serialize;
 pub struct BesideZero1 {
     /// The pipeline rank.
     pub pipeline_rank: usize,
-    /// Peak memory, with `1 + prefetch_units` gathered units.
+    /// Peak memory, with `1 + prefetch_units` gathered units, resharded after every use where the run says `"strict"`.
     pub peak_bytes: u64,
     /// Peak memory under ZeRO-1.
     pub zero_1_peak_bytes: u64,
@@ -15,7 +15,7 @@ pub struct BesideZero1 {
     /// the plan made the list, for the fewest resident units.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub least_tried_peak_bytes: Option<u64>,
-    /// Bytes sent in a step, with as many.
+    /// Bytes sent in a step, with as many, by the same program.
     pub sent_bytes: u64,
     /// Bytes sent in a step under ZeRO-1.
     pub zero_1_sent_bytes: u64,

@@ -3,9 +3,10 @@
 use pipezero_schedule::PipelineRank;
 
 use super::BesideZero1;
+use crate::config::ResidencyConfig;
 use crate::plan::alternatives::smaller_gathers;
 use crate::plan::refusal::as_zero_1;
-use crate::plan::remarks::{Remark, UNIT};
+use crate::plan::remarks::{Remark, UNIT, WHAT_IS_SHARDED};
 use crate::plan::{Bytes, Plan, PlannedUnit};
 
 /// A change after which every rank is at least a twentieth below ZeRO-1.
@@ -23,7 +24,7 @@ impl Plan {
         let ranks = &self.beside_zero_1;
         if self.units.iter().all(PlannedUnit::is_whole) {
             let text = "every unit is whole, which is ZeRO-1; use \"stage\": 1, which says so".to_owned();
-            return (!ranks.is_empty()).then(|| Remark::hint(UNIT, text));
+            return (!ranks.is_empty()).then(|| Remark::hint(WHAT_IS_SHARDED, text));
         }
         // A rank on which everything is whole is under ZeRO-1, as its list says.
         let is_sharded = |rank: &&BesideZero1| {
@@ -52,14 +53,25 @@ impl Plan {
         });
         let [peak, zero_1_peak] = [worst.peak_bytes, worst.zero_1_peak_bytes].map(Bytes);
         let text = format!(
-            "ZeRO-3 does not pay on pipeline rank {}: it needs {} there, ZeRO-1 on the same grid {}, and it sends {} in a step, ZeRO-1 {}; {zero_1}{remedy}",
+            "ZeRO-3 does not pay on pipeline rank {}: {}it needs {} there, ZeRO-1 on the same grid {}, and it sends {} in a step, ZeRO-1 {}; {zero_1}{remedy}",
             worst.pipeline_rank,
+            self.words_for_compared_residency(),
             peak.distinct(zero_1_peak)[0],
             zero_1_peak.distinct(peak)[0],
             Bytes(worst.sent_bytes),
             Bytes(worst.zero_1_sent_bytes),
         );
         Some(Remark::warning(UNIT, text))
+    }
+
+    /// With how many resident units a rank is compared, where the run gives it others: `"level"` gives a rank that does not pay no more.
+    fn words_for_compared_residency(&self) -> String {
+        let least = 1 + self.run.zero.prefetch_units;
+        match &self.asked_residency {
+            ResidencyConfig::Strict | ResidencyConfig::Level => String::new(),
+            ResidencyConfig::Units(own) if *own == least => String::new(),
+            _ => format!("with {}, the fewest, ", residents(least)),
+        }
     }
 
     /// The peak of the fullest rank of the run with `"stage": 1` written: what it leaves to the plan, such as slices and logits, may come
@@ -79,9 +91,13 @@ impl Plan {
     /// Of some changes to what is gathered at once, the one after which ZeRO-3 pays on every rank and least is sent.
     pub(super) fn remedy_beside_zero_1(&self) -> Option<Remedy> {
         let mut run = self.asked_run();
-        run.zero.resident_units = self.least_residency();
+        run.zero.resident_units = self.compared_residency();
         run.checkpointing = self.run.checkpointing;
-        let remedies = smaller_gathers(&run).into_iter().filter_map(|(description, run)| {
+        let is_strict = self.asked_residency == ResidencyConfig::Strict;
+        let remedies = smaller_gathers(&run).into_iter().filter_map(|(description, mut run)| {
+            if is_strict {
+                run.zero.resident_units = ResidencyConfig::Strict;
+            }
             // Not every model has halves, and not every split as many units.
             let plan = self.on_this_split(|of_plan| *of_plan = run).ok().filter(|plan| !plan.is_refused())?;
             let ranks = plan.compared_with_zero_1().ok()?;
@@ -90,4 +106,8 @@ impl Plan {
         });
         remedies.min_by_key(|remedy| remedy.sent_bytes)
     }
+}
+
+fn residents(count: usize) -> String {
+    if count == 1 { "1 resident unit".to_owned() } else { format!("{count} resident units") }
 }

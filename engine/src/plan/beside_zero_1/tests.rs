@@ -124,9 +124,17 @@ fn residency_does_not_count() {
     let of = |zero: &str| planned(MODELS[0], [2, 4], zero, false).beside_zero_1().to_vec();
     let least: Vec<BesideZero1> = of(r#"{"stage": 3}"#);
     assert_eq!(least.len(), 2);
-    for residency in ["2", "3", "[2, 4]", "\"all\"", "\"strict\""] {
+    for residency in ["2", "3", "[2, 4]", "\"all\""] {
         assert_eq!(of(&format!(r#"{{"stage": 3, "resident_units": {residency}}}"#)), least);
     }
+    // Resharded after every use, they are no more and gathered more often.
+    let strict = planned(MODELS[0], [2, 4], r#"{"stage": 3, "resident_units": "strict"}"#, false);
+    let of_strict = strict.beside_zero_1();
+    assert_eq!(
+        of_strict.iter().map(|rank| (rank.peak_bytes, rank.sent_bytes)).collect::<Vec<_>>(),
+        figures(&strict)
+    );
+    assert!(of_strict.iter().zip(&least).all(|(strict, least)| strict.sent_bytes > least.sent_bytes));
     assert!(of(r#"{"stage": 1}"#).is_empty());
     assert!(planned(MODELS[0], [2, 1], r#"{"stage": 3}"#, false).beside_zero_1().is_empty());
 }

@@ -3,7 +3,9 @@
 use pipezero_schedule::{PipelineRank, Unit};
 
 use super::price::{as_zero_1, row, without_pipeline};
-use crate::config::{CombinationTable, PartitionConfig, Refusal, Run, UnitLayers, ZeroLevel};
+use crate::config::{
+    Checkpointing, CombinationTable, PartitionConfig, Refusal, ResidencyConfig, Run, UnitLayers, ZeroLevel,
+};
 use crate::plan::{Plan, PlanError};
 
 impl Plan {
@@ -31,7 +33,7 @@ impl Plan {
 
     /// Whether users are refused this plan.
     pub(in crate::plan) fn is_refused(&self) -> bool {
-        self.grid.pipeline_degree > 1 && self.lone_unit().is_some()
+        (self.grid.pipeline_degree > 1 && self.lone_unit().is_some()) || self.is_zero_2_in_pipeline()
     }
 
     /// Refuses a lone unit in a pipeline, since everything would be gathered for every micro-batch.
@@ -72,12 +74,15 @@ impl Plan {
         let (pipeline, data) = (self.grid.pipeline_degree, self.grid.data_degree);
         let name = format!("refused: ZeRO-3, pipeline {pipeline} x data {data}, one unit on a rank");
         let mut rows = vec![row(name, &self.forecast())];
-        let mut repairs: Vec<(u128, String)> = Vec::new();
+        // Whether it exceeds `memory`, and its bytes.
+        let mut repairs: Vec<((bool, u128), String)> = Vec::new();
+        let fits = |plan: &Self| self.run.memory_bytes.is_none_or(|limit| plan.needs().rank_bytes <= limit);
         // Whether the alternative works, and is ZeRO-3.
         let mut offer = |Alternative { repair, name, change }: Alternative| {
             let Some(plan) = self.without_lone_unit(change) else { return false };
             let row = row(name, &plan.forecast());
-            repairs.extend(repair.map(|repair| (row.total_bytes(), repair.to_owned())));
+            let order = (!fits(&plan), row.total_bytes());
+            repairs.extend(repair.map(|repair| (order, repair.to_owned())));
             rows.push(row);
             plan.run.zero.level == ZeroLevel::Zero3
         };
@@ -91,11 +96,22 @@ impl Plan {
         if !has_zero_3 && has_neither {
             has_zero_3 = offer(uniform_units_of_1_layer(pipeline, data));
         }
-        // The one that needs the fewest bytes in the table comes first.
-        repairs.sort_by_key(|(bytes, _)| *bytes);
+        // The one that needs the fewest bytes in the table comes first. What would not fit is left out, unless nothing does.
+        repairs.sort_by_key(|(order, _)| *order);
+        if repairs.first().is_some_and(|((exceeds, _), _)| !exceeds) {
+            repairs.retain(|((exceeds, _), _)| !exceeds);
+        }
         let mut repairs: Vec<String> = repairs.into_iter().map(|(_, repair)| repair).collect();
         if !has_zero_3 {
-            repairs.extend(self.shorter_pipeline().map(|pipeline| format!("\"pipeline\": {pipeline}")));
+            repairs.extend(self.shorter_pipeline().map(|pipeline| {
+                let of_each = if matches!(self.asked_residency, ResidencyConfig::PerRank(_)) {
+                    // A list has a number for each pipeline rank.
+                    ", \"resident_units\": \"level\""
+                } else {
+                    ""
+                };
+                format!("\"pipeline\": {pipeline}{of_each}")
+            }));
         }
         (repairs, CombinationTable { rows })
     }
@@ -107,7 +123,6 @@ impl Plan {
         pipelines.find(|&pipeline| {
             let plan = self.without_lone_unit(|run| {
                 run.parallel.pipeline = pipeline;
-                // A list has a number for each pipeline rank.
                 run.zero.resident_units = self.least_residency();
             });
             plan.is_some()
@@ -121,12 +136,24 @@ impl Plan {
         run.checkpointing = self.run.checkpointing;
         let before = run.clone();
         change(&mut run);
-        if run == before {
+        if run == before || !self.suits_recomputation(&run) {
             return None;
         }
         // Not every model has halves, not every split as many layers as that.
         let plan = Self::planned(run, self.model.clone()).ok()?;
-        plan.lone_unit().is_none().then_some(plan)
+        (plan.lone_unit().is_none() && !plan.is_refused()).then_some(plan)
+    }
+}
+
+impl Plan {
+    /// Whether recomputation as the file says it goes with a run's units, which it never crosses.
+    fn suits_recomputation(&self, run: &Run) -> bool {
+        match (run.checkpointing, run.zero.unit_layers) {
+            _ if self.auto_recomputation.is_some() => true,
+            (Checkpointing::Layers(_), UnitLayers::Half) => false,
+            (Checkpointing::Layers(layers), UnitLayers::Blocks(unit)) => layers <= unit.get(),
+            _ => true,
+        }
     }
 }
 

@@ -57,7 +57,9 @@ pub enum WorldError {
     )]
     NoMpi,
     /// Messages of MPI are between memories of hosts.
-    #[error("`comm.backend` \"mpi\" is for ranks on CPUs: use `device` \"cpu\" (--set device=cpu)")]
+    #[error(
+        "`comm.backend` \"mpi\" is for ranks on CPUs: use `device` \"cpu\" (--set device=cpu, of an engine of a master file --set engines.NAME.device=cpu)"
+    )]
     MpiOnGpus,
     /// More data ranks than GPUs of one host add up.
     #[error(
@@ -133,7 +135,9 @@ pub enum WorldError {
     #[error("`comm.backend` \"nccl\": {0}")]
     Nccl(#[from] NoNccl),
     /// There is no such device.
-    #[error("`device`: {0}; or use \"cpu\" (--set device=cpu, of eval and generate --device cpu)")]
+    #[error(
+        "`device`: {0}; or use \"cpu\" (--set device=cpu, of an engine of a master file --set engines.NAME.device=cpu, of eval and generate --device cpu)"
+    )]
     Device(#[from] NoCuda),
 }
 

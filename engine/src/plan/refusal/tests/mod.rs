@@ -1,5 +1,7 @@
 //! ZeRO beside pipelines: what is refused, with its numbers, and what is warned of.
 
+mod followed; // What messages say to write is written.
+
 use expect_test::{Expect, expect};
 
 use crate::config::tests::{LAUNCH, file};
@@ -157,6 +159,51 @@ fn zero_3_that_saves_nothing_is_warned_of() {
             run.json:7:52: warning: `zero_optimization.unit_layers`: one unit holds every layer: the whole model is gathered at once, so ZeRO-3 saves no weights at its peak
             run.json:7:34: warning: `zero_optimization.stage`: the data degree is 1, so ZeRO-3 has nothing left to shard: all 59584 parameters stay whole
             run.json:6:34: warning: `zero_optimization.stage`: the data degree is 1, so ZeRO-1 has nothing left to shard: all 59584 parameters stay whole
+        "#]],
+    );
+}
+
+/// Where nothing is sharded, it is told which level that is; in a pipeline ZeRO-2 by another name is refused.
+#[test]
+fn a_list_that_shards_nothing_is_named_for_what_it_is() {
+    let list = |rest: &str| format!(r#"{{"stage": 3, {rest}}}"#);
+    let persistent = list(r#""parameters": ["persistent:."]"#);
+    let one_whole = list(r#""parameters": ["persistent:.", "whole:ln_f.bias"]"#);
+    let last = list(r#""reduce": "last", "parameters": ["persistent:."]"#);
+    let whole = list(r#""parameters": ["whole:."]"#);
+    let threshold = list(r#""stage3_param_persistence_threshold": 1e9"#);
+    // A tied weight is a unit of its own, so it is reduced once.
+    let tied = r#"{"family": "gpt2", "num_layers": 4, "hidden_size": 32, "num_attention_heads": 4, "seq_length": 16, "tie_embeddings": true}"#;
+    let tied_whole = list(r#""parameters": ["persistent:.", "whole:^lm_head"]"#);
+    check(
+        &[
+            of(MLP, UNIFORM, &persistent),
+            of("", UNIFORM, &persistent),
+            of("", UNIFORM, &one_whole),
+            of("", UNIFORM, &threshold),
+            of("", UNIFORM, &last),
+            of("", UNIFORM, &whole),
+            of(tied, UNIFORM, &tied_whole),
+            of("", DATA, &persistent),
+            of("", DATA, &one_whole),
+            of("", DATA, &last),
+        ],
+        expect![[r#"
+            run.json:7:51: `zero_optimization.parameters` is ["persistent:."], but all 8 units stay gathered all step, which makes ZeRO-2 of ZeRO-3, and that is incompatible with pipeline parallelism (`parallel.pipeline` is 2): gradients would be reduced for every micro-batch although weights are whole; write "stage": 1, or let some units be sharded
+            run.json:7:51: `zero_optimization.parameters` is ["persistent:."], but all 6 units stay gathered all step, which makes ZeRO-2 of ZeRO-3, and that is incompatible with pipeline parallelism (`parallel.pipeline` is 2): gradients would be reduced for every micro-batch although weights are whole; write "stage": 1, or let some units be sharded
+            run.json:7:51: `zero_optimization.parameters` is ["persistent:.", "whole:ln_f.bias"], but all 6 units stay gathered all step, which makes ZeRO-2 of ZeRO-3, and that is incompatible with pipeline parallelism (`parallel.pipeline` is 2): gradients would be reduced for every micro-batch although weights are whole; write "stage": 1, or let some units be sharded
+            run.json:7:75: `zero_optimization.stage3_param_persistence_threshold` is 1000000000, but all 6 units stay gathered all step, which makes ZeRO-2 of ZeRO-3, and that is incompatible with pipeline parallelism (`parallel.pipeline` is 2): gradients would be reduced for every micro-batch although weights are whole; write "stage": 1, or let some units be sharded
+            run.json:7:34: warning: `zero_optimization.stage`: ZeRO-3 does not pay on pipeline rank 1: it needs 704.50 KiB there, ZeRO-1 on the same grid 704.50 KiB, and it sends 155.78 KiB in a step, ZeRO-1 155.78 KiB; use "stage": 1
+            run.json:7:69: warning: `zero_optimization.parameters`: with this list all 6 units (59584 elements) stay gathered all step and ZeRO-3 has no weights left to shard; optimizer state alone is sharded, and gradients are reduced once, as they would be by ZeRO-1; let some units be sharded
+            run.json:7:51: hint: `zero_optimization.parameters`: every unit is whole, which is ZeRO-1; use "stage": 1, which says so
+            run.json:7:34: warning: `zero_optimization.stage`: ZeRO-3 does not pay on pipeline rank 0: it needs 743.12 KiB there, ZeRO-1 on the same grid 692.50 KiB, and it sends 157.53 KiB in a step, ZeRO-1 157.53 KiB; use "stage": 1
+            run.json:7:51: warning: `zero_optimization.parameters`: with this list all 6 units (59584 elements) stay gathered all step and ZeRO-3 has no weights left to shard; optimizer state is sharded, and gradients of what persists, which is less than ZeRO-2 shards; let some units be sharded
+            run.json:7:34: warning: `zero_optimization.stage`: ZeRO-3 does not pay on pipeline rank 0: it needs 1.18 MiB there, ZeRO-1 on the same grid 1.22 MiB, and it sends 248.94 KiB in a step, ZeRO-1 248.94 KiB; use "stage": 1 if a rank has the 1.22 MiB that its fullest one then needs; or "unit_layers": 0.5, with which every rank needs at least 5% less than under ZeRO-1, and sends at most 248.94 KiB
+            run.json:7:51: warning: `zero_optimization.parameters`: with this list all 6 units (59584 elements) stay gathered all step and ZeRO-3 has no weights left to shard; gradients and optimizer state are sharded, as they would be by ZeRO-2; let some units be sharded
+            run.json:7:34: warning: `zero_optimization.stage`: ZeRO-3 does not pay on pipeline rank 0: it needs 1.18 MiB there, ZeRO-1 on the same grid 1.22 MiB, and it sends 248.94 KiB in a step, ZeRO-1 248.94 KiB; use "stage": 1 if a rank has the 1.22 MiB that its fullest one then needs; or "unit_layers": 0.5, with which every rank needs at least 5% less than under ZeRO-1, and sends at most 248.94 KiB
+            run.json:7:51: warning: `zero_optimization.parameters`: with this list all 6 units (59584 elements) stay gathered all step and ZeRO-3 has no weights left to shard; optimizer state is sharded, and gradients of what persists, which is less than ZeRO-2 shards; let some units be sharded
+            run.json:7:34: warning: `zero_optimization.stage`: ZeRO-3 does not pay on pipeline rank 0: it needs 1.22 MiB there, ZeRO-1 on the same grid 1.22 MiB, and it sends 248.94 KiB in a step, ZeRO-1 248.94 KiB; use "stage": 1
+            run.json:7:69: warning: `zero_optimization.parameters`: with this list all 6 units (59584 elements) stay gathered all step and ZeRO-3 has no weights left to shard; optimizer state alone is sharded, and gradients are reduced once, as they would be by ZeRO-1; let some units be sharded
         "#]],
     );
 }
