@@ -4,6 +4,7 @@ use pipezero_models::Model;
 use pipezero_models::parameter::ParameterSpec;
 use pipezero_partition::{LayerNode, Tying};
 
+use super::names::{is_of_parameter, names_of};
 use super::unmatched_names::UnmatchedNames;
 use super::{Plan, PlanError};
 use crate::config::Run;
@@ -37,7 +38,7 @@ pub(super) fn mark(run: &Run, model: &Model, layers: &mut [LayerNode]) -> Result
             is_named[layer] |= is_layer;
             is_used |= is_layer;
             for (spec, is_trained) in parameters[layer].iter().zip(&mut trained[layer]) {
-                if is_layer || regex.is_match(&spec.name) {
+                if is_layer || is_of_parameter(&regex, node, spec) {
                     *is_trained = true;
                     is_used = true;
                 }
@@ -63,13 +64,6 @@ pub(super) fn mark(run: &Run, model: &Model, layers: &mut [LayerNode]) -> Result
         }
     }
     Ok(())
-}
-
-/// A layer's name, and of a slice of the vocabulary's table also that of the whole table, so that a list does not depend on how
-/// tables are cut.
-pub(super) fn names_of(layer: &LayerNode) -> impl Iterator<Item = &str> {
-    let table = layer.name.rsplit_once('.').filter(|_| layer.is_slice).map(|(table, _)| table);
-    [layer.name.as_str()].into_iter().chain(table)
 }
 
 /// The slices of a table are trained all or none, and so are both uses of a tied weight: one that is matched means all.

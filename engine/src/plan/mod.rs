@@ -19,6 +19,7 @@ mod frozen;
 pub mod grid;
 mod head_logits;
 mod logits_bytes;
+mod names;
 mod parameter_kinds;
 mod planned;
 mod programs;

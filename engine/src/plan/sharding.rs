@@ -5,9 +5,9 @@ use std::collections::HashMap;
 
 use pipezero_models::parameter::ParameterSpec;
 use pipezero_models::unit::ParameterEntry;
-use pipezero_partition::{LayerGraph, LayerNode, Tying, UnitSharding};
+use pipezero_partition::{LayerGraph, Tying, UnitSharding};
 
-use super::frozen::names_of;
+use super::names::{is_of_parameter, names_of};
 use super::unit::PlannedUnit;
 use super::unmatched_names::UnmatchedNames;
 use super::{Plan, PlanError};
@@ -101,8 +101,7 @@ pub(super) fn deciding_rules(
             let is_layer = names_of(node).any(is_match);
             is_used |= is_layer;
             for (spec, decided) in parameters[layer].iter().zip(&mut deciding[layer]) {
-                let at_head = name_at_head(node, spec);
-                if is_layer || is_match(&spec.name) || at_head.as_deref().is_some_and(is_match) {
+                if is_layer || regex.as_ref().is_some_and(|regex| is_of_parameter(regex, node, spec)) {
                     *decided = Some(index);
                     is_used = true;
                 }
@@ -126,12 +125,6 @@ pub(super) fn deciding_rules(
         }
     }
     Ok(deciding)
-}
-
-/// What a tied weight would be called where the head uses it, if it were the head's own: `lm_head.weight` of `wte.weight`.
-fn name_at_head(layer: &LayerNode, spec: &ParameterSpec) -> Option<String> {
-    let (_, of_parameter) = spec.name.rsplit_once('.').filter(|_| layer.tying == Tying::Head)?;
-    Some(format!("{}.{of_parameter}", names_of(layer).last()?))
 }
 
 /// Marks the parameters that are small enough to stay gathered, in the order of declaration, passing over those that would exceed the model's
