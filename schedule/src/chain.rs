@@ -87,7 +87,8 @@ impl fmt::Display for ChainError {
             ),
             Self::FrozenBytes { unit, frozen_bytes, num_bytes } => write!(
                 f,
-                "unit {}: {frozen_bytes} of {num_bytes} gathered bytes are frozen, which is no part of them; freeze fewer, or mark the unit frozen without a number",
+                "unit {}: {frozen_bytes} of {num_bytes} gathered bytes are frozen, which leaves no trained ones beside them, or more than there are, or the \
+                 unit is frozen already, or not gathered; write fewer, or mark the unit frozen without a number",
                 unit.0
             ),
             Self::HalfFrozen { embedding, head } => write!(
@@ -128,7 +129,7 @@ impl Chain {
             return Err(ChainError::StageWithoutUnit(Stage(first_units.len() as u32)));
         }
         first_units.push(units.len() as u32);
-        if let Some(index) = units.iter().position(|facts| !is_part_frozen(facts)) {
+        if let Some(index) = units.iter().position(|facts| facts.frozen_bytes > 0 && !is_part_frozen(facts)) {
             let UnitFacts { frozen_bytes, num_bytes, .. } = units[index];
             return Err(ChainError::FrozenBytes { unit: Unit(index as u32), frozen_bytes, num_bytes });
         }
@@ -302,11 +303,10 @@ impl Chain {
     }
 }
 
-/// Whether the frozen bytes of a unit are a part of its weights: none, or fewer than all, or all that are gathered where others are not.
+/// Whether the frozen bytes of a unit are a part of what is gathered of it, beside weights that are trained.
 fn is_part_frozen(facts: &UnitFacts) -> bool {
-    let is_mixed = matches!(facts.sharding, UnitSharding::Mixed { .. });
-    let is_part = facts.frozen_bytes < facts.num_bytes || is_mixed && facts.frozen_bytes == facts.num_bytes;
-    facts.frozen_bytes == 0 || !facts.is_frozen && is_part
+    let is_gathered = matches!(facts.sharding, UnitSharding::Sharded | UnitSharding::Mixed { .. });
+    is_gathered && !facts.is_frozen && facts.frozen_bytes <= facts.num_bytes && facts.trained_bytes() > 0
 }
 
 fn tied_pairs(units: &[UnitFacts]) -> Result<Vec<(Unit, Unit)>, ChainError> {
@@ -396,6 +396,8 @@ mod tests {
             (9, UnitSharding::Sharded, false, false),
             (7, UnitSharding::Sharded, true, false),
             (8, mixed, false, true),
+            (8, UnitSharding::Mixed { persistent_bytes: 0, whole_bytes: 0 }, false, false),
+            (4, UnitSharding::Whole, false, false),
             (9, mixed, false, false),
         ] {
             let facts = UnitFacts { frozen_bytes, sharding, is_frozen, ..UnitFacts::new(Stage(0), 8) };

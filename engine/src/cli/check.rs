@@ -10,7 +10,7 @@ use pipezero_models::shared::GptConfig;
 use super::describe;
 use super::failure::Failure;
 use super::figures::{count, counted, percent};
-use super::frozen_weights::drawn_frozen_weights;
+use super::frozen_weights::may_be_drawn;
 use super::notices::Notices;
 use super::out_file::{OutFile, Written};
 use super::output::print;
@@ -67,7 +67,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<(), Failure> {
         GivenFile::Master(master) => return args.check_all(master),
     };
     let mut checked = Checked::of(&file, Launch::this_host(), None)?;
-    checked.notices.extend(drawn_frozen_weights(&checked.plan, &file, NoticeKind::Hint));
+    checked.notices.extend(may_be_drawn(&checked.plan, &file, None));
     if args.json {
         print(format_args!("{}\n", in_json(checked.plan.run())))?;
         drop(Notices::new(args.run.name(), checked.notices));

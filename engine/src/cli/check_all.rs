@@ -8,14 +8,14 @@ use serde_json::{Map, Value, json};
 use super::check::{CheckArgs, Checked, in_json};
 use super::failure::Failure;
 use super::figures::{bytes, counted};
-use super::frozen_weights::drawn_frozen_weights;
+use super::frozen_weights::may_be_drawn;
 use super::master::resolve_all;
 use super::notices::Notices;
 use super::output::{note, print};
 use super::run_args::{PlannedData, plan_with_data_of};
 use super::task_plans::{EnginePlan, TaskPlans, ranks_as_json, task_plans, text_of_teacher};
 use super::terminal;
-use crate::config::{Launch, MasterFile, NoticeKind, Part, PartOfJob, Run, Task, TaskKind};
+use crate::config::{Launch, MasterFile, Part, PartOfJob, Run, Task, TaskKind};
 use crate::plan::Purpose;
 
 impl CheckArgs {
@@ -29,7 +29,7 @@ impl CheckArgs {
             let launch = Launch { part: part_of_job(&master, &engine.name), ..Launch::this_host() };
             let mut checked = Checked::of(&engine.file, launch, learns(&master, &engine.name))?;
             if master.tasks().iter().all(|task| task.init_of(&engine.name).is_none()) {
-                let hint = drawn_frozen_weights(&checked.plan, &engine.file, NoticeKind::Hint);
+                let hint = may_be_drawn(&checked.plan, &engine.file, Some(&engine.name));
                 checked.notices.extend(hint);
             }
             checked.notices = engine.notices_in_place(std::mem::take(&mut checked.notices));

@@ -11,7 +11,7 @@ use super::output::{note, print};
 use super::table::Table;
 use super::terminal;
 use super::whole::{byte_size, whole};
-use crate::run::checkpoint::{CheckpointError, CheckpointReader, Checkpoints, Manifest};
+use crate::run::checkpoint::{CheckpointError, CheckpointReader, Checkpoints, Manifest, Piece};
 use crate::train::{Claim, RunDir};
 
 /// What `--help` ends with.
@@ -180,7 +180,7 @@ fn inspect(which: &Which) -> Result<(), Failure> {
                 counted(manifest.parameters.len(), "tensor")
             ),
         ),
-        ("of each", manifest.kinds.join(", ")),
+        ("of each", of_each(manifest)),
         ("precision", of("/precision").unwrap_or_else(|| "not said".to_owned())),
         ("loss scale", manifest.loss_scale.map_or("none".to_owned(), |of| of.scale.to_string())),
         ("files", format!("{}, {}", counted(manifest.files.len(), "file"), bytes(num_bytes))),
@@ -191,6 +191,17 @@ fn inspect(which: &Which) -> Result<(), Failure> {
     }
     print(text)?;
     Ok(())
+}
+
+/// What is kept of each tensor.
+fn of_each(manifest: &Manifest) -> String {
+    let kinds = manifest.kinds.join(", ");
+    match manifest.parameters.iter().filter(|parameter| parameter.is_frozen).count() {
+        0 => kinds,
+        num_frozen => {
+            format!("{kinds}; of {} that are frozen, {}", counted(num_frozen, "tensor"), Piece::PARAMETER)
+        }
+    }
 }
 
 /// The checkpoints of a run directory, if it is one.

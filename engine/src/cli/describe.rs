@@ -2,7 +2,7 @@
 
 use super::figures::{bytes, count, counted, percent};
 use crate::config::{ReductionPolicy, ResidencyConfig, ScheduleConfig, UnitSharding, ZeroLevel};
-use crate::plan::Plan;
+use crate::plan::{InEffect, Plan};
 
 /// The schedule, and the number of stages on a rank if that is more than one.
 pub(super) fn schedule(plan: &Plan) -> String {
@@ -107,33 +107,32 @@ pub(super) fn at_rest(plan: &Plan) -> String {
 
 /// The same under ZeRO-3, where a list or thresholds may leave parameters whole, or all of them.
 fn at_rest_under_zero_3(plan: &Plan, policy: ReductionPolicy) -> String {
-    let [sharded, persistent, whole] = UnitSharding::ALL.map(|kind| plan.num_parameters_of_kind(kind));
-    if plan.shards_parameters() {
-        let sharded = match policy {
+    let shards = match plan.in_effect() {
+        Some(InEffect::Zero1) => {
+            return "optimizer state sharded, parameters and gradients whole (ZeRO-3 in name, ZeRO-1 in effect)"
+                .to_owned();
+        }
+        Some(InEffect::Zero2) => {
+            return "optimizer state and gradients sharded, parameters whole (ZeRO-3 in name, ZeRO-2 in effect)"
+                .to_owned();
+        }
+        Some(InEffect::Between { num_sharded }) => {
+            let gradients = count(num_sharded);
+            return format!(
+                "optimizer state sharded, and gradients of {gradients} parameters; parameters whole (ZeRO-3 in name)"
+            );
+        }
+        None => match policy {
             ReductionPolicy::Every => "optimizer state, gradients and parameters sharded (ZeRO-3)",
             ReductionPolicy::Last => {
                 "optimizer state and parameters sharded, gradients whole until the last micro-batch (ZeRO-3)"
             }
-        };
-        return match persistent + whole {
-            0 => sharded.to_owned(),
-            kept => format!("{sharded}, but {} of the parameters whole all step", count(kept)),
-        };
-    }
-    debug_assert_eq!(sharded, 0, "what is sharded is gathered");
-    match (policy, persistent, whole) {
-        (ReductionPolicy::Every, 0, _) | (ReductionPolicy::Last, ..) => {
-            "optimizer state sharded, parameters and gradients whole (ZeRO-3 in name, ZeRO-1 in effect)"
-                .to_owned()
-        }
-        (ReductionPolicy::Every, _, 0) => {
-            "optimizer state and gradients sharded, parameters whole (ZeRO-3 in name, ZeRO-2 in effect)"
-                .to_owned()
-        }
-        (ReductionPolicy::Every, ..) => format!(
-            "optimizer state sharded, and gradients of {} parameters; parameters whole (ZeRO-3 in name)",
-            count(persistent)
-        ),
+        },
+    };
+    let kept = [UnitSharding::Persistent, UnitSharding::Whole].map(|kind| plan.num_parameters_of_kind(kind));
+    match kept.iter().sum() {
+        0 => shards.to_owned(),
+        kept => format!("{shards}, but {} of the parameters stay gathered all step", count(kept)),
     }
 }
 

@@ -1,20 +1,36 @@
-//! That frozen parameters keep the weights that they begin with, which are random unless the run is given others.
+//! That frozen parameters keep the values that they begin with, which are random unless the run is given others.
 
 use crate::config::{Notice, NoticeKind, RunFile};
 use crate::plan::Plan;
 
-/// What is said of a run with frozen parameters whose values are drawn, or would be if `train` is given none.
-pub(super) fn drawn_frozen_weights(plan: &Plan, file: &RunFile, kind: NoticeKind) -> Option<Notice> {
-    let num_frozen = plan.num_frozen_parameters();
-    let text = match kind {
-        NoticeKind::Warning => format!(
+/// That a run which begins now draws them.
+pub(super) fn are_drawn(plan: &Plan, file: &RunFile, engine: Option<&str>) -> Option<Notice> {
+    notice(plan, file, NoticeKind::Warning, |num_frozen| {
+        format!(
             "{num_frozen} frozen parameters keep the random values that they are drawn with, since nothing says with which weights the run \
-             begins: name those of a trained model, `--init DIR`"
-        ),
-        NoticeKind::Hint | NoticeKind::Auto => format!(
-            "{num_frozen} frozen parameters keep the values that they begin with: random ones, unless `train --init DIR` reads those of a \
-             trained model"
-        ),
-    };
-    (num_frozen > 0).then(|| Notice::new(kind, &file.place(&["train_only"]), text))
+             begins: name those of a trained model, `{}`",
+            init(engine)
+        )
+    })
+}
+
+/// That they will be drawn unless `train` is given weights.
+pub(super) fn may_be_drawn(plan: &Plan, file: &RunFile, engine: Option<&str>) -> Option<Notice> {
+    notice(plan, file, NoticeKind::Hint, |num_frozen| {
+        format!(
+            "{num_frozen} frozen parameters keep the values that they begin with: random ones, unless `train {}` reads those of a trained \
+             model",
+            init(engine)
+        )
+    })
+}
+
+fn notice(plan: &Plan, file: &RunFile, kind: NoticeKind, text: impl Fn(u64) -> String) -> Option<Notice> {
+    let num_frozen = plan.num_frozen_parameters();
+    (num_frozen > 0).then(|| Notice::new(kind, &file.place(&["train_only"]), text(num_frozen)))
+}
+
+/// The argument that names weights to begin with: of an engine among others, or of the only run.
+fn init(engine: Option<&str>) -> String {
+    engine.map_or_else(|| "--init DIR".to_owned(), |engine| format!("--init {engine}=DIR"))
 }

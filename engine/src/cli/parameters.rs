@@ -5,7 +5,7 @@ use super::table::Table;
 use crate::plan::{ParameterKind, Plan};
 
 /// A row for each kind, where there are several: what a list, thresholds or `train_only` decide.
-pub(super) fn kinds(plan: &Plan, width: usize) -> String {
+pub(super) fn kinds(plan: &Plan, are_listed: bool, width: usize) -> String {
     let kinds = plan.parameter_kinds();
     if kinds.len() < 2 {
         return String::new();
@@ -18,7 +18,8 @@ pub(super) fn kinds(plan: &Plan, width: usize) -> String {
         let figures = [kind.parameters.len().to_string(), count(kind.elements), bytes(kind.bytes)];
         table.row(name(kind), figures.into_iter().chain(ends));
     }
-    format!("{table:width$}--parameters lists each\n\n")
+    let more = if are_listed { "" } else { "--parameters lists each\n" };
+    format!("{table:width$}{more}\n")
 }
 
 /// A row for each parameter, by what becomes of it.

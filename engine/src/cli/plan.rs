@@ -147,7 +147,7 @@ impl PlanArgs {
         let device = self.device_of(plan)?;
         let Found { simulation, in_use, residencies } = Found::of(plan, device.as_ref(), notices)?;
         let width = terminal::width();
-        let mut all = text(plan, in_use.as_ref(), width);
+        let mut all = text(plan, self.parameters, in_use.as_ref(), width);
         if self.parameters {
             all += &format!("\n{}", parameters::each(plan, width));
         }
@@ -220,7 +220,7 @@ fn speed(plan: &Plan, simulation: Option<&Simulation<'_>>, width: usize) -> Stri
     terminal::wrapped_after(&format!("{vocabulary}{text}"), width, 4)
 }
 
-fn text(plan: &Plan, in_use: Option<&InUse>, width: usize) -> String {
+fn text(plan: &Plan, lists_parameters: bool, in_use: Option<&InUse>, width: usize) -> String {
     let forecast = plan.forecast();
     let grid = plan.grid();
     // All data ranks of a pipeline rank have the same figures.
@@ -234,7 +234,7 @@ fn text(plan: &Plan, in_use: Option<&InUse>, width: usize) -> String {
             .map_or_else(String::new, |line| format!("{}\n", terminal::wrapped(&line, width))),
         stages(&by_pipeline_rank),
         listed(plan, width),
-        parameters::kinds(plan, width),
+        parameters::kinds(plan, lists_parameters, width),
         memory_table(&by_pipeline_rank, in_use, width),
         Table::of_traffic("sent per rank and step", traffic),
     )
@@ -378,7 +378,7 @@ mod tests {
             pages::example("pipezero plan engine/configs/seed-48-layers.json --set parallel.data=8");
         let costs = plan.residencies().expect("the example is planned with every residency");
         let tables = [
-            text(&plan, InUse::on_an_h100(&plan).ok().as_ref(), pages::WIDTH),
+            text(&plan, false, InUse::on_an_h100(&plan).ok().as_ref(), pages::WIDTH),
             zero_1_table(&plan, pages::WIDTH),
             residency_table(&plan, &costs, pages::WIDTH),
         ]

@@ -5,7 +5,7 @@ use schemars::{Schema, json_schema};
 use super::error::Problem;
 use super::place::Place;
 use super::whole_number::{self, NotWhole};
-use crate::files::json::{Node, Value, shorten};
+use crate::files::json::{Node, Source, Value, parse, shorten};
 
 /// A type of value.
 pub(crate) trait Kind: Sized {
@@ -37,9 +37,11 @@ pub(crate) fn rule(place: &Place, value: &str, rule: &str, repair: &str) -> (Pla
     (place.clone(), problem)
 }
 
-/// Whether a string is a number as it stands.
-pub(crate) fn is_quoted_number(node: &Node) -> bool {
-    matches!(&node.value, Value::String(text) if text.trim().parse::<f64>().is_ok_and(f64::is_finite))
+/// What a string is without its quotes, where it is then a number that is such a value.
+pub(crate) fn unquoted<T: Kind>(node: &Node) -> Option<String> {
+    let Value::String(text) = &node.value else { return None };
+    let bare = parse(&Source::argument(text.trim())).ok().filter(|bare| bare.number().is_some())?;
+    T::read(&bare).map(|_| text.trim().to_owned())
 }
 
 /// The fault of an unknown word of a key that may be something else than a word: it says all that the key may be.
@@ -58,7 +60,6 @@ pub(crate) fn among_others((place, problem): (Place, Problem), expected: String)
 /// A value that could not be read, with what to write: what its form shows was meant, or else the default or an example.
 pub(crate) fn wrong_type<T: Kind>(node: &Node, default: &str) -> Problem {
     let expected = T::expected();
-    let is_number = |text: &str| serde_json::from_str::<f64>(text).is_ok();
     let mut replacement = None;
     let mut instead = |text: String, words: &str| {
         let repair = format!("write {text}{words}");
@@ -69,9 +70,7 @@ pub(crate) fn wrong_type<T: Kind>(node: &Node, default: &str) -> Problem {
         Value::String(text) if text == "auto" => {
             Some("this key has no \"auto\": write a value, or leave it out if it has a default".to_owned())
         }
-        Value::String(text) if expected.contains("number") && is_number(text) => {
-            instead(text.trim().to_owned(), ", without quotes")
-        }
+        Value::String(_) if let Some(number) = unquoted::<T>(node) => instead(number, ", without quotes"),
         Value::String(text) if expected.contains("true or false") => {
             let word = text.to_lowercase();
             let is_word = ["true", "false"].contains(&word.as_str());
@@ -362,7 +361,7 @@ impl<A: Kind, B: Kind> Kind for Either<A, B> {
     }
 
     fn fault(node: &Node, place: &Place) -> Option<(Place, Problem)> {
-        if is_quoted_number(node) && Self::expected().contains("number") {
+        if unquoted::<Self>(node).is_some() {
             // Not an unknown word, but the wrong type, for which the number is written.
             return None;
         }

@@ -6,7 +6,7 @@ use pipezero_partition::UnitLayers;
 use schemars::{Schema, json_schema};
 
 use super::error::Problem;
-use super::kind::{Kind, among_others, is_quoted_number, rule};
+use super::kind::{Kind, among_others, rule, unquoted};
 use super::place::Place;
 use super::whole_number::MAX_COUNT;
 use super::words::{Unoffered, unknown_word};
@@ -42,7 +42,7 @@ impl Kind for UnitLayers {
         if let Value::String(word) = &node.value {
             let unoffered = Unoffered { later: &[], never: &[] };
             let fault = (place.clone(), unknown_word(word, &["stage"], &unoffered));
-            return (!is_quoted_number(node)).then(|| among_others(fault, Self::expected()));
+            return unquoted::<Self>(node).is_none().then(|| among_others(fault, Self::expected()));
         }
         let text = node.number()?;
         let Some(layers) = f64::read(node) else { return f64::fault(node, place) };

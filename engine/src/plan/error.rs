@@ -6,6 +6,7 @@ use pipezero_schedule::generate::SizeError;
 use pipezero_schedule::{LowerError, Violation};
 
 use super::auto_recomputation::KeptNeed;
+use super::unmatched_names::UNMATCHED_REPAIR;
 use crate::config::{Checkpointing, Refusal};
 use crate::plan::{Bytes, UnmatchedNames};
 
@@ -44,16 +45,16 @@ pub enum PlanError {
         fault: PatternFault,
     },
     /// Entries of `zero_optimization.parameters` cannot be followed.
-    #[error("`zero_optimization.parameters` has {}, but {_0}; {}", _0.listed(), _0.repair())]
+    #[error("`zero_optimization.parameters` has {}, but {_0}; {UNMATCHED_REPAIR}", _0.listed())]
     ShardingRules(Box<UnmatchedNames>),
     /// Patterns of `train_only` cannot be followed.
-    #[error("`train_only` has {}, but {_0}; {}", _0.listed(), _0.repair())]
+    #[error("`train_only` has {}, but {_0}; {UNMATCHED_REPAIR}", _0.listed())]
     TrainOnly(Box<UnmatchedNames>),
     /// What `train_only` matches has no parameters.
-    #[error("`train_only` has \"{pattern}\", but {NOTHING_TRAINED_RULE}; {NOTHING_TRAINED_REPAIR}")]
+    #[error("`train_only` is [{patterns}], but {NOTHING_TRAINED_RULE}; {NOTHING_TRAINED_REPAIR}")]
     NothingTrained {
-        /// Its last pattern.
-        pattern: String,
+        /// Its patterns, in quotes.
+        patterns: String,
     },
     /// What the plan would shard differently has one name, or names that differ in case alone.
     #[error(
@@ -216,7 +217,7 @@ fn even_recomputed(recomputed: Checkpointing, kept: KeptNeed) -> String {
 
 /// What is wrong with patterns of `train_only` that match layers without parameters alone.
 pub(super) const NOTHING_TRAINED_RULE: &str =
-    "the layers that it matches have no parameters, so nothing would be trained";
+    "it matches only layers without parameters, so nothing would be trained";
 
 /// What to do about it.
 pub(super) const NOTHING_TRAINED_REPAIR: &str = "match a layer that has parameters";

@@ -12,7 +12,7 @@ use super::error::{
 use super::frozen::TRAIN_ONLY;
 use super::refusal::costs_of_zero_2;
 use super::remarks::{PARAM_THRESHOLD, PARAMETERS, Remark, UNIT};
-use super::unmatched_names::UnmatchedNames;
+use super::unmatched_names::{UNMATCHED_REPAIR, UnmatchedNames};
 use super::vocabulary::built;
 use super::{Plan, PlanError};
 use crate::config::{
@@ -196,10 +196,10 @@ fn at_its_key(
         ),
         PlanError::ShardingRules(fault) => return unmatched(file, PARAMETERS[0], fault),
         PlanError::TrainOnly(fault) => return unmatched(file, TRAIN_ONLY, fault),
-        PlanError::NothingTrained { pattern } => (
+        PlanError::NothingTrained { patterns } => (
             &[TRAIN_ONLY] as &[&str],
             Problem::Rule {
-                value: format!("\"{pattern}\""),
+                value: format!("[{patterns}]"),
                 rule: NOTHING_TRAINED_RULE.to_owned(),
                 repair: NOTHING_TRAINED_REPAIR.to_owned(),
             },
@@ -212,7 +212,7 @@ fn at_its_key(
 /// Entries of a list that match no name, each at its place.
 fn unmatched(file: &RunFile, key: &str, fault: &UnmatchedNames) -> FromFileError {
     let problem = |(index, entry): &(usize, String)| {
-        let (rule, repair) = (fault.to_string(), fault.repair().to_owned());
+        let (rule, repair) = (fault.to_string(), UNMATCHED_REPAIR.to_owned());
         (*index, Problem::Rule { value: format!("\"{entry}\""), rule, repair })
     };
     FromFileError::File(file.errors_at_elements(key, fault.entries.iter().map(problem)))

@@ -4,7 +4,8 @@ use pipezero_models::Model;
 use pipezero_models::parameter::ParameterSpec;
 use pipezero_partition::{LayerNode, Tying};
 
-use super::names::{is_of_parameter, names_of};
+use super::names::found_in;
+use super::remarks::Remark;
 use super::unmatched_names::UnmatchedNames;
 use super::{Plan, PlanError};
 use crate::config::Run;
@@ -17,6 +18,21 @@ impl Plan {
         let entries = self.owned_units().flat_map(|(_, unit)| unit.frozen_entries());
         entries.map(|entry| entry.range.len() as u64).sum()
     }
+
+    /// That a tied weight which is trained leaves nothing in front of what is trained.
+    pub(super) fn tied_weight_is_in_front(&self) -> Option<Remark> {
+        let mut behind =
+            self.units.iter().skip_while(|unit| unit.tying == Tying::Embedding && !unit.is_frozen);
+        let is_trained =
+            self.units.first().is_some_and(|unit| unit.tying == Tying::Embedding && !unit.is_frozen);
+        let num_layers: usize =
+            behind.by_ref().take_while(|unit| unit.is_frozen).map(|unit| unit.layers.len()).sum();
+        let text = format!(
+            "the tied weight of the head is trained, which is the embedding too, so the {num_layers} frozen layers behind that have a backward and keep \
+             what it reads; with neither of its two uses in the list they would not"
+        );
+        (is_trained && num_layers > 0).then(|| Remark::hint(&[TRAIN_ONLY], text))
+    }
 }
 
 /// Marks what is not trained.
@@ -28,21 +44,14 @@ pub(super) fn mark(run: &Run, model: &Model, layers: &mut [LayerNode]) -> Result
     let parameters: Vec<Vec<ParameterSpec>> =
         model.layers.iter().map(|layer| layer.layer.parameters()).collect();
     let mut trained: Vec<Vec<bool>> = parameters.iter().map(|of| vec![false; of.len()]).collect();
-    let mut is_named = vec![false; layers.len()];
     let mut unused = Vec::new();
     for (index, pattern) in patterns.iter().enumerate() {
         let regex = pattern.regex();
         let mut is_used = false;
         for (layer, node) in layers.iter().enumerate() {
-            let is_layer = names_of(node).any(|name| regex.is_match(name));
-            is_named[layer] |= is_layer;
-            is_used |= is_layer;
-            for (spec, is_trained) in parameters[layer].iter().zip(&mut trained[layer]) {
-                if is_layer || is_of_parameter(&regex, node, spec) {
-                    *is_trained = true;
-                    is_used = true;
-                }
-            }
+            let Some(found) = found_in(&regex, node, &parameters[layer]) else { continue };
+            is_used = true;
+            trained[layer].iter_mut().zip(found).for_each(|(is_trained, is_found)| *is_trained |= is_found);
         }
         if !is_used {
             unused.push((index, pattern.to_string()));
@@ -52,14 +61,18 @@ pub(super) fn mark(run: &Run, model: &Model, layers: &mut [LayerNode]) -> Result
         return Err(PlanError::TrainOnly(Box::new(UnmatchedNames::new(unused, &*layers))));
     }
     make_tables_alike(layers, &mut trained);
-    if let Some(last) = patterns.last()
-        && !trained.iter().flatten().any(|&is_trained| is_trained)
-    {
-        return Err(PlanError::NothingTrained { pattern: last.to_string() });
+    if !trained.iter().flatten().any(|&is_trained| is_trained) {
+        let patterns = patterns.iter().map(|pattern| format!("\"{pattern}\"")).collect::<Vec<_>>();
+        return Err(PlanError::NothingTrained { patterns: patterns.join(", ") });
     }
-    for ((layer, trained), is_named) in layers.iter_mut().zip(trained).zip(is_named) {
-        layer.is_frozen = !is_named && !trained.contains(&true);
-        if !layer.is_frozen {
+    let mut is_frozen = true;
+    for (layer, trained) in layers.iter_mut().zip(trained) {
+        // A layer without parameters ends no unit: it is as the one before it.
+        if !trained.is_empty() {
+            is_frozen = !trained.contains(&true);
+        }
+        layer.is_frozen = is_frozen;
+        if !is_frozen {
             layer.frozen_parameters = (0..trained.len()).filter(|&parameter| !trained[parameter]).collect();
         }
     }
@@ -104,14 +117,14 @@ mod tests {
 
     #[test]
     fn a_pattern_that_cannot_be_followed_is_refused_at_its_key() {
-        expect![[r#"--set train_only=["lm_head","h[.]9"]: `train_only[1]` is "h[.]9", but no layer and no parameter has a name like that: layers are embedding, h.0.attn, ..., lm_head; match at least one, or remove the entry"#]]
+        expect![[r#"--set train_only=["lm_head","h[.]9"]: `train_only[1]` is "h[.]9", but no layer and no parameter has a name like that: layers are embedding, h.0.attn, ..., lm_head, and `plan --parameters` lists the parameters; match at least one, or remove the entry"#]]
         .assert_eq(&refusal(GPT2, r#"["lm_head","h[.]9"]"#));
         // Layers of one's own may have no parameters.
         let mut plan = plan(GPT2, r#"train_only=["ln_f"]"#);
         let mut layers: Vec<LayerNode> = plan.graph().layers().cloned().collect();
         let norm = layers.iter().position(|of| of.name == "ln_f").unwrap();
         plan.model.layers[norm].layer = Arc::new(Bare);
-        expect![[r#"`train_only` has "ln_f", but the layers that it matches have no parameters, so nothing would be trained; match a layer that has parameters"#]].assert_eq(&mark(plan.run(), &plan.model, &mut layers).unwrap_err().to_string());
+        expect![[r#"`train_only` is ["ln_f"], but it matches only layers without parameters, so nothing would be trained; match a layer that has parameters"#]].assert_eq(&mark(plan.run(), &plan.model, &mut layers).unwrap_err().to_string());
     }
 
     /// A layer without parameters, as far as a plan looks at it.

@@ -58,6 +58,7 @@ pub use pipezero_partition::{Purpose, RankMemory, Traffic, Volume};
 pub use planned::Plan;
 pub use remarks::Remark;
 pub use residencies::ResidencyCost;
+pub(crate) use sharding::InEffect;
 pub(crate) use sizes::{EdgeBuffers, MAX_REDUCED_PARTS, RankSizes};
 pub(crate) use tokens_read::TokensRead;
 pub(crate) use unit::{MAX_GATHERED_PARTS, Reduced};

@@ -6,13 +6,24 @@ use regex::Regex;
 
 /// A layer's name, and of a slice of the vocabulary's table also that of the whole table, so that a list does not depend on how
 /// tables are cut.
-pub(super) fn names_of(layer: &LayerNode) -> impl Iterator<Item = &str> {
+fn names_of(layer: &LayerNode) -> impl Iterator<Item = &str> {
     let table = layer.name.rsplit_once('.').filter(|_| layer.is_slice).map(|(table, _)| table);
     [layer.name.as_str()].into_iter().chain(table)
 }
 
-/// Whether a pattern is found in a name of a parameter of this layer.
-pub(super) fn is_of_parameter(pattern: &Regex, layer: &LayerNode, spec: &ParameterSpec) -> bool {
+/// `[parameter]`: whether a pattern is found in a name of it, or of its layer; `None` where it is found in none of these names.
+pub(super) fn found_in(
+    pattern: &Regex,
+    layer: &LayerNode,
+    parameters: &[ParameterSpec],
+) -> Option<Vec<bool>> {
+    let is_layer = names_of(layer).any(|name| pattern.is_match(name));
+    let is_found = |spec: &ParameterSpec| is_layer || is_of_parameter(pattern, layer, spec);
+    let found: Vec<bool> = parameters.iter().map(is_found).collect();
+    (is_layer || found.contains(&true)).then_some(found)
+}
+
+fn is_of_parameter(pattern: &Regex, layer: &LayerNode, spec: &ParameterSpec) -> bool {
     pattern.is_match(&spec.name) || name_at_head(layer, spec).is_some_and(|name| pattern.is_match(&name))
 }
 

@@ -198,7 +198,7 @@ impl Plan {
         }
     }
 
-    /// Floating-point operations of a training step over the whole grid: forward, as many for input gradients behind the first trained unit, and for
+    /// Floating-point operations of a training step over the whole grid: forward, as many for input gradients from the first trained unit on, and for
     /// weight gradients the share of what is trained.
     /// Large grids have more than a `u64` holds.
     pub fn step_flops(&self) -> u128 {
@@ -213,9 +213,9 @@ impl Plan {
             false => unit.unit.forward_flops(shape),
         };
         let of_unit = |unit: &PlannedUnit| {
-            let (forward, [trained, all]) = (u128::from(forward(unit)), unit.trained_of_all());
+            let forward = u128::from(forward(unit));
             let input_gradients = if unit.has_backward { forward } else { 0 };
-            forward + input_gradients + forward * trained as u128 / all as u128
+            forward + input_gradients + unit.trained_share().of(forward)
         };
         self.units.iter().map(of_unit).sum()
     }

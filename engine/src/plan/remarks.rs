@@ -5,8 +5,9 @@
 use pipezero_partition::UnitSharding;
 use pipezero_schedule::Stage;
 
+use super::sharding::InEffect;
 use super::{Plan, PlannedUnit, sharding};
-use crate::config::{NoticeKind, ReductionPolicy, ResidencyConfig, ShardingConfig, ShardingRule, ZeroLevel};
+use crate::config::{NoticeKind, ResidencyConfig, ShardingConfig, ShardingRule, ZeroLevel};
 use crate::plan::Bytes;
 
 pub(super) const UNIT: &[&str] = &["zero_optimization.unit_layers", "zero_optimization.stage"];
@@ -71,6 +72,7 @@ impl Plan {
             remarks.extend(self.does_not_pay());
         }
         remarks.extend(self.nothing_sharded());
+        remarks.extend(self.tied_weight_is_in_front());
         if self.is_level_lowered {
             let text = format!(
                 "\"level\" is {} here: with more units the {} ranks together would not fit three quarters of this host's memory, {}; \
@@ -109,15 +111,12 @@ impl Plan {
             }
             _ => (PARAMETERS, "with this list".to_owned(), "let some units be sharded"),
         };
-        let all_persist = self.units.iter().all(PlannedUnit::is_persistent);
-        let what = match (self.run.zero.reduce, all_persist) {
-            (ReductionPolicy::Last, _) => {
+        let what = match self.in_effect()? {
+            InEffect::Zero1 => {
                 "optimizer state alone is sharded, and gradients are reduced once, as they would be by ZeRO-1"
             }
-            (ReductionPolicy::Every, true) => {
-                "gradients and optimizer state are sharded, as they would be by ZeRO-2"
-            }
-            (ReductionPolicy::Every, false) => {
+            InEffect::Zero2 => "gradients and optimizer state are sharded, as they would be by ZeRO-2",
+            InEffect::Between { .. } => {
                 "optimizer state is sharded, and gradients of what persists, which is less than ZeRO-2 shards"
             }
         };
@@ -160,8 +159,9 @@ impl Plan {
         let head = self.model.layers.last().filter(|head| head.layer.reads_whole_rows())?;
         let logits = head.layer.sizes(self.shape).exact as u64 * 4;
         let text = format!(
-            "the model's own loss reads whole rows of logits, so they are kept, {} with what it saves of each row for each \
-             micro-batch in flight on the last stage, and the table of {} is not cut; \"keep\", \"recompute\" and slices are for the loss of the run file",
+            "the loss, a distillation's or one of the model's own, reads whole rows of logits, so they are kept, {} with what it saves of \
+             each row for each micro-batch in flight on the last stage, and the table of {} is not cut: \"recompute\" and slices are for \
+             cross-entropy alone",
             Bytes(logits),
             head.layer.name()
         );

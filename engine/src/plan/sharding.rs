@@ -7,11 +7,11 @@ use pipezero_models::parameter::ParameterSpec;
 use pipezero_models::unit::ParameterEntry;
 use pipezero_partition::{LayerGraph, Tying, UnitSharding};
 
-use super::names::{is_of_parameter, names_of};
-use super::unit::PlannedUnit;
+use super::names::found_in;
+use super::unit::{PlannedUnit, Reduced};
 use super::unmatched_names::UnmatchedNames;
 use super::{Plan, PlanError};
-use crate::config::{ReductionPolicy, Run, ShardingConfig, ShardingRule, ZeroLevel, pattern};
+use crate::config::{Run, ShardingConfig, ShardingRule, ZeroLevel, pattern};
 
 impl Plan {
     /// Whether ZeRO-3 has weights to gather.
@@ -25,14 +25,36 @@ impl Plan {
         entries.map(|entry| entry.range.len() as u64).sum()
     }
 
-    /// Whether the program is ZeRO-2's: no unit is gathered for its uses, and every one is reduced after every micro-batch, since some or all
-    /// of its parameters persist. A unit that is reduced once, because all of it is whole, makes it less than ZeRO-2.
+    /// What ZeRO-3 is in effect, where no unit is gathered for its uses.
+    pub(crate) fn in_effect(&self) -> Option<InEffect> {
+        let zero = &self.run.zero;
+        if zero.level != ZeroLevel::Zero3 || self.shards_parameters() {
+            return None;
+        }
+        let of = |reduced| {
+            let entries = self.owned_units().flat_map(move |(_, unit)| {
+                unit.unit
+                    .entries()
+                    .iter()
+                    .filter(move |entry| unit.parts[entry.part].reduced(zero) == reduced)
+            });
+            entries.map(|entry| entry.range.len() as u64).sum::<u64>()
+        };
+        Some(match [of(Reduced::Every), of(Reduced::Last)] {
+            [0, _] => InEffect::Zero1,
+            [_, 0] => InEffect::Zero2,
+            [num_sharded, _] => InEffect::Between { num_sharded },
+        })
+    }
+
+    /// Whether the program is ZeRO-2's: no unit is gathered for its uses, and of every one that is trained some gradients are reduced after every
+    /// micro-batch. A unit whose gradients are all reduced once makes it less than ZeRO-2.
     fn is_zero_2(&self) -> bool {
-        let run = &self.run;
-        run.zero.level == ZeroLevel::Zero3
-            && run.zero.reduce == ReductionPolicy::Every
+        let zero = &self.run.zero;
+        let mut trained = self.units.iter().filter(|unit| !unit.is_frozen);
+        zero.level == ZeroLevel::Zero3
             && !self.shards_parameters()
-            && self.units.iter().all(|unit| unit.has(UnitSharding::Persistent))
+            && trained.all(|unit| unit.parts.iter().any(|part| part.reduced(zero) == Reduced::Every))
     }
 
     /// Whether that is in a pipeline, which is refused as ZeRO-2 is.
@@ -51,6 +73,20 @@ impl Plan {
         }
         Ok(())
     }
+}
+
+/// What ZeRO-3 is in effect where it shards no weights.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum InEffect {
+    /// Optimizer state alone is sharded.
+    Zero1,
+    /// Gradients are sharded too.
+    Zero2,
+    /// Gradients of some parameters are.
+    Between {
+        /// These parameters.
+        num_sharded: u64,
+    },
 }
 
 /// Marks the units' parameters.
@@ -95,17 +131,13 @@ pub(super) fn deciding_rules(
     for (index, rule) in rules.iter().enumerate() {
         // One that is no expression is refused where the file is read.
         let regex = pattern::regex(&rule.pattern).ok();
-        let is_match = |name: &str| regex.as_ref().is_some_and(|regex| regex.is_match(name));
         let mut is_used = false;
         for (layer, node) in graph.layers().enumerate() {
-            let is_layer = names_of(node).any(is_match);
-            is_used |= is_layer;
-            for (spec, decided) in parameters[layer].iter().zip(&mut deciding[layer]) {
-                if is_layer || regex.as_ref().is_some_and(|regex| is_of_parameter(regex, node, spec)) {
-                    *decided = Some(index);
-                    is_used = true;
-                }
-            }
+            let found = regex.as_ref().and_then(|regex| found_in(regex, node, &parameters[layer]));
+            let Some(found) = found else { continue };
+            is_used = true;
+            let decided = deciding[layer].iter_mut().zip(found).filter(|(_, is_found)| *is_found);
+            decided.for_each(|(decided, _)| *decided = Some(index));
         }
         if !is_used {
             unused.push((index, rule.to_string()));

@@ -27,7 +27,7 @@ pub(crate) struct RankSizes {
     pub(crate) allocated_len: usize,
     /// Elements of the buffer for recomputed activations.
     pub(crate) recompute_len: usize,
-    /// Elements of each buffer for a gathered unit, the largest first, and of one for each of the parts that are gathered of it.
+    /// `[buffer][place]`: elements of the buffers for gathered units, the largest first; a place for each part that is gathered, the larger one first.
     pub(crate) gather_buffers: Vec<[usize; MAX_GATHERED_PARTS]>,
     /// Elements of each buffer for an unsharded gradient, by part, f32; none in inference, and where gradients accumulate unsharded.
     pub(crate) gradient_buffers: Vec<[usize; MAX_REDUCED_PARTS]>,

@@ -51,6 +51,25 @@ pub struct PlannedUnit {
     pub has_backward: bool,
 }
 
+/// Of a unit's parameters, those that are trained: what its weight gradient is taken to cost is proportional to them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TrainedShare {
+    trained: u64,
+    all: u64,
+}
+
+impl TrainedShare {
+    /// Of what a wholly trained unit costs, this share.
+    pub(crate) fn of(self, cost: u128) -> u128 {
+        cost * u128::from(self.trained) / u128::from(self.all)
+    }
+
+    /// The same of a time.
+    pub(crate) fn of_time(self, time: f64) -> f64 {
+        time * (self.trained as f64 / self.all as f64)
+    }
+}
+
 /// When gradients are reduced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reduced {
@@ -117,22 +136,18 @@ impl PlannedUnit {
         self.unit.entries().iter().filter(|entry| self.parts[entry.part].is_frozen)
     }
 
-    /// Of its weight gradient's work, the share that is done: trained parameters of all. One of one where a trained unit has none.
-    pub(crate) fn trained_of_all(&self) -> [usize; 2] {
+    /// The share of its weight gradient's work that is done. All of it where a trained unit has no parameters.
+    pub(crate) fn trained_share(&self) -> TrainedShare {
+        let frozen: usize = self.frozen_entries().map(|entry| entry.range.len()).sum();
         match self.unit.num_parameters() {
-            0 => [usize::from(!self.is_frozen), 1],
-            all => [all - self.frozen_entries().map(|entry| entry.range.len()).sum::<usize>(), all],
+            0 => TrainedShare { trained: u64::from(!self.is_frozen), all: 1 },
+            all => TrainedShare { trained: (all - frozen) as u64, all: all as u64 },
         }
     }
 
     /// Whether it has parameters of a kind.
     pub(crate) fn has(&self, kind: UnitSharding) -> bool {
         self.parts.iter().any(|part| part.sharding == kind)
-    }
-
-    /// Whether all its weights stay gathered all step although its gradients are sharded.
-    pub(crate) fn is_persistent(&self) -> bool {
-        self.parts.iter().all(|part| part.sharding == UnitSharding::Persistent)
     }
 
     /// Whether it is as under ZeRO-1.

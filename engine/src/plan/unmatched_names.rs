@@ -4,6 +4,9 @@ use std::fmt;
 
 use pipezero_partition::LayerNode;
 
+/// What to do about it.
+pub(super) const UNMATCHED_REPAIR: &str = "match at least one, or remove the entry";
+
 /// Entries match no name of a layer or a parameter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnmatchedNames {
@@ -16,7 +19,11 @@ pub struct UnmatchedNames {
 impl fmt::Display for UnmatchedNames {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [first, second, last] = &self.names;
-        write!(f, "no layer and no parameter has a name like that: layers are {first}, {second}, ..., {last}")
+        write!(
+            f,
+            "no layer and no parameter has a name like that: layers are {first}, {second}, ..., {last}, and `plan --parameters` lists the \
+             parameters"
+        )
     }
 }
 
@@ -34,10 +41,5 @@ impl UnmatchedNames {
     /// The entries, in quotes.
     pub(super) fn listed(&self) -> String {
         self.entries.iter().map(|(_, entry)| format!("\"{entry}\"")).collect::<Vec<_>>().join(", ")
-    }
-
-    /// What to do about it.
-    pub(super) fn repair(&self) -> &'static str {
-        "match at least one, or remove the entry"
     }
 }

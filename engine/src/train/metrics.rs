@@ -103,6 +103,6 @@ impl EvalLine {
 }
 
 /// Parts of a loss as an object of their means.
-fn means_by_name<S: Serializer>(parts: &[LossPart], serializer: S) -> Result<S::Ok, S::Error> {
+pub(super) fn means_by_name<S: Serializer>(parts: &[LossPart], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_map(parts.iter().map(|part| (part.name, part.mean)))
 }

@@ -3,11 +3,12 @@
 use serde::{Deserialize, Serialize};
 
 use super::device_memory::DeviceMemory;
+use super::metrics::means_by_name;
 use super::process_memory::ProcessMemory;
 use crate::files::json::{JsonError, Source};
 use crate::plan::RankForecast;
 use crate::run::data::NgramCrossEntropy;
-use crate::run::engine::MeasuredRank;
+use crate::run::engine::{LossPart, MeasuredRank};
 
 /// How long steps took, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -45,8 +46,14 @@ pub struct Summary {
     pub interrupted: bool,
     /// Loss of the last step, nats per token.
     pub training_loss: Option<f64>,
+    /// What the loss of the last step reports beside its value, an object of means by name; left out where it reports nothing.
+    #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "means_by_name")]
+    pub training_loss_parts: Vec<LossPart>,
     /// Loss on the validation text after the last step.
     pub validation_loss: Option<f64>,
+    /// The same of that loss.
+    #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "means_by_name")]
+    pub validation_loss_parts: Vec<LossPart>,
     /// Losses that need no model: of counts of bytes and of pairs of bytes, on the same split.
     pub baselines: Option<NgramCrossEntropy>,
     /// Tokens per second, median over the steps.

@@ -176,6 +176,8 @@ fn on_one_data_rank(file: RunFile) -> Result<RunFile, ConfigErrors> {
 fn with_prompts(mut run: Run, num_prompts: usize) -> Run {
     run.memory_bytes = None;
     run.zero.level = ZeroLevel::Zero0;
+    // Nothing is trained. Patterns may name slices that this grid does not make.
+    run.train_only = None;
     run.zero.reduce = ReductionPolicy::Last;
     run.zero.resident_units = ResidencyConfig::Strict;
     let num_micro_batches = match &mut run.parallel.schedule {

@@ -268,7 +268,12 @@ impl Underway<'_> {
             ranks_per_node: training.engine.ranks_per_node(),
             interrupted: progress.num_steps() < plan.run().steps,
             training_loss: progress.last.as_ref().and_then(|report| report.loss),
+            training_loss_parts: progress.last.as_ref().map_or_else(Vec::new, |of| of.loss_parts.clone()),
             validation_loss,
+            validation_loss_parts: self
+                .evaluated
+                .as_ref()
+                .map_or_else(Vec::new, |line| line.loss_parts.clone()),
             baselines: training.batches.baselines,
             tokens_per_s: progress.median_tokens_per_s(),
             step_s: StepSeconds::of(&progress.step_s),

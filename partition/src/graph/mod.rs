@@ -28,7 +28,7 @@ pub struct LayerNode {
     pub num_parameters: u64,
     /// Whether none of its parameters is trained; both uses of a tied weight are alike, and so are the slices of a table.
     pub is_frozen: bool,
-    /// Those that are not trained while others are, by their place in the order of declaration, ascending. Costs count the layer as trained.
+    /// Those that are not trained while others are, by their place in the order of declaration, ascending. The balanced split weighs the layer as trained.
     pub frozen_parameters: Vec<usize>,
     /// Floating-point operations of one forward (a multiply-add counts two); the backward takes twice as many, of a frozen layer as many.
     pub forward_flops: u64,

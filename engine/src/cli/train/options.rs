@@ -15,6 +15,8 @@ const INIT: &str = "--init";
 /// How a run is started.
 #[derive(Debug)]
 pub(super) struct RunOptions {
+    /// The engine of a task that it is of; `None` where it is the only run.
+    pub(super) engine: Option<String>,
     /// Its run directory.
     pub(super) out: PathBuf,
     pub(super) overwrite: bool,
@@ -47,7 +49,7 @@ impl TrainArgs {
                          --init ENGINE=DIR for each";
             return Err(Failure::Input(error.into()));
         }
-        Ok(self.with(self.out(), self.init.first().cloned(), format!("{INIT} ")))
+        Ok(self.with(None, self.init.first().cloned(), format!("{INIT} ")))
     }
 
     /// Of an engine of a task.
@@ -69,7 +71,7 @@ impl TrainArgs {
                 None => format!("`tasks.{}.init.{name}`: ", task.name),
             };
             let init = named.or_else(|| task.init_of(name).map(Path::to_owned));
-            self.with(self.out().join(name), init, from)
+            self.with(Some(name), init, from)
         };
         Ok(task.engines().iter().map(of).collect())
     }
@@ -101,9 +103,10 @@ impl TrainArgs {
         Ok(inits)
     }
 
-    fn with(&self, out: PathBuf, init: Option<PathBuf>, init_is_from: String) -> RunOptions {
+    fn with(&self, engine: Option<&String>, init: Option<PathBuf>, init_is_from: String) -> RunOptions {
         RunOptions {
-            out,
+            engine: engine.cloned(),
+            out: engine.map_or_else(|| self.out(), |engine| self.out().join(engine)),
             overwrite: self.overwrite,
             resume: self.resume,
             step: self.step,

@@ -84,6 +84,11 @@ fn loss_table(summary: &Summary) -> Table {
         baseline(|baselines| baselines.bigram),
     ];
     table.row("loss", cells);
+    // Terms of one loss: both lists name the same, but for a run that has no validation text.
+    for (index, part) in summary.training_loss_parts.iter().enumerate() {
+        let validation = summary.validation_loss_parts.get(index).and_then(|part| part.mean);
+        table.row(part.name, [nats(part.mean), nats(validation), String::new(), String::new()]);
+    }
     table
 }
 

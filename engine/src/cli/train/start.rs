@@ -8,11 +8,11 @@ use pipezero_models::Distillation;
 use super::options::RunOptions;
 use super::words::{say_where_it_goes_on, where_it_starts};
 use crate::cli::failure::Failure;
-use crate::cli::frozen_weights::drawn_frozen_weights;
+use crate::cli::frozen_weights::are_drawn;
 use crate::cli::output::Voice;
 use crate::cli::run_args::{PlannedData, plan_with_data_of};
 use crate::cli::unread_weights::unread_weights;
-use crate::config::{Launch, Notice, NoticeKind, RunFile};
+use crate::config::{Launch, Notice, RunFile};
 use crate::measure::trace::TracedSteps;
 use crate::plan::Plan;
 use crate::run::checkpoint::Checkpoints;
@@ -33,7 +33,7 @@ impl RunOptions {
         // The weights of a run that goes on are those of its checkpoint.
         if self.init.is_none() && !self.resume {
             notices.extend(unread_weights(file));
-            notices.extend(drawn_frozen_weights(&plan, file, NoticeKind::Warning));
+            notices.extend(are_drawn(&plan, file, self.engine.as_deref()));
         }
         Ok((plan, notices))
     }

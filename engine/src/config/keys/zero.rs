@@ -63,7 +63,8 @@ foreign_keys! { ZERO:
     never "zero_quantized_nontrainable_weights" unless False: "quantised weights (ZeRO++)";
     never "zero_quantized_weights" unless False: "quantised gathering (ZeRO++)";
     never "zeropp_loco_param" unless Null: "error feedback for quantised reduction (ZeRO++ LoCo)";
-    later "exclude" unless Empty: "leaving parameters unsharded by pattern",
-        "remove it; every parameter is sharded";
-    later "include" unless Empty: "sharding parameters by pattern", "remove it; every parameter is sharded";
+    later "exclude" unless Empty: "a list of what is not sharded",
+        "name what stays in \"parameters\": [\"persistent:REGEX\"], or [\"whole:REGEX\"]";
+    later "include" unless Empty: "a list of what is sharded alone",
+        "write \"parameters\": [\"whole:.\", \"sharded:REGEX\"]";
 }

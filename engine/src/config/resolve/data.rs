@@ -231,7 +231,7 @@ pub(super) fn resolve_evaluation(raw: &RawEvaluation, reads_text: bool) -> Optio
         no_effect(&raw.head, "a timed model learns nothing that could be evaluated");
     }
     let rule = "an evaluation needs at least one batch";
-    let repair = "use 1 or more, or set `data.validation` to 0";
+    let repair = "use 1 or more; for no evaluation, set `data.validation` to 0";
     let batches = raw.batches.keep(raw.batches.or(8), |batches| batches > 0, rule, repair);
     Some(EvaluationConfig { every: raw.every.or(0)?, batches: batches? })
 }

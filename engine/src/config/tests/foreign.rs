@@ -57,7 +57,7 @@ fn features_that_are_not_offered_are_named() {
             run.json:11:37: `zero_optimization.zero_quantized_weights` is true, but quantised gathering (ZeRO++) is not offered; remove it, or set false
             run.json:11:70: `zero_optimization.zero_hpz_partition_size` is 8, but a secondary copy of the weights in each host (ZeRO++ hpZ) is not offered; remove it, or set 1
             run.json:11:92: `zero_optimization.mics_shard_size` is 4, but MiCS (sharding over a part of the data ranks) is not offered; remove it, or set -1
-            run.json:12:72: `zero_optimization.include` is a list, but sharding parameters by pattern is not offered yet; remove it; every parameter is sharded
+            run.json:12:72: `zero_optimization.include` is a list, but a list of what is sharded alone is not offered yet; write "parameters": ["whole:.", "sharded:REGEX"]
             run.json:13:53: `activation_checkpointing.cpu_checkpointing` is true, but offload of activations is not offered; remove it, or set false
             run.json:15:38: `data_types.grad_accum_dtype` is the string "bf16", but accumulation in another type than f32 is not offered; remove it, or write "fp32"
             run.json:16:17: `elasticity` is an object, but elasticity is not offered; remove it and write the batch keys

@@ -136,7 +136,7 @@ fn data_and_evaluation() {
             run.json:3:26: `data.text[1]` must be a string, but is 5; write "5"
             run.json:3:39: `data.validation` is 0.51, but it is a share of the data, from 0 to 0.5; use a value such as 0.05
             run.json:3:39: `data.validation` is -0.1, but it is a share of the data, from 0 to 0.5; use a value such as 0.05
-            run.json:6:29: `evaluation.batches` is 0, but an evaluation needs at least one batch; use 1 or more, or set `data.validation` to 0
+            run.json:6:29: `evaluation.batches` is 0, but an evaluation needs at least one batch; use 1 or more; for no evaluation, set `data.validation` to 0
         "#]],
     );
     assert_eq!(run(&[("data", r#"{"text": "a", "validation": 0.5}"#)]).data.validation, 0.5);

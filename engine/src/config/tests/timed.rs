@@ -113,7 +113,7 @@ fn it_reads_no_text_and_is_not_evaluated() {
             run.json:4:3: hint: `data`: no effect here: a timed model reads no text
             run.json:4:3: hint: `data`: no effect here: a timed model reads no text
               run.json:7:3: hint: `evaluation`: no effect here: a timed model learns nothing that could be evaluated
-            run.json:6:29: `evaluation.batches` is 0, but an evaluation needs at least one batch; use 1 or more, or set `data.validation` to 0
+            run.json:6:29: `evaluation.batches` is 0, but an evaluation needs at least one batch; use 1 or more; for no evaluation, set `data.validation` to 0
         "#]],
     );
 }

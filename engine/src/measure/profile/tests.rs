@@ -87,20 +87,27 @@ fn file_for(facts: &Facts<'_>) -> CostsFile {
     let units = (0..facts.keys.len()).map(|key| {
         let unit = facts.first_of(key);
         let (counted, owned) = (counted_elements(facts.plan, unit), owned_elements(facts.plan, unit));
+        let (number, key) = (key as u64, &facts.keys[key]);
         let mut compute = || Some(random.next(200_000, 900_000));
+        let mut of_backward = || compute().filter(|_| key.has_backward);
+        let backward = [(); 3].map(|()| of_backward());
         UnitTimes {
-            frozen: false,
-            frozen_parameters: 0,
-            layers: facts.keys[key].layers(),
-            parameters: facts.keys[key].parameters(),
+            frozen: key.is_frozen,
+            frozen_parameters: key.frozen_parameters(),
+            layers: key.layers(),
+            parameters: key.parameters(),
             forward_ns: compute().unwrap(),
-            backward_ns: compute(),
-            backward_input_ns: compute(),
-            backward_weight_ns: compute(),
+            backward_ns: backward[0],
+            backward_input_ns: backward[1],
+            backward_weight_ns: backward[2],
             recompute_ns: compute(),
             // One rate, since a norm is not recorded unit by unit.
             gradient_norm: PerElement { elements: counted, ns: 3 * counted },
-            optimizer_step: PerElement { elements: owned, ns: 5 * owned + key as u64 },
+            // What is frozen has none.
+            optimizer_step: PerElement {
+                elements: owned,
+                ns: if owned == 0 { 0 } else { 5 * owned + number },
+            },
         }
     });
     let units = units.collect();
@@ -185,11 +192,38 @@ fn what_was_played_is_profiled() {
     );
 }
 
+/// Units of the same layers, in front of all that is trained and behind, wholly and partly frozen in several ways, each have one entry.
+#[test]
+fn what_is_profiled_of_frozen_units_is_read_again() {
+    for train_only in
+        [r#""h[.]2[.]""#, r#""h[.]4[.]", "bias""#, r#""h[.]1[.].*ln_1", "h[.]2[.].*ln_2", "h[.]5[.]""#]
+    {
+        let rest = format!(
+            r#""data": {{"text": "text.txt"}}, "parallel": {{"pipeline": 2, "data": 2}}, "zero_optimization": {{"stage": 3}},
+            "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 4, "train_only": [{train_only}]"#
+        );
+        let plan = planned(GPT2, &rest);
+        let facts = Facts::new(&plan);
+        let given = file_for(&facts);
+        let predicted = for_plan(&plan, Source::Measured(&given)).unwrap();
+        let timeline = simulate(plan.training(), &predicted.costs).unwrap();
+        let step = played(&plan, &predicted.costs, &timeline, predicted.step_overhead_ns);
+        let found = costs_file(&facts, &[step.clone(), step]);
+        let read = CostsFile::parse("costs.json", &found.to_json()).unwrap();
+        for (found, given) in read.units.iter().zip(&given.units) {
+            assert_unit(found, given, train_only);
+        }
+        let again = for_plan(&plan, Source::Measured(&read)).unwrap();
+        let backwards =
+            |of: &Costs| of.units.iter().map(|unit| (unit.forward, unit.backward)).collect::<Vec<_>>();
+        assert_eq!(backwards(&again.costs), backwards(&predicted.costs), "{train_only}");
+    }
+}
+
 /// What did not occur was not measured; all else is what was given.
 fn assert_unit(found: &UnitTimes, given: &UnitTimes, case: &str) {
     let known = |found: Option<u64>, given: Option<u64>| found.and(given);
     let expected = UnitTimes {
-        frozen: false,
         backward_ns: known(found.backward_ns, given.backward_ns),
         backward_input_ns: known(found.backward_input_ns, given.backward_input_ns),
         backward_weight_ns: known(found.backward_weight_ns, given.backward_weight_ns),
@@ -202,7 +236,7 @@ fn assert_unit(found: &UnitTimes, given: &UnitTimes, case: &str) {
         ..given.clone()
     };
     assert_eq!(*found, expected, "{case}");
-    assert!(found.backward_ns.is_some() || found.backward_input_ns.is_some(), "{case}");
+    assert_eq!(found.has_backward(), given.has_backward(), "{case}");
 }
 
 /// Changes all times of an instruction.

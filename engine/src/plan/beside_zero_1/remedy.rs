@@ -101,6 +101,11 @@ impl Plan {
             // Not every model has halves, and not every split as many units.
             let plan = self.on_this_split(|of_plan| *of_plan = run).ok().filter(|plan| !plan.is_refused())?;
             let ranks = plan.compared_with_zero_1().ok()?;
+            let mut description = description;
+            // It is said of the fewest, which the run asks not to have.
+            if !self.words_for_compared_residency().is_empty() && !description.contains("resident_units") {
+                description += &format!(", \"resident_units\": {}", 1 + plan.run.zero.prefetch_units);
+            }
             let sent_bytes = ranks.iter().map(|rank| rank.sent_bytes).max()?;
             ranks.iter().all(BesideZero1::pays).then_some(Remedy { description, sent_bytes })
         });

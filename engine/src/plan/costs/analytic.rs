@@ -174,8 +174,7 @@ impl Prices for Analytic<'_> {
         let layers: Vec<LayerTimes> = unit.unit.layers().iter().map(|layer| self.layer(&**layer)).collect();
         let sum = |part: fn(&LayerTimes) -> f64| layers.iter().map(part).sum::<f64>();
         let input = if unit.has_backward { sum(|layer| layer.backward_input) } else { 0.0 };
-        let [trained, all] = unit.trained_of_all();
-        let weight = sum(|layer| layer.backward_weight) * (trained as f64 / all as f64);
+        let weight = unit.trained_share().of_time(sum(|layer| layer.backward_weight));
         let [recompute, recompute_in_backward] = match unit.has_backward {
             true => Self::recomputed(unit, &layers),
             false => [0.0; 2],

@@ -106,6 +106,19 @@ pub enum CostsFileRule {
         /// Its layers.
         layers: Vec<String>,
     },
+    /// The frozen part of a unit is all of it, or stands beside `frozen`.
+    #[error(
+        "the unit of {} has {num_frozen} frozen parameters of {parameters}, which is no part of a trained unit: leave `frozen_parameters` out, or write fewer",
+        in_words(layers)
+    )]
+    FrozenPart {
+        /// Its layers.
+        layers: Vec<String>,
+        /// What it has as frozen.
+        num_frozen: u64,
+        /// All its parameters.
+        parameters: u64,
+    },
     /// Two entries for one unit.
     #[error("the unit of {} stands twice: keep one of the two", in_words(layers))]
     UnitTwice {

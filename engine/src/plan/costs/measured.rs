@@ -119,7 +119,8 @@ impl Prices for Measured<'_> {
         let key = UnitKey::of(self.plan.unit(unit));
         let is_share =
             key.frozen_parameters() > 0 && entries.iter().all(|entry| entry.frozen_parameters == 0);
-        let trained = |ns| if is_share { key.of_trained(ns) } else { ns };
+        let share = self.plan.unit(unit).trained_share();
+        let trained = |ns: u64| if is_share { share.of(ns.into()) as u64 } else { ns };
         let mut costs = UnitCosts::default();
         for entry in &entries {
             costs.forward += entry.forward_ns;

@@ -6,7 +6,7 @@ use super::file::UnitTimes;
 use crate::plan::PlannedUnit;
 
 /// The layers of a unit by kind, with their parameters.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) struct UnitKey {
     layers: Vec<LayerKind>,
     /// Whether it is not trained.
@@ -22,6 +22,17 @@ struct LayerKind {
     parameters: u64,
     /// Those that are not trained, in a unit of which others are.
     frozen_parameters: u64,
+}
+
+/// Units are alike where a costs file has one entry for them, which does not tell apart which of its layers frozen parameters are of.
+impl PartialEq for UnitKey {
+    fn eq(&self, other: &Self) -> bool {
+        let kinds = |key: &Self| (key.frozen_parameters(), key.is_frozen, key.has_backward);
+        let layers = |key: &Self| {
+            key.layers.iter().map(|layer| (layer.name.clone(), layer.parameters)).collect::<Vec<_>>()
+        };
+        kinds(self) == kinds(other) && layers(self) == layers(other)
+    }
 }
 
 impl UnitKey {
@@ -54,22 +65,13 @@ impl UnitKey {
         self.layers.iter().map(|layer| layer.frozen_parameters).sum()
     }
 
-    /// Of what is proportional to all parameters, that of those that are trained.
-    pub(crate) fn of_trained(&self, all: u64) -> u64 {
-        let num_parameters = self.parameters().max(1);
-        let num_trained = num_parameters.saturating_sub(self.frozen_parameters());
-        let share = u128::from(all) * u128::from(num_trained) / u128::from(num_parameters);
-        u64::try_from(share).unwrap_or(all)
-    }
-
     /// The fewest entries that, one after the other, consist of the same layers; `None` where no entries do. For a unit that is frozen, or of
     /// which a part is, they are entries of such ones, or else of trained ones.
     pub(super) fn composed_of<'a>(&self, entries: &'a [UnitTimes]) -> Option<Vec<&'a UnitTimes>> {
         let is_own = |layers: &[LayerKind], entry: &UnitTimes| {
             let frozen: u64 = layers.iter().map(|layer| layer.frozen_parameters).sum();
-            let has_backward = entry.backward_ns.or(entry.backward_input_ns).is_some();
-            (entry.frozen, entry.frozen_parameters) == (self.is_frozen, frozen)
-                && (has_backward || !self.has_backward)
+            let is_of_kind = (entry.frozen, entry.frozen_parameters) == (self.is_frozen, frozen);
+            is_of_kind && (entry.has_backward() || !self.has_backward)
         };
         let is_trained =
             |_: &[LayerKind], entry: &UnitTimes| (entry.frozen, entry.frozen_parameters) == (false, 0);

@@ -13,7 +13,8 @@ use pipezero_partition::{RankMemory, Traffic};
 pub struct LossPart {
     /// Its name.
     pub name: &'static str,
-    /// Mean over the targets for which the loss has reported it; `None` if there are none, or it is not finite.
+    /// Mean over the targets for which the loss has reported it; `None` if there are none, or if in a micro-batch the part is not finite or adds up to
+    /// 2^28 or more.
     pub mean: Option<f64>,
     /// These targets.
     pub num_targets: u64,

@@ -14,7 +14,7 @@ impl Rank {
     pub(super) fn backward_input(&mut self, compute: Compute<'_>, step: StepInputs) {
         let Compute { unit, micro_batch, .. } = compute;
         if self.plan.unit(unit).is_frozen {
-            // All that there is to it. Such a unit may recompute, too.
+            // The input gradient is the whole backward of a frozen unit, which may recompute too.
             return self.backward(compute, step);
         }
         let masks = Some(self.mask_key(step, micro_batch));

@@ -181,13 +181,11 @@ impl Rank {
         match completion {
             Completion::Unshard { unit, part, buffer: index } => {
                 let gathered = &mut self.store_mut(unit).gathered;
-                // A second part of the same copy.
+                // A gather buffer is lent to one copy at a time, so an equal index means another part of the same copy.
                 if gathered.back().is_none_or(|copy| copy.index != index) {
                     gathered.push_back(GatheredCopy { buffers: Default::default(), index });
                 }
-                if let Some(copy) = gathered.back_mut() {
-                    copy.buffers[part] = Some(buffer);
-                }
+                gathered.back_mut().expect("it was pushed just now").buffers[part] = Some(buffer);
             }
             Completion::Reduce { unit, part, buffer: index } => {
                 let store = self.stores.get_mut(&unit).expect("a rank runs only its own units");

@@ -116,7 +116,7 @@ impl Rank {
         let gather = places
             .filter(|&(index, place)| fits(&self.gather_buffers[index][place]))
             .min_by_key(|&(index, place)| self.gather_buffers[index][place].get().len())
-            .map(|(index, place)| IdleBuffer::Gathered(index, place));
+            .map(|(buffer, place)| IdleBuffer::Gathered { buffer, place });
         let gradient = || {
             let index = self.gradient_buffers.iter().position(|parts| parts.get(part).is_some_and(fits))?;
             Some(IdleBuffer::UnreducedGradient(index, part))
@@ -133,7 +133,7 @@ impl Rank {
 
     fn buffer_at(&mut self, place: IdleBuffer) -> &mut Lendable<TrackedBuffer> {
         match place {
-            IdleBuffer::Gathered(index, place) => &mut self.gather_buffers[index][place],
+            IdleBuffer::Gathered { buffer, place } => &mut self.gather_buffers[buffer][place],
             IdleBuffer::UnreducedGradient(index, part) => &mut self.gradient_buffers[index][part],
             IdleBuffer::GradientSum(unit, part) => &mut self.store_mut(unit).parts[part].gradient,
         }
@@ -155,8 +155,8 @@ struct GatheredWhole {
 /// A buffer of a rank that nothing uses between steps.
 #[derive(Clone, Copy, Debug)]
 enum IdleBuffer {
-    /// One of its gather buffers, for this one of the parts that are gathered.
-    Gathered(usize, usize),
+    /// One of its gather buffers, in the place of one of the parts that are gathered.
+    Gathered { buffer: usize, place: usize },
     /// One of its buffers for unreduced gradients, for this part.
     UnreducedGradient(usize, usize),
     /// Where gradients of a part of a unit accumulate.

@@ -3,11 +3,16 @@
 use pipezero_models::layer::LossSum;
 
 use pipezero_models::kernels::square_sum::{NUM_LIMBS, SquareSum};
+use pipezero_partition::{LOSS_PART_WORDS, NORM_RECORD_WORDS};
 
 const LOSS_WORDS: usize = 3;
 
 /// Words of a [`LossRecord`]: the loss's and the number of targets.
 const LOSS_RECORD_WORDS: usize = LOSS_WORDS + 1;
+
+// What the plan says of the record's size.
+const _: () = assert!(LOSS_RECORD_WORDS as u64 == LOSS_PART_WORDS);
+const _: () = assert!((NUM_LIMBS + LOSS_RECORD_WORDS) as u64 == NORM_RECORD_WORDS);
 
 /// Fraction bits of the loss as a fixed-point number; 36 bits are left for its integer part.
 const LOSS_FRACTION_BITS: i32 = 60;

@@ -177,12 +177,21 @@ pub struct SizedTimes {
     pub probed: bool,
 }
 
-/// Whether a mark is left out of the file.
+impl UnitTimes {
+    /// Whether its backward does anything; if not, it stood in front of all that was trained.
+    pub(crate) fn has_backward(&self) -> bool {
+        self.backward_ns.or(self.backward_input_ns).is_some()
+    }
+}
+
+/// Whether a number is left out of the file.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde calls")]
 fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
+/// Whether a mark is left out of the file.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde calls")]
 fn is_false(mark: &bool) -> bool {
     !mark
 }

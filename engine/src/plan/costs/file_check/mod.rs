@@ -46,7 +46,9 @@ impl CostsFile {
         }
         for (index, unit) in self.units.iter().enumerate() {
             unit.check(&format!("units[{index}]"))?;
-            let key = |of: &UnitTimes| (of.layers.clone(), of.parameters, of.frozen);
+            let key = |of: &UnitTimes| {
+                (of.layers.clone(), of.parameters, of.frozen, of.frozen_parameters, of.has_backward())
+            };
             let is_same = |other: &UnitTimes| key(other) == key(unit);
             if self.units[..index].iter().any(is_same) {
                 let rule = CostsFileRule::UnitTwice { layers: unit.layers.clone() };
@@ -78,6 +80,10 @@ impl UnitTimes {
             }
         }
         let layers = self.layers.clone();
+        if self.frozen_parameters > 0 && (self.frozen || self.frozen_parameters >= self.parameters) {
+            let (num_frozen, parameters) = (self.frozen_parameters, self.parameters);
+            return broken(path, CostsFileRule::FrozenPart { layers, num_frozen, parameters });
+        }
         match (self.backward_ns, self.backward_input_ns, self.backward_weight_ns) {
             (_, Some(_), None) | (_, None, Some(_)) => {
                 return broken(path, CostsFileRule::OneHalf { layers });

@@ -183,7 +183,8 @@ fn partly_frozen_units_take_their_share_of_a_weight_gradient() {
         // What is reduced is smaller than what a trained run measured.
         assert_eq!(predicted.assumptions.is_empty(), is_own);
         for (unit, costs) in partly.units().iter().zip(&predicted.costs.units) {
-            let (parameters, trained) = (UnitKey::of(unit).parameters(), unit.trained_of_all()[0] as u64);
+            let key = UnitKey::of(unit);
+            let (parameters, trained) = (key.parameters(), key.parameters() - key.frozen_parameters());
             let weight = 2 * parameters + 1;
             let own =
                 if is_own { weight } else { (weight as u128 * trained as u128 / parameters as u128) as u64 };
