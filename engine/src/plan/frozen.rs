@@ -7,7 +7,7 @@ use pipezero_partition::{LayerNode, Tying};
 use super::names::found_in;
 use super::remarks::Remark;
 use super::unmatched_names::UnmatchedNames;
-use super::{Plan, PlanError};
+use super::{Plan, PlanError, PlannedUnit};
 use crate::config::Run;
 
 pub(super) const TRAIN_ONLY: &str = "train_only";
@@ -21,17 +21,15 @@ impl Plan {
 
     /// That a tied weight which is trained leaves nothing in front of what is trained.
     pub(super) fn tied_weight_is_in_front(&self) -> Option<Remark> {
-        let mut behind =
-            self.units.iter().skip_while(|unit| unit.tying == Tying::Embedding && !unit.is_frozen);
-        let is_trained =
-            self.units.first().is_some_and(|unit| unit.tying == Tying::Embedding && !unit.is_frozen);
-        let num_layers: usize =
-            behind.by_ref().take_while(|unit| unit.is_frozen).map(|unit| unit.layers.len()).sum();
+        let is_trained_table = |unit: &&PlannedUnit| unit.tying == Tying::Embedding && !unit.is_frozen;
+        let is_first = self.units.first().as_ref().is_some_and(is_trained_table);
+        let behind = self.units.iter().skip_while(is_trained_table).take_while(|unit| unit.is_frozen);
+        let num_layers: usize = behind.map(|unit| unit.layers.len()).sum();
         let text = format!(
             "the tied weight of the head is trained, which is the embedding too, so the {num_layers} frozen layers behind that have a backward and keep \
              what it reads; with neither of its two uses in the list they would not"
         );
-        (is_trained && num_layers > 0).then(|| Remark::hint(&[TRAIN_ONLY], text))
+        (is_first && num_layers > 0).then(|| Remark::hint(&[TRAIN_ONLY], text))
     }
 }
 
@@ -107,7 +105,6 @@ mod tests {
 
     use super::*;
     use crate::config::{Launch, RunFile};
-    use crate::plan::PlannedUnit;
     use crate::plan::costs::tests::{GPT2, plan};
 
     fn refusal(file: &str, list: &str) -> String {

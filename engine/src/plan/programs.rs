@@ -80,11 +80,11 @@ fn facts(unit: &PlannedUnit, parameter_bytes: u64) -> UnitFacts {
         _ => (Facts::Mixed { persistent_bytes, whole_bytes }, gathered_bytes),
     };
     UnitFacts {
-        backward_reads_weights: match unit.is_sharded() && unit.parts.len() > 1 {
-            _ if !unit.has_backward => false,
-            true => unit.gathered_parts().any(|part| unit.unit.backward_reads(part)),
-            false => unit.unit.backward_reads_weights(),
-        },
+        backward_reads_weights: unit.has_backward
+            && match unit.is_sharded() && unit.parts.len() > 1 {
+                true => unit.gathered_parts().any(|part| unit.unit.backward_reads(part)),
+                false => unit.unit.backward_reads_weights(),
+            },
         tying: match unit.tying {
             Tying::Untied => pipezero_schedule::Tying::Untied,
             Tying::Embedding => pipezero_schedule::Tying::Embedding,

@@ -116,10 +116,12 @@ impl PlannedUnit {
 
     /// The parts that are gathered for a use under ZeRO-3, at most [`MAX_GATHERED_PARTS`], the largest first: each has a buffer of its own.
     pub(crate) fn gathered_parts(&self) -> impl Iterator<Item = usize> + use<> {
-        let mut parts: Vec<usize> = (0..self.parts.len()).collect();
-        parts.retain(|&part| self.parts[part].sharding == UnitSharding::Sharded);
-        parts.sort_by_key(|&part| Reverse(self.parts[part].num_elements));
-        parts.into_iter()
+        // Asked in every step, so without a list of its own.
+        let mut sharded =
+            (0..self.parts.len()).filter(|&part| self.parts[part].sharding == UnitSharding::Sharded);
+        let mut parts = [sharded.next(), sharded.next()];
+        parts.sort_by_key(|part| Reverse(part.map(|part| self.parts[part].num_elements)));
+        parts.into_iter().flatten()
     }
 
     fn trained_parts(&self) -> impl Iterator<Item = &PlannedPart> {

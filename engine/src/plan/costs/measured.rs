@@ -67,8 +67,7 @@ impl<'a> Measured<'a> {
     }
 
     /// The entries that a unit is composed of.
-    fn entries(&mut self, unit: Unit) -> Result<Vec<&'a UnitTimes>, PredictError> {
-        let key = UnitKey::of(self.plan.unit(unit));
+    fn entries(&mut self, key: &UnitKey) -> Result<Vec<&'a UnitTimes>, PredictError> {
         let Some(entries) = key.composed_of(&self.file.units) else {
             let known = |entry: &UnitTimes| {
                 let frozen = if entry.frozen { ", frozen" } else { "" };
@@ -113,13 +112,14 @@ fn relation(wanted: MessageKind, measured: MessageKind) -> Option<u8> {
 
 impl Prices for Measured<'_> {
     fn computes(&mut self, unit: Unit, needs: UnitNeeds) -> Result<UnitCosts, PredictError> {
-        let entries = self.entries(unit)?;
-        let (is_frozen, has_backward) = (self.plan.unit(unit).is_frozen, self.plan.unit(unit).has_backward);
+        let planned = self.plan.unit(unit);
+        let key = UnitKey::of(planned);
+        let entries = self.entries(&key)?;
+        let (is_frozen, has_backward) = (planned.is_frozen, planned.has_backward);
         // Of a wholly trained unit's weight gradient the share of what is trained.
-        let key = UnitKey::of(self.plan.unit(unit));
         let is_share =
             key.frozen_parameters() > 0 && entries.iter().all(|entry| entry.frozen_parameters == 0);
-        let share = self.plan.unit(unit).trained_share();
+        let share = planned.trained_share();
         let trained = |ns: u64| if is_share { share.of(ns.into()) as u64 } else { ns };
         let mut costs = UnitCosts::default();
         for entry in &entries {
