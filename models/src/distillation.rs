@@ -39,16 +39,16 @@ impl DistillationLoss {
     const PARTS: [&'static str; 2] = ["cross_entropy", "divergence"];
 
     /// Whether it is any other loss than cross-entropy.
-    fn listens(&self) -> bool {
+    fn has_divergence(&self) -> bool {
         self.distillation.alpha > 0.0
     }
 
     /// What the teacher says, where it counts.
     fn of_teacher<'a>(&self, inputs: Option<View<'a>>) -> Option<View<'a>> {
-        inputs.filter(|_| self.listens())
+        inputs.filter(|_| self.has_divergence())
     }
 
-    /// All of the loss is cross-entropy, as nobody says anything of the divergence.
+    /// All of the loss is cross-entropy: without a teacher's logits the divergence is unknown.
     fn report_without_teacher(queue: &dyn Queue, sum: View<'_>, parts: ViewMut<'_>) {
         if !parts.is_empty() {
             let (cross_entropy, divergence) = parts.split_at(LossSum::NUM_WORDS);
@@ -77,7 +77,7 @@ impl Loss for DistillationLoss {
     }
 
     fn part_names(&self) -> &[&'static str] {
-        if self.listens() { &Self::PARTS } else { &[] }
+        if self.has_divergence() { &Self::PARTS } else { &[] }
     }
 
     fn forward(

@@ -36,7 +36,7 @@ impl Voice {
     }
 
     /// One that writes what it says if it `speaks` for those that say the same.
-    pub(super) fn that(speaks: bool) -> Self {
+    pub(super) fn new(speaks: bool) -> Self {
         Self { speaks }
     }
 

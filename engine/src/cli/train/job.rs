@@ -194,7 +194,7 @@ impl<'a> Job<'a> {
         }
         if let Some(warning) = disk_warning {
             let speaks = started.iter().any(|engine: &Started| self.process.speaks_for(&engine.ranks));
-            Voice::that(speaks).note(terminal::fitted(&warning));
+            Voice::new(speaks).note(terminal::fitted(&warning));
         }
         // It has a student in other processes alone.
         let teacher =

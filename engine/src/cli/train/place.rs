@@ -51,6 +51,6 @@ impl Process<'_> {
 
     /// That of an engine with these ranks.
     pub(super) fn voice_of(&self, ranks: &Range<usize>) -> Voice {
-        Voice::that(self.speaks_for(ranks))
+        Voice::new(self.speaks_for(ranks))
     }
 }

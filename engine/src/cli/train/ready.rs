@@ -56,7 +56,7 @@ impl RunOptions {
         let goes_on = self.resume && self.step.is_none();
         let finished = if goes_on { finished_steps(out, plan.run().steps) } else { None };
         if let Some(steps) = finished {
-            let voice = Voice::that(is_first);
+            let voice = Voice::new(is_first);
             voice.note(format_args!(
                 "{} has done all {steps} steps: nothing is left to resume",
                 out.display()

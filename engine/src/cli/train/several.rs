@@ -58,7 +58,7 @@ pub(super) fn run(args: &TrainArgs, master: MasterFile, launched: Option<&Launch
     if ended.is_empty() {
         return Ok(());
     }
-    let voice = Voice::that(is_any);
+    let voice = Voice::new(is_any);
     voice.print(reports(&ended, terminal::width()))?;
     voice.print(table(&ended, terminal::width()))?;
     say_what_is_left(voice, &ended, &out, args.trace);

@@ -64,7 +64,8 @@ impl Plan {
         Some(Remark::warning(UNIT, text))
     }
 
-    /// With how many resident units a rank is compared, where the run gives it others: `"level"` gives a rank that does not pay no more.
+    /// With how many resident units a rank is compared, where the run gives it others. Under `"level"` a rank that does not pay has the fewest
+    /// already.
     fn words_for_compared_residency(&self) -> String {
         let least = 1 + self.run.zero.prefetch_units;
         match &self.asked_residency {
