@@ -5,8 +5,18 @@ use std::ops::Range;
 /// Asserts `max |got - want| <= tolerance * max |want|`.
 #[track_caller]
 pub(crate) fn assert_close(what: &str, got: &[f32], want: &[f64], tolerance: f64) {
+    assert_close_of(what, got, want, tolerance, largest(want));
+}
+
+/// The largest magnitude.
+pub(crate) fn largest(of: &[f64]) -> f64 {
+    of.iter().fold(0.0, |largest, x| largest.max(x.abs()))
+}
+
+/// Asserts `max |got - want| <= tolerance * largest`.
+#[track_caller]
+pub(crate) fn assert_close_of(what: &str, got: &[f32], want: &[f64], tolerance: f64, largest: f64) {
     assert_eq!(got.len(), want.len(), "{what}");
-    let largest = want.iter().fold(0.0_f64, |largest, x| largest.max(x.abs()));
     for (index, (&got, &want)) in got.iter().zip(want).enumerate() {
         let error = (f64::from(got) - want).abs();
         assert!(

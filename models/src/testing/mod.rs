@@ -7,7 +7,9 @@ mod oracle;
 mod rope_oracle;
 mod run;
 
-pub(crate) use compare::{assert_close, assert_same_bits, same_at_every_place, same_on_all_threads};
+pub(crate) use compare::{
+    assert_close, assert_close_of, assert_same_bits, largest, same_at_every_place, same_on_all_threads,
+};
 pub(crate) use configs::{config, llama_config};
 pub(crate) use oracle::Oracle;
 pub(crate) use run::{

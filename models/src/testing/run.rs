@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use candle_core::{Result, Tensor};
 
-use super::{Oracle, assert_close, assert_same_bits};
+use super::{Oracle, assert_close, assert_close_of, assert_same_bits, largest};
 use crate::buffer::Buffer;
 use crate::element::ElementType;
 use crate::front::{FrontInputs, FrontSpec, InputShape, NO_ROW};
@@ -447,7 +447,8 @@ impl Run {
 /// Asserts that the loss and every gradient of two micro-batches equal the oracle's.
 ///
 /// Tolerance: f32 carries 6e-8 per operation; sums of a few hundred terms through a few layers make 1e-6 of that, and
-/// 1e-5 is the bound that this project states for its gradients.
+/// 1e-5 is the bound that this project states for its gradients. It is a part of the largest element of a parameter's gradient. Where terms cancel, as those
+/// of keys do where each token attends to itself alone, their rounding is left: 1e-7 of the largest element of all gradients.
 pub(crate) fn check_against_oracle(
     config: &GptConfig,
     model: &Model,
@@ -464,8 +465,10 @@ pub(crate) fn check_against_oracle(
     let gradients = run.gradients();
     let want = oracle.gradients(&want, 2.0 * 0.03);
     assert_eq!(gradients.len(), want.len());
+    let of_all = want.values().map(|of| largest(of)).fold(0.0, f64::max);
     for (name, want) in want {
-        assert_close(&format!("{name} of {config:?}"), &gradients[&name], &want, 1e-5);
+        let scale = largest(&want).max(1e-2 * of_all);
+        assert_close_of(&format!("{name} of {config:?}"), &gradients[&name], &want, 1e-5, scale);
     }
 }
 
