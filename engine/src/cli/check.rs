@@ -120,7 +120,7 @@ impl CheckArgs {
         // Relative paths are checked where the file is to stand; what is printed replaces the file itself.
         let stands = if is_stdio(&path) { &self.run.run } else { &path };
         let folder = std::path::absolute(stands)?.parent().unwrap_or(Path::new("/")).to_owned();
-        let found = RunFile::fixed(&self.run.run, &folder, Launch::this_host(), &not_found);
+        let found = GivenFile::fixed(&self.run.run, &folder, Launch::this_host(), &not_found);
         let Fixed { text, changes } = found.map_err(Failure::Unfixed)?;
         if is_stdio(&path) {
             return Ok(print(text)?);
@@ -149,7 +149,11 @@ const MENDED: Written = Written {
     name: "run file",
     writer: "check --fix",
     example: "run.fixed.json",
-    is_such: |path| RunFile::load(path).is_ok_and(|file| file.has("model")),
+    is_such: |path| match GivenFile::load(path) {
+        Ok(GivenFile::Run(file)) => file.has("model"),
+        Ok(GivenFile::Master(_)) => true,
+        Err(_) => false,
+    },
 };
 
 /// Columns before the text of a line.

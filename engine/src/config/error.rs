@@ -9,7 +9,7 @@ use super::place::Place;
 use super::refusal::{CombinationTable, Refusal};
 use super::resolved::Run;
 use super::several::MasterProblem;
-use crate::files::json::{Edit, JsonError, Source, SourceKind, join, shorten};
+use crate::files::json::{Edit, JsonError, Source, SourceKind, is_slip, join, shorten};
 use crate::files::printable::printable;
 
 /// Everything that is wrong with one run file, in the order of the file.
@@ -346,6 +346,7 @@ impl Problem {
             Self::UnknownKey { elsewhere: None, nearest: Some(nearest), .. } => {
                 is_slip(name, nearest).then(|| format!("\"{nearest}\""))
             }
+            Self::Master(problem) => Some(format!("\"{}\"", problem.meant(name)?)),
             _ => None,
         }
     }
@@ -356,12 +357,6 @@ impl Problem {
             _ => None,
         }
     }
-}
-
-/// Whether a name is a known one with other capitals or hyphens, or with one letter missing, added, changed or swapped.
-pub(super) fn is_slip(name: &str, known: &str) -> bool {
-    let plain = name.to_lowercase().replace('-', "_");
-    plain == known || (known.len() > 3 && strsim::osa_distance(&plain, known) == 1)
 }
 
 /// Keys are the user's text and may be long or hold line breaks.

@@ -5,7 +5,10 @@ use std::path::Path;
 use super::data_path::DataPath;
 use super::error::{ConfigError, ConfigErrors};
 use super::launch::Launch;
-use super::run_file::RunFile;
+use super::master::{GivenFile, MasterFile};
+use super::notice::Notice;
+use super::run_file::{RunFile, parse_text};
+use super::several::key_of_master;
 use crate::files::json::{Edit, Source, SourceKind, shorten};
 
 /// Mistakes that are mended one after the other at most: a text that is not JSON shows one at a time.
@@ -54,9 +57,9 @@ pub struct Change {
     pub to: String,
 }
 
-impl RunFile {
+impl GivenFile {
     /// The file with every mistake mended that can mean one thing alone, and with usual names for second ones, as it is to stand in
-    /// `folder`; `fault` is that of [`RunFile::resolve_with`].
+    /// `folder`; `fault` is that of [`RunFile::resolve_with`]. Of a master file the run files of its engines are not looked at.
     ///
     /// # Errors
     /// [`Unfixed`] where something is left that needs a decision.
@@ -66,16 +69,21 @@ impl RunFile {
         launch: Launch,
         fault: &dyn Fn(DataPath<'_>) -> Option<String>,
     ) -> Result<Fixed, Unfixed> {
-        let (name, text, _) = Self::read(path)?;
-        let of_text = |text: &str| Self::of_text(&name, text, folder.to_owned());
+        let (name, text, _) = RunFile::read(path)?;
+        // What is said of a text without mistakes.
+        let of_text = |text: &str| -> Result<Vec<Notice>, ConfigErrors> {
+            let root = parse_text(&name, text)?;
+            if key_of_master(&root).is_some() {
+                return MasterFile::of_node(&root, path, folder.to_owned()).map(|_| Vec::new());
+            }
+            RunFile::of_node(root, folder.to_owned()).resolve_with(launch, fault).map(|(_, notices)| notices)
+        };
         // The errors of the first text that is JSON: they stand where the file has them, or nearly.
         let mut of_file = None;
         let source = Source::relaxed_file(&name, &text);
         let mut fixed = Fixed { text: source.text.clone(), changes: Vec::new() };
         for _ in 0..ROUNDS_MAX {
-            let found = of_text(&fixed.text)
-                .and_then(|file| file.resolve_with(launch, fault).map(|(_, notices)| notices));
-            let (edits, errors): (Vec<Edit>, _) = match found {
+            let (edits, errors): (Vec<Edit>, _) = match of_text(&fixed.text) {
                 Ok(notices) => (notices.iter().filter_map(|notice| notice.edit()).collect(), None),
                 Err(errors) => (errors.iter().filter_map(|error| error.edit()).collect(), Some(errors)),
             };
@@ -95,7 +103,7 @@ impl RunFile {
                 return Err(Unfixed { errors, num_mended });
             }
         }
-        of_text(&fixed.text)?.resolve_with(launch, fault)?;
+        of_text(&fixed.text)?;
         Ok(fixed)
     }
 }

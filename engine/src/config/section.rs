@@ -6,12 +6,12 @@ use serde::Serialize;
 
 use super::auto_section;
 use super::elsewhere;
-use super::error::{Problem, is_slip};
+use super::error::Problem;
 use super::findings::{Findings, Site};
 use super::keys::{self, ForeignKey};
 use super::kind::{Auto, Kind, wrong_type};
 use super::place::Place;
-use crate::files::json::{Entry, Node, Span, Value, join, nearest, shorten};
+use crate::files::json::{Entry, Node, Span, Value, is_slip, join, nearest, shorten};
 
 /// A key of a section as it was written.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use crate::files::json::{Entry, Node, Value};
+use crate::files::json::{Entry, Node, Value, is_slip};
 
 /// The key of a master file by which it is known: no run file has such a key.
 pub(super) fn key_of_master(root: &Node) -> Option<&Entry> {
@@ -199,6 +199,20 @@ pub(super) fn ranks_in_words(ranks: &Range<usize>, between: &str) -> String {
 }
 
 impl MasterProblem {
+    /// What a key, or the name of an engine, was meant to be, where it is a slip of one letter.
+    pub(super) fn meant(&self, key: &str) -> Option<&str> {
+        let (written, nearest) = match self {
+            Self::UnknownKey { nearest }
+            | Self::UnknownKeyOfTask { nearest }
+            | Self::UnknownKeyOfDistill { nearest } => (key, nearest),
+            Self::UnknownEngine { name, nearest, .. } | Self::NotInTask { name, nearest, .. } => {
+                (name.as_str(), nearest)
+            }
+            _ => return None,
+        };
+        nearest.as_deref().filter(|nearest| is_slip(written, nearest))
+    }
+
     /// What is wrong at a key of this path, which is quoted already.
     pub(super) fn message(&self, path: &str) -> String {
         match self {
@@ -252,7 +266,7 @@ impl MasterProblem {
     /// What to write instead.
     pub(super) fn repair(&self) -> Option<String> {
         Some(match self {
-            Self::InsteadOfRunFile => "`train`, `check` and `plan` alone take a master file, and --fix does not; for all else name the run file of one engine, such as \
+            Self::InsteadOfRunFile => "`train`, `check` and `plan` alone take a master file; for all else name the run file of one engine, such as \
                  the run.json in its run directory"
                 .to_owned(),
             Self::UnknownKey { nearest: Some(nearest) }

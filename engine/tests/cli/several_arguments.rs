@@ -92,14 +92,13 @@ fn arguments_that_do_not_go_with_the_file_are_refused() {
         "show master.json",
         "profile master.json --out costs.json",
         "doctor master.json",
-        "check master.json --fix",
         "launch -n 2 -- doctor master.json",
     ] {
         let error = home.run(command).failure(2);
         let [message, place, repair] = [
             "`engines` is a key of a master file, which names several models; here the run file of one is needed",
             "[master.json:2:3]",
-            "`train`, `check` and `plan` alone take a master file, and --fix does not; for all else name the run file of one engine",
+            "`train`, `check` and `plan` alone take a master file; for all else name the run file of one engine",
         ];
         assert!(
             error.contains(message) && error.contains(place) && error.contains(repair),

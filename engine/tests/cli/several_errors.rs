@@ -94,7 +94,7 @@ fn mistakes_in_a_master_file_are_shown_at_their_places() {
                :                                             ^^^^^^^^^
              4 | }
                `----
-              help: did you mean `student`? the engines are: `student`
+              help: the engines are: `student`
             $ twice-in-task.json
             [2] error: not a valid master file, 1 mistake:
               x `tasks.pair.train[1]` is `student` again, which stands at 3:34
@@ -280,7 +280,7 @@ fn mistakes_in_a_master_file_are_shown_at_their_places() {
                :   ^^^^^^^^^
              3 |     "student": "run.json",
                `----
-              help: `train`, `check` and `plan` alone take a master file, and --fix does not; for all else name the run file of one engine, such as the run.json in its run directory
+              help: `train`, `check` and `plan` alone take a master file; for all else name the run file of one engine, such as the run.json in its run directory
             $ nothing.json
             [2] error: not a valid master file, 2 mistakes:
               x `engines` names no engine

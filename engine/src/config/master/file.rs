@@ -27,7 +27,11 @@ pub struct MasterFile {
 const ENGINES: &str = "engines.";
 
 impl MasterFile {
-    pub(super) fn of_node(root: &Node, path: &Path, folder: PathBuf) -> Result<Self, ConfigErrors> {
+    pub(in crate::config) fn of_node(
+        root: &Node,
+        path: &Path,
+        folder: PathBuf,
+    ) -> Result<Self, ConfigErrors> {
         let (engines, tasks) = read::read(root, &folder)?;
         Ok(Self { path: path.to_owned(), folder, engines, tasks })
     }

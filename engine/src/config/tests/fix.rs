@@ -1,7 +1,7 @@
 //! `check --fix`: what is mended in a text, and what is left.
 
 use super::deepspeed::folder;
-use crate::config::{Fixed, HostGpu, Launch, RunFile, Unfixed};
+use crate::config::{Fixed, GivenFile, HostGpu, Launch, RunFile, Unfixed};
 
 const LAUNCH: Launch =
     Launch { cores: 2, memory_bytes: None, gpu: HostGpu::Absent, ranks: Some(4), part: None };
@@ -10,7 +10,7 @@ fn fixed(text: &str) -> Result<Fixed, Unfixed> {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("run.json");
     std::fs::write(&path, text).unwrap();
-    RunFile::fixed(&path, home.path(), LAUNCH, &|_| None)
+    GivenFile::fixed(&path, home.path(), LAUNCH, &|_| None)
 }
 
 /// A run file that begins with this, which has a comma at its end.
@@ -71,6 +71,22 @@ fn what_can_mean_one_thing_alone_is_mended() {
         // Nothing is left to mend, and what it says is a run.
         assert_eq!(fixed(&text).unwrap(), Fixed { text: text.clone(), changes: Vec::new() });
         RunFile::parse("run.json", &text).unwrap().resolve(LAUNCH).unwrap();
+    }
+}
+
+#[test]
+fn slips_in_a_master_file_are_mended_too() {
+    let written = r#"{"engines": {"small": "s.json", "large": {"model": 1}} // both
+ "task": {"learn": {"Train": ["smal", "large"], init: {"lagre": "runs/l"}}}}"#;
+    let mended = r#"{"engines": {"small": "s.json", "large": {"model": 1}}, // both
+ "tasks": {"learn": {"train": ["small", "large"], "init": {"large": "runs/l"}}}}"#;
+    assert_eq!(fixed(written).unwrap().text, mended);
+    for (written, expected) in [
+        (r#"{"engines": {"a": "a.json"}, "tasks": {"t": {"train": ["b"]}}}"#, "there is no such engine"),
+        (r#"{"engines": {"a": "a.json"}, "tasks": {}}"#, "names no task"),
+    ] {
+        let errors = fixed(written).unwrap_err().to_string();
+        assert!(errors.contains(expected), "{written}: {errors}");
     }
 }
 

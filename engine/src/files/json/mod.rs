@@ -16,7 +16,7 @@ mod source;
 mod words;
 
 pub(crate) use error::{Edit, JsonError};
-pub(crate) use nearest::nearest;
+pub(crate) use nearest::{is_slip, nearest};
 pub(crate) use node::{Entry, Node, Value};
 pub(crate) use parse::{parse, parse_first, parse_from};
 pub(crate) use source::{Source, SourceKind, Span};

@@ -25,6 +25,12 @@ pub(crate) fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>)
         .map(|(_, candidate)| candidate)
 }
 
+/// Whether a name is a known one with other capitals or hyphens, or with one letter missing, added, changed or swapped.
+pub(crate) fn is_slip(name: &str, known: &str) -> bool {
+    let plain = name.to_lowercase().replace('-', "_");
+    plain == known || (known.len() > 3 && strsim::osa_distance(&plain, known) == 1)
+}
+
 /// Whether every word of `word`, between underscores, begins one of `candidate`'s. Short words would fit anywhere.
 fn has_words_of(candidate: &str, word: &str) -> bool {
     let begins = |part: &str| candidate.split('_').any(|whole| whole.starts_with(part));
