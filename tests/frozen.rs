@@ -17,7 +17,7 @@ use pipezero::plan::{Plan, PlanError, PlannedUnit, UnmatchedNames};
 use pipezero::run::checkpoint::{CheckpointError, CheckpointReader, Checkpoints};
 use pipezero::run::data::{BatchError, BatchSource, TokenBatch};
 use pipezero::run::engine::{AboutRun, Engine, EngineError};
-use pipezero::schedule::Instruction;
+use pipezero::schedule::{Edge, Instruction, Stage};
 use tests::features::GRIDS;
 use tests::{
     Case, FP16, Family, Mask, NO_ZERO, RandomBatches, Sample, Schedule, Trained, Weights, assert_as_planned,
@@ -305,7 +305,16 @@ fn there_is_no_backward_in_front_of_all_that_is_trained() {
             let instructions = plan.training().row(plan.pipeline_rank_of(unit.stage)).iter();
             let num_gathers = instructions.filter(|of| **of == Instruction::Unshard { unit: id }).count();
             assert_eq!(num_gathers, if unit.has_backward { 8 } else { 4 }, "{name}");
+            assert_eq!(unit.has_backward, plan.training().chain().has_backward(id), "{name}");
         }
+        let sent_to = |stage| {
+            let of_stage = |of: &Instruction| matches!(of, Instruction::Send { edge, .. } if *edge == Edge::Down(Stage(stage)));
+            let rows = plan.training().ranks().flat_map(|rank| plan.training().row(rank));
+            rows.filter(|of| of_stage(of)).count()
+        };
+        let num_stages = plan.training().chain().num_stages() as u32;
+        let sent: Vec<usize> = (0..num_stages - 1).map(sent_to).collect();
+        assert_eq!(sent, [0, 4][..sent.len()], "gradients of four micro-batches, or none: {name}");
         let [mut wanted, mut found] =
             [plan, bare].map(|plan| Engine::new(plan, Arc::clone(&source)).expect("ranks start"));
         for _ in 0..2 {

@@ -17,6 +17,8 @@ pub struct Chain {
     // `first_units[s]..first_units[s + 1]` are the units of stage s.
     first_units: Vec<u32>,
     tied_pairs: Vec<(Unit, Unit)>,
+    // The units before this one are frozen, and this one is not.
+    first_trained: u32,
 }
 
 /// Why a list of units is not a chain.
@@ -144,7 +146,8 @@ impl Chain {
                 return Err(ChainError::HalfFrozen { embedding, head });
             }
         }
-        Ok(Self { placement, units, first_units, tied_pairs })
+        let first_trained = units.iter().take_while(|facts| facts.is_frozen).count() as u32;
+        Ok(Self { placement, units, first_units, tied_pairs, first_trained })
     }
 
     /// Where the stages lie.
@@ -253,6 +256,29 @@ impl Chain {
         self.tied_pairs.iter().copied().filter(|&(embedding, _)| !self.facts(embedding).is_frozen)
     }
 
+    /// Whether the backward of a unit has anything to do: something is trained in it, or in a unit before it.
+    pub fn has_backward(&self, unit: Unit) -> bool {
+        unit.0 >= self.first_trained
+    }
+
+    /// Whether a stage's activations of a micro-batch are needed no longer once its output is sent: it has no backward, and its output goes to another
+    /// rank.
+    pub(crate) fn ends_with_forward(&self, stage: Stage) -> bool {
+        !self.has_backward(self.last_unit(stage)) && self.crosses_ranks(Edge::Up(stage))
+    }
+
+    /// Whether a training step sends messages over the edge: it joins different ranks, and, if it is for gradients, the stage that would receive
+    /// them has a backward. An evaluation has no gradients at all.
+    pub fn is_sent_over(&self, edge: Edge) -> bool {
+        let is_read = match edge {
+            Edge::Up(_) => true,
+            Edge::Down(stage) => {
+                stage.index() < self.num_stages() && self.has_backward(self.last_unit(stage))
+            }
+        };
+        is_read && self.crosses_ranks(edge)
+    }
+
     /// Whether the edge exists and joins different ranks; within a rank nothing is sent.
     pub fn crosses_ranks(&self, edge: Edge) -> bool {
         let num_stages = self.num_stages();
@@ -274,16 +300,16 @@ impl Chain {
         (self.is_last(unit) && self.crosses_ranks(edge)).then_some(edge)
     }
 
-    /// The edge that an input gradient of this unit waits for: into the last unit of a stage.
+    /// The edge that an input gradient of this unit waits for: into the last unit of a stage, if something is trained in it or before it.
     pub fn backward_input(&self, unit: Unit) -> Option<Edge> {
         let edge = Edge::Down(self.stage(unit));
-        (self.is_last(unit) && self.crosses_ranks(edge)).then_some(edge)
+        (self.is_last(unit) && self.is_sent_over(edge)).then_some(edge)
     }
 
-    /// The edge that an input gradient of this unit feeds: out of the first unit of a stage.
+    /// The edge that an input gradient of this unit feeds: out of the first unit of a stage, if something is trained before it.
     pub fn backward_output(&self, unit: Unit) -> Option<Edge> {
         let edge = Edge::Down(Stage(self.stage(unit).0.checked_sub(1)?));
-        (self.is_first(unit) && self.crosses_ranks(edge)).then_some(edge)
+        (self.is_first(unit) && self.is_sent_over(edge)).then_some(edge)
     }
 
     /// The unit whose forward fills the edge, or whose input gradient does.

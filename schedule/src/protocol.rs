@@ -11,8 +11,9 @@ pub const RECEIVE_BUFFERS: usize = 2;
 /// [`crate::CheckedProgram::num_gradient_send_buffers`]. Activations are sent out of their own slot.
 pub const GRADIENT_SEND_BUFFERS: usize = 2;
 
-/// Activation slots of a stage that sends, in an evaluation: one being computed, one being sent.
-pub const EVALUATION_SLOTS: usize = 2;
+/// Activation slots of a stage that sends and has no backward, in an evaluation or in front of all that is trained: one being computed, one
+/// being sent. In front of what is trained it may be more, see [`crate::CheckedProgram::num_slots`].
+pub const FORWARD_SLOTS: usize = 2;
 
 /// Unsharded gradients that a rank holds at once if it reduces after every micro-batch: one being computed, one being reduced. It
 /// may have a third buffer, so that small ones need not lie in large buffers.

@@ -1,22 +1,27 @@
-//! Gradient send buffers: how many input gradients each edge keeps until they are sent.
+//! Send buffers: how many messages each edge keeps until they are sent.
 //!
+//! **Gradients** are sent out of buffers of their own.
 //! Two are enough where each rank holds one stage: the receiver takes what the sender makes. A rank of several stages
 //! turns to another one while messages for the first wait, up to `m - p` of them in a breadth-first step; with two
 //! buffers the sender would stall, and in a 1F1B order with groups longer than the pipeline the two would deadlock.
 //! So an edge has as many buffers as messages wait when all ranks work at one pace: the program is simulated, one
-//! compute per rank and turn, with unlimited buffers, and the most messages that wait at once are counted. As with
-//! activation slots, the number follows from the program and is not written in it.
+//! compute per rank and turn, with unlimited buffers, and the most messages that wait at once are counted.
+//!
+//! **Activations** are sent out of their slots, of which a stage with a backward has as many as it needs until then. In front of all that is
+//! trained a stage would run ahead without end, so it has two slots, and one more each time that no rank could go on with those.
+//!
+//! As with all slots, the numbers follow from the program and are not written in it.
 
 use alloc::vec::Vec;
 
 use crate::by_micro_batch::ByMicroBatch;
-use crate::dataflow::{consumed_message, produced_message};
+use crate::dataflow::{consumed_message, filled_send_slot, produced_message};
 use crate::instruction::{Edge, Instruction};
 use crate::order::ComputeKind;
-use crate::program::Program;
-use crate::protocol::GRADIENT_SEND_BUFFERS;
+use crate::program::{Program, Purpose};
+use crate::protocol::{FORWARD_SLOTS, GRADIENT_SEND_BUFFERS};
 
-/// The gradient send buffers of every edge.
+/// The send buffers of every edge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SendBuffers {
     /// `[edge]`
@@ -29,11 +34,11 @@ impl SendBuffers {
     /// If the program deadlocks, only what runs before that is counted; the check then reports the deadlock.
     pub(crate) fn assign(program: &Program) -> Self {
         let mut play = Play::new(program);
-        while play.turn() {}
+        while play.turn() || play.adds_slot() {}
         Self { num_buffers: play.most }
     }
 
-    /// Buffers of an edge that carries gradients.
+    /// Buffers of an edge that carries gradients, or the activations of a stage in front of all that is trained.
     pub(crate) fn num_buffers(&self, edge: Edge) -> usize {
         self.num_buffers[edge.index()] as usize
     }
@@ -53,13 +58,20 @@ impl EdgeState {
     }
 }
 
+fn least_buffers(edge: Edge) -> u32 {
+    match edge {
+        Edge::Up(_) => FORWARD_SLOTS as u32,
+        Edge::Down(_) => GRADIENT_SEND_BUFFERS as u32,
+    }
+}
+
 struct Play<'a> {
     program: &'a Program,
     /// `[edge]`
     edges: Vec<EdgeState>,
     /// `[edge, micro-batch]`: how many messages have passed once this one has; `None` until its receive is issued.
     passed_with: ByMicroBatch<Option<u32>>,
-    /// `[edge]`: the most buffers in use at once.
+    /// `[edge]`: of gradients, the most buffers in use at once; of activations, the slots that there are.
     most: Vec<u32>,
     /// `[rank]`: the next instruction.
     next: Vec<usize>,
@@ -75,7 +87,7 @@ impl<'a> Play<'a> {
             program,
             edges: vec![EdgeState::default(); num_edges],
             passed_with: ByMicroBatch::new(num_edges, program.num_micro_batches, None),
-            most: vec![GRADIENT_SEND_BUFFERS as u32; num_edges],
+            most: program.chain.edges().map(least_buffers).collect(),
             next: vec![0; num_ranks],
             is_ready: vec![false; num_ranks],
         };
@@ -88,7 +100,8 @@ impl<'a> Play<'a> {
     fn turn(&mut self) -> bool {
         for rank in 0..self.next.len() {
             let compute = self.program.rows[rank].get(self.next[rank]);
-            self.is_ready[rank] = compute.is_some_and(|&compute| self.has_input(compute));
+            self.is_ready[rank] =
+                compute.is_some_and(|&compute| self.has_input(compute) && self.full_edge(compute).is_none());
         }
         let mut progressed = false;
         for rank in 0..self.next.len() {
@@ -105,6 +118,26 @@ impl<'a> Play<'a> {
             }
         }
         progressed
+    }
+
+    /// A slot more for a stage that has its input and no slot; `false` if there is none.
+    fn adds_slot(&mut self) -> bool {
+        let next = self.program.rows.iter().zip(&self.next).filter_map(|(row, &next)| row.get(next));
+        let edge = next.filter(|&&compute| self.has_input(compute)).find_map(|&of| self.full_edge(of));
+        let Some(edge) = edge else { return false };
+        self.most[edge.index()] += 1;
+        true
+    }
+
+    /// The edge over which a message must first be sent out of the slot that a compute in front of all that is trained fills.
+    fn full_edge(&self, compute: Instruction) -> Option<Edge> {
+        let chain = &self.program.chain;
+        let (stage, edge, _) = filled_send_slot(chain, compute)?;
+        let state = &self.edges[edge.index()];
+        let in_use = state.num_sent - state.num_passed();
+        let is_full = in_use >= self.most[edge.index()];
+        (self.program.purpose == Purpose::Training && chain.ends_with_forward(stage) && is_full)
+            .then_some(edge)
     }
 
     /// Only computes hold up a row.

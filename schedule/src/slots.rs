@@ -9,7 +9,8 @@ use crate::dataflow::filled_slot;
 use crate::id::{MicroBatch, PipelineRank, Stage, Unit};
 use crate::instruction::{Edge, Instruction};
 use crate::program::{Program, Purpose};
-use crate::protocol::EVALUATION_SLOTS;
+use crate::protocol::FORWARD_SLOTS;
+use crate::send_buffers::SendBuffers;
 
 /// The slots of every stage.
 ///
@@ -33,16 +34,21 @@ pub(crate) struct Slots {
 
 impl Slots {
     /// The slots of a program in which every forward and backward stands once, in order.
-    pub(crate) fn assign(program: &Program) -> Self {
+    pub(crate) fn assign(program: &Program, send_buffers: &SendBuffers) -> Self {
         let num_stages = program.chain.num_stages();
         let (in_flight, in_flight_on) = in_flight(program);
         let num_slots = (0..num_stages)
             .map(|stage| {
                 // Without a backward to wait for, a second slot lets a stage compute while it sends.
-                let sends = program.chain.crosses_ranks(Edge::Up(Stage(stage as u32)));
-                let spare =
-                    if program.purpose == Purpose::Evaluation && sends { EVALUATION_SLOTS - 1 } else { 0 };
-                (in_flight[stage] + spare).min(program.num_micro_batches as usize)
+                let (of, edge) = (Stage(stage as u32), Edge::Up(Stage(stage as u32)));
+                let least = match program.purpose {
+                    Purpose::Training if program.chain.ends_with_forward(of) => {
+                        send_buffers.num_buffers(edge)
+                    }
+                    Purpose::Evaluation if program.chain.crosses_ranks(edge) => FORWARD_SLOTS,
+                    Purpose::Training | Purpose::Evaluation => 0,
+                };
+                in_flight[stage].max(least).min(program.num_micro_batches as usize)
             })
             .collect();
         let slot = ByMicroBatch::new(num_stages, program.num_micro_batches, 0);

@@ -42,8 +42,8 @@ pub(crate) fn units(num_stages: u32, per_stage: u32, tied: bool) -> Vec<UnitFact
 }
 
 /// Units of three sizes, tied, where there are six in two slices. Every second one recomputes. Of every five the second is mixed of two or three kinds, where the number of units is odd of none that is sharded, the third
-/// persistent and the fourth whole. Frozen are the fifth of every seven and the last of every four; the tied ones where the number of units is a multiple of four. Of others a part is
-/// frozen: of what is sharded 8 bytes in every second unit, of what is mixed in places all that is gathered.
+/// persistent and the fourth whole. Frozen are the fifth of every seven and the last of every four; where the number of units is a multiple of four, the tied ones and
+/// the first half too, so that stages are in front of all that is trained. Of others a part is frozen: of what is sharded 8 bytes in every second unit, of what is mixed in places all that is gathered.
 pub(crate) fn mixed_units(num_stages: u32, per_stage: u32) -> Vec<UnitFacts> {
     let num_units = num_stages * per_stage;
     let mut mixed = units(num_stages, per_stage, num_units > 1);
@@ -76,6 +76,7 @@ pub(crate) fn mixed_units(num_stages: u32, per_stage: u32) -> Vec<UnitFacts> {
             _ => 0,
         };
         facts.is_frozen = match facts.tying {
+            _ if num_units.is_multiple_of(4) && (2 * index as u32) < num_units => true,
             Tying::Untied => index % 7 == 4 || index % 4 == 3,
             Tying::Embedding | Tying::Head => num_units.is_multiple_of(4),
         };

@@ -143,6 +143,7 @@ impl Plan {
             input_cut_elements: stage.input_cut as u64,
             num_gradient_send_buffers: self.num_gradient_send_buffers(stage.stage) as u64,
             output_cut_elements: stage.output_cut as u64,
+            num_gradient_receive_buffers: self.num_gradient_receive_buffers(stage.stage) as u64,
             local_output_elements: stage.local_output as u64,
             units: stage.units.iter().flat_map(|(_, unit)| memory_facts_of(unit, &unit.sizes)).collect(),
         };
@@ -187,7 +188,11 @@ impl Plan {
             }
         }
         let stage_facts = |stage: PlannedStage<'_>| StageTraffic {
-            input_cut_elements: stage.input_cut as u64,
+            input_gradient_elements: if self.num_gradient_send_buffers(stage.stage) > 0 {
+                stage.input_cut as u64
+            } else {
+                0
+            },
             output_cut_elements: stage.output_cut as u64,
             units: stage
                 .units

@@ -265,6 +265,12 @@ impl Plan {
         (before != self.unit(unit).stage).then_some(before)
     }
 
+    /// Whether a stage has a use for the gradient of its output: something is trained in it, or in a stage before it.
+    pub(crate) fn has_backward(&self, stage: Stage) -> bool {
+        let chain = self.training.chain();
+        chain.has_backward(chain.last_unit(stage))
+    }
+
     /// Whether the ends of an edge lie on different ranks; else it is a place in memory.
     pub(crate) fn crosses_ranks(&self, edge: Edge) -> bool {
         self.training.chain().crosses_ranks(edge)

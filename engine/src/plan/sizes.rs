@@ -169,20 +169,22 @@ impl Plan {
 
     fn edge_buffers(&self, rank: PipelineRank, purpose: Purpose) -> Vec<EdgeBuffers> {
         let training = purpose == Purpose::Training;
-        let num_receive = protocol::RECEIVE_BUFFERS;
         let mut buffers = Vec::new();
-        let mut add =
-            |edge: Edge, num_buffers: usize, len: usize| buffers.push(EdgeBuffers { edge, num_buffers, len });
+        let mut add = |edge: Edge, num_buffers: usize, len: usize| {
+            if num_buffers > 0 {
+                buffers.push(EdgeBuffers { edge, num_buffers, len });
+            }
+        };
         for PlannedStage { stage, input_cut, output_cut, .. } in self.stages_of(rank) {
             let before = stage.0.checked_sub(1).map(Stage);
             if let Some(before) = before.filter(|&before| self.crosses_ranks(Edge::Up(before))) {
-                add(Edge::Up(before), num_receive, input_cut);
+                add(Edge::Up(before), protocol::RECEIVE_BUFFERS, input_cut);
                 if training {
                     add(Edge::Down(before), self.num_gradient_send_buffers(stage), input_cut);
                 }
             }
-            if training && self.crosses_ranks(Edge::Up(stage)) {
-                add(Edge::Down(stage), num_receive, output_cut);
+            if training {
+                add(Edge::Down(stage), self.num_gradient_receive_buffers(stage), output_cut);
             }
         }
         buffers

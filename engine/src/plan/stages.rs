@@ -1,7 +1,7 @@
 //! The stages of a rank with their units, and what enters and leaves each: read once, for what is allocated and for what is
 //! forecast.
 
-use pipezero_schedule::{Edge, PipelineRank, Stage, Unit};
+use pipezero_schedule::{Edge, PipelineRank, Stage, Unit, protocol};
 
 use super::{Plan, PlannedUnit};
 
@@ -35,9 +35,15 @@ impl Plan {
         self.training.placement().stages(rank).map(planned).collect()
     }
 
-    /// Buffers out of which a stage sends its input's gradient.
+    /// Buffers out of which a stage sends its input's gradient to another rank.
     pub(super) fn num_gradient_send_buffers(&self, stage: Stage) -> usize {
-        let before = stage.0.checked_sub(1).map(Stage);
-        before.map_or(0, |before| self.training.num_gradient_send_buffers(Edge::Down(before)))
+        let edge = stage.0.checked_sub(1).map(|before| Edge::Down(Stage(before)));
+        let sent_over = edge.filter(|&edge| self.training.chain().is_sent_over(edge));
+        sent_over.map_or(0, |edge| self.training.num_gradient_send_buffers(edge))
+    }
+
+    /// Buffers into which a stage receives its output's gradient from another rank.
+    pub(super) fn num_gradient_receive_buffers(&self, stage: Stage) -> usize {
+        if self.training.chain().is_sent_over(Edge::Down(stage)) { protocol::RECEIVE_BUFFERS } else { 0 }
     }
 }

@@ -23,8 +23,8 @@
 //! | | `+ 4 * micro-batches * B * T` | where each token's document begins, in runs that attend within documents |
 //! | | `+ 4 * micro-batches * (B * T + numbers of the largest inputs)` | the inputs of a front, and which of their rows each token gets |
 //! | | `+ 4 * (micro-batches + 1) * B * T * K` | K values of each token that a loss of one's own reads, where the rank has the last unit: those of a step, and of a micro-batch where the source writes them |
-//! | communication | `b_a * sum over stages of (2 * input cut + 2 * output cut)` | two receive buffers for each incoming edge |
-//! | | `+ b_a * sum over stages of g * input cut` | gradient send buffers: g = 2, or as many as wait while the receiving rank is at another of its stages |
+//! | communication | `b_a * sum over stages of (2 * input cut + r * output cut)` | two receive buffers for each edge over which messages come; r = 2, or 0 where no gradient comes back |
+//! | | `+ b_a * sum over stages of g * input cut` | gradient send buffers: g = 2, or as many as wait while the receiving rank is at another of its stages; 0 where no gradient is sent |
 //! | | `+ 4 * terms` | terms of sums that arrive and are not yet added ([`ReductionTerms`]), where GPUs send each other theirs |
 //! | checkpoint | `4 * (1 + states) * sum S`, of frozen units `4 * sum S` | where checkpoints are written while training goes on: a copy of what the rank writes, of a tied weight on the rank of its first use |
 //!
@@ -111,11 +111,13 @@ pub struct StageFacts {
     /// Elements of the activation received for a micro-batch; 0 on the first stage, and where the stage before lies on
     /// this rank too.
     pub input_cut_elements: u64,
-    /// g: buffers out of which the gradient of that activation is sent.
+    /// g: buffers out of which the gradient of that activation is sent; 0 where nothing is trained before the stage.
     pub num_gradient_send_buffers: u64,
     /// Elements of the activation sent for a micro-batch; 0 on the last stage, and where the next stage lies on this
     /// rank too.
     pub output_cut_elements: u64,
+    /// r: buffers into which the gradient of that activation is received; 0 where nothing is trained up to the stage's end.
+    pub num_gradient_receive_buffers: u64,
     /// Elements of the activation handed to the next stage on this rank; 0 where that stage lies elsewhere, and on the
     /// last stage.
     pub local_output_elements: u64,
@@ -300,15 +302,13 @@ impl RankFacts {
         if self.purpose == Purpose::Inference {
             return product(self.element_bytes.activation, 2 * inputs);
         }
-        let outputs = sum(self.stages.iter().map(|stage| stage.output_cut_elements));
-        let received = 2 * (inputs + outputs);
-        let sent = self
-            .stages
-            .iter()
-            .map(|stage| product(stage.num_gradient_send_buffers, stage.input_cut_elements.into()))
-            .fold(0, u128::saturating_add);
+        let gradients = |stage: &StageFacts| {
+            product(stage.num_gradient_receive_buffers, stage.output_cut_elements.into())
+                .saturating_add(product(stage.num_gradient_send_buffers, stage.input_cut_elements.into()))
+        };
+        let gradients = self.stages.iter().map(gradients).fold(0, u128::saturating_add);
         let terms = product(F32_BYTES, self.num_term_elements.into());
-        product(self.element_bytes.activation, received.saturating_add(sent)).saturating_add(terms)
+        product(self.element_bytes.activation, gradients.saturating_add(2 * inputs)).saturating_add(terms)
     }
 
     fn checkpoint_bytes(&self) -> u128 {

@@ -2,8 +2,7 @@
 
 use super::*;
 use crate::zero::ReductionPolicy::{self, Every, Last};
-use crate::zero::ZeroLevel;
-use crate::zero::ZeroLevel::{Zero0, Zero1, Zero2, Zero3};
+use crate::zero::ZeroLevel::{self, Zero0, Zero1, Zero2, Zero3};
 
 const UNTIED: UnitFacts = UnitFacts {
     num_elements: 100,
@@ -30,12 +29,12 @@ const LARGER: UnitFacts = UnitFacts {
 fn middle_stage() -> StageFacts {
     StageFacts {
         num_activation_slots: 3,
-        num_weight_input_buffers: 0,
         input_cut_elements: 11,
         num_gradient_send_buffers: 2,
         output_cut_elements: 13,
-        local_output_elements: 0,
+        num_gradient_receive_buffers: 2,
         units: vec![UNTIED, LARGER],
+        ..StageFacts::default()
     }
 }
 
@@ -184,6 +183,9 @@ fn the_ends_of_the_pipeline_receive_and_send_on_one_side() {
     assert_eq!(elements(&last)[5], 4 * 11);
     // The last stage sends nothing, so its slots hold no output: 3 * (7 + 17) + 5 + 27.
     assert_eq!(elements(&last)[4], 104);
+    // No gradient is sent to what is in front of all that is trained.
+    let front = StageFacts { input_cut_elements: 11, output_cut_elements: 13, ..StageFacts::default() };
+    assert_eq!(elements(&of(front))[5], 2 * 11);
 }
 
 #[test]
@@ -210,8 +212,7 @@ fn a_tied_weight_is_held_once_and_its_gradient_twice() {
 fn one_data_rank_shards_nothing() {
     let mut rank = middle_rank(Zero3, Every);
     rank.sharding.data_degree = 1;
-    rank.gather_buffer_elements = vec![144, 144];
-    rank.gradient_buffer_elements = vec![144, 144];
+    (rank.gather_buffer_elements, rank.gradient_buffer_elements) = (vec![144, 144], vec![144, 144]);
     assert_eq!(elements(&rank)[..4], [112 + 144, 2 * 144, 112 + 144 + 2 * 144, 2 * (112 + 144)]);
 }
 
@@ -229,6 +230,7 @@ fn absurd_sizes_saturate() {
             input_cut_elements: u64::MAX,
             num_gradient_send_buffers: 2,
             output_cut_elements: u64::MAX,
+            num_gradient_receive_buffers: 2,
             local_output_elements: u64::MAX,
             units: vec![
                 UnitFacts {
@@ -345,12 +347,10 @@ fn one_buffer_for_recomputation_serves_the_rank() {
 fn stages_of_one_rank_share_what_only_one_unit_uses_at_a_time() {
     let second = StageFacts {
         num_activation_slots: 2,
-        num_weight_input_buffers: 0,
         input_cut_elements: 19,
         num_gradient_send_buffers: 2,
-        output_cut_elements: 0,
-        local_output_elements: 0,
         units: vec![UnitFacts { num_elements: 33, saved_elements: 6, ..UNTIED }],
+        ..StageFacts::default()
     };
     let stages = vec![middle_stage(), second];
     let rank = RankFacts { stages, ..middle_rank(Zero3, Every) };

@@ -12,7 +12,7 @@
 //! | | 1 | `4 * S` (ZeRO-0: `4 * P`) of the tied weight | the sum of its two gradients, where the other use is on another rank |
 //! | | 1 | `2 * (W - 1) * 8 * ceil(24 / W)` | the gradient norm over all `W` ranks |
 //! | send | `m` per stage | `b_a *` output cut each | activations, where the next stage lies on another rank |
-//! | | `m` per stage | `b_a *` input cut each | gradients, where the stage before lies on another rank |
+//! | | `m` per stage | `b_a *` input cut each | gradients, where the stage before lies on another rank and has a backward |
 //!
 //! Of a frozen unit only the gathers before uses are left: it has no gradients, and its weights do not change.
 //!
@@ -64,9 +64,9 @@ pub struct UnitTraffic {
 /// One stage's part in a step's traffic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StageTraffic {
-    /// Elements of the activation received for a micro-batch; 0 on the first stage, and where the stage before lies on
-    /// this rank too.
-    pub input_cut_elements: u64,
+    /// Elements of the gradient sent back for a micro-batch; 0 on the first stage, where the stage before lies on this rank too, and
+    /// where nothing is trained before the stage.
+    pub input_gradient_elements: u64,
     /// Elements of the activation sent for a micro-batch; 0 on the last stage, and where the next stage lies on this
     /// rank too.
     pub output_cut_elements: u64,
@@ -213,7 +213,7 @@ impl TrafficFacts {
         let of_micro_batch = self
             .stages
             .iter()
-            .flat_map(|stage| [stage.input_cut_elements, stage.output_cut_elements])
+            .flat_map(|stage| [stage.input_gradient_elements, stage.output_cut_elements])
             .filter(|&elements| elements > 0)
             .map(|elements| Volume::once(elements.saturating_mul(self.element_bytes.activation)))
             .fold(Volume::default(), Volume::add);

@@ -22,7 +22,11 @@ fn unit(num_elements: u64, num_gathers: u64) -> UnitTraffic {
 }
 
 fn middle_stage() -> StageTraffic {
-    StageTraffic { input_cut_elements: 11, output_cut_elements: 13, units: vec![unit(100, 10), unit(130, 7)] }
+    StageTraffic {
+        input_gradient_elements: 11,
+        output_cut_elements: 13,
+        units: vec![unit(100, 10), unit(130, 7)],
+    }
 }
 
 /// A middle rank of a 2 x 3 grid, 5 micro-batches, in f32; units of 100 and 130 elements have shards of 48 and 48.
@@ -70,7 +74,7 @@ fn groups_of_one_send_nothing() {
             Traffic { all_reduce: volume(1, 2 * 8 * 12), send: volume(10, 480), ..Traffic::default() };
         assert_eq!(Traffic::of(&rank), wanted, "{level:?}");
         rank.world_size = 1;
-        (rank.stages[0].input_cut_elements, rank.stages[0].output_cut_elements) = (0, 0);
+        (rank.stages[0].input_gradient_elements, rank.stages[0].output_cut_elements) = (0, 0);
         assert_eq!(Traffic::of(&rank), Traffic::default());
     }
 }
@@ -78,7 +82,7 @@ fn groups_of_one_send_nothing() {
 #[test]
 fn the_ends_of_the_pipeline_send_one_way() {
     let of = |stage| with_stage(middle_rank(Zero1, Last), stage);
-    let first = of(StageTraffic { input_cut_elements: 0, ..middle_stage() });
+    let first = of(StageTraffic { input_gradient_elements: 0, ..middle_stage() });
     assert_eq!(Traffic::of(&first).send, volume(5, 5 * 4 * 13));
     let last = of(StageTraffic { output_cut_elements: 0, ..middle_stage() });
     assert_eq!(Traffic::of(&last).send, volume(5, 5 * 4 * 11));
@@ -112,7 +116,7 @@ fn a_tied_weight_is_exchanged_only_between_ranks() {
     assert_eq!(Traffic::of(&both).reduce_scatter.count, 2);
     assert_eq!(Traffic::of(&both).all_gather.count, 1);
     // Also where they are in two stages of the rank.
-    let stage = |unit| StageTraffic { units: vec![unit], input_cut_elements: 0, output_cut_elements: 0 };
+    let stage = |unit| StageTraffic { units: vec![unit], input_gradient_elements: 0, output_cut_elements: 0 };
     let apart = TrafficFacts { stages: vec![stage(embedding), stage(head)], ..middle_rank(Zero1, Last) };
     assert_eq!(Traffic::of(&apart), Traffic { send: Volume::default(), ..Traffic::of(&both) });
 }
@@ -187,8 +191,8 @@ fn a_persistent_unit_is_gathered_once() {
 #[test]
 fn the_stages_of_a_rank_send_apart() {
     let turn = [
-        StageTraffic { input_cut_elements: 11, output_cut_elements: 0, units: vec![unit(100, 10)] },
-        StageTraffic { input_cut_elements: 0, output_cut_elements: 13, units: vec![unit(130, 7)] },
+        StageTraffic { input_gradient_elements: 11, output_cut_elements: 0, units: vec![unit(100, 10)] },
+        StageTraffic { input_gradient_elements: 0, output_cut_elements: 13, units: vec![unit(130, 7)] },
     ];
     let rank = TrafficFacts { stages: turn.to_vec(), ..middle_rank(Zero3, Every) };
     assert_eq!(Traffic::of(&rank), Traffic::of(&middle_rank(Zero3, Every)));
@@ -223,7 +227,7 @@ fn stage_of_twelve<const U: usize>(
         world_size: 4 * data_degree,
         num_micro_batches: 8,
         num_loss_parts: 0,
-        stages: vec![StageTraffic { input_cut_elements: 64, output_cut_elements: 64, units }],
+        stages: vec![StageTraffic { input_gradient_elements: 64, output_cut_elements: 64, units }],
     })
 }
 

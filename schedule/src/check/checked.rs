@@ -43,7 +43,8 @@ impl CheckedProgram {
         order::check(&program)?;
         let gather_buffers = residency::check(&program)?;
         reduction::check(&program)?;
-        let (slots, send_buffers) = (Slots::assign(&program), SendBuffers::assign(&program));
+        let send_buffers = SendBuffers::assign(&program);
+        let slots = Slots::assign(&program, &send_buffers);
         transfers::check(&program, &slots, &send_buffers)?;
         tail::check(&program)?;
         let gradient_buffers = GradientBuffers::assign(&program);

@@ -13,8 +13,8 @@ use crate::program::{Program, Purpose};
 
 pub(super) fn check(program: &Program) -> Checked {
     let carries = |edge: &Edge| program.purpose == Purpose::Training || matches!(edge, Edge::Up(_));
-    let crossing = program.chain.edges().filter(|&edge| program.chain.crosses_ranks(edge));
-    let mut edges: Vec<Edge> = crossing.filter(carries).collect();
+    let sent_over = program.chain.edges().filter(|&edge| program.chain.is_sent_over(edge));
+    let mut edges: Vec<Edge> = sent_over.filter(carries).collect();
     edges.sort_unstable();
     for rank in program.ranks() {
         let units = || program.chain.units_on(rank);

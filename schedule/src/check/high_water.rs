@@ -20,6 +20,8 @@ pub struct HighWater {
     /// Activations held at once over all stages of the rank, each of one stage and micro-batch. At most the sum of
     /// `in_flight`: stages need not be at their peaks together.
     pub activations: usize,
+    /// The same, but only until the input gradient: what the zero-bubble papers count.
+    pub activations_until_input: usize,
     /// Buffers of unsharded unit gradients: one per trained unit of which some are reduced last, two or three in turn for those that are reduced after every micro-batch.
     pub gradient_buffers: usize,
 }
@@ -46,8 +48,29 @@ pub(super) fn of_rank(
         gathered_bytes,
         in_flight,
         activations: slots.in_flight_on(rank),
+        activations_until_input: until_input(program, row),
         gradient_buffers,
     }
+}
+
+fn until_input(program: &Program, row: &[Instruction]) -> usize {
+    if program.purpose == Purpose::Evaluation {
+        return 0;
+    }
+    let (mut held, mut most) = (0usize, 0);
+    for &instruction in row {
+        match instruction {
+            Instruction::Forward { unit, .. } if program.chain.is_first(unit) => held += 1,
+            Instruction::Backward { unit, .. } | Instruction::BackwardInput { unit, .. }
+                if program.chain.is_first(unit) =>
+            {
+                held -= 1;
+            }
+            _ => {}
+        }
+        most = most.max(held);
+    }
+    most
 }
 
 /// The most gathered copies and the most bytes of them, not necessarily at the same moment.

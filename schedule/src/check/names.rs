@@ -35,7 +35,7 @@ fn holder(program: &Program, own: PipelineRank, instruction: Instruction) -> Opt
         Operands::UnitAndMicroBatch(unit, _) | Operands::Unit(unit) => {
             (unit.index() < chain.num_units()).then(|| chain.rank(unit))
         }
-        Operands::Message(edge, _) => chain.crosses_ranks(edge).then(|| {
+        Operands::Message(edge, _) => chain.is_sent_over(edge).then(|| {
             let is_send = instruction.kind() == InstructionKind::Send;
             chain.placement().rank(if is_send { edge.sender() } else { edge.receiver() })
         }),

@@ -8,7 +8,7 @@ use super::{Checked, Rule, check_each, runs_after};
 use crate::by_micro_batch::ByMicroBatch;
 use crate::chain::Chain;
 use crate::id::{MicroBatch, Unit};
-use crate::instruction::Instruction;
+use crate::instruction::{Edge, Instruction};
 use crate::program::Program;
 
 pub(super) fn check(program: &Program) -> Checked {
@@ -84,7 +84,8 @@ impl<'a> Walk<'a> {
         let begins = is_last && !self.chain.facts(unit).recomputes;
         self.take_turn(Instruction::Backward { unit, micro_batch }, instruction, begins)?;
         // The stage after, if it lies on the same rank.
-        if is_last && after.index() < self.chain.num_units() && self.chain.backward_input(unit).is_none() {
+        let is_here = !self.chain.crosses_ranks(Edge::Down(self.chain.stage(unit)));
+        if is_last && after.index() < self.chain.num_units() && is_here {
             let needed = Instruction::Backward { unit: after, micro_batch };
             runs_after(self.input_gradient[(after.index(), micro_batch)], instruction, needed)?;
         }

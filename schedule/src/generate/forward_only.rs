@@ -7,7 +7,7 @@ use super::size::{SizeError, check, forward, linear};
 use crate::id::{PipelineRank, Stage};
 use crate::order::{ComputeOrder, StageAction};
 use crate::placement::Placement;
-use crate::protocol::{EVALUATION_SLOTS, RECEIVE_BUFFERS};
+use crate::protocol::{FORWARD_SLOTS, RECEIVE_BUFFERS};
 
 /// Every forward and nothing else, for evaluation and generation, one stage on each rank.
 ///
@@ -118,7 +118,7 @@ impl<'a> Pipeline<'a> {
         let next = Stage(stage.0 + 1);
         let Some(num_read) = self.num_ended.get(next.index()) else { return true };
         let same_rank = self.placement.rank(stage) == self.placement.rank(next);
-        let reach = if same_rank { 1 } else { EVALUATION_SLOTS + RECEIVE_BUFFERS };
+        let reach = if same_rank { 1 } else { FORWARD_SLOTS + RECEIVE_BUFFERS };
         ((self.num_ended[stage.index()] - num_read) as usize) < reach
     }
 }

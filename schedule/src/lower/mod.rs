@@ -4,8 +4,9 @@
 //! compute order -> units -> transfers -> residency -> reduction -> tail -> program
 //! ```
 //!
-//! `row_reads.rs` is no pass: it answers what a row would gather for another choice of what is sharded.
+//! `early_backwards.rs` changes the order where backwards do nothing, before the first pass. `row_reads.rs` is no pass: it answers what a row would gather for another choice of what is sharded.
 
+mod early_backwards;
 mod error;
 mod receives;
 mod reduction;

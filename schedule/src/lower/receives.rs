@@ -49,7 +49,7 @@ fn edges_into(chain: &Chain, rank: PipelineRank) -> impl Iterator<Item = Edge> +
         let before = stage.0.checked_sub(1).map(|before| Edge::Up(Stage(before)));
         [before, Some(Edge::Down(stage))]
     });
-    edges.flatten().filter(|&edge| chain.crosses_ranks(edge))
+    edges.flatten().filter(|&edge| chain.is_sent_over(edge))
 }
 
 /// The receiving end of an edge, over which every micro-batch comes once.

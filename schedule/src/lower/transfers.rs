@@ -20,7 +20,7 @@ use crate::dataflow::{awaited_message, consumed_message, filled_send_slot, produ
 use crate::id::{MicroBatch, PipelineRank};
 use crate::instruction::{Edge, Instruction};
 use crate::program::Purpose;
-use crate::protocol::{EVALUATION_SLOTS, RECEIVE_BUFFERS};
+use crate::protocol::{FORWARD_SLOTS, RECEIVE_BUFFERS};
 
 /// `rows` with sends and receives.
 pub(super) fn insert(
@@ -101,7 +101,7 @@ impl<'a> Play<'a> {
     /// The edge over which the message in the slot that an evaluating forward fills has not been sent.
     fn full_edge(&self, compute: Instruction) -> Option<Edge> {
         let (_, edge, _) = filled_send_slot(self.chain, compute)?;
-        let is_full = self.edges[edge.index()].waiting.len() >= EVALUATION_SLOTS;
+        let is_full = self.edges[edge.index()].waiting.len() >= FORWARD_SLOTS;
         (self.purpose == Purpose::Evaluation && is_full).then_some(edge)
     }
 

@@ -6,7 +6,7 @@
 
 use alloc::vec::Vec;
 
-use super::LowerError;
+use super::{LowerError, early_backwards};
 use crate::chain::Chain;
 use crate::id::{PipelineRank, Unit};
 use crate::instruction::Instruction;
@@ -26,7 +26,6 @@ pub(super) fn expand(order: &ComputeOrder, chain: &Chain) -> Result<Vec<Vec<Inst
         return Err(LowerError::NumForwards { num_forwards, expected });
     }
     let expand_row = |(rank, row): (PipelineRank, &Vec<StageAction>)| {
-        let mut expanded = Vec::new();
         for &action in row {
             let placed = action.stage.index() < chain.num_stages()
                 && chain.placement().rank(action.stage) == rank
@@ -40,6 +39,9 @@ pub(super) fn expand(order: &ComputeOrder, chain: &Chain) -> Result<Vec<Vec<Inst
             {
                 return Err(LowerError::SplitRecompute { action, unit });
             }
+        }
+        let mut expanded = Vec::new();
+        for &action in early_backwards::moved(row, chain).iter() {
             expand_action(action, chain, &mut expanded);
         }
         Ok(expanded)

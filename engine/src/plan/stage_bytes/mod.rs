@@ -1,7 +1,7 @@
 //! What a stage would need if it had these layers: the bound of the balanced split, before there is a program.
 //!
 //! It is an estimate: gather buffers are those that the residency allows, of which a program may fill fewer; gradients are
-//! sent from two buffers, of which a looped schedule may need more; and no unit counts as persistent. Whether the resulting
+//! sent from two buffers, and activations in front of what is trained from two slots, of which a looped schedule may need more; and no unit counts as persistent. Whether the resulting
 //! split fits is then decided by its program.
 //!
 //! A splitter asks for as many ranges as `p * L^2 / 2`, and nearly all of them are alike: inside a run of equal blocks a
@@ -34,10 +34,14 @@ use crate::config::Checkpointing;
 pub(super) struct StageBytes<'a> {
     of: RunModel<'a>,
     unit_layers: UnitLayers,
+    /// The layers before it are in front of all that is trained.
+    first_trained: usize,
     /// `[stage]`: units that its rank may hold gathered.
     resident_units: Vec<usize>,
     /// `[stage]`: micro-batches whose activations it holds.
     in_flight: Vec<u64>,
+    /// `[stage]`: the same if the stage is in front of all that is trained.
+    in_flight_in_front: Vec<u64>,
     /// `[stage]`: micro-batches that wait for their weight gradient.
     num_weight_input_buffers: Vec<u64>,
     /// `[block]`: the first of the run of equal blocks that it belongs to.
@@ -80,12 +84,20 @@ impl<'a> StageBytes<'a> {
         let stages = || (0..order.placement.num_stages() as u32).map(Stage);
         let weights = programs::weights(of.run)?;
         let resident_units = |stage| weights.max_copies(order.placement.rank(stage), usize::MAX);
+        let in_flight = |stage| order.in_flight(stage) as u64;
+        let in_flight_in_front = |stage: Stage| {
+            let ranks = order.placement.ranks_by_stage();
+            let sends = ranks.get(stage.index() + 1).is_some_and(|&next| next != ranks[stage.index()]);
+            if sends { in_flight(stage).min(protocol::FORWARD_SLOTS as u64) } else { in_flight(stage) }
+        };
         let num_waiting = |stage| order.num_weight_input_buffers(stage) as u64;
         Ok(Self {
             of,
             unit_layers: of.run.zero.unit_layers,
+            first_trained: first_trained(of.graph),
             resident_units: stages().map(resident_units).collect(),
-            in_flight: stages().map(|stage| order.in_flight(stage) as u64).collect(),
+            in_flight: stages().map(in_flight).collect(),
+            in_flight_in_front: stages().map(in_flight_in_front).collect(),
             num_weight_input_buffers: stages().map(num_waiting).collect(),
             first_alike: first_alike(of),
             least: least_elements(of),
@@ -96,6 +108,7 @@ impl<'a> StageBytes<'a> {
 
     /// Peak bytes of a rank that runs this stage alone with these layers.
     pub(super) fn peak(&self, stage: usize, layers: Range<usize>) -> u64 {
+        let in_flight = self.in_flight(stage, &layers);
         let key = (self.resident_units[stage], self.first_alike_range(layers));
         let known = self.known.borrow().get(&key).copied();
         let needs = known.unwrap_or_else(|| {
@@ -103,10 +116,14 @@ impl<'a> StageBytes<'a> {
             self.known.borrow_mut().insert(key, needs);
             needs
         });
-        let slots = needs.slot_bytes.saturating_mul(self.in_flight[stage]);
+        let slots = needs.slot_bytes.saturating_mul(in_flight);
         let weight_input_buffers =
             needs.weight_input_bytes.saturating_mul(self.num_weight_input_buffers[stage]);
         needs.fixed_bytes.saturating_add(slots).saturating_add(weight_input_buffers)
+    }
+
+    fn in_flight(&self, stage: usize, layers: &Range<usize>) -> u64 {
+        if layers.end <= self.first_trained { self.in_flight_in_front[stage] } else { self.in_flight[stage] }
     }
 
     /// A part of the peak that only grows with layers around these: model states and saved activations, nothing padded
@@ -121,7 +138,7 @@ impl<'a> StageBytes<'a> {
         let frozen = states.frozen_bytes(all.frozen - before.frozen);
         let states = states.bytes(all.parameters - before.parameters).saturating_add(frozen);
         let saved = u128::from(element_bytes(&self.of.run.precision).activation) * (all.saved - before.saved);
-        let bytes = saved.saturating_mul(self.in_flight[stage].into());
+        let bytes = saved.saturating_mul(self.in_flight(stage, &layers).into());
         u64::try_from(bytes.saturating_add(states)).unwrap_or(u64::MAX)
     }
 
@@ -149,6 +166,8 @@ impl<'a> StageBytes<'a> {
         let document_starts = reads_documents(run);
         let tokens = layers.start == 0 || !has_next;
         let loss = if has_next { LossInputs::default() } else { loss_inputs(self.of.model) };
+        let [sends_gradients, receives_gradients] =
+            [layers.start, layers.end].map(|layer| u64::from(layer > self.first_trained));
         let units: Vec<Rc<PlannedUnit>> = units_of_stage(self.of.graph, 0, layers, self.unit_layers)
             .into_iter()
             .map(|unit| self.planned(unit))
@@ -178,8 +197,9 @@ impl<'a> StageBytes<'a> {
                 num_activation_slots: 0,
                 num_weight_input_buffers: 0,
                 input_cut_elements: input,
-                num_gradient_send_buffers: protocol::GRADIENT_SEND_BUFFERS as u64,
+                num_gradient_send_buffers: sends_gradients * protocol::GRADIENT_SEND_BUFFERS as u64,
                 output_cut_elements: output,
+                num_gradient_receive_buffers: receives_gradients * protocol::RECEIVE_BUFFERS as u64,
                 local_output_elements: 0,
                 units: units.iter().flat_map(|unit| memory_facts_of(unit, &unit.sizes)).collect(),
             }],
@@ -207,7 +227,8 @@ fn first_alike(RunModel { model, graph, shape, .. }: RunModel<'_>) -> Vec<usize>
     let frozen = |block: usize| {
         graph.block_layers(block).map(|position| {
             let layer = graph.layer(position);
-            (layer.is_frozen, position >= first_trained, &layer.frozen_parameters)
+            // What begins at the first trained layer sends no gradient.
+            (layer.is_frozen, position.cmp(&first_trained), &layer.frozen_parameters)
         })
     };
     let alike = |one, other| are_alike(layers(one), layers(other), shape) && frozen(one).eq(frozen(other));

@@ -1,6 +1,5 @@
 //! A step of a plan, simulated with measured or calculated costs, as the plan is or on a cluster that differs.
 
-use pipezero_schedule::PipelineRank;
 use pipezero_schedule::simulate::cluster::{Cluster, Computes};
 use pipezero_schedule::simulate::{CriticalPath, MemoryCurve, MemoryError, critical_path, memory};
 
@@ -109,8 +108,9 @@ impl<'a> Simulation<'a> {
     /// `[pipeline rank]`: the most micro-batches in flight until their input gradient, in activations of a whole rank.
     pub fn peak_in_flight(&self) -> Vec<f64> {
         let virtual_stages = self.plan.run().parallel.virtual_stages as f64;
-        let in_flight = |rank: u32| self.plan.order().in_flight_until_input(PipelineRank(rank)) as f64;
-        (0..self.plan.grid().pipeline_degree as u32).map(|rank| in_flight(rank) / virtual_stages).collect()
+        let program = self.plan.training();
+        let in_flight = |rank| program.high_water(rank).activations_until_input as f64;
+        program.ranks().map(|rank| in_flight(rank) / virtual_stages).collect()
     }
 
     /// What each rank achieves, and how much memory is left.

@@ -54,9 +54,10 @@ impl Rank {
         }
     }
 
-    /// For the first unit of a stage: copies the gradient of its input to where the stage before reads it.
+    /// For the first unit of a stage: copies the gradient of its input to where the stage before reads it, if that has a backward.
     pub(super) fn pass_input_gradient(&mut self, compute: Compute<'_>) {
-        let Some(before) = self.plan.stage_before(compute.unit) else { return };
+        let before = self.plan.stage_before(compute.unit);
+        let Some(before) = before.filter(|&before| self.plan.has_backward(before)) else { return };
         let edge = Edge::Down(before);
         if self.plan.crosses_ranks(edge) {
             let mut message = self.edges.take_free(edge);

@@ -41,7 +41,8 @@ fn a_send_that_stands_too_late_in_its_own_row() {
 /// Holds every wait of a cycle to the rules of the program.
 fn assert_is_a_cycle(program: &Program, cycle: &[Blocked]) {
     let gradients = GradientBuffers::assign(program);
-    let (slots, send_buffers) = (Slots::assign(program), SendBuffers::assign(program));
+    let send_buffers = SendBuffers::assign(program);
+    let slots = Slots::assign(program, &send_buffers);
     let dependencies = Dependencies::derive(program, slots, send_buffers, gradients);
     let places: BTreeSet<_> = cycle.iter().map(|of| (of.rank, of.step)).collect();
     assert_eq!(places.len(), cycle.len(), "nothing stands in it twice");

@@ -13,7 +13,7 @@ use crate::lower::lower;
 use crate::options::LowerOptions;
 use crate::order::{ComputeKind, ComputeOrder, StageAction};
 use crate::placement::Placement;
-use crate::protocol::{EVALUATION_SLOTS, GRADIENT_SEND_BUFFERS};
+use crate::protocol::{FORWARD_SLOTS, GRADIENT_SEND_BUFFERS};
 use crate::testing::{Random, Sample, all_options, in_full, instruction, looped_orders, order, units};
 
 /// The program of an order, checked; if it trains, it holds in flight what the order says, which `generate/tests.rs`
@@ -36,6 +36,7 @@ pub(super) fn checked(
             continue;
         }
         assert_eq!(high_water.activations, order.in_flight_on(rank));
+        assert_eq!(high_water.activations_until_input, order.in_flight_until_input(rank));
         let in_flight = order.placement.stages(rank).map(|stage| (stage, order.in_flight(stage)));
         assert_eq!(high_water.in_flight, in_flight.collect::<Vec<_>>());
         assert!(high_water.in_flight.iter().all(|&(stage, most)| program.num_slots(stage) == most));
@@ -44,7 +45,7 @@ pub(super) fn checked(
 }
 
 /// Asserts that a program plays to its end in the reference, and, if it is small, in the machine too.
-fn assert_runs(program: &CheckedProgram, plays: bool, seed: Option<u64>) {
+pub(super) fn assert_runs(program: &CheckedProgram, plays: bool, seed: Option<u64>) {
     if plays {
         assert_eq!(reference::play(program.program()), Ok(()), "{}", program.program());
     }
@@ -138,7 +139,7 @@ fn an_evaluation_holds_two_slots_where_it_sends_and_one_elsewhere() {
         for stage in (0..p * v).map(Stage) {
             let sends = program.chain().crosses_ranks(Edge::Up(stage));
             // On one rank the next stage takes its own slot before it has read this one's.
-            let expected = if sends { EVALUATION_SLOTS.min(m as usize) } else { 1 };
+            let expected = if sends { FORWARD_SLOTS.min(m as usize) } else { 1 };
             assert_eq!(program.num_slots(stage), expected, "{p} {v} {m} {stage}");
             let slots = (0..m).map(|of| program.slot(stage, MicroBatch(of)));
             assert!(slots.eq((0..m as usize).map(|of| of % expected)), "slots take turns");
@@ -186,7 +187,7 @@ pub(super) fn random_order(
 }
 
 /// One stage for each rank, the others anywhere, shuffled.
-fn random_placement(random: &mut Random) -> Placement {
+pub(super) fn random_placement(random: &mut Random) -> Placement {
     let num_ranks = 1 + random.below(3);
     let num_stages = num_ranks + random.below(4);
     let mut ranks: Vec<_> = (0..num_stages)

@@ -3,6 +3,7 @@
 
 mod accepted;
 mod cycles;
+mod front;
 mod looped;
 mod machine;
 mod mutations;

@@ -76,9 +76,9 @@ impl<'a> Grid<'a> {
     /// Every lane over which a message can go, ascending by [`Grid::lane_index`].
     pub(super) fn lanes(self) -> impl Iterator<Item = ClusterLane> {
         let ranks = || self.program.ranks();
-        let crossing =
-            self.program.chain().edges().filter(move |&edge| self.program.chain().crosses_ranks(edge));
-        let of_edges = crossing.flat_map(move |edge| {
+        let sent_over =
+            self.program.chain().edges().filter(move |&edge| self.program.chain().is_sent_over(edge));
+        let of_edges = sent_over.flat_map(move |edge| {
             (0..self.data_degree as u32).map(move |data_rank| ClusterLane::Edge { edge, data_rank })
         });
         ranks().map(ClusterLane::Gather).chain(ranks().map(ClusterLane::Reduce)).chain(of_edges)

@@ -40,6 +40,8 @@ pub(super) struct Holds<'a> {
     costs: &'a MemoryCosts,
     /// `[stage, micro-batch]`: since when the slot is held, and the buffer of weight-gradient inputs.
     slots: ByMicroBatch<u64>,
+    /// `[stage, micro-batch]`: when the output has been sent out of the slot.
+    sent: ByMicroBatch<u64>,
     weight_inputs: ByMicroBatch<u64>,
     /// `[edge, micro-batch]`: since when the receive buffer is held, and the send buffer.
     received: ByMicroBatch<u64>,
@@ -60,6 +62,7 @@ impl<'a> Holds<'a> {
             timeline,
             costs,
             slots: of_stages.clone(),
+            sent: of_stages.clone(),
             weight_inputs: of_stages,
             received: of_edges.clone(),
             to_send: of_edges,
@@ -126,10 +129,11 @@ impl<'a> Holds<'a> {
                 let num_bytes = self.of_stage(stage, |unit| unit.weight_input_bytes);
                 self.hold(MemoryCategory::Activations, num_bytes, from, span.end);
             }
-            Instruction::Send { edge: Edge::Up(stage), micro_batch }
-                if self.program.purpose() == Purpose::Evaluation =>
-            {
-                self.give_back_slot(stage, micro_batch, span.end);
+            Instruction::Send { edge: Edge::Up(stage), micro_batch } => {
+                self.sent[(stage.index(), micro_batch)] = span.end;
+                if self.program.purpose() == Purpose::Evaluation {
+                    self.give_back_slot(stage, micro_batch, span.end);
+                }
             }
             _ => {}
         }
@@ -154,7 +158,9 @@ impl<'a> Holds<'a> {
         }
     }
 
+    /// A backward that waits for no gradient may end before the output has been sent.
     fn give_back_slot(&mut self, stage: Stage, micro_batch: MicroBatch, end: u64) {
+        let end = end.max(self.sent[(stage.index(), micro_batch)]);
         let from = self.slots[(stage.index(), micro_batch)];
         let num_bytes = self.of_stage(stage, |unit| unit.saved_bytes);
         self.hold(MemoryCategory::Activations, num_bytes, from, end);

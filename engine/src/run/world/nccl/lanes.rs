@@ -6,13 +6,14 @@ use crate::run::comm::Lanes;
 pub(super) fn lanes(plan: &Plan) -> Lanes {
     let grid = plan.grid();
     let on = |stage| plan.pipeline_rank_of(stage).index();
-    let edges = plan.training().chain().edges();
+    let chain = plan.training().chain();
+    let edges = chain.edges().filter(|&edge| chain.is_sent_over(edge));
     let edges = edges.map(|edge| (edge.index() as u32, [on(edge.sender()), on(edge.receiver())]));
     Lanes {
         world_size: grid.world_size(),
         data_degree: grid.data_degree,
         tied: plan.tied_pipeline_ranks().map(|(lower, upper)| [lower.index(), upper.index()]),
-        edges: edges.filter(|(_, [from, to])| from != to).collect(),
+        edges: edges.collect(),
         largest_unit: plan.largest_message(),
     }
 }

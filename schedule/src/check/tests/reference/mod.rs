@@ -85,15 +85,16 @@ struct Reference<'a> {
 
 /// Plays a program to its end.
 pub(super) fn play(program: &Program) -> Result<(), Wrong> {
+    let send_buffers = SendBuffers::assign(program);
     let mut reference = Reference {
         program,
-        send_buffers: SendBuffers::assign(program),
         ranks: program.rows.iter().map(|_| RankState::default()).collect(),
         edges: BTreeMap::new(),
-        free_slots: slots_needed(program)
+        free_slots: slots_needed(program, &send_buffers)
             .into_iter()
             .map(|(s, n)| (s, VecDeque::from(vec![None; n])))
             .collect(),
+        send_buffers,
         slots: BTreeMap::new(),
         done: BTreeSet::new(),
         accumulated: BTreeMap::new(),
@@ -122,8 +123,8 @@ pub(super) fn play(program: &Program) -> Result<(), Wrong> {
     }
 }
 
-/// The most micro-batches of a stage at once, one more where an evaluation sends.
-fn slots_needed(program: &Program) -> BTreeMap<Stage, usize> {
+/// The most micro-batches of a stage at once, one more where an evaluation sends; in front of all that is trained the executor is given their number.
+fn slots_needed(program: &Program, send_buffers: &SendBuffers) -> BTreeMap<Stage, usize> {
     let chain = &program.chain;
     let of_stage = |stage| {
         let first = chain.first_unit(stage);
@@ -140,7 +141,9 @@ fn slots_needed(program: &Program) -> BTreeMap<Stage, usize> {
             };
             most = most.max(now);
         }
-        (stage, most as usize)
+        let is_front = chain.units()[..=chain.last_unit(stage).index()].iter().all(|unit| unit.is_frozen);
+        let sends = is_front && chain.crosses_ranks(Edge::Up(stage));
+        (stage, if sends { send_buffers.num_buffers(Edge::Up(stage)) } else { most as usize })
     };
     (0..chain.num_stages() as u32).map(Stage).map(of_stage).collect()
 }
@@ -359,7 +362,7 @@ impl Reference<'_> {
         if unit == chain.last_unit(stage) {
             if let Some(edge) = input {
                 self.incoming(edge, micro_batch)?;
-            } else if stage.index() + 1 < chain.num_stages() {
+            } else if read_here_by(chain, stage).is_some() {
                 let unit = Unit(unit.0 + 1);
                 let made = [I::Backward { unit, micro_batch }, I::BackwardInput { unit, micro_batch }];
                 need(made.iter().any(|made| self.done.contains(made)))?;
