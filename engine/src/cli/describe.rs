@@ -89,7 +89,16 @@ pub(super) fn trained(plan: &Plan) -> Option<String> {
     let frozen = plan.num_frozen_parameters();
     let trained = plan.num_parameters() - frozen;
     (frozen > 0).then(|| {
-        format!("{} parameters are trained, {} are frozen (`train_only`)", count(trained), count(frozen))
+        let front = match plan.num_stages_in_front() {
+            0 => String::new(),
+            1 => "; stage 0 has no backward".to_owned(),
+            num => format!("; stages 0 to {} have no backward", num - 1),
+        };
+        format!(
+            "{} parameters are trained, {} are frozen (`train_only`){front}",
+            count(trained),
+            count(frozen)
+        )
     })
 }
 

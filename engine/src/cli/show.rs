@@ -63,7 +63,7 @@ fn text(plan: &Plan, width: usize) -> String {
         let of_several = if stages.len() > 1 { format!(": {}", stages.join(", ")) } else { String::new() };
         format!("rank {}{of_several}\n{}", rank.0, render::instructions(program, rank))
     });
-    format!("{}\n{}", render::order(plan.order(), width), rows.collect::<Vec<_>>().join("\n"))
+    format!("{}\n{}", render::computes(program, width), rows.collect::<Vec<_>>().join("\n"))
 }
 
 #[cfg(test)]

@@ -271,6 +271,12 @@ impl Plan {
         chain.has_backward(chain.last_unit(stage))
     }
 
+    /// Stages in front of all that is trained: the first ones.
+    pub(crate) fn num_stages_in_front(&self) -> usize {
+        let stages = (0..self.training.chain().num_stages() as u32).map(Stage);
+        stages.take_while(|&stage| !self.has_backward(stage)).count()
+    }
+
     /// Whether the ends of an edge lie on different ranks; else it is a place in memory.
     pub(crate) fn crosses_ranks(&self, edge: Edge) -> bool {
         self.training.chain().crosses_ranks(edge)

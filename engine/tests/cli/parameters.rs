@@ -142,6 +142,17 @@ fn check_says_what_is_sharded_and_which_weights_frozen_layers_keep() {
 }
 
 #[test]
+fn stages_in_front_of_all_that_is_trained_are_shown_without_a_backward() {
+    let home = Home::new();
+    let front = r#"--set train_only=["h.3.mlp"]"#;
+    let planned = home.run(format!("plan run.json {front}")).success();
+    assert!(planned.contains("are frozen (`train_only`); stage 0 has no backward\n"), "{planned}");
+    let shown = home.run(format!("show run.json {front}")).success();
+    let grid: Vec<&str> = shown.lines().take_while(|line| !line.is_empty()).collect();
+    assert_eq!(grid, ["rank 0  F0 F1 .. .. .. .. ..", "rank 1  .. F0 B0 B0 F1 B1 B1"]);
+}
+
+#[test]
 fn hints_on_a_file_of_two_engines_name_the_engine() {
     let home = Home::new();
     let task = json!({ "train": ["left", "right"] });

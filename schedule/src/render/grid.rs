@@ -34,8 +34,15 @@ pub fn order(order: &ComputeOrder, max_width: usize) -> String {
     grid(&order.placement, &rows, max_width)
 }
 
-/// A program as a grid of its stages' work, and below each rank what is issued with it: the number of gathers and of
-/// reductions before the next work begins. At most `max_width` characters wide, as [`order`].
+/// The compute of a program as a grid, as [`order`] has it; backwards that do nothing, in front of all that is trained, are left out.
+pub fn computes(program: &CheckedProgram, max_width: usize) -> String {
+    let without_counts = |work: Work| Work { num_gathers: 0, num_reductions: 0, ..work };
+    let row = |rank| works_of_row(program, rank).into_iter().map(without_counts).collect();
+    let rows: Vec<Vec<Work>> = program.ranks().map(row).collect();
+    grid(program.placement(), &rows, max_width)
+}
+
+/// The same, and below each rank what is issued with its work: the number of gathers and of reductions before the next work begins.
 pub fn program(program: &CheckedProgram, max_width: usize) -> String {
     let rows: Vec<Vec<Work>> = program.ranks().map(|rank| works_of_row(program, rank)).collect();
     grid(program.placement(), &rows, max_width)
@@ -106,7 +113,8 @@ fn works_of_row(program: &CheckedProgram, rank: PipelineRank) -> Vec<Work> {
 
 fn stage_action(program: &CheckedProgram, instruction: Instruction) -> Option<StageAction> {
     let (kind, unit, micro_batch) = ComputeKind::of(instruction)?;
-    Some(StageAction { kind, stage: program.chain().stage(unit), micro_batch })
+    let does_nothing = kind != ComputeKind::Forward && !program.chain().has_backward(unit);
+    (!does_nothing).then(|| StageAction { kind, stage: program.chain().stage(unit), micro_batch })
 }
 
 /// A line of a grid; `None` is idle.

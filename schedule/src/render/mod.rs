@@ -13,7 +13,7 @@ mod timing;
 
 pub use chrome::{Track, chrome};
 pub use explain::explain;
-pub use grid::{order, program};
+pub use grid::{computes, order, program};
 pub use list::instructions;
 pub use scale::TimeScale;
 pub use svg::{Gantt, Shown, svg};

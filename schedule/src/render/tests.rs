@@ -5,7 +5,7 @@ use alloc::vec;
 
 use expect_test::expect;
 
-use super::{instructions, order, program};
+use super::{computes, instructions, order, program};
 use crate::check::CheckedProgram;
 use crate::generate::{
     bfs, eager_1f1b, forward_only, forward_only_on, gpipe, interleaved, one_f_one_b, zb_h1, zb_h2, zb_v,
@@ -30,6 +30,29 @@ fn a_program_shows_its_gathers_and_reductions() {
           reduce        2        3        4
     "#]]
     .assert_eq(&program(&small, 100));
+}
+
+#[test]
+fn backwards_that_do_nothing_are_left_out() {
+    for order in [one_f_one_b(3, 3).unwrap(), interleaved(2, 2, 4, 2).unwrap(), zb_h1(2, 3).unwrap()] {
+        let program = checked(&order, 2, &LowerOptions::ZERO_1);
+        assert_eq!(computes(&program, 200), super::order(&order, 200));
+    }
+    let mut units = units(3, 1, false);
+    (units[0].is_frozen, units[1].is_frozen) = (true, true);
+    let options = LowerOptions::zero_3(resident(1), 0);
+    let front = lower(&one_f_one_b(3, 4).unwrap(), &units, &options).unwrap();
+    let front = CheckedProgram::new(front).unwrap();
+    expect![[r#"
+        rank 0    F0 F1 F2 F3 .. .. .. .. .. .. .. .. .. ..
+          gather  1
+        rank 1    .. F0 F1 F2 F3 .. .. .. .. .. .. .. .. ..
+          gather     1
+        rank 2    .. .. F0 B0 B0 F1 B1 B1 F2 B2 B2 F3 B3 B3
+          gather        1
+          reduce                    1        1        2
+    "#]]
+    .assert_eq(&program(&front, 100));
 }
 
 #[test]
