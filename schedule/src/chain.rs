@@ -263,8 +263,16 @@ impl Chain {
 
     /// Whether a stage's activations of a micro-batch are needed no longer once its output is sent: it has no backward, and its output goes to another
     /// rank.
-    pub(crate) fn ends_with_forward(&self, stage: Stage) -> bool {
-        !self.has_backward(self.last_unit(stage)) && self.crosses_ranks(Edge::Up(stage))
+    pub(crate) fn ends_with_send(&self, stage: Stage) -> bool {
+        self.last_forward(stage) == Some(stage)
+    }
+
+    /// The stage whose forward is the last to need a stage's activations, if no backward does: the stage itself, or, where the next ones lie on the
+    /// same rank and read them there, the last of these.
+    pub(crate) fn last_forward(&self, stage: Stage) -> Option<Stage> {
+        let mut after = (stage.0..self.num_stages() as u32).map(Stage);
+        let last = after.find(|&stage| self.crosses_ranks(Edge::Up(stage)))?;
+        (!self.has_backward(self.last_unit(last))).then_some(last)
     }
 
     /// Whether a training step sends messages over the edge: it joins different ranks, and, if it is for gradients, the stage that would receive

@@ -5,6 +5,16 @@ use crate::id::{MicroBatch, Stage, Unit};
 use crate::instruction::{Edge, Instruction};
 use crate::options::{LowerOptions, Reduction};
 
+/// Whether a compute is part of a backward that does nothing, in front of all that is trained.
+pub(crate) fn does_nothing(chain: &Chain, compute: Instruction) -> bool {
+    match compute {
+        Instruction::Backward { unit, .. }
+        | Instruction::BackwardInput { unit, .. }
+        | Instruction::BackwardWeight { unit, .. } => !chain.has_backward(unit),
+        _ => false,
+    }
+}
+
 /// The message that a compute reads, if it comes from another rank.
 pub(crate) fn consumed_message(chain: &Chain, compute: Instruction) -> Option<(Edge, MicroBatch)> {
     match compute {

@@ -8,24 +8,28 @@
 //! compute per rank and turn, with unlimited buffers, and the most messages that wait at once are counted.
 //!
 //! **Activations** are sent out of their slots, of which a stage with a backward has as many as it needs until then. In front of all that is
-//! trained a stage would run ahead without end, so it has two slots, and one more each time that no rank could go on with those.
+//! trained a stage would run ahead without end, so it has two slots, and one more each time that these are full while their receiver is at
+//! another of its stages, or no rank could go on.
 //!
 //! As with all slots, the numbers follow from the program and are not written in it.
 
 use alloc::vec::Vec;
 
 use crate::by_micro_batch::ByMicroBatch;
-use crate::dataflow::{consumed_message, filled_send_slot, produced_message};
+use crate::dataflow::{consumed_message, does_nothing, filled_send_slot, produced_message};
+use crate::id::Stage;
 use crate::instruction::{Edge, Instruction};
 use crate::order::ComputeKind;
 use crate::program::{Program, Purpose};
 use crate::protocol::{FORWARD_SLOTS, GRADIENT_SEND_BUFFERS};
 
-/// The send buffers of every edge.
+/// The buffers out of which stages send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SendBuffers {
-    /// `[edge]`
-    num_buffers: Vec<u32>,
+    /// `[edge]`, of those that carry gradients.
+    gradients: Vec<u32>,
+    /// `[stage]`, of those that have no backward and send their output.
+    slots: Vec<u32>,
 }
 
 impl SendBuffers {
@@ -35,12 +39,19 @@ impl SendBuffers {
     pub(crate) fn assign(program: &Program) -> Self {
         let mut play = Play::new(program);
         while play.turn() || play.adds_slot() {}
-        Self { num_buffers: play.most }
+        // Beside those that wait for a receiver which is at another stage, one is computed.
+        let slots = play.slots.iter().map(|&slots| slots + u32::from(slots > FORWARD_SLOTS as u32)).collect();
+        Self { gradients: play.most, slots }
     }
 
-    /// Buffers of an edge that carries gradients, or the activations of a stage in front of all that is trained.
+    /// Buffers of an edge that carries gradients.
     pub(crate) fn num_buffers(&self, edge: Edge) -> usize {
-        self.num_buffers[edge.index()] as usize
+        self.gradients[edge.index()] as usize
+    }
+
+    /// Slots of a stage that has no backward and sends its output.
+    pub(crate) fn num_slots(&self, stage: Stage) -> usize {
+        self.slots[stage.index()] as usize
     }
 }
 
@@ -58,21 +69,16 @@ impl EdgeState {
     }
 }
 
-fn least_buffers(edge: Edge) -> u32 {
-    match edge {
-        Edge::Up(_) => FORWARD_SLOTS as u32,
-        Edge::Down(_) => GRADIENT_SEND_BUFFERS as u32,
-    }
-}
-
 struct Play<'a> {
     program: &'a Program,
     /// `[edge]`
     edges: Vec<EdgeState>,
     /// `[edge, micro-batch]`: how many messages have passed once this one has; `None` until its receive is issued.
     passed_with: ByMicroBatch<Option<u32>>,
-    /// `[edge]`: of gradients, the most buffers in use at once; of activations, the slots that there are.
+    /// `[edge]`: the most buffers of gradients in use at once.
     most: Vec<u32>,
+    /// `[stage]`: the slots that there are.
+    slots: Vec<u32>,
     /// `[rank]`: the next instruction.
     next: Vec<usize>,
     /// `[rank]`: whether the next instruction is a compute that can run.
@@ -87,7 +93,8 @@ impl<'a> Play<'a> {
             program,
             edges: vec![EdgeState::default(); num_edges],
             passed_with: ByMicroBatch::new(num_edges, program.num_micro_batches, None),
-            most: program.chain.edges().map(least_buffers).collect(),
+            most: vec![GRADIENT_SEND_BUFFERS as u32; num_edges],
+            slots: vec![FORWARD_SLOTS as u32; program.chain.num_stages()],
             next: vec![0; num_ranks],
             is_ready: vec![false; num_ranks],
         };
@@ -99,9 +106,10 @@ impl<'a> Play<'a> {
     /// a turn after it is made.
     fn turn(&mut self) -> bool {
         for rank in 0..self.next.len() {
-            let compute = self.program.rows[rank].get(self.next[rank]);
-            self.is_ready[rank] =
-                compute.is_some_and(|&compute| self.has_input(compute) && self.full_edge(compute).is_none());
+            if let Some(stage) = self.full_stage(rank).filter(|&stage| self.receiver_is_elsewhere(stage)) {
+                self.slots[stage.index()] += 1;
+            }
+            self.is_ready[rank] = self.has_input(rank) && self.full_stage(rank).is_none();
         }
         let mut progressed = false;
         for rank in 0..self.next.len() {
@@ -122,29 +130,40 @@ impl<'a> Play<'a> {
 
     /// A slot more for a stage that has its input and no slot; `false` if there is none.
     fn adds_slot(&mut self) -> bool {
-        let next = self.program.rows.iter().zip(&self.next).filter_map(|(row, &next)| row.get(next));
-        let edge = next.filter(|&&compute| self.has_input(compute)).find_map(|&of| self.full_edge(of));
-        let Some(edge) = edge else { return false };
-        self.most[edge.index()] += 1;
+        let Some(stage) = (0..self.next.len()).find_map(|rank| self.full_stage(rank)) else { return false };
+        self.slots[stage.index()] += 1;
         true
     }
 
-    /// The edge over which a message must first be sent out of the slot that a compute in front of all that is trained fills.
-    fn full_edge(&self, compute: Instruction) -> Option<Edge> {
-        let chain = &self.program.chain;
-        let (stage, edge, _) = filled_send_slot(chain, compute)?;
-        let state = &self.edges[edge.index()];
-        let in_use = state.num_sent - state.num_passed();
-        let is_full = in_use >= self.most[edge.index()];
-        (self.program.purpose == Purpose::Training && chain.ends_with_forward(stage) && is_full)
-            .then_some(edge)
+    /// What a rank computes next.
+    fn next_of(&self, rank: usize) -> Option<Instruction> {
+        self.program.rows[rank].get(self.next[rank]).copied()
     }
 
-    /// Only computes hold up a row.
+    /// The stage without a backward that a rank would compute next, if it has its input and all its outputs are still to be sent.
+    fn full_stage(&self, rank: usize) -> Option<Stage> {
+        let chain = &self.program.chain;
+        let (stage, edge, _) = filled_send_slot(chain, self.next_of(rank)?)?;
+        let EdgeState { num_sent, .. } = self.edges[edge.index()];
+        let is_full = num_sent - self.edges[edge.index()].num_passed() >= self.slots[stage.index()];
+        let has_slots = self.program.purpose == Purpose::Training && chain.ends_with_send(stage);
+        (has_slots && is_full && self.has_input(rank)).then_some(stage)
+    }
+
+    /// Whether the rank that receives a stage's output computes for another stage.
+    fn receiver_is_elsewhere(&self, stage: Stage) -> bool {
+        let (chain, receiver) = (&self.program.chain, Edge::Up(stage).receiver());
+        let rank = chain.placement().rank(receiver).index();
+        let computed = self.next_of(rank).and_then(|compute| Some(chain.stage(ComputeKind::of(compute)?.1)));
+        computed.is_some_and(|stage| stage != receiver) && self.has_input(rank)
+    }
+
+    /// Only computes hold up a row, and of these only such as do something.
     fn issue_up_to_compute(&mut self, rank: usize) {
         let row = &self.program.rows[rank];
         while let Some(&instruction) = row.get(self.next[rank]) {
             match instruction {
+                of if does_nothing(&self.program.chain, of) => {}
                 of if ComputeKind::of(of).is_some() => return,
                 Instruction::Send { edge, .. } => self.edges[edge.index()].num_sent += 1,
                 Instruction::Receive { edge, micro_batch } => {
@@ -158,7 +177,9 @@ impl<'a> Play<'a> {
         }
     }
 
-    fn has_input(&self, compute: Instruction) -> bool {
+    /// Whether a rank has something left to compute, and what that reads.
+    fn has_input(&self, rank: usize) -> bool {
+        let Some(compute) = self.next_of(rank) else { return false };
         let Some((edge, micro_batch)) = consumed_message(&self.program.chain, compute) else { return true };
         self.passed_with[(edge.index(), micro_batch)]
             .is_some_and(|passed| passed <= self.edges[edge.index()].num_passed())

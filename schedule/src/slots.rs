@@ -42,9 +42,7 @@ impl Slots {
                 // Without a backward to wait for, a second slot lets a stage compute while it sends.
                 let (of, edge) = (Stage(stage as u32), Edge::Up(Stage(stage as u32)));
                 let least = match program.purpose {
-                    Purpose::Training if program.chain.ends_with_forward(of) => {
-                        send_buffers.num_buffers(edge)
-                    }
+                    Purpose::Training if program.chain.ends_with_send(of) => send_buffers.num_slots(of),
                     Purpose::Evaluation if program.chain.crosses_ranks(edge) => FORWARD_SLOTS,
                     Purpose::Training | Purpose::Evaluation => 0,
                 };

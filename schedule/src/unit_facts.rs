@@ -57,8 +57,8 @@ pub struct UnitFacts {
     /// Of [`Self::num_bytes`], those of weights that are not trained while others of the unit are: they are gathered with the others, and have no
     /// gradient. Frozen weights that are whole need no instruction, and are not counted.
     pub frozen_bytes: u64,
-    /// Whether none of its weights is trained. Its `B` is then its input gradient alone and its `W` does nothing; it has no reduction, no
-    /// optimizer step and no gather after the step. Both uses of a tied weight are alike.
+    /// Whether none of its weights is trained. Its `B` is then its input gradient alone, or nothing in front of all that is trained, and its `W` does
+    /// nothing; it has no reduction, no optimizer step and no gather after the step. Both uses of a tied weight are alike.
     pub is_frozen: bool,
 }
 

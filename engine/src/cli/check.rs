@@ -53,7 +53,7 @@ pub(super) struct CheckArgs {
     /// Where --fix writes; `-` is stdout [default: NAME.fixed.json beside NAME.json]
     #[arg(long, value_name = "FILE", requires = "fix")]
     out: Option<PathBuf>,
-    /// Replace the file of --out if it is a run file.
+    /// Replace the file of --out if it is a run file or a master file.
     #[arg(long, requires = "fix")]
     overwrite: bool,
 }
@@ -146,7 +146,7 @@ fn beside(path: &Path) -> PathBuf {
 
 /// What --fix writes.
 const MENDED: Written = Written {
-    name: "run file",
+    name: "run file or master file",
     writer: "check --fix",
     example: "run.fixed.json",
     is_such: |path| match GivenFile::load(path) {

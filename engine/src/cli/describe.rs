@@ -89,7 +89,7 @@ pub(super) fn trained(plan: &Plan) -> Option<String> {
     let frozen = plan.num_frozen_parameters();
     let trained = plan.num_parameters() - frozen;
     (frozen > 0).then(|| {
-        let front = match plan.num_stages_in_front() {
+        let front = match plan.num_stages_without_backward() {
             0 => String::new(),
             1 => "; stage 0 has no backward".to_owned(),
             num => format!("; stages 0 to {} have no backward", num - 1),

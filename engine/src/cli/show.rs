@@ -40,7 +40,7 @@ pub(super) struct ShowArgs {
 enum Format {
     /// The order of compute as a grid, then every pipeline rank's instructions.
     Text,
-    /// PyTorch's pipelining CSV: compute only, a row per rank.
+    /// PyTorch's pipelining CSV: compute only, a row per rank, as the schedule has it.
     Csv,
     /// The program in its versioned text form, which the library reads back: `text.parse::<Program>()`.
     Program,

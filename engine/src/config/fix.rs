@@ -59,7 +59,7 @@ pub struct Change {
 
 impl GivenFile {
     /// The file with every mistake mended that can mean one thing alone, and with usual names for second ones, as it is to stand in
-    /// `folder`; `fault` is that of [`RunFile::resolve_with`]. Of a master file the run files of its engines are not looked at.
+    /// `folder`; `fault` is that of [`RunFile::resolve_with`]. Of a master file the run files of its engines are not looked at, in braces or in files of their own.
     ///
     /// # Errors
     /// [`Unfixed`] where something is left that needs a decision.
@@ -74,7 +74,8 @@ impl GivenFile {
         let of_text = |text: &str| -> Result<Vec<Notice>, ConfigErrors> {
             let root = parse_text(&name, text)?;
             if key_of_master(&root).is_some() {
-                return MasterFile::of_node(&root, path, folder.to_owned()).map(|_| Vec::new());
+                let file = MasterFile::of_node(&root, path, folder.to_owned())?;
+                return file.find_files().map(|()| Vec::new());
             }
             RunFile::of_node(root, folder.to_owned()).resolve_with(launch, fault).map(|(_, notices)| notices)
         };
@@ -99,7 +100,9 @@ impl GivenFile {
                 of_file = Some((errors.clone(), num_before));
             }
             if !is_changed {
-                let (errors, num_mended) = of_file.unwrap_or((errors, num_before));
+                // Where all of those are mended, what is left shows behind them.
+                let is_left = |of: &(ConfigErrors, usize)| of.0.iter().any(|error| error.edit().is_none());
+                let (errors, num_mended) = of_file.filter(is_left).unwrap_or((errors, num_before));
                 return Err(Unfixed { errors, num_mended });
             }
         }

@@ -199,18 +199,14 @@ pub(super) fn ranks_in_words(ranks: &Range<usize>, between: &str) -> String {
 }
 
 impl MasterProblem {
-    /// What a key, or the name of an engine, was meant to be, where it is a slip of one letter.
+    /// What a key was meant to be, where it is a slip of one letter. Names of engines may differ in no more, so a wrong one may mean any.
     pub(super) fn meant(&self, key: &str) -> Option<&str> {
-        let (written, nearest) = match self {
+        match self {
             Self::UnknownKey { nearest }
             | Self::UnknownKeyOfTask { nearest }
-            | Self::UnknownKeyOfDistill { nearest } => (key, nearest),
-            Self::UnknownEngine { name, nearest, .. } | Self::NotInTask { name, nearest, .. } => {
-                (name.as_str(), nearest)
-            }
-            _ => return None,
-        };
-        nearest.as_deref().filter(|nearest| is_slip(written, nearest))
+            | Self::UnknownKeyOfDistill { nearest } => nearest.as_deref().filter(|of| is_slip(key, of)),
+            _ => None,
+        }
     }
 
     /// What is wrong at a key of this path, which is quoted already.

@@ -271,8 +271,8 @@ impl Plan {
         chain.has_backward(chain.last_unit(stage))
     }
 
-    /// Stages in front of all that is trained: the first ones.
-    pub(crate) fn num_stages_in_front(&self) -> usize {
+    /// Stages in front of all that is trained, from the first one on.
+    pub(crate) fn num_stages_without_backward(&self) -> usize {
         let stages = (0..self.training.chain().num_stages() as u32).map(Stage);
         stages.take_while(|&stage| !self.has_backward(stage)).count()
     }

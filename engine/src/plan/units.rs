@@ -67,7 +67,7 @@ pub(super) fn planned_unit(of: RunModel<'_>, unit: &Unit) -> PlannedUnit {
 
 /// The first layer of which something is trained; the layers in front of it have no backward.
 pub(super) fn first_trained(graph: &LayerGraph) -> usize {
-    graph.layers().position(|layer| !layer.is_frozen).unwrap_or(0)
+    graph.layers().take_while(|layer| layer.is_frozen).count()
 }
 
 /// The layers of a unit that are recomputed together, counted from the unit's first: transformer blocks alone. Embeddings

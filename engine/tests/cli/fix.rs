@@ -17,6 +17,22 @@ fn broken() -> (String, String) {
 }
 
 #[test]
+fn a_master_file_is_mended_and_its_engines_are_checked() {
+    let home = Home::new();
+    let engines = r#"{"engines": {"one": "run.json", "other": "run.json"}"#;
+    home.write("pair.json", format!(r#"{engines} "tasks": {{"both": {{"Train": ["one", "other"]}}}}}}"#));
+    let printed = home.run("check pair.json --fix").success();
+    let changes = "pair.json:1: nothing -> ,\npair.json:1: \"Train\" -> \"train\"\nwrote pair.fixed.json\n\n";
+    assert!(printed.starts_with(changes), "{printed}");
+    home.run("check pair.fixed.json").success();
+    // There its engines would have no run files.
+    std::fs::create_dir(home.path("folder")).unwrap();
+    let error = home.run("check pair.json --fix --out folder/pair.json").failure(2);
+    assert!(error.contains("run.json: cannot read the run file"), "{error}");
+    assert!(!home.path("folder/pair.json").exists());
+}
+
+#[test]
 fn a_mended_file_stands_beside_the_old_one_and_runs() {
     let home = Home::new();
     let (broken, mended) = broken();
@@ -52,7 +68,7 @@ fn no_file_is_replaced_unasked_and_none_is_written_that_does_not_pass() {
         $ --out old.json
         [1] error: old.json already exists: name another file with --out, or replace it with --overwrite
         $ --out other.txt --overwrite
-        [1] error: other.txt is not a run file: --overwrite only replaces one that `pipezero check --fix` wrote; name another file with --out, or remove this one yourself
+        [1] error: other.txt is not a run file or master file: --overwrite only replaces one that `pipezero check --fix` wrote; name another file with --out, or remove this one yourself
         $ --set steps=4
         [2] error: the argument '--fix' cannot be used with '--set <KEY.PATH=VALUE>'
 

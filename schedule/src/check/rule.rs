@@ -195,7 +195,7 @@ impl fmt::Display for Rule {
             Self::NotThere(instruction) => write!(
                 f,
                 "`{instruction}` names a unit, micro-batch, tied pair or edge between ranks that the program does \
-                 not have"
+                 not have, or a gradient for a stage in front of all that is trained"
             ),
             Self::WrongRank { instruction, belongs_on } => {
                 write!(f, "`{instruction}` belongs on rank {}, which holds what it names", belongs_on.0)

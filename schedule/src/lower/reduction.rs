@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use crate::chain::Chain;
-use crate::dataflow::weight_gradient;
+use crate::dataflow::{does_nothing, weight_gradient};
 use crate::instruction::{Instruction, InstructionKind};
 use crate::options::{LowerOptions, Reduction};
 
@@ -22,7 +22,7 @@ pub(super) fn insert(row: &[Instruction], chain: &Chain, options: &LowerOptions)
     let mut reduced = Vec::with_capacity(2 * row.len());
     let mut to_reduce = Vec::new();
     for (index, &instruction) in row.iter().enumerate() {
-        if is_backward_work(instruction) {
+        if is_backward_work(instruction) && !does_nothing(chain, instruction) {
             reduced.append(&mut to_reduce);
         }
         if let Some((unit, micro_batch)) = weight_gradient(chain, instruction) {

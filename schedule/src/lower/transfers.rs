@@ -8,7 +8,8 @@
 //!
 //! Messages come in the order in which they are made, which only the sender decides. That all of them find a buffer
 //! in time is seen by playing all rows together, one compute each in turn. In an evaluation slots are freed by sends,
-//! not by backwards, so there a forward is played only once its slot is sent.
+//! not by backwards, so there a forward is played only once its slot is sent. So are those of stages in front of all that is trained; but these have
+//! as many as this needs (`send_buffers.rs`).
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;

@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 
 use super::timing::{columns, start_columns};
 use crate::check::CheckedProgram;
+use crate::dataflow::does_nothing;
 use crate::id::PipelineRank;
 use crate::instruction::{Instruction, Lane};
 use crate::order::{ComputeKind, ComputeOrder, StageAction};
@@ -113,8 +114,11 @@ fn works_of_row(program: &CheckedProgram, rank: PipelineRank) -> Vec<Work> {
 
 fn stage_action(program: &CheckedProgram, instruction: Instruction) -> Option<StageAction> {
     let (kind, unit, micro_batch) = ComputeKind::of(instruction)?;
-    let does_nothing = kind != ComputeKind::Forward && !program.chain().has_backward(unit);
-    (!does_nothing).then(|| StageAction { kind, stage: program.chain().stage(unit), micro_batch })
+    (!does_nothing(program.chain(), instruction)).then(|| StageAction {
+        kind,
+        stage: program.chain().stage(unit),
+        micro_batch,
+    })
 }
 
 /// A line of a grid; `None` is idle.

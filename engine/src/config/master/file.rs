@@ -87,6 +87,19 @@ impl MasterFile {
         if errors.is_empty() { Ok(self) } else { Err(ConfigErrors::new(errors)) }
     }
 
+    /// Whether the run files that it names are there, which are not read.
+    pub(in crate::config) fn find_files(&self) -> Result<(), ConfigErrors> {
+        let missing = |engine: &EngineEntry| {
+            let EngineSource::File { path, span } = &engine.at else { return None };
+            let error = std::fs::metadata(self.folder.join(path)).err()?;
+            let reason = format!("{}: cannot read the run file: {error}", path.display());
+            let place = Place { path: format!("{ENGINES}{}", engine.name), span: span.clone() };
+            Some(ConfigError::new(place, Problem::Master(MasterProblem::NoFile { reason })))
+        };
+        let missing: Vec<ConfigError> = self.engines.iter().filter_map(missing).collect();
+        if missing.is_empty() { Ok(()) } else { Err(ConfigErrors::of_master(missing)) }
+    }
+
     /// The run file of an engine, with its overrides.
     ///
     /// # Errors

@@ -101,23 +101,24 @@ impl TaskReader<'_> {
         if elements.is_empty() {
             self.reader.master_error(path, &node.span, MasterProblem::Empty { of: NameOf::Engine });
         }
+        let beside: Vec<&Node> = elements.iter().collect();
         let mut names: Vec<Named> = Vec::new();
         for (index, element) in elements.iter().enumerate() {
             let path = join(path, &format!("[{index}]"));
-            let Some((name, place)) = self.name(&path, element, &names) else { continue };
+            let Some((name, place)) = self.name(&path, element, &beside) else { continue };
             self.check_new(&name, &place, &names);
             names.push((name, place));
         }
         Some(names)
     }
 
-    /// The name of an engine, which may be unknown; `taken` are those that are named already.
-    fn name(&mut self, path: &str, node: &Node, taken: &[Named]) -> Option<Named> {
+    /// The name of an engine, which may be unknown; `beside` are the names that stand beside it, of other engines.
+    fn name(&mut self, path: &str, node: &Node, beside: &[&Node]) -> Option<Named> {
         let Value::String(name) = &node.value else {
             self.reader.wrong_type(path, node, "the name of an engine", "write it in quotes");
             return None;
         };
-        if let Some(problem) = unknown(name, self.engines, taken) {
+        if let Some(problem) = unknown(name, self.engines, beside) {
             self.reader.master_error(path, &node.span, problem);
         }
         Some((name.clone(), Place { path: path.to_owned(), span: node.span.clone() }))
@@ -149,9 +150,10 @@ impl TaskReader<'_> {
         let find = |key: &str| entries.iter().find(|entry| entry.key == key).map(|entry| &entry.node);
         let [student, teacher, temperature, alpha] = KEYS_OF_DISTILL.map(|key| (join(path, key), find(key)));
         let begin = &node.span;
-        let student = self.part(student, begin, "it says which engine is trained", &[]);
+        let beside: Vec<&Node> = [student.1, teacher.1].into_iter().flatten().collect();
+        let student = self.part(student, begin, "it says which engine is trained", &beside);
         let rule = "it says which engine's logits the student learns from";
-        let teacher = self.part(teacher, begin, rule, student.as_slice());
+        let teacher = self.part(teacher, begin, rule, &beside);
         if let (Some(student), Some((name, place))) = (&student, &teacher) {
             self.check_new(name, place, std::slice::from_ref(student));
         }
@@ -180,10 +182,10 @@ impl TaskReader<'_> {
         (path, node): (String, Option<&Node>),
         begin: &Span,
         rule: &str,
-        taken: &[Named],
+        beside: &[&Node],
     ) -> Option<Named> {
         match node {
-            Some(node) => self.name(&path, node, taken),
+            Some(node) => self.name(&path, node, beside),
             None => self.reader.missing(&path, begin, rule, "add the name of an engine"),
         }
     }
@@ -291,13 +293,14 @@ impl TaskReader<'_> {
     }
 }
 
-/// The mistake that no engine has this name; none where it is not known which there are. What is named already is not meant again.
-fn unknown(name: &str, engines: Option<&[EngineEntry]>, taken: &[Named]) -> Option<MasterProblem> {
+/// The mistake that no engine has this name; none where it is not known which there are. What is named beside it is not meant.
+fn unknown(name: &str, engines: Option<&[EngineEntry]>, beside: &[&Node]) -> Option<MasterProblem> {
     let known: Vec<String> = engines?.iter().map(|engine| engine.name.clone()).collect();
     if known.iter().any(|known| known == name) {
         return None;
     }
-    let is_free = |known: &&str| !taken.iter().any(|(taken, _)| taken == known);
+    let is_free =
+        |known: &&str| !beside.iter().any(|of| matches!(&of.value, Value::String(named) if named == known));
     let nearest = nearest(name, known.iter().map(String::as_str).filter(is_free)).map(str::to_owned);
     Some(MasterProblem::UnknownEngine { name: name.to_owned(), known, nearest })
 }

@@ -10,6 +10,7 @@ fn fixed(text: &str) -> Result<Fixed, Unfixed> {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("run.json");
     std::fs::write(&path, text).unwrap();
+    std::fs::write(home.path().join("a.json"), "{}").unwrap();
     GivenFile::fixed(&path, home.path(), LAUNCH, &|_| None)
 }
 
@@ -76,14 +77,26 @@ fn what_can_mean_one_thing_alone_is_mended() {
 
 #[test]
 fn slips_in_a_master_file_are_mended_too() {
-    let written = r#"{"engines": {"small": "s.json", "large": {"model": 1}} // both
- "task": {"learn": {"Train": ["smal", "large"], init: {"lagre": "runs/l"}}}}"#;
-    let mended = r#"{"engines": {"small": "s.json", "large": {"model": 1}}, // both
+    let written = r#"{"engines": {"small": {"steps": 1}, "large": {"model": 1}} // both
+ "task": {"learn": {"Train": ["small", "large"], init: {"large": "runs/l"}}}}"#;
+    let mended = r#"{"engines": {"small": {"steps": 1}, "large": {"model": 1}}, // both
  "tasks": {"learn": {"train": ["small", "large"], "init": {"large": "runs/l"}}}}"#;
     assert_eq!(fixed(written).unwrap().text, mended);
     for (written, expected) in [
-        (r#"{"engines": {"a": "a.json"}, "tasks": {"t": {"train": ["b"]}}}"#, "there is no such engine"),
+        // Which of the others is meant is not known, be they ever so alike.
+        (
+            r#"{"engines": {"net1": "a.json"}, "tasks": {"t": {"train": ["net3"]}}}"#,
+            "there is no such engine",
+        ),
+        (
+            r#"{"engines": {"net1": "a.json", "net2": "a.json"}, "tasks": {"t": {"train": ["net1"], "init": {"net2": "x"}}}}"#,
+            "the task has no engine `net2`",
+        ),
         (r#"{"engines": {"a": "a.json"}, "tasks": {}}"#, "names no task"),
+        (
+            r#"{"engines": {"a": "b.json"}, "tasks": {"t": {"train": ["a"]}}}"#,
+            "b.json: cannot read the run file",
+        ),
     ] {
         let errors = fixed(written).unwrap_err().to_string();
         assert!(errors.contains(expected), "{written}: {errors}");

@@ -41,7 +41,7 @@ pub(super) struct StageBytes<'a> {
     /// `[stage]`: micro-batches whose activations it holds.
     in_flight: Vec<u64>,
     /// `[stage]`: the same if the stage is in front of all that is trained.
-    in_flight_in_front: Vec<u64>,
+    in_flight_before_trained: Vec<u64>,
     /// `[stage]`: micro-batches that wait for their weight gradient.
     num_weight_input_buffers: Vec<u64>,
     /// `[block]`: the first of the run of equal blocks that it belongs to.
@@ -85,7 +85,7 @@ impl<'a> StageBytes<'a> {
         let weights = programs::weights(of.run)?;
         let resident_units = |stage| weights.max_copies(order.placement.rank(stage), usize::MAX);
         let in_flight = |stage| order.in_flight(stage) as u64;
-        let in_flight_in_front = |stage: Stage| {
+        let in_flight_before_trained = |stage: Stage| {
             let ranks = order.placement.ranks_by_stage();
             let sends = ranks.get(stage.index() + 1).is_some_and(|&next| next != ranks[stage.index()]);
             if sends { in_flight(stage).min(protocol::FORWARD_SLOTS as u64) } else { in_flight(stage) }
@@ -97,7 +97,7 @@ impl<'a> StageBytes<'a> {
             first_trained: first_trained(of.graph),
             resident_units: stages().map(resident_units).collect(),
             in_flight: stages().map(in_flight).collect(),
-            in_flight_in_front: stages().map(in_flight_in_front).collect(),
+            in_flight_before_trained: stages().map(in_flight_before_trained).collect(),
             num_weight_input_buffers: stages().map(num_waiting).collect(),
             first_alike: first_alike(of),
             least: least_elements(of),
@@ -123,7 +123,11 @@ impl<'a> StageBytes<'a> {
     }
 
     fn in_flight(&self, stage: usize, layers: &Range<usize>) -> u64 {
-        if layers.end <= self.first_trained { self.in_flight_in_front[stage] } else { self.in_flight[stage] }
+        if layers.end <= self.first_trained {
+            self.in_flight_before_trained[stage]
+        } else {
+            self.in_flight[stage]
+        }
     }
 
     /// A part of the peak that only grows with layers around these: model states and saved activations, nothing padded

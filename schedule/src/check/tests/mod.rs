@@ -3,9 +3,9 @@
 
 mod accepted;
 mod cycles;
-mod front;
 mod looped;
 mod machine;
 mod mutations;
 mod reference;
 mod rules;
+mod without_backward;

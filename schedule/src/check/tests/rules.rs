@@ -145,7 +145,7 @@ fn the_header_is_checked() {
             all-reduced gradients with sharded weights: a rank that owns a part of the weights needs that part of the gradient; scatter it (last or every)
             `REDUCE u0 m0` does not belong to a program of this purpose and these options; change them or remove it
             `B u0 m0` does not belong to a program of this purpose and these options; change them or remove it
-            `RECV s1>s0 m1` names a unit, micro-batch, tied pair or edge between ranks that the program does not have
+            `RECV s1>s0 m1` names a unit, micro-batch, tied pair or edge between ranks that the program does not have, or a gradient for a stage in front of all that is trained
         "#]],
     );
 }

@@ -40,8 +40,8 @@ pub(super) struct Holds<'a> {
     costs: &'a MemoryCosts,
     /// `[stage, micro-batch]`: since when the slot is held, and the buffer of weight-gradient inputs.
     slots: ByMicroBatch<u64>,
-    /// `[stage, micro-batch]`: when the output has been sent out of the slot.
-    sent: ByMicroBatch<u64>,
+    /// `[stage, micro-batch]`: when the first of its last two readers ended, the backward and the send.
+    read: ByMicroBatch<Option<u64>>,
     weight_inputs: ByMicroBatch<u64>,
     /// `[edge, micro-batch]`: since when the receive buffer is held, and the send buffer.
     received: ByMicroBatch<u64>,
@@ -62,7 +62,7 @@ impl<'a> Holds<'a> {
             timeline,
             costs,
             slots: of_stages.clone(),
-            sent: of_stages.clone(),
+            read: ByMicroBatch::new(program.chain().num_stages(), program.num_micro_batches(), None),
             weight_inputs: of_stages,
             received: of_edges.clone(),
             to_send: of_edges,
@@ -120,21 +120,19 @@ impl<'a> Holds<'a> {
             }
             // The last to read the slot.
             Instruction::Backward { unit, micro_batch } if chain.is_first(unit) => {
-                self.give_back_slot(chain.stage(unit), micro_batch, span.end);
+                self.end_of_backward_or_send(chain.stage(unit), micro_batch, span.end);
             }
             Instruction::BackwardWeight { unit, micro_batch } if chain.is_first(unit) => {
                 let stage = chain.stage(unit);
-                self.give_back_slot(stage, micro_batch, span.end);
+                self.end_of_backward_or_send(stage, micro_batch, span.end);
                 let from = self.weight_inputs[(stage.index(), micro_batch)];
                 let num_bytes = self.of_stage(stage, |unit| unit.weight_input_bytes);
                 self.hold(MemoryCategory::Activations, num_bytes, from, span.end);
             }
-            Instruction::Send { edge: Edge::Up(stage), micro_batch } => {
-                self.sent[(stage.index(), micro_batch)] = span.end;
-                if self.program.purpose() == Purpose::Evaluation {
-                    self.give_back_slot(stage, micro_batch, span.end);
-                }
-            }
+            Instruction::Send { edge: Edge::Up(stage), micro_batch } => match self.program.purpose() {
+                Purpose::Training => self.end_of_backward_or_send(stage, micro_batch, span.end),
+                Purpose::Evaluation => self.give_back_slot(stage, micro_batch, span.end),
+            },
             _ => {}
         }
     }
@@ -158,9 +156,16 @@ impl<'a> Holds<'a> {
         }
     }
 
-    /// A backward that waits for no gradient may end before the output has been sent.
+    /// When training a slot is given back once both have ended. A backward that waits for no gradient may do so before the send.
+    fn end_of_backward_or_send(&mut self, stage: Stage, micro_batch: MicroBatch, end: u64) {
+        let is_sent = self.program.chain().crosses_ranks(Edge::Up(stage));
+        match self.read[(stage.index(), micro_batch)].replace(end) {
+            None if is_sent => {}
+            first => self.give_back_slot(stage, micro_batch, first.map_or(end, |first| first.max(end))),
+        }
+    }
+
     fn give_back_slot(&mut self, stage: Stage, micro_batch: MicroBatch, end: u64) {
-        let end = end.max(self.sent[(stage.index(), micro_batch)]);
         let from = self.slots[(stage.index(), micro_batch)];
         let num_bytes = self.of_stage(stage, |unit| unit.saved_bytes);
         self.hold(MemoryCategory::Activations, num_bytes, from, end);

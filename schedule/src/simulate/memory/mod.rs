@@ -7,7 +7,7 @@
 //! | what | category | from | until |
 //! |---|---|---|---|
 //! | a gathered copy | gathered | its `UNSHARD` starts | its `RESHARD` |
-//! | an activation slot | activations | the stage's first `F` starts | its last reader ends: `B` or `W`; in an evaluation the next reader and the `SEND` |
+//! | an activation slot | activations | the stage's first `F` starts | its last reader ends: `B` or `W`, and the `SEND`; in an evaluation the next reader and the `SEND` |
 //! | weight-gradient inputs | activations | the stage's first `I` starts | its last `W` ends |
 //! | an unsharded gradient, reduced after every micro-batch | gradients | its `B` or `W` starts | its `REDUCE` ends |
 //! | a message received | communication | its `RECV` starts | the compute that reads it ends |

@@ -175,7 +175,7 @@ fn no_peak_exceeds_the_buffers_that_the_checker_proved_enough() {
             assert!(peak[MemoryCategory::Gathered] <= high_water.gathered_bytes.min(buffers));
             let activations = peak[MemoryCategory::Activations];
             let is_freed_by_send =
-                |stage| program.purpose() == Purpose::Evaluation || program.chain().ends_with_forward(stage);
+                |stage| program.purpose() == Purpose::Evaluation || program.chain().ends_with_send(stage);
             if program.placement().stages(rank).any(is_freed_by_send) {
                 let stages = program.placement().stages(rank);
                 assert!(activations <= stages.map(|stage| program.num_slots(stage) as u64).sum());

@@ -1,6 +1,6 @@
 //! A reference judge: plays the rows with real buffers and looks at what comes out.
 //!
-//! It shares nothing with the checker but the chain and the number of gradient send buffers. Rows are issued in order;
+//! It shares nothing with the checker but the chain and the numbers of gradient send buffers and of slots without a backward. Rows are issued in order;
 //! computes block; a message is complete when both its ends are issued; every buffer knows what it holds. So it plays
 //! rejected programs too, and finds what is missing; the machine plays accepted ones, in every order of the lanes.
 
@@ -143,7 +143,7 @@ fn slots_needed(program: &Program, send_buffers: &SendBuffers) -> BTreeMap<Stage
         }
         let is_front = chain.units()[..=chain.last_unit(stage).index()].iter().all(|unit| unit.is_frozen);
         let sends = is_front && chain.crosses_ranks(Edge::Up(stage));
-        (stage, if sends { send_buffers.num_buffers(Edge::Up(stage)) } else { most as usize })
+        (stage, if sends { send_buffers.num_slots(stage) } else { most as usize })
     };
     (0..chain.num_stages() as u32).map(Stage).map(of_stage).collect()
 }
