@@ -270,9 +270,10 @@ impl Chain {
     /// The stage whose forward is the last to need a stage's activations, if no backward does: the stage itself, or, where the next ones lie on the
     /// same rank and read them there, the last of these.
     pub(crate) fn last_forward(&self, stage: Stage) -> Option<Stage> {
-        let mut after = (stage.0..self.num_stages() as u32).map(Stage);
-        let last = after.find(|&stage| self.crosses_ranks(Edge::Up(stage)))?;
-        (!self.has_backward(self.last_unit(last))).then_some(last)
+        let mut without_backward = (stage.0..self.num_stages() as u32)
+            .map(Stage)
+            .take_while(|&stage| !self.has_backward(self.last_unit(stage)));
+        without_backward.find(|&stage| self.crosses_ranks(Edge::Up(stage)))
     }
 
     /// Whether a training step sends messages over the edge: it joins different ranks, and, if it is for gradients, the stage that would receive

@@ -1,9 +1,8 @@
 //! Send buffers: how many messages each edge keeps until they are sent.
 //!
-//! **Gradients** are sent out of buffers of their own.
-//! Two are enough where each rank holds one stage: the receiver takes what the sender makes. A rank of several stages
-//! turns to another one while messages for the first wait, up to `m - p` of them in a breadth-first step; with two
-//! buffers the sender would stall, and in a 1F1B order with groups longer than the pipeline the two would deadlock.
+//! **Gradients** are sent out of buffers of their own. Two are enough where each rank holds one stage: the receiver takes
+//! what the sender makes. A rank of several stages turns to another one while messages for the first wait, up to `m - p` of
+//! them in a breadth-first step; with two buffers the sender would stall, and in a 1F1B order with groups longer than the pipeline the two would deadlock.
 //! So an edge has as many buffers as messages wait when all ranks work at one pace: the program is simulated, one
 //! compute per rank and turn, with unlimited buffers, and the most messages that wait at once are counted.
 //!
