@@ -66,6 +66,11 @@ impl EdgeState {
     fn num_passed(&self) -> u32 {
         self.num_sent.min(self.num_received)
     }
+
+    /// Messages that wait for their receiver.
+    fn num_waiting(&self) -> u32 {
+        self.num_sent - self.num_passed()
+    }
 }
 
 struct Play<'a> {
@@ -115,8 +120,7 @@ impl<'a> Play<'a> {
             if self.is_ready[rank] {
                 let compute = self.program.rows[rank][self.next[rank]];
                 if let Some((edge @ Edge::Down(_), _)) = produced_message(&self.program.chain, compute) {
-                    let state = &self.edges[edge.index()];
-                    let in_use = state.num_sent - state.num_passed() + 1;
+                    let in_use = self.edges[edge.index()].num_waiting() + 1;
                     self.most[edge.index()] = self.most[edge.index()].max(in_use);
                 }
                 self.next[rank] += 1;
@@ -143,8 +147,7 @@ impl<'a> Play<'a> {
     fn full_stage(&self, rank: usize) -> Option<Stage> {
         let chain = &self.program.chain;
         let (stage, edge, _) = filled_send_slot(chain, self.next_of(rank)?)?;
-        let EdgeState { num_sent, .. } = self.edges[edge.index()];
-        let is_full = num_sent - self.edges[edge.index()].num_passed() >= self.slots[stage.index()];
+        let is_full = self.edges[edge.index()].num_waiting() >= self.slots[stage.index()];
         let has_slots = self.program.purpose == Purpose::Training && chain.ends_with_send(stage);
         (has_slots && is_full && self.has_input(rank)).then_some(stage)
     }

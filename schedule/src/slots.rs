@@ -40,10 +40,10 @@ impl Slots {
         let num_slots = (0..num_stages)
             .map(|stage| {
                 // Without a backward to wait for, a second slot lets a stage compute while it sends.
-                let (of, edge) = (Stage(stage as u32), Edge::Up(Stage(stage as u32)));
+                let of = Stage(stage as u32);
                 let least = match program.purpose {
                     Purpose::Training if program.chain.ends_with_send(of) => send_buffers.num_slots(of),
-                    Purpose::Evaluation if program.chain.crosses_ranks(edge) => FORWARD_SLOTS,
+                    Purpose::Evaluation if program.chain.crosses_ranks(Edge::Up(of)) => FORWARD_SLOTS,
                     Purpose::Training | Purpose::Evaluation => 0,
                 };
                 in_flight[stage].max(least).min(program.num_micro_batches as usize)

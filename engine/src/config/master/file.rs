@@ -10,7 +10,7 @@ use crate::config::place::Place;
 use crate::config::run_file::RunFile;
 use crate::config::several::{MasterProblem, listed};
 use crate::files::input::{is_stdio, named};
-use crate::files::json::{Node, Source};
+use crate::files::json::{Node, Source, Span};
 
 /// A master file.
 #[derive(Clone, Debug)]
@@ -93,8 +93,7 @@ impl MasterFile {
             let EngineSource::File { path, span } = &engine.at else { return None };
             let error = std::fs::metadata(self.folder.join(path)).err()?;
             let reason = format!("{}: cannot read the run file: {error}", path.display());
-            let place = Place { path: format!("{ENGINES}{}", engine.name), span: span.clone() };
-            Some(ConfigError::new(place, Problem::Master(MasterProblem::NoFile { reason })))
+            Some(no_file(&engine.name, span, reason))
         };
         let missing: Vec<ConfigError> = self.engines.iter().filter_map(missing).collect();
         if missing.is_empty() { Ok(()) } else { Err(ConfigErrors::of_master(missing)) }
@@ -128,11 +127,7 @@ impl MasterFile {
                 let of_master = if is_stdio(&self.path) { Path::new("") } else { &self.path };
                 let path = of_master.parent().unwrap_or(Path::new("")).join(path);
                 let file = RunFile::load(&path).map_err(|errors| match errors.unreadable() {
-                    Some(reason) => {
-                        let place = Place { path: key.clone(), span: span.clone() };
-                        let problem = Problem::Master(MasterProblem::NoFile { reason });
-                        ConfigErrors::new(vec![ConfigError::new(place, problem)])
-                    }
+                    Some(reason) => ConfigErrors::new(vec![no_file(name, span, reason)]),
                     None => errors,
                 })?;
                 (file, path, None)
@@ -145,6 +140,12 @@ impl MasterFile {
             Err(errors) => Err(engine.in_place(errors)),
         }
     }
+}
+
+/// The mistake that the run file of an engine cannot be read.
+fn no_file(name: &str, span: &Span, reason: String) -> ConfigError {
+    let place = Place { path: format!("{ENGINES}{name}"), span: span.clone() };
+    ConfigError::new(place, Problem::Master(MasterProblem::NoFile { reason }))
 }
 
 /// What an argument says behind the name of an engine, if it is about that.

@@ -122,7 +122,8 @@ fn every_order_that_runs_is_accepted_with_frozen_units_in_front() {
     assert!(num_in_front > 3000, "{num_in_front}");
 }
 
-/// Rank 1 turns to stage 3 before it takes a second message of stage 0, and stage 2, without which it cannot, comes after all of stage 0.
+/// Rank 1 computes stage 3 between any two micro-batches of stage 1. Stage 3 needs stage 2, which rank 0 computes after all of stage 0. So with two
+/// slots for stage 0 the ranks would wait for each other.
 #[test]
 fn a_stage_has_a_slot_more_where_its_receiver_could_not_go_on_otherwise() {
     let m = 7;
