@@ -107,7 +107,14 @@ fn the_last_row_of_a_sequence_is_what_follows_it_as_a_prompt() {
 /// A vocabulary of several blocks, whole and in slices, with logits that are kept and not, and of a head that a caller brings.
 #[test]
 fn blocks_and_slices_of_a_vocabulary_change_no_logit() {
-    let case = Case { vocab_size: 2100, pipeline: 2, data: 2, ..Case::ONE_RANK };
+    // Of the larger one blocks are larger.
+    for vocab_size in [2100, 16_500] {
+        assert_blocks_and_slices_change_no_logit(vocab_size);
+    }
+}
+
+fn assert_blocks_and_slices_change_no_logit(vocab_size: usize) {
+    let case = Case { vocab_size, pipeline: 2, data: 2, ..Case::ONE_RANK };
     let logits = |plan: Plan| {
         let source = batches(&plan, Lengths::Longest);
         let mut engine = Engine::for_inference(plan, Arc::clone(&source)).expect("ranks start");
@@ -115,13 +122,13 @@ fn blocks_and_slices_of_a_vocabulary_change_no_logit() {
         (0..8).flat_map(|sequence| logits.read(sequence, 6, <[f32]>::to_vec)).collect::<Vec<f32>>()
     };
     let whole = logits(plan_of(&case));
-    assert_eq!(whole.len(), 8 * 6 * 2100);
+    assert_eq!(whole.len(), 8 * 6 * vocab_size);
     for (num_slices, head_logits) in
         [(1, HeadLogits::Recompute), (2, HeadLogits::Keep), (3, HeadLogits::Recompute)]
     {
         let vocabulary = VocabularyConfig::new(num_slices, head_logits);
         let sliced = logits(plan_of(&Case { vocabulary, ..case.clone() }));
-        assert!(sliced == whole, "{num_slices} slices, {head_logits:?}");
+        assert!(sliced == whole, "{num_slices} slices of {vocab_size}, {head_logits:?}");
     }
     let run = small_run(Case { num_layers: 8, ..case });
     let model = gpt2::build_with_loss(run.model.gpt().unwrap(), Arc::new(CrossEntropy)).unwrap();

@@ -216,8 +216,8 @@ fn the_page_on_zero_says_what_two_data_ranks_can_reach() {
     ];
     let bf16 = ["bf16.enabled=true"];
     for (file, own, unit, expected) in [
-        ("gpt2-124m.json", vec![], GIB, ["2.32", "2.21", "2.21"]),
-        ("gpt2-124m.json", bf16.to_vec(), GIB, ["1.63", "1.49", "1.49"]),
+        ("gpt2-124m.json", vec![], GIB, ["2.32", "2.24", "2.24"]),
+        ("gpt2-124m.json", bf16.to_vec(), GIB, ["1.63", "1.50", "1.50"]),
         ("gpt2-124m.json", [&bf16[..], &LARGE_VOCABULARY].concat(), GIB, ["38.38", "35.73", "35.73"]),
         ("seed-48-layers.json", vec![], MIB, ["3.83", "4.13", "3.83"]),
     ] {

@@ -12,6 +12,7 @@ use pipezero::models::kernels::rope::{Rope, Turn};
 use pipezero::models::queue::{
     Affine, Attended, AttentionMask, HeadWeights, NormGradient, Onto, Positions, Queue, Rotation,
 };
+use pipezero::models::shared::block_tokens;
 use pipezero::models::{Buffer, ModelError};
 
 use super::model::ModelShape;
@@ -66,8 +67,11 @@ pub(crate) const ALL: [Make; 28] = [
     swiglu_backward,
 ];
 
-/// Tokens of a block of logits.
-const NUM_LOGITS: usize = 1024;
+/// Logits of a block of the head.
+fn num_logits(model: &ModelShape) -> usize {
+    block_tokens(model.vocab_size).min(model.vocab_size)
+}
+
 const HALF: ElementType = ElementType::Bf16;
 const HALF_BYTES: usize = 2;
 const F32_BYTES: usize = 4;
@@ -275,7 +279,7 @@ fn linear_gelu_backward_input(queue: &dyn Queue, model: &ModelShape) -> Result<C
 }
 
 fn logits(queue: &dyn Queue, model: &ModelShape) -> Result<Case, Box<dyn Error>> {
-    let num_outputs = NUM_LOGITS.min(model.vocab_size);
+    let num_outputs = num_logits(model);
     let shape = LinearShape { num_rows: model.num_rows(), num_inputs: model.width, num_outputs };
     let (x, weight) = (half(queue, model.activation())?, half(queue, model.width * num_outputs)?);
     let mut logits = floats(queue, shape.num_rows * num_outputs)?;
@@ -285,7 +289,7 @@ fn logits(queue: &dyn Queue, model: &ModelShape) -> Result<Case, Box<dyn Error>>
 }
 
 fn cross_entropy(queue: &dyn Queue, model: &ModelShape) -> Result<Case, Box<dyn Error>> {
-    let num_logits = model.num_rows() * NUM_LOGITS.min(model.vocab_size);
+    let num_logits = model.num_rows() * num_logits(model);
     let (logits, targets) = (floats(queue, num_logits)?, words(queue, model.num_rows(), model.vocab_size)?);
     let mut statistics = floats(queue, 3 * model.num_rows())?;
     moving("cross_entropy", model, F32_BYTES * num_logits, move |queue| {
@@ -294,7 +298,7 @@ fn cross_entropy(queue: &dyn Queue, model: &ModelShape) -> Result<Case, Box<dyn 
 }
 
 fn cross_entropy_backward(queue: &dyn Queue, model: &ModelShape) -> Result<Case, Box<dyn Error>> {
-    let num_logits = model.num_rows() * NUM_LOGITS.min(model.vocab_size);
+    let num_logits = model.num_rows() * num_logits(model);
     let (mut logits, targets) =
         (floats(queue, num_logits)?, words(queue, model.num_rows(), model.vocab_size)?);
     let statistics = floats(queue, 3 * model.num_rows())?;

@@ -149,7 +149,7 @@ pub struct RowLogits<'a> {
     /// The rows: tokens after each of which they say what may follow.
     pub rows: Range<usize>,
     /// `[rows, V]`, overwritten, block after block of the vocabulary as a head computes them: of each block of
-    /// [`BLOCK_TOKENS`](crate::kernels::cross_entropy::BLOCK_TOKENS) `[rows, tokens of the block]`. A head that is a slice of the vocabulary
+    /// [`block_tokens`](crate::shared::block_tokens) `[rows, tokens of the block]`. A head that is a slice of the vocabulary
     /// writes its own blocks alone.
     pub logits: ViewMut<'a>,
 }

@@ -46,13 +46,19 @@ struct Alignments {
 
 struct Preference {
     Alignments alignments;
+    size_t workspace_bytes_max = 0;
 };
+
+// What algorithms that multiply by GELU's gradient need, as on an H200 the fast ones do; it proposes none of them
+// where it may have less than megabytes. Here the first proposal needs them all. Others need none.
+const size_t WORKSPACE_BYTES = 131, OFFERED_BYTES = 1 << 20;
 
 // What is in the 64 bytes of a cublasLtMatmulAlgo_t: for what it was chosen.
 struct Algorithm {
     uint64_t mark;
     Alignments alignments;
-    uint64_t unused[5];
+    uint64_t workspace_bytes;
+    uint64_t unused[4];
 };
 static_assert(sizeof(Algorithm) == 64);
 
@@ -245,12 +251,14 @@ EXPORTED Status cublasLtMatmulPreferenceDestroy(Preference* preference) {
     return SUCCESS;
 }
 
-// cublasLtMatmulPreferenceAttributes_t. The one algorithm needs no workspace and adds in one pass, so it
-// suits all.
+// cublasLtMatmulPreferenceAttributes_t. The one algorithm adds in one pass, so it suits all.
 EXPORTED Status cublasLtMatmulPreferenceSetAttribute(
     Preference* to, int attribute, const void* value, size_t num_bytes
 ) {
-    const int FIRST_ALIGNMENT = 5, LAST_ALIGNMENT = 8;
+    const int MAX_WORKSPACE_BYTES = 1, FIRST_ALIGNMENT = 5, LAST_ALIGNMENT = 8;
+    if (attribute == MAX_WORKSPACE_BYTES) {
+        return set(to->workspace_bytes_max, value, num_bytes);
+    }
     if (attribute >= FIRST_ALIGNMENT && attribute <= LAST_ALIGNMENT) {
         return set(to->alignments.bytes[attribute - FIRST_ALIGNMENT], value, num_bytes);
     }
@@ -277,21 +285,29 @@ EXPORTED Status cublasLtMatmulAlgoGetHeuristic(
     if (product.has_aux() && product.d.columns == 1) {
         return NOT_SUPPORTED;
     }
-    *num_proposals = 1;
     // Wider loads than 16 bytes no algorithm has.
     Alignments alignments = preference->alignments;
     bool promises_too_much = alignments.bytes[0] < 16 && has_fault("alignment", product, 0);
     for (uint32_t& bytes : alignments.bytes) {
         bytes = promises_too_much ? 16 : std::clamp(bytes, 1u, 16u);
     }
-    proposals[0] = {{mark_of(product), alignments, {}}, 0, SUCCESS, 1.0f, {}};
+    auto propose = [&](size_t workspace_bytes) {
+        Algorithm algorithm = {mark_of(product), alignments, workspace_bytes, {}};
+        proposals[(*num_proposals)++] = {algorithm, workspace_bytes, SUCCESS, 1.0f, {}};
+    };
+    bool takes_workspace =
+        product.epilogue == Epilogue::TIMES_GELU_GRADIENT && preference->workspace_bytes_max >= OFFERED_BYTES;
+    if (takes_workspace && num_asked > 1) {
+        propose(preference->workspace_bytes_max);
+    }
+    propose(takes_workspace ? WORKSPACE_BYTES : 0);
     return SUCCESS;
 }
 
 EXPORTED Status cublasLtMatmul(
     void*, const Description* asked, const float* alpha, const void* a, const Layout* a_layout, const void* b,
     const Layout* b_layout, const float* beta_asked, const void* c, const Layout* c_layout, void* d,
-    const Layout* d_layout, const Algorithm* algorithm, void*, size_t, void* stream
+    const Layout* d_layout, const Algorithm* algorithm, void* workspace, size_t workspace_bytes, void* stream
 ) {
     Product product;
     if (Status status = read(asked, {a_layout, b_layout, c_layout, d_layout}, product)) {
@@ -317,6 +333,12 @@ EXPORTED Status cublasLtMatmul(
     if (!is_apart || (product.has_bias() && !is_bias_aligned) || (product.has_aux() && !is_aux_aligned)) {
         return INVALID_VALUE;
     }
+    // The library asks for a multiple of 16 (cublasLtMatmul(), `workspace`).
+    size_t needed_bytes = algorithm ? algorithm->workspace_bytes : 0;
+    bool has_workspace = workspace && (uintptr_t)workspace % 16 == 0 && workspace_bytes >= needed_bytes;
+    if (needed_bytes > 0 && !has_workspace) {
+        return INVALID_VALUE;
+    }
     auto* out = (void*)matrices[3];
     Operands operands = {.a = matrices[0],
                          .b = matrices[1],
@@ -326,7 +348,9 @@ EXPORTED Status cublasLtMatmul(
                          .aux = asked->aux,
                          .aux_leading = asked->aux_leading,
                          .alpha = *alpha,
-                         .beta = beta};
+                         .beta = beta,
+                         .workspace = needed_bytes > 0 ? workspace : nullptr,
+                         .workspace_bytes = needed_bytes};
     auto* call = new Call{product, operands};
     auto run = [](void* argument) {
         auto* call = (Call*)argument;

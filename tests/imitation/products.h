@@ -77,6 +77,9 @@ struct Operands {
     void* aux;
     int64_t aux_leading;
     float alpha, beta;
+    // Of the bytes that the algorithm needs, null where it needs none.
+    void* workspace;
+    size_t workspace_bytes;
 };
 
 // GELU in its tanh form, and its gradient.
@@ -173,6 +176,10 @@ inline void access_operands(const Product& product, const Operands& operands) {
         (is_written ? imitation_writes : imitation_reads)(aux.at(operands.aux), "cublasLtMatmul, auxiliary matrix");
     }
     imitation_writes(product.d.at(operands.d), "cublasLtMatmul, D");
+    if (operands.workspace) {
+        size_t num_bytes = operands.workspace_bytes;
+        imitation_writes({operands.workspace, num_bytes, 1, num_bytes}, "cublasLtMatmul, workspace");
+    }
 }
 
 // What is stored as an element of D.

@@ -244,9 +244,9 @@ section! {
         /// ZeRO-1, or fewer where all ranks share a host that is too small for that; `"auto"` as many as fit `memory`; `"strict"` reshards after every use, `"all"`
         /// never. ZeRO-3 alone.
         resident_units: Either<usize, Either<ResidencyWord, Vec<usize>>> = "\"level\"", "fewer gathers in memory that nothing else uses";
-        /// Slices, of whole blocks of 1024 tokens, that the token table and the head's are each cut into. A slice is a unit of its
-        /// own, so no unit needs to be as large as a vocabulary; 1 leaves them whole, and untied ones in the first and the last
-        /// unit. `"auto"`: under ZeRO-3 over several data ranks as many as make none larger than the largest unit of
+        /// Slices, of whole blocks of 1024 tokens (4096 where `vocab_size` is above 16384), that the token table and the head's are each
+        /// cut into. A slice is a unit of its own, so no unit needs to be as large as a vocabulary; 1 leaves them whole, and untied ones in
+        /// the first and the last unit. `"auto"`: under ZeRO-3 over several data ranks as many as make none larger than the largest unit of
         /// transformer blocks, 64 at most, else 1. No result depends on it.
         vocabulary_slices: Auto<usize> = "\"auto\"", "a vocabulary is often the largest thing that a rank gathers";
         /// How many uses ahead a unit's gather is issued. ZeRO-3 alone. `"auto"` is 1.

@@ -475,7 +475,7 @@ fn engines_share_gpus_and_what_does_not_fit_on_one_is_refused_with_each_share() 
     expect_test::expect![[r#"
 
         pair.json:3:257: warning: `engines.left.zero_optimization.stage`: ZeRO-3 does not pay on pipeline rank 1: it needs 206.00 KiB there, ZeRO-1 on the same grid 177.00 KiB, and it sends 55.78 KiB in a step, ZeRO-1 41.28 KiB; use "stage": 1
-        error: the engines together need 675.59 KiB of memory (left: 348.12 KiB, ranks: 1; right: 327.47 KiB, ranks: 1), but 488.28 KiB is available of 488.28 KiB on GPU 0 (imitation of a GPU 0); nvidia-smi lists the processes that hold some of it, and `device` "cpu" takes the host's; name fewer of them in a task, or lower what one needs, as `pipezero plan` of its run file says
+        error: the engines together need 675.59 KiB of memory (left: 348.12 KiB, ranks: 1; right: 327.47 KiB, ranks: 1), but 360.28 KiB is available of 488.28 KiB on GPU 0 (imitation of a GPU 0); nvidia-smi lists the processes that hold some of it, and `device` "cpu" takes the host's; name fewer of them in a task, or lower what one needs, as `pipezero plan` of its run file says
     "#]].assert_eq(&run(&home, command).failure(1));
     assert!(!home.path("out").exists());
     run(&home, on_gpus(&home, libraries, &both)).success();

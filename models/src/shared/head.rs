@@ -18,8 +18,8 @@ use crate::queue::{Onto, Queue};
 /// Parameters: `lm_head.weight [V, C]`, or `wte.weight [V, C]` where the head is tied to the token embedding; or the slice's rows
 /// of it.
 ///
-/// Logits are computed and used in blocks of [`BLOCK_TOKENS`](crate::kernels::cross_entropy::BLOCK_TOKENS), and the input's
-/// gradient is the sum over the blocks from the last to the first, so a slice changes no bit.
+/// Logits are computed and used in blocks of [`block_tokens`](super::block_tokens), and the input's gradient is the sum over the
+/// blocks from the last to the first, so a slice changes no bit.
 ///
 /// Kept for the backward, once for all slices: statistics of each row `[N, 3]`, and with [`HeadLogits::Keep`] the logits, block
 /// after block `[N, tokens]`, where the input gradient puts their gradient.
@@ -70,7 +70,7 @@ impl Head {
     }
 
     fn blocks(&self) -> impl DoubleEndedIterator<Item = Range<usize>> {
-        blocks_of(self.tokens.clone())
+        blocks_of(self.tokens.clone(), self.vocab_size)
     }
 
     /// The logits of a block's tokens.

@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use super::GptConfig;
-use super::vocabulary::blocks_of;
+use super::vocabulary::{block_tokens, blocks_of};
 use crate::element::ElementType;
-use crate::kernels::cross_entropy::BLOCK_TOKENS;
 use crate::kernels::linear::LinearShape;
 use crate::layer::*;
 use crate::layout;
@@ -84,13 +83,13 @@ impl HeadWithLoss {
     /// Copies the logits of rows to where they are asked for, block after block.
     fn hand_out(&self, queue: &dyn Queue, logits: View<'_>, asked: RowLogits<'_>) {
         let RowLogits { rows, logits: mut asked } = asked;
-        if self.num_logits <= BLOCK_TOKENS || rows.len() == 1 {
+        if self.num_logits <= block_tokens(self.num_logits) || rows.len() == 1 {
             let elements = rows.start * self.num_logits..rows.end * self.num_logits;
             return queue.copy(logits.range(elements), asked);
         }
         let mut end = 0;
-        for (row, tokens) in
-            blocks_of(0..self.num_logits).flat_map(|block| rows.clone().map(move |row| (row, block.clone())))
+        for (row, tokens) in blocks_of(0..self.num_logits, self.num_logits)
+            .flat_map(|block| rows.clone().map(move |row| (row, block.clone())))
         {
             let own = end..end + tokens.len();
             end = own.end;

@@ -20,4 +20,4 @@ pub use head::Head;
 pub use head_with_loss::HeadWithLoss;
 pub use linear::Linear;
 pub use token_embedding::TokenEmbedding;
-pub use vocabulary::{HeadLogits, VocabularyOptions, num_blocks};
+pub use vocabulary::{HeadLogits, VocabularyOptions, block_tokens, num_blocks};

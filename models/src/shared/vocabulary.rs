@@ -38,9 +38,9 @@ impl VocabularyOptions {
     pub const WHOLE: Self = Self { num_slices: 1, head_logits: HeadLogits::Keep };
 
     pub(super) fn check(self, vocab_size: usize) -> Result<(), ModelError> {
-        let num_blocks = num_blocks(vocab_size);
+        let (num_blocks, each) = (num_blocks(vocab_size), block_tokens(vocab_size));
         let rule = format!(
-            "must be from 1 to {num_blocks}: slices are cut between blocks of {BLOCK_TOKENS} tokens, and vocab_size = {vocab_size} \
+            "must be from 1 to {num_blocks}: slices are cut between blocks of {each} tokens, and vocab_size = {vocab_size} \
              has {num_blocks}"
         );
         require((1..=num_blocks).contains(&self.num_slices), "vocabulary_slices", self.num_slices, rule)
@@ -52,9 +52,21 @@ impl VocabularyOptions {
     }
 }
 
-/// Blocks of [`BLOCK_TOKENS`] that a vocabulary has: more slices than these there cannot be.
+/// A vocabulary of more tokens than these is cut into larger blocks.
+const SMALL_VOCABULARY: usize = 16 * BLOCK_TOKENS;
+
+/// Tokens whose logits a head computes and uses at once; the last block of a vocabulary may have fewer.
+///
+/// Each block reads and writes the gradient of the whole input once more, and a weight gradient of few rows leaves most of a GPU idle, so a
+/// large vocabulary has larger blocks. The size depends on the vocabulary alone: the input's gradient is a sum over blocks, and has the same
+/// bits on every grid.
+pub fn block_tokens(vocab_size: usize) -> usize {
+    if vocab_size <= SMALL_VOCABULARY { BLOCK_TOKENS } else { 4 * BLOCK_TOKENS }
+}
+
+/// Blocks of [`block_tokens`] that a vocabulary has: more slices than these there cannot be.
 pub fn num_blocks(vocab_size: usize) -> usize {
-    vocab_size.div_ceil(BLOCK_TOKENS)
+    vocab_size.div_ceil(block_tokens(vocab_size))
 }
 
 /// The tokens of a slice: whole blocks, as many as any other slice has or one fewer.
@@ -62,16 +74,18 @@ pub(crate) fn tokens_of(slice: Slice, vocab_size: usize) -> Range<usize> {
     let Slice { index, num_slices } = slice;
     let num_blocks = num_blocks(vocab_size);
     let (each, more) = (num_blocks / num_slices, num_blocks % num_slices);
-    let start = |index: usize| vocab_size.min(BLOCK_TOKENS * (index * each + index.min(more)));
+    let start = |index: usize| vocab_size.min(block_tokens(vocab_size) * (index * each + index.min(more)));
     start(index)..start(index + 1)
 }
 
-/// The blocks of a slice, as tokens.
-pub(super) fn blocks_of(tokens: Range<usize>) -> impl DoubleEndedIterator<Item = Range<usize>> {
-    let Range { start, end } = tokens;
-    let num_blocks = num_blocks(end - start);
-    (0..num_blocks)
-        .map(move |block| start + block * BLOCK_TOKENS..end.min(start + (block + 1) * BLOCK_TOKENS))
+/// The blocks of a slice of a vocabulary, as tokens.
+pub(super) fn blocks_of(
+    tokens: Range<usize>,
+    vocab_size: usize,
+) -> impl DoubleEndedIterator<Item = Range<usize>> {
+    let (Range { start, end }, each) = (tokens, block_tokens(vocab_size));
+    let num_blocks = (end - start).div_ceil(each);
+    (0..num_blocks).map(move |block| start + block * each..end.min(start + (block + 1) * each))
 }
 
 /// The name of a slice's layer.
@@ -85,17 +99,17 @@ mod tests {
 
     #[test]
     fn slices_are_whole_blocks_as_even_as_can_be_and_cover_every_token_once() {
-        for vocab_size in [1, 1023, 1024, 1025, 5000, 50_257, 128_256] {
-            for num_slices in 1..=num_blocks(vocab_size).min(60) {
+        for vocab_size in [1, 1023, 1024, 1025, 5000, 16_384, 16_385, 50_257, 128_256] {
+            for num_slices in 1..=num_blocks(vocab_size) {
                 let options = VocabularyOptions { num_slices, ..VocabularyOptions::default() };
                 let (mut end, mut counts) = (0, Vec::new());
                 for tokens in options.slices().map(|slice| tokens_of(slice, vocab_size)) {
                     assert!(
                         tokens.start == end
                             && !tokens.is_empty()
-                            && tokens.start.is_multiple_of(BLOCK_TOKENS)
+                            && tokens.start.is_multiple_of(block_tokens(vocab_size))
                     );
-                    let blocks: Vec<_> = blocks_of(tokens.clone()).collect();
+                    let blocks: Vec<_> = blocks_of(tokens.clone(), vocab_size).collect();
                     assert!(blocks.iter().cloned().flatten().eq(tokens.clone()));
                     counts.push(blocks.len());
                     end = tokens.end;
@@ -118,5 +132,9 @@ mod tests {
             "vocabulary_slices = 4: must be from 1 to 3: slices are cut between blocks of 1024 tokens, and vocab_size = 2049 has 3"
         );
         assert!(check(0, 2049).is_err());
+        assert_eq!(
+            check(14, 50_257).unwrap_err().to_string(),
+            "vocabulary_slices = 14: must be from 1 to 13: slices are cut between blocks of 4096 tokens, and vocab_size = 50257 has 13"
+        );
     }
 }

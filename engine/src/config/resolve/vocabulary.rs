@@ -1,8 +1,7 @@
 //! `zero_optimization.vocabulary_slices` and `activation_checkpointing.head_logits`.
 
 use pipezero_models::HeadLogits;
-use pipezero_models::kernels::cross_entropy::BLOCK_TOKENS;
-use pipezero_models::shared::num_blocks;
+use pipezero_models::shared::{block_tokens, num_blocks};
 
 use super::counted::counted;
 use crate::config::kind::Auto;
@@ -37,7 +36,8 @@ fn num_slices(raw: &RawRun, model: Option<&ModelConfig>) -> Option<Option<usize>
         return Some(Some(num_slices));
     }
     let rule = format!(
-        "slices are cut between blocks of {BLOCK_TOKENS} tokens, and `model.vocab_size` {} has {}",
+        "slices are cut between blocks of {} tokens, and `model.vocab_size` {} has {}",
+        block_tokens(gpt.vocab_size),
         gpt.vocab_size,
         counted(num_blocks, "block")
     );

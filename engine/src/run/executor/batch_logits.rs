@@ -3,8 +3,8 @@
 
 use std::sync::{PoisonError, RwLock};
 
-use pipezero_models::kernels::cross_entropy::BLOCK_TOKENS;
 use pipezero_models::layer::MicroBatchShape;
+use pipezero_models::shared::block_tokens;
 use pipezero_models::{ElementType, ModelError, Queue, View};
 use pipezero_schedule::MicroBatch;
 
@@ -81,11 +81,12 @@ impl BatchLogits {
         (micro_batch, shape): (MicroBatch, MicroBatchShape),
     ) -> Result<(), ModelError> {
         let (num_rows, width) = (shape.num_tokens(), self.num_logits);
-        let mut block = vec![0.0; num_rows * width.min(BLOCK_TOKENS)];
+        let each = block_tokens(width);
+        let mut block = vec![0.0; num_rows * width.min(each)];
         let longest = self.layout.seq_length;
         self.with_part(data_rank, |part| {
-            for first in (0..width).step_by(BLOCK_TOKENS) {
-                let tokens = first..(first + BLOCK_TOKENS).min(width);
+            for first in (0..width).step_by(each) {
+                let tokens = first..(first + each).min(width);
                 let block = &mut block[..num_rows * tokens.len()];
                 queue.download_floats(from.range(num_rows * tokens.start..num_rows * tokens.end), block)?;
                 for (row, logits) in block.chunks_exact(tokens.len()).enumerate() {

@@ -59,6 +59,12 @@ impl Grid {
         Self { num_blocks: num_blocks.cast_unsigned(), num_threads: NUM_THREADS }
     }
 
+    /// The same with so many warps in a block, one at least and as many as usual at most.
+    pub(super) fn of_warps(self, num_warps: usize) -> Self {
+        let num_warp_threads = NUM_THREADS / NUM_BLOCK_WARPS as u32;
+        self.of_threads(num_warp_threads * num_warps.clamp(1, NUM_BLOCK_WARPS) as u32)
+    }
+
     /// The same with so many threads in a block.
     pub(super) fn of_threads(self, num_threads: u32) -> Self {
         Self { num_threads, ..self }

@@ -33,6 +33,7 @@ mod said;
 mod swiglu;
 mod transfers;
 mod words;
+mod workspace;
 
 use std::fmt::{self, Display};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -56,6 +57,7 @@ use products::Products;
 use programs::Programs;
 use queue::CudaQueue;
 use said::said;
+use workspace::Workspaces;
 
 /// The oldest devices that kernels are for: older ones lack asynchronous copies to shared memory, and bf16 on tensor cores.
 const CAPABILITY_MIN: (i32, i32) = (8, 0);
@@ -72,6 +74,7 @@ struct Shared {
     context: Arc<CudaContext>,
     programs: Programs,
     products: Products,
+    workspaces: Arc<Workspaces>,
     clock: Clock,
     /// Of new memory that is set to zero, and nothing else.
     clearing: Arc<CudaStream>,
@@ -154,6 +157,7 @@ impl Cuda {
         let programs = Programs::new(context, capability)?;
         context.bind_to_thread().map_err(|error| refused("cuCtxSetCurrent", &error))?;
         let products = Products::new(context, of_f32).map_err(|error| refused("cublasLtCreate", &error))?;
+        let workspaces = Workspaces::new(context).map_err(|error| refused("cuMemAlloc", &error))?;
         let clearing = context.new_stream().map_err(|error| refused("cuStreamCreate", &error))?;
         let clock = Clock::start(context).map_err(|error| refused("starting the clock", &error))?;
         Ok(Self {
@@ -162,6 +166,7 @@ impl Cuda {
                 context: Arc::clone(context),
                 programs,
                 products,
+                workspaces: Arc::new(workspaces),
                 clock,
                 clearing,
                 buffer_bytes: AtomicU64::new(0),

@@ -14,6 +14,7 @@ use crate::element::ElementType::{self, F32};
 use crate::error::ModelError;
 use crate::kernels::adamw::{AdamWNumbers, AdamWStep};
 use crate::kernels::attention::AttentionShape;
+use crate::kernels::cross_entropy::BLOCK_TOKENS;
 use crate::kernels::dropout::Masks;
 use crate::kernels::linear::LinearShape;
 use crate::kernels::matmul::WriteMode;
@@ -359,7 +360,9 @@ impl Queue for CudaQueue {
     }
 
     fn cross_entropy(&self, first_token: u32, logits: View<'_>, targets: View<'_>, statistics: ViewMut<'_>) {
-        let (grid, num_columns) = (Grid::blocks(targets.len()), rows_of(logits.len(), targets.len()) as u32);
+        let num_columns = rows_of(logits.len(), targets.len());
+        let grid = Grid::blocks(targets.len()).of_warps(num_columns.div_ceil(BLOCK_TOKENS));
+        let num_columns = num_columns as u32;
         let (logits, targets) = (self.read(logits), self.read_words(targets));
         let statistics = self.write(&statistics);
         launch!(self, F32, "cross_entropy", grid, logits, targets, statistics, first_token, num_columns);

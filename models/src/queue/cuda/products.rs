@@ -5,10 +5,12 @@
 //! Factors in f32 are multiplied as they are, or rounded to TF32 first where a device was opened so ([`F32Products`]).
 //!
 //! One algorithm computes a product of given sizes, types, epilogue and alignment on every rank, so that equal work gives equal bits: the first that the library
-//! proposes among those that add in one pass, without splitting the inner dimension between blocks.
+//! proposes among those that add in one pass, without splitting the inner dimension between blocks, and take no memory but a queue's
+//! [`Workspace`].
 
 use std::collections::HashMap;
 use std::ffi::c_void;
+use std::mem::MaybeUninit;
 use std::ptr::from_ref;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -17,6 +19,7 @@ use cudarc::driver::CudaContext;
 use cudarc::driver::sys::CUstream;
 
 use super::arguments::WIDE_BYTES;
+use super::workspace::{WORKSPACE_BYTES, Workspace};
 use crate::element::ElementType;
 use crate::kernels::linear::LinearShape;
 
@@ -36,6 +39,13 @@ pub(super) struct Product {
     /// Of the output, of what the product is added to, and of the bias.
     out: ElementType,
 }
+
+/// Proposals that the library is asked for.
+const NUM_PROPOSALS: usize = 8;
+
+/// The workspace that the library is offered: offered [`WORKSPACE_BYTES`], it proposes algorithms that need none. Of its proposals the first is
+/// taken that needs no more than those.
+const OFFERED_WORKSPACE_BYTES: usize = 32 << 20;
 
 /// What a device does with the factors of products in f32. Sums are f32 in any case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,6 +158,12 @@ impl Product {
         is_narrow && self.rows.is_multiple_of(8) && self.alignment(operands) == WIDE_BYTES as u64
     }
 
+    /// Whether the library may write to a workspace beside the matrices: where without one it has slow algorithms alone. With one, its first
+    /// proposals for other products are as fast or slower (`docs/results.md`).
+    pub(super) fn takes_workspace(self) -> bool {
+        self.epilogue == Epilogue::GeluGradient
+    }
+
     /// Bytes of which the addresses of all operands are multiples: the fastest algorithms read 16 at once. Where operands begin is the
     /// same on every grid, since [`layout`](crate::layout) says it.
     fn alignment(self, operands: Operands) -> u64 {
@@ -197,11 +213,13 @@ impl Products {
         Ok(Self { handle, of_f32, algorithms: Mutex::default() })
     }
 
-    /// Asks for a product, added up in f32. Returns whether the library computes it.
+    /// Asks for a product, added up in f32, with the stream's workspace where it [takes one](Product::takes_workspace). Returns whether the
+    /// library computes it.
     pub(super) fn multiply(
         &self,
         product: Product,
         operands: Operands,
+        workspace: Option<&Workspace>,
         stream: CUstream,
     ) -> Result<bool, result::CublasError> {
         let asked = Asked::new(product, operands, self.of_f32.compute_type(product.factors))?;
@@ -210,8 +228,10 @@ impl Products {
         };
         let (alpha, beta) = (1.0_f32, if operands.onto.is_some() { 1.0_f32 } else { 0.0 });
         let pointer = |address: u64| address as *const c_void;
-        // SAFETY: the caller's views have these matrices and outlive the product on this stream; layouts and description are alive, and the
-        // factors are read before the call returns.
+        let (workspace, workspace_bytes) =
+            workspace.map_or((0, 0), |workspace| (workspace.address(), WORKSPACE_BYTES));
+        // SAFETY: the caller's views have these matrices and outlive the product on this stream, whose workspace this is; layouts and
+        // description are alive, and the factors are read before the call returns.
         unsafe {
             result::matmul(
                 self.handle.handle,
@@ -227,8 +247,8 @@ impl Products {
                 operands.out as *mut c_void,
                 asked.out.0,
                 from_ref(&algorithm),
-                std::ptr::null_mut(),
-                0,
+                workspace as *mut c_void,
+                workspace_bytes,
                 stream.cast(),
             )?;
         }
@@ -245,10 +265,29 @@ impl Products {
         if let Some(algorithm) = known.get(&(product, alignment)) {
             return Ok(*algorithm);
         }
-        let preference = Preference::new(alignment)?;
-        // SAFETY: everything that is passed is alive.
-        let found = unsafe {
-            result::get_matmul_algo_heuristic(
+        let mut proposals = self.proposals(asked, &Preference::new(alignment, 0)?)?;
+        if product.takes_workspace() {
+            let with_workspace =
+                self.proposals(asked, &Preference::new(alignment, OFFERED_WORKSPACE_BYTES)?)?;
+            proposals.splice(0..0, with_workspace);
+        }
+        let room_bytes = if product.takes_workspace() { WORKSPACE_BYTES } else { 0 };
+        let algorithm = proposals.iter().find(|proposal| proposal.workspaceSize <= room_bytes);
+        Ok(*known.entry((product, alignment)).or_insert(algorithm.map(|proposal| proposal.algo)))
+    }
+
+    /// What the library proposes, the fastest first by its own estimate.
+    fn proposals(
+        &self,
+        asked: &Asked,
+        preference: &Preference,
+    ) -> Result<Vec<sys::cublasLtMatmulHeuristicResult_t>, result::CublasError> {
+        let mut proposals =
+            [const { MaybeUninit::<sys::cublasLtMatmulHeuristicResult_t>::uninit() }; NUM_PROPOSALS];
+        let mut num_proposals = 0;
+        // SAFETY: everything that is passed is alive, and there is room for as many proposals as are asked for.
+        let status = unsafe {
+            sys::cublasLtMatmulAlgoGetHeuristic(
                 self.handle.handle,
                 asked.description.0,
                 asked.left.0,
@@ -256,14 +295,21 @@ impl Products {
                 asked.out.0,
                 asked.out.0,
                 preference.0,
+                NUM_PROPOSALS as i32,
+                proposals.as_mut_ptr().cast(),
+                &raw mut num_proposals,
             )
         };
-        let algorithm = match found {
-            Ok(found) => Some(found.algo),
-            Err(result::CublasError(sys::cublasStatus_t::CUBLAS_STATUS_NOT_SUPPORTED)) => None,
-            Err(error) => return Err(error),
-        };
-        Ok(*known.entry((product, alignment)).or_insert(algorithm))
+        match status.result() {
+            Err(result::CublasError(sys::cublasStatus_t::CUBLAS_STATUS_NOT_SUPPORTED)) => Ok(Vec::new()),
+            Err(error) => Err(error),
+            Ok(()) => {
+                let made = proposals.into_iter().take(usize::try_from(num_proposals).unwrap_or(0));
+                // SAFETY: the library has written as many as it says.
+                let made = made.map(|made| unsafe { made.assume_init() });
+                Ok(made.filter(|made| made.state == sys::cublasStatus_t::CUBLAS_STATUS_SUCCESS).collect())
+            }
+        }
     }
 }
 
@@ -383,11 +429,11 @@ impl Drop for Layout {
 struct Preference(sys::cublasLtMatmulPreference_t);
 
 impl Preference {
-    /// Algorithms without workspace, that add in one pass, and take matrices whose addresses are such multiples.
-    fn new(alignment: u64) -> Result<Self, result::CublasError> {
+    /// Algorithms with a workspace of so many bytes at most, that add in one pass, and take matrices whose addresses are such multiples.
+    fn new(alignment: u64, workspace_bytes: usize) -> Result<Self, result::CublasError> {
         use sys::cublasLtMatmulPreferenceAttributes_t as Attribute;
         let preference = Self(result::create_matmul_pref()?);
-        preference.set(Attribute::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &0_usize)?;
+        preference.set(Attribute::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace_bytes)?;
         let no_second_pass = sys::cublasLtReductionScheme_t::CUBLASLT_REDUCTION_SCHEME_NONE as u32;
         preference.set(Attribute::CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &no_second_pass)?;
         for operand in [

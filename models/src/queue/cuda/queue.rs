@@ -2,13 +2,14 @@
 
 use std::fmt::Display;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use cudarc::driver::{CudaEvent, CudaStream};
 
 use super::Shared;
 use super::arguments::{self, Argument, Grid};
 use super::products::{Operands, Product};
+use super::workspace::Workspace;
 use crate::element::ElementType;
 use crate::error::ModelError;
 use crate::kernels::matmul::WriteMode;
@@ -19,6 +20,8 @@ use crate::memory::{View, ViewMut};
 pub(super) struct CudaQueue {
     pub(super) device: Arc<Shared>,
     stream: Arc<CudaStream>,
+    /// Taken when the first product needs it.
+    workspace: OnceLock<Workspace>,
     pub(super) marks: Mutex<Marks>,
 }
 
@@ -33,10 +36,8 @@ pub(super) struct Marks {
 impl CudaQueue {
     pub(super) fn new(device: Arc<Shared>) -> Result<Self, ModelError> {
         let stream = device.context.bind_to_thread().and_then(|()| device.context.new_stream());
-        match stream {
-            Ok(stream) => Ok(Self { device, stream, marks: Mutex::default() }),
-            Err(error) => Err(device.refuses("cuStreamCreate", &error)),
-        }
+        let stream = stream.map_err(|error| device.refuses("cuStreamCreate", &error))?;
+        Ok(Self { device, stream, workspace: OnceLock::new(), marks: Mutex::default() })
     }
 
     /// Does something on this thread with the device's context, unless the device has failed.
@@ -146,12 +147,11 @@ impl CudaQueue {
     /// Asks for a product.
     pub(super) fn multiply(&self, product: Product, operands: Operands) {
         self.ask("cublasLtMatmul", |stream| {
-            match self.device.products.multiply(product, operands, stream.cu_stream()) {
-                Ok(true) => Ok(()),
-                Ok(false) => Err(format!(
+            match self.multiplies(product, operands, stream)? {
+                true => Ok(()),
+                false => Err(format!(
                     "the library proposes no algorithm for {product:?}; please report it with the GPU's name and cuBLASLt's version"
                 )),
-                Err(error) => Err(error.to_string()),
             }
         });
     }
@@ -159,8 +159,22 @@ impl CudaQueue {
     /// Asks for a product with GELU or its gradient. Returns whether the library computes it so: the same for equal sizes, types, alignment
     /// and kind of device. Once the device has failed, and nothing is done any more, it returns true.
     pub(super) fn multiply_with_gelu(&self, product: Product, operands: Operands) -> bool {
-        let ask = |stream: &CudaStream| self.device.products.multiply(product, operands, stream.cu_stream());
+        let ask = |stream: &CudaStream| self.multiplies(product, operands, stream);
         product.may_have_gelu(operands) && self.ask("cublasLtMatmul", ask).unwrap_or(true)
+    }
+
+    /// Asks for a product. Returns whether the library computes it.
+    fn multiplies(&self, product: Product, operands: Operands, stream: &CudaStream) -> Result<bool, String> {
+        let workspace = match (product.takes_workspace(), self.workspace.get()) {
+            (false, _) => None,
+            (true, Some(workspace)) => Some(workspace),
+            (true, None) => {
+                let workspace = Workspace::new(&self.device.workspaces)?;
+                Some(self.workspace.get_or_init(|| workspace))
+            }
+        };
+        let products = &self.device.products;
+        products.multiply(product, operands, workspace, stream.cu_stream()).map_err(|error| error.to_string())
     }
 }
 

@@ -67,14 +67,27 @@ fn ran(plan: &Plan, report: &StepReport, times: &str) -> Step {
         {
             let Some(lane) = lane else { continue };
             let of_lane: Vec<usize> = (0..row.len()).filter(|&index| row[index].lane() == lane).collect();
-            assert_eq!(of_lane.len(), spans.len(), "messages of rank {rank} on {lane:?}");
-            for (index, span) in of_lane.into_iter().zip(spans) {
-                ran[index].under_way = Some(span);
+            let num_messages = |&index: &usize| num_messages(plan, row[index]);
+            let expected: usize = of_lane.iter().map(num_messages).sum();
+            assert_eq!(expected, spans.len(), "messages of rank {rank} on {lane:?}");
+            let mut spans = spans.into_iter();
+            for index in of_lane {
+                let of_index: Vec<Span> = spans.by_ref().take(num_messages(&index)).collect();
+                let [Some(first), Some(last)] = [of_index.first(), of_index.last()] else { continue };
+                ran[index].under_way = Some(Span { start: first.start, end: last.end });
             }
         }
         ran
     });
     rows.collect()
+}
+
+/// The messages of an instruction on its lane, one behind the other: a reduction has one for each part of its unit.
+fn num_messages(plan: &Plan, instruction: Instruction) -> usize {
+    match (instruction.lane(), instruction.unit()) {
+        (Lane::Reduce, Some(unit)) => plan.unit(unit).parts.len(),
+        _ => 1,
+    }
 }
 
 /// The lanes that a rank uses in a step, in the order in which the engine makes their streams; none for words and tied weights, which are no lanes of a

@@ -87,7 +87,8 @@ DEVICE SeenRow seen_row(const float* kept, u32 first_token) {
     return {true, {kept[0], kept[1]}, kept[2]};
 }
 
-// Goes on with the statistics of each row, a block per row. `first_token` is a multiple of 1024.
+// Goes on with the statistics of each row, a block per row, with a warp for each 1024 of its columns, eight at
+// most. `first_token` is a multiple of 1024.
 extern "C" __global__ void __launch_bounds__(256) cross_entropy(
     const float* __restrict__ logits,
     const u32* __restrict__ targets,
@@ -101,7 +102,8 @@ extern "C" __global__ void __launch_bounds__(256) cross_entropy(
     // Only thread 0 goes on with it.
     SeenRow seen = seen_row(kept, first_token);
     u32 num_blocks = (num_columns + NUM_BLOCK_TOKENS - 1) / NUM_BLOCK_TOKENS;
-    for (u32 first = 0; first < num_blocks; first += WARPS_PER_BLOCK) {
+    u32 num_warps = blockDim.x / WARP_SIZE;
+    for (u32 first = 0; first < num_blocks; first += num_warps) {
         u32 block = first + warp_index();
         if (block < num_blocks) {
             u32 rest = num_columns - block * NUM_BLOCK_TOKENS;
@@ -114,7 +116,7 @@ extern "C" __global__ void __launch_bounds__(256) cross_entropy(
         }
         __syncthreads();
         if (threadIdx.x == 0) {
-            for (u32 warp = 0; warp < WARPS_PER_BLOCK && first + warp < num_blocks; warp++) {
+            for (u32 warp = 0; warp < num_warps && first + warp < num_blocks; warp++) {
                 seen.softmax = seen.any ? with_block(seen.softmax, of_blocks[warp]) : of_blocks[warp];
                 seen.any = true;
             }
