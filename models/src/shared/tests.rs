@@ -7,6 +7,8 @@ use crate::model::Model;
 use crate::testing::{Backward, Batch, Oracle, Run, assert_same_bits, check_against_oracle, config};
 use crate::{gpt2, mlp};
 
+type Build = fn(&GptConfig) -> Model;
+
 /// Four blocks, the last of them short.
 const SMALL: usize = 3 * 1024 + 77;
 /// Five larger ones.
@@ -21,7 +23,7 @@ fn sizes(vocab_size: usize, tie_embeddings: bool, num_slices: usize, head_logits
 fn no_slice_and_no_recomputation_changes_a_bit() {
     let gpt2 = |sizes: &GptConfig| gpt2::build(sizes).unwrap();
     let mlp = |sizes: &GptConfig| mlp::build(sizes).unwrap();
-    let cases: [(usize, fn(&GptConfig) -> Model); 3] = [(SMALL, gpt2), (SMALL, mlp), (LARGE, mlp)];
+    let cases: [(usize, Build); 3] = [(SMALL, gpt2), (SMALL, mlp), (LARGE, mlp)];
     for ((vocab_size, build), element) in cases
         .into_iter()
         .flat_map(|case| [ElementType::F32, ElementType::Bf16, ElementType::F16].map(|of| (case, of)))
