@@ -27,10 +27,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use benches::{GPT2, Samples, arguments, exit_code, fixed_tokens, run};
-use pipezero::config::*;
-use pipezero::plan::{Bytes, Plan};
-use pipezero::run::checkpoint::Checkpoints;
-use pipezero::run::engine::{AboutRun, Engine};
+use pipezero_config::*;
+use pipezero_plan::{Bytes, Plan};
+use pipezero_run::checkpoint::Checkpoints;
+use pipezero_run::engine::{AboutRun, Engine};
 
 const NUM_ROUNDS: usize = 12;
 const NUM_RANKS: usize = 4;

@@ -16,10 +16,10 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use benches::Samples;
-use pipezero::plan::Bytes;
-use pipezero::run::comm::{Channel, CommError, Communicator, Group};
-use pipezero::run::memory::{Allocator, Category, TrackedBuffer};
-use pipezero::run::world::{ThreadWorld, World};
+use pipezero_comm::memory::{Allocator, Category, TrackedBuffer};
+use pipezero_comm::{Channel, CommError, Communicator, Group};
+use pipezero_plan::Bytes;
+use pipezero_run::world::{ThreadWorld, World};
 
 const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;

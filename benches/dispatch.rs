@@ -14,12 +14,13 @@ use std::sync::Arc;
 use std::thread::available_parallelism;
 use std::time::Instant;
 
-use pipezero::config::{Launch, RunFile};
-use pipezero::models::kernels::sum;
-use pipezero::models::queue::Deferred;
-use pipezero::models::{Buffer, Device, Host, Queue};
-use pipezero::train::training_batches;
-use pipezero::{Engine, Plan};
+use pipezero_config::{Launch, RunFile};
+use pipezero_models::kernels::sum;
+use pipezero_models::queue::Deferred;
+use pipezero_models::{Buffer, Device, Host, Queue};
+use pipezero_plan::Plan;
+use pipezero_run::Engine;
+use pipezero_train::training_batches;
 
 const NUM_CALLS: usize = 1 << 20;
 const NUM_ROUNDS: usize = 9;

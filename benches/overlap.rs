@@ -22,10 +22,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use benches::{Samples, each_pass, exit_code, run};
-use pipezero::config::*;
-use pipezero::plan::Plan;
-use pipezero::run::data::Zeros;
-use pipezero::run::engine::Engine;
+use pipezero_config::*;
+use pipezero_plan::Plan;
+use pipezero_run::data::Zeros;
+use pipezero_run::engine::Engine;
 
 const PIPELINE: usize = 4;
 const DATA: usize = 2;

@@ -16,9 +16,9 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use benches::{GPT2, GRIDS, Grid, Large, fixed_tokens, large_allocations, run};
-use pipezero::config::{BackendName, BatchConfig};
-use pipezero::plan::Plan;
-use pipezero::run::engine::{Engine, EngineError};
+use pipezero_config::{BackendName, BatchConfig};
+use pipezero_plan::Plan;
+use pipezero_run::engine::{Engine, EngineError};
 
 const MICRO_BATCH_SIZE: usize = 4;
 const NUM_MICRO_BATCHES: usize = 8;

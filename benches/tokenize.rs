@@ -16,15 +16,15 @@ use std::path::{Path, PathBuf};
 use std::thread::available_parallelism;
 use std::time::Instant;
 
-use pipezero::run::data::read_text;
-use pipezero::tokenize::{End, Finished, Form, Job, Options, Start, Watch};
-use pipezero::tokens::{Tokenizer, Written, train_tokenizer};
+use pipezero_run::data::read_text;
+use pipezero_tokenize::{End, Finished, Form, Job, Options, Start, Watch};
+use pipezero_tokens::{Tokenizer, Written, train_tokenizer};
 
 /// Documents of the library's batches.
 const BATCH: usize = 1000;
 
 /// Where the text comes from, seen from the bench's folder.
-const TEXTS: [&str; 3] = ["../*/src/**/*.rs", "../docs/*.md", "../*.md"];
+const TEXTS: [&str; 4] = ["../*/src/**/*.rs", "../engine/*/src/**/*.rs", "../docs/*.md", "../*.md"];
 
 fn main() -> Result<(), Box<dyn Error>> {
     let num_bytes: u64 = match std::env::var("PIPEZERO_BENCH_BYTES") {

@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-texts=('*/src/**/*.rs' 'docs/*.md' '*.md')
+texts=('*/src/**/*.rs' 'engine/*/src/**/*.rs' 'docs/*.md' '*.md')
 pipezero() { cargo run --release --quiet -- "$@"; }
 
 mkdir -p runs/text

@@ -3,11 +3,11 @@
 
 use std::collections::BTreeSet;
 
-use pipezero::config::{
+use pipezero_config::{
     Checkpointing, HeadLogits, NoticeKind, PartitionConfig, ResidencyConfig, Run, UnitLayers,
     VocabularyConfig, ZeroConfig, ZeroLevel,
 };
-use pipezero::plan::{Bytes, Plan, PlanError};
+use pipezero_plan::{Bytes, Plan, PlanError};
 use tests::{
     Case, Mask, Schedule, assert_as_planned, assert_bit_identical, small_run, train, train_plan, zero,
 };

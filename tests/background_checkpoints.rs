@@ -4,10 +4,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use pipezero::config::{CheckpointConfig, Precision, ResidencyConfig, Run, ZeroLevel};
-use pipezero::plan::Purpose;
-use pipezero::run::checkpoint::{CheckpointError, CheckpointReader, Checkpoints, Cursor, Piece};
-use pipezero::run::engine::{AboutRun, Engine, EngineError, InitialState};
+use pipezero_config::{CheckpointConfig, Precision, ResidencyConfig, Run, ZeroLevel};
+use pipezero_plan::Purpose;
+use pipezero_run::checkpoint::{CheckpointError, CheckpointReader, Checkpoints, Cursor, Piece};
+use pipezero_run::engine::{AboutRun, Engine, EngineError, InitialState};
 use tests::{Case, Mask, Sample, in_two_processes, plan_and_batches, small_run, spread, started, zero};
 
 fn with_copy(run: Run) -> Run {

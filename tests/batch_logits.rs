@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use pipezero::config::{HeadLogits, VocabularyConfig};
-use pipezero::models::queue::Deferred;
-use pipezero::models::{CrossEntropy, gpt2};
-use pipezero::plan::{Plan, Purpose};
-use pipezero::run::data::{BatchSource, TokenBatch};
-use pipezero::run::engine::{BatchLogits, Engine, EngineError, InitialState};
+use pipezero_config::{HeadLogits, VocabularyConfig};
+use pipezero_models::queue::Deferred;
+use pipezero_models::{CrossEntropy, gpt2};
+use pipezero_plan::{Plan, Purpose};
+use pipezero_run::data::{BatchSource, TokenBatch};
+use pipezero_run::engine::{BatchLogits, Engine, EngineError, InitialState};
 use tests::{Case, Lengths, Mask, RandomBatches, Sample, grids, in_two_processes, small_run};
 
 const BATCH: u64 = 3;

@@ -3,11 +3,11 @@
 
 use std::path::Path;
 
-use pipezero::config::{
+use pipezero_config::{
     Checkpointing, GptConfig, ModelConfig, PartitionConfig, Precision, ResidencyConfig, Run, ShardingConfig,
     UnitLayers, VocabularyConfig, ZeroLevel,
 };
-use pipezero::plan::{Plan, PlanError};
+use pipezero_plan::{Plan, PlanError};
 use tests::{Case, Draws, Sample, Schedule, example, small_gpt, small_run, zero};
 
 /// Layers, width and heads from GPT-2's 124 million parameters to GPT-3's 175 billion.

@@ -3,12 +3,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use pipezero::config::{
+use pipezero_config::{
     Checkpointing, HeadLogits, Precision, ReductionPolicy, ResidencyConfig, Run, ShardingConfig,
     ShardingRule, UnitLayers, UnitSharding, VocabularyConfig, ZeroConfig, ZeroLevel,
 };
-use pipezero::run::checkpoint::{CheckpointReader, Checkpoints, Cursor};
-use pipezero::run::engine::{AboutRun, Engine};
+use pipezero_run::checkpoint::{CheckpointReader, Checkpoints, Cursor};
+use pipezero_run::engine::{AboutRun, Engine};
 use tests::{Case, Draws, FP16, Mask, Sample, Schedule, small_run, started, zero};
 
 /// What two grids must share so that training goes on with the same bits.

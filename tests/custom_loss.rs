@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use pipezero::Plan;
-use pipezero::config::{NoDecay, OptimizerConfig, Run, SchedulerConfig};
-use pipezero::models::kernels::cross_entropy::NUM_STATISTICS;
-use pipezero::models::layer::{IGNORED_TARGET, LossSum};
-use pipezero::models::queue::Deferred;
-use pipezero::models::{CrossEntropy, Loss, ModelConfig, Queue, View, ViewMut, gpt2, llama};
-use pipezero::run::data::{BatchError, BatchSource, TokenBatch};
-use pipezero::run::engine::{Engine, EngineError};
+use pipezero_config::{NoDecay, OptimizerConfig, Run, SchedulerConfig};
+use pipezero_models::kernels::cross_entropy::NUM_STATISTICS;
+use pipezero_models::layer::{IGNORED_TARGET, LossSum};
+use pipezero_models::queue::Deferred;
+use pipezero_models::{CrossEntropy, Loss, ModelConfig, Queue, View, ViewMut, gpt2, llama};
+use pipezero_plan::Plan;
+use pipezero_run::data::{BatchError, BatchSource, TokenBatch};
+use pipezero_run::engine::{Engine, EngineError};
 use tests::{
     Case, Lengths, Mask, RandomBatches, Trained, assert_as_planned, assert_bit_identical, grids, small_run,
     train, train_plan, train_plan_on, train_with, two_steps,

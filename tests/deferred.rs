@@ -4,14 +4,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use pipezero::EventKind;
-use pipezero::config::{ResidencyConfig, ZeroLevel};
-use pipezero::measure::recording::Recording;
-use pipezero::models::Device;
-use pipezero::models::queue::Deferred;
-use pipezero::plan::Plan;
-use pipezero::run::data::BatchSource;
-use pipezero::run::engine::{Engine, StepReport};
+use pipezero_config::{ResidencyConfig, ZeroLevel};
+use pipezero_measure::recording::Recording;
+use pipezero_models::Device;
+use pipezero_models::queue::Deferred;
+use pipezero_plan::Plan;
+use pipezero_run::data::BatchSource;
+use pipezero_run::engine::{Engine, StepReport};
+use pipezero_run::executor::EventKind;
 use pipezero_schedule::{Lane, PipelineRank};
 use tests::{
     Case, FrontBatches, Lengths, Mask, Outputs, RandomBatches, Sample, Schedule, Trained,

@@ -3,15 +3,15 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use pipezero::config::{BatchConfig, ModelConfig, Precision, ResidencyConfig, Run, ZeroLevel};
-use pipezero::models::layer::IGNORED_TARGET;
-use pipezero::models::queue::Deferred;
-use pipezero::models::{CrossEntropy, Device, Distillation, DistillationLoss, Host};
-use pipezero::plan::{Plan, Purpose};
-use pipezero::run::data::{BatchSource, TokenBatch};
-use pipezero::run::engine::{BatchLogits, Engine, LossPart};
-use pipezero::run::world::world_of;
-use pipezero::train::Teacher;
+use pipezero_config::{BatchConfig, ModelConfig, Precision, ResidencyConfig, Run, ZeroLevel};
+use pipezero_models::layer::IGNORED_TARGET;
+use pipezero_models::queue::Deferred;
+use pipezero_models::{CrossEntropy, Device, Distillation, DistillationLoss, Host};
+use pipezero_plan::{Plan, Purpose};
+use pipezero_run::data::{BatchSource, TokenBatch};
+use pipezero_run::engine::{BatchLogits, Engine, LossPart};
+use pipezero_run::world::world_of;
+use pipezero_train::Teacher;
 use tests::{
     Case, Family, Lengths, Mask, RandomBatches, SGD, Schedule, Trained, assert_as_planned,
     assert_bit_identical, small_run, train_plan_on, two_steps, zero,
@@ -69,7 +69,7 @@ fn taught(plan: Plan, lengths: Lengths, device: Arc<dyn Device>, teacher: &mut T
     }
 }
 
-fn zero_3() -> pipezero::config::ZeroConfig {
+fn zero_3() -> pipezero_config::ZeroConfig {
     zero(ZeroLevel::Zero3, ResidencyConfig::Strict, 1)
 }
 

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use pipezero::config::{ResidencyConfig, Run, ZeroLevel};
-use pipezero::run::engine::Engine;
+use pipezero_config::{ResidencyConfig, Run, ZeroLevel};
+use pipezero_run::engine::Engine;
 use tests::{Case, Mask, SGD, Trained, assert_close, plan_and_batches, small_run, train, zero};
 
 /// A run whose steps have 12 sequences, however they are cut.

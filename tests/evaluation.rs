@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use pipezero::config::{ResidencyConfig, Run, ZeroLevel};
-use pipezero::run::data::{BatchSource, TokenBatch};
-use pipezero::run::engine::{Engine, EngineError};
+use pipezero_config::{ResidencyConfig, Run, ZeroLevel};
+use pipezero_run::data::{BatchSource, TokenBatch};
+use pipezero_run::engine::{Engine, EngineError};
 use tests::{
     Case, Mask, RandomBatches, assert_bit_identical, plan_and_batches, small_run, started, train, train_with,
     weights_of, zero,

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use pipezero::Plan;
-use pipezero::config::{GivenFile, Launch, RunFile};
+use pipezero_config::{GivenFile, Launch, RunFile};
+use pipezero_plan::Plan;
 
 /// The page whose run file keeps DeepSpeed's keys, for some of which there is a hint.
 const FROM_DEEPSPEED: &str = "docs/from-deepspeed.md";

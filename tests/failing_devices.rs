@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use pipezero::Cause;
-use pipezero::models::queue::{Deferred, Event};
-use pipezero::models::{CrossEntropy, Device, Host, Loss, ModelError, Queue, View, ViewMut, gpt2};
-use pipezero::plan::Plan;
-use pipezero::run::comm::CommError;
-use pipezero::run::engine::{Engine, EngineError, Report};
+use pipezero_comm::CommError;
+use pipezero_models::queue::{Deferred, Event};
+use pipezero_models::{CrossEntropy, Device, Host, Loss, ModelError, Queue, View, ViewMut, gpt2};
+use pipezero_plan::Plan;
+use pipezero_run::engine::{Engine, EngineError, Report};
+use pipezero_run::executor::Cause;
 use tests::{Case, Mask, RandomBatches, plan_and_batches, small_run};
 
 fn grid() -> Case {

@@ -8,15 +8,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use expect_test::expect;
-use pipezero::Cause;
-use pipezero::config::{
-    ModelConfig, Precision, ReductionPolicy, ResidencyConfig, Run, ZeroConfig, ZeroLevel,
-};
-use pipezero::models::queue::Deferred;
-use pipezero::plan::{Plan, Purpose};
-use pipezero::run::comm::CommError;
-use pipezero::run::data::{BatchError, BatchSource, TokenBatch};
-use pipezero::run::engine::{Engine, EngineError, Report};
+use pipezero_comm::CommError;
+use pipezero_config::{ModelConfig, Precision, ReductionPolicy, ResidencyConfig, Run, ZeroConfig, ZeroLevel};
+use pipezero_models::queue::Deferred;
+use pipezero_plan::{Plan, Purpose};
+use pipezero_run::data::{BatchError, BatchSource, TokenBatch};
+use pipezero_run::engine::{Engine, EngineError, Report};
+use pipezero_run::executor::Cause;
 use tests::{
     Case, FP16, Mask, NO_ZERO, RandomBatches, assert_same_weights, at_rate, in_two_processes,
     plan_and_batches, small_run, started, weights_of,

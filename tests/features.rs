@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use pipezero::config::Precision;
+use pipezero_config::Precision;
 use tests::features::{self, CHECKPOINTING, DATA, GRIDS, MODELS, PRECISIONS, UNITS, VOCABULARIES, ZERO};
 use tests::{Case, FP16, Family, Mask, Sample, Trained, assert_bit_identical, pairwise, small_run, train};
 

@@ -4,16 +4,16 @@
 
 use std::sync::{Arc, Mutex};
 
-use pipezero::config::{Precision, ResidencyConfig, Run, ZeroConfig, ZeroLevel};
-use pipezero::models::kernels::cross_entropy::NUM_STATISTICS;
-use pipezero::models::layer::{IGNORED_TARGET, LossSum};
-use pipezero::models::model::{LayerRole, ModelLayer, Tying};
-use pipezero::models::shared::HeadWithLoss;
-use pipezero::models::{CrossEntropy, Loss, Queue, View, ViewMut};
-use pipezero::plan::Plan;
-use pipezero::run::data::{BatchError, BatchLayout, BatchSource, TokenBatch};
-use pipezero::run::engine::{BatchLogits, Engine, batch_layout};
-use pipezero::run::generation::{Generation, Sampling};
+use pipezero_config::{Precision, ResidencyConfig, Run, ZeroConfig, ZeroLevel};
+use pipezero_models::kernels::cross_entropy::NUM_STATISTICS;
+use pipezero_models::layer::{IGNORED_TARGET, LossSum};
+use pipezero_models::model::{LayerRole, ModelLayer, Tying};
+use pipezero_models::shared::HeadWithLoss;
+use pipezero_models::{CrossEntropy, Loss, Queue, View, ViewMut};
+use pipezero_plan::Plan;
+use pipezero_run::data::{BatchError, BatchLayout, BatchSource, TokenBatch};
+use pipezero_run::engine::{BatchLogits, Engine, batch_layout};
+use pipezero_run::generation::{Generation, Sampling};
 use tests::{Case, Weights, assert_same_weights, small_run, weights_of, zero};
 
 const SEQUENCES: usize = 8;

@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use pipezero::config::{
+use pipezero_config::{
     Checkpointing, NoDecay, OptimizerConfig, Precision, ReductionPolicy, ResidencyConfig, Run,
     ShardingConfig, ShardingRule, UnitSharding, ZeroConfig, ZeroLevel,
 };
-use pipezero::plan::Plan;
-use pipezero::run::data::{BatchError, BatchSource, FrontInput, TokenBatch};
-use pipezero::run::engine::{Engine, EngineError};
+use pipezero_plan::Plan;
+use pipezero_run::data::{BatchError, BatchSource, FrontInput, TokenBatch};
+use pipezero_run::engine::{Engine, EngineError};
 use tests::{
     Case, Draws, FrontBatches, Lengths, Mask, RandomBatches, SGD, Sample, Schedule, Trained,
     assert_as_planned, assert_bit_identical, assert_close, plan_with_front, seed_of_draws, train_with,

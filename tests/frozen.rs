@@ -5,19 +5,19 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use pipezero::config::{
+use pipezero_config::{
     Checkpointing, HeadLogits, NoDecay, OptimizerConfig, PartitionConfig, Precision, ReductionPolicy,
     ResidencyConfig, Run, SchedulerConfig, ShardingConfig, ShardingRule, UnitLayers, UnitSharding,
     VocabularyConfig, ZeroConfig, ZeroLevel,
 };
-use pipezero::models::layer::*;
-use pipezero::models::parameter::ParameterSpec;
-use pipezero::models::{Layer, Queue};
-use pipezero::plan::{Plan, PlanError, PlannedUnit, UnmatchedNames};
-use pipezero::run::checkpoint::{CheckpointError, CheckpointReader, Checkpoints};
-use pipezero::run::data::{BatchError, BatchSource, TokenBatch};
-use pipezero::run::engine::{AboutRun, Engine, EngineError};
-use pipezero::schedule::{Edge, Instruction, Stage};
+use pipezero_models::layer::*;
+use pipezero_models::parameter::ParameterSpec;
+use pipezero_models::{Layer, Queue};
+use pipezero_plan::{Plan, PlanError, PlannedUnit, UnmatchedNames};
+use pipezero_run::checkpoint::{CheckpointError, CheckpointReader, Checkpoints};
+use pipezero_run::data::{BatchError, BatchSource, TokenBatch};
+use pipezero_run::engine::{AboutRun, Engine, EngineError};
+use pipezero_schedule::{Edge, Instruction, Stage};
 use tests::features::GRIDS;
 use tests::{
     Case, FP16, Family, Mask, NO_ZERO, RandomBatches, Sample, Schedule, Trained, Weights, assert_as_planned,

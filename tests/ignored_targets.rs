@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use pipezero::config::{ReductionPolicy, ResidencyConfig, Run, ZeroConfig, ZeroLevel};
-use pipezero::plan::Plan;
-use pipezero::run::engine::{Engine, StepReport};
+use pipezero_config::{ReductionPolicy, ResidencyConfig, Run, ZeroConfig, ZeroLevel};
 use pipezero_models::layer::IGNORED_TARGET;
+use pipezero_plan::Plan;
+use pipezero_run::engine::{Engine, StepReport};
 use tests::{Case, Mask, RandomBatches, Weights, assert_same_weights, small_run, weights_of, zero};
 
 /// The step whose targets are all ignored.

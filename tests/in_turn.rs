@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
-use pipezero::Plan;
-use pipezero::config::Run;
-use pipezero::train::{
+use pipezero_config::Run;
+use pipezero_plan::Plan;
+use pipezero_train::{
     EndedRun, EvalLine, Left, Observer, RunDir, RunInTurn, StepLine, Training, TrainingError, train_several,
 };
 use tests::example;

@@ -4,10 +4,10 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use pipezero::config::{Precision, ReductionPolicy, ResidencyConfig, ZeroConfig, ZeroLevel};
-use pipezero::plan::Purpose;
-use pipezero::run::checkpoint::{CheckpointError, Checkpoints, JointCheckpoints, Manifest};
-use pipezero::run::engine::{Engine, EngineError};
+use pipezero_config::{Precision, ReductionPolicy, ResidencyConfig, ZeroConfig, ZeroLevel};
+use pipezero_plan::Purpose;
+use pipezero_run::checkpoint::{CheckpointError, Checkpoints, JointCheckpoints, Manifest};
+use pipezero_run::engine::{Engine, EngineError};
 use tests::{Case, Mask, in_two_processes, plan_and_batches, small_run, started, zero};
 
 /// The names of two engines and what a round trains each.

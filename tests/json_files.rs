@@ -1,11 +1,11 @@
 //! All files that are JSON are read alike: what is not JSON, keys that are unknown or stand twice, and values of another kind
 //! are refused at their line and column.
 
-use pipezero::config::{HostGpu, Launch, RunFile};
-use pipezero::measure::recording::Recording;
-use pipezero::plan::Plan;
-use pipezero::plan::costs::CostsFile;
-use pipezero::train::RunDir;
+use pipezero_config::{HostGpu, Launch, RunFile};
+use pipezero_measure::recording::Recording;
+use pipezero_plan::Plan;
+use pipezero_plan::costs::CostsFile;
+use pipezero_train::RunDir;
 use tests::{Case, small_run};
 
 fn run_file(text: &str) -> String {

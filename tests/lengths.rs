@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use pipezero::config::{Checkpointing, Precision, ResidencyConfig, Run, ZeroConfig, ZeroLevel};
-use pipezero::plan::Plan;
-use pipezero::run::data::{BatchError, BatchSource, TokenBatch};
-use pipezero::run::engine::{Engine, EngineError};
+use pipezero_config::{Checkpointing, Precision, ResidencyConfig, Run, ZeroConfig, ZeroLevel};
+use pipezero_plan::Plan;
+use pipezero_run::data::{BatchError, BatchSource, TokenBatch};
+use pipezero_run::engine::{Engine, EngineError};
 use serde_json::json;
 use tests::{
     Case, Family, Lengths, Mask, RandomBatches, SGD, Sample, Schedule, Trained, assert_bit_identical,

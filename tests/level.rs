@@ -1,8 +1,9 @@
 //! What `"level"` saves: gathers, counted in steps that ran.
 
-use pipezero::config::{Launch, RunFile};
-use pipezero::train::training_batches;
-use pipezero::{Engine, Plan};
+use pipezero_config::{Launch, RunFile};
+use pipezero_plan::Plan;
+use pipezero_run::Engine;
+use pipezero_train::training_batches;
 
 /// Data ranks: with 4, holding every unit needs less than 95% of ZeRO-1's memory.
 const DATA: usize = 4;

@@ -4,14 +4,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use pipezero::config::{
-    LossScaling, Precision, ReductionPolicy, ResidencyConfig, Run, ZeroConfig, ZeroLevel,
-};
-use pipezero::models::layer::IGNORED_TARGET;
-use pipezero::models::queue::Deferred;
-use pipezero::models::{Device, Host};
-use pipezero::run::data::{BatchSource, TokenBatch};
-use pipezero::run::engine::{Engine, EngineError, StepReport};
+use pipezero_config::{LossScaling, Precision, ReductionPolicy, ResidencyConfig, Run, ZeroConfig, ZeroLevel};
+use pipezero_models::layer::IGNORED_TARGET;
+use pipezero_models::queue::Deferred;
+use pipezero_models::{Device, Host};
+use pipezero_run::data::{BatchSource, TokenBatch};
+use pipezero_run::engine::{Engine, EngineError, StepReport};
 use tests::{
     Case, Mask, Schedule, Weights, assert_same_weights, at_rate, plan_and_batches, small_run, started,
     weights_of, zero,

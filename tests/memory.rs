@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
-use pipezero::config::{Precision, ResidencyConfig, ZeroLevel};
-use pipezero::plan::{Needs, Plan, Purpose};
-use pipezero::run::engine::Engine;
-use pipezero::run::memory::Category;
+use pipezero_comm::memory::Category;
+use pipezero_config::{Precision, ResidencyConfig, ZeroLevel};
+use pipezero_plan::{Needs, Plan, Purpose};
+use pipezero_run::engine::Engine;
 use pipezero_schedule::{PipelineRank, Unit};
 use tests::{Mask, WeightOrder, assert_as_planned, plan_and_batches, spread, started, weights_of};
 
@@ -139,7 +139,7 @@ fn unit_bytes(plan: &Plan, unit: Unit) -> u64 {
 mod process {
     use std::process::Command;
 
-    use pipezero::config::{Checkpointing, GptConfig, ModelConfig, ReductionPolicy, Run, ZeroConfig};
+    use pipezero_config::{Checkpointing, GptConfig, ModelConfig, ReductionPolicy, Run, ZeroConfig};
     use tests::{Case, FP16, Sample, Schedule, small_gpt, small_run, zero};
 
     use super::*;

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use pipezero::config::{ResidencyConfig, ZeroConfig, ZeroLevel};
-use pipezero::plan::{Plan, Traffic};
+use pipezero_config::{ResidencyConfig, ZeroConfig, ZeroLevel};
+use pipezero_plan::{Plan, Traffic};
 use tests::{Case, Mask, NO_ZERO, Sample, Schedule, Trained, assert_bit_identical, small_run, train};
 
 /// For p = 4 and N = 5 these make single micro-batches, short groups, whole groups, and remainders that join.

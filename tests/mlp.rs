@@ -1,7 +1,7 @@
 //! The small family through the engine: the same bits on every grid.
 
-use pipezero::config::{ResidencyConfig, Run, ZeroLevel};
-use pipezero::plan::{Plan, RankForecast};
+use pipezero_config::{ResidencyConfig, Run, ZeroLevel};
+use pipezero_plan::{Plan, RankForecast};
 use tests::{
     Case, Family, Mask, assert_as_planned, assert_bit_identical, assert_close, small_run, train, train_plan,
     zero,

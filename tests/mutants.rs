@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use pipezero::config::{ResidencyConfig, Run, UnitLayers, ZeroConfig, ZeroLevel};
-use pipezero::plan::Plan;
-use pipezero::run::engine::Engine;
-use pipezero::schedule::{CheckedProgram, Instruction, Program};
+use pipezero_config::{ResidencyConfig, Run, UnitLayers, ZeroConfig, ZeroLevel};
+use pipezero_plan::Plan;
+use pipezero_run::engine::Engine;
+use pipezero_schedule::{CheckedProgram, Instruction, Program};
 use tests::{Case, Mask, Schedule, in_full, plan_and_batches, small_run, weights_of, zero};
 
 /// Losses, norms and weights after two steps of a plan.

@@ -3,8 +3,8 @@
 //! A rank that prefetches issues the gather of its next use before its current use begins, and does not wait for it
 //! before that one has ended: the whole compute lies between. Without prefetch nothing does.
 
-use pipezero::config::{ResidencyConfig, Run, ZeroConfig, ZeroLevel};
-use pipezero::run::engine::Engine;
+use pipezero_config::{ResidencyConfig, Run, ZeroConfig, ZeroLevel};
+use pipezero_run::engine::Engine;
 use tests::{Case, Mask, Schedule, WeightOrder, small_run, started, zero};
 
 fn zero3(resident_units: ResidencyConfig, prefetch_units: usize) -> ZeroConfig {

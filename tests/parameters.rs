@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 
-use pipezero::config::{
+use pipezero_config::{
     HeadLogits, Precision, ReductionPolicy, ResidencyConfig, ShardingConfig, ShardingRule, UnitLayers,
     UnitSharding, VocabularyConfig, ZeroConfig, ZeroLevel,
 };
-use pipezero::plan::{Plan, PlanError, UnmatchedNames};
+use pipezero_plan::{Plan, PlanError, UnmatchedNames};
 use tests::features::GRIDS;
 use tests::{Case, Mask, Sample, Trained, assert_bit_identical, pairwise, small_run, train, zero};
 

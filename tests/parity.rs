@@ -4,8 +4,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use pipezero::config::{ReductionPolicy, ResidencyConfig, Run, UnitLayers, ZeroConfig, ZeroLevel};
-use pipezero::models::queue::Deferred;
+use pipezero_config::{ReductionPolicy, ResidencyConfig, Run, UnitLayers, ZeroConfig, ZeroLevel};
+use pipezero_models::queue::Deferred;
 use tests::features::MODELS;
 use tests::{
     Case, Mask, NO_ZERO, SGD, Sample, Schedule, assert_bit_identical, assert_close, pairwise, small_run,

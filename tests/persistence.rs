@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use pipezero::config::{Precision, ReductionPolicy, ResidencyConfig, UnitSharding, ZeroConfig, ZeroLevel};
-use pipezero::plan::Plan;
-use pipezero::run::engine::Engine;
+use pipezero_config::{Precision, ReductionPolicy, ResidencyConfig, UnitSharding, ZeroConfig, ZeroLevel};
+use pipezero_plan::Plan;
+use pipezero_run::engine::Engine;
 use pipezero_schedule::{Instruction, PipelineRank, Unit};
 use tests::{Case, Mask, Schedule, assert_bit_identical, plan_and_batches, small_run, train, zero};
 

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::path::Path;
 
-use pipezero::Plan;
+use pipezero_plan::Plan;
 use tests::{loaded, train_into};
 
 /// A GPT-2 of 4 blocks on 2 x 2 ranks, ZeRO-3 with prefetch: the quickstart in small.

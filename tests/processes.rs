@@ -8,20 +8,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use pipezero::config::{Launch, Precision, ResidencyConfig, Run, RunFile, ZeroLevel};
-use pipezero::measure::compare::{Comparison, Prediction};
-use pipezero::measure::profile::{ProfileOptions, profile, profile_in};
-use pipezero::measure::recording::Recording;
-use pipezero::measure::trace::{TraceFolder, TracedSteps};
-use pipezero::models::Device;
-use pipezero::models::queue::Deferred;
-use pipezero::plan::{Plan, Purpose};
-use pipezero::run::checkpoint::{CheckpointReader, Checkpoints};
-use pipezero::run::data::{BatchSource, TokenBatch, Zeros};
-use pipezero::run::engine::{Engine, EngineError, StepReport};
-use pipezero::run::generation::{Generation, Sampling};
-use pipezero::run::world::{World, world_of};
-use pipezero::train::{EvalLine, Observer, RunDir, Scored, StepLine, Summary, TrainedRun, Training};
+use pipezero_config::{Launch, Precision, ResidencyConfig, Run, RunFile, ZeroLevel};
+use pipezero_measure::compare::{Comparison, Prediction};
+use pipezero_measure::profile::{ProfileOptions, profile, profile_in};
+use pipezero_measure::recording::Recording;
+use pipezero_measure::trace::{TraceFolder, TracedSteps};
+use pipezero_models::Device;
+use pipezero_models::queue::Deferred;
+use pipezero_plan::{Plan, Purpose};
+use pipezero_run::checkpoint::{CheckpointReader, Checkpoints};
+use pipezero_run::data::{BatchSource, TokenBatch, Zeros};
+use pipezero_run::engine::{Engine, EngineError, StepReport};
+use pipezero_run::generation::{Generation, Sampling};
+use pipezero_run::world::{World, world_of};
+use pipezero_train::{EvalLine, Observer, RunDir, Scored, StepLine, Summary, TrainedRun, Training};
 use tests::{
     Case, Mask, Outputs, RandomBatches, Sample, example, grids, in_two_processes, on_devices,
     plan_and_batches, two_steps, weights_in, zero,
@@ -328,7 +328,7 @@ fn two_processes_profile_what_one_profiles_and_the_first_has_the_costs() {
     });
     assert_eq!(second, None);
     let first = first.expect("rank 0 is in the first process");
-    let keys = |costs: &pipezero::plan::costs::CostsFile| {
+    let keys = |costs: &pipezero_plan::costs::CostsFile| {
         let kinds = costs.messages.iter().map(|of| format!("{:?} {}", of.kind, of.ranks));
         kinds.chain(costs.units.iter().map(|unit| unit.layers.join(","))).collect::<Vec<_>>()
     };

@@ -5,10 +5,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use half::{bf16, f16};
-use pipezero::Plan;
-use pipezero::config::{Launch, RunFile};
-use pipezero::hugging_face::{PublishedModel, PublishedWeights, SpecialTokens};
-use pipezero::models::parameter::ParameterSpec;
+use pipezero_config::hugging_face::{PublishedModel, PublishedWeights, SpecialTokens};
+use pipezero_config::{Launch, RunFile};
+use pipezero_models::parameter::ParameterSpec;
+use pipezero_plan::Plan;
 use safetensors::SafeTensors;
 use safetensors::tensor::{Dtype, TensorView, serialize_to_file};
 use serde_json::Value;

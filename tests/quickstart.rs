@@ -1,10 +1,10 @@
 //! The quickstart learns what counting pairs of bytes cannot: it needs working attention.
 
-use pipezero::Plan;
-use pipezero::config::Run;
-use pipezero::models::{Ablation, GptConfig, gpt2};
-use pipezero::plan::BesideZero1;
-use pipezero::train::Summary;
+use pipezero_config::Run;
+use pipezero_models::{Ablation, GptConfig, gpt2};
+use pipezero_plan::BesideZero1;
+use pipezero_plan::Plan;
+use pipezero_train::Summary;
 use tests::{example, train_into};
 
 /// By how much the validation loss must be below the bigram's cross-entropy, nats per byte.

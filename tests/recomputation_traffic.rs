@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use pipezero::config::{Checkpointing, ReductionPolicy, ResidencyConfig, UnitLayers, ZeroConfig, ZeroLevel};
-use pipezero::plan::Traffic;
-use pipezero::run::engine::Engine;
+use pipezero_config::{Checkpointing, ReductionPolicy, ResidencyConfig, UnitLayers, ZeroConfig, ZeroLevel};
+use pipezero_plan::Traffic;
+use pipezero_run::engine::Engine;
 use tests::{Case, Mask, Schedule, WeightOrder, small_run, started, zero};
 
 const NUM_MICRO_BATCHES: usize = 5;

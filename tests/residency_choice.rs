@@ -3,11 +3,11 @@
 
 use std::collections::BTreeSet;
 
-use pipezero::config::{
+use pipezero_config::{
     Launch, PartitionConfig, ReductionPolicy, ResidencyConfig, Run, RunFile, UnitLayers, ZeroConfig,
     ZeroLevel,
 };
-use pipezero::plan::{Change, FromFileError, Plan, PlanError};
+use pipezero_plan::{Change, FromFileError, Plan, PlanError};
 use tests::{Case, Schedule, example, small_run, zero};
 
 /// ZeRO-3 on grids with units of unequal sizes, halves among them; the runs have strict residency.

@@ -4,9 +4,9 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use pipezero::config::{Checkpointing, Precision, ResidencyConfig, Run, ScheduleConfig, ZeroLevel};
-use pipezero::plan::Plan;
-use pipezero::run::engine::Engine;
+use pipezero_config::{Checkpointing, Precision, ResidencyConfig, Run, ScheduleConfig, ZeroLevel};
+use pipezero_plan::Plan;
+use pipezero_run::engine::Engine;
 use pipezero_schedule::ComputeOrder;
 use tests::{
     Case, Mask, SGD, assert_as_planned, assert_bit_identical, assert_close, plan_and_batches, small_run,

@@ -5,9 +5,9 @@
 //! costs `2 * 8 * 3 = 48` all-gathers. With one unit that may stay, two uses in a row share a gather:
 //! `docs/zero.md` derives 39, 37, 35 and 33.
 
-use pipezero::config::{GptConfig, ModelConfig, ResidencyConfig, Run, UnitLayers, ZeroConfig, ZeroLevel};
-use pipezero::run::engine::{Engine, StepReport};
-use pipezero::run::memory::Category;
+use pipezero_comm::memory::Category;
+use pipezero_config::{GptConfig, ModelConfig, ResidencyConfig, Run, UnitLayers, ZeroConfig, ZeroLevel};
+use pipezero_run::engine::{Engine, StepReport};
 use pipezero_schedule::{Instruction, MicroBatch, PipelineRank};
 use tests::{Case, Mask, WeightOrder, small_gpt, small_run, started, zero};
 
@@ -56,8 +56,8 @@ fn num_reduced_for(engine: &Engine, report: &StepReport, rank: usize, wanted: Mi
     let pipeline_rank = PipelineRank(engine.plan().grid().pipeline_rank(rank) as u32);
     let events = report.events(rank);
     let row = engine.plan().training().row(pipeline_rank);
-    let is_of = |event: &&pipezero::RecordedEvent| {
-        event.kind == pipezero::EventKind::Ended
+    let is_of = |event: &&pipezero_run::executor::RecordedEvent| {
+        event.kind == pipezero_run::executor::EventKind::Ended
             && matches!(row[event.index], Instruction::Reduce { micro_batch, .. } if micro_batch == wanted)
     };
     events.iter().filter(is_of).count()

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pipezero::config::{Link, Links, ResidencyConfig, Run, ZeroLevel};
+use pipezero_config::{Link, Links, ResidencyConfig, Run, ZeroLevel};
 use tests::{Case, Mask, Schedule, assert_bit_identical, small_run, train, zero};
 
 #[test]

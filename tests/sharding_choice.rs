@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 
-use pipezero::config::{
+use pipezero_config::{
     HeadLogits, Precision, ReductionPolicy, ResidencyConfig, Run, ShardingConfig, ShardingRule, UnitLayers,
     UnitSharding, VocabularyConfig, ZeroConfig, ZeroLevel,
 };
-use pipezero::plan::{Plan, PlanError};
+use pipezero_plan::{Plan, PlanError};
 use tests::{Case, Mask, Sample, Schedule, assert_bit_identical, in_full, small_run, train, zero};
 
 /// What a rank needs and sends.
@@ -57,7 +57,7 @@ fn runs() -> Vec<Run> {
 /// What each rank of a plan needs and sends.
 fn costs(plan: &Plan) -> Vec<Cost> {
     let ranks = plan.forecast().into_iter().step_by(plan.grid().data_degree);
-    let cost = |rank: pipezero::plan::RankForecast| Cost {
+    let cost = |rank: pipezero_plan::RankForecast| Cost {
         peak_bytes: rank.memory.peak,
         sent_bytes: rank.traffic.total_bytes(),
     };

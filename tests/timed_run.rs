@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use pipezero::Plan;
-use pipezero::config::Run;
-use pipezero::plan::Volume;
-use pipezero::run::data::Zeros;
-use pipezero::run::engine::Engine;
-use pipezero::train::RunDir;
+use pipezero_config::Run;
+use pipezero_plan::Plan;
+use pipezero_plan::Volume;
+use pipezero_run::data::Zeros;
+use pipezero_run::engine::Engine;
+use pipezero_train::RunDir;
 use safetensors::SafeTensors;
 use tests::{assert_as_planned, example, train_into};
 

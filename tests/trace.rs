@@ -1,9 +1,9 @@
 //! What happened in real steps: recorded on every kind of grid, it is what the program says, and recording changes nothing.
 
-use pipezero::config::{ResidencyConfig, ZeroConfig, ZeroLevel};
-use pipezero::measure::compare::{Comparison, Prediction, observed_costs};
-use pipezero::measure::recording::Recording;
-use pipezero::run::engine::Engine;
+use pipezero_config::{ResidencyConfig, ZeroConfig, ZeroLevel};
+use pipezero_measure::compare::{Comparison, Prediction, observed_costs};
+use pipezero_measure::recording::Recording;
+use pipezero_run::engine::Engine;
 use pipezero_schedule::simulate::simulate;
 use pipezero_schedule::{Lane, PipelineRank};
 use tests::{Case, Mask, NO_ZERO, Schedule, small_run, started, zero};

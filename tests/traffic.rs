@@ -1,8 +1,8 @@
 //! What ranks send, counted around the backend, is what the plan says: calls and bytes, by kind and rank.
 
-use pipezero::config::{ResidencyConfig, ZeroLevel};
-use pipezero::plan::Volume;
-use pipezero::run::engine::Engine;
+use pipezero_config::{ResidencyConfig, ZeroLevel};
+use pipezero_plan::Volume;
+use pipezero_run::engine::Engine;
 use tests::{Case, Mask, small_run, started, zero};
 
 /// Padding, record, the tied weight's sum and both ends of an edge, by hand on the smallest grid that has them all.

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use pipezero::config::{ResidencyConfig, Run, UnitLayers, ZeroConfig, ZeroLevel};
-use pipezero::run::engine::Engine;
+use pipezero_config::{ResidencyConfig, Run, UnitLayers, ZeroConfig, ZeroLevel};
+use pipezero_run::engine::Engine;
 use tests::{
     Case, Mask, Weights, assert_same_weights, plan_and_batches, small_run, started, weights_of, zero,
 };

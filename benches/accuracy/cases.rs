@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use benches::{GPT2, each_pass, fixed_tokens, reduction, run};
-use pipezero::config::*;
-use pipezero::run::data::{BatchSource, Zeros};
+use pipezero_config::*;
+use pipezero_run::data::{BatchSource, Zeros};
 
 /// Whether units compute or wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,10 +4,10 @@ use std::error::Error;
 use std::time::Duration;
 
 use benches::Samples;
-use pipezero::measure::profile::Profiler;
-use pipezero::plan::Plan;
-use pipezero::plan::costs::{CostsFile, Source, Step, for_plan};
-use pipezero::run::engine::{Engine, StepReport};
+use pipezero_measure::profile::Profiler;
+use pipezero_plan::Plan;
+use pipezero_plan::costs::{CostsFile, Source, Step, for_plan};
+use pipezero_run::engine::{Engine, StepReport};
 
 use crate::cases::{Case, Family};
 

@@ -2,18 +2,18 @@
 
 use std::error::Error;
 
-use pipezero::models::element::ElementType;
-use pipezero::models::kernels::adamw::AdamWStep;
-use pipezero::models::kernels::attention::AttentionShape;
-use pipezero::models::kernels::linear::LinearShape;
-use pipezero::models::kernels::matmul::WriteMode;
-use pipezero::models::kernels::norm::Norm;
-use pipezero::models::kernels::rope::{Rope, Turn};
-use pipezero::models::queue::{
+use pipezero_models::element::ElementType;
+use pipezero_models::kernels::adamw::AdamWStep;
+use pipezero_models::kernels::attention::AttentionShape;
+use pipezero_models::kernels::linear::LinearShape;
+use pipezero_models::kernels::matmul::WriteMode;
+use pipezero_models::kernels::norm::Norm;
+use pipezero_models::kernels::rope::{Rope, Turn};
+use pipezero_models::queue::{
     Affine, Attended, AttentionMask, HeadWeights, NormGradient, Onto, Positions, Queue, Rotation,
 };
-use pipezero::models::shared::block_tokens;
-use pipezero::models::{Buffer, ModelError};
+use pipezero_models::shared::block_tokens;
+use pipezero_models::{Buffer, ModelError};
 
 use super::model::ModelShape;
 

@@ -17,8 +17,8 @@ use std::process::ExitCode;
 use benches::{chosen, exit_code};
 use cases::Case;
 use model::{MODELS, ModelShape};
-use pipezero::models::Device;
-use pipezero::models::queue::{Cuda, F32Products, Queue};
+use pipezero_models::Device;
+use pipezero_models::queue::{Cuda, F32Products, Queue};
 
 /// Calls that are timed together.
 const NUM_CALLS: u32 = 20;

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use mpi::collective::SystemOperation;
 use mpi::traits::{Communicator as _, CommunicatorCollectives};
-use pipezero::run::comm::{CommError, Group};
-use pipezero::run::memory::{Allocator, Category};
-use pipezero::run::world::{ProcessWorld, World};
+use pipezero_comm::memory::{Allocator, Category};
+use pipezero_comm::{CommError, Group};
+use pipezero_run::world::{ProcessWorld, World};
 
 pub(crate) const PIPEZERO: &str = "pipezero";
 pub(crate) const LIBRARY: &str = "library";

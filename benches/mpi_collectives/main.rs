@@ -15,7 +15,7 @@ use std::process::{Command, ExitCode};
 
 use benches::Samples;
 use job::{OPERATIONS, SIZES};
-use pipezero::plan::Bytes;
+use pipezero_plan::Bytes;
 
 const NUM_ROUNDS: usize = 5;
 

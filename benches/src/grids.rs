@@ -1,6 +1,6 @@
 //! The grids that steps are measured on, from one rank to a pipeline with sharded parameters.
 
-use pipezero::config::{ReductionPolicy, Run, ZeroLevel};
+use pipezero_config::{ReductionPolicy, Run, ZeroLevel};
 
 /// A grid by the name that the command line knows it by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,8 +9,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pipezero::config::*;
-use pipezero::run::data::{BatchSource, TokenBatch};
+use pipezero_config::*;
+use pipezero_run::data::{BatchSource, TokenBatch};
 
 pub use allocations::{LARGE_BYTES, Large, large_allocations};
 pub use grids::{GRIDS, Grid, reduction};

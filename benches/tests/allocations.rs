@@ -6,9 +6,9 @@
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
 use benches::{GPT2, GRIDS, Grid, LARGE_BYTES, Large, fixed_tokens, large_allocations, run};
-use pipezero::config::*;
-use pipezero::plan::Plan;
-use pipezero::run::engine::Engine;
+use pipezero_config::*;
+use pipezero_plan::Plan;
+use pipezero_run::engine::Engine;
 use pipezero_schedule::PipelineRank;
 
 const VOCAB_SIZE: usize = 8192;

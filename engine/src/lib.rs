@@ -36,36 +36,38 @@
 //! # }
 //! ```
 
-pub use config::{Launch, Run, RunFile};
-pub use plan::Plan;
-pub use plan::grid::Grid;
-pub use plan::what_if::{LoneSchedule, Simulation, WhatIf};
-pub use run::Engine;
-pub use run::data::BatchSource;
-pub use run::executor::{Cause, CauseKind, EventKind, RankFailure, RecordedEvent};
-pub use run::world::Position;
-pub use train::{RunDir, TrainedRun, Training};
+pub use pipezero_comm::world::Position;
+pub use pipezero_config::{Launch, Run, RunFile};
+pub use pipezero_plan::Plan;
+pub use pipezero_plan::grid::Grid;
+pub use pipezero_plan::what_if::{LoneSchedule, Simulation, WhatIf};
+pub use pipezero_run::Engine;
+pub use pipezero_run::data::BatchSource;
+pub use pipezero_run::executor::{Cause, CauseKind, EventKind, RankFailure, RecordedEvent};
+pub use pipezero_train::{RunDir, TrainedRun, Training};
 
+#[cfg(feature = "cli")]
+#[doc(hidden)]
+pub use pipezero_cli as cli;
+pub use pipezero_config as config;
+pub use pipezero_config::hugging_face;
+pub use pipezero_launch as launch;
+pub use pipezero_measure as measure;
 /// Layers, units and the model families, to build a model of your own.
 pub use pipezero_models as models;
+pub use pipezero_plan as plan;
 /// Programs and their instructions.
 pub use pipezero_schedule as schedule;
+pub use pipezero_tokenize as tokenize;
+pub use pipezero_tokens as tokens;
+pub use pipezero_train as train;
 
-#[doc(hidden)]
-pub mod cli;
-pub mod config;
-mod doctor;
-mod files;
-mod host;
-pub mod hugging_face;
-pub mod launch;
-pub mod measure;
-mod model_sizes;
-pub mod plan;
-pub mod run;
-pub mod tokenize;
-pub mod tokens;
-pub mod train;
+/// What happens: the ranks' threads, what they hold and what they send each other.
+pub mod run {
+    pub use pipezero_comm as comm;
+    pub use pipezero_comm::memory;
+    pub use pipezero_run::{Engine, checkpoint, data, engine, generation, optimizer, world};
+}
 
 /// Compiles the page's example.
 #[cfg(doctest)]

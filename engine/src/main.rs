@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    pipezero::cli::main()
+    pipezero_cli::main()
 }

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pipezero::config::{Link, Links};
-use pipezero::run::comm::{Communicator, Group};
-use pipezero::run::memory::{Allocator, Category, Ledger, TrackedBuffer};
-use pipezero::run::world::{ThreadWorld, World};
+use pipezero_comm::memory::{Allocator, Category, Ledger, TrackedBuffer};
+use pipezero_comm::{Communicator, Group};
+use pipezero_config::{Link, Links};
 use pipezero_models::{ElementType, Host, Queue};
+use pipezero_run::world::{ThreadWorld, World};
 
 /// A backend under test.
 pub(super) trait Backend {
@@ -43,7 +43,7 @@ pub(super) struct Mpi;
 impl Backend for Mpi {
     fn run(world_size: usize, timeout: Duration, body: impl Fn(Box<dyn Communicator>, &dyn Fn()) + Sync) {
         if let Some(world) =
-            pipezero::run::world::ProcessWorld::of_first_of_mpi(world_size, timeout, None).expect("a job")
+            pipezero_run::world::ProcessWorld::of_first_of_mpi(world_size, timeout, None).expect("a job")
         {
             let _guard = tests::EndOnPanic;
             let rank = world.local_ranks().start;

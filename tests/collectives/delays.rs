@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
-use pipezero::config::{Link, Links};
-use pipezero::run::comm::{Channel, CommError, Communicator, Group, Pending};
-use pipezero::run::memory::TrackedBuffer;
-use pipezero::run::world::ThreadWorld;
+use pipezero_comm::memory::TrackedBuffer;
+use pipezero_comm::{Channel, CommError, Communicator, Group, Pending};
+use pipezero_config::{Link, Links};
+use pipezero_run::world::ThreadWorld;
 
 use super::backend::{LONG, barrier, bits, buffer, run, values};
 

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use pipezero::plan::{Traffic, Volume};
-use pipezero::run::comm::{Channel, Communicator, Counting, Group};
-use pipezero::run::memory::{Category, Ledger};
+use pipezero_comm::memory::{Category, Ledger};
+use pipezero_comm::{Channel, Communicator, Counting, Group};
 use pipezero_models::ElementType;
+use pipezero_plan::{Traffic, Volume};
 
 use super::backend::{
     Backend, ELEMENT_TYPES, LONG, barrier, bits, buffer, buffer_of, charged, marks, on_every_world,

@@ -1,4 +1,4 @@
-//! One conformance suite for every backend: what `pipezero::run::comm` promises, bit for bit.
+//! One conformance suite for every backend: what `pipezero_comm` promises, bit for bit.
 //!
 //! The suite knows a backend only by [`backend::Backend`], and its bodies assert inside the rank, so that ranks may as well
 //! be processes.

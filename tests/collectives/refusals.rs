@@ -3,8 +3,8 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use pipezero::run::comm::{Channel, CommError, Communicator, Group, Started};
-use pipezero::run::memory::TrackedBuffer;
+use pipezero_comm::memory::TrackedBuffer;
+use pipezero_comm::{Channel, CommError, Communicator, Group, Started};
 use pipezero_models::ElementType;
 
 use super::backend::{

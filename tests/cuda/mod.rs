@@ -14,10 +14,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Stdio;
 
-use pipezero::config::{DeviceName, Run};
-use pipezero::models::queue::{Cuda, F32Products, NoCuda};
-use pipezero::plan::Plan;
-use pipezero::run::world::{WorldError, world_of};
+use pipezero_config::{DeviceName, Run};
+use pipezero_models::queue::{Cuda, F32Products, NoCuda};
+use pipezero_plan::Plan;
+use pipezero_run::world::{WorldError, world_of};
 use tests::{
     Case, Imitated, checked_imitation, imitation, in_full, on_the_imitation, run_on_imitation,
     run_on_imitation_with, small_run,

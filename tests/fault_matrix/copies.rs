@@ -4,11 +4,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use pipezero::config::ZeroLevel;
-use pipezero::plan::Purpose;
-use pipezero::run::checkpoint::Checkpoints;
-use pipezero::run::engine::{AboutRun, Engine, EngineError};
-use pipezero::run::world::{NamedDevice, ThreadWorld, World};
+use pipezero_config::ZeroLevel;
+use pipezero_plan::Purpose;
+use pipezero_run::checkpoint::Checkpoints;
+use pipezero_run::engine::{AboutRun, Engine, EngineError};
+use pipezero_run::world::{NamedDevice, ThreadWorld, World};
 use tests::{Mask, Moment, Phase, RandomBatches, Trap, TrapDevice};
 
 use super::{NUM_RANKS, RANKS, STEP, TIMEOUT, plan};

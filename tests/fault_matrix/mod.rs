@@ -12,12 +12,12 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use pipezero::config::{ReductionPolicy, ResidencyConfig, Run, ZeroConfig, ZeroLevel};
-use pipezero::plan::{Plan, Purpose};
-use pipezero::run::data::BatchSource;
-use pipezero::run::engine::{Engine, EngineError, Report};
-use pipezero::run::world::{NamedDevice, ThreadWorld, World};
-use pipezero::{Cause, CauseKind, RankFailure};
+use pipezero_config::{ReductionPolicy, ResidencyConfig, Run, ZeroConfig, ZeroLevel};
+use pipezero_plan::{Plan, Purpose};
+use pipezero_run::data::BatchSource;
+use pipezero_run::engine::{Engine, EngineError, Report};
+use pipezero_run::executor::{Cause, CauseKind, RankFailure};
+use pipezero_run::world::{NamedDevice, ThreadWorld, World};
 use tests::{
     Case, Mask, Moment, NO_ZERO, Phase, RandomBatches, Sample, Trap, TrapDevice, small_run, step_of,
 };

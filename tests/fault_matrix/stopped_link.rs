@@ -5,12 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use pipezero::config::{Link, Links};
-use pipezero::models::Queue;
-use pipezero::run::comm::{Channel, CommError, Communicator, Group, Operation, Started};
-use pipezero::run::memory::TrackedBuffer;
-use pipezero::run::world::{Positions, ThreadWorld, World};
-use pipezero::{Plan, Position};
+use pipezero_comm::memory::TrackedBuffer;
+use pipezero_comm::world::Position;
+use pipezero_comm::{Channel, CommError, Communicator, Group, Operation, Started};
+use pipezero_config::{Link, Links};
+use pipezero_models::Queue;
+use pipezero_plan::Plan;
+use pipezero_run::world::{Positions, ThreadWorld, World};
 use pipezero_schedule::PipelineRank;
 use tests::{Altered, Phase};
 

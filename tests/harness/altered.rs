@@ -5,8 +5,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pipezero::run::comm::{CommError, Communicator};
-use pipezero::run::world::{ClockOffset, Positions, RanksOnDevice, World};
+use pipezero_comm::{CommError, Communicator};
+use pipezero_run::world::{ClockOffset, Positions, RanksOnDevice, World};
 
 type Alter = dyn Fn(Box<dyn Communicator>) -> Result<Box<dyn Communicator>, CommError> + Send + Sync;
 

@@ -1,9 +1,9 @@
 //! Random token batches that depend on the sample alone, never on the grid.
 
-use pipezero::plan::Plan;
-use pipezero::run::data::{BatchError, BatchLayout, BatchSource, TokenBatch};
-use pipezero::train::batch_layout;
 use pipezero_models::layer::IGNORED_TARGET;
+use pipezero_plan::Plan;
+use pipezero_run::data::{BatchError, BatchLayout, BatchSource, TokenBatch};
+use pipezero_train::batch_layout;
 
 /// Which targets carry no loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use pipezero::config::{
+use pipezero_config::{
     Checkpointing, HeadLogits, Precision, ReductionPolicy, ResidencyConfig, UnitLayers, VocabularyConfig,
     ZeroConfig, ZeroLevel,
 };

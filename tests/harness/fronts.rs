@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use pipezero::config::Run;
-use pipezero::models::front::FrontSpec;
-use pipezero::models::model::{LayerRole, Model, ModelLayer, Tying};
-use pipezero::models::{Front, FrontLimits, FrontModule, GptConfig, gpt2};
-use pipezero::plan::Plan;
-use pipezero::run::data::{BatchError, BatchLayout, BatchSource, FrontInput, TokenBatch};
-use pipezero::train::batch_layout;
+use pipezero_config::Run;
+use pipezero_models::front::FrontSpec;
+use pipezero_models::model::{LayerRole, Model, ModelLayer, Tying};
+use pipezero_models::{Front, FrontLimits, FrontModule, GptConfig, gpt2};
+use pipezero_plan::Plan;
+use pipezero_run::data::{BatchError, BatchLayout, BatchSource, FrontInput, TokenBatch};
+use pipezero_train::batch_layout;
 
 use crate::RandomBatches;
 use crate::batches::hash;

@@ -5,10 +5,10 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pipezero::models::{Device, Host, Queue};
-use pipezero::plan::Plan;
-use pipezero::run::comm::{CommError, Communicator, Threads};
-use pipezero::run::world::{ClockOffset, Member, Positions, SideChannel, World};
+use pipezero_comm::{CommError, Communicator, Threads};
+use pipezero_models::{Device, Host, Queue};
+use pipezero_plan::Plan;
+use pipezero_run::world::{ClockOffset, Member, Positions, SideChannel, World};
 
 /// One process's end.
 #[derive(Debug)]

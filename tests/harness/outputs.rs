@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use pipezero::run::data::BatchSource;
-use pipezero::run::engine::{Engine, StepReport};
+use pipezero_run::data::BatchSource;
+use pipezero_run::engine::{Engine, StepReport};
 
 /// What an engine finds out: steps, an evaluation, logits; and it saves its weights.
 #[derive(Debug)]

@@ -1,6 +1,6 @@
 //! What a rank is doing when it fails.
 
-use pipezero::Position;
+use pipezero_comm::world::Position;
 use pipezero_schedule::Instruction;
 
 /// What a rank is doing.

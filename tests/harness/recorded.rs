@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use pipezero::run::engine::{Engine, StepReport};
-use pipezero::{EventKind, RecordedEvent};
+use pipezero_run::engine::{Engine, StepReport};
+use pipezero_run::executor::{EventKind, RecordedEvent};
 use pipezero_schedule::{Instruction, MicroBatch, PipelineRank, Unit};
 
 /// A compute that read a unit's weights.

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use pipezero::config::*;
+use pipezero_config::*;
 
 use crate::Schedule;
 

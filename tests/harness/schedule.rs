@@ -1,6 +1,6 @@
 //! Schedules as small values, so that cases of tests stay `Copy`.
 
-use pipezero::config::ScheduleConfig;
+use pipezero_config::ScheduleConfig;
 
 /// A schedule with its number of stages per rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,12 +5,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use pipezero::config::Run;
-use pipezero::models::Device;
-use pipezero::plan::{Plan, RankForecast};
-use pipezero::run::data::BatchSource;
-use pipezero::run::engine::{Engine, EngineError, LossPart, MeasuredRank, StepReport};
-use pipezero::train::{EvalLine, Observer, RunDir, StepLine, Summary, Training};
+use pipezero_config::Run;
+use pipezero_models::Device;
+use pipezero_plan::{Plan, RankForecast};
+use pipezero_run::data::BatchSource;
+use pipezero_run::engine::{Engine, EngineError, LossPart, MeasuredRank, StepReport};
+use pipezero_train::{EvalLine, Observer, RunDir, StepLine, Summary, Training};
 use safetensors::SafeTensors;
 use serde_json::json;
 

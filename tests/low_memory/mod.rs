@@ -9,13 +9,11 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Instant;
 
-use pipezero::config::{
-    GptConfig, ModelConfig, ReductionPolicy, ResidencyConfig, Run, UnitLayers, ZeroLevel,
-};
-use pipezero::plan::{Plan, Purpose};
-use pipezero::run::checkpoint::{CheckpointReader, Checkpoints};
-use pipezero::run::data::Zeros;
-use pipezero::run::engine::{AboutRun, Engine, EngineError, InitialState};
+use pipezero_config::{GptConfig, ModelConfig, ReductionPolicy, ResidencyConfig, Run, UnitLayers, ZeroLevel};
+use pipezero_plan::{Plan, Purpose};
+use pipezero_run::checkpoint::{CheckpointReader, Checkpoints};
+use pipezero_run::data::Zeros;
+use pipezero_run::engine::{AboutRun, Engine, EngineError, InitialState};
 use tests::{Case, small_run, zero};
 use world::FolderWorld;
 
@@ -71,7 +69,7 @@ fn build_rank(home: &Path, rank: usize, state: &str) {
     let plan = Plan::even_if_refused(run(ZeroLevel::Zero3)).expect("a valid run");
     let pipeline_rank = plan.forecast()[rank].pipeline_rank;
     let is_own =
-        |unit: &&pipezero::plan::PlannedUnit| plan.pipeline_rank_of(unit.stage).index() == pipeline_rank;
+        |unit: &&pipezero_plan::PlannedUnit| plan.pipeline_rank_of(unit.stage).index() == pipeline_rank;
     let lens: Vec<u64> = plan.units().iter().filter(is_own).map(|unit| unit.gradient_len() as u64).collect();
     let unit_bytes = 4 * lens.iter().max().expect("a rank has units");
     let memory = &plan.forecast()[rank].memory;

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use pipezero::models::{Device, Host};
-use pipezero::run::comm::{CommError, Communicator, Threads};
-use pipezero::run::world::{ClockOffset, Positions, World};
+use pipezero_comm::{CommError, Communicator, Threads};
+use pipezero_models::{Device, Host};
+use pipezero_run::world::{ClockOffset, Positions, World};
 
 const TIMEOUT: Duration = Duration::from_secs(300);
 

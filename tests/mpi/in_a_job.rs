@@ -7,16 +7,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use pipezero::config::{
+use pipezero_config::{
     Precision, ReductionPolicy, ResidencyConfig, Run, ShardingConfig, ShardingRule, UnitSharding, ZeroConfig,
     ZeroLevel,
 };
-use pipezero::models::Host;
-use pipezero::plan::{Plan, Purpose};
-use pipezero::run::checkpoint::JointCheckpoints;
-use pipezero::run::data::BatchSource;
-use pipezero::run::engine::{Engine, EngineError};
-use pipezero::run::world::{ProcessWorld, World};
+use pipezero_models::Host;
+use pipezero_plan::{Plan, Purpose};
+use pipezero_run::checkpoint::JointCheckpoints;
+use pipezero_run::data::BatchSource;
+use pipezero_run::engine::{Engine, EngineError};
+use pipezero_run::world::{ProcessWorld, World};
 use tests::features::pairs_on;
 use tests::{
     Case, Draws, EndOnPanic, FrontBatches, Lengths, Mask, Outputs, RandomBatches, Sample, Schedule,

@@ -4,16 +4,16 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use pipezero::Plan;
-use pipezero::config::{
+use pipezero_config::{
     BatchConfig, ModelConfig, Precision, ResidencyConfig, Run, SchedulerConfig, ZeroLevel,
 };
-use pipezero::models::{Distillation, DistillationLoss, GptConfig};
-use pipezero::plan::Purpose;
-use pipezero::run::data::TokenBatch;
-use pipezero::run::engine::{Engine, InitialState};
-use pipezero::run::world::world_of;
-use pipezero::train::Teacher;
+use pipezero_models::{Distillation, DistillationLoss, GptConfig};
+use pipezero_plan::Plan;
+use pipezero_plan::Purpose;
+use pipezero_run::data::TokenBatch;
+use pipezero_run::engine::{Engine, InitialState};
+use pipezero_run::world::world_of;
+use pipezero_train::Teacher;
 use serde_json::Value;
 use tests::{Case, small_gpt, small_run, weights_of, zero};
 

@@ -4,12 +4,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use pipezero::Plan;
-use pipezero::config::{BatchConfig, ModelConfig, NoDecay, OptimizerConfig, Run, SchedulerConfig};
-use pipezero::models::GptConfig;
-use pipezero::models::layer::IGNORED_TARGET;
-use pipezero::run::data::TokenBatch;
-use pipezero::run::engine::{Engine, StepReport};
+use pipezero_config::{BatchConfig, ModelConfig, NoDecay, OptimizerConfig, Run, SchedulerConfig};
+use pipezero_models::GptConfig;
+use pipezero_models::layer::IGNORED_TARGET;
+use pipezero_plan::Plan;
+use pipezero_run::data::TokenBatch;
+use pipezero_run::engine::{Engine, StepReport};
 use safetensors::tensor::{Dtype, TensorView, serialize_to_file};
 use serde_json::Value;
 use tests::{Case, Weights, small_gpt, small_run, weights_of};

@@ -1,7 +1,7 @@
 //! DeepSpeed's learning rates: the first and the last 30 of 200 steps.
 
-use pipezero::config::{NoDecay, OptimizerConfig, SchedulerConfig, Warmup, WarmupType};
-use pipezero::run::optimizer::LearningRate;
+use pipezero_config::{NoDecay, OptimizerConfig, SchedulerConfig, Warmup, WarmupType};
+use pipezero_run::optimizer::LearningRate;
 use serde_json::Value;
 
 use super::golden::{count, list, number, read};

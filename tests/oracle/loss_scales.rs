@@ -1,7 +1,7 @@
 //! DeepSpeed's dynamic loss scaler, step for step.
 
-use pipezero::config::{LossScaling, Precision};
-use pipezero::run::optimizer::{LossScaler, ScaleChange};
+use pipezero_config::{LossScaling, Precision};
+use pipezero_run::optimizer::{LossScaler, ScaleChange};
 
 use super::golden::{count, list, number, read};
 

@@ -1,10 +1,10 @@
 //! PyTorch's AdamW and SGD: ten steps on twelve numbers, gradients from 10 down to far below `eps`.
 
-use pipezero::config::{NoDecay, OptimizerConfig};
-use pipezero::run::optimizer::{DecayRanges, Update};
+use pipezero_config::{NoDecay, OptimizerConfig};
 use pipezero_models::parameter::ParameterSpec;
 use pipezero_models::unit::ParameterEntry;
 use pipezero_models::{Buffer, Host};
+use pipezero_run::optimizer::{DecayRanges, Update};
 use serde_json::Value;
 
 use super::golden::{assert_close, floats, list, number, read};
@@ -56,7 +56,7 @@ fn check(golden: &Value, config: &OptimizerConfig, expected: &Value) {
             learning_rate: lr,
             gradient_scale: 2.0,
         };
-        optimizer.update(&Host, &decay, update);
+        update.apply(optimizer, &decay, &Host);
         assert_close(
             &format!("{config:?}, step {step}: parameters"),
             parameters.host(),

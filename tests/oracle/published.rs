@@ -6,12 +6,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use pipezero::Plan;
-use pipezero::config::{BatchConfig, ModelConfig, NoDecay, OptimizerConfig, Run, SchedulerConfig, ZeroLevel};
-use pipezero::hugging_face::{HuggingFaceError, PublishedModel, PublishedWeights, SpecialTokens};
-use pipezero::models::layer::IGNORED_TARGET;
-use pipezero::run::data::TokenBatch;
-use pipezero::run::engine::Engine;
+use pipezero_config::hugging_face::{HuggingFaceError, PublishedModel, PublishedWeights, SpecialTokens};
+use pipezero_config::{BatchConfig, ModelConfig, NoDecay, OptimizerConfig, Run, SchedulerConfig, ZeroLevel};
+use pipezero_models::layer::IGNORED_TARGET;
+use pipezero_plan::Plan;
+use pipezero_run::data::TokenBatch;
+use pipezero_run::engine::Engine;
 use safetensors::SafeTensors;
 use serde_json::Value;
 use tests::{Case, Schedule, Weights, small_run, weights_of, zero};
@@ -172,7 +172,7 @@ fn five_steps_equal_those_of_transformers() {
         no_decay: NoDecay::OneDimensional,
     };
     // On one rank, and where each of four ranks reads its part of each parameter.
-    let sharded = zero(ZeroLevel::Zero3, pipezero::config::ResidencyConfig::Units(2), 1);
+    let sharded = zero(ZeroLevel::Zero3, pipezero_config::ResidencyConfig::Units(2), 1);
     let grids = [
         Case { num_micro_batches: 1, ..Case::ONE_RANK },
         Case {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use pipezero::config::{RopeScaling, Yarn};
+use pipezero_config::{RopeScaling, Yarn};
 use serde_json::Value;
 
 use super::golden::{count, floats, list, number, read};

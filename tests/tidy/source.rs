@@ -198,7 +198,7 @@ fn unsafe_code_is_where_it_has_to_be_and_says_why_it_is_sound() {
                 "models/src/memory/",
                 "models/src/queue/cuda/",
                 "models/src/queue/deferred/queue.rs",
-                "engine/src/run/comm/mpi/",
+                "engine/comm/src/mpi/",
             ]
             .iter()
             .any(|folder| path.starts_with(folder))

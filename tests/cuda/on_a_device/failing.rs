@@ -3,9 +3,9 @@
 use std::env;
 use std::sync::Arc;
 
-use pipezero::config::{DeviceName, Run};
-use pipezero::models::Device;
-use pipezero::models::queue::{Cuda, F32Products, NoCuda};
+use pipezero_config::{DeviceName, Run};
+use pipezero_models::Device;
+use pipezero_models::queue::{Cuda, F32Products, NoCuda};
 use tests::{Case, Mask, train_on_devices, two_steps};
 
 /// What the imitation's libraries answer where they were told to fail.

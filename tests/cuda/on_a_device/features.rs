@@ -1,6 +1,6 @@
 //! What no feature may change on GPUs: draws from all of them, to the bits of one pipeline rank on one GPU.
 
-use pipezero::config::{
+use pipezero_config::{
     HeadLogits, Precision, ReductionPolicy, UnitLayers, VocabularyConfig, ZeroConfig, ZeroLevel,
 };
 use tests::features::{self, CHECKPOINTING, DATA, GRIDS, MODELS, PRECISIONS, UNITS, VOCABULARIES, ZERO};

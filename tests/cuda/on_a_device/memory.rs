@@ -2,11 +2,11 @@
 
 use std::sync::{Arc, Mutex};
 
-use pipezero::config::{DeviceName, Precision, Run};
-use pipezero::models::queue::{Cuda, MemoryInUse};
-use pipezero::models::{Buffer, Device, ElementType, ModelError, Queue};
-use pipezero::run::checkpoint::Checkpoints;
-use pipezero::run::engine::{AboutRun, Engine, EngineError};
+use pipezero_config::{DeviceName, Precision, Run};
+use pipezero_models::queue::{Cuda, MemoryInUse};
+use pipezero_models::{Buffer, Device, ElementType, ModelError, Queue};
+use pipezero_run::checkpoint::Checkpoints;
+use pipezero_run::engine::{AboutRun, Engine, EngineError};
 use tests::{Case, Mask, RandomBatches, plan_and_batches, small_run};
 
 use super::device;

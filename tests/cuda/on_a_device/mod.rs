@@ -18,8 +18,8 @@ mod training;
 
 use std::sync::{Arc, OnceLock};
 
-use pipezero::models::Device;
-use pipezero::models::queue::{Cuda, F32Products};
+use pipezero_models::Device;
+use pipezero_models::queue::{Cuda, F32Products};
 
 /// The first, which is opened once.
 fn device() -> Arc<Cuda> {

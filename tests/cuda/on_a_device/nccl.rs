@@ -5,12 +5,12 @@ use std::env;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pipezero::config::{
+use pipezero_config::{
     BackendName, CommConfig, Precision, ReductionOrder, ResidencyConfig, Run, ZeroConfig, ZeroLevel,
 };
-use pipezero::models::queue::Cuda;
-use pipezero::plan::Plan;
-use pipezero::run::engine::{Engine, EngineError};
+use pipezero_models::queue::Cuda;
+use pipezero_plan::Plan;
+use pipezero_run::engine::{Engine, EngineError};
 use tests::{
     Case, Lengths, Mask, RandomBatches, Sample, assert_bit_identical, grids, plan_and_batches, started,
     train, train_on_devices, train_plan_on, train_with, two_steps, zero,

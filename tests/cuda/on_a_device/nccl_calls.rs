@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pipezero::models::element::ElementType;
-use pipezero::models::queue::{Cuda, F32Products, Joining, NcclCommunicator, NcclId, nccl_version};
-use pipezero::models::{Device, Queue};
+use pipezero_models::element::ElementType;
+use pipezero_models::queue::{Cuda, F32Products, Joining, NcclCommunicator, NcclId, nccl_version};
+use pipezero_models::{Device, Queue};
 
 const TIMEOUT: Duration = Duration::from_secs(20);
 /// Multiprocessors for an operation.

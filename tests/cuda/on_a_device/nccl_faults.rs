@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pipezero::config::{CommConfig, ResidencyConfig, Run, ZeroLevel};
-use pipezero::plan::Purpose;
-use pipezero::run::engine::{Engine, EngineError};
-use pipezero::run::world::world_of;
+use pipezero_config::{CommConfig, ResidencyConfig, Run, ZeroLevel};
+use pipezero_plan::Purpose;
+use pipezero_run::engine::{Engine, EngineError};
+use pipezero_run::world::world_of;
 use rustix::process::{Signal, getpid, kill_process};
 use tests::faults::{Kind, TIMEOUT_S, error_of, fault_and_folder, write_report};
 use tests::{Case, EndOnPanic, Mask, plan_and_batches, zero};

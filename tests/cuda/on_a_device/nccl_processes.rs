@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::env;
 use std::sync::Arc;
 
-use pipezero::models::Device;
-use pipezero::models::queue::{Cuda, F32Products};
-use pipezero::plan::Purpose;
-use pipezero::run::engine::Engine;
-use pipezero::run::world::world_of;
+use pipezero_models::Device;
+use pipezero_models::queue::{Cuda, F32Products};
+use pipezero_plan::Purpose;
+use pipezero_run::engine::Engine;
+use pipezero_run::world::world_of;
 use tests::features::pairs_on;
 use tests::{
     Case, EndOnPanic, Mask, Outputs, Sample, grids, in_full, plan_and_batches, two_steps, weights_in,

@@ -4,10 +4,10 @@
 use std::env;
 use std::time::Duration;
 
-use pipezero::config::{CommConfig, GptConfig, ResidencyConfig, Run, ZeroLevel};
-use pipezero::models::family::ModelConfig;
-use pipezero::models::queue::Cuda;
-use pipezero::run::engine::{Engine, EngineError};
+use pipezero_config::{CommConfig, GptConfig, ResidencyConfig, Run, ZeroLevel};
+use pipezero_models::family::ModelConfig;
+use pipezero_models::queue::Cuda;
+use pipezero_run::engine::{Engine, EngineError};
 use tests::features::GRIDS;
 use tests::{Case, Mask, Sample, plan_and_batches, small_gpt, small_run, zero};
 

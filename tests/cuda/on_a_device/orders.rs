@@ -1,7 +1,7 @@
 //! Grids in which every event that ranks set is needed: on the imitation, which looks at what orders accesses, one that is missing
 //! stops the process (`tests/imitation/mutations.py`).
 
-use pipezero::config::{ResidencyConfig, ZeroLevel};
+use pipezero_config::{ResidencyConfig, ZeroLevel};
 use tests::{Case, Mask, Schedule, assert_bit_identical, train_on_devices, two_steps, zero};
 
 use super::devices;

@@ -3,8 +3,8 @@
 use std::env;
 use std::process::Command;
 
-use pipezero::models::Device;
-use pipezero::models::element::ElementType;
+use pipezero_models::Device;
+use pipezero_models::element::ElementType;
 
 use super::devices;
 

@@ -5,7 +5,7 @@ use std::env;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pipezero::models::queue::{Cuda, F32Products, NcclId, NoNccl, nccl_version};
+use pipezero_models::queue::{Cuda, F32Products, NcclId, NoNccl, nccl_version};
 
 /// Set where the library is NVIDIA's.
 const REAL: &str = "PIPEZERO_REAL_NCCL";

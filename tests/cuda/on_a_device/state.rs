@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use pipezero::config::{DeviceName, Run};
-use pipezero::plan::Purpose;
-use pipezero::run::checkpoint::{CheckpointReader, Checkpoints};
-use pipezero::run::engine::{AboutRun, Engine, InitialState};
-use pipezero::run::world::world_of;
+use pipezero_config::{DeviceName, Run};
+use pipezero_plan::Purpose;
+use pipezero_run::checkpoint::{CheckpointReader, Checkpoints};
+use pipezero_run::engine::{AboutRun, Engine, InitialState};
+use pipezero_run::world::world_of;
 use tests::{Mask, Sample, grids, plan_and_batches, two_steps};
 
 /// The file that each rank writes, by name.

@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use pipezero::config::{DeviceName, Precision, ResidencyConfig, Run, ZeroLevel};
-use pipezero::models::family::ModelConfig;
-use pipezero::models::{Device, Distillation, DistillationLoss, Host};
-use pipezero::plan::Plan;
-use pipezero::run::data::{BatchSource, TokenBatch};
-use pipezero::run::engine::{BatchLogits, Engine};
+use pipezero_config::{DeviceName, Precision, ResidencyConfig, Run, ZeroLevel};
+use pipezero_models::family::ModelConfig;
+use pipezero_models::{Device, Distillation, DistillationLoss, Host};
+use pipezero_plan::Plan;
+use pipezero_run::data::{BatchSource, TokenBatch};
+use pipezero_run::engine::{BatchLogits, Engine};
 use tests::{
     Case, FrontBatches, Lengths, Mask, RandomBatches, Sample, Schedule, assert_bit_identical, grids,
     plan_with_front, small_run, train, train_on_devices, train_plan_on, train_with, two_steps, zero,

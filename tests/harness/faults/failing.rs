@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 
-use pipezero::run::engine::{Engine, EngineError};
-use pipezero::run::world::Positions;
+use pipezero_run::engine::{Engine, EngineError};
+use pipezero_run::world::Positions;
 
 use super::{Fault, WEIGHTS, note_failure};
 use crate::Phase;

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use pipezero::run::engine::Report;
+use pipezero_run::engine::Report;
 
 use super::{Fault, Kind, NUM_RANKS};
 

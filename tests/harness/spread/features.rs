@@ -1,6 +1,6 @@
 //! What of a run's features shapes memory and traffic, pair by pair.
 
-use pipezero::config::{ShardingConfig, ShardingRule, UnitLayers, UnitSharding};
+use pipezero_config::{ShardingConfig, ShardingRule, UnitLayers, UnitSharding};
 
 use super::{Spread, WORK, Work};
 use crate::features::{self, CHECKPOINTING, DATA, GRIDS, MODELS, PRECISIONS, UNITS, VOCABULARIES, ZERO};

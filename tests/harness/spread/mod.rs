@@ -2,7 +2,7 @@
 
 mod features;
 
-use pipezero::config::{
+use pipezero_config::{
     NoDecay, OptimizerConfig, ReductionPolicy, ResidencyConfig, Run, ShardingConfig, UnitLayers, ZeroConfig,
     ZeroLevel,
 };

@@ -9,11 +9,11 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use pipezero::Position;
-use pipezero::models::{Device, Host, ModelError, Queue};
-use pipezero::run::comm::{Channel, CommError, Communicator, Group, Operation, Started};
-use pipezero::run::memory::{Allocator, TrackedBuffer};
-use pipezero::run::world::Positions;
+use pipezero_comm::memory::{Allocator, TrackedBuffer};
+use pipezero_comm::world::Position;
+use pipezero_comm::{Channel, CommError, Communicator, Group, Operation, Started};
+use pipezero_models::{Device, Host, ModelError, Queue};
+use pipezero_run::world::Positions;
 
 use crate::Phase;
 use queue::TrapQueue;
@@ -132,7 +132,7 @@ impl Device for TrapDevice {
         Ok(Arc::new(TrapQueue { inner: Host.queue()?, trap: Arc::clone(&self.0) }))
     }
 
-    fn computes_in(&self, element: pipezero::models::ElementType) -> bool {
+    fn computes_in(&self, element: pipezero_models::ElementType) -> bool {
         Host.computes_in(element)
     }
 }

@@ -3,18 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pipezero::models::kernels::adamw::AdamWStep;
-use pipezero::models::kernels::attention::AttentionShape;
-use pipezero::models::kernels::dropout::Masks;
-use pipezero::models::kernels::linear::LinearShape;
-use pipezero::models::kernels::matmul::WriteMode;
-use pipezero::models::kernels::norm::Norm;
-use pipezero::models::kernels::sgd::SgdStep;
-use pipezero::models::queue::{
+use pipezero_models::kernels::adamw::AdamWStep;
+use pipezero_models::kernels::attention::AttentionShape;
+use pipezero_models::kernels::dropout::Masks;
+use pipezero_models::kernels::linear::LinearShape;
+use pipezero_models::kernels::matmul::WriteMode;
+use pipezero_models::kernels::norm::Norm;
+use pipezero_models::kernels::sgd::SgdStep;
+use pipezero_models::queue::{
     Affine, Attended, AttentionMask, Event, HeadWeights, HostKernel, Mark, NormGradient, Onto, Positions,
     Rotation, Word,
 };
-use pipezero::models::{Buffer, ElementType, ModelError, Queue, View, ViewMut};
+use pipezero_models::{Buffer, ElementType, ModelError, Queue, View, ViewMut};
 
 use super::Trap;
 

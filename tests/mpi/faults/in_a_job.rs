@@ -5,10 +5,10 @@ use std::process::Command;
 use std::sync::Arc;
 use std::{env, fs, thread};
 
-use pipezero::plan::{Plan, Purpose};
-use pipezero::run::data::Zeros;
-use pipezero::run::engine::{Engine, EngineError};
-use pipezero::run::world::{ProcessWorld, World};
+use pipezero_plan::{Plan, Purpose};
+use pipezero_run::data::Zeros;
+use pipezero_run::engine::{Engine, EngineError};
+use pipezero_run::world::{ProcessWorld, World};
 use rustix::process::{Pid, Signal, getpid, kill_process};
 use tests::faults::{Kind, NUM_RANKS, TIMEOUT_S, error_of, fault_and_folder, write_report};
 use tests::{EndOnPanic, example};

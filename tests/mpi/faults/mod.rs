@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::time::Duration;
 
-use pipezero::launch::{ConnectedBy, End, Event, Job, Lost};
+use pipezero_launch::{ConnectedBy, End, Event, Job, Lost};
 use tests::faults::{
     FAULT, FOLDER, Fault, Kind, NUM_RANKS, RANKS, TIME_FOR_REPORT, TIMEOUT_S, Written, check_report,
     reports_in,

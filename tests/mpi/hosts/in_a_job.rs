@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 use std::{env, fs};
 
-use pipezero::Simulation;
-use pipezero::config::{BackendName, Link, Links, Run};
-use pipezero::plan::costs::{DeviceSpec, Source};
-use pipezero::plan::{Plan, Purpose};
-use pipezero::run::data::Zeros;
-use pipezero::run::engine::Engine;
-use pipezero::run::world::ProcessWorld;
+use pipezero_config::{BackendName, Link, Links, Run};
+use pipezero_plan::costs::{DeviceSpec, Source};
+use pipezero_plan::what_if::Simulation;
+use pipezero_plan::{Plan, Purpose};
+use pipezero_run::data::Zeros;
+use pipezero_run::engine::Engine;
+use pipezero_run::world::ProcessWorld;
 use tests::{EndOnPanic, example};
 
 use super::Line;

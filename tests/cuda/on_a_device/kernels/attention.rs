@@ -1,9 +1,9 @@
 //! Attention.
 
-use pipezero::models::kernels::attention::AttentionShape;
-use pipezero::models::kernels::dropout::Place;
-use pipezero::models::queue::{Attended, AttentionMask};
-use pipezero::models::{Buffer, ElementType};
+use pipezero_models::kernels::attention::AttentionShape;
+use pipezero_models::kernels::dropout::Place;
+use pipezero_models::queue::{Attended, AttentionMask};
+use pipezero_models::{Buffer, ElementType};
 
 use tests::Draws;
 

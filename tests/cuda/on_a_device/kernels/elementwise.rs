@@ -1,8 +1,8 @@
 //! Kernels whose elements know nothing of each other.
 
-use pipezero::models::element::ElementType;
-use pipezero::models::kernels::adamw::AdamWStep;
-use pipezero::models::kernels::sgd::SgdStep;
+use pipezero_models::element::ElementType;
+use pipezero_models::kernels::adamw::AdamWStep;
+use pipezero_models::kernels::sgd::SgdStep;
 
 use super::{ELEMENTS, drawn, same, same_in};
 

@@ -1,8 +1,8 @@
 //! Kernels of heads of queries and keys.
 
-use pipezero::models::kernels::attention::AttentionShape;
-use pipezero::models::kernels::rope::{Rope, Turn};
-use pipezero::models::queue::{HeadWeights, Rotation};
+use pipezero_models::kernels::attention::AttentionShape;
+use pipezero_models::kernels::rope::{Rope, Turn};
+use pipezero_models::queue::{HeadWeights, Rotation};
 
 use super::{ELEMENTS, MODES, document_starts, drawn, same_in};
 

@@ -1,8 +1,8 @@
 //! Dropout, and looking up tokens.
 
-use pipezero::models::Buffer;
-use pipezero::models::kernels::dropout::Place;
-use pipezero::models::queue::Positions;
+use pipezero_models::Buffer;
+use pipezero_models::kernels::dropout::Place;
+use pipezero_models::queue::Positions;
 
 use super::{ELEMENTS, MODES, document_starts, drawn, masks, same_in};
 

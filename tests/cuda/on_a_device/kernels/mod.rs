@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use pipezero::models::element::ElementType;
-use pipezero::models::kernels::dropout::{Dropout, Masks, Place};
-use pipezero::models::kernels::matmul::WriteMode;
-use pipezero::models::layer::{MaskKey, MicroBatchShape};
-use pipezero::models::queue::{Cuda, Host, Queue};
-use pipezero::models::{Buffer, Device};
+use pipezero_models::element::ElementType;
+use pipezero_models::kernels::dropout::{Dropout, Masks, Place};
+use pipezero_models::kernels::matmul::WriteMode;
+use pipezero_models::layer::{MaskKey, MicroBatchShape};
+use pipezero_models::queue::{Cuda, Host, Queue};
+use pipezero_models::{Buffer, Device};
 
 use tests::{Draws, seed_of_draws};
 

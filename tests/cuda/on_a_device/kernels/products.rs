@@ -1,10 +1,10 @@
 //! Products of matrices.
 
-use pipezero::models::Device;
-use pipezero::models::element::ElementType;
-use pipezero::models::kernels::linear::LinearShape;
-use pipezero::models::kernels::matmul::WriteMode;
-use pipezero::models::queue::{Affine, Cuda, F32Products, Onto};
+use pipezero_models::Device;
+use pipezero_models::element::ElementType;
+use pipezero_models::kernels::linear::LinearShape;
+use pipezero_models::kernels::matmul::WriteMode;
+use pipezero_models::queue::{Affine, Cuda, F32Products, Onto};
 
 use super::{ELEMENTS, MODES, On, Values, drawn, same_in, same_in_types, unit_in_the_last_place};
 

@@ -1,8 +1,8 @@
 //! Kernels along rows.
 
-use pipezero::models::element::ElementType;
-use pipezero::models::kernels::norm::{Norm, NormKind};
-use pipezero::models::queue::{Affine, NormGradient};
+use pipezero_models::element::ElementType;
+use pipezero_models::kernels::norm::{Norm, NormKind};
+use pipezero_models::queue::{Affine, NormGradient};
 
 use super::{ELEMENTS, MODES, Values, drawn, same, same_in};
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use pipezero::plan::Plan;
+use pipezero_plan::Plan;
 use pipezero_schedule::simulate::{Costs, Links, MessageCost, UnitCosts};
 use pipezero_schedule::{Instruction, InstructionKind, Lane, PipelineRank, Unit};
 

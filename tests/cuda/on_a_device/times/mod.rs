@@ -9,12 +9,12 @@ mod ran;
 
 use std::env;
 
-use pipezero::config::{
+use pipezero_config::{
     CommConfig, GptConfig, LlamaConfig, NoDecay, OptimizerConfig, Precision, ReductionOrder, ResidencyConfig,
     Run, ZeroLevel,
 };
-use pipezero::models::family::ModelConfig;
-use pipezero::plan::Plan;
+use pipezero_models::family::ModelConfig;
+use pipezero_plan::Plan;
 use pipezero_schedule::simulate::{Span, simulate};
 use pipezero_schedule::{InstructionKind, Lane, PipelineRank};
 use tests::{Case, Sample, Schedule, grids, small_run, zero};

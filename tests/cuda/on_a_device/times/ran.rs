@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::env;
 use std::fs;
 
-use pipezero::EventKind;
-use pipezero::config::Run;
-use pipezero::plan::Plan;
-use pipezero::run::engine::{Engine, StepReport};
+use pipezero_config::Run;
+use pipezero_plan::Plan;
+use pipezero_run::engine::{Engine, StepReport};
+use pipezero_run::executor::EventKind;
 use pipezero_schedule::simulate::Span;
 use pipezero_schedule::{CheckedProgram, Instruction, Lane, PipelineRank};
 use tests::{Mask, started};

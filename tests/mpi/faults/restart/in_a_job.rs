@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::{env, fs};
 
-use pipezero::config::Run;
-use pipezero::plan::Plan;
-use pipezero::run::comm::{CommError, Communicator};
-use pipezero::run::world::{ProcessWorld, World, world_of};
-use pipezero::train::{EvalLine, Observer, RunDir, StepLine, Training};
+use pipezero_comm::{CommError, Communicator};
+use pipezero_config::Run;
+use pipezero_plan::Plan;
+use pipezero_run::world::{ProcessWorld, World, world_of};
+use pipezero_train::{EvalLine, Observer, RunDir, StepLine, Training};
 use rustix::process::{Signal, getpid, kill_process};
 use tests::faults::{FAILED_AT, Fault, fault_and_folder};
 use tests::{Altered, EndOnPanic, Moment, Trap, TrapCommunicator, example};

@@ -7,9 +7,9 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::{env, fs};
 
-use pipezero::launch::{ConnectedBy, End, Event, Job, Lost};
-use pipezero::plan::Plan;
-use pipezero::train::RunDir;
+use pipezero_launch::{ConnectedBy, End, Event, Job, Lost};
+use pipezero_plan::Plan;
+use pipezero_train::RunDir;
 use tests::faults::{FAILED_AT, FAULT, FOLDER, Fault, Kind, NUM_RANKS, RANKS};
 use tests::{Phase, Sample, train_into};
 

@@ -1,0 +1,204 @@
+//! `pipezero check` of a master file: every engine, whether a task uses it or not, and every task.
+
+use std::collections::BTreeMap;
+
+use pipezero_config::{Launch, MasterFile, Part, PartOfJob, Run, Task, TaskKind};
+use pipezero_models::Distillation;
+use pipezero_plan::Purpose;
+use serde_json::{Map, Value, json};
+
+use super::check::{CheckArgs, Checked, in_json};
+use super::failure::Failure;
+use super::figures::{bytes, counted};
+use super::frozen_weights::may_be_drawn;
+use super::master::resolve_all;
+use super::notices::Notices;
+use super::output::{note, print};
+use super::run_args::{PlannedData, plan_with_data_of};
+use super::task_plans::{EnginePlan, TaskPlans, ranks_as_json, task_plans, text_of_teacher};
+use super::terminal;
+
+impl CheckArgs {
+    /// Checks every engine of a master file, whether a task uses it or not, and every task in which one engine computes for another.
+    pub(super) fn check_all(&self, master: MasterFile) -> Result<(), Failure> {
+        let names: Vec<String> = master.engines().map(str::to_owned).collect();
+        let master = master.set(&self.run.set, &names)?;
+        let trained: Vec<String> =
+            names.iter().filter(|name| !only_teaches(&master, name)).cloned().collect();
+        let engines = resolve_all(&master, &trained, |engine| {
+            let launch = Launch { part: part_of_job(&master, &engine.name), ..Launch::this_host() };
+            let mut checked = Checked::of(&engine.file, launch, learns(&master, &engine.name))?;
+            if master.tasks().iter().all(|task| task.init_of(&engine.name).is_none()) {
+                let hint = may_be_drawn(&checked.plan, &engine.file, Some(&engine.name));
+                checked.notices.extend(hint);
+            }
+            checked.notices = engine.notices_in_place(std::mem::take(&mut checked.notices));
+            Ok((engine.shown(), checked))
+        })?;
+        // Engines that are trained, each on its own and on ranks that it shares, are those above.
+        let is_planned_anew = |task: &&Task| !matches!(task.kind, TaskKind::Train(_)) || task.says_ranks();
+        let mut of_tasks = Vec::new();
+        for task in master.tasks().iter().filter(is_planned_anew) {
+            of_tasks.push((
+                task,
+                task_plans(&master, task, Launch::this_host(), |engine, launch, distillation| {
+                    let PlannedData { plan, notices, .. } =
+                        plan_with_data_of(&engine.file, launch, distillation)?;
+                    Ok((plan, notices))
+                })?,
+            ));
+        }
+        let bytes_of: BTreeMap<&String, u64> =
+            trained.iter().zip(engines.iter().map(|(_, checked)| checked.plan.needs().world_bytes)).collect();
+        let together = memory_of_tasks(&master, &of_tasks, &bytes_of);
+        if self.json {
+            let checked: Vec<&Run> = engines.iter().map(|(_, checked)| checked.plan.run()).collect();
+            let runs = trained.iter().zip(checked).collect();
+            print(format_args!("{}\n", all_in_json(&master, runs, &of_tasks, &together)))?;
+            engines.into_iter().for_each(|(file, checked)| drop(Notices::new(file, checked.notices)));
+            return Ok(());
+        }
+        let mut engines: BTreeMap<&String, (String, Checked)> = trained.iter().zip(engines).collect();
+        for name in &names {
+            print(format_args!("engine {name}\n"))?;
+            match engines.remove(name) {
+                Some((file, checked)) => drop(checked.print(file)?),
+                None => print_teacher(&of_tasks, name)?,
+            }
+            print("\n")?;
+        }
+        for task in master.tasks() {
+            let anew = of_tasks.iter().find(|(of, _)| of.name == task.name);
+            let does = match &task.kind {
+                TaskKind::Distill { student, teacher, .. } => {
+                    format!("trains {student} on the logits of {teacher}")
+                }
+                _ => format!("trains {}", task.trained().join(", ")),
+            };
+            let places: String = anew.iter().flat_map(|(_, plans)| plans.places()).collect();
+            let line = format!(
+                "task {}: {does}{places}; {} of memory in all",
+                task.name,
+                bytes(together[&task.name])
+            );
+            print(format_args!("{}\n", terminal::fitted(&line)))?;
+        }
+        say_of_teachers(&master, &of_tasks);
+        let counts = [counted(names.len(), "engine"), counted(master.tasks().len(), "task")];
+        let verdict = format!("{} is a valid master file: {}", self.run.name(), counts.join(", "));
+        print(format_args!("{}\n", terminal::fitted(&verdict)))?;
+        Ok(())
+    }
+}
+
+/// Whether tasks use an engine, and none trains it.
+fn only_teaches(master: &MasterFile, name: &str) -> bool {
+    let mut parts = master.tasks().iter().filter_map(|task| task.part_of(name)).peekable();
+    parts.peek().is_some() && parts.all(|part| matches!(part, Part::Teaches(_)))
+}
+
+/// Its ranks in the first task that says which they are: they may be its data degree.
+fn part_of_job(master: &MasterFile, name: &str) -> Option<PartOfJob> {
+    let mut using = master.tasks().iter().filter(|task| task.part_of(name).is_some());
+    using.find_map(|task| task.part_of_job(name))
+}
+
+/// How an engine learns from a teacher, if no task trains it on its own.
+fn learns(master: &MasterFile, name: &str) -> Option<Distillation> {
+    let parts = || master.tasks().iter().filter_map(|task| task.part_of(name));
+    let learns = parts().find_map(|part| match part {
+        Part::Learns(distillation) => Some(distillation),
+        Part::Trains | Part::Teaches(_) => None,
+    });
+    learns.filter(|_| !parts().any(|part| part == Part::Trains))
+}
+
+/// What an engine is that is not trained, as the first task has it that uses it.
+fn print_teacher(of_tasks: &[(&Task, TaskPlans)], name: &str) -> Result<(), Failure> {
+    for (task, plans) in of_tasks {
+        let planned = plans.engines.iter().find(|planned| planned.engine.name == name);
+        if let (Some(planned), Some(Part::Teaches(student))) = (planned, task.part_of(name)) {
+            print(text_of_teacher(&planned.plan, student, terminal::width()))?;
+            notices_of(planned);
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Prints what is worth knowing of the files of engines that teach in some task and are trained in others, of which that is not all.
+fn say_of_teachers(master: &MasterFile, of_tasks: &[(&Task, TaskPlans)]) {
+    let teachers = of_tasks.iter().flat_map(|(_, plans)| &plans.engines);
+    let mut teachers: Vec<&EnginePlan> =
+        teachers.filter(|planned| planned.purpose == Purpose::Inference).collect();
+    teachers.sort_by_key(|planned| &planned.engine.name);
+    teachers.dedup_by_key(|planned| &planned.engine.name);
+    for planned in teachers.into_iter().filter(|planned| !only_teaches(master, &planned.engine.name)) {
+        note(format_args!("\nengine {} where it computes for another:", planned.engine.name));
+        notices_of(planned);
+    }
+}
+
+/// Prints what is worth knowing of an engine's file in its part of a task.
+fn notices_of(planned: &EnginePlan) {
+    drop(Notices::new(planned.engine.shown(), planned.notices.clone()).in_full());
+}
+
+/// Bytes of each task: of all its engines, and of logits.
+fn memory_of_tasks<'a>(
+    master: &'a MasterFile,
+    of_tasks: &[(&Task, TaskPlans)],
+    bytes_of: &BTreeMap<&String, u64>,
+) -> BTreeMap<&'a String, u64> {
+    let of_task = |task: &'a Task| {
+        let anew = of_tasks.iter().find(|(of, _)| of.name == task.name);
+        let of_engines: Vec<u64> = match anew {
+            Some((_, plans)) => plans.engines.iter().map(EnginePlan::all_bytes).collect(),
+            None => task.trained().iter().map(|name| bytes_of[name]).collect(),
+        };
+        (&task.name, of_engines.into_iter().fold(0, u64::saturating_add))
+    };
+    master.tasks().iter().map(of_task).collect()
+}
+
+/// The runs of all engines, those that are trained and those that only teach, and what the tasks do.
+fn all_in_json<'a>(
+    master: &MasterFile,
+    mut runs: BTreeMap<&'a String, &'a Run>,
+    of_tasks: &'a [(&Task, TaskPlans)],
+    together: &BTreeMap<&String, u64>,
+) -> String {
+    for planned in of_tasks.iter().flat_map(|(_, plans)| &plans.engines) {
+        runs.entry(&planned.engine.name).or_insert_with(|| planned.plan.run());
+    }
+    let tasks = master.tasks().iter().map(|task| {
+        let plans = of_tasks.iter().find(|(of, _)| of.name == task.name).map(|(_, plans)| plans);
+        (task.name.clone(), task_as_json(task, plans, together[&task.name]))
+    });
+    let tasks: Map<String, Value> = tasks.collect();
+    in_json(&json!({ "engines": runs, "tasks": tasks }))
+}
+
+/// What a task does, with which weights its engines begin, which ranks they have where the file says it, and the memory of all.
+fn task_as_json(task: &Task, plans: Option<&TaskPlans>, memory_bytes: u64) -> Value {
+    let mut json = match &task.kind {
+        TaskKind::Distill { student, teacher, distillation } => json!({ "distill": {
+            "student": student, "teacher": teacher,
+            "temperature": distillation.temperature, "alpha": distillation.alpha,
+        } }),
+        _ => json!({ "train": task.trained() }),
+    };
+    let inits = task.engines().into_iter().filter_map(|name| {
+        let path = task.init_of(&name)?.display().to_string();
+        Some((name, Value::String(path)))
+    });
+    let inits: Map<String, Value> = inits.collect();
+    if !inits.is_empty() {
+        json["init"] = Value::Object(inits);
+    }
+    if let Some(plans) = plans.filter(|plans| plans.ranks.are_said()) {
+        json["ranks"] = ranks_as_json(&plans.engines);
+    }
+    json["memory_bytes"] = json!(memory_bytes);
+    json
+}

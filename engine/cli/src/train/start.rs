@@ -1,0 +1,96 @@
+//! A run as it starts: its plan, its ranks, its directory.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use pipezero_comm::world::World;
+use pipezero_config::{Launch, Notice, RunFile};
+use pipezero_measure::trace::TracedSteps;
+use pipezero_models::Distillation;
+use pipezero_plan::Plan;
+use pipezero_run::checkpoint::Checkpoints;
+use pipezero_train::{
+    Beginning, ChangedKey, CopiedTokenizer, RunDir, RunDirError, Teacher, Training, TrainingError,
+};
+
+use super::options::RunOptions;
+use super::words::{say_where_it_goes_on, where_it_starts};
+use crate::failure::Failure;
+use crate::frozen_weights::are_drawn;
+use crate::output::Voice;
+use crate::run_args::{PlannedData, plan_with_data_of};
+use crate::unread_weights::unread_weights;
+
+impl RunOptions {
+    /// The plan of the run, which may learn from a teacher's logits too, and what is to be said of the file.
+    pub(super) fn planned(
+        &self,
+        file: &RunFile,
+        launch: Launch,
+        distillation: Option<Distillation>,
+    ) -> Result<(Plan, Vec<Notice>), Failure> {
+        let PlannedData { plan, mut notices, .. } = plan_with_data_of(file, launch, distillation)?;
+        // The weights of a run that goes on are those of its checkpoint.
+        if self.init.is_none() && !self.resume {
+            notices.extend(unread_weights(file));
+            notices.extend(are_drawn(&plan, file, self.engine.as_deref()));
+        }
+        Ok((plan, notices))
+    }
+
+    /// Starts the ranks, with the state that the run begins with.
+    pub(super) fn start(
+        &self,
+        plan: Plan,
+        world: Arc<dyn World>,
+        traced: Option<TracedSteps>,
+        teacher: Option<Teacher>,
+        voice: Voice,
+    ) -> Result<Training, TrainingError> {
+        let words = where_it_starts(&plan);
+        let begins = &mut |begins| words(begins).into_iter().for_each(|line| voice.note(line));
+        let beginning = match &self.init {
+            // A task says its weights every time; those of a run that goes on are its checkpoint's.
+            Some(path) if !self.goes_on() => Beginning::Weights(path),
+            _ if self.resume => Beginning::Checkpoint { directory: &self.out, step: self.step },
+            _ => Beginning::Drawn,
+        };
+        let mut training = Training::beginning(plan, world, beginning, teacher, begins)?;
+        if self.resume {
+            say_where_it_goes_on(voice, training.resumed(), &self.out);
+        }
+        if let Some(steps) = traced {
+            training = training.traced(steps);
+        }
+        if let Some(folder) = self.rescue.clone() {
+            training = training.rescued_to(folder);
+        }
+        Ok(training)
+    }
+
+    /// Whether the run goes on from a checkpoint that is there.
+    pub(super) fn goes_on(&self) -> bool {
+        // What is wrong with one is said where it is read.
+        let newest = || Checkpoints::of_run(&self.out).newest_before(u64::MAX, &mut Vec::new());
+        self.resume && (self.step.is_some() || !matches!(newest(), Ok(None)))
+    }
+
+    /// The run directory with the run file in it, made by the process that writes it, and what the run file says otherwise than before.
+    pub(super) fn recorded(
+        &self,
+        earlier: Option<RunDir>,
+        file: &RunFile,
+        plan: &Plan,
+        is_first: bool,
+    ) -> Result<(RunDir, Vec<ChangedKey>), RunDirError> {
+        let out: &Path = &self.out;
+        if !is_first {
+            return Ok((RunDir::written_elsewhere(out), Vec::new()));
+        }
+        // Read before the directory is replaced that may hold it.
+        let tokenizer = CopiedTokenizer::of(&plan.run().data)?;
+        let directory = earlier.map_or_else(|| RunDir::create(out, self.overwrite), Ok)?;
+        let changed = directory.record(file, plan, tokenizer.as_ref())?;
+        Ok((directory, changed))
+    }
+}

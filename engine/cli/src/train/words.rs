@@ -1,0 +1,156 @@
+//! What `train` says of a run before its steps and after them.
+
+use std::path::Path;
+
+use pipezero_config::{DeviceName, RunFile};
+use pipezero_files::host;
+use pipezero_models::queue::Cuda;
+use pipezero_plan::Plan;
+use pipezero_train::{ChangedKey, RankLog, Resumed, Start, Summary, Training};
+
+use crate::describe;
+use crate::figures::{bytes, count, counted};
+use crate::output::Voice;
+use crate::terminal;
+
+/// With what a start of the run begins in a log.
+pub(super) fn this_start() -> String {
+    let arguments: Vec<_> = std::env::args().skip(1).collect();
+    format!("pipezero {} {}", env!("CARGO_PKG_VERSION"), arguments.join(" "))
+}
+
+pub(super) fn where_logs_are(directory: &Path) -> String {
+    format!("logs of all ranks: {}", RankLog::folder(directory).display())
+}
+
+/// Where in the grid and on which host the process of a rank is.
+pub(super) fn place_of(plan: &Plan, rank: usize) -> String {
+    let grid = plan.grid();
+    format!(
+        "rank {rank} of {}: pipeline rank {}, data rank {}; host {}, process {}, {}",
+        grid.world_size(),
+        grid.pipeline_rank(rank),
+        grid.data_rank(rank),
+        host::name(),
+        std::process::id(),
+        counted(plan.run().threads, "thread"),
+    )
+}
+
+/// The line about what a run does before its first step, if there is one.
+pub(super) fn where_it_starts(plan: &Plan) -> impl Fn(Start) -> Option<String> + use<> {
+    let ranks = format!(
+        "starting {} and {} of memory in all",
+        counted(plan.grid().world_size(), "rank"),
+        bytes(plan.needs().world_bytes)
+    );
+    let reads_text = plan.run().model.learns();
+    move |begins| match begins {
+        Start::Text => reads_text.then(|| "reading the text".to_owned()),
+        Start::Drawn => Some(format!("{ranks}; initial weights are drawn")),
+        Start::Loaded => Some(format!("{ranks}; weights are read")),
+        Start::Resumed { step } => Some(format!("{ranks}; the checkpoint of step {step} is read")),
+    }
+}
+
+pub(super) fn say_where_it_goes_on(voice: Voice, resumed: Option<&Resumed>, out: &Path) {
+    let Some(Resumed { step, has_other_text, refused }) = resumed else {
+        return voice.note(format_args!("{} has no checkpoint yet: the run starts at step 1", out.display()));
+    };
+    for error in refused {
+        voice.note(terminal::fitted(&format!("warning: not resumed from the newest checkpoint: {error}")));
+    }
+    voice.note(format_args!("the run goes on after step {step}"));
+    if *has_other_text {
+        voice.note(terminal::fitted(
+            "warning: the training text is not the one that the checkpoint's run read: its order of samples is another one from here on",
+        ));
+    }
+}
+
+/// What the run file says otherwise than before; `of` comes first.
+pub(super) fn say_what_changed(voice: Voice, of: &str, changed: &[ChangedKey]) {
+    if !changed.is_empty() {
+        let changed: Vec<String> = changed.iter().map(ChangedKey::to_string).collect();
+        voice.note(terminal::fitted(&format!("{of}since the last start of the run: {}", changed.join(", "))));
+    }
+}
+
+pub(super) fn say_what_runs(voice: Voice, plan: &Plan) {
+    voice.note(terminal::wrapped(&headline(plan), terminal::width()));
+    if plan.run().model.learns() {
+        voice.note(terminal::wrapped(&plan.element_types().to_string(), terminal::width()));
+    }
+    for line in describe::trained(plan).into_iter().chain(plan.parameters_that_stay()) {
+        voice.note(line);
+    }
+}
+
+fn headline(plan: &Plan) -> String {
+    let (run, grid) = (plan.run(), plan.grid());
+    format!(
+        "{} parameters on pipeline {} x data {} ({}, {} each), {}, {}, {} of {} of {} tokens",
+        count(plan.num_parameters()),
+        grid.pipeline_degree,
+        grid.data_degree,
+        counted(grid.world_size(), "rank"),
+        counted(run.threads, "thread"),
+        describe::schedule(plan),
+        plan.run().precision.name(),
+        counted(usize::try_from(run.steps).unwrap_or(usize::MAX), "step"),
+        counted(run.batch.train_batch_size, "sequence"),
+        plan.micro_batch_shape().seq_length,
+    )
+}
+
+/// The warning that fp16 skipped too many steps: each was reported, but a log is long.
+pub(super) fn skipped_too_many(summary: &Summary) -> Option<String> {
+    let scale = summary.loss_scale.filter(|_| summary.skipped_too_many())?;
+    let Summary { skipped_steps: skipped, skipped_steps_at_end: at_end, steps, .. } = summary;
+    let trailing =
+        if summary.skips_at_end() { format!(", the last {at_end} in a row") } else { String::new() };
+    Some(format!(
+        "fp16 skipped {skipped} of {steps} steps{trailing}; the loss scale ended at {scale}: lower \
+         `fp16.initial_scale_power`, or `fp16.loss_scale` if that is set, or use bf16"
+    ))
+}
+
+/// What computes, and why it is no GPU where the file leaves that to the host.
+pub(super) fn device_of(training: &Training, file: &RunFile) -> String {
+    let name = training.device_name();
+    if !file.leaves_device_open() {
+        return name;
+    }
+    match Cuda::num_devices() {
+        Err(error) if error.is_absence() => format!("{name}; no GPU: {}", error.in_short()),
+        Err(error) => format!("{name}\nwarning: this host seems to have a GPU, which is not used: {error}"),
+        Ok(_) if training.plan().run().device == DeviceName::Cpu => {
+            format!(
+                "{name}\nwarning: this host has a GPU, which is not used: the driver did not answer when the run file was read"
+            )
+        }
+        Ok(_) => name,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_that_skipped_most_or_its_last_ten_steps_ends_with_advice() {
+        let warning = |steps, skipped_steps, skipped_steps_at_end, loss_scale| {
+            let counts = Summary { steps, skipped_steps, skipped_steps_at_end, ..Summary::default() };
+            skipped_too_many(&Summary { loss_scale, ..counts })
+        };
+        let warned = |steps, skipped, at_end| warning(steps, skipped, at_end, Some(8.0)).is_some();
+        assert!(!warned(100, 50, 9) && !warned(100, 0, 0));
+        assert!(warned(100, 51, 0) && warned(100, 10, 10) && warned(1, 1, 1));
+        // Without fp16 no token carried loss, and no scale would help.
+        assert_eq!(warning(4, 4, 4, None), None);
+        let text = warning(20, 12, 11, Some(8.0)).expect("a warning");
+        let expected = "fp16 skipped 12 of 20 steps, the last 11 in a row; the loss scale ended at 8: lower \
+                        `fp16.initial_scale_power`, or `fp16.loss_scale` if that is set, or use bf16";
+        assert_eq!(text, expected);
+    }
+}

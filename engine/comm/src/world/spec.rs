@@ -1,0 +1,31 @@
+//! How an engine wants its ranks connected: all that a world needs to know of a run.
+
+use pipezero_config::{CommConfig, DeviceName};
+use pipezero_models::queue::F32Products;
+
+use crate::Lanes;
+
+/// How an engine wants its ranks connected. It says nothing of stages, units or programs.
+#[derive(Clone, Debug)]
+pub struct WorldSpec {
+    /// Backend, time limit, port, emulated links, place of the ranks in the job.
+    pub comm: CommConfig,
+    /// Where the ranks compute.
+    pub device: DeviceName,
+    /// How GPUs multiply matrices of f32.
+    pub f32_products: F32Products,
+    /// The ranks, and which of them exchange messages.
+    pub lanes: Lanes,
+}
+
+impl WorldSpec {
+    /// Number of ranks.
+    pub(super) fn num_ranks(&self) -> usize {
+        self.lanes.world_size
+    }
+
+    /// The job's rank that is rank 0 here.
+    pub(super) fn first_rank(&self) -> usize {
+        self.comm.first_rank.unwrap_or(0)
+    }
+}

@@ -1,0 +1,27 @@
+//! A model's sizes by their names in run files, and the first in which two models differ.
+
+use pipezero_models::ModelConfig;
+use serde_json::{Map, Value};
+
+/// What a run may choose: none of it changes what weights compute.
+const OF_THE_RUN: [&str; 3] = ["seq_length", "init_std", "dropout"];
+
+/// A model's sizes by their names.
+pub fn sizes(model: &ModelConfig) -> Map<String, Value> {
+    let value = serde_json::to_value(model).expect("sizes are numbers and words");
+    let Value::Object(family) = value else { unreachable!("a family stands around its sizes") };
+    match family.into_iter().next() {
+        Some((_, Value::Object(sizes))) => sizes,
+        _ => unreachable!("a family stands around its sizes"),
+    }
+}
+
+/// The first size of a model that is another in a run's, with both values: its weights would compute something else there.
+pub fn first_difference(theirs: &Map<String, Value>, run: &ModelConfig) -> Option<(String, Value, Value)> {
+    let ours = sizes(run);
+    // A family without attention does not read how many heads there are.
+    let is_read = |key: &str| key != "num_attention_heads" || run.num_attention_heads().is_some();
+    let compared = theirs.iter().filter(|(key, _)| !OF_THE_RUN.contains(&key.as_str()) && is_read(key));
+    let mut other = compared.filter(|(key, theirs)| ours.get(*key).is_some_and(|ours| ours != *theirs));
+    other.next().map(|(key, theirs)| (key.clone(), theirs.clone(), ours[key].clone()))
+}

@@ -1,0 +1,19 @@
+//! Regular expressions of names of layers, which several keys have.
+
+use regex::{Regex, RegexBuilder};
+
+/// The pattern, found anywhere in a name, whatever the case.
+///
+/// # Errors
+/// If it is no regular expression, which a run file's reader refuses.
+pub fn regex(pattern: &str) -> Result<Regex, regex::Error> {
+    RegexBuilder::new(pattern).case_insensitive(true).build()
+}
+
+/// The rule that a text breaks which is no regular expression.
+pub(crate) fn broken_rule(pattern: &str) -> Option<String> {
+    let error = regex(pattern).err()?.to_string();
+    // The crate draws the pattern over several lines and names the mistake on the last.
+    let reason = error.lines().last().unwrap_or_default().trim_start_matches("error: ");
+    Some(format!("that is no regular expression: {}", reason.trim_end_matches('.')))
+}

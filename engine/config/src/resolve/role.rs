@@ -1,0 +1,157 @@
+//! What a run file says of learning, and what takes its place in that of an engine which computes logits of another's batches.
+
+use std::path::Path;
+
+use super::{batch, checkpoint, data, optimizer, rules, scheduler, train_only};
+use crate::raw::RawRun;
+use crate::resolved::{
+    BatchConfig, CheckpointConfig, DataConfig, EvaluationConfig, ModelConfig, NamePattern, OptimizerConfig,
+    SchedulerConfig,
+};
+use crate::served::Served;
+
+use super::rules::count_or_auto;
+
+/// What a run learns from, and how.
+pub(super) struct Learning {
+    pub(super) data: DataConfig,
+    pub(super) evaluation: EvaluationConfig,
+    pub(super) optimizer: OptimizerConfig,
+    pub(super) train_only: Option<Vec<NamePattern>>,
+    pub(super) scheduler: SchedulerConfig,
+    pub(super) gradient_clipping: f64,
+    pub(super) checkpoint: CheckpointConfig,
+    pub(super) steps: u64,
+}
+
+/// As the file says.
+pub(super) fn learning(
+    raw: &RawRun,
+    reads_text: bool,
+    folder: &Path,
+    batch: Option<&BatchConfig>,
+    model: Option<&ModelConfig>,
+) -> Option<Learning> {
+    let data = data::resolve(&raw.data, reads_text, folder);
+    let evaluation = data::resolve_evaluation(&raw.evaluation, reads_text);
+    let optimizer = optimizer::resolve(&raw.optimizer);
+    let steps = rules::steps(raw, batch, model);
+    let scheduler = scheduler::resolve(&raw.scheduler, optimizer.as_ref(), steps);
+    let train_only = train_only::resolve(raw);
+    let checkpoint = checkpoint::resolve(&raw.checkpoint);
+    let gradient_clipping = raw.gradient_clipping.not_negative(raw.gradient_clipping.auto_or(1.0));
+    data::check_documents(&raw.data, model);
+    let lengths = data::check_lengths(&raw.data, model);
+    Some(Learning {
+        data: lengths.and(data)?,
+        evaluation: evaluation?,
+        optimizer: optimizer?,
+        train_only: train_only?,
+        scheduler: scheduler?,
+        gradient_clipping: gradient_clipping?,
+        checkpoint: checkpoint?,
+        steps: steps?,
+    })
+}
+
+/// That of the run which is served; what the file says has no effect.
+pub(super) fn learning_of(raw: &RawRun, served: Served<'_>) -> Option<Learning> {
+    let why = format!(
+        "no effect here: this engine computes logits of `{}`'s batches, and is not trained",
+        served.name
+    );
+    let heads = [
+        &raw.data.head,
+        &raw.evaluation.head,
+        &raw.optimizer.head,
+        &raw.scheduler.head,
+        &raw.checkpoint.head,
+    ];
+    for head in heads.into_iter().filter(|head| head.is_written) {
+        head.site.hint(why.as_str());
+    }
+    let fields = [
+        (raw.train_batch_size.is_written(), &raw.train_batch_size.site),
+        (raw.gradient_accumulation_steps.is_written(), &raw.gradient_accumulation_steps.site),
+        (raw.gradient_clipping.is_written(), &raw.gradient_clipping.site),
+        (raw.steps.is_written(), &raw.steps.site),
+        (raw.train_only.is_written(), &raw.train_only.site),
+    ];
+    for (_, site) in fields.into_iter().filter(|(is_written, _)| *is_written) {
+        site.hint(why.as_str());
+    }
+    let run = served.run;
+    Some(Learning {
+        data: run.data.clone(),
+        evaluation: run.evaluation.clone(),
+        optimizer: run.optimizer.clone(),
+        train_only: None,
+        scheduler: run.scheduler.clone(),
+        gradient_clipping: run.gradient_clipping,
+        checkpoint: CheckpointConfig::default(),
+        steps: run.steps,
+    })
+}
+
+/// The smallest vocabulary that the data goes with.
+pub(super) fn fewest_tokens(raw: &RawRun, served: Option<Served<'_>>) -> usize {
+    match served {
+        Some(_) => 1,
+        None => data::fewest_tokens(&raw.data),
+    }
+}
+
+/// The file's batches; of an engine that serves another those of that run.
+pub(super) fn batch(raw: &RawRun, data: Option<usize>, served: Option<Served<'_>>) -> Option<BatchConfig> {
+    match served {
+        Some(served) => batch_of(raw, data, served),
+        None => batch::resolve(raw, data),
+    }
+}
+
+/// The batches of the run that is served, in micro-batches of its size or of the file's own.
+fn batch_of(raw: &RawRun, data: Option<usize>, served: Served<'_>) -> Option<BatchConfig> {
+    let own = count_or_auto(&raw.train_micro_batch_size_per_gpu)?;
+    let (data, batch) = (data?, served.run.batch);
+    let train_batch_size = batch.train_batch_size;
+    let micro_batch_size = own.unwrap_or(batch.micro_batch_size);
+    let share = micro_batch_size.checked_mul(data).filter(|&share| train_batch_size.is_multiple_of(share));
+    if let Some(share) = share {
+        return Some(BatchConfig {
+            train_batch_size,
+            micro_batch_size,
+            num_micro_batches: train_batch_size / share,
+        });
+    }
+    let name = served.name;
+    let batches = format!(
+        "`{name}` has {train_batch_size} sequences in a step, which data ranks share out in equal micro-batches"
+    );
+    let divides = |share: usize| train_batch_size.is_multiple_of(share);
+    match own {
+        Some(_) => {
+            let rule =
+                format!("{batches}, and with data degree {data} such micro-batches do not divide them");
+            let fitting = (1..=micro_batch_size.min(train_batch_size))
+                .rev()
+                .find(|micro| divides(micro.saturating_mul(data)));
+            let repair = fitting.map_or_else(
+                || format!("use a data degree that divides {train_batch_size}"),
+                |fitting| format!("use a number such as {fitting}"),
+            );
+            raw.train_micro_batch_size_per_gpu.broken(micro_batch_size, rule, repair)
+        }
+        None => {
+            let rule = format!(
+                "{batches}, and micro-batches of {micro_batch_size}, as `{name}` has them, times this data degree do not divide them"
+            );
+            let fitting = (1..=data.min(train_batch_size))
+                .rev()
+                .find(|data| divides(data.saturating_mul(micro_batch_size)))
+                .unwrap_or(1);
+            let repair =
+                format!("use a data degree such as {fitting}, or write `train_micro_batch_size_per_gpu`");
+            raw.parallel.data.broken(data, rule, repair)
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! The whole path from text to run: what a valid file becomes, and the exact words for every mistake.
+
+mod batch;
+mod checkpointing;
+mod deepspeed;
+mod deepspeed_fields;
+mod deepspeed_files;
+mod defaults;
+mod documents;
+mod fix; // `check --fix`.
+mod foreign;
+mod foreign_keys;
+mod grid;
+mod learning;
+mod limits;
+mod links;
+mod llama; // And `model.from`.
+mod precision;
+mod robust;
+mod schedules;
+mod sections;
+mod syntax;
+mod timed;
+mod train_only;
+mod vocabulary;
+mod zero;
+
+use expect_test::Expect;
+
+use super::testing::{BASE, LAUNCH, file};
+use super::{ConfigErrors, Launch, Notice, Run, RunFile};
+
+/// The errors of a text, or what it says although nothing is wrong. It ends a line, so that expectations always are
+/// lines of their own, which `cargo fmt` and `UPDATE_EXPECT=1` both leave in place.
+fn outcome(text: &str, arguments: &[&str], launch: Launch) -> String {
+    let arguments: Vec<String> = arguments.iter().map(|&argument| argument.to_owned()).collect();
+    let file = RunFile::parse("run.json", text).and_then(|file| file.set(&arguments));
+    said(file.and_then(|file| file.resolve(launch)))
+}
+
+fn said(resolved: Result<(Run, Vec<Notice>), ConfigErrors>) -> String {
+    match resolved {
+        Ok((_, notices)) if notices.is_empty() => "valid\n".to_owned(),
+        Ok((_, notices)) => notices.iter().map(|notice| format!("{notice}\n")).collect(),
+        Err(errors) => format!("{errors}\n"),
+    }
+}
+
+/// Compares the outcome of the valid file with changes.
+fn check(changes: &[(&str, &str)], expected: Expect) {
+    expected.assert_eq(&outcome(&file(changes), &[], LAUNCH));
+}
+
+/// Outcomes one after the other; all lines of an outcome but its first are indented.
+fn listed(outcomes: impl IntoIterator<Item = String>) -> String {
+    outcomes.into_iter().map(|outcome| outcome.trim_end().replace('\n', "\n  ") + "\n").collect()
+}
+
+/// Compares the outcomes of several files, each the valid one with changes.
+fn check_each(cases: &[&[(&str, &str)]], expected: Expect) {
+    expected.assert_eq(&listed(cases.iter().map(|changes| outcome(&file(changes), &[], LAUNCH))));
+}
+
+/// Compares the outcomes of the valid file with each of several values of one key.
+fn check_values(key: &str, values: &[&str], expected: Expect) {
+    expected.assert_eq(&listed(values.iter().map(|value| outcome(&file(&[(key, value)]), &[], LAUNCH))));
+}
+
+/// The run that the valid file with changes becomes.
+fn run(changes: &[(&str, &str)]) -> Run {
+    match RunFile::parse("run.json", &file(changes)).unwrap().resolve(LAUNCH) {
+        Ok((run, _)) => run,
+        Err(errors) => panic!("{errors}"),
+    }
+}

@@ -1,0 +1,155 @@
+//! What the system has for this process, and what of it is left: the host's memory, or less where a control group bounds it.
+
+use std::fs;
+use std::path::Path;
+
+/// Bytes that can be allocated without swapping; `None` where the system does not report it (any but Linux).
+pub fn available_bytes() -> Option<u64> {
+    // The kernel's own estimate, page cache that can be dropped included.
+    least(from_meminfo("MemAvailable:")?, Version::left)
+}
+
+/// Bytes that this host has, used or not; `None` where the system does not report it (any but Linux).
+pub fn memory_bytes() -> Option<u64> {
+    least(from_meminfo("MemTotal:")?, Version::limit)
+}
+
+/// Bytes of this process that lie in memory and belong to no file; `None` where the system does not report it (any but Linux).
+pub fn resident_bytes() -> Option<u64> {
+    bytes_of_line(&fs::read_to_string("/proc/self/status").ok()?, "RssAnon:")
+}
+
+/// What the host has, or less where one of the groups of this process has less.
+fn least(host: u64, of_group: impl Fn(&Version, &Path) -> Option<u64>) -> Option<u64> {
+    Some(groups(of_group).into_iter().fold(host, u64::min))
+}
+
+fn from_meminfo(key: &str) -> Option<u64> {
+    bytes_of_line(&fs::read_to_string("/proc/meminfo").ok()?, key)
+}
+
+/// The figure of a line of a file under `/proc`, given there in KiB.
+fn bytes_of_line(text: &str, key: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(key))?;
+    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kibibytes.checked_mul(1024)
+}
+
+/// Bytes of each control group that this process is in, from its own up to the root. Inside a container the
+/// path of the own group may not be visible; then the root's files, which are the container's, still are.
+fn groups(bytes: impl Fn(&Version, &Path) -> Option<u64>) -> Vec<u64> {
+    let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let mut found = Vec::new();
+    for (version, path) in own.lines().filter_map(version_and_path) {
+        let folder = Path::new(version.root).join(path.trim_start_matches('/'));
+        let folders = folder.ancestors().take_while(|folder| folder.starts_with(version.root));
+        found.extend(folders.filter_map(|folder| bytes(&version, folder)));
+    }
+    found
+}
+
+/// The files of a version of Linux's control groups.
+#[derive(Debug, PartialEq, Eq)]
+struct Version {
+    root: &'static str,
+    limit: &'static str,
+    used: &'static str,
+    /// The line of `memory.stat` with the page cache that is dropped first.
+    droppable: &'static str,
+}
+
+const VERSION_1: Version = Version {
+    root: "/sys/fs/cgroup/memory",
+    limit: "memory.limit_in_bytes",
+    used: "memory.usage_in_bytes",
+    droppable: "total_inactive_file",
+};
+const VERSION_2: Version = Version {
+    root: "/sys/fs/cgroup",
+    limit: "memory.max",
+    used: "memory.current",
+    droppable: "inactive_file",
+};
+
+impl Version {
+    fn limit(&self, folder: &Path) -> Option<u64> {
+        limit(&fs::read_to_string(folder.join(self.limit)).ok()?)
+    }
+
+    fn left(&self, folder: &Path) -> Option<u64> {
+        let read = |name: &str| fs::read_to_string(folder.join(name)).ok();
+        let stat = read("memory.stat").unwrap_or_default();
+        left_in_group(&read(self.limit)?, &read(self.used)?, &stat, self.droppable)
+    }
+}
+
+/// The version and the group's path in a line of `/proc/self/cgroup`, if the line is about memory.
+fn version_and_path(line: &str) -> Option<(Version, &str)> {
+    let (_, rest) = line.split_once(':')?;
+    let (controllers, path) = rest.split_once(':')?;
+    if controllers.is_empty() {
+        return Some((VERSION_2, path));
+    }
+    controllers.split(',').any(|controller| controller == "memory").then_some((VERSION_1, path))
+}
+
+/// A limit that is not a number (`max`) bounds nothing.
+fn limit(text: &str) -> Option<u64> {
+    text.trim().parse().ok()
+}
+
+/// Limit minus use, in which page cache that can be dropped does not count.
+fn left_in_group(limit: &str, used: &str, stat: &str, droppable: &str) -> Option<u64> {
+    let limit = self::limit(limit)?;
+    let used: u64 = used.trim().parse().ok()?;
+    let droppable = stat.lines().filter_map(|line| line.split_once(' ')).find(|(key, _)| *key == droppable);
+    let droppable: u64 = droppable.and_then(|(_, bytes)| bytes.trim().parse().ok()).unwrap_or(0);
+    Some(limit.saturating_sub(used.saturating_sub(droppable)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_host_reports_kibibytes() {
+        let text = "MemTotal:       24684096 kB\nMemFree:        100 kB\nMemAvailable:   23585188 kB\nBuffers: 1 kB\n";
+        assert_eq!(bytes_of_line(text, "MemAvailable:"), Some(23_585_188 * 1024));
+        assert_eq!(bytes_of_line(text, "MemTotal:"), Some(24_684_096 * 1024));
+        assert_eq!(bytes_of_line("MemTotal: 1 kB\n", "MemAvailable:"), None);
+        assert_eq!(bytes_of_line("MemAvailable: lots\n", "MemAvailable:"), None);
+    }
+
+    #[test]
+    fn what_is_allocated_and_written_is_resident() {
+        let Some(before) = resident_bytes() else { return };
+        let written = vec![1_u8; 64 << 20];
+        let grown = resident_bytes().unwrap() - before;
+        // Other tests of this process allocate and free meanwhile.
+        assert!(grown >= 32 << 20, "{grown} of {} bytes", written.len());
+    }
+
+    #[test]
+    fn a_host_has_more_than_is_left() {
+        let (has, left) = (memory_bytes(), available_bytes());
+        assert_eq!(has.is_some(), left.is_some());
+        assert!(has >= left, "{has:?}, {left:?}");
+    }
+
+    #[test]
+    fn a_group_leaves_what_it_does_not_use_or_could_drop() {
+        let left = |limit, used, stat| left_in_group(limit, used, stat, "inactive_file");
+        assert_eq!(left("1000\n", "300\n", ""), Some(700));
+        assert_eq!(left("1000\n", "300\n", "anon 5\ninactive_file 200\n"), Some(900));
+        assert_eq!(left("1000\n", "1300\n", "active_file 200\n"), Some(0));
+        assert_eq!(left("max\n", "300\n", ""), None);
+    }
+
+    #[test]
+    fn groups_of_both_versions_are_found() {
+        assert_eq!(version_and_path("0::/user.slice/run"), Some((VERSION_2, "/user.slice/run")));
+        assert_eq!(version_and_path("9:cpu,memory:/docker/ab"), Some((VERSION_1, "/docker/ab")));
+        assert_eq!(version_and_path("3:cpu,cpuacct:/docker/ab"), None);
+        assert_eq!(version_and_path("what"), None);
+    }
+}

@@ -1,0 +1,19 @@
+//! The name, the processor, the cores and the memory of this host, all of it and what is left, and what of it this process occupies; what is left on
+//! its disks;
+//! what a launcher says of the process, and what the process says to `pipezero launch`.
+
+pub mod cores;
+mod disk;
+pub mod job_files;
+mod launcher;
+mod machine;
+mod memory;
+pub mod name;
+
+pub use disk::free_bytes;
+pub use launcher::LaunchError;
+pub use launcher::Master;
+pub use launcher::{Launched, Launcher, Local, variables_in_force};
+pub use machine::{cpu_model, host_cores, system};
+pub use memory::{available_bytes, memory_bytes, resident_bytes};
+pub use name::name;

@@ -1,0 +1,183 @@
+//! Why a checkpoint cannot be written or read.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use pipezero_config::hugging_face::HuggingFaceError;
+
+/// Why a checkpoint cannot be written or read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CheckpointError {
+    /// The system refused.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A file is not as it was written.
+    #[error("{}: {reason}; the checkpoint is damaged: take an earlier one, or another copy of it", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What shows it.
+        reason: String,
+    },
+    /// Its weights cannot be written for transformers.
+    #[error(transparent)]
+    Published(#[from] HuggingFaceError),
+    /// It is of a later step than the run's last.
+    #[error(
+        "{} is of step {step}, and the run has {num_steps}: raise `steps`, or go on from an earlier checkpoint with --step",
+        path.display()
+    )]
+    Beyond {
+        /// The checkpoint's folder.
+        path: PathBuf,
+        /// Its step.
+        step: u64,
+        /// Steps of the run.
+        num_steps: u64,
+    },
+    /// Another host has a file.
+    #[error(
+        "{} has no {needed}: it is in one of {files}; copy them here, or write checkpoints to a folder that all hosts share",
+        folder.display()
+    )]
+    Elsewhere {
+        /// The checkpoint's folder on this host.
+        folder: PathBuf,
+        /// What was to be read.
+        needed: String,
+        /// The files that are not here, with their hosts.
+        files: String,
+    },
+    /// All checkpoints of a run are damaged.
+    #[error("{newest}; the earlier ones are damaged too: {earlier}")]
+    NoneSound {
+        /// Why the newest cannot be read.
+        newest: Box<Self>,
+        /// What of the others is damaged.
+        earlier: String,
+    },
+    /// An earlier checkpoint cannot be removed; the new one is complete.
+    #[error("{0}; the new checkpoint is complete, and earlier ones stay")]
+    NotRemoved(Box<Self>),
+    /// There is none.
+    #[error("{} has {reason}; name a run directory that has one, or its folder", path.display())]
+    NotFound {
+        /// Where it was looked for.
+        path: PathBuf,
+        /// What is missing, and what is there instead.
+        reason: String,
+    },
+    /// The list of several engines' checkpoints has some that the engines which are to be written have not gone on from.
+    #[error(
+        "{} lists checkpoints that these engines have not gone on from, and which would be replaced: resume from them first, or write to another folder",
+        path.display()
+    )]
+    NotGoneOn {
+        /// The list.
+        path: PathBuf,
+    },
+    /// Another system wrote it.
+    #[error(
+        "{} is a checkpoint of {name}, whose optimizer state is not read; turn it into Hugging Face weights, as with {way}",
+        path.display()
+    )]
+    OtherSystem {
+        /// The folder.
+        path: PathBuf,
+        /// The system.
+        name: &'static str,
+        /// What turns its checkpoints into weights.
+        way: &'static str,
+    },
+    /// Another version wrote it.
+    #[error(
+        "{}: it is of version {found} of the format, and this program reads version {known}: resume with the program that wrote it",
+        path.display()
+    )]
+    Version {
+        /// The manifest.
+        path: PathBuf,
+        /// Its version.
+        found: u64,
+        /// The version that is read.
+        known: u64,
+    },
+    /// It holds another model than the run.
+    #[error("{}: {reason}; the run file describes another model than the checkpoint holds", path.display())]
+    OtherModel {
+        /// The checkpoint's folder.
+        path: PathBuf,
+        /// The first difference.
+        reason: String,
+    },
+    /// Its optimizer keeps another state than that of the run.
+    #[error(
+        "{}: it holds {found} of each parameter, and the run's optimizer keeps {needed}: resume with the optimizer that it was \
+         trained with, or start from its weights alone with --init",
+        path.display()
+    )]
+    OtherOptimizer {
+        /// The checkpoint's folder.
+        path: PathBuf,
+        /// Names of what it holds.
+        found: String,
+        /// Names of what the run keeps.
+        needed: String,
+    },
+    /// It was written while other parameters were trained.
+    #[error(
+        "{}: `{name}` was {} when it was written, and `train_only` of the run has it {}: resume with the parameters that \
+         were trained, or start from its weights alone with --init",
+        path.display(), frozen_or_trained(*was_frozen), frozen_or_trained(!*was_frozen)
+    )]
+    OtherTrained {
+        /// The checkpoint's folder.
+        path: PathBuf,
+        /// The first parameter that differs.
+        name: String,
+        /// Whether it was not trained.
+        was_frozen: bool,
+    },
+}
+
+fn frozen_or_trained(is_frozen: bool) -> &'static str {
+    if is_frozen { "frozen" } else { "trained" }
+}
+
+impl CheckpointError {
+    /// Why none of a run's checkpoints can be read, the newest first; `None` if there are none.
+    pub fn of_all(errors: Vec<Self>) -> Option<Self> {
+        let mut errors = errors.into_iter();
+        let newest = errors.next()?;
+        let earlier: Vec<String> = errors
+            .map(|error| match error {
+                Self::Damaged { path, .. } => path.display().to_string(),
+                error => error.to_string(),
+            })
+            .collect();
+        Some(match earlier.is_empty() {
+            true => newest,
+            false => Self::NoneSound { newest: Box::new(newest), earlier: earlier.join(", ") },
+        })
+    }
+
+    /// Whether an earlier checkpoint may do.
+    pub fn is_damage(&self) -> bool {
+        matches!(self, Self::Damaged { .. })
+    }
+
+    pub(super) fn io(path: &Path) -> impl Fn(io::Error) -> Self + use<> {
+        let path = path.to_owned();
+        move |source| Self::Io { path: path.clone(), source }
+    }
+
+    pub(super) fn damaged(path: &Path, reason: impl Into<String>) -> Self {
+        Self::Damaged { path: path.to_owned(), reason: reason.into() }
+    }
+}

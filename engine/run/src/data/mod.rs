@@ -1,0 +1,46 @@
+//! Text or tokens in, micro-batches out: the same samples at every step, whatever the grid.
+//!
+//! ```text
+//! text --read_text--> stores \
+//!                             --split--> training | validation: streams --TokenBatches--> micro-batches
+//! files of tokens --> stores /
+//! ```
+//!
+//! Without a tokenizer the tokens of a text are its bytes, so the vocabulary has 256 entries. Files of tokens stay where they are: a
+//! micro-batch reads what it needs. The engine asks a [`BatchSource`] for micro-batches; [`TokenBatches`] is the one for a run's data, and
+//! users may write others.
+
+mod batches;
+mod blend;
+mod corpus;
+mod data_error;
+mod every_sequence;
+mod extent;
+mod front_batch;
+mod inspect;
+mod ngram;
+mod opener;
+mod sampler;
+mod source;
+mod split;
+mod store;
+mod stream;
+#[cfg(test)]
+mod tests;
+mod token_batch;
+mod window;
+
+pub use batches::{BatchLayout, Start, TokenBatches};
+pub use blend::{BlendError, CYCLE};
+pub use corpus::Corpus;
+pub use data_error::DataError;
+pub use every_sequence::EverySequence;
+pub use front_batch::{FrontBatch, FrontFault, FrontInput};
+pub use inspect::{Inspected, inspect};
+pub use ngram::NgramCrossEntropy;
+pub use opener::tokenizer_of;
+pub use pipezero_tokens::text::{TextError, TextFile, find_text, first_words, read_text, text_bytes};
+pub use sampler::Permutation;
+pub use source::{BatchError, BatchSource, NoBatches, Zeros};
+pub use split::{BLOCK_TOKENS, SplitError};
+pub use token_batch::{BatchFault, TokenBatch};

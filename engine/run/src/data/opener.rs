@@ -1,0 +1,150 @@
+//! Opens the files of a run's data.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use pipezero_config::{DataConfig, EndToken};
+use pipezero_tokens::text::{TextError, TextFile, find_all, read_text};
+use pipezero_tokens::{FoundAs, TokenFile, Tokenizer, TokenizerError};
+use rayon::prelude::*;
+
+use super::data_error::DataError;
+use super::store::Store;
+
+/// What files are opened with.
+pub(super) struct Opener<'a> {
+    config: &'a DataConfig,
+    tokenizer: Option<Tokenizer>,
+    vocab_size: usize,
+    /// How many tokens there may be.
+    pub(super) num_kinds: usize,
+}
+
+/// Texts that have not been read.
+pub(super) struct FoundTexts {
+    pub(super) files: Vec<PathBuf>,
+    /// Their tokens, where those are their bytes; not known with a tokenizer.
+    pub(super) num_tokens: Option<u64>,
+}
+
+impl<'a> Opener<'a> {
+    /// Reads the tokenizer, if there is one.
+    pub(super) fn new(config: &'a DataConfig, vocab_size: usize) -> Result<Self, DataError> {
+        let tokenizer = tokenizer_of(config)?;
+        let num_kinds = match &tokenizer {
+            Some(tokenizer) => tokenizer.vocab_size(),
+            None if config.files.tokens.is_empty() => 256,
+            None => vocab_size,
+        };
+        if tokenizer.is_some() && num_kinds > vocab_size {
+            return Err(DataError::TokenizerVocabulary { largest: num_kinds - 1, vocab_size });
+        }
+        let opener = Self { config, tokenizer, vocab_size, num_kinds };
+        match opener.end_token().filter(|&token| token as usize >= vocab_size) {
+            Some(token) => Err(DataError::EndToken { token, vocab_size }),
+            None => Ok(opener),
+        }
+    }
+
+    /// What is trained on, and what a share of is held out.
+    pub(super) fn main(&self) -> Result<Vec<Store>, DataError> {
+        let tokens = &self.config.files.tokens;
+        if tokens.is_empty() { self.texts() } else { self.token_files(tokens, self.config.validation > 0.0) }
+    }
+
+    /// Files that are validated on.
+    pub(super) fn validation(&self) -> Result<Vec<Store>, DataError> {
+        self.token_files(&self.config.files.validation_tokens, false)
+    }
+
+    /// Finds the texts, and does not read them.
+    ///
+    /// # Errors
+    /// When a text cannot be found, is too long to be tokenized, or all are empty.
+    pub(super) fn find_texts(&self) -> Result<FoundTexts, DataError> {
+        let files = find_all(&self.config.text)?;
+        let mut total_bytes = 0;
+        for path in &files {
+            let found = fs::metadata(path).map_err(|source| TextError::unreadable(path, source))?;
+            self.check_text(path, found.len())?;
+            total_bytes += found.len();
+        }
+        if total_bytes == 0 {
+            return Err(TextError::Empty { num_files: files.len() }.into());
+        }
+        Ok(FoundTexts { files, num_tokens: self.tokenizer.is_none().then_some(total_bytes) })
+    }
+
+    fn check_text(&self, path: &Path, num_bytes: u64) -> Result<(), DataError> {
+        let max_bytes = Tokenizer::TEXT_BYTES_MAX as u64;
+        if self.tokenizer.is_some() && num_bytes > max_bytes {
+            return Err(DataError::LongText { path: path.to_owned(), num_bytes, max_bytes });
+        }
+        Ok(())
+    }
+
+    fn texts(&self) -> Result<Vec<Store>, DataError> {
+        let files = read_text(&self.config.text)?;
+        let Some(tokenizer) = &self.tokenizer else {
+            return Ok(files.into_iter().map(|file| Store::Bytes(file.text.into_bytes())).collect());
+        };
+        // On all cores; in the order of the files.
+        let tokenized = files.into_par_iter().map(|TextFile { path, text }| {
+            self.check_text(&path, text.len() as u64)?;
+            let mut tokens = tokenizer.encode(&text)?;
+            let end_token = self.end_token();
+            tokens.extend(end_token.filter(|end| !tokens.is_empty() && tokens.last() != Some(end)));
+            Ok(Store::Tokens(tokens))
+        });
+        tokenized.collect()
+    }
+
+    /// Files without an index are cut between documents where a share of them is held out, or attention ends with a document.
+    fn token_files(&self, paths: &[PathBuf], is_split: bool) -> Result<Vec<Store>, DataError> {
+        let needs_documents = is_split || self.config.document_attention;
+        let opened = paths.iter().map(|path| {
+            let mut file = self.token_file(path)?;
+            let end_token =
+                self.end_token().filter(|_| needs_documents && file.found_as() != FoundAs::Indexed);
+            if let Some(end_token) = end_token {
+                file.find_documents(end_token, self.vocab_size)?;
+            }
+            Ok(Store::File(file))
+        });
+        opened.collect()
+    }
+
+    /// A file of tokens, its documents as its index says.
+    ///
+    /// # Errors
+    /// When it is damaged, or its documents need to be known and nothing says where they end.
+    pub(super) fn token_file(&self, path: &Path) -> Result<TokenFile, DataError> {
+        let file = TokenFile::open(path, self.config.files.token_type)?;
+        let is_known = file.found_as() == FoundAs::Indexed || self.end_token().is_some();
+        if self.config.document_attention && !is_known {
+            return Err(DataError::NoDocuments { path: path.to_owned() });
+        }
+        Ok(file)
+    }
+
+    fn end_token(&self) -> Option<u32> {
+        match self.config.files.end_token {
+            Some(EndToken::Number(number)) => Some(number),
+            Some(EndToken::Name(_)) | None => self.tokenizer.as_ref().and_then(Tokenizer::end_token),
+        }
+    }
+}
+
+/// The tokenizer of a run; `None` where it names none.
+///
+/// # Errors
+/// When it cannot be used.
+pub fn tokenizer_of(config: &DataConfig) -> Result<Option<Tokenizer>, TokenizerError> {
+    let Some(path) = &config.tokenizer else { return Ok(None) };
+    let loaded = match &config.files.end_token {
+        Some(EndToken::Name(name)) => Tokenizer::load(path, Some(name))?,
+        Some(EndToken::Number(number)) => Tokenizer::load(path, None)?.ending_with(*number),
+        None => Tokenizer::load(path, None)?,
+    };
+    Ok(Some(loaded))
+}

@@ -1,0 +1,485 @@
+//! The engine: runs a plan's ranks of this process, one thread for each, and carries out the few commands that users have.
+
+mod batch_logits;
+mod check_run;
+mod checkpoint;
+mod command;
+mod error;
+mod failures;
+mod host_memory;
+mod initial_state;
+mod logits;
+mod own_weights;
+mod probe;
+mod ranks;
+mod report;
+mod save;
+mod share;
+mod shared_memory;
+mod state_check;
+mod threads;
+mod together;
+mod weights_error;
+mod weights_file;
+mod worker;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use pipezero_comm::memory::Ledger;
+use pipezero_models::Device;
+use pipezero_partition::Purpose;
+use pipezero_plan::costs::DeviceSpec;
+use pipezero_plan::{ElementTypes, Plan};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+pub use crate::executor::{BatchLogits, batch_layout};
+pub use batch_logits::share_logits;
+use check_run::check_run;
+pub use checkpoint::AboutRun;
+use checkpoint::Writing;
+use command::Command;
+pub use error::{EngineError, Report};
+pub use failures::{gave_up, stopped};
+pub use initial_state::InitialState;
+pub use own_weights::OwnWeights;
+use ranks::Ranks;
+pub use report::ProcessReport;
+pub use report::{EvalReport, LossPart, MeasuredRank, StepReport};
+use save::SaveFile;
+pub use share::Share;
+pub use shared_memory::SharedMemory;
+pub use together::{LogitsHere, Together, check_together};
+pub use weights_error::WeightsError;
+
+use crate::data::BatchSource;
+use crate::executor::{NotFinite, RankOutcome, StepInputs};
+use crate::optimizer::{LearningRate, LossScaler, ScaleChange};
+use crate::world::{ClockOffset, Names, RanksOnDevice, RanksOnHosts, World, world_of, world_on};
+
+/// Trains, evaluates, saves and loads one model on a grid of ranks.
+///
+/// Every method commands all ranks of this process and returns when all have replied. After an error the ranks have stopped and a new
+/// engine is needed, except after [`EngineError::NotFinite`], [`EngineError::Unread`] and [`EngineError::LossScale`], whose step was left out, after
+/// [`EngineError::EvaluationNotFinite`] and [`EngineError::UnreadEvaluation`], and after errors of
+/// files of weights and checkpoints: the weights are those before it.
+#[derive(Debug)]
+pub struct Engine {
+    plan: Arc<Plan>,
+    ranks: Ranks,
+    /// See [`Engine::peak_flops_per_s`].
+    peak_flops_per_s: Option<f64>,
+    /// Whether every step is recorded.
+    records: bool,
+    learning_rate: LearningRate,
+    loss_scaler: Option<LossScaler>,
+    /// Steps done.
+    step: u64,
+    /// Steps done that did not overflow.
+    update: u64,
+    /// Sequences that the steps have read.
+    num_samples: u64,
+    /// A checkpoint that is not complete yet.
+    writing: Option<Writing>,
+}
+
+impl Engine {
+    /// Starts the ranks of a plan for training, in the world that its run file names, with initial weights that depend on the seed alone.
+    ///
+    /// # Errors
+    /// [`EngineError::Memory`] and [`EngineError::Threads`] before anything is allocated, where the plan needs more than this host has;
+    /// when a thread cannot be started.
+    pub fn new(plan: Plan, source: Arc<dyn BatchSource>) -> Result<Self, EngineError> {
+        let world = world_of(&plan)?;
+        Self::in_world(plan, source, Purpose::Training, world)
+    }
+
+    /// Starts the ranks without gradients and optimizer state: for [`Engine::eval_batch`] and [`Engine::logits`].
+    ///
+    /// # Errors
+    /// As [`Engine::new`].
+    pub fn for_inference(plan: Plan, source: Arc<dyn BatchSource>) -> Result<Self, EngineError> {
+        let world = world_of(&plan)?;
+        Self::in_world(plan, source, Purpose::Inference, world)
+    }
+
+    /// As [`Engine::new`], with all ranks on a device.
+    ///
+    /// # Errors
+    /// As [`Engine::new`].
+    pub fn on_device(
+        plan: Plan,
+        source: Arc<dyn BatchSource>,
+        device: Arc<dyn Device>,
+    ) -> Result<Self, EngineError> {
+        Self::on_devices(plan, source, &[device])
+    }
+
+    /// As [`Engine::new`], with ranks on these devices in turn. They reach each other's memory.
+    ///
+    /// # Errors
+    /// As [`Engine::new`].
+    pub fn on_devices(
+        plan: Plan,
+        source: Arc<dyn BatchSource>,
+        devices: &[Arc<dyn Device>],
+    ) -> Result<Self, EngineError> {
+        let world = world_on(&plan, devices);
+        Self::in_world(plan, source, Purpose::Training, world)
+    }
+
+    /// As [`Engine::new`], and every step's report holds what happened to each rank's instructions and when.
+    ///
+    /// # Errors
+    /// As [`Engine::new`].
+    pub fn recording(plan: Plan, source: Arc<dyn BatchSource>) -> Result<Self, EngineError> {
+        let mut engine = Self::new(plan, source)?;
+        engine.records = true;
+        Ok(engine)
+    }
+
+    /// What people call the devices that compute.
+    pub fn device_name(&self) -> String {
+        Names(&self.ranks.devices()).to_string()
+    }
+
+    /// The type and the devices of this process that compute: `bf16 on 2 x NVIDIA H100`.
+    pub fn computed_in(&self) -> String {
+        format!("{} on {}", self.plan.run().precision.name(), self.device_name())
+    }
+
+    /// The devices of this process with their ranks.
+    pub fn devices(&self) -> Vec<RanksOnDevice> {
+        self.ranks.devices()
+    }
+
+    /// Ranks on each host of a job, on the last perhaps fewer; `None` where one number does not say it, and where ranks are threads.
+    pub fn ranks_per_node(&self) -> Option<usize> {
+        self.ranks.on_hosts().and_then(RanksOnHosts::ranks_per_node)
+    }
+
+    /// What the devices of this process could compute together in the type of the run, by their data sheets; `None` where one is not known, as a
+    /// CPU never is.
+    pub fn peak_flops_per_s(&self) -> Option<f64> {
+        self.peak_flops_per_s
+    }
+
+    /// Checks that this host has the device, the memory and the threads that the plan's ranks need here.
+    ///
+    /// # Errors
+    /// [`EngineError::Device`], [`EngineError::Memory`] and [`EngineError::Threads`].
+    pub fn check_host(plan: &Plan, purpose: Purpose, world: &dyn World) -> Result<(), EngineError> {
+        let computed = ElementTypes::computed_in(plan.run());
+        threads::check(plan, world.local_ranks().len(), threads::max_threads())?;
+        for of_device in world.devices() {
+            let RanksOnDevice { on, number, ranks } = &of_device;
+            if !on.device.computes_in(computed) {
+                return Err(EngineError::Device { computed, device: on.name.clone() });
+            }
+            let (memory, free_bytes) = host_memory::of_device(*number, on)?;
+            host_memory::check(plan, purpose, ranks, memory, free_bytes)?;
+        }
+        Ok(())
+    }
+
+    /// As [`Engine::with_state`], with weights drawn from the seed.
+    ///
+    /// # Errors
+    /// As [`Engine::with_state`].
+    pub fn in_world(
+        plan: Plan,
+        source: Arc<dyn BatchSource>,
+        purpose: Purpose,
+        world: Arc<dyn World>,
+    ) -> Result<Self, EngineError> {
+        Self::with_state(plan, source, purpose, world, &InitialState::Drawn)
+    }
+
+    /// Starts the ranks of this process with this state. Every process of the world has an engine of the same plan and calls the same
+    /// methods in the same order. A failure leaves nothing behind: no thread, no memory.
+    ///
+    /// # Errors
+    /// As [`Engine::new`]; before anything is allocated, [`EngineError::WorldSize`] where the world has another number of ranks than
+    /// the plan, [`EngineError::OtherRun`] where the processes were given different runs, [`EngineError::Connect`], and those of a
+    /// checkpoint of another model or optimizer; when weights or a checkpoint cannot be read.
+    pub fn with_state(
+        plan: Plan,
+        source: Arc<dyn BatchSource>,
+        purpose: Purpose,
+        world: Arc<dyn World>,
+        state: &InitialState,
+    ) -> Result<Self, EngineError> {
+        let (needed, found) = (plan.grid().world_size(), world.size());
+        if needed != found {
+            return Err(EngineError::WorldSize { needed, found });
+        }
+        Self::check_host(&plan, purpose, &*world)?;
+        check_run(&plan, purpose, &*world)?;
+        state.check(&plan, &*world)?;
+        let plan = Arc::new(plan);
+        let learning_rate = LearningRate::new(&plan.run().optimizer, &plan.run().scheduler);
+        let ranks = Ranks::start(&plan, &source, purpose, world)?;
+        let loss_scaler = LossScaler::new(plan.run().precision);
+        let peak_flops_per_s = peak_flops_per_s(&ranks.devices(), &plan);
+        let mut engine = Self {
+            plan,
+            ranks,
+            peak_flops_per_s,
+            records: false,
+            learning_rate,
+            loss_scaler,
+            step: 0,
+            update: 0,
+            num_samples: 0,
+            writing: None,
+        };
+        match state {
+            InitialState::Drawn => engine.ranks.ask(&Command::Initialise).map(drop)?,
+            InitialState::Weights(path) => engine.load(path)?,
+            InitialState::Parameters(from) => engine.load_parameters(from)?,
+            InitialState::Checkpoint(from) => engine.resume(from)?,
+        }
+        Ok(engine)
+    }
+
+    /// Whether rank 0 runs in this process, which then writes what the run leaves behind.
+    pub fn has_rank_0(&self) -> bool {
+        self.ranks.local().contains(&0)
+    }
+
+    /// Whether this holds in any process; each gives whether it holds there.
+    ///
+    /// # Errors
+    /// When a rank, or another process, stops.
+    pub fn in_any_process(&mut self, holds: bool) -> Result<bool, EngineError> {
+        let mut words = [u64::from(holds)];
+        self.ranks.together(|world| world.add_words(&mut words))?;
+        Ok(words != [0])
+    }
+
+    /// What this process did, if no process failed at it.
+    ///
+    /// # Errors
+    /// Its own error; [`EngineError::Elsewhere`] where only others failed; when a rank, or another process, stops.
+    pub fn agree<T, E: From<EngineError>>(&mut self, done: Result<T, E>) -> Result<T, E> {
+        let failed_anywhere = self.in_any_process(done.is_err());
+        let done = done?;
+        if failed_anywhere? { Err(EngineError::Elsewhere.into()) } else { Ok(done) }
+    }
+
+    /// The plan that runs.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// One optimizer step on the next batch of the source.
+    ///
+    /// # Errors
+    /// When a rank stops; the report names every rank's instruction. No step is half done on disk, but the weights in
+    /// memory are lost. [`EngineError::Unread`] where tokens cannot be read, [`EngineError::NotFinite`] where the loss or a gradient is not finite, [`EngineError::LossScale`] where fp16
+    /// overflows at the lowest loss scale; weights are kept then.
+    pub fn train_batch(&mut self) -> Result<StepReport, EngineError> {
+        self.train(self.records)
+    }
+
+    /// As [`Engine::train_batch`], and the report holds what happened to each rank's instructions and when, whether or not the
+    /// engine records all steps. What is recorded costs a mark of the compute queue for each event and changes no
+    /// number.
+    ///
+    /// # Errors
+    /// As [`Engine::train_batch`].
+    pub fn train_batch_recorded(&mut self) -> Result<StepReport, EngineError> {
+        self.train(true)
+    }
+
+    fn train(&mut self, records: bool) -> Result<StepReport, EngineError> {
+        let (step, update) = (self.step + 1, self.update + 1);
+        let learning_rate = self.learning_rate.at(update);
+        let loss_scale = self.loss_scaler.as_ref().map(LossScaler::scale);
+        let inputs = StepInputs {
+            step,
+            update,
+            learning_rate,
+            loss_scale: loss_scale.unwrap_or(1.0),
+            skips_overflow: loss_scale.is_some(),
+            records,
+        };
+        let before = self.clock_offset(records)?;
+        let outcomes = self.ranks.ask_for_outcomes(&Command::Train(inputs))?;
+        // Clocks drift, so it is asked for on both sides of the step.
+        let clock = before.and(self.clock_offset(records)?);
+        let found = first(&outcomes).clone();
+        let overflowed = found.overflowed;
+        let unread = outcomes.iter().find_map(|outcome| outcome.unread.clone());
+        let not_finite = outcomes.iter().filter_map(|outcome| outcome.not_finite.clone()).min();
+        let processes = self.gather_outcomes(clock, outcomes)?;
+        if overflowed {
+            self.check_left_out(step, unread, not_finite)?;
+        }
+        self.update_loss_scale(step, overflowed)?;
+        self.step = step;
+        self.update += u64::from(!overflowed);
+        self.num_samples += self.plan.run().batch.train_batch_size as u64;
+        let mut report = StepReport::new(inputs, loss_scale, self.plan.loss_parts(), &found, processes);
+        tracing::debug!(step, loss = report.loss, step_s = report.step_s, "step");
+        report.next_loss_scale = self.loss_scaler.as_ref().map(LossScaler::scale);
+        Ok(report)
+    }
+
+    /// A step left the weights as they are: an error, unless a gradient overflowed in fp16.
+    fn check_left_out(
+        &mut self,
+        step: u64,
+        unread: Option<String>,
+        not_finite: Option<NotFinite>,
+    ) -> Result<(), EngineError> {
+        let read = unread.map_or(Ok(()), |what| Err(EngineError::Unread { step, what }));
+        self.agree(read)?;
+        if self.loss_scaler.is_some() {
+            return Ok(());
+        }
+        let what = self.least_of_all(not_finite)?;
+        let what = what.map_or_else(|| "the loss or a gradient".to_owned(), |what| what.to_string());
+        Err(EngineError::NotFinite { step, what })
+    }
+
+    /// Of what the processes have found not to be finite, where it began.
+    fn least_of_all(&mut self, own: Option<NotFinite>) -> Result<Option<NotFinite>, EngineError> {
+        // What other processes than that of rank 0 give does not count.
+        let least = self.gather(own)?.into_iter().flatten().min();
+        let least = serde_json::to_vec(&least).expect("numbers and names");
+        let least = self.ranks.together(|world| world.broadcast(least))?;
+        Ok(serde_json::from_slice(&least).expect("every process runs this program"))
+    }
+
+    /// How far this process's clock is ahead of the first one's, if events are recorded.
+    fn clock_offset(&mut self, records: bool) -> Result<ClockOffset, EngineError> {
+        if records { self.ranks.together(|world| world.clock_offset()) } else { Ok(ClockOffset::ZERO) }
+    }
+
+    /// What the ranks of all processes did, in the process of rank 0; of this process's ranks in the others.
+    fn gather_outcomes(
+        &mut self,
+        clock: ClockOffset,
+        outcomes: Vec<RankOutcome>,
+    ) -> Result<Vec<ProcessReport>, EngineError> {
+        let ranks = outcomes.into_iter().map(|outcome| outcome.report).collect();
+        self.gather(ProcessReport { clock, first_rank: self.ranks.local().start, ranks })
+    }
+
+    /// What each process gives, in the process of rank 0, in the order of their ranks; the own in the others.
+    pub fn gather<T: Serialize + DeserializeOwned>(&mut self, own: T) -> Result<Vec<T>, EngineError> {
+        if self.ranks.are_all() {
+            return Ok(vec![own]);
+        }
+        let message = serde_json::to_vec(&own).expect("it has string keys and finite depth");
+        let messages = self.ranks.together(|world| world.gather(message))?;
+        if messages.is_empty() {
+            return Ok(vec![own]);
+        }
+        let read = |message: Vec<u8>| serde_json::from_slice(&message);
+        Ok(messages.into_iter().map(read).collect::<Result<_, _>>().expect("every process runs this program"))
+    }
+
+    /// Updates the loss scale after a step and logs its change. That a step was left out is in its report, and the caller shows
+    /// it.
+    fn update_loss_scale(&mut self, step: u64, overflowed: bool) -> Result<(), EngineError> {
+        let Some(scaler) = &mut self.loss_scaler else { return Ok(()) };
+        let scale = scaler.scale();
+        let change = scaler.update(overflowed);
+        match (overflowed, change) {
+            (_, ScaleChange::Exhausted) => return Err(EngineError::LossScale { step, scale }),
+            (true, ScaleChange::To(next)) => {
+                tracing::debug!(
+                    step,
+                    scale,
+                    next,
+                    "a gradient overflowed: step left out, loss scale lowered"
+                );
+            }
+            (true, ScaleChange::Kept) => {
+                tracing::debug!(step, scale, "a gradient overflowed: step left out, loss scale kept");
+            }
+            (false, ScaleChange::To(next)) => tracing::info!(step, scale, next, "loss scale raised"),
+            (false, ScaleChange::Kept) => {}
+        }
+        Ok(())
+    }
+
+    /// The loss of batch `batch` (from 1) of `source`, without gradients; the weights stay as they are.
+    ///
+    /// # Errors
+    /// When a rank stops; [`EngineError::EvaluationNotFinite`] and [`EngineError::UnreadEvaluation`], after which the ranks go on.
+    pub fn eval_batch(
+        &mut self,
+        source: &Arc<dyn BatchSource>,
+        batch: u64,
+    ) -> Result<EvalReport, EngineError> {
+        self.evaluated(&Command::Evaluate { source: Arc::clone(source), batch }, batch)
+    }
+
+    /// The loss of a batch without gradients, whatever else is asked for of it.
+    fn evaluated(&mut self, command: &Command, batch: u64) -> Result<EvalReport, EngineError> {
+        let outcomes = self.ranks.ask_for_outcomes(command)?;
+        if first(&outcomes).overflowed {
+            let unread = outcomes.iter().find_map(|outcome| outcome.unread.clone());
+            let read = unread.map_or(Ok(()), |what| Err(EngineError::UnreadEvaluation { batch, what }));
+            self.agree(read)?;
+            return Err(EngineError::EvaluationNotFinite);
+        }
+        Ok(EvalReport::new(self.plan.loss_parts(), first(&outcomes)))
+    }
+
+    /// Writes the weights to one safetensors file, in the process of rank 0. The other ranks hand them over unit by unit: no more than a
+    /// unit is held at once.
+    ///
+    /// # Errors
+    /// When the file cannot be written, [`EngineError::Elsewhere`] where that is so in another process, or a rank stops. The file appears
+    /// under its name only when it is complete.
+    pub fn save(&mut self, path: &Path) -> Result<(), EngineError> {
+        let created = self.has_rank_0().then(|| SaveFile::create(&self.plan, path)).transpose();
+        let file = self.agree(created.map_err(EngineError::from))?.map(Arc::new);
+        self.ranks.ask(&Command::Save(file.clone()))?;
+        let file = file.map(|file| Arc::into_inner(file).expect("ranks drop a command before they answer"));
+        let finished = file.map_or(Ok(()), SaveFile::finish);
+        self.agree(finished.map_err(EngineError::from))
+    }
+
+    /// Reads weights that [`Engine::save`] wrote, on any grid; every rank reads its own part.
+    ///
+    /// # Errors
+    /// When the file cannot be read, is damaged, or belongs to another model.
+    pub fn load(&mut self, path: &Path) -> Result<(), EngineError> {
+        let opened = weights_file::WeightsFile::open(&self.plan, path);
+        let file = Arc::new(self.agree(opened.map_err(EngineError::from))?);
+        self.ranks.ask(&Command::Load(file)).map(drop)
+    }
+
+    /// The ledger of a local rank's memory: what its plan counts.
+    ///
+    /// # Panics
+    /// If the rank runs in another process.
+    pub fn ledger(&self, rank: usize) -> &Ledger {
+        &self.ranks.ledgers(rank).planned
+    }
+
+    /// The ledger of what commands between steps hold on a local rank beside that: saving, and reading logits.
+    ///
+    /// # Panics
+    /// If the rank runs in another process.
+    pub fn ledger_between_steps(&self, rank: usize) -> &Ledger {
+        &self.ranks.ledgers(rank).between
+    }
+}
+
+/// What any of the ranks knows of the whole grid.
+fn first(outcomes: &[RankOutcome]) -> &RankOutcome {
+    outcomes.first().expect("a process has at least one rank")
+}
+
+/// What these devices could compute together in the precision of a plan; `None` where one is not known.
+fn peak_flops_per_s(devices: &[RanksOnDevice], plan: &Plan) -> Option<f64> {
+    let peak = |name: &str| Some(DeviceSpec::by_driver_name(name)?.peak_flops_per_s(plan.run().precision));
+    devices.iter().map(|device| peak(&device.on.name)).sum()
+}

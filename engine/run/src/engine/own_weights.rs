@@ -1,0 +1,93 @@
+//! A file of weights that this program wrote.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use pipezero_config::hugging_face::PublishedModel;
+use pipezero_files::safetensors::{Header, HeaderError};
+use pipezero_models::parameter::ParameterSpec;
+use safetensors::tensor::{Dtype, TensorInfo};
+
+use super::weights_error::WeightsError;
+
+/// A file of [`Engine::save`](super::Engine::save) that has exactly a model's parameters.
+#[derive(Debug)]
+pub struct OwnWeights {
+    path: PathBuf,
+    /// Where each parameter's first byte lies in the file.
+    starts: HashMap<String, u64>,
+}
+
+impl OwnWeights {
+    /// Opens a file, for the parameters of a model.
+    ///
+    /// # Errors
+    /// When it cannot be read, is damaged, or has other parameters.
+    pub fn open<'a>(
+        path: &Path,
+        parameters: impl Iterator<Item = &'a ParameterSpec>,
+    ) -> Result<Self, WeightsError> {
+        let header = Header::read(path).map_err(|error| match error {
+            HeaderError::Io(source) => WeightsError::io(path)(source),
+            HeaderError::Damaged(reason) => WeightsError::Damaged { path: path.to_owned(), reason },
+        })?;
+        let tensors = header.metadata.tensors();
+        agree(parameters, &tensors).map_err(|reason| match folder_of_transformers(path) {
+            Some(folder) => WeightsError::OfFolder { path: path.to_owned(), folder },
+            None => WeightsError::OtherModel { path: path.to_owned(), reason },
+        })?;
+        let start = |info: &TensorInfo| header.data_start + info.data_offsets.0 as u64;
+        let starts = tensors.iter().map(|(name, info)| (name.clone(), start(info))).collect();
+        Ok(Self { path: path.to_owned(), starts })
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Reads elements of a parameter, from its element `first` on.
+    pub fn read(&self, name: &str, first: usize, values: &mut [f32]) -> io::Result<()> {
+        let mut bytes = vec![0; 4 * values.len()];
+        File::open(&self.path)?.read_exact_at(&mut bytes, self.starts[name] + 4 * first as u64)?;
+        for (value, bytes) in values.iter_mut().zip(bytes.as_chunks::<4>().0) {
+            *value = f32::from_le_bytes(*bytes);
+        }
+        Ok(())
+    }
+}
+
+/// The folder of a file, if it has a config.json of a model that is known.
+fn folder_of_transformers(path: &Path) -> Option<PathBuf> {
+    let folder = path.parent()?;
+    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    PublishedModel::open(folder).is_ok().then(|| folder.to_owned())
+}
+
+/// Checks that a file holds exactly the model's parameters.
+fn agree<'a>(
+    parameters: impl Iterator<Item = &'a ParameterSpec>,
+    tensors: &HashMap<String, &TensorInfo>,
+) -> Result<(), String> {
+    let mut num_parameters = 0;
+    for spec in parameters {
+        num_parameters += 1;
+        let name = &spec.name;
+        let info = tensors.get(name).ok_or_else(|| format!("it has no tensor `{name}`"))?;
+        let (start, end) = info.data_offsets;
+        if info.shape != spec.shape
+            || info.dtype != Dtype::F32
+            || end.checked_sub(start) != Some(4 * spec.num_elements_of_all())
+        {
+            let (dtype, shape, expected) = (info.dtype, &info.shape, &spec.shape);
+            return Err(format!("`{name}` is {dtype:?} {shape:?}, the model has F32 {expected:?}"));
+        }
+    }
+    if tensors.len() != num_parameters {
+        return Err(format!("it has {} tensors, the model {num_parameters}", tensors.len()));
+    }
+    Ok(())
+}

@@ -1,0 +1,56 @@
+//! Weights to read, a file of this program's or a folder of transformers: headers are checked against the plan, then each rank reads the
+//! elements that it holds.
+
+use std::path::Path;
+
+use pipezero_config::hugging_face::{PublishedModel, PublishedWeights};
+use pipezero_models::parameter::ParameterSpec;
+use pipezero_plan::Plan;
+
+use super::own_weights::OwnWeights;
+use super::weights_error::WeightsError;
+use crate::executor::Cause;
+
+/// The parameters of a model in the order of the file; one in slices comes once, with its first.
+pub(super) fn parameters(plan: &Plan) -> impl Iterator<Item = &ParameterSpec> {
+    parameters_and_frozen(plan).map(|(spec, _)| spec)
+}
+
+/// The same, each with whether it is frozen.
+pub(super) fn parameters_and_frozen(plan: &Plan) -> impl Iterator<Item = (&ParameterSpec, bool)> {
+    let of_units = plan.owned_units().flat_map(|(_, unit)| {
+        unit.unit.entries().iter().map(move |entry| (&entry.spec, unit.parts[entry.part].is_frozen))
+    });
+    of_units.filter(|(spec, _)| spec.first_element() == 0)
+}
+
+/// Weights whose headers agree with a plan.
+#[derive(Debug)]
+pub(super) enum WeightsFile {
+    /// A file of [`Engine::save`](super::Engine::save).
+    Own(OwnWeights),
+    /// A folder of transformers.
+    Published(PublishedWeights),
+}
+
+impl WeightsFile {
+    /// A file of [`Engine::save`](super::Engine::save), or a folder of transformers.
+    pub(super) fn open(plan: &Plan, path: &Path) -> Result<Self, WeightsError> {
+        if path.join(PublishedModel::FILE).is_file() {
+            let model = PublishedModel::open(path)?;
+            model.check_is(&plan.run().model, path)?;
+            let shapes = parameters(plan).map(|spec| (&*spec.name, &*spec.shape));
+            return Ok(Self::Published(PublishedWeights::open(path, &model, shapes)?));
+        }
+        Ok(Self::Own(OwnWeights::open(path, parameters(plan))?))
+    }
+
+    /// Reads elements of a parameter, from its element `first` on.
+    pub(super) fn read(&self, name: &str, first: usize, values: &mut [f32]) -> Result<(), Cause> {
+        let read = match self {
+            Self::Own(own) => own.read(name, first, values).map_err(|source| (own.path().to_owned(), source)),
+            Self::Published(weights) => weights.read(name, first, values),
+        };
+        read.map_err(|(path, source)| Cause::Weights { path, source })
+    }
+}

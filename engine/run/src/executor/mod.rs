@@ -1,0 +1,61 @@
+//! Runs a checked program on one rank.
+//!
+//! The executor decides nothing. It goes through its row; before each instruction it waits for what the program's
+//! dependency graph names, then does the one thing that the instruction says. Instructions of the compute lane run
+//! to their end; the others are issued, and completed when something waits for them.
+//!
+//! Only a [`Probe`], which sends messages to measure links, runs without a program. It cannot hang, because every rank
+//! starts all its messages of a round before it waits for any of them.
+
+mod activations;
+mod asked_logits;
+mod batch_layout;
+mod batch_logits;
+mod between_steps;
+mod boundary;
+mod compute;
+mod edges;
+mod error;
+mod gradients;
+mod halves;
+mod handed;
+mod in_flight;
+mod lanes;
+mod logits;
+mod logits_of_batch;
+mod not_finite;
+mod parameters;
+mod probe;
+mod rank;
+mod read_fault;
+mod recorder;
+mod reserve;
+mod row;
+mod shapes;
+mod staging;
+mod state;
+mod step;
+mod step_front;
+mod step_results;
+mod step_sums;
+mod step_tokens;
+mod sums;
+mod tail;
+#[cfg(test)]
+#[cfg(feature = "shuttle")]
+mod tests;
+mod waited;
+
+pub use batch_layout::batch_layout;
+pub use batch_logits::BatchLogits;
+pub(crate) use between_steps::bytes_between_steps;
+pub(crate) use error::ReportedFailure;
+pub use error::{Cause, CauseKind, RankFailure};
+pub(crate) use not_finite::NotFinite;
+pub use probe::{Probe, ProbedMessage};
+pub(crate) use rank::Rank;
+pub use recorder::{EventKind, RecordedEvent};
+pub(crate) use staging::FileToWrite;
+pub(crate) use step::{RankOutcome, RankReport, StepInputs};
+pub(crate) use step_sums::StepRecord;
+pub(crate) use waited::Waited;

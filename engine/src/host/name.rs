@@ -1,6 +1,0 @@
-//! What this host is called.
-
-/// Its name, as the system has it.
-pub(crate) fn name() -> String {
-    rustix::system::uname().nodename().to_string_lossy().into_owned()
-}

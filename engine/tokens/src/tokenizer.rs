@@ -1,0 +1,304 @@
+//! A tokenizer.json of Hugging Face's tokenizers: text to tokens and back.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use tokenizers::ModelWrapper;
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::quiet::unless_it_panics;
+
+/// Turns text into tokens as a tokenizer.json says, special tokens that its post-processor adds included. Neither truncates nor pads, even
+/// where the file says so: that is about batches of a model that was trained before, and would cut documents short.
+#[derive(Debug)]
+pub struct Tokenizer {
+    inner: tokenizers::Tokenizer,
+    path: PathBuf,
+    checksum: u64,
+    end_token: Option<u32>,
+}
+
+/// Why there is no tokenizer.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TokenizerError {
+    /// The system refused.
+    #[error("`{}`: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// It is larger than any tokenizer.
+    #[error("`{}` has {num_bytes} bytes, and a tokenizer.json of at most {max_bytes} is read; is it another file?", path.display())]
+    TooLarge {
+        /// The file.
+        path: PathBuf,
+        /// What it has.
+        num_bytes: u64,
+        /// What is read.
+        max_bytes: u64,
+    },
+    /// It is no tokenizer.
+    #[error("`{}` is no tokenizer.json that can be used: {reason}", path.display())]
+    Format {
+        /// The file.
+        path: PathBuf,
+        /// What the library says.
+        reason: String,
+    },
+    /// It knows no token of a name.
+    #[error("`{}` has no token \"{token}\"; {}", path.display(), known(special))]
+    UnknownToken {
+        /// The file.
+        path: PathBuf,
+        /// The name.
+        token: String,
+        /// Its special tokens.
+        special: Vec<String>,
+    },
+    /// It failed at a text.
+    #[error("`{}` fails at a text: {reason}", path.display())]
+    Text {
+        /// The file.
+        path: PathBuf,
+        /// What the library says.
+        reason: String,
+    },
+}
+
+fn known(special: &[String]) -> String {
+    if special.is_empty() {
+        return "it has no special tokens".to_owned();
+    }
+    let names: Vec<String> = special.iter().take(8).map(|token| format!("\"{token}\"")).collect();
+    format!("its special tokens are {}{}", names.join(", "), if special.len() > 8 { ", ..." } else { "" })
+}
+
+const PANICS: &str = "the tokenizers library panics at it";
+
+/// What published models call the token that ends a document, in the order in which they are looked for: GPT-2, NeoX and Qwen; Llama 3; Llama
+/// 2 and Mistral; Gemma.
+pub(super) const END_TOKENS: [&str; 4] = ["<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>"];
+
+impl Tokenizer {
+    /// The name of its file in a folder.
+    pub const FILE: &str = "tokenizer.json";
+
+    /// Bytes of the longest text that is tokenized at once: each of its tokens takes more than a hundred bytes meanwhile.
+    pub const TEXT_BYTES_MAX: usize = 64 << 20;
+
+    /// Bytes of the largest file that is read: published ones have up to 35 MB.
+    pub const BYTES_MAX: u64 = 256 << 20;
+
+    /// Looks whether there is a tokenizer.json of this name, or one in this folder, and does not read it.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn find(path: &Path) -> Result<(), TokenizerError> {
+        metadata(&file_of(path)).map(|_| ())
+    }
+
+    /// Reads a tokenizer.json, or that of a folder. The token that ends a document is the one of that name or, without a name, what
+    /// tokenizer_config.json beside it calls `eos_token`, if the tokenizer has it, or a token with a name that published models give to it.
+    ///
+    /// # Errors
+    /// When there is no such file, it is damaged, or knows no token of that name.
+    pub fn load(path: &Path, end_token: Option<&str>) -> Result<Self, TokenizerError> {
+        let path = file_of(path);
+        let bytes = read(&path)?;
+        let format = |reason: String| TokenizerError::Format { path: path.clone(), reason };
+        // The library panics at some texts that are no JSON, and at some that are and no tokenizer.
+        let json: serde_json::Value =
+            serde_json::from_slice(&bytes).map_err(|error| format(error.to_string()))?;
+        check_character_maps(&json).map_err(|reason| format(reason.to_owned()))?;
+        let mut inner = unless_it_panics(|| tokenizers::Tokenizer::from_bytes(&bytes))
+            .ok_or_else(|| format(PANICS.to_owned()))?
+            .map_err(|error| format(error.to_string()))?;
+        inner.with_truncation(None).map_err(|error| format(error.to_string()))?;
+        inner.with_padding(None);
+        if let ModelWrapper::BPE(model) = inner.get_model()
+            && model.dropout.is_some_and(|dropout| dropout > 0.0)
+        {
+            let reason = "it drops merges at random (`model.dropout`), so the same text has other tokens each time; write null there";
+            return Err(format(reason.to_owned()));
+        }
+        let mut tokenizer = Self { inner, path, checksum: xxh3_64(&bytes), end_token: None };
+        tokenizer.end_token = match end_token {
+            Some(name) => Some(tokenizer.named(name)?),
+            None => {
+                let beside = end_beside(&tokenizer.path).and_then(|name| tokenizer.inner.token_to_id(&name));
+                beside.or_else(|| END_TOKENS.iter().find_map(|name| tokenizer.inner.token_to_id(name)))
+            }
+        };
+        Ok(tokenizer)
+    }
+
+    fn named(&self, name: &str) -> Result<u32, TokenizerError> {
+        self.inner.token_to_id(name).ok_or_else(|| {
+            let added = self.inner.get_added_tokens_decoder();
+            let mut special: Vec<_> = added.into_iter().filter(|(_, token)| token.special).collect();
+            special.sort_unstable_by_key(|&(number, _)| number);
+            TokenizerError::UnknownToken {
+                path: self.path.clone(),
+                token: name.to_owned(),
+                special: special.into_iter().map(|(_, token)| token.content).collect(),
+            }
+        })
+    }
+
+    /// The same with another token that ends a document.
+    pub fn ending_with(self, end_token: u32) -> Self {
+        Self { end_token: Some(end_token), ..self }
+    }
+
+    /// Where it was read from.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// A checksum of its file.
+    pub fn checksum(&self) -> u64 {
+        self.checksum
+    }
+
+    /// The token that ends a document, if it has one.
+    pub fn end_token(&self) -> Option<u32> {
+        self.end_token
+    }
+
+    /// How a token is written.
+    pub fn name_of(&self, token: u32) -> Option<String> {
+        self.inner.id_to_token(token)
+    }
+
+    /// One more than the largest token.
+    pub fn vocab_size(&self) -> usize {
+        let vocabulary = self.inner.get_vocab(true);
+        vocabulary.values().max().map_or(0, |&largest| largest as usize + 1)
+    }
+
+    /// The tokens of a text.
+    ///
+    /// # Errors
+    /// When the tokenizer has no token for a part of it and none for unknown ones.
+    pub fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
+        self.encoded(text, true)
+    }
+
+    /// The tokens of a text that goes on: without what would end it, unless it ends so itself.
+    ///
+    /// # Errors
+    /// As [`Tokenizer::encode`].
+    pub fn encode_beginning(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
+        let mut tokens = self.encode(text)?;
+        let is_own = self.end_token.is_some() && self.encode_rest(text)?.last() == self.end_token.as_ref();
+        if !is_own && self.end_token.is_some() && tokens.last() == self.end_token.as_ref() {
+            tokens.pop();
+        }
+        Ok(tokens)
+    }
+
+    /// The tokens of a text that goes on from another one: without the special tokens that begin or end a text.
+    ///
+    /// # Errors
+    /// As [`Tokenizer::encode`].
+    pub fn encode_rest(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
+        self.encoded(text, false)
+    }
+
+    fn encoded(&self, text: &str, is_whole: bool) -> Result<Vec<u32>, TokenizerError> {
+        // The library panics where a pattern of the tokenizer takes too many steps on a text.
+        let encoding = unless_it_panics(|| self.inner.encode_fast(text, is_whole))
+            .ok_or_else(|| self.failed(&PANICS))?
+            .map_err(|error| self.failed(&error))?;
+        Ok(encoding.get_ids().to_vec())
+    }
+
+    /// The text of tokens, special ones left out.
+    ///
+    /// # Errors
+    /// When the tokenizer's decoder fails.
+    pub fn decode(&self, tokens: &[u32]) -> Result<String, TokenizerError> {
+        self.inner.decode(tokens, true).map_err(|error| self.failed(&error))
+    }
+
+    /// Whether nothing that follows this token can change the text before it. It can where a token stands for a byte, as `<0xE2>` does: a
+    /// decoder makes text of all bytes in a row at once. It goes through tokens that have no text.
+    pub(super) fn settles(&self, token: u32) -> bool {
+        let special = self.inner.get_added_vocabulary();
+        self.name_of(token).is_some_and(|name| !is_byte(&name) && !special.is_special_token(&name))
+    }
+
+    fn failed(&self, error: &impl ToString) -> TokenizerError {
+        TokenizerError::Text { path: self.path.clone(), reason: error.to_string() }
+    }
+}
+
+/// Whether it is the name that tokenizers with a fallback to bytes give to a byte.
+fn is_byte(name: &str) -> bool {
+    let digits = name.strip_prefix("<0x").and_then(|rest| rest.strip_suffix('>'));
+    digits.is_some_and(|digits| digits.len() == 2 && u8::from_str_radix(digits, 16).is_ok())
+}
+
+fn file_of(path: &Path) -> PathBuf {
+    if path.is_dir() { path.join(Tokenizer::FILE) } else { path.to_owned() }
+}
+
+fn metadata(path: &Path) -> Result<fs::Metadata, TokenizerError> {
+    let io = |source| TokenizerError::Io { path: path.to_owned(), source };
+    let found = fs::metadata(path).map_err(io)?;
+    match found.is_file() {
+        true => Ok(found),
+        false => Err(io(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"))),
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, TokenizerError> {
+    let found = metadata(path)?;
+    if found.len() > Tokenizer::BYTES_MAX {
+        let (num_bytes, max_bytes) = (found.len(), Tokenizer::BYTES_MAX);
+        return Err(TokenizerError::TooLarge { path: path.to_owned(), num_bytes, max_bytes });
+    }
+    fs::read(path).map_err(|source| TokenizerError::Io { path: path.to_owned(), source })
+}
+
+/// Refuses a map of characters, as SentencePiece's tokenizers have, whose first number says that more bytes follow than there are: the library would
+/// allocate them.
+fn check_character_maps(json: &serde_json::Value) -> Result<(), &'static str> {
+    match json {
+        serde_json::Value::Array(values) => values.iter().try_for_each(check_character_maps),
+        serde_json::Value::Object(fields) => {
+            let map = fields.get("precompiled_charsmap").and_then(|map| map.as_str());
+            let is_whole =
+                |map: &str| first_number(map).is_some_and(|bytes| bytes <= map.len() as u64 * 3 / 4);
+            if map.is_some_and(|map| !is_whole(map)) {
+                return Err("its `precompiled_charsmap` is cut short or damaged");
+            }
+            fields.values().try_for_each(check_character_maps)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The first 32 bits of what a text in base64 stands for, little-endian.
+fn first_number(text: &str) -> Option<u64> {
+    const DIGITS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let digit = |letter| DIGITS.iter().position(|&digit| digit == letter).map(|value| value as u64);
+    let first = text.as_bytes().get(..6)?;
+    let bits = first.iter().try_fold(0, |bits, &letter| Some(bits << 6 | digit(letter)?))?;
+    // Of 36 bits the last 4 belong to the next byte.
+    Some(u64::from(((bits >> 4) as u32).swap_bytes()))
+}
+
+/// `eos_token` of the tokenizer_config.json beside a tokenizer.json.
+fn end_beside(path: &Path) -> Option<String> {
+    let config = path.with_file_name("tokenizer_config.json");
+    let found = fs::metadata(&config).ok().filter(|found| found.is_file() && found.len() <= 64 << 20)?;
+    let bytes = fs::read(config).ok().filter(|bytes| bytes.len() as u64 == found.len())?;
+    let config: serde_json::Value = serde_json::from_slice(&bytes).ok()?;
+    let token = &config["eos_token"];
+    token.as_str().or_else(|| token["content"].as_str()).map(str::to_owned)
+}

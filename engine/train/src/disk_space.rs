@@ -1,0 +1,127 @@
+//! Whether the disk has room for what a run writes, before it starts.
+
+use std::path::Path;
+
+use pipezero_files::host;
+use pipezero_plan::{Bytes, Plan};
+use walkdir::WalkDir;
+
+use super::run_dir_error::RunDirError;
+
+/// What a run writes: its weights, and checkpoints, one more at once than it keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DiskNeeds {
+    /// Bytes of its weights.
+    pub weights_bytes: u64,
+    /// Bytes of a checkpoint.
+    pub checkpoint_bytes: u64,
+    /// Checkpoints that are on disk at once, at most.
+    pub(crate) num_checkpoints: u64,
+}
+
+impl DiskNeeds {
+    /// Of a plan's run.
+    pub fn of(plan: &Plan) -> Self {
+        let run = plan.run();
+        let weights_bytes = 4 * plan.num_parameters();
+        let num_trained = plan.num_parameters() - plan.num_frozen_parameters();
+        let states_bytes = 4 * num_trained * run.optimizer.num_states() as u64;
+        Self {
+            weights_bytes,
+            checkpoint_bytes: weights_bytes + states_bytes,
+            // Without a key one is written if a signal ends the run.
+            num_checkpoints: if run.checkpoint.is_asked_for() {
+                (run.checkpoint.keep as u64).saturating_add(1)
+            } else {
+                1
+            },
+        }
+    }
+
+    /// Bytes of all that is on disk at once, at most.
+    pub fn all_bytes(self) -> u64 {
+        self.weights_bytes.saturating_add(self.checkpoint_bytes.saturating_mul(self.num_checkpoints))
+    }
+}
+
+/// Refuses a directory whose disk has no room for the weights, and warns where checkpoints may not fit. What is in the directory
+/// counts as room, since it is replaced.
+///
+/// # Errors
+/// [`RunDirError::NoSpace`].
+pub fn check_disk_space(plan: &Plan, directory: &Path) -> Result<Option<String>, RunDirError> {
+    let Some(free_bytes) = room(directory) else { return Ok(None) };
+    let needs = DiskNeeds::of(plan);
+    let checkpoints = match needs.num_checkpoints {
+        1 => "a checkpoint".to_owned(),
+        several => format!("{several} checkpoints"),
+    };
+    check(needs, free_bytes, directory, &format!("the weights and {checkpoints} at once take"))
+}
+
+/// As [`check_disk_space`], of several runs that write at once into folders of a directory: refuses where the weights of all have no room, although
+/// each alone may have it.
+///
+/// # Errors
+/// [`RunDirError::NoSpace`].
+pub fn check_disk_space_together(plans: &[&Plan], directory: &Path) -> Result<Option<String>, RunDirError> {
+    let needs: Vec<DiskNeeds> = plans.iter().map(|plan| DiskNeeds::of(plan)).collect();
+    let sum = |bytes: fn(&DiskNeeds) -> u64| needs.iter().map(bytes).fold(0, u64::saturating_add);
+    let weights_bytes = sum(|needs| needs.weights_bytes);
+    let checkpoint_bytes = sum(|needs| needs.checkpoint_bytes.saturating_mul(needs.num_checkpoints));
+    let Some(free_bytes) = room(directory) else { return Ok(None) };
+    let needs = DiskNeeds { weights_bytes, checkpoint_bytes, num_checkpoints: 1 };
+    check(needs, free_bytes, directory, "the weights and checkpoints of all engines at once take")
+}
+
+/// What is free on the disk of a directory, with what is in it, since that is replaced.
+fn room(directory: &Path) -> Option<u64> {
+    let free_bytes = host::free_bytes(directory)?;
+    let files = WalkDir::new(directory).into_iter().flatten().filter_map(|entry| entry.metadata().ok());
+    let own: u64 = files.filter(std::fs::Metadata::is_file).map(|file| file.len()).sum();
+    Some(free_bytes.saturating_add(own))
+}
+
+fn check(
+    needs: DiskNeeds,
+    free_bytes: u64,
+    directory: &Path,
+    take: &str,
+) -> Result<Option<String>, RunDirError> {
+    let DiskNeeds { weights_bytes, .. } = needs;
+    if free_bytes < weights_bytes {
+        return Err(RunDirError::NoSpace { path: directory.to_owned(), free_bytes, weights_bytes });
+    }
+    Ok((free_bytes < needs.all_bytes()).then(|| {
+        format!(
+            "warning: {} has {} left on its disk; {take} {}",
+            directory.display(),
+            Bytes(free_bytes),
+            Bytes(needs.all_bytes())
+        )
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn weights_that_do_not_fit_are_refused_and_checkpoints_warned_of() {
+        let needs = DiskNeeds { weights_bytes: 4 << 20, checkpoint_bytes: 12 << 20, num_checkpoints: 3 };
+        let of = |mib: u64| {
+            check(needs, mib << 20, Path::new("out"), "the weights and 3 checkpoints at once take")
+        };
+        assert_eq!(of(40).unwrap(), None);
+        let warning = "warning: out has 39.00 MiB left on its disk; the weights and 3 checkpoints at once take 40.00 MiB";
+        assert_eq!(of(39).unwrap().as_deref(), Some(warning));
+        let error = of(3).unwrap_err().to_string();
+        assert!(
+            error.starts_with(
+                "out has 3.00 MiB left on its disk, and the weights of the run alone take 4.00 MiB"
+            ),
+            "{error}"
+        );
+        assert!(host::free_bytes(Path::new("no/such/folder")).is_some_and(|bytes| bytes > 0));
+    }
+}

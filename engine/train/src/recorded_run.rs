@@ -1,0 +1,94 @@
+//! The run file and the files that it names, as a run directory keeps them.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileTypeExt;
+
+use pipezero_config::{Copies, Precision, RunFile, ScheduleConfig, ShardingConfig, ZeroLevel};
+use pipezero_files::input::read_text;
+use pipezero_plan::Plan;
+
+use super::changed_keys::ChangedKey;
+use super::copied_tokenizer::CopiedTokenizer;
+use super::run_dir::RunDir;
+use super::run_dir_error::RunDirError;
+
+impl RunDir {
+    /// The names of the files that go along with a run file.
+    pub const COPIES: Copies = Copies { schedule: Self::SCHEDULE, tokenizer: Self::TOKENIZER };
+
+    /// Writes the run that is about to start: an empty file of metrics, by which the folder is known as a run's, its run file, and its schedule
+    /// and its tokenizer if it has those. What the plan made of a residency that was left to it is written too, so that another host plans the run
+    /// as it ran. Where `memory` bounds the split it is not: the split is that of the fewest resident units, and with these numbers written it could
+    /// be another. A list of what is sharded, on which bits depend, is written in any case, and so is the type to compute in where the device
+    /// decided it.
+    ///
+    /// Returns what the run file says otherwise than that of an earlier start of the run.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn record(
+        &self,
+        file: &RunFile,
+        plan: &Plan,
+        tokenizer: Option<&CopiedTokenizer>,
+    ) -> Result<Vec<ChangedKey>, RunDirError> {
+        let run = plan.run();
+        let metrics = self.file(Self::METRICS);
+        let io = |source| RunDirError::Io { path: metrics.clone(), source };
+        // To open a pipe would wait for its reader.
+        if fs::metadata(&metrics).is_ok_and(|found| found.file_type().is_fifo()) {
+            return Err(io(io::Error::other("it is a pipe; remove it")));
+        }
+        File::options().create(true).append(true).open(&metrics).map_err(io)?;
+        // The schedule comes first, so that a run file never names one that is missing.
+        if let ScheduleConfig::File { order, .. } = &run.parallel.schedule {
+            self.write(Self::SCHEDULE, &order.to_csv())?;
+        }
+        let zero = &run.zero;
+        let mut resolved = Vec::new();
+        // The folder may be gone when the run is used.
+        resolved.extend(file.model_in_full(&run.model).map(|section| format!("model={section}")));
+        if file.leaves_bf16_open() {
+            resolved.push(format!("bf16.enabled={}", run.precision == Precision::Bf16));
+        }
+        if zero.level == ZeroLevel::Zero3 && run.memory_bytes.is_none() {
+            let residency = serde_json::to_string(&zero.resident_units).expect("a number, a list or a word");
+            resolved.push(format!("zero_optimization.resident_units={residency}"));
+        }
+        if *plan.asked_sharding() == ShardingConfig::Auto {
+            let list = zero.sharding.rules_as_json();
+            resolved.push(format!("zero_optimization.parameters={list}"));
+            resolved.push("zero_optimization.sharding=listed".to_owned());
+            resolved.push("zero_optimization.stage3_param_persistence_threshold=0".to_owned());
+        }
+        let end_token = tokenizer.map(|tokenizer| tokenizer.write_to(self)).transpose()?.flatten();
+        if let Some(end_token) = end_token {
+            resolved.push(format!("data.end_token={end_token}"));
+        }
+        let file = file.clone().set(&resolved).expect("the run file was valid");
+        let text = file.effective_json(&Self::COPIES);
+        let changed = self.changed_keys(&text);
+        self.write(Self::RUN_FILE, &text)?;
+        // A run that goes on has not ended.
+        let summary = self.file(Self::SUMMARY);
+        match fs::remove_file(&summary) {
+            Err(source) if source.kind() != io::ErrorKind::NotFound => {
+                return Err(RunDirError::Io { path: summary, source });
+            }
+            _ => {}
+        }
+        let _ = self.recorded.set(text);
+        Ok(changed)
+    }
+
+    /// What a run file says otherwise than the one that is there; nothing, if there is none that can be read.
+    fn changed_keys(&self, text: &str) -> Vec<ChangedKey> {
+        let parsed = |text: &str| serde_json::from_str::<serde_json::Value>(text).ok();
+        let before = read_text(&self.file(Self::RUN_FILE), Self::RUN_FILE_BYTES_MAX).ok();
+        match (before.as_deref().and_then(parsed), parsed(text)) {
+            (Some(before), Some(now)) => ChangedKey::between(&before, &now),
+            _ => Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! What is saved of a run that an error ends, and where.
+
+use std::fs;
+use std::path::Path;
+
+use pipezero_run::engine::Engine;
+
+use super::checkpoints::CheckpointKeeper;
+use super::error::TrainingError;
+use super::run_dir::RunDir;
+use super::run_dir_error::RunDirError;
+
+/// Saves weights and a checkpoint in the run directory, or where that cannot be, in the folder for such a case; the error that ended the
+/// run says where.
+pub(super) fn save_after(
+    error: TrainingError,
+    engine: &mut Engine,
+    keeper: &mut CheckpointKeeper,
+    directory: &RunDir,
+    rescue: Option<&Path>,
+) -> TrainingError {
+    let (error, step) = (Box::new(error), engine.position().step);
+    let mut saved = save(engine, keeper, directory);
+    let mut path = directory.path();
+    if let (Err(_), Some(folder)) = (&saved, rescue) {
+        path = folder;
+        saved = save_elsewhere(engine, keeper, directory, folder);
+    }
+    match saved {
+        Ok(()) => TrainingError::Saved { error, step, path: path.to_owned() },
+        Err(why) => TrainingError::NotSaved { error, step, why: Box::new(why) },
+    }
+}
+
+fn save(engine: &mut Engine, keeper: &mut CheckpointKeeper, directory: &RunDir) -> Result<(), TrainingError> {
+    engine.agree(directory.check_is_there().map_err(TrainingError::from))?;
+    let checkpoint = if engine.position().step > 0 { Some(keeper.write_to(directory, engine)) } else { None };
+    let weights = engine.save(&directory.file(RunDir::WEIGHTS));
+    // The checkpoint has the weights too; before the first step there is none.
+    Ok(checkpoint.unwrap_or(weights)?)
+}
+
+/// Makes a run directory like the other, with which `--resume` can go on.
+fn save_elsewhere(
+    engine: &mut Engine,
+    keeper: &mut CheckpointKeeper,
+    directory: &RunDir,
+    folder: &Path,
+) -> Result<(), TrainingError> {
+    let made =
+        if engine.has_rank_0() { copied(directory, folder) } else { Ok(RunDir::written_elsewhere(folder)) };
+    let made = engine.agree(made.map_err(TrainingError::from))?;
+    save(engine, keeper, &made)
+}
+
+fn copied(directory: &RunDir, folder: &Path) -> Result<RunDir, RunDirError> {
+    let made = RunDir::create(folder, false)?;
+    let names = [RunDir::METRICS, RunDir::SCHEDULE, RunDir::TOKENIZER];
+    for name in names.into_iter().chain(RunDir::BESIDE_TOKENIZER).chain([RunDir::RUN_FILE]) {
+        let (from, to) = (directory.file(name), made.file(name));
+        if fs::copy(from, &to).is_ok() {
+            continue;
+        }
+        match (name, directory.recorded()) {
+            (RunDir::METRICS, _) => made.write(name, "")?,
+            (RunDir::RUN_FILE, Some(text)) => made.write(name, text)?,
+            // A schedule that is lost with the run directory is not needed to go on: the command names the file.
+            _ => {}
+        }
+    }
+    Ok(made)
+}

@@ -1,0 +1,123 @@
+//! Why a run directory cannot be used.
+
+use std::io;
+use std::path::PathBuf;
+
+use pipezero_plan::Bytes;
+
+/// Why a run directory cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum RunDirError {
+    /// It exists already.
+    #[error("{} already exists: go on with --resume, name another folder with --out, or replace it with --overwrite", path.display())]
+    Exists {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// The folder for the state of a run that an error ends exists already.
+    #[error(
+        "{} already exists, and may hold the state of a run that an error ended: go on with it with --resume --out {}, or name a new folder with --rescue",
+        path.display(),
+        path.display()
+    )]
+    RescueExists {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// A run that is to go on has weights and no checkpoint.
+    #[error(
+        "{} has weights, and no checkpoint from which the run could go on: begin another run with its weights with --init {} --out DIR, or replace it \
+         with --overwrite; with `checkpoint.every` in its run file a run can be gone on with",
+        path.display(),
+        path.display()
+    )]
+    WeightsAlone {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// It holds no run.
+    #[error("{} is not a run directory: it has no {file}; name the folder that `pipezero train` wrote", path.display())]
+    NoRun {
+        /// The folder.
+        path: PathBuf,
+        /// What is missing.
+        file: &'static str,
+    },
+    /// Its run has not ended.
+    #[error("{}: the run has not ended: it has no summary.json; wait for its end, or run it again", path.display())]
+    Unfinished {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// Its summary cannot be read.
+    #[error("{}: {reason}; it is damaged: train again", path.display())]
+    Summary {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A folder to be replaced holds something that no run wrote.
+    #[error("{} is left as it is: {reason}; name another folder with --out, or remove it yourself", path.display())]
+    NotARun {
+        /// The folder.
+        path: PathBuf,
+        /// What shows that it does not belong to a run.
+        reason: String,
+    },
+    /// It is not there any more.
+    #[error("{} is not the folder any more in which the run began: {source}", path.display())]
+    Gone {
+        /// The folder.
+        path: PathBuf,
+        /// What shows it.
+        source: io::Error,
+    },
+    /// Another run writes it.
+    #[error("{} is being written by another run ({holder}): wait for its end, or name another folder with --out", path.display())]
+    Busy {
+        /// The folder.
+        path: PathBuf,
+        /// The process.
+        holder: String,
+    },
+    /// Its disk is too full.
+    #[error(
+        "{} has {} left on its disk, and the weights of the run alone take {}: make room, or name another folder with --out",
+        path.display(),
+        Bytes(*free_bytes),
+        Bytes(*weights_bytes)
+    )]
+    NoSpace {
+        /// The folder.
+        path: PathBuf,
+        /// What can be written there.
+        free_bytes: u64,
+        /// What the weights take.
+        weights_bytes: u64,
+    },
+    /// The folder cannot be made.
+    #[error("cannot make the run directory {}: {source}; name one with --out in a folder that can be written to", path.display())]
+    Unwritable {
+        /// The folder.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The folder for the state of a run that an error ends cannot be made.
+    #[error("--rescue {} cannot be made: {source}; name a folder in one that can be written to", path.display())]
+    RescueUnwritable {
+        /// The folder.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The system refused.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
