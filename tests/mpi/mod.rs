@@ -37,8 +37,7 @@ fn job(num_processes: usize, options: &[&str], tests: &str) -> Command {
 /// Runs a job in which no test fails.
 fn run_in_a_job(num_processes: usize, tests: &str) {
     let _one_at_a_time = one_job();
-    let output =
-        job(num_processes, &[], tests).output().expect("mpirun is there; scripts/mpi.sh installs it");
+    let output = job(num_processes, &[], tests).output().expect("mpirun is there; engine/mpi.sh installs it");
     let [printed, errors] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));
     assert!(output.status.success(), "{tests}: {}\n{printed}\n{errors}", output.status);
     assert!(!printed.contains("running 0 tests"), "there is no test {tests}");

@@ -31,7 +31,7 @@ pub enum JobError {
     Variables(#[from] LaunchError),
     /// The system does not start `mpirun`.
     #[error(
-        "mpirun cannot be started: {0}; install Open MPI (on Debian scripts/mpi.sh does), or add its folder to PATH"
+        "mpirun cannot be started: {0}; install Open MPI (on Debian engine/mpi.sh does), or add its folder to PATH"
     )]
     NoMpirun(std::io::Error),
     /// `mpirun` ended before any process had begun.

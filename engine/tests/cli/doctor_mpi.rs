@@ -23,7 +23,7 @@ fn job(home: &Home, num_processes: usize, arguments: &str) -> std::process::Outp
     }
     job.args(["-n", &num_processes.to_string()]).arg(env!("CARGO_BIN_EXE_pipezero"));
     job.args(arguments.split_whitespace()).current_dir(home.path("")).stdin(Stdio::null());
-    job.output().expect("mpirun is there; scripts/mpi.sh installs it")
+    job.output().expect("mpirun is there; engine/mpi.sh installs it")
 }
 
 #[test]

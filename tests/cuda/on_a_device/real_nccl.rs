@@ -1,5 +1,5 @@
 //! NVIDIA's own NCCL, as far as it goes without a GPU: it is found, has a version, makes ids and explains errors. The device is an imitation, of
-//! which it knows nothing (`scripts/gpu/real_nccl.py` starts this).
+//! which it knows nothing (`benches/gpu/real_nccl.py` starts this).
 
 use std::env;
 use std::thread;

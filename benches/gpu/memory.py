@@ -1,6 +1,6 @@
 """Runs `pipezero train` on the GPU, and holds the memory that it uses against what was planned.
 
-    python3 scripts/gpu/memory.py --out DIR [--is-tiny] [--kept FILE] PIPEZERO RUN.json [argument of train]
+    python3 benches/gpu/memory.py --out DIR [--is-tiny] [--kept FILE] PIPEZERO RUN.json [argument of train]
 
 Three figures: what `pipezero plan` says; what the run's own ledger counted (summary.json), which must be
 equal; and by how much the GPU's memory in use rose, which nvidia-smi is asked every 0.1 seconds. The last is

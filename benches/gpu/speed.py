@@ -1,9 +1,9 @@
 """How fast pipezero trains, beside PyTorch and beside its own prediction. For part C of run.sh.
 
-    python3 scripts/gpu/speed.py train --out DIR --lines FILE PIPEZERO RUN.json measures pipezero
-    python3 scripts/gpu/torch_gpt.py --lines FILE RUN.json                      measures PyTorch
-    python3 scripts/gpu/speed.py predicted --lines FILE PIPEZERO RUN.json       asks `pipezero simulate`
-    python3 scripts/gpu/speed.py table --lines FILE RUN.json                    puts them beside each other
+    python3 benches/gpu/speed.py train --out DIR --lines FILE PIPEZERO RUN.json measures pipezero
+    python3 benches/gpu/torch_gpt.py --lines FILE RUN.json                      measures PyTorch
+    python3 benches/gpu/speed.py predicted --lines FILE PIPEZERO RUN.json       asks `pipezero simulate`
+    python3 benches/gpu/speed.py table --lines FILE RUN.json                    puts them beside each other
 
 FILE gets a line of JSON for each measurement. Steps are compared by their median, the first ones left out.
 Floating-point operations are counted alike for all (`flops_of_a_step`), so the shares of the peak can be

@@ -1,6 +1,6 @@
 """Runs tests of kernels under the tools of NVIDIA's compute-sanitizer, many processes at once.
 
-    python3 scripts/gpu/sanitize.py [--limit SECONDS] [--tools a,b] SANITIZER IT FILTER
+    python3 benches/gpu/sanitize.py [--limit SECONDS] [--tools a,b] SANITIZER IT FILTER
 
 A tool makes a kernel up to a thousand times as slow, so each test has a process of its own with each tool, as
 many at once as there are cores. The exit status is 1 where a tool reported something, a test failed, or was

@@ -2,7 +2,7 @@
 """Loads NVIDIA's NCCL where there is no GPU: it is found, has the version that it should, makes ids and explains errors.
 
     cargo test -p tests --test it --no-run        # says where the program of the tests is
-    python3 scripts/gpu/real_nccl.py PROGRAM
+    python3 benches/gpu/real_nccl.py PROGRAM
 
 The library comes from NVIDIA's package for Python and is installed into target/nccl. The driver and its other libraries are an imitation
 (tests/imitation), of which it knows nothing; so it refuses to connect anything, and says why.

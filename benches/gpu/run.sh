@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What is to be learned on a machine with one GPU, in three parts of less than ten minutes each.
 #
-# Nothing is built here: `scripts/gpu/pack.sh` has put the programs into target/gpu before. So that no time
+# Nothing is built here: `benches/gpu/pack.sh` has put the programs into target/gpu before. So that no time
 # with the GPU goes into these scripts, each part runs on the imitation of CUDA's libraries too: see
 # `--rehearse`.
 
@@ -14,13 +14,13 @@ PYTHON=${PYTHON:-python3}
 
 usage() {
     cat <<'TEXT'
-usage: scripts/gpu/run.sh A|B|C [--bin DIR] [--out DIR] [--budget SECONDS] [--seed N] [--rehearse IMITATION_DIR]
+usage: benches/gpu/run.sh A|B|C [--bin DIR] [--out DIR] [--budget SECONDS] [--seed N] [--rehearse IMITATION_DIR]
 
   A  correctness: functions of a warp, kernels, losses beside the CPU's, state, grids, NVIDIA's sanitizer
   B  grids and memory: all grids, what overlaps on four ranks, planned memory beside that of the GPU
   C  speed: beside PyTorch in turn, kernel by kernel, and beside what `pipezero simulate` predicts
 
-  --bin DIR       the folder of pipezero, it and gpu_kernels, which scripts/gpu/pack.sh writes
+  --bin DIR       the folder of pipezero, it and gpu_kernels, which benches/gpu/pack.sh writes
                   [default: target/gpu]
   --out DIR       where results go [default: the environment variable OUT, else target/gpu-results]
   --budget S      seconds for the part: a step that would not fit any more is skipped and named
@@ -40,14 +40,14 @@ C-kernels-MODEL.csv. docs/gpu-day.md says what they mean.
 Exit status: 0 if no step failed, 1 if one failed or took too long, 2 if an argument is wrong.
 
 Examples:
-  scripts/gpu/run.sh A
+  benches/gpu/run.sh A
   tests/imitation/build.sh target/imitation models/src/queue/cuda/kernels
-  scripts/gpu/run.sh C --rehearse target/imitation
+  benches/gpu/run.sh C --rehearse target/imitation
 TEXT
 }
 
 wrong() {
-    echo "$1; see scripts/gpu/run.sh --help" >&2
+    echo "$1; see benches/gpu/run.sh --help" >&2
     exit 2
 }
 

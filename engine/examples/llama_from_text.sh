@@ -2,7 +2,7 @@
 # From text to samples: trains a BPE tokenizer on the text of this repository, tokenizes it, trains a small Llama on the tokens, scores all
 # that was held out, and lets the model write. Everything lies in runs/text and runs/llama-bpe, which it replaces.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 
 texts=('*/src/**/*.rs' 'engine/*/src/**/*.rs' 'docs/*.md' '*.md')
 pipezero() { cargo run --release --quiet -- "$@"; }

@@ -1,6 +1,6 @@
 """Finds NVIDIA's libraries for pipezero, and prints the folders for LD_LIBRARY_PATH.
 
-    python3 scripts/gpu/libraries.py LINKS
+    python3 benches/gpu/libraries.py LINKS
 
 pipezero asks the loader for `libcuda.so`, `libnvrtc.so`, `libcublasLt.so` and `libnccl.so.2`, and where there is no such
 file, for names with a version, such as `libnvrtc.so.13`. NVIDIA's packages for Python have only the latter,

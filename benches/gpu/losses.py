@@ -1,6 +1,6 @@
 """Compares the losses of two runs of the same run file, on a GPU and on a CPU.
 
-    python3 scripts/gpu/losses.py --name f32 --limit 1e-4 --table A-losses.tsv RUN_ON_GPU RUN_ON_CPU
+    python3 benches/gpu/losses.py --name f32 --limit 1e-4 --table A-losses.tsv RUN_ON_GPU RUN_ON_CPU
 
 Both runs begin with the same weights and see the same samples, but add in other orders. Training amplifies
 whatever differs (docs/numerics.md), most of all where the first steps are too long; so these runs begin with

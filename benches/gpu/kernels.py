@@ -1,7 +1,7 @@
 """Runs gpu_kernels, keeps its table, and says which kernels take most of a step's time and how far each is
 from its floor.
 
-    python3 scripts/gpu/kernels.py --table FILE.csv GPU_KERNELS --model 124m
+    python3 benches/gpu/kernels.py --table FILE.csv GPU_KERNELS --model 124m
 
 The table has a line for each kernel and shape: `kernel,shape,ns,bytes,flops,floor_ns,share`. The floor is the
 least time that the bytes at the memory's speed, or the operations at the GPU's peak, allow. Lines go to

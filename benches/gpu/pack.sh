@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds what scripts/gpu/run.sh needs on a machine without Rust, and says how large it is.
+# Builds what benches/gpu/run.sh needs on a machine without Rust, and says how large it is.
 
 set -eu
 
@@ -14,12 +14,12 @@ case ${1:-} in
 '') ;;
 *)
     cat <<'TEXT'
-usage: scripts/gpu/pack.sh
+usage: benches/gpu/pack.sh
 
 Builds pipezero, the program of the integration tests (it) and the measurement of kernels (gpu_kernels),
 optimised, and writes them to target/gpu without symbols. Then trains what part A compares with the GPU's
 losses on this CPU, which takes some minutes, and writes the losses to target/gpu/curves. Carry that folder
-and the repository to the machine with the GPU, and run scripts/gpu/run.sh there. The programs need Linux on
+and the repository to the machine with the GPU, and run benches/gpu/run.sh there. The programs need Linux on
 x86-64 with the glibc that is printed, or a newer one; CUDA's libraries are looked for when a program starts.
 
 Exit status: 0 if everything was written and is small enough to be carried, else 1.
@@ -56,7 +56,7 @@ pack() {
 # curve RUN_FILE PRECISION BF16: the losses of a run on this CPU.
 curve() {
     local to=$TO/curves/$1-$2 began=$SECONDS
-    "$TO/pipezero" train "$ROOT/scripts/gpu/runs/$1.json" --set device=cpu --set bf16.enabled="$3" \
+    "$TO/pipezero" train "$ROOT/benches/gpu/runs/$1.json" --set device=cpu --set bf16.enabled="$3" \
         --out "$to" --overwrite >"$TO/curves/$1-$2.log" 2>&1 || { tail -5 "$TO/curves/$1-$2.log" >&2 && exit 1; }
     rm "$TO/curves/$1-$2.log"
     find "$to" -mindepth 1 ! -name metrics.jsonl -delete

@@ -1,4 +1,4 @@
-"""What scripts/gpu/warp_functions.py gives to its kernels, and what each lane must get by the PTX ISA.
+"""What benches/gpu/warp_functions.py gives to its kernels, and what each lane must get by the PTX ISA.
 
 Each of `products`, `loads`, `pairs` and `copies` is a `fn(draw, element) -> (inputs, expected)`. For each
 argument of the kernel, `inputs` has a list of words for each thread; `expected` has the words that each thread

@@ -1,11 +1,11 @@
 """Compares the functions of a whole warp (warp.cuh) on a GPU, bit by bit, with what the PTX ISA says of them.
 
-    LD_LIBRARY_PATH=$(python3 scripts/gpu/libraries.py /tmp/links) python3 scripts/gpu/warp_functions.py
-    python3 scripts/gpu/warp_functions.py --imitation /tmp/warp        without a GPU; it needs g++
+    LD_LIBRARY_PATH=$(python3 benches/gpu/libraries.py /tmp/links) python3 benches/gpu/warp_functions.py
+    python3 benches/gpu/warp_functions.py --imitation /tmp/warp        without a GPU; it needs g++
 
-The kernels of scripts/gpu/warp/warp_functions.cu are compiled for the device that is there, with the project's
+The kernels of benches/gpu/warp/warp_functions.cu are compiled for the device that is there, with the project's
 own warp.cuh and the options that pipezero uses, for bf16 and for f16. Their inputs are drawn from a fixed seed.
-What each lane must get is computed in scripts/gpu/warp_expected.py, and is the same for a GPU and for the
+What each lane must get is computed in benches/gpu/warp_expected.py, and is the same for a GPU and for the
 imitation of CUDA's libraries: where both pass, both give these bits.
 
 Prints a line for each function and type: how many results were compared, and "same bits" or the first one that
@@ -127,7 +127,7 @@ def library(names):
         except OSError as error:
             reason = error
     sys.exit(
-        f"error: no {names[0]} ({reason}): put its folder into LD_LIBRARY_PATH, as scripts/gpu/libraries.py "
+        f"error: no {names[0]} ({reason}): put its folder into LD_LIBRARY_PATH, as benches/gpu/libraries.py "
         "prints it; without a GPU, use --imitation DIR"
     )
 

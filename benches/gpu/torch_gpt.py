@@ -1,7 +1,7 @@
 """Trains the model of a pipezero run file with PyTorch, to compare speeds: the same sizes, batch and
 optimizer.
 
-    python3 scripts/gpu/torch_gpt.py [--how eager|compile] [--steps N] [--skipped N] [--lines FILE] RUN.json
+    python3 benches/gpu/torch_gpt.py [--how eager|compile] [--steps N] [--skipped N] [--lines FILE] RUN.json
 
 GPT-2 as pipezero's family "gpt2" has it: learned positions, norms before each branch, GELU by tanh, biases, a
 head that uses the embedding's weight. It is trained as is usual with PyTorch on one GPU: f32 weights, bf16 by

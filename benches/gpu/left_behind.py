@@ -1,6 +1,6 @@
 """Ends runs on the GPU in the middle, and looks at what they leave in its memory: nothing.
 
-    python3 scripts/gpu/left_behind.py --out DIR PIPEZERO RUN.json
+    python3 benches/gpu/left_behind.py --out DIR PIPEZERO RUN.json
 
 A run is ended by Ctrl-C, by SIGTERM, and by SIGKILL, which it cannot see; and one is started that needs more
 memory than the GPU has, which must say so. After each, nvidia-smi must show as little in

@@ -4,7 +4,7 @@
 #include "warp.cuh"
 #endif
 
-// Kernels that run the functions of warp.cuh, for scripts/gpu/warp_functions.py. They are no part of pipezero.
+// Kernels that run the functions of warp.cuh, for benches/gpu/warp_functions.py. They are no part of pipezero.
 //
 // Each thread reads its words of `inputs` and writes its words of `results`. The script knows how many there
 // are and what they mean.

@@ -26,7 +26,7 @@ warp_functions() {
 }
 
 # losses RUN_FILE PRECISION BF16 LIMIT: the same run on the GPU and on the CPU. The CPU's losses, which differ
-# between CPUs by rounding at most, were computed by scripts/gpu/pack.sh; a rehearsal computes those of its tiny
+# between CPUs by rounding at most, were computed by benches/gpu/pack.sh; a rehearsal computes those of its tiny
 # run here.
 losses() {
     local name=$1 precision=$2 device devices=(cuda) cpu=$BIN/curves/$1-$2

@@ -1,8 +1,8 @@
 """What the CUDA kernels need of a GPU, found without one: registers, spills, shared memory, and the instructions
 that make them fast, for sm_80 and sm_90 and for each type of elements.
 
-    python3 scripts/gpu/resources.py            compiles the kernels and compares with scripts/gpu/resources.csv
-    python3 scripts/gpu/resources.py --write    writes that file
+    python3 benches/gpu/resources.py            compiles the kernels and compares with benches/gpu/resources.csv
+    python3 benches/gpu/resources.py --write    writes that file
 
 NVIDIA's compiler and disassembler come from PyPI into a temporary folder. The compiler is given the sources that
 `models/src/queue/cuda/program.rs` names, in its order and with its options. The table counts products on tensor

@@ -1,6 +1,6 @@
 """How many of a traced run's gathers ran while their rank computed, by the events on the GPU.
 
-    python3 scripts/gpu/overlap.py RUN_DIRECTORY         after `pipezero train --trace`
+    python3 benches/gpu/overlap.py RUN_DIRECTORY         after `pipezero train --trace`
 
 It reads two files that `train` writes (docs/simulator.md): trace.json, the traced step of middle length for
 trace viewers, in which a gather reaches from when it was issued to when its rank knew that it had arrived;
