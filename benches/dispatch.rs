@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::thread::available_parallelism;
 use std::time::Instant;
 
-use pipezero_config::{Launch, RunFile};
+use pipezero_config::{Resources, RunFile};
 use pipezero_models::kernels::sum;
 use pipezero_models::queue::Deferred;
 use pipezero_models::{Buffer, Device, Host, Queue};
@@ -29,7 +29,7 @@ const NUM_STEPS: usize = 9;
 fn main() -> Result<(), Box<dyn Error>> {
     let file =
         RunFile::load(concat!(env!("CARGO_MANIFEST_DIR"), "/../engine/configs/quickstart.json").as_ref())?;
-    let (plan, _) = Plan::from_file(&file, Launch::this_host())?;
+    let (plan, _) = Plan::from_file(&file, Resources::this_host())?;
     // The clock of the deferred device is the number of what it has run, for all ranks.
     let num_asked = median(&steps(plan.clone(), Arc::new(Deferred::new(0)), 3)?) * 1e9;
     let step_s = median(&steps(plan, Arc::new(Host), NUM_STEPS)?);

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! The real executor on a pipeline of 4 x 2 data ranks, 1F1B, 8 micro-batches, 3 units on every stage, strict residency.
-//! Units are timed (they hold memory and sleep) and links are imitated, so 8 ranks need no 8 cores; what is measured is
+//! Units are timed (they hold memory and sleep) and links are emulated, so 8 ranks need no 8 cores; what is measured is
 //! the program's doing. A unit's backward takes twice its forward; a gather and a reduction take the given share of the
 //! forward. Compute only is the same program over links that cost nothing.
 //!

@@ -124,8 +124,9 @@ fn auto_is_the_first_that_fits_with_the_fewest_resident_units() {
 /// Whether what is said of a plan is of activations without logits, which must be the figure of a run that recomputes these and no block,
 /// or else of one that recomputes nothing.
 fn says_what_is_kept(plan: &Plan, choices: &[(Checkpointing, HeadLogits)], peaks: &[u64]) -> bool {
-    let remarks = plan.remarks();
-    let said = remarks.iter().map(|remark| &remark.text).find(|text| text.contains("activations kept"));
+    let diagnostics = plan.diagnostics();
+    let said =
+        diagnostics.iter().map(|diagnostic| &diagnostic.text).find(|text| text.contains("activations kept"));
     let said = said.expect("it is said what auto became");
     let is_but_logits = said.contains("with the logits recomputed and all other activations kept");
     let logits = if is_but_logits { HeadLogits::Recompute } else { HeadLogits::Keep };
@@ -149,8 +150,9 @@ fn auto_without_memory_or_with_split_backwards_is_off_and_says_so() {
     let said = |run: Run| {
         let plan = Plan::even_if_refused(run).expect("a valid run");
         assert_eq!(plan.run().checkpointing, Checkpointing::Off);
-        let remarks = plan.remarks().into_iter().filter(|remark| remark.kind == NoticeKind::Auto);
-        remarks.map(|remark| remark.text).collect::<Vec<_>>().concat()
+        let diagnostics =
+            plan.diagnostics().into_iter().filter(|diagnostic| diagnostic.kind == NoticeKind::Auto);
+        diagnostics.map(|diagnostic| diagnostic.text).collect::<Vec<_>>().concat()
     };
     let auto = small_run(Case { checkpointing: Checkpointing::Auto, ..case.clone() });
     assert!(said(auto).starts_with("false: it recomputes what does not fit `memory`"));

@@ -94,7 +94,7 @@ fn wherever_it_does_not_pay_a_warning_says_so() {
             .iter()
             .all(|rank| 20 * u128::from(rank.peak_bytes) <= 19 * u128::from(rank.zero_1_peak_bytes));
         let warnings =
-            plan.remarks().into_iter().filter(|remark| remark.text.contains("ZeRO-3 does not pay")).count();
+            plan.diagnostics().into_iter().filter(|found| found.text.contains("ZeRO-3 does not pay")).count();
         assert_eq!(warnings, usize::from(!pays), "{run:?}");
         num_warned += warnings;
         let fullest = ranks.iter().map(|rank| rank.peak_bytes).max().expect("some rank");

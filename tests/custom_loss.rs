@@ -77,9 +77,11 @@ fn twice_the_loss_at_half_the_rate_gives_the_same_weights() {
     let doubled = run(0.25);
     let model = gpt2::build_with_loss(doubled.model.gpt().unwrap(), Arc::new(Doubled { gradient: 2.0 }));
     let plan = Plan::with_model(doubled.clone(), model.expect("valid sizes")).expect("a valid run");
-    let hints =
-        plan.remarks().into_iter().filter(|remark| remark.text.contains("reads whole rows of logits"));
-    let hint = hints.map(|remark| remark.text).collect::<String>();
+    let hints = plan
+        .diagnostics()
+        .into_iter()
+        .filter(|diagnostic| diagnostic.text.contains("reads whole rows of logits"));
+    let hint = hints.map(|diagnostic| diagnostic.text).collect::<String>();
     assert!(hint.contains("they are kept, 976 B with what it saves"), "{hint}");
     let doubled = train_plan(plan, Mask::Uneven);
     let plain = train(run(0.5), Mask::Uneven);

@@ -14,8 +14,8 @@ use pipezero_run::engine::{Engine, StepReport};
 use pipezero_run::executor::EventKind;
 use pipezero_schedule::{Lane, PipelineRank};
 use tests::{
-    Case, FrontBatches, Lengths, Mask, Outputs, RandomBatches, Sample, Schedule, Trained,
-    assert_bit_identical, assert_same_weights, grids, in_full, plan_and_batches, plan_with_front, started,
+    Case, EncoderBatches, Lengths, Mask, Outputs, RandomBatches, Sample, Schedule, Trained,
+    assert_bit_identical, assert_same_weights, grids, in_full, plan_and_batches, plan_with_encoder, started,
     train, train_on, train_plan_on, train_with, two_steps, weights_in, zero,
 };
 
@@ -41,9 +41,9 @@ fn every_order_that_events_allow_gives_the_bits_of_the_host() {
     }
 }
 
-/// A front launches other kernels for each micro-batch.
+/// An input encoder launches other kernels for each micro-batch.
 #[test]
-fn a_front_gives_the_bits_of_the_host_in_every_order() {
+fn an_encoder_gives_the_bits_of_the_host_in_every_order() {
     let strict = zero(ZeroLevel::Zero3, ResidencyConfig::Strict, 1);
     for schedule in [Schedule::OneFOneB, Schedule::ZbH1] {
         let case = Case {
@@ -54,9 +54,9 @@ fn a_front_gives_the_bits_of_the_host_in_every_order() {
             zero: strict.clone(),
             ..Case::ONE_RANK
         };
-        let plan = plan_with_front(two_steps(case));
+        let plan = plan_with_encoder(two_steps(case));
         let tokens = RandomBatches::for_plan(&plan, Mask::None).with_lengths(Lengths::Drawn);
-        let source = FrontBatches::new(&plan, tokens, 3).shared();
+        let source = EncoderBatches::new(&plan, tokens, 3).shared();
         let host = train_with(plan.clone(), Arc::clone(&source), |_| {});
         for seed in 0..SEEDS / 4 {
             let device = Arc::new(Deferred::new(seed)) as Arc<dyn Device>;

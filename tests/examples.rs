@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use pipezero_config::{GivenFile, Launch, RunFile};
+use pipezero_config::{GivenFile, Resources, RunFile};
 use pipezero_plan::Plan;
 
 /// The page whose run file keeps DeepSpeed's keys, for some of which there is a hint.
@@ -24,7 +24,7 @@ fn every_run_file_that_a_page_shows_loads() {
         let blocks = blocks(page);
         assert!(!blocks.is_empty(), "{page} shows no run file");
         for block in blocks {
-            let resolved = RunFile::parse(page, &block).and_then(|file| file.resolve(Launch::this_host()));
+            let resolved = RunFile::parse(page, &block).and_then(|file| file.resolve(Resources::this_host()));
             let (_, notices) = resolved.unwrap_or_else(|errors| panic!("{errors}\n{block}"));
             assert!(notices.is_empty() || page == FROM_DEEPSPEED, "{page}: {notices:#?}");
         }
@@ -33,11 +33,11 @@ fn every_run_file_that_a_page_shows_loads() {
 
 /// A newcomer copies the README's: nothing is to be said against it, once it is planned either.
 #[test]
-fn the_plan_of_the_readmes_run_file_has_no_remark() {
+fn the_plan_of_the_readmes_run_file_has_no_diagnostic() {
     let file = RunFile::parse("README.md", &blocks("README.md")[0]).unwrap();
-    let (plan, notices) = Plan::from_file(&file, Launch::this_host()).unwrap();
-    let remarks = plan.remarks();
-    assert!(notices.is_empty() && remarks.is_empty(), "{notices:#?}, {remarks:#?}");
+    let (plan, notices) = Plan::from_file(&file, Resources::this_host()).unwrap();
+    let diagnostics = plan.diagnostics();
+    assert!(notices.is_empty() && diagnostics.is_empty(), "{notices:#?}, {diagnostics:#?}");
 }
 
 /// The files of several models on their page, with the run files of the engines that have one of their own. A teacher is no run to be trained.
@@ -61,7 +61,8 @@ fn the_master_files_that_a_page_shows_load() {
         assert_eq!((task.engines(), task.trained().len()), (names.map(str::to_owned).to_vec(), num_trained));
         for name in task.trained() {
             let file = master.engine(name).unwrap_or_else(|errors| panic!("{errors}")).file;
-            let (_, notices) = file.resolve(Launch::this_host()).unwrap_or_else(|errors| panic!("{errors}"));
+            let (_, notices) =
+                file.resolve(Resources::this_host()).unwrap_or_else(|errors| panic!("{errors}"));
             assert!(notices.is_empty(), "{name}: {notices:#?}");
         }
     }

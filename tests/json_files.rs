@@ -1,7 +1,7 @@
 //! All files that are JSON are read alike: what is not JSON, keys that are unknown or stand twice, and values of another kind
 //! are refused at their line and column.
 
-use pipezero_config::{HostGpu, Launch, RunFile};
+use pipezero_config::{HostGpu, Resources, RunFile};
 use pipezero_measure::recording::Recording;
 use pipezero_plan::Plan;
 use pipezero_plan::costs::CostsFile;
@@ -9,8 +9,8 @@ use pipezero_train::RunDir;
 use tests::{Case, small_run};
 
 fn run_file(text: &str) -> String {
-    let launch = Launch { cores: 1, memory_bytes: None, gpu: HostGpu::Absent, ranks: None, part: None };
-    RunFile::parse("a.json", text).and_then(|file| file.resolve(launch)).unwrap_err().to_string()
+    let resources = Resources { cores: 1, memory_bytes: None, gpu: HostGpu::Absent, ranks: None, part: None };
+    RunFile::parse("a.json", text).and_then(|file| file.resolve(resources)).unwrap_err().to_string()
 }
 
 fn costs_file(text: &str) -> String {

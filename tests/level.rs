@@ -1,6 +1,6 @@
 //! What `"level"` saves: gathers, counted in steps that ran.
 
-use pipezero_config::{Launch, RunFile};
+use pipezero_config::{Resources, RunFile};
 use pipezero_plan::Plan;
 use pipezero_run::Engine;
 use pipezero_train::training_batches;
@@ -41,8 +41,8 @@ fn run_file(units: f64, resident_units: &str) -> RunFile {
 
 /// All-gathers of a step on all pipeline ranks, as they were counted in one.
 fn num_gathers(units: f64, resident_units: &str) -> u64 {
-    let launch = Launch { memory_bytes: None, ..Launch::this_host() };
-    let (plan, _) = Plan::from_file(&run_file(units, resident_units), launch).expect("a plan");
+    let resources = Resources { memory_bytes: None, ..Resources::this_host() };
+    let (plan, _) = Plan::from_file(&run_file(units, resident_units), resources).expect("a plan");
     let planned: Vec<u64> = plan.forecast().iter().map(|rank| rank.traffic.all_gather.count).collect();
     let batches = training_batches(&plan).expect("timed layers need no text");
     let mut engine = Engine::new(plan, batches).expect("it starts");

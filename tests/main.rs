@@ -7,7 +7,7 @@ mod batch_logits; // All logits of a batch, on any grid.
 mod beside_zero_1; // ZeRO-3 on models that people train.
 mod checkpoints; // What one grid has written, any other goes on from.
 mod collectives; // What every communication backend promises.
-mod cuda; // A GPU, or the imitation of one.
+mod cuda; // A GPU, or the fake GPU of one.
 mod custom_loss; // A loss that the user wrote.
 mod deferred; // Kernels that run later than asked, in any order that events allow.
 mod distillation; // A student on a teacher's logits.
@@ -19,11 +19,11 @@ mod failures; // A rank that fails stops all, with one report.
 mod fault_matrix; // A rank or a link that fails, at each phase and in each stage.
 mod features; // Features, pair by pair, give the same bits.
 mod four_engines; // Two that learn from each other and from two that do not.
-mod front; // Inputs beside the tokens, of any number and length.
 mod frozen; // Layers that are not trained.
 mod fuzz; // Input that is nearly valid.
 mod ignored_targets; // A step without a target.
 mod in_turn; // Runs in one process whose steps alternate.
+mod input_encoder; // Inputs beside the tokens, of any number and length.
 mod joint_checkpoints; // What several engines were at one time.
 mod json_files; // Every file that is JSON is read alike.
 mod lengths; // Micro-batches of different lengths.

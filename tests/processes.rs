@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use pipezero_config::{Launch, Precision, ResidencyConfig, Run, RunFile, ZeroLevel};
+use pipezero_config::{Precision, ResidencyConfig, Resources, Run, RunFile, ZeroLevel};
 use pipezero_measure::compare::{Comparison, Prediction};
 use pipezero_measure::profile::{ProfileOptions, profile, profile_in};
 use pipezero_measure::recording::Recording;
@@ -161,7 +161,7 @@ fn run_file(home: &Path, arguments: &[&str]) -> RunFile {
 }
 
 fn planned(file: &RunFile) -> Plan {
-    Plan::from_file(file, Launch::this_host()).expect("a valid run").0
+    Plan::from_file(file, Resources::this_host()).expect("a valid run").0
 }
 
 /// Keeps what is observed, without times; sets a flag after a step.
@@ -399,19 +399,19 @@ fn a_rank_that_stalls_in_another_process_is_named_with_its_place() {
 #[test]
 fn a_process_that_ends_early_ends_the_other() {
     let (plan, source) = plan_and_batches(two_steps(cases()[0].clone()), Mask::None);
-    for gone in [0, 1] {
+    for ended in [0, 1] {
         let found = in_two_processes(&plan, 2, |world, process| {
             let batches = Arc::clone(&source);
             let mut engine =
                 Engine::in_world(plan.clone(), batches, Purpose::Training, world).expect("ranks start");
             engine.train_batch().expect("a step");
-            if process == gone {
+            if process == ended {
                 String::new()
             } else {
                 engine.train_batch().expect_err("it is alone").to_string()
             }
         });
-        let report = &found[1 - gone];
+        let report = &found[1 - ended];
         for rank in 0..4 {
             assert!(report.contains(&format!("rank {rank}")), "{report}");
         }
@@ -431,7 +431,7 @@ fn a_world_of_another_size_is_refused() {
     assert_eq!(error.to_string(), expected);
 }
 
-/// A unit of more elements than are handed over at once, and not a multiple of them.
+/// A unit of more elements than are sent to rank 0 at once, and not a multiple of them.
 #[test]
 fn units_of_several_pieces_are_saved_and_loaded_whole() {
     let home = tempfile::tempdir().expect("a temporary folder");

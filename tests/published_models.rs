@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use half::{bf16, f16};
 use pipezero_config::hugging_face::{PublishedModel, PublishedWeights, SpecialTokens};
-use pipezero_config::{Launch, RunFile};
+use pipezero_config::{Resources, RunFile};
 use pipezero_models::parameter::ParameterSpec;
 use pipezero_plan::Plan;
 use safetensors::SafeTensors;
@@ -52,7 +52,7 @@ fn a_published_model_is_planned_from_its_sizes_alone() {
             folder.path().display()
         );
         let (run, _) = RunFile::parse("run.json", &text)
-            .and_then(|file| file.resolve(Launch::this_host()))
+            .and_then(|file| file.resolve(Resources::this_host()))
             .expect("a valid file");
         let plan = Plan::even_if_refused(run).expect("it is planned");
         let name = shape["name"].as_str().expect("a name");

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use pipezero_config::{
-    Launch, PartitionConfig, ReductionPolicy, ResidencyConfig, Run, RunFile, UnitLayers, ZeroConfig,
+    PartitionConfig, ReductionPolicy, ResidencyConfig, Resources, Run, RunFile, UnitLayers, ZeroConfig,
     ZeroLevel,
 };
 use pipezero_plan::{Change, FromFileError, Plan, PlanError};
@@ -182,7 +182,7 @@ fn level_stays_within_three_quarters_of_the_host() {
             let bytes = plan.needs().world_bytes;
             assert!(bytes <= host_bytes / 4 * 3, "{bytes} of {host_bytes} in {name}");
             let hints =
-                plan.remarks().into_iter().filter(|remark| remark.text.contains("three quarters")).count();
+                plan.diagnostics().into_iter().filter(|found| found.text.contains("three quarters")).count();
             assert_eq!(hints, usize::from(resident(&plan) != resident(&free)), "{name}");
             num_lowered += usize::from(bytes < free_bytes);
             num_between += usize::from(least_bytes < bytes && bytes < free_bytes);
@@ -206,9 +206,9 @@ fn a_list_has_a_number_for_each_pipeline_rank() {
         assert!(error.contains("a list of 1 for 2 pipeline ranks"), "{error}");
     }
     let plan = planned(&run, ResidencyConfig::PerRank(vec![2, 9]));
-    let remarks =
-        plan.remarks().into_iter().filter(|remark| remark.text.contains("9 units for pipeline rank 1"));
-    assert_eq!(remarks.count(), 1);
+    let diagnostics =
+        plan.diagnostics().into_iter().filter(|found| found.text.contains("9 units for pipeline rank 1"));
+    assert_eq!(diagnostics.count(), 1);
 }
 
 /// Transformer blocks of each stage.
@@ -321,7 +321,7 @@ fn file_with(arguments: &[String]) -> RunFile {
 }
 
 fn run_with(arguments: &[String]) -> Run {
-    let (run, _) = file_with(arguments).resolve(Launch::this_host()).expect("a valid run file");
+    let (run, _) = file_with(arguments).resolve(Resources::this_host()).expect("a valid run file");
     run
 }
 
@@ -364,7 +364,7 @@ fn every_change_that_an_error_offers_does_fit_when_it_is_written() {
             let memory = format!("memory={limit}");
             let limited = [&own[..], std::slice::from_ref(&memory)].concat();
             let Err(FromFileError::Memory { error, changes }) =
-                Plan::from_file(&file_with(&limited), Launch::this_host())
+                Plan::from_file(&file_with(&limited), Resources::this_host())
             else {
                 panic!("{needs:?} do not fit {limit} bytes")
             };
@@ -401,7 +401,7 @@ fn kept_logits_are_offered_to_be_recomputed() {
         let own: Vec<String> = own.iter().map(|&argument| argument.to_owned()).collect();
         let needs = Plan::even_if_refused(run_with(&own)).expect("it fits a host").needs();
         let limited = [&own[..], &[format!("memory={}", needs.rank_bytes * percent / 100)]].concat();
-        let plan = Plan::from_file(&file_with(&limited), Launch::this_host());
+        let plan = Plan::from_file(&file_with(&limited), Resources::this_host());
         let Err(FromFileError::Memory { changes, .. }) = plan else { panic!("{percent}% is enough") };
         changes.into_iter().map(|change| change.description).collect()
     };

@@ -323,7 +323,10 @@ fn the_printed_list_is_the_same_run() {
         let free = Plan::even_if_refused(run.clone()).expect("a valid run");
         run.memory_bytes = Some(free.fullest_rank().1 * 102 / 100);
         let plan = Plan::even_if_refused(run.clone()).expect("a valid run");
-        let printed = plan.remarks().into_iter().find(|remark| remark.keys == ["zero_optimization.sharding"]);
+        let printed = plan
+            .diagnostics()
+            .into_iter()
+            .find(|diagnostic| diagnostic.keys == ["zero_optimization.sharding"]);
         let text = printed.expect("a hint").text;
         let list = text.split_once(": ").and_then(|(_, rest)| rest.split_once("]: ")).expect("a list").0;
         let list = format!("{list}]");

@@ -16,7 +16,7 @@ const OVERLAP: &str = "timed-overlap.json";
 #[test]
 fn the_example_is_planned_with_as_many_gathers_as_units_are_used() {
     let plan = Plan::new(example(OVERLAP, &[])).expect("a valid run");
-    assert!(plan.run().comm.links.is_some(), "it imitates links");
+    assert!(plan.run().comm.links.is_some(), "it emulates links");
     // 48 layers over 4 stages in units of 2: 6 units, each used twice by each of 8 micro-batches; timed layers read their
     // weights in both.
     for rank in plan.forecast() {

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Twelve runs of GPT-2 on one or two ranks, and twelve of 8 to 64 ranks whose units are timed (they sleep) and whose links
-//! are imitated: over schedules, degrees, ZeRO levels, units, residencies and links; and four with links so slow that gathers
+//! are emulated: over schedules, degrees, ZeRO levels, units, residencies and links; and four with links so slow that gathers
 //! make steps longer, of which every second has `level` where the one before it has two resident units on each rank. Of each run steps that are recorded and
 //! steps that are measured take turns; the recorded ones before and after each measured one make a profile each. Nothing else
 //! is known of the run, and nothing is tuned. Where the predictions from both profiles lie more than 2 % apart the machine was

@@ -8,7 +8,7 @@ and that step's own file below trace/, which has besides when the rank began to 
 times at which the rank's stream came to a place, not times of the host.
 
 Two shares are printed, of the time of all gathers of all ranks: in which the rank computed, and in which it
-stood still for the gather. The time of a gather for which no rank waited is known from above alone: it may
+waited for the gather. The time of a gather for which no rank waited is known from above alone: it may
 have ended before its rank asked. So the sure figures are the second share, and how many gathers were not
 waited for. A step's first gathers always are.
 """
@@ -55,7 +55,7 @@ def ranks(folder):
 
 
 def waits(folder, step):
-    """Of each rank, for how many microseconds it stood still for each instruction."""
+    """Of each rank, for how many microseconds it waited for each instruction."""
     with open(glob.glob(os.path.join(folder, "trace", f"step-*{step}.json"))[0], encoding="utf-8") as file:
         rows = json.load(file)["ranks"]
     between = lambda begin, end: 0.0 if begin is None or end is None else (end - begin) / 1000
@@ -84,7 +84,7 @@ def main():
         sys.exit("the step has no gathers: is it a run of ZeRO-3 on several data ranks?")
     print(
         f"figure: step {step}: of the time of {num_gathers} gathers the rank computed in "
-        f"{computing / total:.1%} and stood still for them in {waiting / total:.1%}; "
+        f"{computing / total:.1%} and waited for them in {waiting / total:.1%}; "
         f"{num_free} were not waited for"
     )
 

@@ -11,17 +11,17 @@ part_a() {
         losses $model bf16 true 5e-3
     done
     tests state 20 90 cuda::on_a_device::state
-    # A test takes all memory that is free, of which an imitated GPU has little then.
-    IMITATION_MEMORY_BYTES=16000000 tests memory 5 30 cuda::on_a_device::memory
+    # A test takes all memory that is free, of which an emulated GPU has little then.
+    FAKE_GPU_MEMORY_BYTES=16000000 tests memory 5 30 cuda::on_a_device::memory
     tests training 20 90 cuda::on_a_device::training
     sanitizers
 }
 
-# Products and copies of a whole warp, lane by lane. The imitation of a rehearsal has only pipezero's kernels,
+# Products and copies of a whole warp, lane by lane. The fake GPU of a rehearsal has only pipezero's kernels,
 # so one with the kernels of this test is built.
 warp_functions() {
     local command=("${WITH_CUDA[@]}" "$PYTHON" -B "$HERE/warp_functions.py")
-    [ -z "$IMITATION" ] || command+=(--imitation "$WORK/warp")
+    [ -z "$FAKE_GPU" ] || command+=(--fake-gpu "$WORK/warp")
     step "warp functions" 5 30 "${command[@]}"
 }
 
@@ -30,7 +30,7 @@ warp_functions() {
 # run here.
 losses() {
     local name=$1 precision=$2 device devices=(cuda) cpu=$BIN/curves/$1-$2
-    if [ -n "$IMITATION" ]; then
+    if [ -n "$FAKE_GPU" ]; then
         devices=(cuda cpu) cpu=$WORK/$name-$precision-cpu
     fi
     for device in "${devices[@]}"; do
@@ -51,7 +51,7 @@ losses() {
 sanitizers() {
     local sanitizer
     sanitizer=$(tool_path compute-sanitizer)
-    if [ -n "$IMITATION" ]; then
+    if [ -n "$FAKE_GPU" ]; then
         skip sanitizers "they need NVIDIA's driver"
     elif [ -z "$sanitizer" ]; then
         skip sanitizers "there is no compute-sanitizer in PATH or /usr/local/cuda"

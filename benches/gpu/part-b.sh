@@ -12,7 +12,7 @@ part_b() {
 
 # Only nvidia-smi sees memory that nobody holds any more.
 nothing_is_left() {
-    if [ -n "$IMITATION" ]; then
+    if [ -n "$FAKE_GPU" ]; then
         skip "nothing is left behind" "it needs NVIDIA's driver"
         return
     fi
@@ -28,7 +28,7 @@ over_nccl() {
         return
     fi
     local launch=("${WITH_CUDA[@]}")
-    [ -z "$IMITATION" ] || launch+=(IMITATION_DEVICES=2 "IMITATION_HOST=$WORK/host")
+    [ -z "$FAKE_GPU" ] || launch+=(FAKE_GPU_DEVICES=2 "FAKE_GPU_HOST=$WORK/host")
     local on_two=("$HERE/runs/tiny.json" --set parallel.data=2 --set train_batch_size=4 --set device=cuda)
     FIGURE='checks in ' step "NCCL, 2 processes, doctor" 60 150 "${launch[@]}" "$BIN/pipezero" launch -n 2 -- doctor \
         "${on_two[@]}" --run-dir "$WORK/doctor-run" --out "$WORK/doctor.txt"
@@ -42,9 +42,9 @@ over_nccl() {
     FIGURE='' step "2 ranks, the same weights" 1 10 cmp "$WORK/on-threads/weights.safetensors" "$WORK/on-nccl/weights.safetensors"
 }
 
-# Of this host; a rehearsal imitates two.
+# Of this host; a rehearsal emulates two.
 num_gpus() {
-    if [ -n "$IMITATION" ]; then
+    if [ -n "$FAKE_GPU" ]; then
         echo 2
     else
         nvidia-smi --list-gpus 2>/dev/null | wc -l

@@ -6,7 +6,7 @@ part_c() {
     # PyTorch keeps what it has compiled here, so that the second round compiles nothing.
     export TORCHINDUCTOR_CACHE_DIR=$WORK/inductor TRITON_CACHE_DIR=$WORK/triton
     has_torch=$("$PYTHON" -c 'from importlib.util import find_spec; print(find_spec("torch") is not None)')
-    if [ -n "$IMITATION" ]; then
+    if [ -n "$FAKE_GPU" ]; then
         model tiny tiny 1 6 2
         return
     fi

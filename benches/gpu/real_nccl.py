@@ -4,8 +4,8 @@
     cargo test -p tests --test it --no-run        # says where the program of the tests is
     python3 benches/gpu/real_nccl.py PROGRAM
 
-The library comes from NVIDIA's package for Python and is installed into target/nccl. The driver and its other libraries are an imitation
-(tests/imitation), of which it knows nothing; so it refuses to connect anything, and says why.
+The library comes from NVIDIA's package for Python and is installed into target/nccl. The driver and its other libraries are fake (tests/fake_gpu),
+which it does not know; so it refuses to connect anything, and says why.
 """
 
 import os
@@ -27,11 +27,11 @@ def main():
         package = f"nvidia-nccl-cu13=={VERSION}"
         install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(folder), package]
         subprocess.run(install, check=True)
-    imitation = ROOT / "target/imitation"
+    fake_gpu = ROOT / "target/fake-gpu"
     kernels = ROOT / "models/src/queue/cuda/kernels"
-    subprocess.run(["sh", str(ROOT / "tests/imitation/build.sh"), str(imitation), str(kernels)], check=True)
+    subprocess.run(["sh", str(ROOT / "tests/fake_gpu/build.sh"), str(fake_gpu), str(kernels)], check=True)
     variables = {
-        "LD_LIBRARY_PATH": f"{library.parent}:{imitation}",
+        "LD_LIBRARY_PATH": f"{library.parent}:{fake_gpu}",
         "PIPEZERO_CACHE": "",
         "PIPEZERO_REAL_NCCL": VERSION,
     }

@@ -2,7 +2,7 @@
 # What is to be learned on a machine with one GPU, in three parts of less than ten minutes each.
 #
 # Nothing is built here: `benches/gpu/pack.sh` has put the programs into target/gpu before. So that no time
-# with the GPU goes into these scripts, each part runs on the imitation of CUDA's libraries too: see
+# with the GPU goes into these scripts, each part runs on the fake CUDA libraries too: see
 # `--rehearse`.
 
 set -u
@@ -14,7 +14,7 @@ PYTHON=${PYTHON:-python3}
 
 usage() {
     cat <<'TEXT'
-usage: benches/gpu/run.sh A|B|C [--bin DIR] [--out DIR] [--budget SECONDS] [--seed N] [--rehearse IMITATION_DIR]
+usage: benches/gpu/run.sh A|B|C [--bin DIR] [--out DIR] [--budget SECONDS] [--seed N] [--rehearse FAKE_GPU_DIR]
 
   A  correctness: functions of a warp, kernels, losses beside the CPU's, state, grids, NVIDIA's sanitizer
   B  grids and memory: all grids, what overlaps on four ranks, planned memory beside that of the GPU
@@ -26,7 +26,7 @@ usage: benches/gpu/run.sh A|B|C [--bin DIR] [--out DIR] [--budget SECONDS] [--se
   --budget S      seconds for the part: a step that would not fit any more is skipped and named
                   [default: 540; 3600 in a rehearsal]
   --seed N        of the shapes, numbers and grids that tests draw [default: another one in each run]
-  --rehearse DIR  run on the imitation of CUDA's libraries in DIR, with tiny models; steps get more time
+  --rehearse DIR  run on the fake CUDA libraries in DIR, with tiny models; steps get more time
 
 The environment variable PYTHON names the Python to use [default: python3]. Part C needs PyTorch in it.
 
@@ -41,8 +41,8 @@ Exit status: 0 if no step failed, 1 if one failed or took too long, 2 if an argu
 
 Examples:
   benches/gpu/run.sh A
-  tests/imitation/build.sh target/imitation models/src/queue/cuda/kernels
-  benches/gpu/run.sh C --rehearse target/imitation
+  tests/fake_gpu/build.sh target/fake-gpu models/src/queue/cuda/kernels
+  benches/gpu/run.sh C --rehearse target/fake-gpu
 TEXT
 }
 
@@ -52,7 +52,7 @@ wrong() {
 }
 
 read_arguments() {
-    PART= BIN=$ROOT/target/gpu OUT=${OUT:-$ROOT/target/gpu-results} BUDGET= SEED=$(date +%s) IMITATION=
+    PART= BIN=$ROOT/target/gpu OUT=${OUT:-$ROOT/target/gpu-results} BUDGET= SEED=$(date +%s) FAKE_GPU=
     while (($# > 0)); do
         case $1 in
         -h | --help) usage && exit 0 ;;
@@ -65,7 +65,7 @@ read_arguments() {
         --out) OUT=$2 && shift ;;
         --budget) BUDGET=$2 && shift ;;
         --seed) SEED=$2 && shift ;;
-        --rehearse) IMITATION=$2 && shift ;;
+        --rehearse) FAKE_GPU=$2 && shift ;;
         *) PART=$1 ;;
         esac
         shift
@@ -73,7 +73,7 @@ read_arguments() {
     [ -n "$PART" ] || wrong "no part: A, B or C"
     [[ ${BUDGET:-1} =~ ^[1-9][0-9]*$ ]] || wrong "--budget $BUDGET: it takes a whole number of seconds"
     [[ $SEED =~ ^[0-9]+$ ]] || wrong "--seed $SEED: it takes a whole number"
-    [ -z "$IMITATION" ] || [ -e "$IMITATION/libcuda.so" ] || wrong "no imitation: $IMITATION/libcuda.so"
+    [ -z "$FAKE_GPU" ] || [ -e "$FAKE_GPU/libcuda.so" ] || wrong "no fake_gpu: $FAKE_GPU/libcuda.so"
     [ -x "$BIN/pipezero" ] && [ -x "$BIN/it" ] || wrong "no programs pipezero and it in $BIN (--bin)"
     mkdir -p "$OUT" || wrong "no folder for results: $OUT"
     BIN=$(cd "$BIN" && pwd) OUT=$(cd "$OUT" && pwd)
@@ -86,8 +86,8 @@ set_up() {
     LOG=$OUT/$PART.log TABLE=$OUT/$PART.tsv
     printf 'step\tresult\tseconds\tfigure\n' >"$TABLE"
     : >"$LOG"
-    if [ -n "$IMITATION" ]; then
-        IMITATION=$(cd "$IMITATION" && pwd)
+    if [ -n "$FAKE_GPU" ]; then
+        FAKE_GPU=$(cd "$FAKE_GPU" && pwd)
         BUDGET=${BUDGET:-3600} LIMIT_FACTOR=5 LOSS_STEPS=22
     else
         BUDGET=${BUDGET:-540} LIMIT_FACTOR=1 LOSS_STEPS=50
@@ -96,7 +96,7 @@ set_up() {
 
 # The run file of this name, or a tiny one of the same kind in a rehearsal.
 run_file() {
-    case $IMITATION:$1 in
+    case $FAKE_GPU:$1 in
     :*) echo "$HERE/runs/$1.json" ;;
     *:grid) echo "$HERE/runs/tiny-grid.json" ;;
     *) echo "$HERE/runs/tiny.json" ;;
@@ -106,8 +106,8 @@ run_file() {
 # How programs are started that look for CUDA's libraries. PyTorch brings its own and is started without this.
 find_libraries() {
     local folders
-    if [ -n "$IMITATION" ]; then
-        folders=$IMITATION
+    if [ -n "$FAKE_GPU" ]; then
+        folders=$FAKE_GPU
     else
         folders=$("$PYTHON" -B "$HERE/libraries.py" "$WORK/libraries" 2>>"$LOG")
     fi
@@ -116,13 +116,13 @@ find_libraries() {
     folders+=${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
     WITH_CUDA=(env "LD_LIBRARY_PATH=$folders" "CUDA_CACHE_PATH=$WORK/jit" "PIPEZERO_CACHE=$WORK/kernels"
         "PIPEZERO_SEED=$SEED")
-    [ -z "$IMITATION" ] || WITH_CUDA+=(IMITATION_SEED=1)
+    [ -z "$FAKE_GPU" ] || WITH_CUDA+=(FAKE_GPU_SEED=1)
     PIPEZERO=("${WITH_CUDA[@]}" "$BIN/pipezero")
 }
 
 environment() {
     local query=name,driver_version,memory.total,memory.used,clocks.max.sm,power.limit,mig.mode.current
-    echo "part $PART, budget $BUDGET s, seed $SEED${IMITATION:+, REHEARSAL on $IMITATION}, $(date -u '+%F %T') UTC"
+    echo "part $PART, budget $BUDGET s, seed $SEED${FAKE_GPU:+, REHEARSAL on $FAKE_GPU}, $(date -u '+%F %T') UTC"
     uname -srm && ldd --version | head -1 && lscpu | grep -E 'Model name|^CPU\(s\)'
     free -g | head -2 && df -h "$WORK" | tail -1
     if command -v nvidia-smi; then

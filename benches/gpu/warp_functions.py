@@ -1,12 +1,12 @@
 """Compares the functions of a whole warp (warp.cuh) on a GPU, bit by bit, with what the PTX ISA says of them.
 
     LD_LIBRARY_PATH=$(python3 benches/gpu/libraries.py /tmp/links) python3 benches/gpu/warp_functions.py
-    python3 benches/gpu/warp_functions.py --imitation /tmp/warp        without a GPU; it needs g++
+    python3 benches/gpu/warp_functions.py --fake-gpu /tmp/warp        without a GPU; it needs g++
 
 The kernels of benches/gpu/warp/warp_functions.cu are compiled for the device that is there, with the project's
 own warp.cuh and the options that pipezero uses, for bf16 and for f16. Their inputs are drawn from a fixed seed.
 What each lane must get is computed in benches/gpu/warp_expected.py, and is the same for a GPU and for the
-imitation of CUDA's libraries: where both pass, both give these bits.
+fake GPU: where both pass, both give these bits.
 
 Prints a line for each function and type: how many results were compared, and "same bits" or the first one that
 differs. Powers of two may differ by two units in the last place, as the instruction may. NaN is left out, since
@@ -128,12 +128,12 @@ def library(names):
             reason = error
     sys.exit(
         f"error: no {names[0]} ({reason}): put its folder into LD_LIBRARY_PATH, as benches/gpu/libraries.py "
-        "prints it; without a GPU, use --imitation DIR"
+        "prints it; without a GPU, use --fake-gpu DIR"
     )
 
 
-def build_imitation(folder):
-    """An imitation with the test kernels. It needs a kernel for f32 too: positions.cu has small ones, with documents.cuh."""
+def build_fake_gpu(folder):
+    """A fake GPU with the test kernels. It needs a kernel for f32 too: positions.cu has small ones, with documents.cuh."""
     kernels = os.path.join(folder, "kernels")
     os.makedirs(kernels, exist_ok=True)
     for path in (*SOURCES, *(os.path.join(KERNELS, name) for name in ("positions.cu", "documents.cuh"))):
@@ -141,9 +141,9 @@ def build_imitation(folder):
         if os.path.lexists(link):
             os.remove(link)
         os.symlink(path, link)
-    build = os.path.join(ROOT, "tests", "imitation", "build.sh")
+    build = os.path.join(ROOT, "tests", "fake_gpu", "build.sh")
     if subprocess.run([build, folder, kernels], check=False).returncode != 0:
-        sys.exit(f"error: {build} could not build the imitation in {folder}")
+        sys.exit(f"error: {build} could not build the fake GPU in {folder}")
 
 
 def first_difference(expected, found, words, apart):
@@ -160,12 +160,12 @@ def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    what = "build an imitation of CUDA's libraries that has the test kernels in DIR, and run on it"
-    parser.add_argument("--imitation", metavar="DIR", help=what)
-    folder, names = parser.parse_args().imitation, LIBRARIES
+    what = "build fake CUDA libraries with the test kernels in DIR, and run on them"
+    parser.add_argument("--fake-gpu", metavar="DIR", help=what)
+    folder, names = parser.parse_args().fake_gpu, LIBRARIES
     if folder:
         folder = os.path.abspath(folder)
-        build_imitation(folder)
+        build_fake_gpu(folder)
         names = [[os.path.join(folder, each[0])] for each in LIBRARIES]
     device = Device(*map(library, names))
     print(f"on {device.name}, compiled for {device.architecture}", flush=True)

@@ -4,11 +4,11 @@
 //! long that takes; [`Engine`] does it, one step after the other:
 //!
 //! ```no_run
-//! use pipezero::{Engine, Launch, Plan, RunFile, train::training_batches};
+//! use pipezero::{Engine, Plan, Resources, RunFile, train::training_batches};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let file = RunFile::load("engine/configs/quickstart.json".as_ref())?;
-//! let (plan, _notices) = Plan::from_file(&file, Launch::this_host())?;
+//! let (plan, _notices) = Plan::from_file(&file, Resources::this_host())?;
 //! let batches = training_batches(&plan)?;
 //! let mut engine = Engine::new(plan, batches)?;
 //! for _ in 0..10 {
@@ -37,7 +37,7 @@
 //! ```
 
 pub use pipezero_comm::world::Position;
-pub use pipezero_config::{Launch, Run, RunFile};
+pub use pipezero_config::{Resources, Run, RunFile};
 pub use pipezero_plan::Plan;
 pub use pipezero_plan::grid::Grid;
 pub use pipezero_plan::what_if::{LoneSchedule, Simulation, WhatIf};

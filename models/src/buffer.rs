@@ -1,6 +1,6 @@
 //! A flat run of elements in one memory: what parameters, gradients and activations live in.
 //!
-//! A buffer is the only owner of its elements. Kernels and layers never allocate: they are handed views of buffers.
+//! A buffer is the only owner of its elements. Kernels and layers never allocate: they are given views of buffers.
 
 use std::sync::Arc;
 

@@ -14,7 +14,7 @@
 use std::fmt::Debug;
 use std::ops::Range;
 
-use crate::front::{FrontInputs, FrontSpec};
+use crate::input_encoder::{EncoderInputs, EncoderSpec};
 use crate::kernels::dropout::{Dropout, Masks};
 use crate::memory::{View, ViewMut};
 use crate::parameter::ParameterSpec;
@@ -41,8 +41,8 @@ pub struct Tokens<'a> {
     pub loss_inputs: Option<View<'a>>,
     /// What dropout's masks depend on; `None` drops nothing, as in an evaluation.
     pub masks: Option<MaskKey>,
-    /// What stands beside the tokens for a front; `None` where there is nothing.
-    pub front: Option<FrontInputs<'a>>,
+    /// The inputs of the input encoder; `None` if there are none.
+    pub encoder_inputs: Option<EncoderInputs<'a>>,
 }
 
 impl<'a> Tokens<'a> {
@@ -78,7 +78,7 @@ pub struct LayerSizes {
     pub saved: usize,
     /// The same in f32: statistics, and what a loss is computed from.
     pub exact: usize,
-    /// Elements handed from the input gradient to the weight gradient.
+    /// Elements that the input gradient passes to the weight gradient.
     pub weight_inputs: usize,
     /// The same in f32: gradients of parameters.
     pub exact_weight_inputs: usize,
@@ -341,8 +341,8 @@ pub trait Layer: Debug + Send + Sync {
         false
     }
 
-    /// What it can be given beside tokens, if it is a front, of which a model has one at most: a unit of its own.
-    fn front(&self) -> Option<&FrontSpec> {
+    /// Which inputs it takes besides tokens, if it is an input encoder. A model has at most one, which is a unit of its own.
+    fn input_encoder(&self) -> Option<&EncoderSpec> {
         None
     }
 

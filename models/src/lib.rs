@@ -43,7 +43,7 @@
 //!     document_starts: None,
 //!     loss_inputs: None,
 //!     masks: None,
-//!     front: None,
+//!     encoder_inputs: None,
 //! };
 //! let mut saved = Buffer::zeros(sizes.saved)?;
 //! let mut workspace = Buffer::zeros(sizes.workspace)?;
@@ -94,9 +94,9 @@ pub mod element;
 pub mod error;
 pub mod facts;
 pub mod family;
-pub mod front;
 pub mod gpt2;
 pub mod init;
+pub mod input_encoder;
 pub mod kernels;
 pub mod layer;
 pub mod layout;
@@ -121,7 +121,7 @@ pub use element::{Element, ElementType};
 pub use error::ModelError;
 pub use facts::Facts;
 pub use family::ModelConfig;
-pub use front::{Front, FrontLimits, FrontModule};
+pub use input_encoder::{EncoderLimits, EncoderModule, InputEncoder};
 pub use layer::Layer;
 pub use llama::{LlamaConfig, RopeScaling};
 pub use loss::{CrossEntropy, Loss};

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::error::{ModelError, require};
-use crate::front::NO_ROW;
+use crate::input_encoder::NO_ROW;
 use crate::layer::{Layer, MicroBatchShape};
 
 /// What a layer is to the partitioner.
@@ -82,16 +82,21 @@ impl Model {
                 require(is_new, &format!("a parameter of layer {}", layer.name()), &spec.name, rule)?;
             }
         }
-        let mut fronts = self.layers.iter().filter(|layer| layer.layer.front().is_some()).skip(1);
-        if let Some(second) = fronts.next() {
-            let rule = "a model has one front at most; make its modules those of the first";
-            require(false, "a front", second.layer.name(), rule)?;
+        let mut encoders = self.layers.iter().filter(|layer| layer.layer.input_encoder().is_some()).skip(1);
+        if let Some(second) = encoders.next() {
+            let rule = "a model has one input encoder at most; make its modules those of the first";
+            require(false, "an input encoder", second.layer.name(), rule)?;
         }
-        if let Some(front) = self.layers.iter().find_map(|layer| layer.layer.front()) {
-            let limits = [shape.num_sequences, front.inputs_per_sequence, front.rows_per_input];
+        if let Some(encoder) = self.layers.iter().find_map(|layer| layer.layer.input_encoder()) {
+            let limits = [shape.num_sequences, encoder.inputs_per_sequence, encoder.rows_per_input];
             let num_rows = limits.into_iter().fold(1, |rows: u64, limit| rows.saturating_mul(limit as u64));
             let rule = "must be below 4294967295; lower its limits, or the micro-batch";
-            require(num_rows < u64::from(NO_ROW), "rows of a front in a micro-batch", num_rows, rule)?;
+            require(
+                num_rows < u64::from(NO_ROW),
+                "rows of an input encoder in a micro-batch",
+                num_rows,
+                rule,
+            )?;
         }
         let loss_parts = self.layers.last().map_or(&[][..], |head| head.layer.loss_parts());
         for (index, name) in loss_parts.iter().enumerate() {

@@ -46,7 +46,7 @@
 //!     forward_flops: 2 * num_parameters,
 //!     saved_elements: 64,
 //!     is_slice: false,
-//!     is_front: false,
+//!     is_input_encoder: false,
 //! };
 //! let mut layers = vec![layer("wte", LayerRole::Embedding, 512)];
 //! layers.extend((0..4).map(|index| layer(&format!("h.{index}"), LayerRole::Block { index }, 768)));

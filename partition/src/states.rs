@@ -69,7 +69,7 @@ mod tests {
             copies_checkpoints: false,
             num_tokens: 0,
             num_document_starts: 0,
-            num_front_words: 0,
+            num_encoder_words: 0,
             num_loss_inputs: 0,
             stages: vec![StageFacts {
                 num_activation_slots: 1,

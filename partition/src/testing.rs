@@ -18,7 +18,7 @@ pub(crate) fn layer(name: &str, role: LayerRole) -> LayerNode {
         forward_flops: 200,
         saved_elements: 10,
         is_slice: false,
-        is_front: false,
+        is_input_encoder: false,
     }
 }
 

@@ -1,4 +1,4 @@
-//! Imitated links: which operation waits for which, tested without a clock. Links here take an hour or no time, and no wait
+//! Emulated links: which operation waits for which, tested without a clock. Links here take an hour or no time, and no wait
 //! may last longer than a minute, so an operation that waits for a slow one is refused at once and any other completes at once.
 
 use std::time::Duration;

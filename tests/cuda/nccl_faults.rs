@@ -12,7 +12,7 @@ use tests::faults::{
     FAILED_AT, FAULT, FOLDER, Fault, Kind, NUM_RANKS, RANKS, TIME_FOR_REPORT, TIMEOUT_S, WEIGHTS,
     check_report, now_ns, ranks_in, reports_in, since_failure,
 };
-use tests::{Phase, Sample, imitation};
+use tests::{Phase, Sample, fake_gpu};
 
 use super::nccl_processes::job;
 
@@ -25,8 +25,8 @@ const TIME_FOR_OTHERS: Duration = Duration::from_secs(2);
 const TIME_TO_END: Duration = Duration::from_secs(2);
 
 #[test]
-fn a_rank_that_fails_is_named_and_all_others_end_in_time_on_the_imitation() {
-    let Some(folder) = imitation() else { return };
+fn a_rank_that_fails_is_named_and_all_others_end_in_time_on_the_fake_gpu() {
+    let Some(folder) = fake_gpu() else { return };
     let mut sample =
         Sample::one_in(7, "rank with a GPU that is killed or frozen, or of which NCCL reports an error");
     for (phase, _) in Phase::ALL {
@@ -114,8 +114,8 @@ fn run(libraries: &Path, fault: Fault, folder: &Path) -> (Vec<Ended>, bool) {
         command.env(FAULT, fault.to_string()).env(FOLDER, folder);
         if rank == fault.rank {
             let when = match fault.kind {
-                Kind::Nccl => Some("IMITATION_NCCL_FAIL_WHEN"),
-                Kind::Freeze => Some("IMITATION_NCCL_FREEZE_WHEN"),
+                Kind::Nccl => Some("FAKE_GPU_NCCL_FAIL_WHEN"),
+                Kind::Freeze => Some("FAKE_GPU_NCCL_FREEZE_WHEN"),
                 Kind::Kill | Kind::Pause | Kind::Command => None,
             };
             command.envs(when.map(|name| (name, folder.join(FAILED_AT))));

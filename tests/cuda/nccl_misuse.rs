@@ -1,15 +1,15 @@
-//! What NCCL forbids, or what waits for ever: the imitation of NCCL finds it, and so it would in the engine. The programs are those of
-//! `tests/imitation/nccl_misuse.cpp`: two ranks, two communicators.
+//! What NCCL forbids, or what waits for ever: the fake NCCL finds it in these programs, and so would find it in the engine. The programs
+//! are those of `tests/fake_gpu/nccl_misuse.cpp`: two ranks, two communicators.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use tests::imitation;
+use tests::fake_gpu;
 
 /// The order of calls is that in which operations of a device begin.
 const IMPLICIT_ORDER: (&str, &str) = ("NCCL_LAUNCH_ORDER_IMPLICIT", "1");
 /// The same, each once the one before it has ended, as where CUDA is older than 12.3.
-const ONE_BY_ONE: (&str, &str) = ("IMITATION_NCCL_ORDER", "2");
+const ONE_BY_ONE: (&str, &str) = ("FAKE_GPU_NCCL_ORDER", "2");
 
 /// CTAs of an operation of which a device has room for one, and for two at once: it has 132 multiprocessors.
 const ROOM_FOR_ONE: usize = 100;
@@ -35,8 +35,8 @@ type Expected = (&'static str, usize, Option<(&'static str, &'static str)>, End)
 fn check(folder: &Path, programs: &[Expected]) {
     let started = programs.iter().map(|&(program, num_ctas, variable, end)| {
         let mut command = Command::new(folder.join("nccl_misuse"));
-        command.args([program, &num_ctas.to_string()]).env("IMITATION_DEVICES", "2");
-        command.env_remove("IMITATION_HOST").env_remove(IMPLICIT_ORDER.0).envs(variable);
+        command.args([program, &num_ctas.to_string()]).env("FAKE_GPU_DEVICES", "2");
+        command.env_remove("FAKE_GPU_HOST").env_remove(IMPLICIT_ORDER.0).envs(variable);
         let process = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it was built");
         (process, format!("{program}, {num_ctas} CTAs, {variable:?}"), end)
     });
@@ -58,7 +58,7 @@ fn check(folder: &Path, programs: &[Expected]) {
             let end = if late.contains(&rank) { "timed out" } else { "ended" };
             assert!(printed.contains(&format!("rank {rank}: {end}\n")), "{all}");
         }
-        let says_what_is_stuck = said.contains("imitation: nothing can go on; stream");
+        let says_what_is_stuck = said.contains("fake GPU: nothing can go on; stream");
         assert_eq!(says_what_is_stuck, !late.is_empty(), "{all}");
     }
 }
@@ -66,7 +66,7 @@ fn check(folder: &Path, programs: &[Expected]) {
 /// Each rank has begun another operation, and has room for the second or has not.
 #[test]
 fn two_communicators_in_crossed_order_need_room_for_both() {
-    let Some(folder) = imitation() else { return };
+    let Some(folder) = fake_gpu() else { return };
     let programs = [
         ("crossed", ROOM_FOR_ONE, None, BOTH),
         ("crossed", ROOM_FOR_BOTH, None, End::Ends),
@@ -78,7 +78,7 @@ fn two_communicators_in_crossed_order_need_room_for_both() {
 /// Since CUDA 12.3 the first operation has to have begun, before that to have ended, until the second begins.
 #[test]
 fn in_the_order_of_calls_a_crossed_order_needs_room_for_both_and_a_new_driver() {
-    let Some(folder) = imitation() else { return };
+    let Some(folder) = fake_gpu() else { return };
     let programs = [
         ("crossed", ROOM_FOR_ONE, Some(IMPLICIT_ORDER), BOTH),
         ("crossed", ROOM_FOR_BOTH, Some(IMPLICIT_ORDER), End::Ends),
@@ -91,7 +91,7 @@ fn in_the_order_of_calls_a_crossed_order_needs_room_for_both_and_a_new_driver() 
 
 #[test]
 fn a_communicator_on_two_streams_is_found() {
-    let Some(folder) = imitation() else { return };
+    let Some(folder) = fake_gpu() else { return };
     let stopped = End::Stopped("NCCL: a communicator is used on two streams");
     check(folder, &[("on-two-streams", ROOM_FOR_BOTH, None, stopped)]);
 }
@@ -99,7 +99,7 @@ fn a_communicator_on_two_streams_is_found() {
 /// Where what meets is alike, only the last operation shows it.
 #[test]
 fn a_rank_that_is_an_operation_behind_is_found() {
-    let Some(folder) = imitation() else { return };
+    let Some(folder) = fake_gpu() else { return };
     let disagree = End::Stopped("NCCL: members of a communicator disagree");
     let programs = [
         ("behind-by-count", ROOM_FOR_BOTH, None, disagree),
@@ -112,7 +112,7 @@ fn a_rank_that_is_an_operation_behind_is_found() {
 /// The second receive begins when the first has ended, and keeps back the send for which the other rank waits: why the engine refuses the variable.
 #[test]
 fn two_early_receives_never_end_in_the_order_of_calls() {
-    let Some(folder) = imitation() else { return };
+    let Some(folder) = fake_gpu() else { return };
     let programs = [
         ("two-early-receives", ROOM_FOR_BOTH, Some(IMPLICIT_ORDER), BOTH),
         ("two-early-receives", ROOM_FOR_BOTH, None, End::Ends),

@@ -1,10 +1,10 @@
-//! Jobs of processes with a GPU each, which NCCL connects, on the imitation: each process runs tests of `on_a_device`.
+//! Jobs of processes with a GPU each, which NCCL connects, on the fake GPU: each process runs tests of `on_a_device`.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use tests::{Imitated, imitation, in_full, on_the_imitation};
+use tests::{FakeGpuSettings, fake_gpu, in_full, on_the_fake_gpu};
 
 /// A port that is free, and so is the one before it, which torchrun would keep.
 fn free_port() -> u16 {
@@ -16,13 +16,13 @@ fn free_port() -> u16 {
 pub(super) fn job(folder: &Path, host: &Path, num_processes: usize, tests: &str) -> Vec<Command> {
     let port = free_port() - 1;
     let process = |rank: usize| {
-        let imitated = Imitated { num_devices: num_processes, seed: 1 + rank as u64, fail_at: None };
-        let mut command: Command = on_the_imitation(folder, tests, imitated);
+        let settings = FakeGpuSettings { num_devices: num_processes, seed: 1 + rank as u64, fail_at: None };
+        let mut command: Command = on_the_fake_gpu(folder, tests, settings);
         let [size, rank] = [num_processes, rank].map(|number| number.to_string());
         command.envs([("WORLD_SIZE", &size), ("LOCAL_WORLD_SIZE", &size)]);
         command.envs([("RANK", &rank), ("LOCAL_RANK", &rank)]);
         command.env("MASTER_ADDR", "127.0.0.1").env("MASTER_PORT", port.to_string());
-        command.env("IMITATION_HOST", host).arg("--nocapture");
+        command.env("FAKE_GPU_HOST", host).arg("--nocapture");
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     };
@@ -30,8 +30,8 @@ pub(super) fn job(folder: &Path, host: &Path, num_processes: usize, tests: &str)
 }
 
 #[test]
-fn grids_of_processes_train_over_nccl_on_the_imitation() {
-    let Some(folder) = imitation() else { return };
+fn grids_of_processes_train_over_nccl_on_the_fake_gpu() {
+    let Some(folder) = fake_gpu() else { return };
     let sizes: &[usize] = if in_full() { &[2, 3, 4, 6, 8] } else { &[4] };
     let home = tempfile::tempdir().expect("a temporary folder");
     for &num_processes in sizes {

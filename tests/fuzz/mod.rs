@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pipezero_config::hugging_face::{PublishedModel, PublishedWeights};
-use pipezero_config::{Launch, RunFile};
+use pipezero_config::{Resources, RunFile};
 use pipezero_run::checkpoint::{CheckpointReader, Checkpoints, Cursor};
 use pipezero_run::engine::{AboutRun, Engine};
 use pipezero_schedule::{CheckedProgram, ComputeOrder, Program};
@@ -82,7 +82,7 @@ fn run_files() {
         let input = mutated(draws, &seed);
         let _kept = Kept(&input);
         let Ok(text) = std::str::from_utf8(&input) else { return };
-        match RunFile::parse("run.json", text).and_then(|file| file.resolve(Launch::this_host())) {
+        match RunFile::parse("run.json", text).and_then(|file| file.resolve(Resources::this_host())) {
             Ok((run, _)) => drop(serde_json::to_string(&run).expect("a run has string keys")),
             Err(errors) => assert!(!errors.to_string().is_empty()),
         }

@@ -1,5 +1,5 @@
 //! A world of two processes that are threads here: two engines, each with a part of the ranks. Nothing is shared but what ranks send each other;
-//! all else goes over the side channel of real processes.
+//! everything else goes over the control channel, as between real processes.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use pipezero_comm::{CommError, Communicator, Threads};
 use pipezero_models::{Device, Host, Queue};
 use pipezero_plan::Plan;
-use pipezero_run::world::{ClockOffset, Member, Positions, SideChannel, World};
+use pipezero_run::world::{ClockOffset, ControlChannel, Member, Positions, World};
 
 /// One process's end.
 #[derive(Debug)]
@@ -16,7 +16,7 @@ struct End {
     ranks: Range<usize>,
     /// What ranks send each other.
     threads: Threads,
-    channel: SideChannel,
+    channel: ControlChannel,
     /// Reads the process's clock.
     clock: Arc<dyn Queue>,
 }
@@ -43,7 +43,7 @@ pub fn on_devices<R: Send>(
     let clocks =
         [&devices[0], &devices[cut]].map(|device| device.queue().expect("a device of the host has queues"));
     let threads = Threads::on(devices, comm.timeout, comm.links);
-    let listener = SideChannel::listen(([127, 0, 0, 1], 0).into()).expect("the host has a port");
+    let listener = ControlChannel::listen(([127, 0, 0, 1], 0).into()).expect("the host has a port");
     let address = listener.local_addr().expect("it has an address");
     let timeout = comm.timeout;
     let program = || "tests".to_owned();
@@ -58,11 +58,11 @@ pub fn on_devices<R: Send>(
         let other = scope.spawn(move || {
             let ranks = cut..world_size;
             let channel =
-                SideChannel::join(address, member(ranks.clone())).expect("the first process is there");
+                ControlChannel::join(address, member(ranks.clone())).expect("the first process is there");
             body(end(ranks, channel, second), 1)
         });
         let clock = Arc::clone(first);
-        let channel = SideChannel::host(listener, move || now_ns(&*clock), member(0..cut));
+        let channel = ControlChannel::host(listener, move || now_ns(&*clock), member(0..cut));
         let own = body(end(0..cut, channel.expect("the second process is there"), first), 0);
         [own, other.join().expect("the second process does not panic")]
     })

@@ -3,10 +3,10 @@
 mod altered;
 mod batches;
 mod draws;
+mod encoders;
+mod fake_gpu;
 pub mod faults;
 pub mod features;
-mod fronts;
-mod imitation;
 mod job;
 mod joined;
 mod outputs;
@@ -23,9 +23,9 @@ mod trap;
 pub use altered::Altered;
 pub use batches::{Lengths, Mask, RandomBatches};
 pub use draws::{Draws, seed_of_draws};
-pub use fronts::{FrontBatches, model_with_front, plan_with_front};
-pub use imitation::{
-    Imitated, checked_imitation, imitation, on_the_imitation, run_on_imitation, run_on_imitation_with,
+pub use encoders::{EncoderBatches, model_with_encoder, plan_with_encoder};
+pub use fake_gpu::{
+    FakeGpuSettings, checked_fake_gpu, fake_gpu, on_the_fake_gpu, run_on_fake_gpu, run_on_fake_gpu_with,
 };
 pub use job::EndOnPanic;
 pub use joined::{in_two_processes, on_devices};

@@ -255,7 +255,7 @@ pub fn example(name: &str, arguments: &[&str]) -> Run {
 pub fn loaded(path: &Path, arguments: &[&str]) -> Run {
     let arguments: Vec<String> = arguments.iter().map(|&argument| argument.to_owned()).collect();
     let file = RunFile::load(path).and_then(|file| file.set(&arguments)).expect("well-formed");
-    file.resolve(Launch::this_host()).expect("a valid run file").0
+    file.resolve(Resources::this_host()).expect("a valid run file").0
 }
 
 /// Grids with every kind of operation between ranks, and every schedule that uses buffers in another way.

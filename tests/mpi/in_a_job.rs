@@ -19,8 +19,8 @@ use pipezero_run::engine::{Engine, EngineError};
 use pipezero_run::world::{ProcessWorld, World};
 use tests::features::pairs_on;
 use tests::{
-    Case, Draws, EndOnPanic, FrontBatches, Lengths, Mask, Outputs, RandomBatches, Sample, Schedule,
-    plan_with_front, seed_of_draws, small_run, two_steps, weights_in, zero,
+    Case, Draws, EncoderBatches, EndOnPanic, Lengths, Mask, Outputs, RandomBatches, Sample, Schedule,
+    plan_with_encoder, seed_of_draws, small_run, two_steps, weights_in, zero,
 };
 
 /// Ranks of the job, of which smaller grids use the first ones.
@@ -69,13 +69,13 @@ fn grids_of_processes_give_the_bits_losses_and_traffic_of_threads() {
     }
 }
 
-/// Each data rank has other inputs of the front in each micro-batch, and some have none.
+/// Each data rank has other inputs of the input encoder in each micro-batch, and some have none.
 #[test]
 #[ignore = "needs a job of four processes"]
-fn grids_with_a_front_give_the_bits_and_traffic_of_threads() {
+fn grids_with_an_encoder_give_the_bits_and_traffic_of_threads() {
     let _guard = EndOnPanic;
     let (mut draws, num_runs) = (Draws(seed_of_draws().unwrap_or(22)), 20);
-    let rule = ShardingRule { sharding: UnitSharding::Whole, pattern: "^front$".to_owned() };
+    let rule = ShardingRule { sharding: UnitSharding::Whole, pattern: "^encoder$".to_owned() };
     let sharding = ShardingConfig::Listed(vec![rule]);
     for seed in 0..num_runs {
         let (pipeline, data) = draws.of(&[(1, 2), (2, 1), (1, 3), (4, 1), (2, 2)]);
@@ -86,9 +86,9 @@ fn grids_with_a_front_give_the_bits_and_traffic_of_threads() {
         let num_micro_batches = 1 + draws.below(5);
         let case =
             Case { num_layers: 8, pipeline, data, num_micro_batches, schedule, zero, ..Case::ONE_RANK };
-        let plan = plan_with_front(Run { steps: 10, ..two_steps(case.clone()) });
+        let plan = plan_with_encoder(Run { steps: 10, ..two_steps(case.clone()) });
         let tokens = RandomBatches::for_plan(&plan, Mask::Uneven).with_lengths(Lengths::Drawn);
-        let source = FrontBatches::new(&plan, tokens, seed).shared();
+        let source = EncoderBatches::new(&plan, tokens, seed).shared();
         let num_ranks = plan.grid().world_size();
         let Some(world) =
             ProcessWorld::of_first_of_mpi(num_ranks, Duration::from_secs(60), None).expect("a job")

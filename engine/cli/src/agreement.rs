@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pipezero_files::host::{Launched, job_files};
+use pipezero_files::host::{LaunchedProcess, job_files};
 use pipezero_plan::Plan;
 use pipezero_run::engine::{EngineError, Report};
 use pipezero_run::world::{
@@ -18,8 +18,8 @@ use super::terminal;
 
 /// What a launcher says of this process, if one has started it, and whether it speaks for the job: that of rank 0 does, and the others are silent from
 /// now on.
-pub(super) fn place_in_job() -> Result<(Option<Launched>, bool), Failure> {
-    let launched = Launched::this().map_err(WorldError::from)?;
+pub(super) fn place_in_job() -> Result<(Option<LaunchedProcess>, bool), Failure> {
+    let launched = LaunchedProcess::this().map_err(WorldError::from)?;
     let is_first = launched.as_ref().is_none_or(|launched| launched.rank == 0);
     if !is_first {
         be_silent();
@@ -33,7 +33,7 @@ pub(super) fn place_in_job() -> Result<(Option<Launched>, bool), Failure> {
 /// As [`agreed`], and when the ranks cannot be connected.
 pub(super) fn connected<T>(
     plan: &Plan,
-    launched: Option<&Launched>,
+    launched: Option<&LaunchedProcess>,
     own: Result<T, Failure>,
 ) -> Result<(Arc<dyn World>, T), Failure> {
     connected_by(|| world_of(plan), launched, own)
@@ -46,7 +46,7 @@ pub(super) fn connected<T>(
 pub(super) fn connected_beside<T>(
     plan: &Plan,
     first: &dyn World,
-    launched: Option<&Launched>,
+    launched: Option<&LaunchedProcess>,
     own: Result<T, Failure>,
 ) -> Result<(Arc<dyn World>, T), Failure> {
     connected_by(|| connect_beside(&world_spec(plan), first), launched, own)
@@ -59,7 +59,7 @@ pub(super) fn connected_beside<T>(
 pub(super) fn connected_job<T>(
     plan: &Plan,
     timeout: Duration,
-    launched: Option<&Launched>,
+    launched: Option<&LaunchedProcess>,
     own: Result<T, Failure>,
 ) -> Result<(Arc<dyn World>, T), Failure> {
     connected_by(|| connect_job(&world_spec(plan), timeout), launched, own)
@@ -72,7 +72,7 @@ pub(super) fn connected_job<T>(
 pub(super) fn connected_on_ranks(
     plan: &Plan,
     job: &dyn World,
-    launched: Option<&Launched>,
+    launched: Option<&LaunchedProcess>,
 ) -> Result<Option<Arc<dyn World>>, Failure> {
     let world = connect_ranks(&world_spec(plan), job).map_err(|error| match error {
         WorldError::SaidByFirst | WorldError::SaidByAnother => left_to_others(&error),
@@ -87,7 +87,7 @@ pub(super) fn connected_on_ranks(
 /// As [`agreed`].
 pub(super) fn agreed_in_any_time<T>(
     world: &dyn World,
-    launched: Option<&Launched>,
+    launched: Option<&LaunchedProcess>,
     own: Result<T, Failure>,
 ) -> Result<T, Failure> {
     // What keeps them from coming is seen again by what they then agree on.
@@ -97,7 +97,7 @@ pub(super) fn agreed_in_any_time<T>(
 
 fn connected_by<T>(
     world: impl FnOnce() -> Result<Arc<dyn World>, WorldError>,
-    launched: Option<&Launched>,
+    launched: Option<&LaunchedProcess>,
     own: Result<T, Failure>,
 ) -> Result<(Arc<dyn World>, T), Failure> {
     // Nobody else waits for what a process finds that is alone.
@@ -126,10 +126,10 @@ const FAILED_WITHOUT_A_WORD: u64 = 2;
 /// What it has found, in a process that is alone, and in the one with the lowest rank of those whose errors keep a job from starting.
 pub(super) fn agreed<T>(
     world: &dyn World,
-    launched: Option<&Launched>,
+    launched: Option<&LaunchedProcess>,
     own: Result<T, Failure>,
 ) -> Result<T, Failure> {
-    let Some(&Launched { rank, .. }) = launched else { return own };
+    let Some(&LaunchedProcess { rank, .. }) = launched else { return own };
     let mut failed = vec![0; world.size()];
     // A launcher's rank may be beyond, which the engine refuses.
     if let Some(failed) = failed.get_mut(rank) {
@@ -153,7 +153,7 @@ pub(super) fn agreed<T>(
 }
 
 /// The rank that a launcher has given this process, if one has.
-pub(super) fn rank_of(launched: Option<&Launched>) -> Option<usize> {
+pub(super) fn rank_of(launched: Option<&LaunchedProcess>) -> Option<usize> {
     launched.map(|launched| launched.rank)
 }
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use pipezero_config::{
-    BackendName, Change, DeviceName, Fixed, GivenFile, Launch, ModelConfig, Notice, NoticeKind, RunFile,
+    BackendName, Change, DeviceName, Fixed, GivenFile, ModelConfig, Notice, NoticeKind, Resources, RunFile,
 };
 use pipezero_files::input::{is_stdio, named};
 use pipezero_files::partial::Existing;
@@ -66,7 +66,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<(), Failure> {
         GivenFile::Run(file) => file.set(&args.run.set)?,
         GivenFile::Master(master) => return args.check_all(master),
     };
-    let mut checked = Checked::of(&file, Launch::this_host(), None)?;
+    let mut checked = Checked::of(&file, Resources::this_host(), None)?;
     checked.notices.extend(may_be_drawn(&checked.plan, &file, None));
     if args.json {
         print(format_args!("{}\n", in_json(checked.plan.run())))?;
@@ -90,10 +90,10 @@ pub(super) struct Checked {
 impl Checked {
     pub(super) fn of(
         file: &RunFile,
-        launch: Launch,
+        resources: Resources,
         distillation: Option<Distillation>,
     ) -> Result<Self, Failure> {
-        let PlannedData { plan, mut notices, data } = plan_with_data_of(file, launch, distillation)?;
+        let PlannedData { plan, mut notices, data } = plan_with_data_of(file, resources, distillation)?;
         if let Some(warning) = too_few_gpus(&plan) {
             notices.push(Notice::new(NoticeKind::Warning, &file.place(&["comm.backend"]), warning));
         }
@@ -120,7 +120,7 @@ impl CheckArgs {
         // Relative paths are checked where the file is to stand; what is printed replaces the file itself.
         let stands = if is_stdio(&path) { &self.run.run } else { &path };
         let folder = std::path::absolute(stands)?.parent().unwrap_or(Path::new("/")).to_owned();
-        let found = GivenFile::fixed(&self.run.run, &folder, Launch::this_host(), &not_found);
+        let found = GivenFile::fixed(&self.run.run, &folder, Resources::this_host(), &not_found);
         let Fixed { text, changes } = found.map_err(Failure::Unfixed)?;
         if is_stdio(&path) {
             return Ok(print(text)?);

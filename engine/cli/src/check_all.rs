@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use pipezero_config::{Launch, MasterFile, Part, PartOfJob, Run, Task, TaskKind};
+use pipezero_config::{MasterFile, Part, PartOfJob, Resources, Run, Task, TaskKind};
 use pipezero_models::Distillation;
 use pipezero_plan::Purpose;
 use serde_json::{Map, Value, json};
@@ -26,8 +26,8 @@ impl CheckArgs {
         let trained: Vec<String> =
             names.iter().filter(|name| !only_teaches(&master, name)).cloned().collect();
         let engines = resolve_all(&master, &trained, |engine| {
-            let launch = Launch { part: part_of_job(&master, &engine.name), ..Launch::this_host() };
-            let mut checked = Checked::of(&engine.file, launch, learns(&master, &engine.name))?;
+            let resources = Resources { part: part_of_job(&master, &engine.name), ..Resources::this_host() };
+            let mut checked = Checked::of(&engine.file, resources, learns(&master, &engine.name))?;
             if master.tasks().iter().all(|task| task.init_of(&engine.name).is_none()) {
                 let hint = may_be_drawn(&checked.plan, &engine.file, Some(&engine.name));
                 checked.notices.extend(hint);
@@ -41,9 +41,9 @@ impl CheckArgs {
         for task in master.tasks().iter().filter(is_planned_anew) {
             of_tasks.push((
                 task,
-                task_plans(&master, task, Launch::this_host(), |engine, launch, distillation| {
+                task_plans(&master, task, Resources::this_host(), |engine, resources, distillation| {
                     let PlannedData { plan, notices, .. } =
-                        plan_with_data_of(&engine.file, launch, distillation)?;
+                        plan_with_data_of(&engine.file, resources, distillation)?;
                     Ok((plan, notices))
                 })?,
             ));

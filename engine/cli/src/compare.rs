@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use pipezero_config::{Launch, RunFile};
+use pipezero_config::{Resources, RunFile};
 use pipezero_measure::compare::{
     Compared, ComparedGroup, ComparedRank, Comparison, Part, Prediction, median_step,
 };
@@ -52,7 +52,7 @@ pub(super) fn run(args: &CompareArgs) -> Result<(), Failure> {
     let directory = RunDir::of_run_file(&args.directory)?;
     let measured = directory.measured()?;
     let file = RunFile::load(&directory.file(RunDir::RUN_FILE))?;
-    let (mut run, _) = file.resolve(Launch::this_host())?;
+    let (mut run, _) = file.resolve(Resources::this_host())?;
     // What the job had, where the run file leaves it to that.
     run.comm.ranks_per_node = run.comm.ranks_per_node.or(measured.ranks_per_node);
     let plan = Plan::new(run)?;

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use pipezero_config::{CombinationTable, ConfigErrors, Unfixed};
-use pipezero_files::host::Launched;
+use pipezero_files::host::LaunchedProcess;
 use pipezero_files::printable::printable;
 use pipezero_plan::FromFileError;
 use pipezero_plan::costs::PredictError;
@@ -13,7 +13,7 @@ use pipezero_train::TrainedRunError;
 
 use super::exit_status::InputMistake;
 use super::figures::counted;
-use super::output::{complain, note};
+use super::output::{note, show_error};
 use super::table::Table;
 use super::terminal;
 
@@ -105,12 +105,12 @@ impl Failure {
 /// Prints an error in words; of several processes, which may all find the same, with the rank.
 fn print_error(error: &dyn Error) {
     let of = of_other_rank().map_or_else(String::new, |rank| format!("rank {rank}: "));
-    complain(terminal::fitted(&format!("{of}error: {error}")));
+    show_error(terminal::fitted(&format!("{of}error: {error}")));
 }
 
 /// The rank of this process, unless it is the one that speaks for all.
 fn of_other_rank() -> Option<usize> {
-    let launched = Launched::this().ok().flatten()?;
+    let launched = LaunchedProcess::this().ok().flatten()?;
     (launched.rank > 0).then_some(launched.rank)
 }
 

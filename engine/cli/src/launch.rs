@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::{env, thread};
 
 use clap::Args;
-use pipezero_config::{BackendName, GivenFile, Launch, MasterFile, Part, Run, RunFile, Served, Task};
+use pipezero_config::{BackendName, GivenFile, MasterFile, Part, Resources, Run, RunFile, StudentRun, Task};
 use pipezero_launch::{ConnectedBy, End, Event, Job, JobError, Lost};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
@@ -69,8 +69,9 @@ pub(super) fn run(args: LaunchArgs) -> Result<ExitCode, Failure> {
 /// What connects so many processes of a run, or of the engines of a task. A mistake in the file of what is trained is said here, in the words of the command itself, before any process is started.
 fn connection(run: &RunArgs, takes: &Takes, num_processes: usize) -> Result<ConnectedBy, Failure> {
     let ranks = Some(num_processes).filter(|&num_processes| num_processes > 1);
-    let launch = Launch { ranks, ..Launch::this_host() };
-    let of_run = |file: RunFile| Ok::<_, Failure>(vec![file.set(&run.set)?.resolve(launch)?.0.comm.backend]);
+    let resources = Resources { ranks, ..Resources::this_host() };
+    let of_run =
+        |file: RunFile| Ok::<_, Failure>(vec![file.set(&run.set)?.resolve(resources)?.0.comm.backend]);
     let backends = match takes {
         Takes::Run => of_run(RunFile::load(&run.run)?)?,
         Takes::RunOrTask(task) => match GivenFile::load(&run.run)? {
@@ -79,7 +80,7 @@ fn connection(run: &RunArgs, takes: &Takes, num_processes: usize) -> Result<Conn
                 let task =
                     master.task(task.as_deref()).map_err(|error| Failure::Input(error.into()))?.clone();
                 let master = master.set(&run.set, &task.engines())?;
-                let runs = runs_of(&master, &task, launch)?;
+                let runs = runs_of(&master, &task, resources)?;
                 let grids = runs.iter().map(|(name, run)| (name.as_str(), &run.parallel));
                 task.job_ranks(&grids.collect::<Vec<_>>(), ranks)?;
                 let is_trained = |(name, _): &&(String, Run)| task.trained().contains(name);
@@ -92,18 +93,18 @@ fn connection(run: &RunArgs, takes: &Takes, num_processes: usize) -> Result<Conn
 }
 
 /// The runs of a task's engines, in its order.
-fn runs_of(master: &MasterFile, task: &Task, launch: Launch) -> Result<Vec<(String, Run)>, Failure> {
+fn runs_of(master: &MasterFile, task: &Task, resources: Resources) -> Result<Vec<(String, Run)>, Failure> {
     let mut students: BTreeMap<String, Run> = BTreeMap::new();
     resolve_all(master, &task.engines(), |engine| {
         let name = engine.name.clone();
-        let launch = Launch { part: task.part_of_job(&name), ..launch };
+        let resources = Resources { part: task.part_of_job(&name), ..resources };
         if let Some(Part::Teaches(student)) = task.part_of(&name) {
             // Without its student there is nothing to say of it.
             let run = students.get(student).ok_or(Failure::SaidElsewhere)?;
-            let served = Served { name: student, run };
-            return Ok((name, engine.file.resolve_for_inference(launch, served)?.0));
+            let student = StudentRun { name: student, run };
+            return Ok((name, engine.file.resolve_for_inference(resources, student)?.0));
         }
-        let (run, _) = engine.file.resolve(launch)?;
+        let (run, _) = engine.file.resolve(resources)?;
         students.insert(name.clone(), run.clone());
         Ok((name, run))
     })

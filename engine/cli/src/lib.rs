@@ -52,8 +52,8 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use failure::Failure;
-use pipezero_files::host::{Launched, Local, cores, job_files};
-use pipezero_launch::end_with_launcher;
+use pipezero_files::host::{LaunchedProcess, Local, cores, job_files};
+use pipezero_launch::end_with_parent;
 use run_args::RunArgs;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
@@ -137,7 +137,7 @@ pub fn main() -> ExitCode {
     if let Some(local) = bound_place() {
         cores::bind(local);
     }
-    end_with_launcher();
+    end_with_parent();
     let result = match command {
         Command::Launch(args) => {
             return launch::run(args).unwrap_or_else(|failure| ExitCode::from(failure.report()));
@@ -199,5 +199,5 @@ fn checked_arguments(command: &[OsString]) -> Result<(RunArgs, Takes), Failure> 
 /// This process's place on its host, if it is to bind itself to its share of the cores.
 fn bound_place() -> Option<Local> {
     std::env::var_os(cores::BIND)?;
-    Launched::this().ok()??.local
+    LaunchedProcess::this().ok()??.local
 }

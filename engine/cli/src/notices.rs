@@ -3,7 +3,7 @@
 
 use pipezero_config::{Notice, NoticeKind};
 
-use super::output::Voice;
+use super::output::ProcessOutput;
 use super::terminal;
 
 /// Hints, and values of `"auto"`, that are printed line by line; more of them are named in one line.
@@ -19,18 +19,18 @@ pub(super) struct Notices {
     of_file: Vec<Notice>,
     others: Vec<String>,
     is_in_full: bool,
-    voice: Voice,
+    output: ProcessOutput,
 }
 
 impl Notices {
     /// The notices on a run file of this name.
     pub(super) fn new(file: String, of_file: Vec<Notice>) -> Self {
-        Self { file, of_file, others: Vec::new(), is_in_full: false, voice: Voice::of_process() }
+        Self { file, of_file, others: Vec::new(), is_in_full: false, output: ProcessOutput::of_this() }
     }
 
-    /// The same by another voice than that of the process.
-    pub(super) fn said_by(mut self, voice: Voice) -> Self {
-        self.voice = voice;
+    /// The same notices, printed through another output than that of the process.
+    pub(super) fn with_output(mut self, output: ProcessOutput) -> Self {
+        self.output = output;
         self
     }
 
@@ -95,10 +95,10 @@ impl Drop for Notices {
     fn drop(&mut self) {
         let lines = self.lines();
         if !lines.is_empty() {
-            self.voice.note("");
+            self.output.note("");
         }
         for line in lines {
-            self.voice.note(terminal::wrapped_after(&line, terminal::width(), INDENT));
+            self.output.note(terminal::wrapped_after(&line, terminal::width(), INDENT));
         }
     }
 }

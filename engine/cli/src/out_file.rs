@@ -49,7 +49,7 @@ pub(super) enum OutError {
         written.name,
         written.writer
     )]
-    Stranger {
+    UnknownFile {
         /// The file.
         path: PathBuf,
         /// What it would have to be.
@@ -83,7 +83,7 @@ impl OutFile {
             return Err(OutError::Folder { path: path.to_owned(), example: written.example });
         }
         if existing == Existing::Replaced && path.is_file() && !(written.is_such)(path) {
-            return Err(OutError::Stranger { path: path.to_owned(), written });
+            return Err(OutError::UnknownFile { path: path.to_owned(), written });
         }
         let file = Self { path: path.to_owned(), existing };
         // Dropped before it is finished, the partial file leaves nothing behind, however the command ends.
@@ -97,7 +97,7 @@ impl OutFile {
     /// [`OutError`] if it cannot.
     pub(super) fn replacing_own(path: &Path, written: Written) -> Result<Self, OutError> {
         Self::new(path, Existing::Replaced, written).map_err(|error| match error {
-            OutError::Stranger { path, written } => OutError::NotOwn { path, written },
+            OutError::UnknownFile { path, written } => OutError::NotOwn { path, written },
             error => error,
         })
     }
@@ -151,7 +151,7 @@ mod tests {
         file(&path, Existing::Replaced).unwrap().write("ours, new").unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "ours, new");
         fs::write(&path, "a thesis").unwrap();
-        assert!(matches!(file(&path, Existing::Replaced), Err(OutError::Stranger { .. })));
+        assert!(matches!(file(&path, Existing::Replaced), Err(OutError::UnknownFile { .. })));
         assert!(matches!(file(folder.path(), Existing::Replaced), Err(OutError::Folder { .. })));
         assert!(matches!(file(&path.join("b"), Existing::Replaced), Err(OutError::Io { .. })));
         assert_eq!(fs::read_to_string(&path).unwrap(), "a thesis");

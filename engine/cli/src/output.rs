@@ -1,5 +1,5 @@
-//! Standard output and standard error, without a panic if the reader closes them (`| head`), and without control characters that names
-//! may hold. What a process of a job says is kept in its [`log`] too.
+//! Standard output and standard error, without a panic if the reader closes them (`| head`), and without control characters that names may
+//! hold. What a process of a job prints is also written to its [`log`].
 
 use std::fmt::Display;
 use std::io::{self, Write, stderr, stdout};
@@ -10,10 +10,10 @@ use pipezero_train::{RankLog, RunDirError};
 
 use super::log;
 
-/// Whether another process speaks for this one.
+/// Whether another process prints for this one.
 static IS_SILENT: AtomicBool = AtomicBool::new(false);
 
-/// Results and notes of this process are those of another, which writes them; errors are its own.
+/// Another process prints results and notes; this one prints errors only.
 pub(super) fn be_silent() {
     IS_SILENT.store(true, Ordering::Relaxed);
 }
@@ -23,22 +23,22 @@ pub(super) fn is_silent() -> bool {
     IS_SILENT.load(Ordering::Relaxed)
 }
 
-/// Whether results and notes are written, or kept in the log of this process alone, since another process says the same: one may speak for an
-/// engine and another for the job.
+/// Where results and notes of a process go: to stdout or stderr and to its log, or only to its log, because another process prints the
+/// same. One process may print for an engine and another for the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Voice {
-    speaks: bool,
+pub(super) struct ProcessOutput {
+    is_printed: bool,
 }
 
-impl Voice {
-    /// That of this process in its job.
-    pub(super) fn of_process() -> Self {
-        Self { speaks: !is_silent() }
+impl ProcessOutput {
+    /// Of this process in its job.
+    pub(super) fn of_this() -> Self {
+        Self { is_printed: !is_silent() }
     }
 
-    /// One that writes what it says if it `speaks` for those that say the same.
-    pub(super) fn new(speaks: bool) -> Self {
-        Self { speaks }
+    /// Prints if `is_printed`: if this process prints for those that would print the same.
+    pub(super) fn new(is_printed: bool) -> Self {
+        Self { is_printed }
     }
 
     /// As [`print`].
@@ -48,7 +48,7 @@ impl Voice {
     pub(super) fn print(self, text: impl Display) -> io::Result<()> {
         let text = text.to_string();
         let mut out = stdout().lock();
-        let printed = match self.speaks {
+        let printed = match self.is_printed {
             true => out.write_all(printable(&text).as_bytes()).and_then(|()| out.flush()),
             false => Ok(()),
         };
@@ -60,7 +60,7 @@ impl Voice {
     /// As [`note`].
     pub(super) fn note(self, text: impl Display) {
         let text = text.to_string();
-        if self.speaks {
+        if self.is_printed {
             show(&text);
         }
         keep(&text);
@@ -70,31 +70,31 @@ impl Voice {
 /// Writes the result of a command to stdout.
 ///
 /// # Errors
-/// The error of the system; [`super::failure`] ends quietly if the pipe is closed.
+/// The system's error. If the pipe is closed, [`super::failure`] ends the program without a message.
 pub(super) fn print(text: impl Display) -> io::Result<()> {
-    Voice::of_process().print(text)
+    ProcessOutput::of_this().print(text)
 }
 
 /// Writes a line to stderr: progress, hints and warnings. An error is ignored, since there is no other place for it.
 pub(super) fn note(text: impl Display) {
-    Voice::of_process().note(text);
+    ProcessOutput::of_this().note(text);
 }
 
-/// Writes an error to stderr, whoever speaks for this process.
-pub(super) fn complain(text: impl Display) {
+/// Writes an error to stderr, even if another process prints for this one.
+pub(super) fn show_error(text: impl Display) {
     let text = text.to_string();
-    // First what a person sees: a file system may hang.
+    // To the screen first: a file system may hang.
     show(&text);
     keep(&text);
 }
 
-/// Adds a text to the log of this process, if it has one. A warning says where that fails.
+/// Adds a text to the log of this process, if it has one. If that fails, a warning says so.
 pub(super) fn keep(text: &str) {
     warn_if_lost(log::add(&printable(text)));
 }
 
-/// What this process says is kept in this log from now on, after what was held for it. A warning says where that fails, and the process goes on
-/// without.
+/// From now on writes to this log what this process prints, beginning with what was held back for it. If that fails, a warning says so, and
+/// the process goes on without a log.
 pub(super) fn keep_in(opened: Result<RankLog, RunDirError>) {
     warn_if_lost(log::keep_in(opened));
 }

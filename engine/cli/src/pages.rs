@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use pipezero_config::{HostGpu, Launch, RunFile};
+use pipezero_config::{HostGpu, Resources, RunFile};
 use pipezero_plan::Plan;
 
 /// Columns that the pages give to output.
@@ -23,7 +23,7 @@ pub(super) fn example(command: &str) -> (Plan, String) {
     let file = RunFile::load(&root.join(path)).and_then(|file| file.set(&set));
     let file = file.expect("the example is well-formed");
     let (run, _) = file
-        .resolve(Launch { cores: 2, memory_bytes: None, gpu: HostGpu::Absent, ranks: None, part: None })
+        .resolve(Resources { cores: 2, memory_bytes: None, gpu: HostGpu::Absent, ranks: None, part: None })
         .expect("the example is valid");
     (Plan::new(run).expect("the example can be planned"), excerpt.to_owned())
 }

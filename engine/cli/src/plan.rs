@@ -1,9 +1,9 @@
 //! `pipezero plan`.
 
 use clap::Args;
-use pipezero_config::{GivenFile, Launch, MasterFile, Part, ResidencyConfig, ZeroLevel};
+use pipezero_config::{GivenFile, MasterFile, Part, ResidencyConfig, Resources, ZeroLevel};
 use pipezero_plan::costs::{DeviceSpec, Source};
-use pipezero_plan::what_if::{Simulation, device_remarks};
+use pipezero_plan::what_if::{Simulation, device_diagnostics};
 use pipezero_plan::{BesideZero1, Persistent, Plan, Purpose, RankForecast, ResidencyCost};
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ use super::master::no_tasks;
 use super::notices::Notices;
 use super::output::print;
 use super::parameters;
-use super::run_args::{RunArgs, launch_for};
+use super::run_args::{RunArgs, resources_for};
 use super::table::{MemoryColumns, Table};
 use super::task_plans::{EnginePlan, ranks_as_json, task_plans, text_of_teacher};
 use super::terminal;
@@ -55,15 +55,15 @@ pub(super) struct PlanArgs {
 }
 
 pub(super) fn run(args: &PlanArgs) -> Result<(), Failure> {
-    let launch = launch_for(args.device.as_deref());
+    let resources = resources_for(args.device.as_deref());
     let file = match GivenFile::load(&args.run.run)? {
         GivenFile::Run(file) => file.set(&args.run.set)?,
-        GivenFile::Master(master) => return args.plan_all(master, launch),
+        GivenFile::Master(master) => return args.plan_all(master, resources),
     };
     if let Some(task) = &args.task {
         return Err(no_tasks(task, &args.run.name()));
     }
-    let (plan, notices) = Plan::from_file(&file, launch)?;
+    let (plan, notices) = Plan::from_file(&file, resources)?;
     let mut notices = Notices::new(args.run.name(), notices);
     if args.json {
         return Ok(print(format_args!("{:#}\n", args.json_of(&plan, &mut notices)?))?);
@@ -73,13 +73,13 @@ pub(super) fn run(args: &PlanArgs) -> Result<(), Failure> {
 
 impl PlanArgs {
     /// Plans the engines of a task of a master file.
-    fn plan_all(&self, master: MasterFile, launch: Launch) -> Result<(), Failure> {
+    fn plan_all(&self, master: MasterFile, resources: Resources) -> Result<(), Failure> {
         let task = master.task(self.task.as_deref()).map_err(|error| Failure::Input(error.into()))?.clone();
         let master = master.set(&self.run.set, &task.engines())?;
-        let mut plans = task_plans(&master, &task, launch, |engine, launch, distillation| {
+        let mut plans = task_plans(&master, &task, resources, |engine, resources, distillation| {
             Ok(match distillation {
-                Some(distillation) => Plan::of_student(&engine.file, launch, &|_| None, distillation)?,
-                None => Plan::from_file(&engine.file, launch)?,
+                Some(distillation) => Plan::of_student(&engine.file, resources, &|_| None, distillation)?,
+                None => Plan::from_file(&engine.file, resources)?,
             })
         })?;
         let notices = plans
@@ -186,7 +186,7 @@ impl<'a> Found<'a> {
     fn of(plan: &'a Plan, device: Option<&'a DeviceSpec>, notices: &mut Notices) -> Result<Self, Failure> {
         let simulation = match device {
             Some(device) => {
-                device_remarks(plan, device).into_iter().for_each(|remark| notices.add(remark));
+                device_diagnostics(plan, device).into_iter().for_each(|diagnostic| notices.add(diagnostic));
                 Some(Simulation::new(plan, Source::Analytic(device), None)?)
             }
             None => None,

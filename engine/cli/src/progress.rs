@@ -8,7 +8,7 @@ use pipezero_run::checkpoint::CheckpointError;
 use pipezero_run::engine::{EngineError, LossPart};
 use pipezero_train::{EvalLine, Observer, StepLine, Work};
 
-use super::output::{Voice, is_silent, keep};
+use super::output::{ProcessOutput, is_silent, keep};
 use super::terminal;
 
 /// Shows the progress of a run.
@@ -16,7 +16,7 @@ use super::terminal;
 pub(super) struct Progress {
     /// What each line begins with: the name of an engine among others.
     of: String,
-    voice: Voice,
+    output: ProcessOutput,
     /// A bar that redraws itself, where a person sees it.
     bar: Option<ProgressBar>,
     /// Of plain lines: on the screen if there is no bar, and in the log of this process.
@@ -69,23 +69,29 @@ impl Progress {
     /// The progress of a run of so many steps, of which some may have been done before; `learns`: whether it has a loss.
     pub(super) fn new(num_done: u64, num_steps: u64, learns: bool) -> Self {
         let bar = bar(num_steps, "{bar:20} {pos}/{len} steps  {msg}  ETA {eta}");
-        Self::with(String::new(), Voice::of_process(), bar, [num_done, num_steps], learns)
+        Self::with(String::new(), ProcessOutput::of_this(), bar, [num_done, num_steps], learns)
     }
 
     /// The progress of an engine among others, in lines that begin with its name: bars of several would redraw each other.
-    pub(super) fn of_engine(name: &str, voice: Voice, num_done: u64, num_steps: u64, learns: bool) -> Self {
-        Self::with(format!("{name}: "), voice, None, [num_done, num_steps], learns)
+    pub(super) fn of_engine(
+        name: &str,
+        output: ProcessOutput,
+        num_done: u64,
+        num_steps: u64,
+        learns: bool,
+    ) -> Self {
+        Self::with(format!("{name}: "), output, None, [num_done, num_steps], learns)
     }
 
     fn with(
         of: String,
-        voice: Voice,
+        output: ProcessOutput,
         bar: Option<ProgressBar>,
         [num_done, num_steps]: [u64; 2],
         learns: bool,
     ) -> Self {
         let progress =
-            Self { of, voice, bar, pace: Pace::at_once(), num_steps, figures: String::new(), learns };
+            Self { of, output, bar, pace: Pace::at_once(), num_steps, figures: String::new(), learns };
         // A first step may take minutes. A run may be resumed after its last one.
         match num_done {
             0 => progress.print_unless_bar(&format!("the first of {num_steps} steps begins")),
@@ -105,7 +111,7 @@ impl Progress {
                 keep(&text);
                 bar.println(text);
             }
-            None => self.voice.note(text),
+            None => self.output.note(text),
         }
     }
 
@@ -116,7 +122,7 @@ impl Progress {
                 keep(text);
                 bar.tick();
             }
-            None => self.voice.note(terminal::fitted(&format!("{}{text}", self.of))),
+            None => self.output.note(terminal::fitted(&format!("{}{text}", self.of))),
         }
     }
 

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use pipezero_config::{DataPath, HostGpu, Launch, Notice, NoticeKind, Problem, RunFile};
+use pipezero_config::{DataPath, HostGpu, Notice, NoticeKind, Problem, Resources, RunFile};
 use pipezero_files::input::named;
 use pipezero_files::printable::printable;
 use pipezero_models::Distillation;
@@ -48,12 +48,12 @@ pub(super) struct PlannedData {
 /// it does.
 pub(super) fn plan_with_data_of(
     file: &RunFile,
-    launch: Launch,
+    resources: Resources,
     distillation: Option<Distillation>,
 ) -> Result<PlannedData, Failure> {
     let (plan, mut notices) = match distillation {
-        Some(distillation) => Plan::of_student(file, launch, &not_found, distillation)?,
-        None => Plan::from_file_with(file, launch, &not_found)?,
+        Some(distillation) => Plan::of_student(file, resources, &not_found, distillation)?,
+        None => Plan::from_file_with(file, resources, &not_found)?,
     };
     if !plan.run().model.learns() {
         return Ok(PlannedData { plan, notices, data: None });
@@ -94,14 +94,14 @@ const WORDS_VOCAB_SIZE: usize = 4096;
 const TOKEN_TYPE: &str = "data.token_type";
 
 /// This host, or one with a device, if one is named: `"device": "auto"` is what that is.
-pub(super) fn launch_for(device: Option<&str>) -> Launch {
-    let launch = Launch::this_host();
+pub(super) fn resources_for(device: Option<&str>) -> Resources {
+    let resources = Resources::this_host();
     let named = device.and_then(DeviceSpec::by_name);
-    let gpu = named.map_or(launch.gpu, |device| match device.is_gpu() {
+    let gpu = named.map_or(resources.gpu, |device| match device.is_gpu() {
         true => HostGpu::Present,
         false => HostGpu::Absent,
     });
-    Launch { gpu, ..launch }
+    Resources { gpu, ..resources }
 }
 
 impl RunArgs {
@@ -112,16 +112,16 @@ impl RunArgs {
 
     /// The plan for this host, and the notices on the file and the plan.
     pub(super) fn plan(&self) -> Result<(Plan, Notices), Failure> {
-        self.plan_on(Launch::this_host())
+        self.plan_on(Resources::this_host())
     }
 
     /// The same for a device, if one is named.
     pub(super) fn plan_for(&self, device: Option<&str>) -> Result<(Plan, Notices), Failure> {
-        self.plan_on(launch_for(device))
+        self.plan_on(resources_for(device))
     }
 
-    fn plan_on(&self, launch: Launch) -> Result<(Plan, Notices), Failure> {
-        let (plan, notices) = Plan::from_file(&self.load()?, launch)?;
+    fn plan_on(&self, resources: Resources) -> Result<(Plan, Notices), Failure> {
+        let (plan, notices) = Plan::from_file(&self.load()?, resources)?;
         Ok((plan, Notices::new(self.name(), notices)))
     }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::thread;
 
 use pipezero_config::EndSignal;
-use pipezero_files::host::{Launched, Launcher, job_files};
+use pipezero_files::host::{LaunchedProcess, Launcher, job_files};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::signal_name;
@@ -124,7 +124,7 @@ fn wait_for(signals: Vec<i32>, after: After, signalled: Arc<Signalled>) -> io::R
 
 /// Whether a user's `mpirun` has started this process, and not `pipezero launch`, which passes signals on itself.
 fn is_of_mpirun() -> bool {
-    let launcher = Launched::this().ok().flatten().map(|launched| launched.launcher);
+    let launcher = LaunchedProcess::this().ok().flatten().map(|launched| launched.launcher);
     launcher == Some(Launcher::OpenMpi) && std::env::var_os(job_files::FOLDER).is_none()
 }
 

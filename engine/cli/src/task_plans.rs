@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use pipezero_config::{
-    EngineFile, JobRanks, Launch, MasterFile, MasterProblem, Notice, Part, Run, Served, Task,
+    EngineFile, JobRanks, MasterFile, MasterProblem, Notice, Part, Resources, Run, StudentRun, Task,
 };
 use pipezero_plan::{Plan, Purpose};
 use serde_json::{Value, json};
@@ -87,18 +87,18 @@ impl EnginePlan {
 pub(super) fn task_plans(
     master: &MasterFile,
     task: &Task,
-    launch: Launch,
-    mut trained: impl FnMut(&EngineFile, Launch, Option<Distillation>) -> Result<(Plan, Vec<Notice>), Failure>,
+    resources: Resources,
+    mut trained: impl FnMut(&EngineFile, Resources, Option<Distillation>) -> Result<(Plan, Vec<Notice>), Failure>,
 ) -> Result<TaskPlans, Failure> {
     let mut students: BTreeMap<String, Run> = BTreeMap::new();
     let mut plans = resolve_all(master, &task.engines(), |engine| {
-        let launch = Launch { part: task.part_of_job(&engine.name), ..launch };
+        let resources = Resources { part: task.part_of_job(&engine.name), ..resources };
         let (plan, notices, purpose) = match task.part_of(&engine.name) {
             Some(Part::Teaches(name)) => {
                 // Without its student there is nothing to say of it.
                 let run = students.get(name).ok_or(Failure::SaidElsewhere)?;
-                let served = Served { name, run };
-                let (plan, notices) = Plan::for_inference(&engine.file, launch, served)?;
+                let student = StudentRun { name, run };
+                let (plan, notices) = Plan::for_inference(&engine.file, resources, student)?;
                 (plan, notices, Purpose::Inference)
             }
             part => {
@@ -106,7 +106,7 @@ pub(super) fn task_plans(
                     Some(Part::Learns(distillation)) => Some(distillation),
                     Some(Part::Trains | Part::Teaches(_)) | None => None,
                 };
-                let (plan, notices) = trained(engine, launch, distillation)?;
+                let (plan, notices) = trained(engine, resources, distillation)?;
                 students.insert(engine.name.clone(), plan.run().clone());
                 (plan, notices, Purpose::Training)
             }
@@ -114,7 +114,7 @@ pub(super) fn task_plans(
         let notices = engine.notices_in_place(notices);
         let mut engine = engine.clone();
         let data = plan.run().parallel.data;
-        if launch.part.is_some() && data > 1 {
+        if resources.part.is_some() && data > 1 {
             // Alone it has no ranks that say it.
             engine.file = engine.file.set(&[format!("parallel.data={data}")])?;
         }
@@ -122,7 +122,7 @@ pub(super) fn task_plans(
     })?;
     check_shapes(task, &plans)?;
     let grids = plans.iter().map(|planned| (planned.engine.name.as_str(), &planned.plan.run().parallel));
-    let ranks = task.job_ranks(&grids.collect::<Vec<_>>(), launch.ranks)?;
+    let ranks = task.job_ranks(&grids.collect::<Vec<_>>(), resources.ranks)?;
     plans.iter_mut().for_each(|planned| planned.ranks = ranks.of(&planned.engine.name));
     Ok(TaskPlans { engines: plans, ranks })
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use pipezero_comm::world::WorldError;
-use pipezero_files::host::Launched;
+use pipezero_files::host::LaunchedProcess;
 use pipezero_train::TrainedRun;
 
 use super::failure::Failure;
@@ -31,8 +31,10 @@ impl TrainedRunArgs {
     /// # Errors
     /// When it cannot be read, and in a job of several processes: each would do all of it.
     pub(super) fn open(&self) -> Result<TrainedRun, Failure> {
-        let launched = Launched::this().map_err(WorldError::from)?;
-        if let Some(Launched { launcher, rank, size, .. }) = launched.filter(|launched| launched.size > 1) {
+        let launched = LaunchedProcess::this().map_err(WorldError::from)?;
+        if let Some(LaunchedProcess { launcher, rank, size, .. }) =
+            launched.filter(|launched| launched.size > 1)
+        {
             let error =
                 format!("this command runs in one process, and {launcher} has started {size}: start it once");
             return Err(if rank == 0 { Failure::Input(error.into()) } else { Failure::SaidElsewhere });

@@ -18,7 +18,7 @@ use crate::memory::{Allocator, TrackedBuffer};
 pub trait Pending: Debug {
     /// Returns the buffer, at most after the communicator's time-out. The compute queue waits for the operation, so kernels that it is
     /// asked for afterwards may use the buffer; the host waits only where the backend cannot ask the queue to: the threads backend
-    /// until every member has started the operation, and an imitated link has delivered it. After a transfer, each end may hold the
+    /// until every member has started the operation, and an emulated link has delivered it. After a transfer, each end may hold the
     /// memory that was the other's.
     ///
     /// # Errors

@@ -98,7 +98,7 @@ pub enum CommError {
         /// What the device says.
         reason: String,
     },
-    /// An imitated link delivers a message later than a wait may last.
+    /// An emulated link delivers a message later than a wait may last.
     #[error(
         "{operation} between {} arrives {arrives_in:.1?} after the wait for it began, but no wait is longer than {timeout:.1?}: raise \
          the timeout or the bandwidth of the links",

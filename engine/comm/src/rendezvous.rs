@@ -2,8 +2,8 @@
 //!
 //! Operations of one group and channel are rounds, numbered by each member in the order of its starts. A member leaves
 //! its payload in the round and goes on; the last one to join carries the operation out, outside the lock, and the
-//! members collect their buffers when they wait. So no operation needs a thread, and a start never blocks. Where links
-//! are imitated, the last member to join also calculates when the message arrives.
+//! members collect their buffers when they wait. So no operation needs a thread, and a start never blocks. If links are emulated, the last
+//! member to join also calculates when the message arrives.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ struct Round {
 enum State {
     /// A member has not joined yet, or the exchange runs.
     Open,
-    /// Every member can collect: on an imitated link once the message has arrived, its sender once the link is free.
+    /// Every member can collect: on an emulated link once the message has arrived, its sender once the link is free.
     Exchanged {
         delivery: Option<Delivery>,
         /// Where the lane has carried the operation out.
@@ -46,9 +46,9 @@ enum State {
     Failed(CommError),
 }
 
-/// Who takes part no more.
+/// Which ranks take part no more.
 #[derive(Clone, Copy)]
-pub(super) struct Gone<'a> {
+pub(super) struct Departed<'a> {
     /// Whether all have stopped.
     pub(super) is_stopped: &'a dyn Fn() -> bool,
     /// Whether a rank has left.
@@ -63,7 +63,7 @@ struct Wait<'a> {
     now: Instant,
     waited: Duration,
     timeout: Duration,
-    gone: Gone<'a>,
+    departed: Departed<'a>,
 }
 
 #[derive(Debug, Default)]
@@ -77,7 +77,7 @@ struct Rounds {
 #[derive(Debug)]
 pub(super) struct Rendezvous {
     members: Vec<usize>,
-    /// The link that its operations occupy, if links are imitated.
+    /// The link that its operations occupy, if links are emulated.
     link: Option<Arc<LinkState>>,
     /// Where operations are carried out.
     lane: Arc<dyn Queue>,
@@ -133,20 +133,20 @@ impl Rendezvous {
     }
 
     /// Waits until round `number` has been exchanged and delivered, has `queue` wait until the lane has carried it out, and returns
-    /// this member's payload. A stop cuts the imitated delay short: the payload has arrived.
+    /// this member's payload. A stop cuts the emulated delay short: the payload has arrived.
     pub(super) fn collect(
         &self,
         number: u64,
         position: usize,
         queue: &dyn Queue,
         timeout: Duration,
-        gone: Gone<'_>,
+        departed: Departed<'_>,
     ) -> Result<Payload, CommError> {
         let start = Instant::now();
         let mut rounds = self.rounds.lock();
         loop {
             let (round, now) = (rounds.get(number), Instant::now());
-            let wait = Wait { position, now, waited: now.duration_since(start), timeout, gone };
+            let wait = Wait { position, now, waited: now.duration_since(start), timeout, departed };
             let Some(left) = round.remaining(wait, &self.members)? else {
                 if let State::Exchanged { done, .. } = &round.state {
                     queue.wait(done, round.operation.waits(position)[1]);
@@ -163,7 +163,7 @@ impl Rendezvous {
         self.rounds.lock().leave(number, position);
     }
 
-    /// Has every waiting member check again who is gone.
+    /// Has every waiting member check again which ranks have left or stopped.
     pub(super) fn wake(&self) {
         // With the lock held no member is between its check and its wait.
         let _rounds = self.rounds.lock();
@@ -210,8 +210,8 @@ impl Round {
 
     /// How much longer a wait may last; `None` when its member can collect.
     fn remaining(&self, wait: Wait<'_>, members: &[usize]) -> Result<Option<Duration>, CommError> {
-        let Wait { position, now, waited, timeout, gone } = wait;
-        let is_stopped = (gone.is_stopped)();
+        let Wait { position, now, waited, timeout, departed } = wait;
+        let is_stopped = (departed.is_stopped)();
         let operation = || self.operation.to_string();
         match &self.state {
             State::Exchanged { delivery, .. } => {
@@ -232,7 +232,7 @@ impl Round {
                 Ok(Some(delay))
             }
             State::Failed(error) => Err(error.clone()),
-            State::Open if is_stopped || self.missing(members).any(gone.has_left) => {
+            State::Open if is_stopped || self.missing(members).any(departed.has_left) => {
                 let missing = self.missing(members).collect();
                 Err(CommError::Interrupted { operation: operation(), missing })
             }

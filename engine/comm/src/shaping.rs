@@ -1,4 +1,4 @@
-//! Imitated links: when a message would arrive on hardware that is not there.
+//! Emulated links: calculates when a message would arrive over the links of other hardware.
 //!
 //! Ranks that are threads exchange buffers at the speed of memory. With [`Links`] every message is delayed by the time
 //! that a link of its class would take, and a rank that waits for it sleeps meanwhile, so that the overlap of computes

@@ -11,7 +11,7 @@ use crate::memory::{Allocator, Category, Ledger, TrackedBuffer};
 use crate::sync::testing::pass;
 use crate::sync::{AtomicBool, Ordering, thread};
 
-/// So many ranks on the host, with or without imitated links.
+/// So many ranks on the host, with or without emulated links.
 pub(crate) fn ranks(size: usize, timeout: Duration, links: Option<Links>) -> Threads {
     Threads::on((0..size).map(|_| Arc::new(Host) as Arc<dyn Device>).collect(), timeout, links)
 }

@@ -16,7 +16,7 @@ use super::exchange::Payload;
 use super::finish::finish;
 use super::group::{Channel, ChannelKey, Group, place};
 use super::operation::Operation;
-use super::rendezvous::{Gone, Rendezvous};
+use super::rendezvous::{Departed, Rendezvous};
 use super::shaping::LinkStates;
 use crate::memory::TrackedBuffer;
 use crate::sync::{AtomicBool, Mutex, Ordering, PoisonError};
@@ -36,12 +36,12 @@ struct Shared {
     /// `[rank]`: it takes part in nothing any more.
     left: Vec<AtomicBool>,
     rendezvous: Mutex<BTreeMap<ChannelKey, Arc<Rendezvous>>>,
-    /// The links that are imitated, if any.
+    /// The links that are emulated, if any.
     links: Option<LinkStates>,
 }
 
 impl Threads {
-    /// For as many ranks as there are handles, all of the same device. No wait lasts longer than `timeout`; links are imitated if any are
+    /// For as many ranks as there are handles, all of the same device. No wait lasts longer than `timeout`; links are emulated if any are
     /// given.
     pub fn on(devices: Vec<Arc<dyn Device>>, timeout: Duration, links: Option<Links>) -> Self {
         let [taken, left] = [(); 2].map(|()| devices.iter().map(|_| AtomicBool::new(false)).collect());
@@ -216,11 +216,11 @@ impl ThreadPending {
     fn collect(self) -> Result<Payload, CommError> {
         let shared = &self.shared;
         let is_set = |flag: &AtomicBool| flag.load(Ordering::Acquire);
-        let gone = Gone {
+        let departed = Departed {
             is_stopped: &|| is_set(&shared.stopped),
             has_left: &|rank: usize| is_set(&shared.left[rank]),
         };
-        self.rendezvous.collect(self.round, self.position, &*self.queue, shared.timeout, gone)
+        self.rendezvous.collect(self.round, self.position, &*self.queue, shared.timeout, departed)
     }
 }
 

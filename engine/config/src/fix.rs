@@ -6,9 +6,9 @@ use pipezero_files::json::{Edit, Source, SourceKind, shorten};
 
 use super::data_path::DataPath;
 use super::error::{ConfigError, ConfigErrors};
-use super::launch::Launch;
 use super::master::{GivenFile, MasterFile};
 use super::notice::Notice;
+use super::resources::Resources;
 use super::run_file::{RunFile, parse_text};
 use super::several::key_of_master;
 
@@ -67,7 +67,7 @@ impl GivenFile {
     pub fn fixed(
         path: &Path,
         folder: &Path,
-        launch: Launch,
+        resources: Resources,
         fault: &dyn Fn(DataPath<'_>) -> Option<String>,
     ) -> Result<Fixed, Unfixed> {
         let (name, text, _) = RunFile::read(path)?;
@@ -78,7 +78,9 @@ impl GivenFile {
                 let file = MasterFile::of_node(&root, path, folder.to_owned())?;
                 return file.find_files().map(|()| Vec::new());
             }
-            RunFile::of_node(root, folder.to_owned()).resolve_with(launch, fault).map(|(_, notices)| notices)
+            RunFile::of_node(root, folder.to_owned())
+                .resolve_with(resources, fault)
+                .map(|(_, notices)| notices)
         };
         // The errors of the first text that is JSON: they stand where the file has them, or nearly.
         let mut of_file = None;

@@ -355,8 +355,8 @@ section! {
 }
 
 section! {
-    /// Links that the threads backend imitates: a message arrives as late as over such a link, and nothing else is slower,
-    /// since nothing is computed to delay it. Absent, messages are as fast as memory.
+    /// Links that the threads backend emulates: a message arrives as late as over such a link, and nothing else is slower, since nothing is
+    /// computed to delay it. Absent, messages are as fast as memory.
     RawLinks at "comm.links" {
         /// Ranks that share a node; ranks on one node are near each other, others far.
         ranks_per_node: usize = "comm.ranks_per_node, else all ranks", "one host";

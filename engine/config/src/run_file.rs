@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use pipezero_files::host::Launched;
+use pipezero_files::host::LaunchedProcess;
 use pipezero_files::input::{is_stdio, named, read_stdin, read_text};
 use pipezero_files::json::{Node, Source, Span, Value, parse};
 
@@ -10,16 +10,16 @@ use super::aliases;
 use super::data_path::DataPath;
 use super::error::{ConfigError, ConfigErrors, Problem};
 use super::findings::Findings;
-use super::launch::Launch;
 use super::notice::{Notice, NoticeKind};
 use super::place::Place;
 use super::raw::RawRun;
 use super::resolve;
 use super::resolved::{ModelConfig, Run};
+use super::resources::Resources;
 use super::section::{Object, Section};
-use super::served::Served;
 use super::set;
 use super::several::{MasterProblem, key_of_master};
+use super::student_run::StudentRun;
 use crate::model_sizes::sizes;
 
 /// Bytes of a file at most: the longest lists in one are of texts and of layers.
@@ -53,7 +53,7 @@ impl RunFile {
     /// The name by which messages know a file, its text, and the folder at which relative paths in it start.
     pub(super) fn read(path: &Path) -> Result<(String, String, PathBuf), ConfigErrors> {
         let name = named(path).display().to_string();
-        let of_many = Launched::this().ok().flatten().is_some_and(|launched| launched.size > 1);
+        let of_many = LaunchedProcess::this().ok().flatten().is_some_and(|launched| launched.size > 1);
         if is_stdio(path) && of_many {
             let reason = "a launcher gives its input to one of its processes, and each of them reads the run file: name a file";
             return Err(unreadable(&name, reason));
@@ -110,8 +110,8 @@ impl RunFile {
     /// Checks every rule and fills in every default.
     ///
     /// Errors: everything that is wrong with the file, at once.
-    pub fn resolve(&self, launch: Launch) -> Result<(Run, Vec<Notice>), ConfigErrors> {
-        self.resolve_with(launch, &|_| None)
+    pub fn resolve(&self, resources: Resources) -> Result<(Run, Vec<Notice>), ConfigErrors> {
+        self.resolve_with(resources, &|_| None)
     }
 
     /// As [`RunFile::resolve`], and calls `fault` with every file that `data` names, for what is wrong with it. `resolve` does not check that
@@ -120,35 +120,35 @@ impl RunFile {
     /// Errors: those of [`RunFile::resolve`], and every file with a fault.
     pub fn resolve_with(
         &self,
-        launch: Launch,
+        resources: Resources,
         fault: &dyn Fn(DataPath<'_>) -> Option<String>,
     ) -> Result<(Run, Vec<Notice>), ConfigErrors> {
-        self.resolve_as(launch, Some(fault), None)
+        self.resolve_as(resources, Some(fault), None)
     }
 
-    /// As [`RunFile::resolve`], of an engine that computes logits of another's batches: its data, batches and steps are those of that run, and
-    /// what this file says of them, or of learning, has no effect.
+    /// As [`RunFile::resolve`], for an engine that computes logits for a student. Its data, batches and steps are those of the student's
+    /// run; what this file says about them, or about learning, has no effect.
     ///
     /// # Errors
     /// As those of [`RunFile::resolve`]; when the batches cannot be shared out to its ranks.
     pub fn resolve_for_inference(
         &self,
-        launch: Launch,
-        served: Served<'_>,
+        resources: Resources,
+        student: StudentRun<'_>,
     ) -> Result<(Run, Vec<Notice>), ConfigErrors> {
-        self.resolve_as(launch, None, Some(served))
+        self.resolve_as(resources, None, Some(student))
     }
 
     fn resolve_as(
         &self,
-        launch: Launch,
+        resources: Resources,
         fault: Option<Fault<'_>>,
-        served: Option<Served<'_>>,
+        student: Option<StudentRun<'_>>,
     ) -> Result<(Run, Vec<Notice>), ConfigErrors> {
         let findings = Findings::default();
         let root = aliases::with_usual_names(&self.root, &findings);
         let raw = RawRun::read(&Object::root(&root, &findings));
-        let run = resolve::resolve(&raw, &self.folder, launch, served);
+        let run = resolve::resolve(&raw, &self.folder, resources, student);
         if let Some(fault) = fault {
             resolve::check_data(&raw, &self.folder, fault);
         }

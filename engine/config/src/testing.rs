@@ -1,10 +1,10 @@
 //! A valid run file, and the host that it is for: what tests here and in other crates change a key of.
 
-use crate::{HostGpu, Launch};
+use crate::{HostGpu, Resources};
 
 /// A host of 8 cores on which the engine starts its own ranks.
-pub const LAUNCH: Launch =
-    Launch { cores: 8, memory_bytes: None, gpu: HostGpu::Absent, ranks: None, part: None };
+pub const RESOURCES: Resources =
+    Resources { cores: 8, memory_bytes: None, gpu: HostGpu::Absent, ranks: None, part: None };
 
 /// A valid file, one key per line: `model` is line 2, `data` 3, `train_batch_size` 4, `steps` 5.
 pub(crate) const BASE: &[(&str, &str)] = &[

@@ -82,7 +82,7 @@ pub(super) fn judge(clocks: &[ProcessClock]) -> Vec<Check> {
         let rule = format!("clocks drift by less than {DRIFT_MAX_PPM} ppm, as far as is known");
         Check::new(Part::Clocks, "drift", value, rule).warns_unless(
             surely(clock) <= DRIFT_MAX_PPM,
-            "look at the clock source of this host: a virtual machine may have stood still meanwhile",
+            "look at the clock source of this host: a virtual machine may have been suspended meanwhile",
         )
     });
     offset.into_iter().chain(drift).collect()

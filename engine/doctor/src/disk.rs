@@ -257,7 +257,7 @@ fn space(plan: &Plan, facts: &DiskFacts) -> Check {
 mod tests {
     use super::*;
     use crate::check::Verdict;
-    use pipezero_config::{Launch, RunFile};
+    use pipezero_config::{Resources, RunFile};
 
     fn process(first_rank: usize, free_bytes: u64) -> ProcessDisk {
         let speed = Ok(Speed { bytes: 1 << 20, write_s: 0.5, read_s: 0.1 });
@@ -269,7 +269,7 @@ mod tests {
         let text = r#"{"model": {"family": "mlp", "num_layers": 1, "hidden_size": 4, "seq_length": 4},
             "data": {"text": "a.txt"}, "steps": 1, "train_batch_size": 4, "parallel": {"data": 2}}"#;
         let file = RunFile::parse("run.json", text).unwrap();
-        let (plan, _) = Plan::from_file(&file, Launch::this_host()).unwrap();
+        let (plan, _) = Plan::from_file(&file, Resources::this_host()).unwrap();
         let home = tempfile::tempdir().unwrap();
         let not_ok = |directory: PathBuf, processes: [ProcessDisk; 2], checkpoint_bytes: u64| {
             let checkpoint_s = checkpoint_s(checkpoint_bytes, &processes);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use pipezero_comm::CommError;
 use pipezero_comm::world::{Names, OtherHosts, World, mpi_library};
-use pipezero_files::host::{self, Launched};
+use pipezero_files::host::{self, LaunchedProcess};
 use pipezero_models::kernels::instruction_set;
 use pipezero_models::queue::cuda_version;
 use pipezero_plan::Plan;
@@ -62,7 +62,7 @@ pub(super) fn look(team: &Team, plan: &Plan) -> Result<Vec<ProcessFacts>, CommEr
         version: env!("CARGO_PKG_VERSION").to_owned(),
         system: host::system(),
         cpu: host::cpu_model(),
-        cores: host::cores::of_process(Launched::this().ok().flatten().as_ref()),
+        cores: host::cores::of_process(LaunchedProcess::this().ok().flatten().as_ref()),
         host_cores: host::host_cores(),
         memory_bytes: host::memory_bytes(),
         available_bytes: host::available_bytes(),
@@ -176,7 +176,7 @@ fn cores(plan: &Plan, name: &str, processes: &[&ProcessFacts]) -> Check {
 pub(super) mod tests {
     use super::*;
     use crate::check::Verdict;
-    use pipezero_config::{Launch, RunFile};
+    use pipezero_config::{Resources, RunFile};
 
     pub(crate) fn process(first_rank: usize, host: &str) -> ProcessFacts {
         ProcessFacts {
@@ -204,7 +204,7 @@ pub(super) mod tests {
         let text = r#"{"model": {"family": "mlp", "num_layers": 1, "hidden_size": 4, "seq_length": 4}, "threads": 1,
             "data": {"text": "a.txt"}, "steps": 1, "train_batch_size": 4, "parallel": {"data": 4}}"#;
         let file = RunFile::parse("run.json", text).unwrap();
-        let (plan, _) = Plan::from_file(&file, Launch::this_host()).unwrap();
+        let (plan, _) = Plan::from_file(&file, Resources::this_host()).unwrap();
         let good = [process(0, "a"), process(1, "a"), process(2, "b"), process(3, "b")];
         let not_ok = |processes: &[ProcessFacts]| {
             let checks = judge(&plan, processes).into_iter().filter(|check| check.verdict != Verdict::Ok);

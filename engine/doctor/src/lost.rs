@@ -42,7 +42,7 @@ impl Lost {
 /// The text of an error with which a part's own world has ended, if all processes are still there.
 ///
 /// # Errors
-/// [`Lost::Rank`] if one of them may be gone: the others do not wait for it between parts.
+/// [`Lost::Rank`] if one of them may have ended: the others do not wait for it between parts.
 pub(super) fn survived(error: EngineError) -> Result<String, Lost> {
     let is_lost = match &error {
         EngineError::Stopped(report) => report.misses_a_rank(),

@@ -72,14 +72,14 @@ mod tests {
     use crate::check::Verdict;
     use crate::gpus::GpuFacts;
     use crate::hosts::tests::process;
-    use pipezero_config::{Launch, RunFile};
+    use pipezero_config::{Resources, RunFile};
 
     #[test]
     fn hosts_and_gpus_that_are_too_small_are_named() {
         let text = r#"{"model": {"family": "mlp", "num_layers": 1, "hidden_size": 4, "seq_length": 4}, "threads": 1,
             "data": {"text": "a.txt"}, "steps": 1, "train_batch_size": 4, "parallel": {"data": 4}}"#;
         let file = RunFile::parse("run.json", text).unwrap();
-        let (plan, _) = Plan::from_file(&file, Launch::this_host()).unwrap();
+        let (plan, _) = Plan::from_file(&file, Resources::this_host()).unwrap();
         let good = [process(0, "a"), process(1, "a"), process(2, "b"), process(3, "b")];
         let not_ok = |processes: &[ProcessFacts]| {
             let checks = judge(&plan, processes).into_iter().filter(|check| check.verdict != Verdict::Ok);

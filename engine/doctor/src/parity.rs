@@ -176,7 +176,7 @@ pub(super) fn judge(facts: &ParityFacts) -> Vec<Check> {
 mod tests {
     use super::*;
     use crate::check::Verdict;
-    use pipezero_config::{Launch, RunFile};
+    use pipezero_config::{Resources, RunFile};
 
     fn outcome() -> Outcome {
         Outcome {
@@ -218,7 +218,7 @@ mod tests {
         let text = r#"{"model": {"family": "mlp", "num_layers": 1, "hidden_size": 4, "seq_length": 4},
             "data": {"text": "a.txt"}, "steps": 1, "train_batch_size": 4, "parallel": {"data": 4}}"#;
         let file = RunFile::parse("run.json", text).unwrap();
-        let (plan, _) = Plan::from_file(&file, Launch::this_host()).unwrap();
+        let (plan, _) = Plan::from_file(&file, Resources::this_host()).unwrap();
         let on_threads = |of: Plan| {
             let world = connect_threads(&world_spec(&plan), of.grid().world_size(), WAIT_MAX).unwrap();
             trained(of, world).unwrap()

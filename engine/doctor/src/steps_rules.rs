@@ -130,13 +130,13 @@ fn duration(seconds: f64) -> String {
 mod tests {
     use super::*;
     use crate::check::Verdict;
-    use pipezero_config::{Launch, RunFile};
+    use pipezero_config::{Resources, RunFile};
 
     fn plan() -> Plan {
         let text = r#"{"model": {"family": "mlp", "num_layers": 1, "hidden_size": 4, "seq_length": 4},
             "data": {"text": "a.txt"}, "steps": 100, "train_batch_size": 4, "parallel": {"data": 2}}"#;
         let file = RunFile::parse("run.json", text).unwrap();
-        Plan::from_file(&file, Launch::this_host()).unwrap().0
+        Plan::from_file(&file, Resources::this_host()).unwrap().0
     }
 
     /// Steps as planned, of 100 ms each.

@@ -16,7 +16,7 @@ use pipezero::models::kernels::cross_entropy::NUM_STATISTICS;
 use pipezero::models::layer::{IGNORED_TARGET, LossSum};
 use pipezero::models::{CrossEntropy, Loss, Queue, View, ViewMut, gpt2};
 use pipezero::train::{EvalLine, Observer, RunDir, StepLine, Summary, Training};
-use pipezero::{Launch, Plan, Run, RunFile};
+use pipezero::{Plan, Resources, Run, RunFile};
 
 const RUN: &str = r#"{
     "model": { "family": "gpt2", "num_layers": 4, "hidden_size": 32, "num_attention_heads": 2, "seq_length": 32 },
@@ -111,7 +111,7 @@ fn counted<'a>(reads: &[View<'a>]) -> impl Iterator<Item = (usize, f32)> + use<'
 }
 
 fn run(changes: &[String]) -> Result<Run, Box<dyn Error>> {
-    Ok(RunFile::parse("custom_loss", RUN)?.set(changes)?.resolve(Launch::this_host())?.0)
+    Ok(RunFile::parse("custom_loss", RUN)?.set(changes)?.resolve(Resources::this_host())?.0)
 }
 
 fn plan(run: Run) -> Result<Plan, Box<dyn Error>> {

@@ -17,7 +17,7 @@ use pipezero::models::layer::Layer;
 use pipezero::models::parameter::ParameterSpec;
 use pipezero::models::shared::chain;
 use pipezero::run::data::TokenBatch;
-use pipezero::{Engine, Launch, Plan, Run, RunFile};
+use pipezero::{Engine, Plan, Resources, Run, RunFile};
 
 const WIDTH: usize = 32;
 const HIDDEN: usize = 64;
@@ -61,7 +61,7 @@ fn layer(index: usize) -> Result<Arc<dyn Layer>, Box<dyn Error>> {
 }
 
 fn run() -> Result<Run, Box<dyn Error>> {
-    Ok(RunFile::parse("custom_model", RUN)?.resolve(Launch::this_host())?.0)
+    Ok(RunFile::parse("custom_model", RUN)?.resolve(Resources::this_host())?.0)
 }
 
 fn engine(run: Run) -> Result<Engine, Box<dyn Error>> {

@@ -63,7 +63,7 @@ fn grids_schedules_and_levels_cannot_be_seen() {
     let losses = |changes: &[&str]| {
         let changes: Vec<String> = changes.iter().map(|&change| change.to_owned()).collect();
         let file = RunFile::parse("custom_model", RUN).unwrap().set(&changes).unwrap();
-        let mut engine = engine(file.resolve(Launch::this_host()).unwrap().0).unwrap();
+        let mut engine = engine(file.resolve(Resources::this_host()).unwrap().0).unwrap();
         let steps: Vec<_> = (0..3).map(|_| engine.train_batch().unwrap()).collect();
         for (measured, planned) in steps[2].measured().iter().zip(&engine.plan().forecast()) {
             assert_eq!(measured.memory, planned.memory, "{changes:?}");

@@ -15,9 +15,9 @@ use std::sync::Arc;
 use pipezero::models::layer::IGNORED_TARGET;
 use pipezero::models::model::{LayerRole, ModelLayer, Tying};
 use pipezero::models::shared::Linear;
-use pipezero::models::{Front, FrontLimits, FrontModule, gpt2};
-use pipezero::run::data::{BatchSource, FrontInput, TokenBatch};
-use pipezero::{Engine, Launch, Plan, Run, RunFile};
+use pipezero::models::{EncoderLimits, EncoderModule, InputEncoder, gpt2};
+use pipezero::run::data::{BatchSource, EncoderInput, TokenBatch};
+use pipezero::{Engine, Plan, Resources, Run, RunFile};
 
 /// Pixels of a side of an image, of a side of a patch, and patches of a side.
 const SIDE: usize = 16;
@@ -44,18 +44,18 @@ const RUN: &str = r#"{
 }"#;
 
 fn run() -> Result<Run, Box<dyn Error>> {
-    Ok(RunFile::parse("image_classes", RUN)?.resolve(Launch::this_host())?.0)
+    Ok(RunFile::parse("image_classes", RUN)?.resolve(Resources::this_host())?.0)
 }
 
 fn plan(run: Run) -> Result<Plan, Box<dyn Error>> {
     let sizes = run.model.gpt().ok_or("the family is gpt2")?.clone();
     let mut model = gpt2::build(&sizes)?;
     let map = Linear::new("patches.map", [PATCH * PATCH, sizes.hidden_size], 0.1);
-    let module = FrontModule::new("patches", vec![Arc::new(map)])?;
-    let limits = FrontLimits { inputs_per_sequence: 1, rows_per_input: GRID * GRID };
-    let front = Front::new("patches", vec![module], sizes.hidden_size, limits)?;
+    let module = EncoderModule::new("patches", vec![Arc::new(map)])?;
+    let limits = EncoderLimits { inputs_per_sequence: 1, rows_per_input: GRID * GRID };
+    let encoder = InputEncoder::new("patches", vec![module], sizes.hidden_size, limits)?;
     // Behind the token embedding; the blocks are behind the positions, which say where a patch lies.
-    model.layers.insert(1, ModelLayer::new(front, LayerRole::Embedding, Tying::Untied));
+    model.layers.insert(1, ModelLayer::new(encoder, LayerRole::Embedding, Tying::Untied));
     Ok(Plan::with_model(run, model)?)
 }
 
@@ -96,7 +96,7 @@ fn images(first: u64, layout: &Plan) -> Arc<dyn BatchSource> {
             let class = (number % CLASSES.len() as u64) as usize;
             let tokens: Vec<usize> = (sequence * GRID * GRID..(sequence + 1) * GRID * GRID).collect();
             batch.targets[tokens[GRID * GRID - 1]] = class as u32;
-            batch.front.push(FrontInput {
+            batch.encoder_inputs.push(EncoderInput {
                 module: 0,
                 tokens: &tokens,
                 values: &patches(&image(class, number)),

@@ -32,13 +32,13 @@ fn classes_of_unseen_images_are_learned() {
     assert!(after < 0.2 * guessed, "{after} of {guessed}");
 }
 
-/// The front is whole, so its gradients are added up once a step on every grid.
+/// The input encoder is whole, so its gradients are added up once a step on every grid.
 #[test]
 fn grids_and_schedules_cannot_be_seen() {
     let losses = |changes: &[&str]| {
         let changes: Vec<String> = changes.iter().map(|&change| change.to_owned()).collect();
         let file = RunFile::parse("image_classes", RUN).unwrap().set(&changes).unwrap();
-        let mut engine = engine(file.resolve(Launch::this_host()).unwrap().0).unwrap();
+        let mut engine = engine(file.resolve(Resources::this_host()).unwrap().0).unwrap();
         (0..3).map(|_| engine.train_batch().unwrap().loss.unwrap().to_bits()).collect::<Vec<_>>()
     };
     let reference = losses(&["parallel.pipeline=1"]);

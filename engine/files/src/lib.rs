@@ -6,4 +6,4 @@ pub mod json;
 pub mod partial;
 pub mod printable;
 pub mod safetensors;
-pub mod strangers;
+pub mod unknown_files;

@@ -88,7 +88,7 @@ pub(super) fn run(
     let mut running = Running {
         started,
         statuses,
-        handed_on: BTreeMap::new(),
+        num_passed_on: BTreeMap::new(),
         listed_at: Instant::now(),
         begun: BTreeSet::new(),
         begun_at: None,
@@ -100,7 +100,7 @@ pub(super) fn run(
         if let Some(end) = running.started.end().map_err(io_error("the processes of the job"))? {
             break end;
         }
-        running.hand_on(num_signals());
+        running.pass_on(num_signals());
         running.end_what_is_left(tell);
         thread::sleep(BETWEEN_LOOKS);
     };
@@ -115,7 +115,7 @@ struct Running {
     started: Started,
     statuses: Statuses,
     /// How many signals each process has been sent.
-    handed_on: BTreeMap<Process, usize>,
+    num_passed_on: BTreeMap<Process, usize>,
     /// When it was last looked which processes there are.
     listed_at: Instant,
     /// The ranks whose processes were there, and when the first was.
@@ -130,16 +130,16 @@ struct Running {
 }
 
 impl Running {
-    /// Hands signals on to the ranks: the first ends the run after its step, the second at once.
-    fn hand_on(&mut self, num_signals: usize) {
+    /// Passes signals on to the ranks: the first ends the run after its step, the second at once.
+    fn pass_on(&mut self, num_signals: usize) {
         if num_signals == 0 {
             return;
         }
         // Some processes may have begun only after a signal.
         for process in self.started.processes() {
-            let handed_on = self.handed_on.entry(process.thawed()).or_default();
-            if *handed_on < num_signals {
-                *handed_on += 1;
+            let num_passed_on = self.num_passed_on.entry(process.thawed()).or_default();
+            if *num_passed_on < num_signals {
+                *num_passed_on += 1;
                 process.signal(Signal::TERM);
             }
         }
@@ -178,8 +178,8 @@ impl Running {
         self.statuses.read().iter().any(|status| status.is_some_and(|status| status != 0))
     }
 
-    /// Whether a process is gone that has left no status, or all that are left are frozen: nobody may notice, before the processes are connected
-    /// and after the others have ended.
+    /// Whether a process has ended without a status, or all that are left are frozen. Before the processes are connected and after the
+    /// others have ended, no rank may notice that.
     fn misses_a_process(&mut self) -> bool {
         if let Some(ended) = self.started.ended() {
             // Looked at afterwards: a process that ends leaves its status before.
@@ -301,8 +301,8 @@ mod tests {
         assert!(start.elapsed() < TIME_TO_END);
     }
 
-    /// What a process does that has noticed, by itself, that another is gone.
-    const NOTICES: &str = "printf 'rank 0 is gone' > $PIPEZERO_STATUSES/$RANK.unsaid; printf 1 > $PIPEZERO_STATUSES/$RANK; exit 1";
+    /// What a process does that has noticed by itself that another has ended.
+    const NOTICES: &str = "printf 'rank 0 has ended' > $PIPEZERO_STATUSES/$RANK.unsaid; printf 1 > $PIPEZERO_STATUSES/$RANK; exit 1";
 
     #[test]
     fn ranks_that_are_connected_say_why_they_end_or_leave_it_to_one_that_does() {
@@ -311,7 +311,7 @@ mod tests {
         let lost = Lost { killed: vec![0], failed: vec![1, 2], ended: Vec::new() };
         assert_eq!(end, End::Lost(lost.clone()));
         // Both have left it to rank 0.
-        assert_eq!(events, [Event::Unsaid { rank: 1, error: "rank 0 is gone".to_owned() }]);
+        assert_eq!(events, [Event::Unsaid { rank: 1, error: "rank 0 has ended".to_owned() }]);
         let says = "test $RANK = 1 && printf 1 > $PIPEZERO_STATUSES/1 && exit 1;";
         assert_eq!(ended(&format!("{killed} {says} {NOTICES}")), (End::Lost(lost), Vec::new()));
     }

@@ -1,6 +1,6 @@
 //! Why processes cannot be started.
 
-use pipezero_files::host::LaunchError;
+use pipezero_files::host::LauncherError;
 
 /// Why a job cannot be started.
 #[derive(Debug, thiserror::Error)]
@@ -28,7 +28,7 @@ pub enum JobError {
     #[error(
         "`pipezero launch` is a launcher itself, and the environment has variables of another, which it cannot read ({0}): unset them"
     )]
-    Variables(#[from] LaunchError),
+    Variables(#[from] LauncherError),
     /// The system does not start `mpirun`.
     #[error(
         "mpirun cannot be started: {0}; install Open MPI (on Debian engine/mpi.sh does), or add its folder to PATH"

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use pipezero_files::host::Launched;
+use pipezero_files::host::LaunchedProcess;
 
 use super::attempt::{self, End, Event};
 use super::error::JobError;
@@ -31,7 +31,7 @@ impl Job {
     /// # Errors
     /// When the processes cannot be started, or the job makes no sense.
     pub fn run(&self, num_signals: &dyn Fn() -> usize, tell: &mut dyn FnMut(Event)) -> Result<End, JobError> {
-        self.check(Launched::this()?)?;
+        self.check(LaunchedProcess::this()?)?;
         for restart in 1.. {
             let command = (&*self.program, &*self.arguments);
             match attempt::run((self.connected_by, self.num_processes), command, num_signals, tell)? {
@@ -44,9 +44,9 @@ impl Job {
         unreachable!("the last attempt ends the job")
     }
 
-    fn check(&self, launched: Option<Launched>) -> Result<(), JobError> {
+    fn check(&self, launched: Option<LaunchedProcess>) -> Result<(), JobError> {
         let max_restarts = self.max_restarts;
-        if let Some(Launched { launcher, .. }) = launched.filter(|launched| launched.size > 1) {
+        if let Some(LaunchedProcess { launcher, .. }) = launched.filter(|launched| launched.size > 1) {
             return Err(JobError::Launched { launcher: launcher.to_string() });
         }
         if self.num_processes == 0 {

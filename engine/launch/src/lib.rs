@@ -3,13 +3,13 @@
 //! Processes that Open MPI connects are started by `mpirun`, under the options that let the others live when one dies: pipezero's own ranks
 //! notice, report and end. But then `mpirun` neither ends a process that is frozen nor says how one ended. So each process leaves a file
 //! that says how it ends (`statuses.rs`), and once one has failed, those that are left a while later are ended (`attempt.rs`). Processes that NCCL
-//! connects are started here (`started.rs`). All of them end if this process is lost (`launcher.rs`).
+//! connects are started here (`started.rs`). All of them end if this process is lost (`parent.rs`).
 
 mod attempt;
 mod error;
 mod job;
-mod launcher;
 mod mpirun;
+mod parent;
 mod processes;
 mod started;
 mod statuses;
@@ -17,5 +17,5 @@ mod statuses;
 pub use attempt::{End, Event, Lost};
 pub use error::JobError;
 pub use job::Job;
-pub use launcher::end_with_launcher;
+pub use parent::end_with_parent;
 pub use started::ConnectedBy;

@@ -10,8 +10,8 @@ use std::process::{Child, Command, ExitStatus};
 use pipezero_files::host::{Launcher, cores, job_files};
 
 use super::error::JobError;
-use super::launcher::LAUNCHER;
 use super::mpirun;
+use super::parent::PARENT;
 use super::processes::{Process, child, children_of};
 
 /// What connects the processes of a job.
@@ -45,7 +45,7 @@ impl Started {
             });
             command.env(cores::BIND, "1").env(job_files::FOLDER, statuses);
             // A Ctrl-C of the terminal reaches this process alone, which hands it on.
-            command.env(LAUNCHER, std::process::id().to_string()).process_group(0).spawn()
+            command.env(PARENT, std::process::id().to_string()).process_group(0).spawn()
         };
         if connected_by == ConnectedBy::Mpi {
             let command = mpirun::command(num_processes, program, arguments);
@@ -115,7 +115,7 @@ impl Started {
         }
     }
 
-    /// Ends `mpirun`, whose processes are gone; it will be seen to have ended at the next look.
+    /// Ends `mpirun`, whose processes have ended; its end is noticed at the next look.
     pub(super) fn kill_starter(&mut self) {
         if let Self::By(mpirun) = self {
             let _ = mpirun.kill();

@@ -1,8 +1,9 @@
 //! What the processes of a job have left for this one: each a file, named by its rank, with its exit status. One that something else ends leaves
 //! none.
 //!
-//! A folder is locked for as long as its launcher lives. One that nobody has locked any more is of a launcher that was killed: the next one
-//! removes it. Rejected: a launcher's number in the name, which in another container may be that of something else.
+//! A folder is locked as long as its `pipezero launch` lives. If nobody holds the lock any more, that process was killed, and the next
+//! `pipezero launch` removes the folder. Rejected: the process's number in the name, because in another container that may be another
+//! process.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -71,7 +72,7 @@ impl Drop for Statuses {
     }
 }
 
-/// Removes the folders whose launchers are gone. What cannot be read or removed is another user's.
+/// Removes the folders whose `pipezero launch` has ended. What cannot be read or removed belongs to another user.
 fn remove_abandoned(home: &Path) {
     let Ok(entries) = fs::read_dir(home) else { return };
     for entry in entries.flatten() {
@@ -105,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn the_folder_of_a_launcher_that_is_gone_is_removed_by_the_next_and_no_other_is() {
+    fn the_folder_of_a_launch_that_has_ended_is_removed_by_the_next_and_no_other_is() {
         let home = tempfile::tempdir().unwrap();
         let [abandoned, other] = ["pipezero-job-7-7", "another-7-7"].map(|name| home.path().join(name));
         for folder in [&abandoned, &other] {

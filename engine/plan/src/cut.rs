@@ -44,7 +44,7 @@ fn node(layer: &model::ModelLayer, shape: MicroBatchShape) -> LayerNode {
         forward_flops: layer.layer.forward_flops(shape),
         saved_elements: if layer.layer.table_slice().is_first() { saved as u64 } else { 0 },
         is_slice: layer.layer.table_slice() != Slice::WHOLE,
-        is_front: layer.layer.front().is_some(),
+        is_input_encoder: layer.layer.input_encoder().is_some(),
     }
 }
 

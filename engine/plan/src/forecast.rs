@@ -161,7 +161,7 @@ impl Plan {
             copies_checkpoints: self.run.checkpoint.is_copied(),
             num_tokens: num_of_step(&self.run, reads.num_tokens()),
             num_document_starts: num_of_step(&self.run, reads.num_document_starts()),
-            num_front_words: num_of_step(&self.run, reads.num_front_words()),
+            num_encoder_words: num_of_step(&self.run, reads.num_encoder_words()),
             num_loss_inputs: num_loss_inputs_of_step(&self.run, reads),
             stages: self.stages_of(rank).into_iter().map(stage_facts).collect(),
         }

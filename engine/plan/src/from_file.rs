@@ -3,19 +3,19 @@
 use std::sync::Arc;
 
 use pipezero_config::{
-    ConfigErrors, DataPath, HeadLogits, Launch, Notice, Problem, Run, RunFile, Served, VocabularyConfig,
-    ZeroLevel,
+    ConfigErrors, DataPath, HeadLogits, Notice, Problem, Resources, Run, RunFile, StudentRun,
+    VocabularyConfig, ZeroLevel,
 };
 use pipezero_models::{Distillation, DistillationLoss, Model, VocabularyOptions};
 use pipezero_partition::Purpose;
 
 use super::alternatives::{Change, Changes, CountedRanks, Needs, changes_that_fit};
+use super::diagnostics::{Diagnostic, PARAM_THRESHOLD, PARAMETERS, UNIT};
 use super::error::{
     ALL_PERSISTENT_REPAIR, LackingMemory, NOTHING_TRAINED_REPAIR, NOTHING_TRAINED_RULE, all_persistent_rule,
 };
 use super::frozen::TRAIN_ONLY;
 use super::refusal::costs_of_zero_2;
-use super::remarks::{PARAM_THRESHOLD, PARAMETERS, Remark, UNIT};
 use super::unmatched_names::{UNMATCHED_REPAIR, UnmatchedNames};
 use super::vocabulary::built;
 use super::{Plan, PlanError};
@@ -44,8 +44,8 @@ impl Plan {
     ///
     /// # Errors
     /// Everything that is wrong with the file, at once; else what refuses the plan.
-    pub fn from_file(file: &RunFile, launch: Launch) -> Result<(Self, Vec<Notice>), FromFileError> {
-        Self::from_file_with(file, launch, &|_| None)
+    pub fn from_file(file: &RunFile, resources: Resources) -> Result<(Self, Vec<Notice>), FromFileError> {
+        Self::from_file_with(file, resources, &|_| None)
     }
 
     /// As [`Plan::from_file`], and asks `fault` of every training text what is wrong with it
@@ -55,10 +55,10 @@ impl Plan {
     /// Those of [`Plan::from_file`], and every text with a fault.
     pub fn from_file_with(
         file: &RunFile,
-        launch: Launch,
+        resources: Resources,
         fault: &dyn Fn(DataPath<'_>) -> Option<String>,
     ) -> Result<(Self, Vec<Notice>), FromFileError> {
-        Self::from_file_of(file, launch, fault, None)
+        Self::from_file_of(file, resources, fault, None)
     }
 
     /// As [`Plan::from_file_with`], of a student that learns from a teacher's logits too.
@@ -67,23 +67,23 @@ impl Plan {
     /// As those of [`Plan::from_file_with`]; where the file cuts the vocabulary, or does not keep logits.
     pub fn of_student(
         file: &RunFile,
-        launch: Launch,
+        resources: Resources,
         fault: &dyn Fn(DataPath<'_>) -> Option<String>,
         distillation: Distillation,
     ) -> Result<(Self, Vec<Notice>), FromFileError> {
-        Self::from_file_of(file, launch, fault, Some(distillation))
+        Self::from_file_of(file, resources, fault, Some(distillation))
     }
 
-    /// Resolves and plans the file of an engine that computes logits of another's batches.
+    /// Resolves and plans the file of an engine that computes logits for a student.
     ///
     /// # Errors
     /// As those of [`Plan::from_file`].
     pub fn for_inference(
         file: &RunFile,
-        launch: Launch,
-        served: Served<'_>,
+        resources: Resources,
+        student: StudentRun<'_>,
     ) -> Result<(Self, Vec<Notice>), FromFileError> {
-        let resolved = file.resolve_for_inference(launch, served);
+        let resolved = file.resolve_for_inference(resources, student);
         let (run, notices) = resolved.map_err(|errors| errors.with_costs(costs_of_zero_2))?;
         let plan = Self::new(run.clone()).map_err(|error| at_its_key(error, file, &run, None))?;
         Ok((plan, notices))
@@ -91,11 +91,11 @@ impl Plan {
 
     fn from_file_of(
         file: &RunFile,
-        launch: Launch,
+        resources: Resources,
         fault: &dyn Fn(DataPath<'_>) -> Option<String>,
         distillation: Option<Distillation>,
     ) -> Result<(Self, Vec<Notice>), FromFileError> {
-        let resolved = file.resolve_with(launch, fault);
+        let resolved = file.resolve_with(resources, fault);
         let (run, mut notices) = resolved.map_err(|errors| errors.with_costs(costs_of_zero_2))?;
         let planned = match distillation {
             Some(distillation) => {
@@ -105,14 +105,14 @@ impl Plan {
             None => Self::new(run.clone()),
         };
         let plan = planned.map_err(|error| at_its_key(error, file, &run, distillation))?;
-        let remarks = plan.remarks().into_iter();
-        // DeepSpeed's default is told as what "auto" became; that it persists nothing is no news then.
-        let is_of_auto = |remark: &Remark| {
-            remark.keys == PARAM_THRESHOLD && file.place(remark.keys).written() == "\"auto\""
+        let diagnostics = plan.diagnostics().into_iter();
+        // The notice for "auto" already shows DeepSpeed's default; skip the diagnostic that nothing persists.
+        let is_of_auto = |diagnostic: &Diagnostic| {
+            diagnostic.keys == PARAM_THRESHOLD && file.place(diagnostic.keys).written() == "\"auto\""
         };
-        let of_plan = remarks
-            .filter(|remark| !is_of_auto(remark))
-            .map(|remark| Notice::new(remark.kind, &file.place(remark.keys), remark.text));
+        let of_plan = diagnostics
+            .filter(|diagnostic| !is_of_auto(diagnostic))
+            .map(|diagnostic| Notice::new(diagnostic.kind, &file.place(diagnostic.keys), diagnostic.text));
         notices.extend(of_plan);
         notices.sort_by_key(Notice::order);
         Ok((plan, notices))

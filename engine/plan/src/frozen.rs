@@ -5,8 +5,8 @@ use pipezero_models::Model;
 use pipezero_models::parameter::ParameterSpec;
 use pipezero_partition::{LayerNode, Tying};
 
+use super::diagnostics::Diagnostic;
 use super::names::found_in;
-use super::remarks::Remark;
 use super::unmatched_names::UnmatchedNames;
 use super::{Plan, PlanError, PlannedUnit};
 
@@ -20,7 +20,7 @@ impl Plan {
     }
 
     /// That a tied weight which is trained leaves nothing in front of what is trained.
-    pub(super) fn tied_weight_is_in_front(&self) -> Option<Remark> {
+    pub(super) fn tied_weight_is_in_front(&self) -> Option<Diagnostic> {
         let is_trained_table = |unit: &&PlannedUnit| unit.tying == Tying::Embedding && !unit.is_frozen;
         let is_first = self.units.first().as_ref().is_some_and(is_trained_table);
         let behind = self.units.iter().skip_while(is_trained_table).take_while(|unit| unit.is_frozen);
@@ -29,7 +29,7 @@ impl Plan {
             "the tied weight of the head is trained, which is the embedding too, so the {num_layers} frozen layers behind that have a backward and keep \
              what it reads; with neither of its two uses in the list they would not"
         );
-        (is_first && num_layers > 0).then(|| Remark::hint(&[TRAIN_ONLY], text))
+        (is_first && num_layers > 0).then(|| Diagnostic::hint(&[TRAIN_ONLY], text))
     }
 }
 
@@ -105,11 +105,11 @@ mod tests {
 
     use super::*;
     use crate::testing::{GPT2, plan};
-    use pipezero_config::{Launch, RunFile};
+    use pipezero_config::{Resources, RunFile};
 
     fn refusal(file: &str, list: &str) -> String {
         let file = RunFile::parse("run.json", file).unwrap().set(&[format!("train_only={list}")]).unwrap();
-        Plan::from_file(&file, Launch::this_host()).map(|_| ()).unwrap_err().to_string()
+        Plan::from_file(&file, Resources::this_host()).map(|_| ()).unwrap_err().to_string()
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What a plan holds, and what can be read off it at once.
 
 use pipezero_config::{Checkpointing, ResidencyConfig, Run, ScheduleConfig, ShardingConfig};
-use pipezero_models::front::FrontSpec;
+use pipezero_models::input_encoder::EncoderSpec;
 use pipezero_models::layer::{LossInputs, MicroBatchShape};
 use pipezero_models::{ElementType, Model};
 use pipezero_partition::{LayerGraph, Tying};
@@ -292,7 +292,7 @@ impl Plan {
         ElementTypes::of(&self.run.precision)
     }
 
-    /// Which messages occupy the same link, where the run imitates links.
+    /// Which messages occupy the same link, where the run emulates links.
     pub fn links(&self) -> Option<Links> {
         let links = self.run.comm.links?;
         Some(if links.shared { Links::SharedByCollectives } else { Links::Own })
@@ -314,16 +314,16 @@ impl Plan {
     pub fn tokens_read(&self, rank: PipelineRank) -> TokensRead {
         let ends = [0, self.units.len() - 1];
         let tokens = ends.into_iter().any(|index| self.pipeline_rank_of(self.units[index].stage) == rank);
-        let front_values = self.units_of(rank).find_map(|(_, planned)| planned.front_values(self.shape));
+        let encoder_values = self.units_of(rank).find_map(|(_, planned)| planned.encoder_values(self.shape));
         let document_starts = reads_documents(&self.run);
         let has_loss = self.rank_of(self.head()) == rank;
         let loss = if has_loss { self.loss_inputs() } else { LossInputs::default() };
-        TokensRead { shape: self.shape, tokens, document_starts, front_values, loss }
+        TokensRead { shape: self.shape, tokens, document_starts, encoder_values, loss }
     }
 
-    /// What the model's front can be given, if it has one.
-    pub fn front(&self) -> Option<&FrontSpec> {
-        self.units.iter().find_map(|planned| planned.unit.front())
+    /// Which inputs the model's input encoder takes, if it has one.
+    pub fn input_encoder(&self) -> Option<&EncoderSpec> {
+        self.units.iter().find_map(|planned| planned.unit.input_encoder())
     }
 
     /// What the loss reads of each token beside its target.

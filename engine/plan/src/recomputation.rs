@@ -15,7 +15,7 @@ use std::iter;
 use pipezero_config::{Checkpointing, HeadLogits, NoticeKind, Run, UnitLayers};
 
 use super::auto_recomputation::{AutoRecomputation, KeptNeed};
-use super::remarks::Remark;
+use super::diagnostics::Diagnostic;
 use super::{Bytes, Plan, PlanError};
 
 const ENABLED: &[&str] = &["activation_checkpointing.enabled"];
@@ -67,7 +67,7 @@ impl Plan {
     }
 
     /// What became of `"auto"`.
-    pub(super) fn chosen_recomputation(&self) -> Option<Remark> {
+    pub(super) fn chosen_recomputation(&self) -> Option<Diagnostic> {
         let limit = self.run.memory_bytes.unwrap_or(0);
         let text = match self.auto_recomputation? {
             AutoRecomputation::NoMemory => "false: it recomputes what does not fit `memory`, which is not given".to_owned(),
@@ -92,7 +92,7 @@ impl Plan {
                 ),
             },
         };
-        Some(Remark { kind: NoticeKind::Auto, keys: ENABLED, text })
+        Some(Diagnostic { kind: NoticeKind::Auto, keys: ENABLED, text })
     }
 
     /// Whether the run left to the plan what is recomputed.

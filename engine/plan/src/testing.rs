@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use pipezero_config::{HostGpu, Launch, RunFile};
+use pipezero_config::{HostGpu, Resources, RunFile};
 
 use crate::Plan;
 use crate::costs::{MessageKind, MessageTimes, SizedTimes};
@@ -16,8 +16,13 @@ pub const MIXED: &str =
 pub fn plan(file: &str, changes: &str) -> Plan {
     let arguments: Vec<String> = changes.split_whitespace().map(str::to_owned).collect();
     let file = RunFile::parse("run.json", file).unwrap().set(&arguments).unwrap();
-    let resolved =
-        file.resolve(Launch { cores: 2, memory_bytes: None, gpu: HostGpu::Absent, ranks: None, part: None });
+    let resolved = file.resolve(Resources {
+        cores: 2,
+        memory_bytes: None,
+        gpu: HostGpu::Absent,
+        ranks: None,
+        part: None,
+    });
     Plan::new(resolved.unwrap_or_else(|errors| panic!("{changes}: {errors}")).0).unwrap()
 }
 

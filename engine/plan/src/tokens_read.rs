@@ -14,8 +14,8 @@ pub struct TokensRead {
     pub(crate) tokens: bool,
     /// Whether it reads where documents begin.
     pub(crate) document_starts: bool,
-    /// Numbers of the largest inputs of a front that is on the rank; `None` without one.
-    pub front_values: Option<usize>,
+    /// Numbers of the largest inputs of the rank's input encoder; `None` if it has none.
+    pub encoder_values: Option<usize>,
     /// What the loss reads, where the rank computes it.
     pub loss: LossInputs,
 }
@@ -35,7 +35,7 @@ pub(super) fn loss_inputs(model: &Model) -> LossInputs {
 impl TokensRead {
     /// Whether there is anything to read.
     pub fn is_any(self) -> bool {
-        self.tokens || self.document_starts || self.front_values.is_some()
+        self.tokens || self.document_starts || self.encoder_values.is_some()
     }
 
     /// Inputs of each micro-batch, and as many targets.
@@ -53,8 +53,8 @@ impl TokensRead {
         if self.document_starts { self.shape.num_tokens() } else { 0 }
     }
 
-    /// Words of each micro-batch for a front: the numbers of its inputs, and which of their rows each token gets.
-    pub(crate) fn num_front_words(self) -> usize {
-        self.front_values.map_or(0, |num_values| num_values + self.shape.num_tokens())
+    /// Words of each micro-batch for an input encoder: the numbers of its inputs, and which of their rows each token gets.
+    pub(crate) fn num_encoder_words(self) -> usize {
+        self.encoder_values.map_or(0, |num_values| num_values + self.shape.num_tokens())
     }
 }

@@ -161,9 +161,9 @@ impl PlannedUnit {
         self.tying != Tying::Untied || self.unit.table_slice() != Slice::WHOLE
     }
 
-    /// Numbers of the largest inputs that its front is given with a micro-batch, if it has one.
-    pub(crate) fn front_values(&self, shape: MicroBatchShape) -> Option<usize> {
-        Some(self.unit.front()?.num_values(shape))
+    /// Numbers of the largest inputs that its input encoder gets with a micro-batch, if it has one.
+    pub(crate) fn encoder_values(&self, shape: MicroBatchShape) -> Option<usize> {
+        Some(self.unit.input_encoder()?.num_values(shape))
     }
 
     /// Sets what becomes of its parameters, in the order of declaration; what is trained stays as it is.

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::command::{Home, Printed};
 use crate::distill;
-use crate::nccl::{imitation, on_gpus, one_job, run};
+use crate::nccl::{fake_gpu, on_gpus, one_job, run};
 use crate::several::{metrics, weights};
 
 /// Writes `apart.json`, in which the engines of `shared.json` have these ranks.
@@ -33,7 +33,7 @@ fn assert_same_students(home: &Home, printed: &Printed, out: &str) {
 
 #[test]
 fn a_teacher_on_gpus_of_its_own_teaches_the_same() {
-    let Some(libraries) = imitation() else { return };
+    let Some(libraries) = fake_gpu() else { return };
     let _one_at_a_time = one_job();
     let home = distill::home();
     distill::write_master(&home, "shared.json", distill::teacher(2, 1, 3), &distill::task(2.0, 0.5));

@@ -60,7 +60,7 @@ fn processes_that_would_fail_say_so_once() {
     assert!(stdout.contains("failed    the run itself    text: process 0: "), "{stdout}");
 }
 
-/// Between two small models MPI waits for all processes, and ends that wait for none that is gone.
+/// Between two small models MPI waits for all processes, and would wait for ever for one that has ended.
 #[test]
 fn a_rank_that_is_lost_amid_small_models_is_named_in_time() {
     for (how, rank, end) in

@@ -1,4 +1,4 @@
-//! Ranks that are processes with a GPU each, connected by NCCL, on the imitation of GPUs (`tests/imitation`).
+//! Ranks that are processes with a GPU each, connected by NCCL, on fake GPUs (`tests/fake_gpu`).
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
@@ -14,21 +14,21 @@ pub(crate) fn one_job() -> MutexGuard<'static, ()> {
     ONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The folder of the imitation's libraries; `None` where there is no compiler for them.
-pub(crate) fn imitation() -> Option<&'static Path> {
+/// The folder of the fake CUDA libraries; `None` if there is no compiler for them.
+pub(crate) fn fake_gpu() -> Option<&'static Path> {
     static FOLDER: OnceLock<Option<PathBuf>> = OnceLock::new();
     let built = || {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         if Command::new("g++").arg("--version").output().is_err() {
             assert!(
                 env::var_os("PIPEZERO_SKIP_NOTHING").is_none(),
-                "there is no g++, which builds the imitation of a GPU"
+                "there is no g++, which builds the fake GPU"
             );
-            println!("skipped: there is no g++, which builds the imitation of a GPU");
+            println!("skipped: there is no g++, which builds the fake GPU");
             return None;
         }
         let [script, folder, kernels] =
-            ["tests/imitation/build.sh", "target/imitation", "models/src/queue/cuda/kernels"]
+            ["tests/fake_gpu/build.sh", "target/fake-gpu", "models/src/queue/cuda/kernels"]
                 .map(|path| root.join(path));
         let output = Command::new("sh").arg(script).args([&folder, &kernels]).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -41,7 +41,7 @@ pub(crate) fn imitation() -> Option<&'static Path> {
 pub(crate) fn on_gpus(home: &Home, libraries: &Path, line: &str) -> Command {
     let mut command = home.command(line);
     command.env("LD_LIBRARY_PATH", libraries).env("PIPEZERO_CACHE", home.path("cache"));
-    command.env("IMITATION_DEVICES", "4").env("IMITATION_HOST", home.path("host"));
+    command.env("FAKE_GPU_DEVICES", "4").env("FAKE_GPU_HOST", home.path("host"));
     if home.path("tmp").exists() {
         command.env("TMPDIR", home.path("tmp"));
     }
@@ -58,7 +58,7 @@ fn weights(home: &Home, name: &str) -> Vec<u8> {
 
 #[test]
 fn processes_with_a_gpu_each_write_the_weights_and_metrics_of_threads() {
-    let Some(libraries) = imitation() else { return };
+    let Some(libraries) = fake_gpu() else { return };
     let _one_at_a_time = one_job();
     let home = Home::new();
     let line = "train run.json --out threads --set device=cuda --set comm.backend=threads";
@@ -87,7 +87,7 @@ fn processes_with_a_gpu_each_write_the_weights_and_metrics_of_threads() {
     // Threads of one process, with a GPU each, where there are as many.
     let on_fewer = |line: &str| {
         let mut command = on_gpus(&home, libraries, line);
-        command.env("IMITATION_DEVICES", "2");
+        command.env("FAKE_GPU_DEVICES", "2");
         run(&home, command)
     };
     let error = on_fewer("eval processes").failure(2);
@@ -101,7 +101,7 @@ fn processes_with_a_gpu_each_write_the_weights_and_metrics_of_threads() {
 
 #[test]
 fn doctor_examines_processes_with_a_gpu_each() {
-    let Some(libraries) = imitation() else { return };
+    let Some(libraries) = fake_gpu() else { return };
     let _one_at_a_time = one_job();
     let home = Home::new();
     let printed =
@@ -147,7 +147,7 @@ fn pid_of(child: &Child, rank: usize) -> String {
 
 #[test]
 fn a_job_that_loses_a_rank_is_started_again_and_ends_as_if_it_had_not() {
-    let Some(libraries) = imitation() else { return };
+    let Some(libraries) = fake_gpu() else { return };
     let _one_at_a_time = one_job();
     let home = Home::new();
     run(
@@ -177,7 +177,7 @@ fn a_job_that_loses_a_rank_is_started_again_and_ends_as_if_it_had_not() {
 /// Both processes by way of which the others first tell each other how they have failed.
 #[test]
 fn ranks_that_are_lost_together_are_told_in_one_report() {
-    let Some(libraries) = imitation() else { return };
+    let Some(libraries) = fake_gpu() else { return };
     let _one_at_a_time = one_job();
     let home = Home::new();
     let child = started(&home, libraries, "", 100_000);
@@ -203,7 +203,7 @@ fn ranks_that_are_lost_together_are_told_in_one_report() {
 /// However far it has come.
 #[test]
 fn a_rank_that_is_killed_at_the_start_ends_the_others_and_the_job_is_started_again() {
-    let Some(libraries) = imitation() else { return };
+    let Some(libraries) = fake_gpu() else { return };
     let _one_at_a_time = one_job();
     let home = Home::new();
     let line =
@@ -220,7 +220,7 @@ fn a_rank_that_is_killed_at_the_start_ends_the_others_and_the_job_is_started_aga
 /// A SIGKILL leaves it no time to end them, nor to remove its folder; the next one does that.
 #[test]
 fn processes_end_after_their_step_when_launch_is_lost() {
-    let Some(libraries) = imitation() else { return };
+    let Some(libraries) = fake_gpu() else { return };
     let _one_at_a_time = one_job();
     let home = Home::new();
     fs::create_dir(home.path("tmp")).unwrap();
@@ -249,7 +249,7 @@ fn processes_end_after_their_step_when_launch_is_lost() {
 /// A host without as many may be another than the one that trains.
 #[test]
 fn check_says_how_many_gpus_a_run_needs() {
-    let Some(libraries) = imitation() else { return };
+    let Some(libraries) = fake_gpu() else { return };
     let home = Home::new();
     for (num_devices, set, valid, needed) in [
         ("4", "", "run.json is a valid run", None),
@@ -259,7 +259,7 @@ fn check_says_how_many_gpus_a_run_needs() {
     ] {
         let line = format!("check run.json --set comm.backend=nccl --set zero_optimization.stage=1 {set}");
         let mut command = on_gpus(&home, libraries, &line);
-        command.env("IMITATION_DEVICES", num_devices);
+        command.env("FAKE_GPU_DEVICES", num_devices);
         let printed = run(&home, command);
         assert!(printed.stdout.contains("f32 on 4 GPUs, one for each rank, "), "{}", printed.stdout);
         assert!(printed.stdout.trim_end().ends_with(valid), "{num_devices}, {set}: {}", printed.stdout);
@@ -294,7 +294,7 @@ fn libraries_without(home: &Home, libraries: &Path, missing: &[&str]) -> String 
 /// Said once, and no start is tried again, since none would end otherwise.
 #[test]
 fn what_keeps_processes_from_connecting_their_gpus_is_said_with_a_repair() {
-    let Some(libraries) = imitation() else { return };
+    let Some(libraries) = fake_gpu() else { return };
     let _one_at_a_time = one_job();
     let home = Home::new();
     let nothing = ("PIPEZERO_NOTHING", "");

@@ -1,7 +1,7 @@
 //! `check`, `plan` and `show` say what a run will be, before anything runs.
 
 use expect_test::expect;
-use pipezero::config::{Launch, RunFile};
+use pipezero::config::{Resources, RunFile};
 use pipezero::plan::Plan;
 use pipezero_schedule::{PipelineRank, Program, render};
 use serde_json::Value;
@@ -146,7 +146,7 @@ fn in_flight_is_what_is_held_at_once() {
 fn show_prints_the_order_and_every_instruction() {
     let home = Home::new();
     let text = home.run("show run.json").success();
-    let (run, _) = RunFile::load(&home.path("run.json")).unwrap().resolve(Launch::this_host()).unwrap();
+    let (run, _) = RunFile::load(&home.path("run.json")).unwrap().resolve(Resources::this_host()).unwrap();
     let plan = Plan::new(run).unwrap();
     let [first, last] = [0, 1].map(|rank| render::instructions(plan.training(), PipelineRank(rank)));
     let order = "rank 0  F0 F1 .. .. B0 B0 .. B1 B1\nrank 1  .. F0 B0 B0 F1 B1 B1 .. ..\n";

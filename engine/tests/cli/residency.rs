@@ -12,7 +12,7 @@ const PLAN: &str = "plan run.json --set parallel.partition=uniform";
 const THRESHOLD: &str = "--set zero_optimization.stage3_param_persistence_threshold";
 
 /// The lines of stderr with these words.
-fn remarks(stderr: &str, words: &str) -> String {
+fn diagnostics(stderr: &str, words: &str) -> String {
     stderr.lines().filter(|line| line.contains(words)).collect::<Vec<_>>().join("\n")
 }
 
@@ -107,16 +107,16 @@ fn a_large_program_has_no_table_and_a_line_says_why() {
 
 /// Each rank has three units: a fourth is in no buffer, and a third beside the one in use in none either.
 #[test]
-fn more_resident_units_than_exist_is_a_remark() {
+fn more_resident_units_than_exist_is_a_diagnostic() {
     let home = Home::new();
     let of = |zero: &str| {
         let printed = home.run(format!("{PLAN} --set zero_optimization{zero}"));
         assert_eq!(printed.status, Some(0));
-        remarks(&printed.stderr, "gathers more than")
+        diagnostics(&printed.stderr, "gathers more than")
     };
     expect![[r#"--set zero_optimization.resident_units=4: hint: `zero_optimization.resident_units`: 4 units, but no rank gathers more than 3 units: a larger number has no effect, and "all" means the same"#]].assert_eq(&of(".resident_units=4"));
     expect![[r#"--set zero_optimization={"stage":3,"prefetch_u...: hint: `zero_optimization.prefetch_units`: 3 units ahead, but no rank gathers more than 3 units, the one in use included; use 2"#]].assert_eq(&of(r#"={"stage":3,"prefetch_units":3}"#));
-    // As many as there are, and nothing that is gathered, are no remark.
+    // As many as there are, and nothing that is gathered, give no diagnostic.
     for within in [".resident_units=3", r#"={"stage":3,"prefetch_units":2}"#, ".stage=1"] {
         assert_eq!(of(within), "", "{within}");
     }
@@ -130,7 +130,7 @@ fn every_command_reports_what_auto_resolved_to() {
     ]);
     for command in ["plan run.json", "check run.json", "show run.json", "train run.json --out out"] {
         let printed = home.run(format!("{command} --set parallel.partition=uniform"));
-        expect![[r#"run.json:12:56: hint: `zero_optimization.resident_units`: "auto" is [2, 3] here, the most that fits: the fullest rank needs 269.12 KiB of the 273.44 KiB that `memory` gives it"#]].assert_eq(&remarks(&printed.stderr, "\"auto\""));
+        expect![[r#"run.json:12:56: hint: `zero_optimization.resident_units`: "auto" is [2, 3] here, the most that fits: the fullest rank needs 269.12 KiB of the 273.44 KiB that `memory` gives it"#]].assert_eq(&diagnostics(&printed.stderr, "\"auto\""));
         printed.success();
     }
     let run = home.json("check run.json --json --set parallel.partition=uniform");
@@ -151,7 +151,7 @@ fn persistent_parameters_are_reported_by_stage() {
     let home = Home::new();
     let stages = |threshold: u64| {
         let train = format!("train run.json --out out --overwrite {THRESHOLD}={threshold}");
-        remarks(&home.run(train).stderr, "parameters persist, ")
+        diagnostics(&home.run(train).stderr, "parameters persist, ")
     };
     expect![[r#"
         stage 0: 37 of 38 parameters persist, 10096 elements
@@ -194,14 +194,15 @@ fn a_threshold_below_every_parameter_is_a_warning_with_the_least_that_is_not() {
     ] {
         let of = |threshold: u64| {
             let printed = home.run(format!("plan run.json {key}={threshold}"));
-            (remarks(&printed.stderr, "no parameter persists"), printed.stdout.contains("stay gathered"))
+            (diagnostics(&printed.stderr, "no parameter persists"), printed.stdout.contains("stay gathered"))
         };
-        let (remark, persists) = of(low);
-        expected.assert_eq(&remark);
+        let (diagnostic, persists) = of(low);
+        expected.assert_eq(&diagnostic);
         assert!(!persists);
         let train = home.run(format!("train run.json --out out --overwrite {key}={low}"));
-        assert_eq!(train.stderr.matches(&remark).count(), 1, "{}", train.stderr);
-        let least: u64 = remark.rsplit_once("; use ").unwrap().1.split_once(' ').unwrap().0.parse().unwrap();
+        assert_eq!(train.stderr.matches(&diagnostic).count(), 1, "{}", train.stderr);
+        let least: u64 =
+            diagnostic.rsplit_once("; use ").unwrap().1.split_once(' ').unwrap().0.parse().unwrap();
         assert!(!of(least - 1).1);
         // With the number that is named a parameter persists, and nothing is warned of.
         assert_eq!(of(least), (String::new(), true));

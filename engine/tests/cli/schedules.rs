@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use expect_test::expect;
-use pipezero::config::{Checkpointing, Launch, RunFile, ScheduleConfig};
+use pipezero::config::{Checkpointing, Resources, RunFile, ScheduleConfig};
 use pipezero::plan::Plan;
 use pipezero_schedule::ComputeOrder;
 
@@ -38,7 +38,7 @@ fn five_micro_batches() -> Home {
 
 fn plan(home: &Home, schedule: &str) -> Plan {
     let file = RunFile::load(&home.path("run.json")).unwrap().set(&[parallel(schedule)]).unwrap();
-    Plan::new(file.resolve(Launch::this_host()).unwrap().0).unwrap()
+    Plan::new(file.resolve(Resources::this_host()).unwrap().0).unwrap()
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn a_file_that_cannot_be_run_is_refused_at_its_place() {
     // A run that was made by hand meets the rule on recomputation in the plan.
     let whole = parallel(SCHEDULES[1]);
     let file = RunFile::load(&home.path("run.json")).unwrap().set(&[whole]).unwrap();
-    let (mut run, _) = file.resolve(Launch::this_host()).unwrap();
+    let (mut run, _) = file.resolve(Resources::this_host()).unwrap();
     let halves = "0F0,0F1,0I0,0W0,0I1,0W1\n1F0,1I0,1W0,1F1,1I1,1W1\n";
     let order = Arc::new(ComputeOrder::from_csv(halves).unwrap());
     run.parallel.schedule = ScheduleConfig::File { path: home.path("order.csv"), order };

@@ -6,7 +6,7 @@ use std::fs;
 use serde_json::{Value, json};
 
 use crate::command::{Home, RUN};
-use crate::nccl::{imitation, on_gpus, one_job, run};
+use crate::nccl::{fake_gpu, on_gpus, one_job, run};
 use crate::signals::{obeying, signalled};
 
 /// ZeRO-3 in f32 on a pipeline with data ranks.
@@ -448,10 +448,10 @@ fn plan_and_check_show_every_engine() {
     assert_eq!(runs["engines"]["right"], home.json("check second.json --json --set steps=2"));
 }
 
-/// On imitated GPUs, which the ranks of both engines share: the first two have a rank of each.
+/// On fake GPUs, which the ranks of both engines share: the first two have a rank of each.
 #[test]
 fn engines_share_gpus_and_what_does_not_fit_on_one_is_refused_with_each_share() {
-    let Some(libraries) = imitation() else { return };
+    let Some(libraries) = fake_gpu() else { return };
     let _one_at_a_time = one_job();
     let home = home();
     pair(&home, [3, 4], &json!({}));
@@ -460,7 +460,7 @@ fn engines_share_gpus_and_what_does_not_fit_on_one_is_refused_with_each_share() 
         let line = format!("train {file}.json --out {file} --overwrite --set steps={steps} {}", set(""));
         let mut command = on_gpus(&home, libraries, &line);
         run(&home, {
-            command.env("IMITATION_MEMORY_BYTES", memory_bytes);
+            command.env("FAKE_GPU_MEMORY_BYTES", memory_bytes);
             command
         })
         .success();
@@ -471,11 +471,11 @@ fn engines_share_gpus_and_what_does_not_fit_on_one_is_refused_with_each_share() 
     alone("first", 3, little);
     alone("second", 4, little);
     let mut command = on_gpus(&home, libraries, &both);
-    command.env("IMITATION_MEMORY_BYTES", little);
+    command.env("FAKE_GPU_MEMORY_BYTES", little);
     expect_test::expect![[r#"
 
         pair.json:3:257: warning: `engines.left.zero_optimization.stage`: ZeRO-3 does not pay on pipeline rank 1: it needs 206.00 KiB there, ZeRO-1 on the same grid 177.00 KiB, and it sends 55.78 KiB in a step, ZeRO-1 41.28 KiB; use "stage": 1
-        error: the engines together need 675.59 KiB of memory (left: 348.12 KiB, ranks: 1; right: 327.47 KiB, ranks: 1), but 360.28 KiB is available of 488.28 KiB on GPU 0 (imitation of a GPU 0); nvidia-smi lists the processes that hold some of it, and `device` "cpu" takes the host's; name fewer of them in a task, or lower what one needs, as `pipezero plan` of its run file says
+        error: the engines together need 675.59 KiB of memory (left: 348.12 KiB, ranks: 1; right: 327.47 KiB, ranks: 1), but 360.28 KiB is available of 488.28 KiB on GPU 0 (fake GPU 0); nvidia-smi lists the processes that hold some of it, and `device` "cpu" takes the host's; name fewer of them in a task, or lower what one needs, as `pipezero plan` of its run file says
     "#]].assert_eq(&run(&home, command).failure(1));
     assert!(!home.path("out").exists());
     run(&home, on_gpus(&home, libraries, &both)).success();

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::command::{Home, Printed};
-use crate::nccl::{imitation, on_gpus, one_job, run};
+use crate::nccl::{fake_gpu, on_gpus, one_job, run};
 use crate::several::{first, home, master, metrics, second, third, weights};
 use crate::several_ranks::with_ranks;
 
@@ -44,7 +44,7 @@ fn assert_is_said_once(home: &Home, printed: &Printed) {
 
 #[test]
 fn engines_share_processes_with_a_gpu_each() {
-    let Some(libraries) = imitation() else { return };
+    let Some(libraries) = fake_gpu() else { return };
     let _one_at_a_time = one_job();
     let home = home();
     pair(&home, &json!({ "device": "cuda" }));
@@ -104,7 +104,7 @@ fn assert_same_on_ranks(home: &Home, printed: &Printed, ranks: &Value) {
 
 #[test]
 fn engines_on_ranks_of_their_own_have_the_bits_of_threads_over_nccl() {
-    let Some(libraries) = imitation() else { return };
+    let Some(libraries) = fake_gpu() else { return };
     let _one_at_a_time = one_job();
     let home = home();
     let [_, ranks] = placements();
@@ -120,7 +120,7 @@ fn engines_on_ranks_of_their_own_have_the_bits_of_threads_over_nccl() {
 /// The others end after the step that they are in, and one process says what has become of all.
 #[test]
 fn an_engine_that_fails_over_nccl_ends_those_on_other_ranks() {
-    let Some(libraries) = imitation() else { return };
+    let Some(libraries) = fake_gpu() else { return };
     let _one_at_a_time = one_job();
     let home = home();
     let [ranks, _] = placements();

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::command::Home;
 use crate::distill;
-use crate::nccl::{imitation, on_gpus, one_job, run};
+use crate::nccl::{fake_gpu, on_gpus, one_job, run};
 use crate::several::{assert_same, first, home, master, metrics, pair, second, third, weights};
 use crate::signals::{obeying, signalled};
 
@@ -203,7 +203,7 @@ fn the_data_degree_follows_from_the_ranks() {
 /// The GPU of a rank is that of the job's rank, whether ranks share GPUs or have one each.
 #[test]
 fn engines_have_the_gpus_of_their_ranks() {
-    let Some(libraries) = imitation() else { return };
+    let Some(libraries) = fake_gpu() else { return };
     let _one_at_a_time = one_job();
     let home = home();
     let mut left = second();
@@ -248,7 +248,7 @@ fn engines_have_the_gpus_of_their_ranks() {
     }
     let line = format!("train job.json --out few {}", set("nccl"));
     let mut command = on_gpus(&home, libraries, &line);
-    command.env("IMITATION_DEVICES", "3");
+    command.env("FAKE_GPU_DEVICES", "3");
     let error = run(&home, command).failure(2);
     assert!(error.contains("there are 4 ranks on this host, and this process sees 3 GPUs"), "{error}");
 }

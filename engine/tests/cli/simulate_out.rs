@@ -41,7 +41,7 @@ fn tables_are_written_and_not_replaced() {
         assert_eq!(home.run(&written).success(), "");
         assert_eq!(home.read("step.txt"), home.run(command).success());
         let error = home.run(written + " --overwrite").failure(1);
-        assert_eq!(error, format!("error: {}\n", stranger("step.txt")));
+        assert_eq!(error, format!("error: {}\n", unknown_file("step.txt")));
         std::fs::remove_file(home.path("step.txt")).unwrap();
     }
 }
@@ -110,7 +110,7 @@ fn nothing_else_is_replaced() {
 }
 
 /// The error for a file that no simulation wrote.
-fn stranger(name: &str) -> String {
+fn unknown_file(name: &str) -> String {
     format!(
         "{name} is not a JSON result, picture or trace of a simulation: --overwrite only replaces one that `pipezero \
          simulate` wrote; name another file with --out, or remove this one yourself"
@@ -141,7 +141,7 @@ fn what_only_looks_alike_is_kept() {
     ] {
         home.write("mine", text);
         let error = home.run(format!("{SCHEDULE} --out mine --overwrite")).failure(1);
-        assert_eq!(error, format!("error: {}\n", stranger("mine")));
+        assert_eq!(error, format!("error: {}\n", unknown_file("mine")));
         assert_eq!(home.read("mine"), text);
     }
 }
@@ -155,7 +155,7 @@ fn the_trace_of_a_comparison_is_kept() {
     for name in ["traced/compare.json", "traced/trace.json", "traced/summary.json", "traced/run.json"] {
         let before = home.read(name);
         let error = home.run(format!("{RUN} --format chrome --overwrite --out {name}")).failure(1);
-        assert!(error.ends_with(&format!("error: {}\n", stranger(name))), "{error}");
+        assert!(error.ends_with(&format!("error: {}\n", unknown_file(name))), "{error}");
         assert_eq!(home.read(name), before);
     }
 }

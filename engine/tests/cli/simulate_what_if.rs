@@ -129,7 +129,7 @@ fn messages_slow_each_other_and_computes_down() {
     );
 }
 
-/// Computes of a CPU need its cores; those of a GPU, and of timed layers, which imitate one, do not.
+/// Computes of a CPU need its cores; those of a GPU, and of timed layers, which stand in for one, do not.
 #[test]
 fn cores_are_shared_by_what_runs_on_them() {
     let home = Home::new();

@@ -8,10 +8,10 @@
 //! Tokens are read where they lie, by position ([`TokenFile::read`]), and are not mapped into memory: a mapped file that becomes shorter
 //! while a run reads it kills the process with SIGBUS, which no error can report.
 
+mod catch_panics;
 mod codec;
 mod error;
 mod index;
-mod quiet;
 mod raw_file;
 #[cfg(test)]
 mod tests;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use tokenizers::ModelWrapper;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::quiet::unless_it_panics;
+use super::catch_panics::catch_panic;
 
 /// Turns text into tokens as a tokenizer.json says, special tokens that its post-processor adds included. Neither truncates nor pads, even
 /// where the file says so: that is about batches of a model that was trained before, and would cut documents short.
@@ -114,7 +114,7 @@ impl Tokenizer {
         let json: serde_json::Value =
             serde_json::from_slice(&bytes).map_err(|error| format(error.to_string()))?;
         check_character_maps(&json).map_err(|reason| format(reason.to_owned()))?;
-        let mut inner = unless_it_panics(|| tokenizers::Tokenizer::from_bytes(&bytes))
+        let mut inner = catch_panic(|| tokenizers::Tokenizer::from_bytes(&bytes))
             .ok_or_else(|| format(PANICS.to_owned()))?
             .map_err(|error| format(error.to_string()))?;
         inner.with_truncation(None).map_err(|error| format(error.to_string()))?;
@@ -211,7 +211,7 @@ impl Tokenizer {
 
     fn encoded(&self, text: &str, is_whole: bool) -> Result<Vec<u32>, TokenizerError> {
         // The library panics where a pattern of the tokenizer takes too many steps on a text.
-        let encoding = unless_it_panics(|| self.inner.encode_fast(text, is_whole))
+        let encoding = catch_panic(|| self.inner.encode_fast(text, is_whole))
             .ok_or_else(|| self.failed(&PANICS))?
             .map_err(|error| self.failed(&error))?;
         Ok(encoding.get_ids().to_vec())

@@ -181,7 +181,7 @@ impl TrainingError {
                     | EngineError::Weights(_)
                     | EngineError::Elsewhere
             ),
-            // A process that is gone is gone from the student's ranks too.
+            // If a process has ended, the student's ranks report it too.
             Self::Teacher { error, .. } => stopped(error).is_none(),
             Self::RunDir(_) | Self::Trace(_) => true,
             Self::Data(_)

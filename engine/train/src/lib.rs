@@ -10,7 +10,7 @@ mod disk_space;
 mod error;
 mod evaluate;
 mod in_turn;
-mod lessons;
+mod logits_exchange;
 mod metrics;
 mod metrics_file;
 mod observer;

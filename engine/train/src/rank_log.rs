@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use pipezero_files::strangers;
+use pipezero_files::unknown_files;
 
 use super::run_dir_error::RunDirError;
 
@@ -52,8 +52,8 @@ impl RankLog {
     ///
     /// # Errors
     /// When the system refuses.
-    pub(super) fn stranger(directory: &Path) -> io::Result<Option<PathBuf>> {
-        strangers::stranger(&Self::folder(directory), is_name)
+    pub(super) fn first_unknown(directory: &Path) -> io::Result<Option<PathBuf>> {
+        unknown_files::first_unknown(&Self::folder(directory), is_name)
     }
 }
 
@@ -93,9 +93,9 @@ mod tests {
             RankLog::open(home.path(), 3, goes_on).unwrap().add("a\n").unwrap();
             assert_eq!(fs::read_to_string(home.path().join("logs/rank-00003.log")).unwrap(), expected);
         }
-        assert_eq!(RankLog::stranger(home.path()).unwrap(), None);
+        assert_eq!(RankLog::first_unknown(home.path()).unwrap(), None);
         std::os::unix::fs::symlink("thesis.txt", home.path().join("logs/rank-00004.log")).unwrap();
-        assert_eq!(RankLog::stranger(home.path()).unwrap(), Some(PathBuf::from("logs/rank-00004.log")));
+        assert_eq!(RankLog::first_unknown(home.path()).unwrap(), Some(PathBuf::from("logs/rank-00004.log")));
         assert!(matches!(RankLog::open(home.path(), 4, true), Err(RunDirError::Io { .. })));
     }
 }

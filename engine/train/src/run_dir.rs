@@ -175,7 +175,7 @@ impl RunDir {
     fn check_contents(path: &Path, claim: Claim) -> Result<Place, RunDirError> {
         let io = |source| RunDirError::Io { path: path.to_owned(), source };
         // Other processes of a job leave their logs on their hosts, where the process of rank 0 may be next time.
-        let has_logs_alone = || RankLog::stranger(path).is_ok_and(|stranger| stranger.is_none());
+        let has_logs_alone = || RankLog::first_unknown(path).is_ok_and(|unknown| unknown.is_none());
         let is_free = |entry: &io::Result<fs::DirEntry>| match entry.as_ref().map(fs::DirEntry::file_name) {
             Ok(name) => name == *RunLock::FILE || name == *RankLog::FOLDER && has_logs_alone(),
             Err(_) => false,
@@ -201,19 +201,19 @@ impl RunDir {
             let entry = entry.map_err(io)?;
             let name = entry.file_name();
             if name == *Checkpoints::NAME {
-                let stranger = Checkpoints::of_run(path).stranger();
-                if let Some(stranger) = stranger.map_err(|error| io(io::Error::other(error)))? {
+                let unknown = Checkpoints::of_run(path).first_unknown();
+                if let Some(unknown) = unknown.map_err(|error| io(io::Error::other(error)))? {
                     return Err(not_a_run(format!(
-                        "it holds `{stranger}` among its checkpoints, which no run wrote"
+                        "it holds `{unknown}` among its checkpoints, which no run wrote"
                     )));
                 }
             } else if name == *TraceFolder::NAME {
-                if let Some(stranger) = TraceFolder::of_run(path).stranger().map_err(io)? {
-                    return Err(not_a_run(format!("it holds `{}`, which no run wrote", stranger.display())));
+                if let Some(unknown) = TraceFolder::of_run(path).first_unknown().map_err(io)? {
+                    return Err(not_a_run(format!("it holds `{}`, which no run wrote", unknown.display())));
                 }
             } else if name == *RankLog::FOLDER {
-                if let Some(stranger) = RankLog::stranger(path).map_err(io)? {
-                    return Err(not_a_run(format!("it holds `{}`, which no run wrote", stranger.display())));
+                if let Some(unknown) = RankLog::first_unknown(path).map_err(io)? {
+                    return Err(not_a_run(format!("it holds `{}`, which no run wrote", unknown.display())));
                 }
             } else if !name.to_str().is_some_and(Self::is_written) {
                 return Err(not_a_run(format!("it holds `{}`, which no run wrote", name.display())));

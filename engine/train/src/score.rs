@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use pipezero_config::Launch;
+use pipezero_config::Resources;
 use pipezero_models::layer::IGNORED_TARGET;
 use pipezero_plan::{Plan, Purpose};
 use pipezero_run::data::{BatchLayout, BatchSource, Corpus, DataError, TokenBatch};
@@ -71,7 +71,7 @@ impl TrainedRun {
         scored: Scored,
         world: impl FnOnce(&Plan) -> Result<Arc<dyn World>, EngineError>,
     ) -> Result<Score, TrainedRunError> {
-        let (run, _) = self.file.resolve(Launch::this_host())?;
+        let (run, _) = self.file.resolve(Resources::this_host())?;
         if !run.model.learns() {
             return Err(TrainedRunError::NothingLearned("score"));
         }

@@ -15,7 +15,7 @@ use pipezero_run::engine::{BatchLogits, Engine, EngineError, batch_layout};
 
 use super::batches::Batches;
 use super::error::TrainingError;
-use super::lessons::Lessons;
+use super::logits_exchange::LogitsExchange;
 use super::process_memory::TeacherMemory;
 use super::weights_run::state_of;
 
@@ -28,8 +28,8 @@ pub struct Teacher {
     logits: Arc<BatchLogits>,
     /// The student's batches in its own micro-batches, once the student has them.
     batches: Option<Arc<dyn BatchSource>>,
-    /// Where its processes are not those of its student.
-    lessons: Option<Lessons>,
+    /// If teacher and student have ranks in different processes.
+    exchange: Option<LogitsExchange>,
     memory: TeacherMemory,
 }
 
@@ -69,7 +69,7 @@ impl Teacher {
         job: Arc<dyn World>,
     ) -> Result<Self, TrainingError> {
         let teacher = Self::with_ranks(name, plan, world, path)?;
-        Ok(Self { lessons: Some(Lessons::over(job)), ..teacher })
+        Ok(Self { exchange: Some(LogitsExchange::over(job)), ..teacher })
     }
 
     fn with_ranks(
@@ -97,7 +97,7 @@ impl Teacher {
         match start(plan.clone()) {
             Ok((engine, logits)) => {
                 let logits = Arc::new(logits);
-                Ok(Self { name, engine, plan, logits, batches: None, lessons: None, memory })
+                Ok(Self { name, engine, plan, logits, batches: None, exchange: None, memory })
             }
             Err(error) => Err(TrainingError::Teacher { name, error: Box::new(error) }),
         }
@@ -135,8 +135,8 @@ impl Teacher {
     /// # Panics
     /// If it has no student.
     pub fn compute(&mut self, step: u64) -> Result<(), TrainingError> {
-        let said = self.lessons.as_mut().map_or(Ok(()), |lessons| lessons.say_step(Some(step)));
-        let computed = said.and_then(|()| self.lesson(step));
+        let said = self.exchange.as_mut().map_or(Ok(()), |exchange| exchange.say_step(Some(step)));
+        let computed = said.and_then(|()| self.compute_and_share(step));
         computed.map_err(|error| self.failed(error))
     }
 
@@ -145,14 +145,14 @@ impl Teacher {
     /// # Errors
     /// When another process fails before it has come as far.
     pub(super) fn begin(&mut self, says: bool, at: Start) -> Result<(), TrainingError> {
-        let begun = self.lessons.as_mut().map_or(Ok(at), |lessons| lessons.begin(says, at));
+        let begun = self.exchange.as_mut().map_or(Ok(at), |exchange| exchange.begin(says, at));
         begun.map(drop).map_err(|error| self.failed(error))
     }
 
     /// Its student takes no more steps.
     pub(super) fn end(&mut self) {
-        if let Some(lessons) = &mut self.lessons
-            && let Err(error) = lessons.say_step(None)
+        if let Some(exchange) = &mut self.exchange
+            && let Err(error) = exchange.say_step(None)
         {
             // It has failed itself, and says so.
             tracing::debug!(%error, "the teacher does not hear that its student has ended");
@@ -161,7 +161,7 @@ impl Teacher {
 
     /// Whether one of its processes has been asked to end, and so its student is.
     pub(super) fn is_interrupted(&self) -> bool {
-        self.lessons.as_ref().is_some_and(Lessons::is_interrupted)
+        self.exchange.as_ref().is_some_and(LogitsExchange::is_interrupted)
     }
 
     /// Computes the logits of each batch of a student of this plan until the student ends, in a process that has none of the student's ranks.
@@ -169,32 +169,32 @@ impl Teacher {
     /// # Errors
     /// When the student's data cannot be read, its ranks stop, or they cannot read a batch.
     pub fn serve(&mut self, student: &Plan, is_interrupted: &dyn Fn() -> bool) -> Result<(), TrainingError> {
-        let Some(lessons) = &mut self.lessons else { return Ok(()) };
+        let Some(exchange) = &mut self.exchange else { return Ok(()) };
         // Where the student does not go on, it says why.
-        let Ok(at) = lessons.begin(false, Start::default()) else { return Ok(()) };
+        let Ok(at) = exchange.begin(false, Start::default()) else { return Ok(()) };
         let batches = Batches::of(student, at)?;
         self.teach(student, batches.training);
-        while let Some(lessons) = &mut self.lessons
-            && let Ok(Some(step)) = lessons.hear_step(is_interrupted())
+        while let Some(exchange) = &mut self.exchange
+            && let Ok(Some(step)) = exchange.hear_step(is_interrupted())
         {
-            self.lesson(step)?;
+            self.compute_and_share(step)?;
         }
         Ok(())
     }
 
     /// Computes the logits of a batch, and gives them to all processes.
-    fn lesson(&mut self, step: u64) -> Result<(), EngineError> {
+    fn compute_and_share(&mut self, step: u64) -> Result<(), EngineError> {
         let batches = self.batches.as_ref().expect("a student gives its batches before its first step");
-        let Some(lessons) = &self.lessons else {
-            let engine = self.engine.as_mut().expect("a teacher without lessons has its ranks here");
+        let Some(exchange) = &self.exchange else {
+            let engine = self.engine.as_mut().expect("a teacher without an exchange has its ranks here");
             return engine.batch_logits(batches, step, &self.logits);
         };
         let (computed, local) = match &mut self.engine {
             Some(engine) => (engine.own_batch_logits(batches, step, &self.logits), engine.local_ranks()),
             None => (Ok(()), 0..0),
         };
-        lessons.agree(computed)?;
-        lessons.share(&self.plan, &local, &self.logits)
+        exchange.agree(computed)?;
+        exchange.share(&self.plan, &local, &self.logits)
     }
 
     fn failed(&self, error: EngineError) -> TrainingError {

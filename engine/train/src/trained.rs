@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use pipezero_config::{
-    BackendName, BatchConfig, ConfigErrors, Launch, ReductionPolicy, ResidencyConfig, Run, RunFile,
+    BackendName, BatchConfig, ConfigErrors, ReductionPolicy, ResidencyConfig, Resources, Run, RunFile,
     ScheduleConfig, ZeroLevel,
 };
 use pipezero_plan::{Plan, PlanError, Purpose};
@@ -115,7 +115,7 @@ impl TrainedRun {
     /// # Errors
     /// When the run file has mistakes.
     pub fn backend(&self) -> Result<BackendName, ConfigErrors> {
-        Ok(self.file.resolve(Launch::this_host())?.0.comm.backend)
+        Ok(self.file.resolve(Resources::this_host())?.0.comm.backend)
     }
 
     /// How its text becomes tokens, and tokens text.
@@ -123,7 +123,7 @@ impl TrainedRun {
     /// # Errors
     /// When its tokenizer cannot be used.
     pub fn codec(&self) -> Result<TextCodec, TrainedRunError> {
-        let (run, _) = self.file.resolve(Launch::this_host())?;
+        let (run, _) = self.file.resolve(Resources::this_host())?;
         if !run.data.knows_text() {
             return Err(TrainedRunError::NoTokenizer);
         }
@@ -149,7 +149,7 @@ impl TrainedRun {
         num_prompts: usize,
         world: impl FnOnce(&Plan) -> Result<Arc<dyn World>, EngineError>,
     ) -> Result<Engine, TrainedRunError> {
-        let (run, _) = on_one_data_rank(self.file)?.resolve(Launch::this_host())?;
+        let (run, _) = on_one_data_rank(self.file)?.resolve(Resources::this_host())?;
         if !run.model.learns() {
             return Err(TrainedRunError::NothingLearned("generate"));
         }
@@ -163,7 +163,7 @@ impl TrainedRun {
 /// The run on one data rank: one sequence at a time has no use for more. It keeps the number of its micro-batches, since a
 /// schedule file has an order for so many; [`with_prompts`] has as many as there are prompts.
 fn on_one_data_rank(file: RunFile) -> Result<RunFile, ConfigErrors> {
-    let (run, _) = file.resolve(Launch::this_host())?;
+    let (run, _) = file.resolve(Resources::this_host())?;
     let num_micro_batches = run.batch.num_micro_batches;
     file.set(&[
         "parallel.data=1".to_owned(),

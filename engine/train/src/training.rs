@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use pipezero_files::host::Launched;
+use pipezero_files::host::LaunchedProcess;
 use pipezero_measure::trace::TracedSteps;
 use pipezero_plan::{Plan, Purpose};
 use pipezero_run::checkpoint::{CheckpointError, CheckpointReader, Checkpoints, Position};
@@ -320,7 +320,7 @@ impl Training {
 
 /// Whether the ranks of a plan can be connected another time by their processes alone: those of an engine that has some of a job's cannot.
 fn can_connect_again(plan: &Plan) -> bool {
-    let is_process = || Launched::this().ok().flatten().is_some_and(|launched| launched.size > 1);
+    let is_process = || LaunchedProcess::this().ok().flatten().is_some_and(|launched| launched.size > 1);
     plan.run().comm.first_rank.is_none() || !is_process()
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use pipezero_config::hugging_face::PublishedModel;
 use pipezero_config::model_sizes::{first_difference, sizes};
-use pipezero_config::{ConfigErrors, Launch, ModelConfig, RunFile};
+use pipezero_config::{ConfigErrors, ModelConfig, Resources, RunFile};
 use pipezero_files::input::read_text;
 use pipezero_plan::Plan;
 use pipezero_run::checkpoint::Checkpoints;
@@ -34,7 +34,7 @@ pub(super) fn model_of_run(directory: &RunDir) -> Result<ModelConfig, ConfigErro
     let text = read_text(&path, RunDir::RUN_FILE_BYTES_MAX).ok();
     match text.and_then(|text| model_of(&text)) {
         Some(model) => Ok(model),
-        None => Ok(RunFile::load(&path)?.resolve(Launch::this_host())?.0.model),
+        None => Ok(RunFile::load(&path)?.resolve(Resources::this_host())?.0.model),
     }
 }
 
@@ -67,6 +67,7 @@ fn model_of(text: &str) -> Option<ModelConfig> {
         "train_batch_size": 1,
         "steps": 1
     });
-    let (run, _) = RunFile::parse("run.json", &alone.to_string()).ok()?.resolve(Launch::this_host()).ok()?;
+    let (run, _) =
+        RunFile::parse("run.json", &alone.to_string()).ok()?.resolve(Resources::this_host()).ok()?;
     Some(run.model)
 }

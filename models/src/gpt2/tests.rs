@@ -58,7 +58,7 @@ fn dropout_is_the_same_however_a_step_is_cut_into_micro_batches() {
             inputs: whole.inputs[tokens.clone()].to_vec(),
             targets: whole.targets[tokens].to_vec(),
             document_starts: None,
-            front: None,
+            encoder_inputs: None,
             masks: Some(MaskKey { first_sequence: 4 + range.start as u64, ..MASKS }),
         };
         let loss = run.step(&batch, Backward::Full, 0.03);
@@ -240,7 +240,7 @@ fn packed_documents_have_the_sums_of_what_they_have_alone() {
             targets: part(&packed.targets),
             document_starts: None,
             masks: None,
-            front: None,
+            encoder_inputs: None,
         };
         sum += alone.step(&document, Backward::Full, 0.03).sum;
     }

@@ -13,6 +13,6 @@ pub(crate) use compare::{
 pub(crate) use configs::{config, llama_config};
 pub(crate) use oracle::Oracle;
 pub(crate) use run::{
-    Backward, Batch, FrontOfBatch, Run, assert_same_result, check_against_oracle, loss_of, random, result,
-    segments,
+    Backward, Batch, EncoderInputsOfBatch, Run, assert_same_result, check_against_oracle, loss_of, random,
+    result, segments,
 };

@@ -100,14 +100,14 @@ impl Oracle {
         let shape = batch.shape;
         let tokens = Tensor::from_slice(&batch.inputs, shape.num_tokens(), &Device::Cpu)?;
         let mut x = self.get("wte.weight").index_select(&tokens, 0)?;
-        if let Some(front) = &batch.front {
-            for (index, &input) in front.shapes.iter().enumerate() {
-                let values: Vec<f64> = front.values[index].iter().copied().map(f64::from).collect();
+        if let Some(encoder) = &batch.encoder_inputs {
+            for (index, &input) in encoder.shapes.iter().enumerate() {
+                let values: Vec<f64> = encoder.values[index].iter().copied().map(f64::from).collect();
                 let values = Tensor::from_vec(values, (input.num_rows, ()), &Device::Cpu)?;
                 let module = format!("module.{}", input.module);
                 let hidden = gelu(&self.linear(&values, &format!("{module}.up"))?)?;
                 let rows = self.linear(&hidden, &format!("{module}.down"))?;
-                let onto = Tensor::from_iter(front.tokens[index].iter().map(|&n| n as u32), &Device::Cpu)?;
+                let onto = Tensor::from_iter(encoder.tokens[index].iter().map(|&n| n as u32), &Device::Cpu)?;
                 x = x.index_add(&onto, &rows, 0)?;
             }
         }

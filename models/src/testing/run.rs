@@ -11,8 +11,8 @@ use candle_core::{Result, Tensor};
 use super::{Oracle, assert_close, assert_close_of, assert_same_bits, largest};
 use crate::buffer::Buffer;
 use crate::element::ElementType;
-use crate::front::{FrontInputs, FrontSpec, InputShape, NO_ROW};
 use crate::init;
+use crate::input_encoder::{EncoderInputs, EncoderSpec, InputShape, NO_ROW};
 use crate::layer::{IGNORED_TARGET, Layer, LossSum, MaskKey, MicroBatchShape, Slice, Tokens, WriteMode};
 use crate::model::Model;
 use crate::parameter::ParameterSpec;
@@ -46,13 +46,13 @@ pub(crate) struct Batch {
     pub(crate) targets: Vec<u32>,
     pub(crate) document_starts: Option<Vec<u32>>,
     pub(crate) masks: Option<MaskKey>,
-    pub(crate) front: Option<FrontOfBatch>,
+    pub(crate) encoder_inputs: Option<EncoderInputsOfBatch>,
 }
 
-/// The inputs of a front.
+/// The inputs of an input encoder.
 #[derive(Clone, Debug)]
-pub(crate) struct FrontOfBatch {
-    pub(crate) spec: FrontSpec,
+pub(crate) struct EncoderInputsOfBatch {
+    pub(crate) spec: EncoderSpec,
     pub(crate) shapes: Vec<InputShape>,
     /// Of each input the tokens that its rows are added to.
     pub(crate) tokens: Vec<Vec<usize>>,
@@ -60,7 +60,7 @@ pub(crate) struct FrontOfBatch {
     pub(crate) values: Vec<Vec<f32>>,
 }
 
-impl FrontOfBatch {
+impl EncoderInputsOfBatch {
     /// The values, and the rows of tokens, where kernels read them.
     fn uploaded(&self, shape: MicroBatchShape) -> [Buffer; 2] {
         let mut values = vec![f32::NAN; self.spec.num_values(shape)];
@@ -99,7 +99,7 @@ impl Batch {
             targets,
             document_starts: None,
             masks: None,
-            front: None,
+            encoder_inputs: None,
         }
     }
 
@@ -290,14 +290,14 @@ impl Run {
         let mut saved: Vec<_> = sizes.iter().map(|sizes| stored(sizes.saved)).collect();
         let [inputs, targets] = batch.uploaded();
         let document_starts = batch.document_starts.clone().map(|starts| Buffer::from_vec(starts).unwrap());
-        let front = batch.front.as_ref().map(|front| (front, front.uploaded(batch.shape)));
-        let front = front.as_ref().map(|(front, [values, rows])| FrontInputs {
-            shapes: &front.shapes,
+        let encoder = batch.encoder_inputs.as_ref().map(|encoder| (encoder, encoder.uploaded(batch.shape)));
+        let encoder = encoder.as_ref().map(|(encoder, [values, rows])| EncoderInputs {
+            shapes: &encoder.shapes,
             values: values.view(),
             rows: rows.view(),
         });
         let tokens = Tokens {
-            front,
+            encoder_inputs: encoder,
             inputs: inputs.view(),
             targets: targets.view(),
             document_starts: document_starts.as_ref().map(Buffer::view),

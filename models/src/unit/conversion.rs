@@ -1,7 +1,7 @@
 //! How a layer, which computes in one type, works on what its unit stores in another.
 //!
 //! What the layer reads is widened into copies in the workspace; what it writes goes to copies too and is
-//! narrowed from there. So every value is rounded when it is handed on or kept, and at no other time: results do not
+//! narrowed from there. So every value is rounded when it is passed on or kept, and at no other time: results do not
 //! depend on where units or stages are cut, and a recomputation reads the bits that the forward read. Where a device computes in the type
 //! that is stored, the copies have no elements, and layers work on the stored elements themselves.
 //!

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use conversion::UnitTypes;
 
 use crate::element::ElementType;
-use crate::front::FrontSpec;
+use crate::input_encoder::EncoderSpec;
 use crate::layer::{Layer, MicroBatchShape, Slice};
 use crate::layout::aligned;
 use crate::parameter::ParameterSpec;
@@ -246,9 +246,9 @@ impl Unit {
         self.layers.first().map_or(Slice::WHOLE, |layer| layer.table_slice())
     }
 
-    /// What the unit's front can be given, if it has one.
-    pub fn front(&self) -> Option<&FrontSpec> {
-        self.layers.iter().find_map(|layer| layer.front())
+    /// Which inputs the unit's input encoder takes, if it has one.
+    pub fn input_encoder(&self) -> Option<&EncoderSpec> {
+        self.layers.iter().find_map(|layer| layer.input_encoder())
     }
 
     /// [`Layer::forward_flops`], summed over the layers.

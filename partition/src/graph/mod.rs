@@ -36,14 +36,14 @@ pub struct LayerNode {
     pub saved_elements: u64,
     /// Whether it is a slice of a table that is cut, next to the others.
     pub is_slice: bool,
-    /// Whether it is a front, which is given inputs beside the tokens.
-    pub is_front: bool,
+    /// Whether it is an input encoder, which takes inputs besides the tokens.
+    pub is_input_encoder: bool,
 }
 
 impl LayerNode {
     /// Whether it is a unit of its own.
     pub(crate) fn is_alone(&self) -> bool {
-        self.is_slice || self.is_front || self.tying != Tying::Untied
+        self.is_slice || self.is_input_encoder || self.tying != Tying::Untied
     }
 }
 

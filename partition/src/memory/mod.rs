@@ -21,7 +21,8 @@
 //! | | `+ 4 * max allocated` | what a layer allocates itself |
 //! | | `+ 8 * micro-batches * B * T` | inputs and targets of a step in 32 bits each, where the rank has the first unit or the last |
 //! | | `+ 4 * micro-batches * B * T` | where each token's document begins, in runs that attend within documents |
-//! | | `+ 4 * micro-batches * (B * T + numbers of the largest inputs)` | the inputs of a front, and which of their rows each token gets |
+//! | | `+ 4 * micro-batches * (B * T + numbers of the largest inputs)` | the inputs of an input encoder, and which of their rows each token
+//! gets |
 //! | | `+ 4 * (micro-batches + 1) * B * T * K` | K values of each token that a loss of one's own reads, where the rank has the last unit: those of a step, and of a micro-batch where the source writes them |
 //! | communication | `b_a * sum over stages of (2 * input cut + r * output cut)` | two receive buffers for each edge over which messages come; r = 2, or 0 where no gradient comes back |
 //! | | `+ b_a * sum over stages of g * input cut` | gradient send buffers: g = 2, or as many as wait while the receiving rank is at another of its stages; 0 where no gradient is sent |
@@ -40,7 +41,7 @@
 //! of `b_p` bytes an element, and a checkpoint's copy has it once.
 //!
 //! Where the next stage lies on the same rank (the turn of a V-shaped placement, several stages on one pipeline rank),
-//! nothing is received or sent: the slot's output is handed over in place, and holds its gradient on the way back.
+//! nothing is received or sent: the slot's output is passed on in place, and holds its gradient on the way back.
 //!
 //! Sources: model states follow arXiv:1910.02054, section 3.1 and figure 1 (there 2 + 2 bytes of parameter and
 //! gradient and K = 12 bytes of optimizer state, master copy included; in f32 there is no master copy: 4 + 4 and K = 8
@@ -118,7 +119,7 @@ pub struct StageFacts {
     pub output_cut_elements: u64,
     /// r: buffers into which the gradient of that activation is received; 0 where nothing is trained up to the stage's end.
     pub num_gradient_receive_buffers: u64,
-    /// Elements of the activation handed to the next stage on this rank; 0 where that stage lies elsewhere, and on the
+    /// Elements of the activation passed to the next stage on this rank; 0 where that stage lies elsewhere, and on the
     /// last stage.
     pub local_output_elements: u64,
     /// The stage's units.
@@ -150,8 +151,9 @@ pub struct RankFacts {
     pub num_tokens: u64,
     /// Tokens of a step's micro-batches of which the rank reads where their documents begin; 0 where every row is one document.
     pub num_document_starts: u64,
-    /// Words of a step's micro-batches that the rank reads for a front: the numbers of its inputs, and a row for each token; 0 where it has none.
-    pub num_front_words: u64,
+    /// Words of a step's micro-batches that the rank reads for an input encoder: the numbers of its inputs, and a row for each token. 0 if
+    /// the rank has none.
+    pub num_encoder_words: u64,
     /// Values of f32 that the loss reads beside targets, where the rank computes it: those of a step's micro-batches, and of one more into which
     /// a source of data writes.
     pub num_loss_inputs: u64,
@@ -290,7 +292,7 @@ impl RankFacts {
             };
         let words = 2 * u128::from(self.num_tokens)
             + u128::from(self.num_document_starts)
-            + u128::from(self.num_front_words);
+            + u128::from(self.num_encoder_words);
         let tokens = product(TOKEN_BYTES, words);
         product(self.element_bytes.activation, of_activation_type)
             .saturating_add(product(F32_BYTES, of_f32))

@@ -51,7 +51,7 @@ fn middle_rank(level: ZeroLevel, reduce: ReductionPolicy) -> RankFacts {
         copies_checkpoints: false,
         num_tokens: 0,
         num_document_starts: 0,
-        num_front_words: 0,
+        num_encoder_words: 0,
         num_loss_inputs: 0,
         stages: vec![middle_stage()],
     }
@@ -144,12 +144,12 @@ fn every_level_holds_what_was_worked_by_hand() {
 fn tokens_and_what_stands_beside_them_are_words() {
     let words =
         [("a token and its target", [19, 0, 0, 0], 2 * 19), ("starts of documents", [0, 23, 0, 0], 23)];
-    let others = [("inputs of a front", [0, 0, 29, 0], 29), ("inputs of a loss", [0, 0, 0, 31], 31)];
-    for (name, [num_tokens, num_document_starts, num_front_words, num_loss_inputs], num_words) in
+    let others = [("inputs of an input encoder", [0, 0, 29, 0], 29), ("inputs of a loss", [0, 0, 0, 31], 31)];
+    for (name, [num_tokens, num_document_starts, num_encoder_words, num_loss_inputs], num_words) in
         words.into_iter().chain(others)
     {
         let base = middle_rank(Zero1, Last);
-        let rank = RankFacts { num_tokens, num_document_starts, num_front_words, num_loss_inputs, ..base };
+        let rank = RankFacts { num_tokens, num_document_starts, num_encoder_words, num_loss_inputs, ..base };
         assert_eq!(elements(&rank)[4..6], [143 + num_words, 70], "{name}");
         let half = |rank: RankFacts| bytes(&RankFacts { element_bytes: ElementBytes::HALF, ..rank })[4];
         assert_eq!(half(rank) - half(middle_rank(Zero1, Last)), 4 * num_words, "{name}");
@@ -184,8 +184,8 @@ fn the_ends_of_the_pipeline_receive_and_send_on_one_side() {
     // The last stage sends nothing, so its slots hold no output: 3 * (7 + 17) + 5 + 27.
     assert_eq!(elements(&last)[4], 104);
     // No gradient is sent to what is in front of all that is trained.
-    let front = StageFacts { input_cut_elements: 11, output_cut_elements: 13, ..StageFacts::default() };
-    assert_eq!(elements(&of(front))[5], 2 * 11);
+    let first = StageFacts { input_cut_elements: 11, output_cut_elements: 13, ..StageFacts::default() };
+    assert_eq!(elements(&of(first))[5], 2 * 11);
 }
 
 #[test]

@@ -3,8 +3,8 @@
 //! A unit is cut from the layers of one stage, so it never straddles two. Units are counted in transformer
 //! blocks; layers outside blocks join a neighbour: untied embeddings the stage's first unit, untied heads its
 //! last. Where layers without a trained parameter border on others a unit ends too, so of a unit's layers either each has one or none has. A tied layer is a separate unit, because the same weight must have the same flat layout where the
-//! embedding and where the head uses it; a slice of a vocabulary's table is one, because that is what it is cut for; a front is one, so that it can be
-//! left whole where the rest is sharded.
+//! embedding and where the head uses it; a slice of a vocabulary's table is one, because that is what it is cut for; an input encoder is
+//! one, so that it can be left whole where the rest is sharded.
 //!
 //! Units of half a block keep attention and MLP apart: half the gathered memory where a whole block is too much. A
 //! block of `k` layers is cut after the first `ceil(k / 2)` of them.

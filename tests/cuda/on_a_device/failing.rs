@@ -8,8 +8,8 @@ use pipezero_models::Device;
 use pipezero_models::queue::{Cuda, F32Products, NoCuda};
 use tests::{Case, Mask, train_on_devices, two_steps};
 
-/// What the imitation's libraries answer where they were told to fail.
-const ANSWERS: [&str; 3] = ["CUDA_ERROR_UNKNOWN", "CUBLAS_STATUS_INTERNAL_ERROR", "IMITATION_FAIL_AT"];
+/// What the fake libraries answer where they were told to fail.
+const ANSWERS: [&str; 3] = ["CUDA_ERROR_UNKNOWN", "CUBLAS_STATUS_INTERNAL_ERROR", "FAKE_GPU_FAIL_AT"];
 
 fn assert_says_what_failed(message: &str) {
     assert!(ANSWERS.iter().any(|answer| message.contains(answer)), "{message}");
@@ -17,13 +17,13 @@ fn assert_says_what_failed(message: &str) {
 
 /// Where no call is told to fail, or one that the run does not make, it trains.
 #[test]
-#[ignore = "needs a GPU, or the imitation of one"]
+#[ignore = "needs a GPU, or the fake GPU"]
 fn a_run_trains_or_ends_with_an_error_that_says_what_failed() {
     let devices = match Cuda::open_all(F32Products::Whole) {
         Ok(devices) => devices,
         Err(error @ NoCuda::Refused { .. }) => return assert_says_what_failed(&error.to_string()),
         // The driver itself does not begin, or its devices do not reach each other.
-        Err(error) => return assert!(env::var_os("IMITATION_FAIL_AT").is_some(), "{error}"),
+        Err(error) => return assert!(env::var_os("FAKE_GPU_FAIL_AT").is_some(), "{error}"),
     };
     let devices: Vec<Arc<dyn Device>> = devices.into_iter().map(|device| Arc::new(device) as _).collect();
     let case = Case { pipeline: 2, data: 2, ..Case::ONE_RANK };
@@ -35,7 +35,7 @@ fn a_run_trains_or_ends_with_an_error_that_says_what_failed() {
 
 /// Compilers would refuse an older GPU with pages of messages; `PIPEZERO_LACK` says what the device lacks.
 #[test]
-#[ignore = "needs an imitation of another GPU"]
+#[ignore = "needs a fake GPU of another kind"]
 fn a_device_that_lacks_something_is_an_error() {
     let Ok(lack) = env::var("PIPEZERO_LACK") else { return };
     let error = Cuda::open_all(F32Products::Whole).unwrap_err();

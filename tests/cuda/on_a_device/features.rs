@@ -13,7 +13,7 @@ use super::devices;
 use super::training::on_gpus;
 
 #[test]
-#[ignore = "needs a GPU, or the imitation of one"]
+#[ignore = "needs a GPU, or the fake GPU"]
 fn draws_of_all_features_give_the_bits_of_one_pipeline_rank() {
     let devices = devices();
     let mut draws = Draws(seed_of_draws().unwrap_or(5));
@@ -38,7 +38,7 @@ fn draws_of_all_features_give_the_bits_of_one_pipeline_rank() {
 
 /// What is rounded where elements are dropped is the same in the embedding's one layer and in its two.
 #[test]
-#[ignore = "needs a GPU, or the imitation of one"]
+#[ignore = "needs a GPU, or the fake GPU"]
 fn an_embedding_in_slices_rounds_what_a_whole_one_rounds() {
     let devices = devices();
     for precision in [Precision::Bf16, FP16] {

@@ -11,11 +11,11 @@ use tests::{Case, Mask, RandomBatches, plan_and_batches, small_run};
 
 use super::device;
 
-/// What the imitation rounds allocations up to, as CUDA's alignment does.
+/// What the fake GPU rounds allocations up to, as CUDA's alignment does.
 const GRANULE_BYTES: u64 = 256;
 
 #[test]
-#[ignore = "needs a GPU, or the imitation of one"]
+#[ignore = "needs a GPU, or the fake GPU"]
 fn memory_in_use_is_that_of_the_buffers_that_live_and_some_beside() {
     let device = device();
     let in_use = || device.memory().expect("the driver answers").expect("its own memory");
@@ -31,10 +31,10 @@ fn memory_in_use_is_that_of_the_buffers_that_live_and_some_beside() {
 
 /// With what a run says it needs it trains and saves; with less it does not start. On hardware the driver rounds what it gives by more.
 #[test]
-#[ignore = "needs the imitation of a GPU"]
+#[ignore = "needs the fake GPU"]
 fn a_run_that_is_let_in_has_memory_to_save_its_state() {
     let device = device();
-    if !device.name().unwrap().starts_with("imitation") {
+    if !device.name().unwrap().starts_with("fake GPU") {
         return;
     }
     let queue = device.queue().unwrap();
@@ -86,7 +86,7 @@ fn assert_nothing_is_left(device: &Cuda, before: MemoryInUse) {
 }
 
 #[test]
-#[ignore = "needs a GPU, or the imitation of one"]
+#[ignore = "needs a GPU, or the fake GPU"]
 fn a_rank_that_panics_leaves_nothing_in_memory() {
     let device = device();
     let before = in_use_after_a_run(&device);
@@ -140,7 +140,7 @@ impl Device for TakenMeanwhile {
 }
 
 #[test]
-#[ignore = "needs a GPU, or the imitation of one"]
+#[ignore = "needs a GPU, or the fake GPU"]
 fn a_run_whose_memory_is_taken_while_it_starts_says_so_and_leaves_nothing() {
     let device = device();
     let before = in_use_after_a_run(&device);

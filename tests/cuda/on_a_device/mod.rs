@@ -25,14 +25,12 @@ use pipezero_models::queue::{Cuda, F32Products};
 fn device() -> Arc<Cuda> {
     static DEVICE: OnceLock<Arc<Cuda>> = OnceLock::new();
     Arc::clone(
-        DEVICE.get_or_init(|| {
-            Arc::new(Cuda::open(0, F32Products::Whole).expect("a GPU, or the imitation of one"))
-        }),
+        DEVICE.get_or_init(|| Arc::new(Cuda::open(0, F32Products::Whole).expect("a GPU, or the fake GPU"))),
     )
 }
 
 /// All of this host.
 fn devices() -> Vec<Arc<dyn Device>> {
-    let all = Cuda::open_all(F32Products::Whole).expect("a GPU, or the imitation of one");
+    let all = Cuda::open_all(F32Products::Whole).expect("a GPU, or the fake GPU");
     all.into_iter().map(|device| Arc::new(device) as Arc<dyn Device>).collect()
 }

@@ -24,7 +24,7 @@ pub(super) fn over_nccl(run: Run) -> Run {
 }
 
 #[test]
-#[ignore = "needs several GPUs, or the imitation of them"]
+#[ignore = "needs several GPUs, or fake GPUs"]
 fn every_grid_gives_the_bits_of_one_pipeline_rank() {
     let (devices, num_devices) = (devices(), Cuda::num_devices().expect("GPUs"));
     let mut references = HashMap::new();
@@ -43,7 +43,7 @@ fn every_grid_gives_the_bits_of_one_pipeline_rank() {
 
 /// Messages are as long as their micro-batches.
 #[test]
-#[ignore = "needs several GPUs, or the imitation of them"]
+#[ignore = "needs several GPUs, or fake GPUs"]
 fn micro_batches_of_different_lengths_give_the_bits_of_one_pipeline_rank() {
     let devices = devices();
     let case = Case { pipeline: 2, data: 2, num_micro_batches: 4, ..Case::ONE_RANK };
@@ -63,7 +63,7 @@ fn micro_batches_of_different_lengths_give_the_bits_of_one_pipeline_rank() {
 
 /// Sums in another order differ in their last bits from three terms on: `a + b` is `b + a`.
 #[test]
-#[ignore = "needs several GPUs, or the imitation of them"]
+#[ignore = "needs several GPUs, or fake GPUs"]
 fn the_library_s_order_of_sums_is_close_and_its_own() {
     let by = |order, data| {
         let case = Case { data, num_micro_batches: 2, ..Case::ONE_RANK };
@@ -84,15 +84,15 @@ fn the_library_s_order_of_sums_is_close_and_its_own() {
     }
 }
 
-/// `IMITATION_NCCL_WINDOWS` stops the process where one lands elsewhere.
+/// `FAKE_GPU_NCCL_WINDOWS` stops the process where one lands elsewhere.
 #[test]
-#[ignore = "needs several GPUs, or the imitation of them"]
+#[ignore = "needs several GPUs, or fake GPUs"]
 fn gathers_of_units_land_in_memory_of_the_library() {
     two_steps_of(zero(ZeroLevel::Zero3, ResidencyConfig::Units(2), 1));
 }
 
 #[test]
-#[ignore = "needs several GPUs, or the imitation of them"]
+#[ignore = "needs several GPUs, or fake GPUs"]
 fn gathers_after_a_step_land_in_parameters() {
     two_steps_of(zero(ZeroLevel::Zero1, ResidencyConfig::Units(1), 0));
 }
@@ -106,11 +106,11 @@ fn two_steps_of(zero: ZeroConfig) {
     }
 }
 
-/// `IMITATION_NCCL_FAIL_AT` says which operation never begins; another rank then waits in vain for as long as it may.
+/// `FAKE_GPU_NCCL_FAIL_AT` says which operation never begins; another rank then waits in vain for as long as it may.
 #[test]
-#[ignore = "needs the imitation of several GPUs"]
+#[ignore = "needs several fake GPUs"]
 fn an_operation_that_fails_ends_the_run_in_time_with_what_nccl_says() {
-    if env::var_os("IMITATION_NCCL_FAIL_AT").is_none() {
+    if env::var_os("FAKE_GPU_NCCL_FAIL_AT").is_none() {
         return;
     }
     let timeout = Duration::from_secs(3);

@@ -86,10 +86,10 @@ fn memory_of_the_library_is_used_as_any(comm: &Arc<NcclCommunicator>) {
 }
 
 #[test]
-#[ignore = "needs a GPU and NCCL, or the imitation of them"]
+#[ignore = "needs a GPU and NCCL, or the fake ones"]
 fn every_call_of_nccl_works_with_one_rank() {
     println!("figure: NCCL {}", nccl_version().expect("a library"));
-    let gpu = Cuda::open(0, F32Products::Whole).expect("a GPU, or the imitation of one");
+    let gpu = Cuda::open(0, F32Products::Whole).expect("a GPU, or the fake GPU");
     let id = NcclId::new().expect("an id");
     let world = gpu.join_nccl(&id, [0, 1], NUM_CTAS).expect("a communicator is begun");
     let world = joined(world).expect("the rank has a color");

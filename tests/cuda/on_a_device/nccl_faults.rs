@@ -30,7 +30,7 @@ fn run() -> Run {
 }
 
 #[test]
-#[ignore = "needs a job of six processes on the imitation of a GPU each, one of which fails"]
+#[ignore = "needs a job of six processes with a fake GPU each, one of which fails"]
 fn one_rank_fails() {
     let _guard = EndOnPanic;
     let (fault, folder) = fault_and_folder();
@@ -39,7 +39,7 @@ fn one_rank_fails() {
     let rank = world.local_ranks().start;
     let positions = Arc::clone(world.positions());
     let mut engine = Engine::in_world(plan, source, Purpose::Training, world).expect("ranks start");
-    // The imitation of NCCL looks for the file that says when the rank has failed, and does the rest.
+    // The fake NCCL looks for the file that says when the rank has failed, and does the rest.
     let fails = move || match fault.kind {
         Kind::Nccl | Kind::Freeze => {}
         Kind::Kill => kill_process(getpid(), Signal::KILL).expect("a signal"),

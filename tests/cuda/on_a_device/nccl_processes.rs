@@ -23,7 +23,7 @@ fn num_processes() -> usize {
 }
 
 #[test]
-#[ignore = "needs a job of processes that have a GPU each, or the imitation of them"]
+#[ignore = "needs a job of processes that have a GPU each, or a fake GPU each"]
 fn grids_give_the_bits_of_one_pipeline_rank_and_send_what_is_planned() {
     let _guard = EndOnPanic;
     let home = tempfile::tempdir().expect("a temporary folder");
@@ -31,7 +31,7 @@ fn grids_give_the_bits_of_one_pipeline_rank_and_send_what_is_planned() {
     let mut sample =
         Sample::one_in(4, "grid of processes that NCCL connects, to the bits of one pipeline rank");
     let num_processes = num_processes();
-    // Each takes seconds on the imitation.
+    // Each takes seconds on the fake GPU.
     let pairs = pairs_on(num_processes..=num_processes).into_iter().step_by(20);
     let pairs = pairs.filter(|_| in_full());
     let fits = |case: &Case| case.pipeline * case.data == num_processes;

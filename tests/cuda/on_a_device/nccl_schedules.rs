@@ -62,10 +62,10 @@ fn cases(num_devices: usize, seed: usize) -> Vec<Case> {
 }
 
 #[test]
-#[ignore = "needs several GPUs, or the imitation of them"]
+#[ignore = "needs several GPUs, or fake GPUs"]
 fn no_schedule_hangs_that_the_checker_accepts() {
     let num_devices = Cuda::num_devices().expect("GPUs");
-    let seed = env::var("IMITATION_SEED").map_or(0, |seed| seed.parse().expect("a number"));
+    let seed = env::var("FAKE_GPU_SEED").map_or(0, |seed| seed.parse().expect("a number"));
     let mut sample = Sample::one_in(6, "schedule on GPUs that NCCL connects, for a step that ends");
     let mut num_run = 0;
     for case in cases(num_devices, seed) {

@@ -1,5 +1,5 @@
-//! Grids in which every event that ranks set is needed: on the imitation, which looks at what orders accesses, one that is missing
-//! stops the process (`tests/imitation/mutations.py`).
+//! Grids in which every event that ranks set is needed: on the fake GPU, which looks at what orders accesses, one that is missing
+//! stops the process (`tests/fake_gpu/mutations.py`).
 
 use pipezero_config::{ResidencyConfig, ZeroLevel};
 use tests::{Case, Mask, Schedule, assert_bit_identical, train_on_devices, two_steps, zero};
@@ -18,7 +18,7 @@ fn cases() -> [Case; 2] {
 }
 
 #[test]
-#[ignore = "needs a GPU, or the imitation of one"]
+#[ignore = "needs a GPU, or the fake GPU"]
 fn grids_that_need_every_event_give_the_same_bits_on_all_devices_as_on_one() {
     let devices = devices();
     for case in cases() {

@@ -35,7 +35,7 @@ fn prints_what_is_free() {
 }
 
 #[test]
-#[ignore = "needs a GPU, or the imitation of one"]
+#[ignore = "needs a GPU, or the fake GPU"]
 fn what_one_process_has_allocated_is_not_free_in_another() {
     let devices = devices();
     let before = free_bytes_elsewhere(None);

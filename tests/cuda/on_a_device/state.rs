@@ -23,12 +23,12 @@ fn files(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
 /// An engine on the device that its run names, with this state.
 fn engine(run: &Run, device: DeviceName, state: &InitialState) -> Engine {
     let (plan, source) = plan_and_batches(Run { device, ..run.clone() }, Mask::Uneven);
-    let world = world_of(&plan).expect("a GPU, or the imitation of one");
+    let world = world_of(&plan).expect("a GPU, or the fake GPU");
     Engine::with_state(plan, source, Purpose::Training, world, state).expect("ranks start")
 }
 
 #[test]
-#[ignore = "needs a GPU, or the imitation of one"]
+#[ignore = "needs a GPU, or the fake GPU"]
 fn checkpoints_go_between_host_and_device_and_memory_is_as_planned() {
     let mut sample = Sample::one_in(3, "checkpoint between host and GPU");
     for case in grids().into_iter().filter(|_| sample.takes_next()) {

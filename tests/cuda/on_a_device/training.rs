@@ -10,8 +10,8 @@ use pipezero_plan::Plan;
 use pipezero_run::data::{BatchSource, TokenBatch};
 use pipezero_run::engine::{BatchLogits, Engine};
 use tests::{
-    Case, FrontBatches, Lengths, Mask, RandomBatches, Sample, Schedule, assert_bit_identical, grids,
-    plan_with_front, small_run, train, train_on_devices, train_plan_on, train_with, two_steps, zero,
+    Case, EncoderBatches, Lengths, Mask, RandomBatches, Sample, Schedule, assert_bit_identical, grids,
+    plan_with_encoder, small_run, train, train_on_devices, train_plan_on, train_with, two_steps, zero,
 };
 
 use super::devices;
@@ -48,7 +48,7 @@ fn assert_near(name: &str, found: &[f64], expected: &[f64], tolerance: f64) {
 }
 
 #[test]
-#[ignore = "needs a GPU, or the imitation of one"]
+#[ignore = "needs a GPU, or the fake GPU"]
 fn every_grid_gives_the_bits_of_one_pipeline_rank_and_the_losses_of_the_host() {
     let devices = devices();
     let mut references = HashMap::new();
@@ -71,7 +71,7 @@ fn every_grid_gives_the_bits_of_one_pipeline_rank_and_the_losses_of_the_host() {
 
 /// Products, tiles of attention and messages of other sizes in each micro-batch.
 #[test]
-#[ignore = "needs a GPU, or the imitation of one"]
+#[ignore = "needs a GPU, or the fake GPU"]
 fn micro_batches_of_different_lengths_give_the_bits_of_one_pipeline_rank() {
     let devices = devices();
     for precision in [Precision::F32, Precision::Bf16] {
@@ -91,20 +91,20 @@ fn micro_batches_of_different_lengths_give_the_bits_of_one_pipeline_rank() {
 
 /// Other kernels in each micro-batch, of other sizes.
 #[test]
-#[ignore = "needs a GPU, or the imitation of one"]
-fn a_front_gives_the_bits_of_one_pipeline_rank_and_goes_along_that_of_the_host() {
+#[ignore = "needs a GPU, or the fake GPU"]
+fn an_encoder_gives_the_bits_of_one_pipeline_rank_and_goes_along_that_of_the_host() {
     let devices = devices();
     for precision in [Precision::F32, Precision::Bf16] {
         let case = Case { pipeline: 2, data: 2, num_micro_batches: 4, precision, ..Case::ONE_RANK };
-        let plan_of = |case| plan_with_front(on_gpus(two_steps(case)));
+        let plan_of = |case| plan_with_encoder(on_gpus(two_steps(case)));
         let trained = |plan: Plan| {
-            let source = FrontBatches::new(&plan, RandomBatches::for_plan(&plan, Mask::None), 5).shared();
+            let source = EncoderBatches::new(&plan, RandomBatches::for_plan(&plan, Mask::None), 5).shared();
             train_plan_on(&devices, plan, source).expect("it trains")
         };
         let grid = trained(plan_of(case.clone()));
         assert_bit_identical(&grid, &trained(plan_of(case.clone().reference())), &format!("{case:?}"));
-        let on_host = plan_with_front(Run { device: DeviceName::Cpu, ..on_gpus(two_steps(case)) });
-        let source = FrontBatches::new(&on_host, RandomBatches::for_plan(&on_host, Mask::None), 5).shared();
+        let on_host = plan_with_encoder(Run { device: DeviceName::Cpu, ..on_gpus(two_steps(case)) });
+        let source = EncoderBatches::new(&on_host, RandomBatches::for_plan(&on_host, Mask::None), 5).shared();
         let on_host = train_with(on_host, source, |_| {});
         assert_near(&format!("{precision:?}"), &grid.losses, &on_host.losses, tolerance(precision));
     }
@@ -124,7 +124,7 @@ fn with_logits(plan: &Plan) -> Arc<dyn BatchSource> {
 
 /// A student learns from logits that the source gives, and says its own of a whole batch.
 #[test]
-#[ignore = "needs a GPU, or the imitation of one"]
+#[ignore = "needs a GPU, or the fake GPU"]
 fn values_for_a_loss_and_logits_of_a_batch_cross_the_edge_of_a_device() {
     let devices = devices();
     let hosts: [Arc<dyn Device>; 1] = [Arc::new(Host)];
@@ -169,7 +169,7 @@ fn values_for_a_loss_and_logits_of_a_batch_cross_the_edge_of_a_device() {
 
 /// Differences grow with the steps: after so few they are those of the types.
 #[test]
-#[ignore = "needs a GPU, or the imitation of one"]
+#[ignore = "needs a GPU, or the fake GPU"]
 fn losses_go_along_those_of_the_host() {
     let mut losses = Vec::new();
     for precision in [Precision::F32, Precision::Tf32, Precision::Bf16] {
@@ -184,7 +184,7 @@ fn losses_go_along_those_of_the_host() {
 }
 
 #[test]
-#[ignore = "needs a GPU, or the imitation of one"]
+#[ignore = "needs a GPU, or the fake GPU"]
 fn grids_give_the_same_bits_in_tf32() {
     let case = Case { pipeline: 2, data: 2, precision: Precision::Tf32, ..Case::ONE_RANK };
     let name = format!("{case:?}");

@@ -43,7 +43,7 @@ fn a_rank_that_was_frozen_and_goes_on_too_late_comes_first() {
     for Written { text, .. } in &reports {
         let first = text.lines().nth(1).unwrap_or_default();
         assert!(first.starts_with("  rank 3 at "), "{text}");
-        assert!(first.contains(": answers again: its process stood still for "), "{text}");
+        assert!(first.contains(": answers again: its process was suspended for "), "{text}");
         assert!(text.contains(": waited ") && text.matches("\n  rank ").count() == NUM_RANKS, "{text}");
     }
     assert_eq!(

@@ -90,7 +90,7 @@ fn run_of(line: Line, settings: &[&str]) -> Run {
     example("timed-overlap.json", &[&common, sizes, settings].concat())
 }
 
-/// The link that imitates a line.
+/// The interface that emulates a network line.
 fn link(line: Line) -> Link {
     match line {
         Line::Switch => Link { latency: Duration::ZERO, bytes_per_s: f64::INFINITY },

@@ -7,7 +7,7 @@ mod text;
 use std::path::Path;
 use std::time::Duration;
 
-use pipezero_config::Launch;
+use pipezero_config::Resources;
 use pipezero_doctor::{Part, Verdict, examine};
 use pipezero_files::input::{named, read_text};
 use pipezero_plan::Plan;
@@ -43,7 +43,7 @@ pub(super) fn run(args: &DoctorArgs) -> Result<(), Failure> {
     let (launched, is_first) = place_in_job()?;
     let file = args.run.load()?;
     // Whether the text is there is found in each process.
-    let (plan, _) = Plan::from_file(&file, Launch::this_host())?;
+    let (plan, _) = Plan::from_file(&file, Resources::this_host())?;
     set_variable(plan.run().comm.backend, &args.run.run)?;
     let name = named(&args.run.run);
     let stem = name.file_stem().unwrap_or(name.as_os_str()).to_string_lossy();

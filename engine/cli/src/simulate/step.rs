@@ -4,7 +4,7 @@ use std::path::Path;
 
 use pipezero_plan::Plan;
 use pipezero_plan::costs::{CostsFile, DeviceSpec, Network, Source};
-use pipezero_plan::what_if::{Simulation, SimulationError, WhatIf, device_remarks, memory_curves};
+use pipezero_plan::what_if::{Simulation, SimulationError, WhatIf, device_diagnostics, memory_curves};
 use pipezero_schedule::render::{TimeScale, explain, time_grid};
 use pipezero_schedule::simulate::MemoryError;
 use serde_json::{Value, json};
@@ -48,7 +48,7 @@ pub(super) fn run(request: &StepRequest<'_>) -> Result<(String, Notices), Failur
         (Some(file), _) => Source::Measured(file),
         (None, device) => Source::Analytic(device),
     };
-    device_remarks(&plan, &device).into_iter().for_each(|remark| notices.add(remark));
+    device_diagnostics(&plan, &device).into_iter().for_each(|diagnostic| notices.add(diagnostic));
     let simulation = match (Simulation::new(&plan, source, request.what_if.as_ref()), request.costs) {
         (Err(SimulationError::Costs(source)), Some(path)) => {
             return Err(OfCostsFile { path: path.to_owned(), source }.into());

@@ -35,7 +35,7 @@ pub(super) struct Apart {
 struct Ends {
     /// Failures that it is to say.
     said: BTreeMap<String, String>,
-    /// Failures that another process of the engine is to say, which may be gone.
+    /// Failures that another process of the engine is to print; that process may have ended.
     unsaid: BTreeMap<String, String>,
     /// What is left of the others.
     left: BTreeMap<String, String>,

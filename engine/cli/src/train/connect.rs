@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pipezero_comm::world::World;
-use pipezero_files::host::Launched;
+use pipezero_files::host::LaunchedProcess;
 use pipezero_plan::Plan;
 
 use super::ready::Ready;
@@ -28,7 +28,7 @@ pub(super) type Connected = Option<(Arc<dyn World>, Ready)>;
 /// As [`connected`], with the name of the engine.
 pub(super) fn connect(
     engines: Vec<ToConnect<'_>>,
-    launched: Option<&Launched>,
+    launched: Option<&LaunchedProcess>,
 ) -> Result<Vec<Connected>, Failure> {
     let mut all: Vec<Connected> = Vec::new();
     for ToConnect { name, plan, own } in engines {
@@ -48,7 +48,7 @@ pub(super) fn connect(
 pub(super) fn connect_on_ranks(
     engines: Vec<ToConnect<'_>>,
     timeout: Duration,
-    launched: Option<&Launched>,
+    launched: Option<&LaunchedProcess>,
 ) -> Result<(Arc<dyn World>, Vec<Connected>), Failure> {
     let mut plans = Vec::new();
     let mut found = Vec::new();

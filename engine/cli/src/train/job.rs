@@ -24,7 +24,7 @@ use super::teaching::{Teaching, WaitingTeacher};
 use super::words::{device_of, say_what_changed, say_what_runs};
 use crate::agreement::{agreed, agreed_in_any_time, is_said_elsewhere, left_to_others, rank_of, said_once};
 use crate::failure::Failure;
-use crate::output::{Voice, note};
+use crate::output::{ProcessOutput, note};
 use crate::progress::Progress;
 use crate::signals::end_after_the_step;
 use crate::task_plans::heading;
@@ -95,15 +95,15 @@ impl<'a> Job<'a> {
         let mut waiting = Vec::new();
         for (engine, connected) in trained.into_iter().zip(connected) {
             // What is to be said of an engine of others is said by them.
-            let voice = process.voice_of(&engine.ranks);
-            let engine = engine.said_by(voice);
+            let output = process.output_of(&engine.ranks);
+            let engine = engine.with_output(output);
             let Some((world, ready)) = connected else {
                 drop(engine);
                 continue;
             };
             if apart.is_some() {
                 for of_engine in world.warnings() {
-                    voice.note(terminal::fitted(&format!("warning: {of_engine}")));
+                    output.note(terminal::fitted(&format!("warning: {of_engine}")));
                 }
             }
             if !is_finished(&*world, &ready)? {
@@ -180,20 +180,20 @@ impl<'a> Job<'a> {
         let mut started = Vec::new();
         for Waiting { engine, ready, world } in trained {
             let Planned { name, file, plan, notices, options, ranks } = engine;
-            let voice = self.process.voice_of(&ranks);
+            let output = self.process.output_of(&ranks);
             let gap = if started.is_empty() && taught.is_none() { "" } else { "\n" };
-            voice.note(format_args!("{gap}{}", heading(&self.ranks, &name)));
-            say_what_runs(voice, &plan);
+            output.note(format_args!("{gap}{}", heading(&self.ranks, &name)));
+            say_what_runs(output, &plan);
             drop(notices);
             // A task with a teacher trains one engine.
-            let training = options.start(plan, world, ready.traced.clone(), taught.take(), voice);
+            let training = options.start(plan, world, ready.traced.clone(), taught.take(), output);
             let training = training.map_err(|error| self.failed(&name, &ranks, error))?;
-            voice.note(terminal::fitted(&format!("computing on: {}", device_of(&training, &file))));
+            output.note(terminal::fitted(&format!("computing on: {}", device_of(&training, &file))));
             started.push(Started { name, file, options, ranks, training, ready });
         }
         if let Some(warning) = disk_warning {
             let speaks = started.iter().any(|engine: &Started| self.process.speaks_for(&engine.ranks));
-            Voice::new(speaks).note(terminal::fitted(&warning));
+            ProcessOutput::new(speaks).note(terminal::fitted(&warning));
         }
         // It has a student in other processes alone.
         let teacher =
@@ -214,7 +214,7 @@ impl<'a> Job<'a> {
             let recorded = training.together(recorded.map_err(TrainingError::from));
             let (directory, changed) = recorded.map_err(|error| self.failed(&name, &ranks, error))?;
             if training.resumed().is_some() {
-                say_what_changed(self.process.voice_of(&ranks), &format!("{name}: "), &changed);
+                say_what_changed(self.process.output_of(&ranks), &format!("{name}: "), &changed);
             }
             directories.push(directory);
             trainings.push((name, ranks, training));
@@ -229,8 +229,8 @@ impl<'a> Job<'a> {
             .map(|(name, ranks, training)| {
                 let run = training.plan().run();
                 let num_done = training.resumed().map_or(0, |resumed| resumed.step);
-                let voice = self.process.voice_of(ranks);
-                Progress::of_engine(name, voice, num_done, run.steps, run.model.learns())
+                let output = self.process.output_of(ranks);
+                Progress::of_engine(name, output, num_done, run.steps, run.model.learns())
             })
             .collect();
         let own: Vec<(String, Range<usize>)> =

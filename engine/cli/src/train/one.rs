@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
-use pipezero_config::{Launch, RunFile};
-use pipezero_files::host::Launched;
+use pipezero_config::{Resources, RunFile};
+use pipezero_files::host::LaunchedProcess;
 use pipezero_measure::trace::TracedSteps;
 use pipezero_run::data::first_words;
 use pipezero_train::{RankLog, RunDir, Summary, Training, TrainingError};
@@ -19,7 +19,7 @@ use crate::failure::Failure;
 use crate::log;
 use crate::nccl_variable::set_variable;
 use crate::notices::Notices;
-use crate::output::{Voice, complain, keep, keep_in, note, print};
+use crate::output::{ProcessOutput, keep, keep_in, note, print, show_error};
 use crate::progress::Progress;
 use crate::signals::end_after_the_step;
 use crate::terminal;
@@ -27,7 +27,7 @@ use crate::terminal;
 pub(super) fn run(
     args: &TrainArgs,
     file: &RunFile,
-    launched: Option<&Launched>,
+    launched: Option<&LaunchedProcess>,
     is_first: bool,
 ) -> Result<(), Failure> {
     if launched.is_some() {
@@ -35,13 +35,13 @@ pub(super) fn run(
         keep(&this_start());
     }
     let options = args.of_one()?;
-    let (plan, notices) = options.planned(file, Launch::this_host(), None)?;
+    let (plan, notices) = options.planned(file, Resources::this_host(), None)?;
     set_variable(plan.run().comm.backend, &args.run.run)?;
     let notices = Notices::new(args.run.name(), notices);
     let out = options.out.as_path();
     let ready = options.ready(&plan, is_first);
     if let Ok(Ready { is_finished: false, .. }) = ready {
-        say_what_runs(Voice::of_process(), &plan);
+        say_what_runs(ProcessOutput::of_this(), &plan);
         // Before the steps, which may take days.
         drop(notices);
     }
@@ -54,7 +54,7 @@ pub(super) fn run(
     // Of a text that can be continued.
     let data = &plan.run().data;
     let prompt = data.knows_text().then(|| first_words(&data.text).unwrap_or_else(|| "The".to_owned()));
-    let training = options.start(plan, world, ready.traced.clone(), None, Voice::of_process());
+    let training = options.start(plan, world, ready.traced.clone(), None, ProcessOutput::of_this());
     let mut training = training.map_err(|error| said_once(error, rank_of(launched)))?;
     note(terminal::fitted(&format!("computing on: {}", device_of(&training, file))));
     if let Some(warning) = disk_warning {
@@ -70,14 +70,14 @@ pub(super) fn run(
         keep(&place_of(training.plan(), launched.rank));
     }
     if training.resumed().is_some() {
-        say_what_changed(Voice::of_process(), "", &changed);
+        say_what_changed(ProcessOutput::of_this(), "", &changed);
     }
     let learns = training.plan().run().model.learns();
     let ended = steps(training, &directory, learns)?;
     let summary = ended.map_err(|error| {
         let failure = said_once(error, rank_of(launched));
         if launched.is_some() && !matches!(failure, Failure::SaidElsewhere) {
-            complain(where_logs_are(directory.path()));
+            show_error(where_logs_are(directory.path()));
         }
         failure
     })?;

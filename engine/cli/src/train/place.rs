@@ -3,10 +3,10 @@
 use std::ops::Range;
 
 use pipezero_config::{EndSignal, JobRanks};
-use pipezero_files::host::Launched;
+use pipezero_files::host::LaunchedProcess;
 
 use super::apart::Apart;
-use crate::output::Voice;
+use crate::output::ProcessOutput;
 
 /// What the engines of a task have in common, once their ranks are connected.
 pub(super) struct Job<'a> {
@@ -22,12 +22,12 @@ pub(super) struct Job<'a> {
 /// This process's part in the job, if it is one of several.
 #[derive(Clone, Copy)]
 pub(super) struct Process<'a> {
-    pub(super) launched: Option<&'a Launched>,
+    pub(super) launched: Option<&'a LaunchedProcess>,
 }
 
 impl Process<'_> {
     /// The launcher, where ranks are processes.
-    pub(super) fn of_processes(&self) -> Option<&Launched> {
+    pub(super) fn of_processes(&self) -> Option<&LaunchedProcess> {
         // A process that is alone has all ranks.
         self.launched.filter(|launched| launched.size > 1)
     }
@@ -50,8 +50,8 @@ impl Process<'_> {
         self.rank_in(ranks) == Some(0)
     }
 
-    /// That of an engine with these ranks.
-    pub(super) fn voice_of(&self, ranks: &Range<usize>) -> Voice {
-        Voice::new(self.speaks_for(ranks))
+    /// The output of an engine with these ranks.
+    pub(super) fn output_of(&self, ranks: &Range<usize>) -> ProcessOutput {
+        ProcessOutput::new(self.speaks_for(ranks))
     }
 }

@@ -3,13 +3,13 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use pipezero_config::{JobRanks, Launch, MasterFile, MasterProblem, Part, RunFile, Task};
+use pipezero_config::{JobRanks, MasterFile, MasterProblem, Part, Resources, RunFile, Task};
 use pipezero_plan::Plan;
 
 use super::options::RunOptions;
 use crate::failure::Failure;
 use crate::notices::Notices;
-use crate::output::Voice;
+use crate::output::ProcessOutput;
 use crate::task_plans::{EnginePlan, TaskPlans, task_plans};
 
 /// An engine that is trained, before its ranks start.
@@ -24,9 +24,9 @@ pub(super) struct Planned {
 }
 
 impl Planned {
-    /// The same, whose notices another voice says than that of the process.
-    pub(super) fn said_by(self, voice: Voice) -> Self {
-        Self { notices: self.notices.said_by(voice), ..self }
+    /// The same, whose notices are printed through another output than that of the process.
+    pub(super) fn with_output(self, output: ProcessOutput) -> Self {
+        Self { notices: self.notices.with_output(output), ..self }
     }
 }
 
@@ -64,9 +64,9 @@ pub(super) fn planned(
 ) -> Result<Engines, Failure> {
     let mut waiting = options.iter();
     let TaskPlans { engines: plans, ranks } =
-        task_plans(master, task, Launch::this_host(), |engine, launch, distillation| {
+        task_plans(master, task, Resources::this_host(), |engine, resources, distillation| {
             let options = waiting.next().expect("engines that are trained come first, each with its options");
-            options.planned(&engine.file, launch, distillation)
+            options.planned(&engine.file, resources, distillation)
         })?;
     let mut engines = Engines { trained: Vec::new(), teacher: None, ranks };
     for (EnginePlan { engine, plan, notices, ranks, .. }, options) in plans.into_iter().zip(options) {

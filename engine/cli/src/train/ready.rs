@@ -10,7 +10,7 @@ use pipezero_train::{Claim, Place, RunDir, RunDirError, Training, TrainingError,
 
 use super::options::RunOptions;
 use crate::failure::Failure;
-use crate::output::Voice;
+use crate::output::ProcessOutput;
 
 /// What was found before the ranks start.
 #[derive(Debug, Default)]
@@ -57,8 +57,8 @@ impl RunOptions {
         let goes_on = self.resume && self.step.is_none();
         let finished = if goes_on { finished_steps(out, plan.run().steps) } else { None };
         if let Some(steps) = finished {
-            let voice = Voice::new(is_first);
-            voice.note(format_args!(
+            let output = ProcessOutput::new(is_first);
+            output.note(format_args!(
                 "{} has done all {steps} steps: nothing is left to resume",
                 out.display()
             ));

@@ -7,7 +7,7 @@
 use std::path::Path;
 
 use pipezero_config::MasterFile;
-use pipezero_files::host::Launched;
+use pipezero_files::host::LaunchedProcess;
 use pipezero_train::{EndedRun, RankLog, RunDir};
 
 use super::args::TrainArgs;
@@ -19,10 +19,14 @@ use crate::failure::Failure;
 use crate::figures::counted;
 use crate::log;
 use crate::nccl_variable::set_variable;
-use crate::output::{Voice, keep, keep_in};
+use crate::output::{ProcessOutput, keep, keep_in};
 use crate::terminal;
 
-pub(super) fn run(args: &TrainArgs, master: MasterFile, launched: Option<&Launched>) -> Result<(), Failure> {
+pub(super) fn run(
+    args: &TrainArgs,
+    master: MasterFile,
+    launched: Option<&LaunchedProcess>,
+) -> Result<(), Failure> {
     if launched.is_some() {
         log::hold();
         keep(&this_start());
@@ -59,10 +63,10 @@ pub(super) fn run(args: &TrainArgs, master: MasterFile, launched: Option<&Launch
     if ended.is_empty() {
         return Ok(());
     }
-    let voice = Voice::new(is_any);
-    voice.print(reports(&ended, terminal::width()))?;
-    voice.print(table(&ended, terminal::width()))?;
-    say_what_is_left(voice, &ended, &out, args.trace);
+    let output = ProcessOutput::new(is_any);
+    output.print(reports(&ended, terminal::width()))?;
+    output.print(table(&ended, terminal::width()))?;
+    say_what_is_left(output, &ended, &out, args.trace);
     Ok(())
 }
 
@@ -79,10 +83,10 @@ fn check_folder(out: &Path) -> Result<(), Failure> {
 }
 
 /// Warnings, what goes on with --resume, and where the run directories are.
-fn say_what_is_left(voice: Voice, ended: &[EndedRun], out: &Path, is_traced: bool) {
+fn say_what_is_left(output: ProcessOutput, ended: &[EndedRun], out: &Path, is_traced: bool) {
     for EndedRun { name, summary, .. } in ended {
         if let Some(warning) = skipped_too_many(summary) {
-            voice.note(terminal::fitted(&format!("\nwarning: engine {name}: {warning}")));
+            output.note(terminal::fitted(&format!("\nwarning: engine {name}: {warning}")));
         }
     }
     let interrupted: Vec<String> = ended
@@ -92,14 +96,14 @@ fn say_what_is_left(voice: Voice, ended: &[EndedRun], out: &Path, is_traced: boo
         .collect();
     if !interrupted.is_empty() {
         let text = format!("ended {}; the same command with --resume goes on", interrupted.join(", "));
-        voice.note(terminal::fitted(&text));
+        output.note(terminal::fitted(&text));
     }
     let folders = counted(ended.len(), "engine");
-    voice.note(format_args!("\nrun directories of {folders}: {}", out.display()));
+    output.note(format_args!("\nrun directories of {folders}: {}", out.display()));
     for EndedRun { name, .. } in ended {
-        voice.note(format_args!("  {}", out.join(name).display()));
+        output.note(format_args!("  {}", out.join(name).display()));
     }
     if let Some(EndedRun { name, .. }) = ended.first().filter(|_| is_traced) {
-        voice.note(format_args!("traced; try: pipezero compare {}", out.join(name).display()));
+        output.note(format_args!("traced; try: pipezero compare {}", out.join(name).display()));
     }
 }

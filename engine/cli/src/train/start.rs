@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use pipezero_comm::world::World;
-use pipezero_config::{Launch, Notice, RunFile};
+use pipezero_config::{Notice, Resources, RunFile};
 use pipezero_measure::trace::TracedSteps;
 use pipezero_models::Distillation;
 use pipezero_plan::Plan;
@@ -17,7 +17,7 @@ use super::options::RunOptions;
 use super::words::{say_where_it_goes_on, where_it_starts};
 use crate::failure::Failure;
 use crate::frozen_weights::are_drawn;
-use crate::output::Voice;
+use crate::output::ProcessOutput;
 use crate::run_args::{PlannedData, plan_with_data_of};
 use crate::unread_weights::unread_weights;
 
@@ -26,10 +26,10 @@ impl RunOptions {
     pub(super) fn planned(
         &self,
         file: &RunFile,
-        launch: Launch,
+        resources: Resources,
         distillation: Option<Distillation>,
     ) -> Result<(Plan, Vec<Notice>), Failure> {
-        let PlannedData { plan, mut notices, .. } = plan_with_data_of(file, launch, distillation)?;
+        let PlannedData { plan, mut notices, .. } = plan_with_data_of(file, resources, distillation)?;
         // The weights of a run that goes on are those of its checkpoint.
         if self.init.is_none() && !self.resume {
             notices.extend(unread_weights(file));
@@ -45,10 +45,10 @@ impl RunOptions {
         world: Arc<dyn World>,
         traced: Option<TracedSteps>,
         teacher: Option<Teacher>,
-        voice: Voice,
+        output: ProcessOutput,
     ) -> Result<Training, TrainingError> {
         let words = where_it_starts(&plan);
-        let begins = &mut |begins| words(begins).into_iter().for_each(|line| voice.note(line));
+        let begins = &mut |begins| words(begins).into_iter().for_each(|line| output.note(line));
         let beginning = match &self.init {
             // A task says its weights every time; those of a run that goes on are its checkpoint's.
             Some(path) if !self.goes_on() => Beginning::Weights(path),
@@ -57,7 +57,7 @@ impl RunOptions {
         };
         let mut training = Training::beginning(plan, world, beginning, teacher, begins)?;
         if self.resume {
-            say_where_it_goes_on(voice, training.resumed(), &self.out);
+            say_where_it_goes_on(output, training.resumed(), &self.out);
         }
         if let Some(steps) = traced {
             training = training.traced(steps);

@@ -51,10 +51,10 @@ impl WaitingTeacher {
     /// Starts the ranks of a teacher, as far as this process has them.
     pub(super) fn start(self, Job { process, ranks, apart, .. }: &Job<'_>) -> Result<Teacher, Failure> {
         let PlannedTeacher { name, student, plan, notices, weights, ranks: own } = self.engine;
-        let voice = process.voice_of(&own);
-        voice.note(heading(ranks, &name));
-        voice.note(text_of_teacher(&plan, &student, terminal::width()).trim_end());
-        drop(notices.said_by(voice));
+        let output = process.output_of(&own);
+        output.note(heading(ranks, &name));
+        output.note(text_of_teacher(&plan, &student, terminal::width()).trim_end());
+        drop(notices.with_output(output));
         let teacher = match (apart, self.world) {
             (Some(apart), world) => Teacher::in_job(name, plan, world, &weights, Arc::clone(&apart.job)),
             (None, Some(world)) => Teacher::start(name, plan, world, &weights),
@@ -62,7 +62,7 @@ impl WaitingTeacher {
         };
         let teacher = teacher.map_err(|error| said_once(error, process.rank_of_several(&own)))?;
         if let Some(engine) = teacher.engine() {
-            voice.note(terminal::fitted(&format!("computing on: {}", engine.device_name())));
+            output.note(terminal::fitted(&format!("computing on: {}", engine.device_name())));
         }
         Ok(teacher)
     }
@@ -76,8 +76,8 @@ impl Teaching {
         is_interrupted: &dyn Fn() -> bool,
     ) -> Result<Vec<EndedRun>, Failure> {
         let name = self.teacher.name().to_owned();
-        let served = self.teacher.serve(&self.student, is_interrupted);
-        let ended = served.map(|()| Vec::new()).map_err(|error| InTurnError {
+        let ended = self.teacher.serve(&self.student, is_interrupted);
+        let ended = ended.map(|()| Vec::new()).map_err(|error| InTurnError {
             name: name.clone(),
             error: Box::new(error),
             others: Vec::new(),

@@ -10,7 +10,7 @@ use pipezero_train::{ChangedKey, RankLog, Resumed, Start, Summary, Training};
 
 use crate::describe;
 use crate::figures::{bytes, count, counted};
-use crate::output::Voice;
+use crate::output::ProcessOutput;
 use crate::terminal;
 
 /// With what a start of the run begins in a log.
@@ -53,36 +53,38 @@ pub(super) fn where_it_starts(plan: &Plan) -> impl Fn(Start) -> Option<String> +
     }
 }
 
-pub(super) fn say_where_it_goes_on(voice: Voice, resumed: Option<&Resumed>, out: &Path) {
+pub(super) fn say_where_it_goes_on(output: ProcessOutput, resumed: Option<&Resumed>, out: &Path) {
     let Some(Resumed { step, has_other_text, refused }) = resumed else {
-        return voice.note(format_args!("{} has no checkpoint yet: the run starts at step 1", out.display()));
+        return output
+            .note(format_args!("{} has no checkpoint yet: the run starts at step 1", out.display()));
     };
     for error in refused {
-        voice.note(terminal::fitted(&format!("warning: not resumed from the newest checkpoint: {error}")));
+        output.note(terminal::fitted(&format!("warning: not resumed from the newest checkpoint: {error}")));
     }
-    voice.note(format_args!("the run goes on after step {step}"));
+    output.note(format_args!("the run goes on after step {step}"));
     if *has_other_text {
-        voice.note(terminal::fitted(
+        output.note(terminal::fitted(
             "warning: the training text is not the one that the checkpoint's run read: its order of samples is another one from here on",
         ));
     }
 }
 
 /// What the run file says otherwise than before; `of` comes first.
-pub(super) fn say_what_changed(voice: Voice, of: &str, changed: &[ChangedKey]) {
+pub(super) fn say_what_changed(output: ProcessOutput, of: &str, changed: &[ChangedKey]) {
     if !changed.is_empty() {
         let changed: Vec<String> = changed.iter().map(ChangedKey::to_string).collect();
-        voice.note(terminal::fitted(&format!("{of}since the last start of the run: {}", changed.join(", "))));
+        output
+            .note(terminal::fitted(&format!("{of}since the last start of the run: {}", changed.join(", "))));
     }
 }
 
-pub(super) fn say_what_runs(voice: Voice, plan: &Plan) {
-    voice.note(terminal::wrapped(&headline(plan), terminal::width()));
+pub(super) fn say_what_runs(output: ProcessOutput, plan: &Plan) {
+    output.note(terminal::wrapped(&headline(plan), terminal::width()));
     if plan.run().model.learns() {
-        voice.note(terminal::wrapped(&plan.element_types().to_string(), terminal::width()));
+        output.note(terminal::wrapped(&plan.element_types().to_string(), terminal::width()));
     }
     for line in describe::trained(plan).into_iter().chain(plan.parameters_that_stay()) {
-        voice.note(line);
+        output.note(line);
     }
 }
 

@@ -9,6 +9,6 @@ use super::ledger::Ledger;
 pub struct Ledgers {
     /// What is planned: the model, and what its programs hold.
     pub planned: Arc<Ledger>,
-    /// What commands between programs hold beside that.
-    pub between: Arc<Ledger>,
+    /// Scratch memory of commands between programs, which the plan does not count.
+    pub scratch: Arc<Ledger>,
 }

@@ -10,9 +10,9 @@ use std::time::Duration;
 use pipezero_models::{Device, Queue};
 
 use super::announcement::{Identity, number_of};
-use super::courier::Courier;
-use super::gone::Gone;
+use super::departed::Departed;
 use super::order::{Order, Outcome};
+use super::progress_thread::ProgressThread;
 use super::wire::MpiError;
 use crate::communicator::{Communicator, IsStopped, Pending, Started};
 use crate::error::CommError;
@@ -24,7 +24,7 @@ use crate::operation::Operation;
 
 /// Ranks of a job that follow each other, each a process that MPI knows. They are numbered from 0.
 pub(crate) struct Processes {
-    courier: &'static Courier,
+    progress_thread: &'static ProgressThread,
     /// That of the job which is rank 0 here.
     first: usize,
     size: usize,
@@ -46,16 +46,16 @@ impl Processes {
     /// # Errors
     /// When MPI cannot be started.
     pub(crate) fn of_job(ranks: Range<usize>, timeout: Duration) -> Result<Self, MpiError> {
-        let courier = Courier::of_process()?;
-        let (first, end) = (ranks.start, courier.size().min(ranks.end));
-        let world = courier.next_world();
+        let progress_thread = ProgressThread::of_process()?;
+        let (first, end) = (ranks.start, progress_thread.size().min(ranks.end));
+        let world = progress_thread.next_world();
         let is_taken = AtomicBool::new(false);
-        Ok(Self { courier, first, size: end.saturating_sub(first), world, timeout, is_taken })
+        Ok(Self { progress_thread, first, size: end.saturating_sub(first), world, timeout, is_taken })
     }
 
     /// The rank of this process, if it has one here.
     pub(crate) fn own_rank(&self) -> Option<usize> {
-        self.courier.rank().checked_sub(self.first).filter(|rank| *rank < self.size)
+        self.progress_thread.rank().checked_sub(self.first).filter(|rank| *rank < self.size)
     }
 
     fn rank(&self) -> usize {
@@ -64,12 +64,12 @@ impl Processes {
 
     /// The rank of this process in the job.
     pub(crate) fn job_rank(&self) -> usize {
-        self.courier.rank()
+        self.progress_thread.rank()
     }
 
     /// Number of all processes of the job.
     pub(crate) fn job_size(&self) -> usize {
-        self.courier.size()
+        self.progress_thread.size()
     }
 
     /// Number of processes that have a rank here.
@@ -82,14 +82,14 @@ impl Processes {
     /// # Errors
     /// When they do not come, or MPI fails.
     pub(crate) fn meet(&self, bytes: Vec<u8>, time: Duration) -> Result<Vec<u8>, MpiError> {
-        self.courier.meet(bytes, time)
+        self.progress_thread.meet(bytes, time)
     }
 
     /// Sends the report of this process's rank to all others.
     pub(crate) fn report(&self, report: Vec<u8>) {
         let of_job = self.first..self.first + self.size;
-        let others = of_job.filter(|&rank| rank != self.courier.rank()).collect();
-        self.courier.report(self.world, report, others);
+        let others = of_job.filter(|&rank| rank != self.progress_thread.rank()).collect();
+        self.progress_thread.report(self.world, report, others);
     }
 
     /// Waits end once all have stopped, or a rank has left that has not joined; and once any has left, `first_left` the lowest, waits for all
@@ -103,7 +103,7 @@ impl Processes {
     ) {
         // MPI knows processes by their ranks in the job.
         let first = self.first;
-        let gone = Gone {
+        let departed = Departed {
             is_stopped: Box::new(is_stopped),
             has_left: Box::new(has_left),
             first_left: Box::new(move || first_left().map(|rank| first + rank)),
@@ -113,7 +113,7 @@ impl Processes {
                 }
             }),
         };
-        self.courier.watch(self.world, Some(gone));
+        self.progress_thread.watch(self.world, Some(departed));
     }
 
     /// The communicator of this process's rank, which computes on this device.
@@ -129,9 +129,9 @@ impl Processes {
         if self.is_taken.swap(true, Ordering::AcqRel) {
             return Err(CommError::Taken { rank: self.rank() });
         }
-        let Self { courier, first, size, world, timeout, .. } = *self;
+        let Self { progress_thread, first, size, world, timeout, .. } = *self;
         Ok(Box::new(MpiCommunicator {
-            courier,
+            progress_thread,
             first,
             size,
             world,
@@ -145,12 +145,12 @@ impl Processes {
 
 impl Drop for Processes {
     fn drop(&mut self) {
-        self.courier.watch(self.world, None);
+        self.progress_thread.watch(self.world, None);
     }
 }
 
 struct MpiCommunicator {
-    courier: &'static Courier,
+    progress_thread: &'static ProgressThread,
     /// The rank of the job that is rank 0 here.
     first: usize,
     size: usize,
@@ -193,7 +193,7 @@ impl MpiCommunicator {
         };
         let identity = *next;
         next.round += 1;
-        // The courier reads and writes the payload at once.
+        // The progress thread reads and writes the payload from now on.
         finish(&*self.queue, self.timeout, self.world_size(), || self.check())?;
         let outcome = Arc::new(Outcome::of(members, position));
         let order = Order {
@@ -206,14 +206,14 @@ impl MpiCommunicator {
             payload,
             outcome: Arc::clone(&outcome),
         };
-        self.courier.carry(order)?;
+        self.progress_thread.carry(order)?;
         Ok(MpiPending { outcome, operation, timeout: self.timeout })
     }
 }
 
 impl Communicator for MpiCommunicator {
     fn rank(&self) -> usize {
-        self.courier.rank() - self.first
+        self.progress_thread.rank() - self.first
     }
 
     fn world_size(&self) -> usize {

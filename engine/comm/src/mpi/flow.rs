@@ -90,7 +90,7 @@ impl Flow {
         !self.under_way.is_empty()
     }
 
-    /// Whether all bytes have come or gone.
+    /// Whether all bytes have been sent or received.
     pub(super) fn is_done(&self) -> bool {
         self.begun_bytes == self.num_bytes && self.under_way.is_empty()
     }

@@ -1,22 +1,22 @@
 //! Ranks are processes that send each other messages with MPI: any number of hosts, and the system's MPI library.
 //!
-//! - [`courier`]: the one thread of a process that calls MPI. It carries out all operations of the process's ranks at once, so that no lane
-//!   waits for another; it starts messages without waiting and asks in turn which are done.
-//! - [`operation under way`](carried): what one rank does for one operation, as *flows* of bytes ([`flow`]) from and to each other member.
-//!   Every member sends each other member what that one needs, directly: sums are taken by their owner in ascending order of the members.
+//! - [`progress_thread`]: the one thread of a process that calls MPI. It carries out all operations of the process's ranks at the same
+//!   time, so that no lane waits for another. It starts messages without waiting, and tests in turn which are done.
+//! - [`in_flight`]: what one rank does for an operation in flight, as *flows* of bytes ([`flow`]) from and to each other member. Every
+//!   member sends each other member directly what that one needs. The owner of a part sums it in ascending order of the members.
 //! - [`announcement`]: before its data each member sends the others what it has started. So members that have started different operations
-//!   find out, and data is received only where it fits.
-//! - [`reports`]: how those that are left report failures if the process of rank 0 is gone.
-//! - [`gone`]: who takes part no more.
+//!   notice it, and data is received only if it fits.
+//! - [`reports`]: how processes report failures to each other after the process of rank 0 has ended.
+//! - [`departed`]: which peers have left a world.
 //! - [`wire`]: the calls of MPI.
 
 mod announcement;
-mod carried;
 mod communicator;
-mod courier;
+mod departed;
 mod flow;
-mod gone;
+mod in_flight;
 mod order;
+mod progress_thread;
 mod reduction;
 mod reports;
 mod wire;

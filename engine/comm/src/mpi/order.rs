@@ -1,4 +1,4 @@
-//! What a rank asks the courier for, and how it waits for the outcome.
+//! What a rank asks the progress thread for, and how it waits for the outcome.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -25,7 +25,7 @@ pub(super) struct Order {
     pub(super) outcome: Arc<Outcome>,
 }
 
-/// Where the courier leaves what became of an order.
+/// Where the progress thread puts the result of an order.
 #[derive(Debug)]
 pub(super) struct Outcome {
     state: Mutex<State>,

@@ -1,5 +1,5 @@
-//! How processes tell each other of their failures directly: the connections of the side channel go over the process of rank 0, which may be
-//! the one that is gone. A report is also how a process hears that ranks have stopped.
+//! How processes send each other reports of failures directly. The control channel goes through the process of rank 0, which may be the one
+//! that has ended. By a report a process also learns that ranks have stopped.
 #![allow(unsafe_code, reason = "MPI reads and writes reports while they are under way")]
 
 use super::wire::{Message, MpiError, Wire};

@@ -19,7 +19,7 @@ pub struct Lanes {
 
 /// A channel as one rank sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Seat {
+pub(super) struct Place {
     /// The world ranks that it connects, in their order in the communicator.
     pub(super) members: Vec<usize>,
     /// Tells apart the groups that have this channel, each for itself.
@@ -40,8 +40,8 @@ impl Lanes {
         channels
     }
 
-    /// A rank's seat at a channel; `None` if it has none.
-    pub(super) fn seat(&self, channel: Channel, rank: usize) -> Option<Seat> {
+    /// A rank's place in a channel's communicator; `None` if it takes no part.
+    pub(super) fn place(&self, channel: Channel, rank: usize) -> Option<Place> {
         let (pipeline_rank, data_rank) = (rank / self.data_degree, rank % self.data_degree);
         let members: Vec<usize> = match channel {
             Channel::Gather | Channel::Reduce => {
@@ -60,7 +60,7 @@ impl Lanes {
             Channel::Gather | Channel::Reduce => pipeline_rank,
             _ => data_rank,
         };
-        Some(Seat { members, color, position })
+        Some(Place { members, color, position })
     }
 
     fn across(&self, pipeline_ranks: [usize; 2], data_rank: usize) -> Vec<usize> {
@@ -70,7 +70,8 @@ impl Lanes {
     /// The most lanes that a rank has, that of the world included.
     pub(crate) fn num_at_once(&self) -> usize {
         let channels = self.channels();
-        let seats = |rank| channels.iter().filter(|&&channel| self.seat(channel, rank).is_some()).count();
-        1 + (0..self.world_size).step_by(self.data_degree).map(seats).max().unwrap_or(0)
+        let num_lanes =
+            |rank| channels.iter().filter(|&&channel| self.place(channel, rank).is_some()).count();
+        1 + (0..self.world_size).step_by(self.data_degree).map(num_lanes).max().unwrap_or(0)
     }
 }

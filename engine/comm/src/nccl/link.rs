@@ -86,12 +86,12 @@ impl Nccl {
         let world = self.made(joining, &is_stopped)?.ok_or_else(|| no_communicator("the world"))?;
         let mut lanes = BTreeMap::new();
         for channel in self.lanes.channels() {
-            let seat = self.lanes.seat(channel, rank);
-            let place = seat.as_ref().map_or([0, 1], |seat| [seat.position, seat.members.len()]);
-            let color = seat.as_ref().map(|seat| seat.color);
-            let joining = world.split(color, place, self.num_ctas).map_err(refused)?;
-            if let (Some(connection), Some(seat)) = (self.made(joining, &is_stopped)?, seat) {
-                lanes.insert(channel, self.lane(connection, channel, seat.members)?);
+            let place = self.lanes.place(channel, rank);
+            let rank_and_size = place.as_ref().map_or([0, 1], |place| [place.position, place.members.len()]);
+            let color = place.as_ref().map(|place| place.color);
+            let joining = world.split(color, rank_and_size, self.num_ctas).map_err(refused)?;
+            if let (Some(connection), Some(place)) = (self.made(joining, &is_stopped)?, place) {
+                lanes.insert(channel, self.lane(connection, channel, place.members)?);
             }
         }
         let all = (0..size).collect();

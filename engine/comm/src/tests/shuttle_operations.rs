@@ -83,7 +83,7 @@ fn every_operation_gives_every_member_what_it_should() {
 }
 
 #[test]
-fn on_imitated_links_nothing_is_lost_however_time_passes() {
+fn on_emulated_links_nothing_is_lost_however_time_passes() {
     let near = Link { latency: Duration::from_micros(3), bytes_per_s: 1e6 };
     let far = Link { latency: Duration::from_micros(30), bytes_per_s: 1e5 };
     in_random_orders(800, move || {

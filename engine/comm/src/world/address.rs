@@ -2,19 +2,19 @@
 
 use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 
-use pipezero_files::host::{Launched, Master};
+use pipezero_files::host::{LaunchedProcess, Master};
 
 use super::World;
+use super::control_channel::ControlChannelError;
 use super::error::WorldError;
-use super::side_channel::SideChannelError;
 
 /// On the address that the launcher names, else on this host's loopback if all processes are on it, else on the address of this host's name; on
 /// `port`, else on the one that the launcher names, else on any that is free (0).
 pub(super) fn address_of_first(
-    launched: Option<&Launched>,
+    launched: Option<&LaunchedProcess>,
     port: Option<u16>,
     is_near: bool,
-) -> Result<SocketAddr, SideChannelError> {
+) -> Result<SocketAddr, ControlChannelError> {
     let master = launched.and_then(|launched| launched.master.clone());
     let port = port.or(master.as_ref().and_then(|master| master.port)).unwrap_or(0);
     let host = match master {
@@ -31,16 +31,16 @@ pub(super) fn address_of_first(
         }
         Err(error) => error.to_string(),
     };
-    Err(SideChannelError::UnknownHost { host, reason })
+    Err(ControlChannelError::UnknownHost { host, reason })
 }
 
 /// Any port of the address by which this process reaches that of rank 0 in a world.
-pub(super) fn own_address(around: &dyn World) -> Result<SocketAddr, SideChannelError> {
+pub(super) fn own_address(around: &dyn World) -> Result<SocketAddr, ControlChannelError> {
     Ok(SocketAddr::new(around.local_ip()?, 0))
 }
 
-/// What the process of a rank of a world tells all processes of it, of which each has one.
-pub(super) fn told_by(around: &dyn World, rank: usize, own: String) -> Result<String, WorldError> {
+/// Broadcasts a text of the process of rank `rank` to all processes of a world in which each process has one rank.
+pub(super) fn broadcast_from(around: &dyn World, rank: usize, own: String) -> Result<String, WorldError> {
     let all = around.gather(own.into_bytes()).map_err(WorldError::not_connected)?;
     // What other processes than that of rank 0 give does not count.
     let told = all.into_iter().nth(rank).unwrap_or_default();

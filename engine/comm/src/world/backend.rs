@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pipezero_config::{BackendName, DeviceName};
-use pipezero_files::host::Launched;
+use pipezero_files::host::LaunchedProcess;
 use pipezero_models::Device;
 use pipezero_models::queue::NUM_TERMS_MAX;
 
@@ -85,7 +85,7 @@ pub fn connect_ranks(spec: &WorldSpec, job: &dyn World) -> Result<Option<Arc<dyn
 
 /// All ranks that a launcher has started, or as many as there are threads.
 fn all_of_job(num_threads: usize) -> Result<Range<usize>, WorldError> {
-    let launched = Launched::this()?.filter(|launched| launched.size > 1);
+    let launched = LaunchedProcess::this()?.filter(|launched| launched.size > 1);
     Ok(0..launched.map_or(num_threads, |launched| launched.size))
 }
 
@@ -117,7 +117,7 @@ pub fn connect_first(
     }
 }
 
-/// So many ranks that are threads of this process, whatever the backend, on the engine's `device` and over its imitated links.
+/// So many ranks that are threads of this process, whatever the backend, on the engine's `device` and over its emulated links.
 ///
 /// # Errors
 /// When this process does not have the device.
@@ -134,8 +134,8 @@ pub fn connect_threads(
 
 /// The backend, if this process can be part of it.
 fn checked_backend(spec: &WorldSpec) -> Result<BackendName, WorldError> {
-    match (spec.comm.backend, Launched::this()?) {
-        (BackendName::Threads, Some(Launched { size, .. })) if size > 1 => {
+    match (spec.comm.backend, LaunchedProcess::this()?) {
+        (BackendName::Threads, Some(LaunchedProcess { size, .. })) if size > 1 => {
             Err(WorldError::Launched { num_processes: size })
         }
         (BackendName::Mpi, _) if spec.device != DeviceName::Cpu => Err(WorldError::MpiOnGpus),

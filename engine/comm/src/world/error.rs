@@ -1,6 +1,6 @@
 //! Why there is no world.
 
-use pipezero_files::host::LaunchError;
+use pipezero_files::host::LauncherError;
 use pipezero_models::queue::{NoCuda, NoNccl};
 
 use super::hosts::OtherHosts;
@@ -24,7 +24,7 @@ pub enum WorldError {
     SaidByAnother,
     /// The launcher's variables do not say which rank this process is.
     #[error(transparent)]
-    Launch(#[from] LaunchError),
+    Launcher(#[from] LauncherError),
     /// MPI knows of other processes than the launcher.
     #[error(
         "{launcher} started {launched} processes, but MPI connects {connected}: with `comm.backend` \"mpi\" start them by `pipezero launch`, by the \
@@ -166,7 +166,7 @@ impl WorldError {
             | Self::NotJoined(NotJoined::Rank { is_lasting: false, .. })
             | Self::Nccl(NoNccl::Refused { .. })
             | Self::Device(NoCuda::Refused { .. }) => false,
-            Self::Launch(_)
+            Self::Launcher(_)
             | Self::OtherSize { .. }
             | Self::OtherRank { .. }
             | Self::NoMpi

@@ -4,7 +4,7 @@ use pipezero_files::host;
 use serde::{Deserialize, Serialize};
 
 use super::World;
-use super::side_channel::SideChannel;
+use super::control_channel::ControlChannel;
 use crate::CommError;
 
 /// How ranks lie on hosts.
@@ -28,7 +28,7 @@ impl RanksOnHosts {
     ///
     /// # Errors
     /// When they cannot tell each other.
-    pub(super) fn of_job(channel: &SideChannel) -> Result<Self, CommError> {
+    pub(super) fn of_job(channel: &ControlChannel) -> Result<Self, CommError> {
         let names = channel.gather(host::name().into_bytes())?;
         // What other processes than that of rank 0 give does not count.
         let found = channel.broadcast(postcard::to_stdvec(&Self::of(&names)).expect("a number"))?;

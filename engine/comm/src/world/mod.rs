@@ -7,6 +7,7 @@
 mod address;
 mod backend;
 mod clock;
+mod control_channel;
 mod device;
 mod error;
 mod hosts;
@@ -18,7 +19,6 @@ mod not_joined;
 mod position;
 mod process_world;
 mod program;
-mod side_channel;
 mod spec;
 mod threads;
 
@@ -33,15 +33,15 @@ pub use backend::{
     mpi_library,
 };
 pub use clock::ClockOffset;
+pub use control_channel::{ControlChannel, ControlChannelError, Member};
 pub use device::{NamedDevice, Names, RanksOnDevice};
 pub use error::WorldError;
 pub use hosts::{OtherHosts, RanksOnHosts};
 pub use nccl::missing_variable as missing_nccl_variable;
 pub use not_joined::NotJoined;
-pub use pipezero_files::host::LaunchError;
+pub use pipezero_files::host::LauncherError;
 pub use position::{Position, Positions};
 pub use process_world::ProcessWorld;
-pub use side_channel::{Member, SideChannel, SideChannelError};
 pub use spec::WorldSpec;
 pub use threads::ThreadWorld;
 

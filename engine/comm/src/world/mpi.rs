@@ -5,16 +5,16 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pipezero_files::host::Launched;
+use pipezero_files::host::LaunchedProcess;
 use pipezero_models::{Host, Queue};
 
 use super::World;
-use super::address::{address_of_first, own_address, told_by};
+use super::address::{address_of_first, broadcast_from, own_address};
+use super::control_channel::{ControlChannel, Member};
 use super::device::{NamedDevice, RanksOnDevice};
 use super::error::WorldError;
 use super::process_world::{Carrier, ProcessWorld};
 use super::program;
-use super::side_channel::{Member, SideChannel};
 use crate::{CommError, Communicator, IsStopped, Processes};
 
 /// Bytes of an address as text, or of why there is none.
@@ -83,14 +83,15 @@ impl ProcessWorld {
         meeting: Meeting<'_>,
         changed: impl Fn(Member) -> Member,
     ) -> Result<Option<Self>, WorldError> {
-        let launched = Launched::this()?;
+        let launched = LaunchedProcess::this()?;
         let first = ranks.start;
         let processes = Processes::of_job(ranks, timeout).map_err(WorldError::not_connected)?;
         let job_rank = processes.job_rank();
         check_job(launched.as_ref(), [job_rank, processes.job_size()])?;
-        let is_near = processes.job_size() == 1 || launched.as_ref().is_some_and(Launched::is_on_one_host);
+        let is_near =
+            processes.job_size() == 1 || launched.as_ref().is_some_and(LaunchedProcess::is_on_one_host);
         let listener = (job_rank == first).then(|| {
-            SideChannel::listen(match meeting {
+            ControlChannel::listen(match meeting {
                 Meeting::OnPort(port) => address_of_first(launched.as_ref(), port, is_near)?,
                 Meeting::Told(around) => own_address(around)?,
             })
@@ -113,7 +114,7 @@ impl ProcessWorld {
             Meeting::Told(around) => {
                 // MPI wants a byte at least.
                 processes.meet(vec![0], start_timeout).map_err(WorldError::not_connected)?;
-                told_by(around, first, told)?
+                broadcast_from(around, first, told)?
             }
         };
         let Some(rank) = processes.own_rank() else { return Ok(None) };
@@ -122,12 +123,12 @@ impl ProcessWorld {
         let channel = match listener {
             Some(listening) => {
                 let (_, listener) = listening.map_err(WorldError::not_connected)?;
-                SideChannel::host(listener, now_ns, member)
+                ControlChannel::host(listener, now_ns, member)
             }
             None => {
                 // Instead of an address it gives what keeps it from listening.
                 let address: SocketAddr = heard.parse().map_err(|_| WorldError::SaidByFirst)?;
-                SideChannel::join(address, member)
+                ControlChannel::join(address, member)
             }
         };
         let channel = Arc::new(channel.map_err(WorldError::not_connected)?);
@@ -144,12 +145,12 @@ impl ProcessWorld {
 
 /// Refuses a launcher that started other processes than MPI connects, as torchrun's, each of which is alone, and variables that are left from
 /// another job.
-fn check_job(launched: Option<&Launched>, [own, connected]: [usize; 2]) -> Result<(), WorldError> {
+fn check_job(launched: Option<&LaunchedProcess>, [own, connected]: [usize; 2]) -> Result<(), WorldError> {
     match launched {
-        Some(Launched { launcher, size, .. }) if *size != connected => {
+        Some(LaunchedProcess { launcher, size, .. }) if *size != connected => {
             Err(WorldError::OtherSize { launcher: launcher.to_string(), launched: *size, connected })
         }
-        Some(Launched { launcher, rank, .. }) if *rank != own => {
+        Some(LaunchedProcess { launcher, rank, .. }) if *rank != own => {
             Err(WorldError::OtherRank { launcher: launcher.to_string(), launched: *rank, connected: own })
         }
         _ => Ok(()),

@@ -35,7 +35,7 @@ pub enum Position {
         instruction: Instruction,
     },
     /// At an instruction that waits for an earlier one to complete. While the host waits for that, for a peer to start its part or
-    /// for an imitated link, the rank is said to be here even if its queue still computes what comes before: it is the peer or the link
+    /// for an emulated link, the rank is said to be here even if its queue still computes what comes before: it is the peer or the link
     /// that keeps the rank, and the failure of such a wait is the host's. Once the host goes on, the rank is here when its queue is.
     Waiting {
         /// The step.

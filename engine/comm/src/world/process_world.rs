@@ -1,4 +1,4 @@
-//! Each rank is a process: a side channel connects them, and beside it something that carries what the ranks send each other.
+//! Each rank is a process. A control channel connects them, and MPI or NCCL carries the data that ranks send each other.
 
 use std::fmt::Debug;
 use std::net::IpAddr;
@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use pipezero_files::host::job_files;
 
+use super::control_channel::ControlChannel;
 use super::device::RanksOnDevice;
 use super::error::WorldError;
 use super::hosts::RanksOnHosts;
-use super::side_channel::SideChannel;
 use super::{ClockOffset, Positions, World};
 use crate::{CommError, Communicator, IsStopped};
 
@@ -31,14 +31,14 @@ pub(super) trait Carrier: Debug + Send + Sync {
     /// The clock that times the rank's events.
     fn now_ns(&self) -> u64;
 
-    /// Gives the report of a failure to the others, where it can without the process of rank 0, which may be the one that is gone.
+    /// Sends the report of a failure to the others, if it can do so without the process of rank 0, which may be the one that has ended.
     fn report(&self, report: &[u8]);
 }
 
 /// A world of processes with one rank each.
 pub struct ProcessWorld {
     carrier: Box<dyn Carrier>,
-    channel: Arc<SideChannel>,
+    channel: Arc<ControlChannel>,
     rank: usize,
     size: usize,
     on_hosts: RanksOnHosts,
@@ -57,7 +57,7 @@ impl ProcessWorld {
     /// When the processes cannot tell each other on which hosts they are.
     pub(super) fn new(
         carrier: impl Carrier + 'static,
-        channel: Arc<SideChannel>,
+        channel: Arc<ControlChannel>,
         [rank, size]: [usize; 2],
     ) -> Result<Self, WorldError> {
         let on_hosts = RanksOnHosts::of_job(&channel).map_err(WorldError::not_connected);
@@ -69,7 +69,7 @@ impl ProcessWorld {
 
 /// What a process that a channel connects with others has done to be one world with them. Where it fails, it stops the others, and the one that was not
 /// stopped by another says why.
-pub(super) fn or_stop<T>(channel: &SideChannel, done: Result<T, WorldError>) -> Result<T, WorldError> {
+pub(super) fn or_stop<T>(channel: &ControlChannel, done: Result<T, WorldError>) -> Result<T, WorldError> {
     match done {
         Err(error) if !error.is_of_all() && channel.was_stopped_by_another() => {
             Err(WorldError::SaidByAnother)

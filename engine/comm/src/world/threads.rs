@@ -22,7 +22,7 @@ pub struct ThreadWorld {
 }
 
 impl ThreadWorld {
-    /// A world of `size` ranks on the host in which no wait lasts longer than `timeout`, with imitated links if any are given.
+    /// A world of `size` ranks on the host in which no wait lasts longer than `timeout`, with emulated links if any are given.
     pub fn new(size: usize, timeout: Duration, links: Option<Links>) -> Self {
         Self::on(&[NamedDevice::cpu()], size, timeout, links)
     }

@@ -7,9 +7,9 @@ use pipezero_models::Distillation;
 
 use super::ranks::{JobRanks, WrittenRanks};
 use crate::error::{ConfigError, ConfigErrors, Problem};
-use crate::launch::PartOfJob;
 use crate::place::Place;
 use crate::resolved::ParallelConfig;
+use crate::resources::PartOfJob;
 use crate::several::{MasterProblem, listed};
 
 /// A task: what is done with which engines.

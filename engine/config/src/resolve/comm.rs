@@ -1,10 +1,10 @@
-//! `comm`: backend, time limit, port and imitated links.
+//! `comm`: backend, time limit, port and emulated links.
 
 use std::time::Duration;
 
-use crate::launch::Launch;
 use crate::raw::{RawComm, RawRun};
 use crate::resolved::{BackendName, CommConfig, ParallelConfig, ReductionOrder};
+use crate::resources::Resources;
 
 use super::rules::count_or_auto;
 use super::{gpu, links};
@@ -13,10 +13,10 @@ use super::{gpu, links};
 const PORT_MAX: u64 = 65_535;
 
 /// The backend, which says what ranks can compute on.
-pub(super) fn backend(raw: &RawRun, launch: Launch) -> Option<BackendName> {
-    raw.comm.backend.auto_or_else(|| match launch.ranks {
+pub(super) fn backend(raw: &RawRun, resources: Resources) -> Option<BackendName> {
+    raw.comm.backend.auto_or_else(|| match resources.ranks {
         None => BackendName::Threads,
-        Some(_) if gpu::is_wanted(raw, launch) => BackendName::Nccl,
+        Some(_) if gpu::is_wanted(raw, resources) => BackendName::Nccl,
         Some(_) => BackendName::Mpi,
     })
 }
@@ -25,7 +25,7 @@ pub(super) fn resolve(
     raw: &RawComm,
     backend: Option<BackendName>,
     grid: Option<&ParallelConfig>,
-    launch: Launch,
+    resources: Resources,
 ) -> Option<CommConfig> {
     let timeout = raw.timeout_s.or(300.0).and_then(|seconds| {
         let timeout = Duration::try_from_secs_f64(seconds).ok().filter(|timeout| !timeout.is_zero());
@@ -44,7 +44,7 @@ pub(super) fn resolve(
         timeout: timeout?,
         port: port(raw)?,
         ranks_per_node: ranks_per_node?,
-        first_rank: launch.part.map(|part| part.first),
+        first_rank: resources.part.map(|part| part.first),
         reduction: reduction?,
         links: links?,
     })
@@ -60,7 +60,7 @@ fn hint_of_real_links(raw: &RawComm, backend: Option<BackendName>) {
     let head = &raw.links.head;
     if head.is_written {
         head.site.hint(format!(
-            "no effect on ranks: `comm.backend` is \"{name}\", which imitates no links; `simulate` takes them"
+            "no effect on ranks: `comm.backend` is \"{name}\", which emulates no links; `simulate` takes them"
         ));
     }
 }

@@ -4,20 +4,20 @@ use pipezero_files::json::shorten;
 use pipezero_models::queue::HEAD_SIZE_MAX;
 
 use crate::kind::Auto;
-use crate::launch::Launch;
 use crate::raw::RawRun;
 use crate::resolved::{BackendName, DeviceName, ModelConfig};
+use crate::resources::Resources;
 
 /// Whether ranks are to compute on GPUs where the backend takes them: as the file says, and with "auto" where the host has some.
-pub(super) fn is_wanted(raw: &RawRun, launch: Launch) -> bool {
+pub(super) fn is_wanted(raw: &RawRun, resources: Resources) -> bool {
     let written = raw.device.given().and_then(Auto::value);
-    written.map_or_else(|| launch.gpu.is_there(), |device| device == DeviceName::Cuda)
+    written.map_or_else(|| resources.gpu.is_there(), |device| device == DeviceName::Cuda)
 }
 
 /// What ranks compute on: with "auto" the host's GPUs, if it has any and the backend takes them.
-pub(super) fn device(raw: &RawRun, backend: Option<BackendName>, launch: Launch) -> Option<DeviceName> {
+pub(super) fn device(raw: &RawRun, backend: Option<BackendName>, resources: Resources) -> Option<DeviceName> {
     let (on_cpus, on_gpus) = (backend == Some(BackendName::Mpi), backend == Some(BackendName::Nccl));
-    let device = raw.device.auto_or_else(|| match on_gpus || !on_cpus && launch.gpu.is_there() {
+    let device = raw.device.auto_or_else(|| match on_gpus || !on_cpus && resources.gpu.is_there() {
         true => DeviceName::Cuda,
         false => DeviceName::Cpu,
     })?;

@@ -1,4 +1,4 @@
-//! `comm.links`: latency and bandwidth of the links that the threads backend imitates.
+//! `comm.links`: latency and bandwidth of the links that the threads backend emulates.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::rules::LESS_THAN_A_NANOSECOND;
 /// Bytes in a second of 1 GB/s.
 const GIGA: f64 = 1e9;
 
-/// `Some(None)` where no links are imitated. `otherwise_per_node`: ranks that share a node unless the links say so.
+/// `Some(None)` if no links are emulated. `otherwise_per_node`: ranks that share a node unless the links say so.
 pub(super) fn resolve(
     raw: &RawLinks,
     otherwise_per_node: Option<usize>,

@@ -34,37 +34,37 @@ use std::path::Path;
 pub(crate) use data::check_data;
 pub(crate) use optimizer::is_of_unknown_type;
 
-use super::launch::Launch;
 use super::raw::RawRun;
 use super::resolved::Run;
-use super::served::Served;
+use super::resources::Resources;
+use super::student_run::StudentRun;
 
-/// Resolves a whole file, of a run of its own, or of an engine that serves another's.
+/// Resolves a whole file: of a run of its own, or of an engine for inference that has a `student`.
 pub(crate) fn resolve(
     raw: &RawRun,
     folder: &Path,
-    launch: Launch,
-    served: Option<Served<'_>>,
+    resources: Resources,
+    student: Option<StudentRun<'_>>,
 ) -> Option<Run> {
     foreign::check(raw);
-    let backend = comm::backend(raw, launch);
-    let device = gpu::device(raw, backend, launch);
+    let backend = comm::backend(raw, resources);
+    let device = gpu::device(raw, backend, resources);
     let precision = precision::resolve(raw, device);
     let memory_bytes = rules::memory(&raw.memory);
-    let model = model::resolve(&raw.model, role::fewest_tokens(raw, served), folder);
+    let model = model::resolve(&raw.model, role::fewest_tokens(raw, student), folder);
     let reads_text = model::may_read_text(&raw.model);
     let num_layers = model::num_layers(&raw.model, model.as_ref());
-    let grid = parallel::resolve(&raw.parallel, num_layers, folder, launch);
-    let batch = role::batch(raw, grid.as_ref().map(|grid| grid.data), served);
+    let grid = parallel::resolve(&raw.parallel, num_layers, folder, resources);
+    let batch = role::batch(raw, grid.as_ref().map(|grid| grid.data), student);
     let zero = zero::resolve(raw, grid.as_ref(), model.as_ref());
     let checkpointing = checkpointing::resolve(&raw.activation_checkpointing, zero.as_ref());
     let vocabulary = vocabulary::resolve(raw, model.as_ref(), grid.as_ref().map(|grid| &grid.schedule));
-    let learning = match served {
-        Some(served) => role::learning_of(raw, served),
+    let learning = match student {
+        Some(student) => role::learning_of(raw, student),
         None => role::learning(raw, reads_text, folder, batch.as_ref(), model.as_ref()),
     };
-    let comm = comm::resolve(&raw.comm, backend, grid.as_ref(), launch);
-    let threads = rules::threads(&raw.threads, grid.as_ref(), launch);
+    let comm = comm::resolve(&raw.comm, backend, grid.as_ref(), resources);
+    let threads = rules::threads(&raw.threads, grid.as_ref(), resources);
     let threads = limits::threads(raw, threads);
     limits::check(raw, grid.as_ref(), batch.as_ref(), model.as_ref());
     gpu::check(raw, device, model.as_ref());
@@ -92,7 +92,7 @@ pub(crate) fn resolve(
         checkpointing: checkpointing?,
         vocabulary: vocabulary?,
         memory_bytes: memory_bytes?,
-        host_memory_bytes: launch.memory_bytes,
+        host_memory_bytes: resources.memory_bytes,
         device: device?,
         comm: comm?,
         threads: threads?,

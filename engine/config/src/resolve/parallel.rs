@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use crate::kind::Auto;
-use crate::launch::Launch;
 use crate::raw::RawParallel;
 use crate::resolved::{ParallelConfig, ScheduleConfig};
+use crate::resources::Resources;
 
 use super::counted::counted;
 use super::partition;
@@ -16,10 +16,10 @@ pub(super) fn resolve(
     raw: &RawParallel,
     num_layers: Option<usize>,
     folder: &Path,
-    launch: Launch,
+    resources: Resources,
 ) -> Option<ParallelConfig> {
     let pipeline = raw.pipeline.at_least_one(raw.pipeline.or(1));
-    let data = data(raw, pipeline, launch);
+    let data = data(raw, pipeline, resources);
     let schedule = schedule::resolve(raw, pipeline, folder);
     let num_stages = match (pipeline, &schedule) {
         (Some(pipeline), Some(schedule)) => stages(pipeline, schedule, num_layers, raw),
@@ -68,20 +68,20 @@ fn stages(
 }
 
 /// The data degree. A launcher's number of ranks must be p * d exactly: a rank left over would wait for ever.
-fn data(raw: &RawParallel, pipeline: Option<usize>, launch: Launch) -> Option<usize> {
+fn data(raw: &RawParallel, pipeline: Option<usize>, resources: Resources) -> Option<usize> {
     let written = raw.data.or(Auto::Auto)?.value();
     if written.is_some() {
         raw.data.at_least_one(written)?;
     }
     let pipeline = pipeline?;
-    let given = launch.part.map_or(launch.ranks, |part| part.size);
+    let given = resources.part.map_or(resources.ranks, |part| part.size);
     let data = match (written, given) {
         (Some(data), _) => data,
         (None, None) => 1,
         (None, Some(ranks)) if ranks > 0 && ranks.is_multiple_of(pipeline) => ranks / pipeline,
         (None, Some(ranks)) => {
             let number = counted(ranks, "rank");
-            let (rule, start) = match launch.part {
+            let (rule, start) = match resources.part {
                 None => (format!("the launcher started {number}, which it does not divide"), "start"),
                 Some(_) => {
                     (format!("`ranks` of the task gives it {number}, which it does not divide"), "give it")
@@ -97,7 +97,7 @@ fn data(raw: &RawParallel, pipeline: Option<usize>, launch: Launch) -> Option<us
         return raw.data.broken(data, rule, "use a smaller grid");
     };
     // What a task says of ranks is held against the grid where it stands.
-    let launched = launch.ranks.filter(|_| launch.part.is_none());
+    let launched = resources.ranks.filter(|_| resources.part.is_none());
     if let Some(ranks) = launched.filter(|&ranks| ranks != needed) {
         let rule = format!(
             "with `parallel.pipeline` {pipeline} that is {needed} ranks, and the launcher started {ranks}"

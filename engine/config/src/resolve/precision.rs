@@ -133,8 +133,8 @@ fn hint_of_idle_keys(fp16: &RawFp16, keys: &[(&str, bool)], why: &str) {
     }
 }
 
-/// The value, and `default` where none is written or it is `"auto"`. What became of it matters in fp16 alone.
-fn quiet<T: Clone>(field: &Field<Auto<T>>, default: T) -> Option<T> {
+/// The value, or `default` if none is written or it is `"auto"`. Without a notice of what `"auto"` became, which matters only in fp16.
+fn value_or<T: Clone>(field: &Field<Auto<T>>, default: T) -> Option<T> {
     Some(field.or(Auto::Auto)?.value().unwrap_or(default))
 }
 
@@ -142,14 +142,14 @@ fn loss_scaling(raw: &RawFp16) -> Option<LossScaling> {
     let in_f32 =
         |scale| scale == 0.0 || (f64::from(f32::MIN_POSITIVE)..=f64::from(f32::MAX)).contains(&scale);
     let rule = "it multiplies an f32: it must be positive and at most 3.4e38, or 0 for a scale that adapts";
-    let scale = quiet(&raw.loss_scale, 0.0);
+    let scale = value_or(&raw.loss_scale, 0.0);
     let scale = raw.loss_scale.keep(scale, in_f32, rule, "use a value such as 1024, or 0");
     let rule = "2 to this power is more than f32 can hold";
-    let power = quiet(&raw.initial_scale_power, INITIAL_SCALE_POWER);
+    let power = value_or(&raw.initial_scale_power, INITIAL_SCALE_POWER);
     let power =
         raw.initial_scale_power.keep(power, |power| power <= MAX_SCALE_POWER, rule, "use a value such as 16");
-    let window = raw.loss_scale_window.at_least_one(quiet(&raw.loss_scale_window, 1000));
-    let hysteresis = raw.hysteresis.at_least_one(quiet(&raw.hysteresis, 2));
+    let window = raw.loss_scale_window.at_least_one(value_or(&raw.loss_scale_window, 1000));
+    let hysteresis = raw.hysteresis.at_least_one(value_or(&raw.hysteresis, 2));
     let min_scale = min_scale(raw, scale, power);
     let scale = scale?;
     Some(LossScaling {
@@ -166,7 +166,7 @@ fn loss_scaling(raw: &RawFp16) -> Option<LossScaling> {
 fn min_scale(raw: &RawFp16, scale: Option<f64>, power: Option<u64>) -> Option<f64> {
     let field = &raw.min_loss_scale;
     let rule = "the smallest scale of the loss must be positive";
-    let min = field.keep(quiet(field, 1.0), |min| min > 0.0, rule, "use a value such as 1")?;
+    let min = field.keep(value_or(field, 1.0), |min| min > 0.0, rule, "use a value such as 1")?;
     if scale? != 0.0 {
         return scale;
     }

@@ -1,4 +1,4 @@
-//! What a run file says of learning, and what takes its place in that of an engine which computes logits of another's batches.
+//! What a run file says about learning, and what replaces it in the file of an engine that computes logits for a student.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use crate::resolved::{
     BatchConfig, CheckpointConfig, DataConfig, EvaluationConfig, ModelConfig, NamePattern, OptimizerConfig,
     SchedulerConfig,
 };
-use crate::served::Served;
+use crate::student_run::StudentRun;
 
 use super::rules::count_or_auto;
 
@@ -54,11 +54,11 @@ pub(super) fn learning(
     })
 }
 
-/// That of the run which is served; what the file says has no effect.
-pub(super) fn learning_of(raw: &RawRun, served: Served<'_>) -> Option<Learning> {
+/// That of the student's run; what the file itself says has no effect.
+pub(super) fn learning_of(raw: &RawRun, student: StudentRun<'_>) -> Option<Learning> {
     let why = format!(
         "no effect here: this engine computes logits of `{}`'s batches, and is not trained",
-        served.name
+        student.name
     );
     let heads = [
         &raw.data.head,
@@ -80,7 +80,7 @@ pub(super) fn learning_of(raw: &RawRun, served: Served<'_>) -> Option<Learning> 
     for (_, site) in fields.into_iter().filter(|(is_written, _)| *is_written) {
         site.hint(why.as_str());
     }
-    let run = served.run;
+    let run = student.run;
     Some(Learning {
         data: run.data.clone(),
         evaluation: run.evaluation.clone(),
@@ -94,25 +94,29 @@ pub(super) fn learning_of(raw: &RawRun, served: Served<'_>) -> Option<Learning> 
 }
 
 /// The smallest vocabulary that the data goes with.
-pub(super) fn fewest_tokens(raw: &RawRun, served: Option<Served<'_>>) -> usize {
-    match served {
+pub(super) fn fewest_tokens(raw: &RawRun, student: Option<StudentRun<'_>>) -> usize {
+    match student {
         Some(_) => 1,
         None => data::fewest_tokens(&raw.data),
     }
 }
 
-/// The file's batches; of an engine that serves another those of that run.
-pub(super) fn batch(raw: &RawRun, data: Option<usize>, served: Option<Served<'_>>) -> Option<BatchConfig> {
-    match served {
-        Some(served) => batch_of(raw, data, served),
+/// The file's batches; those of the student's run for an engine with a student.
+pub(super) fn batch(
+    raw: &RawRun,
+    data: Option<usize>,
+    student: Option<StudentRun<'_>>,
+) -> Option<BatchConfig> {
+    match student {
+        Some(student) => batch_of(raw, data, student),
         None => batch::resolve(raw, data),
     }
 }
 
-/// The batches of the run that is served, in micro-batches of its size or of the file's own.
-fn batch_of(raw: &RawRun, data: Option<usize>, served: Served<'_>) -> Option<BatchConfig> {
+/// The batches of the student's run, in micro-batches of its size or of the file's own.
+fn batch_of(raw: &RawRun, data: Option<usize>, student: StudentRun<'_>) -> Option<BatchConfig> {
     let own = count_or_auto(&raw.train_micro_batch_size_per_gpu)?;
-    let (data, batch) = (data?, served.run.batch);
+    let (data, batch) = (data?, student.run.batch);
     let train_batch_size = batch.train_batch_size;
     let micro_batch_size = own.unwrap_or(batch.micro_batch_size);
     let share = micro_batch_size.checked_mul(data).filter(|&share| train_batch_size.is_multiple_of(share));
@@ -123,7 +127,7 @@ fn batch_of(raw: &RawRun, data: Option<usize>, served: Served<'_>) -> Option<Bat
             num_micro_batches: train_batch_size / share,
         });
     }
-    let name = served.name;
+    let name = student.name;
     let batches = format!(
         "`{name}` has {train_batch_size} sequences in a step, which data ranks share out in equal micro-batches"
     );

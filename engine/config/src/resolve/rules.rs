@@ -2,9 +2,9 @@
 
 use crate::byte_size::ByteSize;
 use crate::kind::Auto;
-use crate::launch::Launch;
 use crate::raw::RawRun;
 use crate::resolved::{BatchConfig, ModelConfig, ParallelConfig};
+use crate::resources::Resources;
 use crate::section::Field;
 use crate::whole_number::MAX_COUNT;
 
@@ -27,14 +27,14 @@ pub(super) fn count_or_auto(field: &Field<Auto<usize>>) -> Option<Option<usize>>
 pub(super) fn threads(
     field: &Field<Auto<usize>>,
     grid: Option<&ParallelConfig>,
-    launch: Launch,
+    resources: Resources,
 ) -> Option<usize> {
     match field.or(Auto::Auto)? {
         Auto::Value(threads) => field.at_least_one(Some(threads)),
         Auto::Auto => grid.map(|grid| {
-            let of_job = launch.part.map_or(0, |part| part.num_ranks);
-            let num_local = if launch.ranks.is_some() { 1 } else { grid.num_ranks().max(of_job) };
-            field.became((launch.cores / num_local).max(1))
+            let of_job = resources.part.map_or(0, |part| part.num_ranks);
+            let num_local = if resources.ranks.is_some() { 1 } else { grid.num_ranks().max(of_job) };
+            field.became((resources.cores / num_local).max(1))
         }),
     }
 }

@@ -1,4 +1,4 @@
-//! How ranks communicate: the backend, its time limit, and the links that it imitates.
+//! How ranks communicate: the backend, its time limit, and the links that it emulates.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ pub struct CommConfig {
     pub first_rank: Option<usize>,
     /// In which order the nccl backend adds gradients.
     pub reduction: ReductionOrder,
-    /// Links that the threads backend imitates by delaying messages; `None` = as fast as memory.
+    /// Links that the threads backend emulates by delaying messages; `None`: messages are as fast as memory.
     pub links: Option<Links>,
 }
 

@@ -2,8 +2,8 @@
 
 use expect_test::expect;
 
-use super::{LAUNCH, check_each, file, listed, run};
-use crate::{HostGpu, Launch, PartOfJob, RunFile};
+use super::{RESOURCES, check_each, file, listed, run};
+use crate::{HostGpu, PartOfJob, Resources, RunFile};
 
 const GRID: (&str, &str) = ("parallel", r#"{"pipeline": 2, "data": 2}"#);
 
@@ -25,7 +25,7 @@ fn any_two_imply_the_third() {
                         ("gradient_accumulation_steps", &spelled(steps)),
                         ("parallel", &format!("{{\"data\": {data}}}")),
                     ]);
-                    let resolved = RunFile::parse("run.json", &text).unwrap().resolve(super::LAUNCH);
+                    let resolved = RunFile::parse("run.json", &text).unwrap().resolve(super::RESOURCES);
                     match solve(train, micro, steps, data) {
                         Some(expected) => {
                             let batch = resolved.unwrap().0.batch;
@@ -190,8 +190,8 @@ fn the_launchers_ranks_fix_the_data_degree() {
             ("train_batch_size", ""),
             ("train_micro_batch_size_per_gpu", "1"),
         ]);
-        let launch = Launch { cores: 8, memory_bytes: None, gpu: HostGpu::Absent, ranks, part: None };
-        let resolved = RunFile::parse("run.json", &text).unwrap().resolve(launch);
+        let resources = Resources { cores: 8, memory_bytes: None, gpu: HostGpu::Absent, ranks, part: None };
+        let resolved = RunFile::parse("run.json", &text).unwrap().resolve(resources);
         resolved.map(|(run, _)| (run.parallel.data, run.batch.train_batch_size, run.threads))
     };
     assert_eq!(resolve(r#"{"pipeline": 2}"#, None).unwrap(), (1, 1, 4));
@@ -206,7 +206,8 @@ fn the_launchers_ranks_fix_the_data_degree() {
             ("train_micro_batch_size_per_gpu", "1"),
         ]);
         let part = Some(PartOfJob { first: 2, size, num_ranks });
-        let (run, _) = RunFile::parse("run.json", &text).unwrap().resolve(Launch { part, ..LAUNCH }).unwrap();
+        let (run, _) =
+            RunFile::parse("run.json", &text).unwrap().resolve(Resources { part, ..RESOURCES }).unwrap();
         assert_eq!(run.comm.first_rank, Some(2));
         (run.parallel.data, run.threads)
     };

@@ -3,7 +3,7 @@
 use expect_test::expect;
 use pipezero_models::HeadLogits;
 
-use super::{LAUNCH, check_each, file, run};
+use super::{RESOURCES, check_each, file, run};
 use crate::RunFile;
 use crate::resolved::Checkpointing;
 
@@ -58,12 +58,12 @@ fn auto_is_a_value_of_enabled_and_stands_in_place_of_the_section() {
     // Arguments add to the section that the word stands for.
     let auto = file(&[("activation_checkpointing", r#""auto""#)]);
     let with = |argument: &str| RunFile::parse("run.json", &auto).unwrap().set(&[argument.to_owned()]);
-    let (run, _) = with("activation_checkpointing.head_logits=keep").unwrap().resolve(LAUNCH).unwrap();
+    let (run, _) = with("activation_checkpointing.head_logits=keep").unwrap().resolve(RESOURCES).unwrap();
     assert_eq!(
         (run.checkpointing, run.vocabulary.head_logits),
         (Checkpointing::Auto, Some(HeadLogits::Keep))
     );
-    let (run, _) = with("activation_checkpointing.enabled=true").unwrap().resolve(LAUNCH).unwrap();
+    let (run, _) = with("activation_checkpointing.enabled=true").unwrap().resolve(RESOURCES).unwrap();
     assert_eq!(run.checkpointing, Checkpointing::Unit);
     check_each(
         &[

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use expect_test::{Expect, expect};
 
-use super::LAUNCH;
+use super::RESOURCES;
 use crate::resolved::{Precision, SchedulerConfig, ZeroLevel};
 use crate::{ConfigErrors, Notice, Run, RunFile};
 
@@ -21,7 +21,7 @@ pub(super) fn resolve(name: &str, more: &[&str]) -> Result<(Run, Vec<Notice>), C
     let text = std::fs::read_to_string(folder().join(name)).unwrap();
     let added = [MODEL, r#"data={"text":"a.md"}"#, "steps=100", r#"parallel={"data":4}"#];
     let arguments: Vec<String> = added.iter().chain(more).map(|&argument| argument.to_owned()).collect();
-    RunFile::parse("ds.json", &text)?.set(&arguments).unwrap().resolve(LAUNCH)
+    RunFile::parse("ds.json", &text)?.set(&arguments).unwrap().resolve(RESOURCES)
 }
 
 /// A file that loads: its run, and what is said of its keys.

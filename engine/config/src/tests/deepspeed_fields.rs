@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use pipezero_files::json::join;
 use serde_json::{Value, json};
 
-use super::{LAUNCH, file, said};
+use super::{RESOURCES, file, said};
 use crate::RunFile;
 use crate::keys::{self, ForeignKey, Meaning};
 use crate::raw::RawRun;
@@ -74,7 +74,7 @@ fn outcome(path: &str, value: &Value) -> Result<String, String> {
         place = place.as_object_mut().unwrap().entry(name).or_insert_with(|| json!({}));
     }
     *place = value.clone();
-    let resolved = RunFile::parse("run.json", &run.to_string()).unwrap().resolve(LAUNCH);
+    let resolved = RunFile::parse("run.json", &run.to_string()).unwrap().resolve(RESOURCES);
     if resolved.is_ok() { Ok(said(resolved)) } else { Err(said(resolved)) }
 }
 

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{BASE, LAUNCH, file};
+use super::{BASE, RESOURCES, file};
 use crate::RunFile;
 use crate::raw::RawRun;
 use crate::resolved::Run;
@@ -32,7 +32,7 @@ const YARN: &str = r#"{"family": "llama", "num_layers": 4, "hidden_size": 32, "n
 
 fn resolve(changes: &[(&str, &str)], arguments: &[String]) -> Option<Run> {
     let file = RunFile::parse("run.json", &file(changes)).unwrap().set(arguments).unwrap();
-    file.resolve(LAUNCH).ok().map(|(run, _)| run)
+    file.resolve(RESOURCES).ok().map(|(run, _)| run)
 }
 
 #[test]
@@ -62,7 +62,8 @@ fn writing_a_default_changes_nothing() {
 #[test]
 fn needed_keys_are_needed() {
     for (name, _) in BASE {
-        let errors = RunFile::parse("run.json", &file(&[(name, "")])).unwrap().resolve(LAUNCH).unwrap_err();
+        let errors =
+            RunFile::parse("run.json", &file(&[(name, "")])).unwrap().resolve(RESOURCES).unwrap_err();
         let paths: Vec<&str> = errors.iter().map(|error| error.path()).collect();
         assert_eq!(paths, [*name]);
     }

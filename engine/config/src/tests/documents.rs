@@ -5,7 +5,7 @@ use std::path::Path;
 use expect_test::expect_file;
 use serde_json::Value;
 
-use crate::{GivenFile, HostGpu, Launch, NoticeKind, RunFile, master_schema, reference, schema};
+use crate::{GivenFile, HostGpu, NoticeKind, Resources, RunFile, master_schema, reference, schema};
 
 #[test]
 fn the_schemas_are_up_to_date() {
@@ -43,9 +43,9 @@ fn every_example_loads() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
         for (name, file) in run_files(&path, name) {
-            let launch =
-                Launch { cores: 2, memory_bytes: None, gpu: HostGpu::Absent, ranks: None, part: None };
-            let (run, notices) = file.resolve(launch).unwrap_or_else(|errors| panic!("{errors}"));
+            let resources =
+                Resources { cores: 2, memory_bytes: None, gpu: HostGpu::Absent, ranks: None, part: None };
+            let (run, notices) = file.resolve(resources).unwrap_or_else(|errors| panic!("{errors}"));
             assert!(run.data.text.iter().all(|path| path.is_absolute()), "{name}");
             let warnings = notices.iter().filter(|notice| notice.kind() == NoticeKind::Warning).count();
             found.push((name, notices.len() - warnings, warnings));

@@ -1,17 +1,17 @@
 //! `check --fix`: what is mended in a text, and what is left.
 
 use super::deepspeed::folder;
-use crate::{Fixed, GivenFile, HostGpu, Launch, RunFile, Unfixed};
+use crate::{Fixed, GivenFile, HostGpu, Resources, RunFile, Unfixed};
 
-const LAUNCH: Launch =
-    Launch { cores: 2, memory_bytes: None, gpu: HostGpu::Absent, ranks: Some(4), part: None };
+const RESOURCES: Resources =
+    Resources { cores: 2, memory_bytes: None, gpu: HostGpu::Absent, ranks: Some(4), part: None };
 
 fn fixed(text: &str) -> Result<Fixed, Unfixed> {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("run.json");
     std::fs::write(&path, text).unwrap();
     std::fs::write(home.path().join("a.json"), "{}").unwrap();
-    GivenFile::fixed(&path, home.path(), LAUNCH, &|_| None)
+    GivenFile::fixed(&path, home.path(), RESOURCES, &|_| None)
 }
 
 /// A run file that begins with this, which has a comma at its end.
@@ -71,7 +71,7 @@ fn what_can_mean_one_thing_alone_is_mended() {
         assert_eq!(changes.is_empty(), written == mended, "{changes:?}");
         // Nothing is left to mend, and what it says is a run.
         assert_eq!(fixed(&text).unwrap(), Fixed { text: text.clone(), changes: Vec::new() });
-        RunFile::parse("run.json", &text).unwrap().resolve(LAUNCH).unwrap();
+        RunFile::parse("run.json", &text).unwrap().resolve(RESOURCES).unwrap();
     }
 }
 
@@ -140,7 +140,7 @@ fn the_corpus_is_mended_or_left_with_decisions() {
         num_mended += usize::from(!changes.is_empty());
         RunFile::parse("run.json", &mended)
             .unwrap()
-            .resolve(LAUNCH)
+            .resolve(RESOURCES)
             .unwrap_or_else(|errors| panic!("{name}: {errors}"));
         assert_eq!(text.lines().count(), mended.lines().count(), "{name}");
         for comment in text.lines().filter_map(|line| line.split_once('#').map(|(_, comment)| comment)) {

@@ -169,11 +169,11 @@ fn every_foreign_key_keeps_its_class() {
             let argument = format!("{path}={value}");
             let arguments = ["scheduler.type=WarmupLR", "optimizer.type=Adam", &argument];
             let first = if section == "scheduler.params" { 0 } else { 1 };
-            outcome(&base, &arguments[first..], super::LAUNCH)
+            outcome(&base, &arguments[first..], super::RESOURCES)
         };
-        let quiet = |text: &str| !text.contains(&format!("`{path}`"));
+        let is_unmentioned_in = |text: &str| !text.contains(&format!("`{path}`"));
         match key.meaning {
-            Meaning::Silent => assert!(quiet(&outcome("\"x\"")), "{path}"),
+            Meaning::Silent => assert!(is_unmentioned_in(&outcome("\"x\"")), "{path}"),
             Meaning::Hint(decides) => {
                 let found = outcome("\"auto\"");
                 assert!(
@@ -187,9 +187,9 @@ fn every_foreign_key_keeps_its_class() {
                 let (spelled, other) = spellings(off);
                 let found = outcome(other);
                 let error = format!(", but {what} is not offered{yet}; {repair}");
-                assert!(found.contains(&error) && !quiet(&found), "{path}: {found}");
+                assert!(found.contains(&error) && !is_unmentioned_in(&found), "{path}: {found}");
                 if let Some(spelled) = spelled {
-                    assert!(quiet(&outcome(&spelled)), "{path}={spelled}");
+                    assert!(is_unmentioned_in(&outcome(&spelled)), "{path}={spelled}");
                 }
             }
         }

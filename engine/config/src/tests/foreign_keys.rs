@@ -4,7 +4,7 @@ use expect_test::expect_file;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::{LAUNCH, file, said};
+use super::{RESOURCES, file, said};
 use crate::RunFile;
 
 #[derive(Deserialize)]
@@ -39,7 +39,7 @@ fn what_other_systems_call_a_key_is_answered_with_what_to_write() {
     assert!(rows.len() >= 60, "{}", rows.len());
     let (mut answers, mut unhelpful) = (String::new(), Vec::new());
     for row in &rows {
-        let resolved = RunFile::parse("run.json", &with(row)).and_then(|file| file.resolve(LAUNCH));
+        let resolved = RunFile::parse("run.json", &with(row)).and_then(|file| file.resolve(RESOURCES));
         let is_accepted = resolved.is_ok();
         let said = said(resolved);
         answers += &format!("{} {}\n", row.section, row.json);

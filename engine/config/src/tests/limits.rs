@@ -3,7 +3,7 @@
 use expect_test::expect;
 use serde_json::json;
 
-use super::{LAUNCH, check, check_each, file, listed, outcome};
+use super::{RESOURCES, check, check_each, file, listed, outcome};
 
 const LONG: &str = r#"{"family": "gpt2", "num_layers": 4, "hidden_size": 32, "num_attention_heads": 4, "seq_length": 100000000}"#;
 
@@ -148,7 +148,7 @@ fn sizes_that_are_too_large_are_refused() {
     let outcome_of = |(key, value): (&str, &str)| {
         let mut model = json!({"family": "gpt2", "num_layers": 4, "hidden_size": 32, "num_attention_heads": 4, "seq_length": 16});
         model[key] = "VALUE".into();
-        outcome(&file(&[("model", &model.to_string().replace("\"VALUE\"", value))]), &[], LAUNCH)
+        outcome(&file(&[("model", &model.to_string().replace("\"VALUE\"", value))]), &[], RESOURCES)
     };
     let cases = [
         ("hidden_size", "99999999999999999999"),

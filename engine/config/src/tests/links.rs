@@ -1,4 +1,4 @@
-//! Imitated links.
+//! Emulated links.
 
 use std::time::Duration;
 
@@ -59,14 +59,14 @@ fn links_between_processes_are_those_that_there_are() {
         ],
         expect![[r#"
             valid
-            run.json:6:31: hint: `comm.links`: no effect on ranks: `comm.backend` is "nccl", which imitates no links; `simulate` takes them
-            run.json:6:30: hint: `comm.links`: no effect on ranks: `comm.backend` is "mpi", which imitates no links; `simulate` takes them
+            run.json:6:31: hint: `comm.links`: no effect on ranks: `comm.backend` is "nccl", which emulates no links; `simulate` takes them
+            run.json:6:30: hint: `comm.links`: no effect on ranks: `comm.backend` is "mpi", which emulates no links; `simulate` takes them
         "#]],
     );
 }
 
 #[test]
-fn links_that_cannot_be_imitated_are_refused() {
+fn links_that_cannot_be_emulated_are_refused() {
     let late =
         r#"{"timeout_s": 1, "links": {"near": {"gb_per_s": 1}, "far": {"latency_us": 1e6, "gb_per_s": -1}}}"#;
     check_values(

@@ -5,7 +5,7 @@ use pipezero_models::ModelConfig;
 
 use super::{check_each, check_values, file, run};
 use crate::resolved::{LlamaConfig, RopeScaling};
-use crate::{Launch, RunFile};
+use crate::{Resources, RunFile};
 
 const LLAMA: &str =
     r#"{"family": "llama", "num_layers": 4, "hidden_size": 96, "num_attention_heads": 4, "seq_length": 16}"#;
@@ -110,13 +110,13 @@ fn sizes_come_from_a_folder_and_the_run_chooses_length_and_dropout() {
     assert_eq!((gpt.dropout, gpt.tie_embeddings, gpt.vocab_size), (0.0, true, 50257));
     // As the run directory has it, without the folder.
     let text = file(&[("model", &from)]);
-    let read = |file: RunFile| file.resolve(Launch::this_host()).unwrap().0.model;
+    let read = |file: RunFile| file.resolve(Resources::this_host()).unwrap().0.model;
     let file = RunFile::parse("run.json", &text).unwrap();
     let section = format!("model={}", file.model_in_full(&found).unwrap());
     let in_full = file.clone().set(&[section]).unwrap();
     drop(folder);
     assert_eq!(read(in_full), found);
-    assert!(file.resolve(Launch::this_host()).is_err());
+    assert!(file.resolve(Resources::this_host()).is_err());
 }
 
 #[test]
@@ -127,7 +127,8 @@ fn what_a_folder_says_is_not_written_beside_it() {
         model(r#", "num_layers": 3, "family": "llama", "rope_scaling": {}"#),
         model(r#", "seq_length": 1025"#),
     ];
-    let outcomes = models.iter().map(|model| super::outcome(&file(&[("model", model)]), &[], super::LAUNCH));
+    let outcomes =
+        models.iter().map(|model| super::outcome(&file(&[("model", model)]), &[], super::RESOURCES));
     let said: String = outcomes.collect::<String>().replace(&folder.path().display().to_string(), "FOLDER");
     expect![[r#"
         run.json:2:54: `model.num_layers` is 3, but `model.from` says it; remove it
@@ -153,7 +154,7 @@ fn everything_that_is_wrong_with_a_folders_config_json_is_reported_at_once() {
     let folder =
         folder(&GPT2.replacen('{', r#"{"speed": 1, "activation_function": "relu", "n_heads": 2, "#, 1));
     let model = format!(r#"{{"from": "{}", "family": "gpt2"}}"#, folder.path().display());
-    let said = super::outcome(&file(&[("model", &model)]), &[], super::LAUNCH);
+    let said = super::outcome(&file(&[("model", &model)]), &[], super::RESOURCES);
     expect![[r#"
         run.json:2:21: `model.from` is "FOLDER", but FOLDER/config.json:1:2: `speed` is not known, and may change what the model computes; remove it if it has no part in training
         run.json:2:21: `model.from` is "FOLDER", but FOLDER/config.json:1:37: `activation_function` is the string "relu": only "gelu_new" is offered; use another model, or mend the field if it is a mistake
@@ -170,7 +171,8 @@ fn a_model_with_a_window_trains_on_sequences_in_which_it_hides_nothing() {
     let model = |more: &str| format!(r#"{{"from": "{}"{more}}}"#, folder.path().display());
     assert_eq!(run(&[("model", &model(r#", "seq_length": 64"#))]).model.seq_length(), 64);
     let models = [model(""), model(r#", "seq_length": 65"#)];
-    let outcomes = models.iter().map(|model| super::outcome(&file(&[("model", model)]), &[], super::LAUNCH));
+    let outcomes =
+        models.iter().map(|model| super::outcome(&file(&[("model", model)]), &[], super::RESOURCES));
     let said: String = outcomes.collect::<String>().replace(&folder.path().display().to_string(), "FOLDER");
     expect![[r#"
         run.json:2:21: `model.from` is "FOLDER", but in the model of `model.from` a token sees only the last 64 (`sliding_window`), and attention to those alone is not offered where sequences are longer, as its longest are with 8192 tokens; set `model.seq_length` to 64 or less, or use another model
@@ -187,7 +189,7 @@ fn sizes_of_a_folder_that_are_too_large_are_reported_at_its_name() {
     let model = format!(r#"{{"from": "{}"}}"#, folder.path().display());
     let shorter = format!(r#"{{"from": "{}", "seq_length": 1000000}}"#, folder.path().display());
     let said = |changes: &[(&str, &str)]| {
-        let said = super::outcome(&file(changes), &[], super::LAUNCH);
+        let said = super::outcome(&file(changes), &[], super::RESOURCES);
         said.replace(&folder.path().display().to_string(), "FOLDER")
     };
     let many = [("train_batch_size", "1000000"), ("gradient_accumulation_steps", "1000000")];

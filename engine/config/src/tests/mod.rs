@@ -27,15 +27,15 @@ mod zero;
 
 use expect_test::Expect;
 
-use super::testing::{BASE, LAUNCH, file};
-use super::{ConfigErrors, Launch, Notice, Run, RunFile};
+use super::testing::{BASE, RESOURCES, file};
+use super::{ConfigErrors, Notice, Resources, Run, RunFile};
 
 /// The errors of a text, or what it says although nothing is wrong. It ends a line, so that expectations always are
 /// lines of their own, which `cargo fmt` and `UPDATE_EXPECT=1` both leave in place.
-fn outcome(text: &str, arguments: &[&str], launch: Launch) -> String {
+fn outcome(text: &str, arguments: &[&str], resources: Resources) -> String {
     let arguments: Vec<String> = arguments.iter().map(|&argument| argument.to_owned()).collect();
     let file = RunFile::parse("run.json", text).and_then(|file| file.set(&arguments));
-    said(file.and_then(|file| file.resolve(launch)))
+    said(file.and_then(|file| file.resolve(resources)))
 }
 
 fn said(resolved: Result<(Run, Vec<Notice>), ConfigErrors>) -> String {
@@ -48,7 +48,7 @@ fn said(resolved: Result<(Run, Vec<Notice>), ConfigErrors>) -> String {
 
 /// Compares the outcome of the valid file with changes.
 fn check(changes: &[(&str, &str)], expected: Expect) {
-    expected.assert_eq(&outcome(&file(changes), &[], LAUNCH));
+    expected.assert_eq(&outcome(&file(changes), &[], RESOURCES));
 }
 
 /// Outcomes one after the other; all lines of an outcome but its first are indented.
@@ -58,17 +58,17 @@ fn listed(outcomes: impl IntoIterator<Item = String>) -> String {
 
 /// Compares the outcomes of several files, each the valid one with changes.
 fn check_each(cases: &[&[(&str, &str)]], expected: Expect) {
-    expected.assert_eq(&listed(cases.iter().map(|changes| outcome(&file(changes), &[], LAUNCH))));
+    expected.assert_eq(&listed(cases.iter().map(|changes| outcome(&file(changes), &[], RESOURCES))));
 }
 
 /// Compares the outcomes of the valid file with each of several values of one key.
 fn check_values(key: &str, values: &[&str], expected: Expect) {
-    expected.assert_eq(&listed(values.iter().map(|value| outcome(&file(&[(key, value)]), &[], LAUNCH))));
+    expected.assert_eq(&listed(values.iter().map(|value| outcome(&file(&[(key, value)]), &[], RESOURCES))));
 }
 
 /// The run that the valid file with changes becomes.
 fn run(changes: &[(&str, &str)]) -> Run {
-    match RunFile::parse("run.json", &file(changes)).unwrap().resolve(LAUNCH) {
+    match RunFile::parse("run.json", &file(changes)).unwrap().resolve(RESOURCES) {
         Ok((run, _)) => run,
         Err(errors) => panic!("{errors}"),
     }

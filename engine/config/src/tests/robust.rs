@@ -3,10 +3,10 @@
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-use super::{LAUNCH, file};
+use super::{RESOURCES, file};
 use crate::raw::RawRun;
 use crate::section::{Section, SectionSpec};
-use crate::{HostGpu, Launch, Problem, RunFile, keys};
+use crate::{HostGpu, Problem, Resources, RunFile, keys};
 
 /// Paths of all sections, but the whole file, and of all keys that have an effect.
 fn paths() -> Vec<String> {
@@ -31,7 +31,7 @@ fn a_value_of_the_wrong_type_is_reported_where_it_stands() {
         }
         *value = json!([[null]]);
         let text = serde_json::to_string(&root).unwrap();
-        let errors = RunFile::parse("run.json", &text).unwrap().resolve(LAUNCH).unwrap_err();
+        let errors = RunFile::parse("run.json", &text).unwrap().resolve(RESOURCES).unwrap_err();
         let wrong: Vec<_> =
             errors.iter().filter(|error| matches!(error.problem(), Problem::WrongType { .. })).collect();
         assert_eq!(wrong.len(), 1, "{path}: {errors}");
@@ -125,7 +125,7 @@ fn nearly_valid() -> impl Strategy<Value = Value> {
 fn exercise(text: &str, ranks: Option<usize>) {
     let handler = miette::GraphicalReportHandler::new_themed(miette::GraphicalTheme::ascii());
     match RunFile::parse("run.json", text).and_then(|file| {
-        file.resolve(Launch { cores: 0, memory_bytes: None, gpu: HostGpu::Absent, ranks, part: None })
+        file.resolve(Resources { cores: 0, memory_bytes: None, gpu: HostGpu::Absent, ranks, part: None })
     }) {
         Ok((run, notices)) => {
             let (batch, grid) = (run.batch, &run.parallel);
@@ -161,7 +161,7 @@ proptest! {
     #[test]
     fn arbitrary_arguments_never_panic(argument in "[a-z.=\"{}\\[\\]0-9é]{0,24}") {
         let file = RunFile::parse("run.json", &file(&[])).unwrap();
-        if let Err(errors) = file.set(&[argument]).and_then(|file| file.resolve(LAUNCH)) {
+        if let Err(errors) = file.set(&[argument]).and_then(|file| file.resolve(RESOURCES)) {
             prop_assert!(!errors.to_string().is_empty());
         }
     }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use expect_test::{Expect, expect};
 use pipezero_schedule::generate::one_f_one_b;
 
-use super::{LAUNCH, check_each, check_values, file, listed, run, said};
+use super::{RESOURCES, check_each, check_values, file, listed, run, said};
 use crate::RunFile;
 use crate::resolved::{ParallelConfig, ScheduleConfig};
 
@@ -141,7 +141,7 @@ impl Folder {
 
     /// Compares what is said of several values of `parallel`: errors, or notices.
     fn check(&self, parallels: &[&str], expected: Expect) {
-        let found = listed(parallels.iter().map(|parallel| said(self.load(parallel).resolve(LAUNCH))));
+        let found = listed(parallels.iter().map(|parallel| said(self.load(parallel).resolve(RESOURCES))));
         let path = self.0.path().to_str().expect("temporary folders have plain names");
         expected.assert_eq(&found.replace(path, "FOLDER"));
     }
@@ -153,7 +153,7 @@ const FROM_FILE: &str = r#"{"pipeline":2,"schedule":{"file":"order.csv"}}"#;
 fn a_file_is_read_from_the_run_files_folder() {
     let order = one_f_one_b(2, 2).unwrap();
     let folder = Folder::new(&order.to_csv());
-    let (run, notices) = folder.load(FROM_FILE).resolve(LAUNCH).unwrap();
+    let (run, notices) = folder.load(FROM_FILE).resolve(RESOURCES).unwrap();
     assert!(notices.is_empty(), "{notices:?}");
     let ScheduleConfig::File { path, order: found } = &run.parallel.schedule else {
         panic!("{:?}", run.parallel.schedule)
@@ -190,11 +190,11 @@ fn a_file_is_named_by_a_string() {
 #[test]
 fn a_file_places_its_stages() {
     let folder = Folder::new("0F0,0F1,3F0,3B0,3F1,3B1,0B0,0B1\n1F0,2F0,1F1,2F1,2B0,1B0,2B1,1B1\n");
-    let (run, _) = folder.load(FROM_FILE).resolve(LAUNCH).unwrap();
+    let (run, _) = folder.load(FROM_FILE).resolve(RESOURCES).unwrap();
     assert_eq!((run.parallel.num_stages(), run.parallel.virtual_stages), (4, 2));
     // Of four layers each rank has two, one in each of its stages: two units, so ZeRO-3 is not refused.
     let argument = ["zero_optimization.stage=3".to_owned()];
-    folder.load(FROM_FILE).set(&argument).unwrap().resolve(LAUNCH).unwrap();
+    folder.load(FROM_FILE).set(&argument).unwrap().resolve(RESOURCES).unwrap();
 }
 
 #[test]

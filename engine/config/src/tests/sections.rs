@@ -2,7 +2,7 @@
 
 use expect_test::expect;
 
-use super::{LAUNCH, check_each, check_values, file, run};
+use super::{RESOURCES, check_each, check_values, file, run};
 use crate::{DataPath, RunFile};
 
 fn model(sizes: &str) -> String {
@@ -17,7 +17,7 @@ fn missing_texts_are_reported_with_other_mistakes() {
         (!path.ends_with("a.md")).then(|| format!("`{}` is not there", path.display()))
     };
     let said = |changes: &[(&str, &str)]| {
-        let resolved = RunFile::parse("run.json", &file(changes)).unwrap().resolve_with(LAUNCH, &fault);
+        let resolved = RunFile::parse("run.json", &file(changes)).unwrap().resolve_with(RESOURCES, &fault);
         resolved.map_or_else(|errors| format!("{errors}\n"), |_| "valid\n".to_owned())
     };
     expect!["valid\n"].assert_eq(&said(&[]));

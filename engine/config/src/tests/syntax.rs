@@ -2,18 +2,18 @@
 
 use expect_test::{Expect, expect};
 
-use super::{BASE, LAUNCH, check, file, listed, outcome};
+use super::{BASE, RESOURCES, check, file, listed, outcome};
 use crate::{Copies, RunFile};
 
 const NO_COPIES: Copies = Copies { schedule: "", tokenizer: "" };
 
 fn check_texts(texts: &[&str], expected: Expect) {
-    expected.assert_eq(&listed(texts.iter().map(|text| outcome(text, &[], LAUNCH))));
+    expected.assert_eq(&listed(texts.iter().map(|text| outcome(text, &[], RESOURCES))));
 }
 
 /// Compares the outcomes of the valid file with each of several lists of `--set` arguments.
 fn check_sets(cases: &[&[&str]], expected: Expect) {
-    expected.assert_eq(&listed(cases.iter().map(|arguments| outcome(&file(&[]), arguments, LAUNCH))));
+    expected.assert_eq(&listed(cases.iter().map(|arguments| outcome(&file(&[]), arguments, RESOURCES))));
 }
 
 #[test]
@@ -209,7 +209,7 @@ fn set_to_null_takes_a_key_away() {
         RunFile::parse("run.json", text).unwrap().set(&arguments).unwrap()
     };
     let seeded = file(&[("seed", "7"), ("optimizer", r#"{"params": {"lr": 0.5}}"#)]);
-    let seed = |arguments: &[&str]| set(&seeded, arguments).resolve(LAUNCH).unwrap().0.seed;
+    let seed = |arguments: &[&str]| set(&seeded, arguments).resolve(RESOURCES).unwrap().0.seed;
     assert_eq!((seed(&[]), seed(&["seed=null"]), seed(&["seed=null", "seed=3"])), (7, 0, 3));
     let without = set(&seeded, &["optimizer=null", "seed=null", "comm.links.near=null", "fp16.enabled=null"]);
     assert_eq!(without.effective_json(&NO_COPIES), set(&file(&[]), &[]).effective_json(&NO_COPIES));
@@ -241,7 +241,7 @@ fn auto_and_sizes_say_what_to_write_instead() {
 fn set_takes_effect() {
     let arguments = ["optimizer.params.lr=0.5", "data.text=b = c.txt", "seed=7", "seed=8"].map(str::to_owned);
     let file = RunFile::parse("run.json", &file(&[])).unwrap().set(&arguments).unwrap();
-    let (run, _) = file.resolve(LAUNCH).unwrap();
+    let (run, _) = file.resolve(RESOURCES).unwrap();
     assert_eq!(run.seed, 8);
     assert_eq!(run.data.text, [std::path::PathBuf::from("b = c.txt")]);
     assert!(matches!(run.optimizer, crate::resolved::OptimizerConfig::AdamW { lr: 0.5, .. }));
@@ -250,7 +250,7 @@ fn set_takes_effect() {
 #[test]
 fn an_error_is_drawn_below_its_line() {
     let text = file(&[("parallel", r#"{"pipeline": 5}"#)]);
-    let errors = RunFile::parse("run.json", &text).unwrap().resolve(LAUNCH).unwrap_err();
+    let errors = RunFile::parse("run.json", &text).unwrap().resolve(RESOURCES).unwrap_err();
     let theme = miette::GraphicalTheme::unicode_nocolor();
     let handler = miette::GraphicalReportHandler::new_themed(theme).with_width(100);
     expect![[r#"
@@ -275,7 +275,7 @@ fn long_lines_and_many_mistakes_are_drawn_in_part() {
     let handler = miette::GraphicalReportHandler::new_themed(miette::GraphicalTheme::none()).with_width(100);
     let drawn = |text: &str| {
         let file = RunFile::parse("run.json", text);
-        file.and_then(|file| file.resolve(LAUNCH)).unwrap_err().render(&handler)
+        file.and_then(|file| file.resolve(RESOURCES)).unwrap_err().render(&handler)
     };
     for column in [1, 1000, 65_530, 65_536, 300_000] {
         let far = format!("{{\"steps\": {}\"many\"}}", " ".repeat(column));
@@ -306,6 +306,6 @@ fn paths_start_at_the_files_folder() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.json");
     std::fs::write(&path, file(&[("data", r#"{"text": ["a.md", "/b.md"]}"#)])).unwrap();
-    let (run, _) = RunFile::load(&path).unwrap().resolve(LAUNCH).unwrap();
+    let (run, _) = RunFile::load(&path).unwrap().resolve(RESOURCES).unwrap();
     assert_eq!(run.data.text, [folder.path().join("a.md"), "/b.md".into()]);
 }

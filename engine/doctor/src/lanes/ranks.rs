@@ -25,7 +25,7 @@ const SIZES: [u64; 4] = [1 << 10, 64 << 10, 1 << 20, 16 << 20];
 const NUM_TIMED: [usize; 2] = [15, 3];
 const SMALL_MAX: u64 = 1 << 20;
 
-/// No message may take longer than that on an imitated link.
+/// No message may take longer than that on an emulated link.
 const LINK_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// What bounds an exercise; equal in all processes.

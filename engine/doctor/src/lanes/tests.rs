@@ -7,7 +7,7 @@ use std::time::Duration;
 use pipezero_comm::memory::TrackedBuffer;
 use pipezero_comm::world::{ThreadWorld, World};
 use pipezero_comm::{Channel, CommError, Communicator, Group, Operation, Pending, Started};
-use pipezero_config::{Launch, RunFile};
+use pipezero_config::{Resources, RunFile};
 use pipezero_models::Queue;
 use pipezero_plan::Plan;
 use pipezero_plan::costs::MessageKind;
@@ -110,7 +110,7 @@ fn plan(sections: &str) -> Plan {
         "parallel": {{"pipeline": 2, "data": 2}}, {sections}}}"#
     );
     let file = RunFile::parse("run.json", &text).unwrap();
-    Plan::from_file(&file, Launch::this_host()).unwrap().0
+    Plan::from_file(&file, Resources::this_host()).unwrap().0
 }
 
 const ZERO_3: &str = r#""zero_optimization": {"stage": 3}"#;

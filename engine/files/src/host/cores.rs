@@ -5,16 +5,16 @@ use std::{fs, thread};
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use super::launcher::{Launched, Launcher, Local};
+use super::launcher::{LaunchedProcess, Launcher, Local};
 
 /// Set by `pipezero launch`, whose processes nobody binds: each then binds itself to an equal part of the cores, chosen by its place on the host.
 pub const BIND: &str = "PIPEZERO_BIND";
 
 /// Cores for the ranks of this process, at least 1: its share of those that it may use together with other processes of its job.
-pub fn of_process(launched: Option<&Launched>) -> usize {
+pub fn of_process(launched: Option<&LaunchedProcess>) -> usize {
     // Less than the cores that it is bound to where a control group gives its processes together the time of fewer.
     let quota = thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
-    let Some(Launched { launcher, local: Some(local), .. }) = launched else { return quota };
+    let Some(LaunchedProcess { launcher, local: Some(local), .. }) = launched else { return quota };
     let allowed = allowed_cores().map_or(quota, |cores| cores.len());
     let of_job = match launcher {
         // Its daemon is not bound to the job's cores.

@@ -11,9 +11,9 @@ mod memory;
 pub mod name;
 
 pub use disk::free_bytes;
-pub use launcher::LaunchError;
+pub use launcher::LauncherError;
 pub use launcher::Master;
-pub use launcher::{Launched, Launcher, Local, variables_in_force};
+pub use launcher::{LaunchedProcess, Launcher, Local, variables_in_force};
 pub use machine::{cpu_model, host_cores, system};
 pub use memory::{available_bytes, memory_bytes, resident_bytes};
 pub use name::name;

@@ -18,8 +18,8 @@ pub enum Part {
     Whole,
     /// Of a message, what its ranks are busy with themselves: to issue it and to complete it.
     Own,
-    /// Of a message, from when it set out to when it arrived; only of those that a rank stood still for, since the arrival of
-    /// the others is not known; not of sends, which are done when their buffer is free again.
+    /// Of a message, from when it set out to when it arrived; only of those that a rank waited for, since the arrival of the others is not
+    /// known; not of sends, which are done when their buffer is free again.
     Way,
 }
 

@@ -1,10 +1,10 @@
 //! Where prediction and measurement part: along the critical path of what happened.
 //!
-//! The path is walked back from the last end. An instruction began when the one before it on its rank had ended or, where its rank
-//! stood still for a message, when that arrived; a message set out when the last of its members had issued it; a joint instruction
-//! ended when the last of its members had joined. The steps of the path lie end to end from the start of the step to its end, and
-//! every end between two of them is an end in the prediction too. So their differences add up to the error of the whole, exactly,
-//! and the largest of them are where it comes from.
+//! The path is walked back from the last end. An instruction began when the one before it on its rank had ended or, if its rank waited for
+//! a message, when that arrived; a message set out when the last of its members had issued it; a joint instruction ended when the last of
+//! its members had joined. The steps of the path lie end to end from the start of the step to its end, and every end between two of them is
+//! an end in the prediction too. So their differences add up to the error of the whole, exactly, and the largest of them are where it comes
+//! from.
 
 use pipezero_schedule::Lane;
 use pipezero_schedule::simulate::Timeline;
@@ -79,14 +79,14 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// The end of the rank that ended last: of the message that it stood still for at its end, or else of its last compute.
+    /// The end of the rank that ended last: of the message that it waited for at its end, or else of its last compute.
     fn last(&self) -> End {
         let recording = self.recording;
         let rank = recording.ranks().max_by_key(|&rank| recording.end_ns(rank)).unwrap_or(0);
         let at_ns = [self.predicted.end(recording.pipeline_rank(rank)), recording.end_ns(rank)];
         let last = self.compute_before(rank, recording.row(rank).len()).expect("a step computes");
         let from_ns = recording.times(last).ended_ns;
-        End { of: self.stood_still_for(rank, from_ns, u64::MAX).unwrap_or(last), at_ns }
+        End { of: self.last_awaited(rank, from_ns, u64::MAX).unwrap_or(last), at_ns }
     }
 
     /// Whose work it was that ended there, and the end after which it began; `None` if that is the start of the step.
@@ -97,7 +97,7 @@ impl Walk<'_> {
             Shape::Message => None,
             Shape::Compute | Shape::Joint => {
                 let from_ns = before.map_or(0, |before| self.recording.times(before).ended_ns);
-                self.stood_still_for(place.rank, from_ns, self.recording.times(place).started_ns)
+                self.last_awaited(place.rank, from_ns, self.recording.times(place).started_ns)
             }
         };
         (place, waited_for.or(before).map(|of| self.end_of(of)))
@@ -118,8 +118,8 @@ impl Walk<'_> {
         (0..index).rev().find(is_compute).map(|index| self.recording.place(rank, index))
     }
 
-    /// The message that a rank stood still for last between two times.
-    fn stood_still_for(&self, rank: usize, from_ns: u64, until_ns: u64) -> Option<Place> {
+    /// The message that a rank waited for last between two times.
+    fn last_awaited(&self, rank: usize, from_ns: u64, until_ns: u64) -> Option<Place> {
         let recording = self.recording;
         let is_between = |of: Place| {
             let times = recording.times(of);

@@ -110,7 +110,7 @@ impl<'a> TransitTimes<'a> {
         links
     }
 
-    /// The part of a message's way that does not occupy its link, where the run imitates links: the longest of all data ranks,
+    /// The part of a message's way that does not occupy its link, where the run emulates links: the longest of all data ranks,
     /// since a prediction has one for all. Elsewhere the two cannot be separated, and all of the way counts as occupied.
     fn latency_ns(&self, instruction: Instruction) -> u64 {
         let shaped = self.plan.run().comm.links.zip(self.messages.get(instruction));

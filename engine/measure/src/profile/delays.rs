@@ -49,10 +49,10 @@ pub(super) fn add_step(
         let mut free = 0;
         for message in link {
             let instruction = message.first().instruction;
-            let imitated = facts.imitated(instruction);
-            free = message.ready_ns.max(free) + imitated.occupied;
+            let emulated = facts.emulated(instruction);
+            free = message.ready_ns.max(free) + emulated.occupied;
             let receivers = message.receivers().map(|receiver| step.times(receiver));
-            add(facts.key(instruction), free + imitated.latency, receivers, messages);
+            add(facts.key(instruction), free + emulated.latency, receivers, messages);
         }
     }
 }

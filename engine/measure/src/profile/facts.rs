@@ -1,4 +1,4 @@
-//! What a plan says of the instructions that are recorded: which units are alike, what is sent, and over which imitated link.
+//! What a plan says of the instructions that are recorded: which units are alike, what is sent, and over which emulated link.
 
 use pipezero_plan::Plan;
 use pipezero_plan::costs::{Message, MessageKind, Messages, UnitKey, counted_elements};
@@ -14,14 +14,14 @@ pub(super) struct MessageKey {
     pub(super) bytes: u64,
 }
 
-/// What a message costs on the link that the run imitates; nothing where it imitates none.
+/// The delay of a message on its emulated link; zero if the run emulates no links.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Imitated {
+pub(super) struct EmulatedDelay {
     pub(super) occupied: u64,
     pub(super) latency: u64,
 }
 
-impl Imitated {
+impl EmulatedDelay {
     pub(super) fn total(self) -> u64 {
         self.occupied.saturating_add(self.latency)
     }
@@ -98,14 +98,14 @@ impl<'a> Facts<'a> {
     }
 
     /// What the message of an instruction costs on its link; there is none within a rank.
-    pub(super) fn imitated(&self, instruction: Instruction) -> Imitated {
+    pub(super) fn emulated(&self, instruction: Instruction) -> EmulatedDelay {
         self.over_its_link(self.message(instruction))
     }
 
     /// What a message costs on its link.
-    pub(super) fn over_its_link(&self, message: &Message) -> Imitated {
+    pub(super) fn over_its_link(&self, message: &Message) -> EmulatedDelay {
         let links = self.plan.run().comm.links.filter(|_| message.num_ranks() > 1);
         let [occupied, latency] = links.map_or([0, 0], |links| message.over(&links));
-        Imitated { occupied, latency }
+        EmulatedDelay { occupied, latency }
     }
 }

@@ -72,7 +72,7 @@ pub(super) fn message_times(totals: &MessageTotals) -> Vec<MessageTimes> {
         entry.sizes.push(SizedTimes {
             bytes,
             issue_ns: issue.or_zero(),
-            // Threads carry a message out within its issue; what an imitated link takes, the run file says.
+            // Threads carry a message out within its issue; what an emulated link takes, the run file says.
             occupied_ns: 0,
             latency_ns: delay.or_zero(),
             landing_ns: completion.or_zero(),

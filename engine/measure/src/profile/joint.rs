@@ -2,7 +2,7 @@
 
 use pipezero_schedule::Instruction;
 
-use super::facts::{Facts, Imitated, MessageKey};
+use super::facts::{EmulatedDelay, Facts, MessageKey};
 use super::sums::MessageTotals;
 use crate::recording::{Place, RecordedMessage, Recording};
 
@@ -52,16 +52,16 @@ pub(super) fn add_recorded(
         [times.started_ns + own_ns(member), times.ended_ns]
     });
     let instruction = message.first().instruction;
-    add(facts.key(instruction), facts.imitated(instruction), came_and_ended, messages);
+    add(facts.key(instruction), facts.emulated(instruction), came_and_ended, messages);
 }
 
 /// Adds what ranks took together beside their link: from when the last came to when the last went on.
 pub(super) fn add(
     key: MessageKey,
-    imitated: Imitated,
+    emulated: EmulatedDelay,
     came_and_ended: impl Iterator<Item = [u64; 2]>,
     messages: &mut MessageTotals,
 ) {
     let [came, ended] = came_and_ended.fold([0, 0], |all, of| [all[0].max(of[0]), all[1].max(of[1])]);
-    messages.add_joint(key, i128::from(ended) - i128::from(came + imitated.total()));
+    messages.add_joint(key, i128::from(ended) - i128::from(came + emulated.total()));
 }

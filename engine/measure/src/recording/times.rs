@@ -46,7 +46,7 @@ impl Times {
         self.issued_ns - self.started_ns
     }
 
-    /// How long the row stood still for a message.
+    /// How long the row waited for a message.
     pub fn exposed_ns(self) -> u64 {
         self.arrived_ns - self.awaited_ns
     }

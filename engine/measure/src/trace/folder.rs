@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use pipezero_files::input::{InputError, read_text};
 use pipezero_files::partial::{Existing, PartialFile};
-use pipezero_files::strangers;
+use pipezero_files::unknown_files;
 use pipezero_plan::Plan;
 
 use super::file::ParseError;
@@ -82,8 +82,8 @@ impl TraceFolder {
     ///
     /// # Errors
     /// When the system refuses.
-    pub fn stranger(&self) -> io::Result<Option<PathBuf>> {
-        strangers::stranger(&self.path, |name| {
+    pub fn first_unknown(&self) -> io::Result<Option<PathBuf>> {
+        unknown_files::first_unknown(&self.path, |name| {
             step_of(name.strip_suffix(PartialFile::ENDING).unwrap_or(name)).is_some()
         })
     }

@@ -5,8 +5,8 @@ use pipezero_schedule::PipelineRank;
 
 use super::BesideZero1;
 use crate::alternatives::smaller_gathers;
+use crate::diagnostics::{Diagnostic, UNIT, WHAT_IS_SHARDED};
 use crate::refusal::as_zero_1;
-use crate::remarks::{Remark, UNIT, WHAT_IS_SHARDED};
 use crate::{Bytes, Plan, PlannedUnit};
 
 /// A change after which every rank is at least a twentieth below ZeRO-1.
@@ -20,11 +20,11 @@ pub(super) struct Remedy {
 
 impl Plan {
     /// That ZeRO-3 does not save a twentieth of some rank's peak, and what to write instead.
-    pub(crate) fn does_not_pay(&self) -> Option<Remark> {
+    pub(crate) fn does_not_pay(&self) -> Option<Diagnostic> {
         let ranks = &self.beside_zero_1;
         if self.units.iter().all(PlannedUnit::is_whole) {
             let text = "every unit is whole, which is ZeRO-1; use \"stage\": 1, which says so".to_owned();
-            return (!ranks.is_empty()).then(|| Remark::hint(WHAT_IS_SHARDED, text));
+            return (!ranks.is_empty()).then(|| Diagnostic::hint(WHAT_IS_SHARDED, text));
         }
         // A rank on which everything is whole is under ZeRO-1, as its list says.
         let is_sharded = |rank: &&BesideZero1| {
@@ -61,7 +61,7 @@ impl Plan {
             Bytes(worst.sent_bytes),
             Bytes(worst.zero_1_sent_bytes),
         );
-        Some(Remark::warning(UNIT, text))
+        Some(Diagnostic::warning(UNIT, text))
     }
 
     /// With how many resident units a rank is compared, where the run gives it others. Under `"level"` a rank that does not pay has the fewest

@@ -1,6 +1,6 @@
 //! The comparison against runs that are planned by themselves.
 
-use pipezero_config::testing::{LAUNCH, file};
+use pipezero_config::testing::{RESOURCES, file};
 use pipezero_config::{NoticeKind, RunFile};
 
 use crate::{BesideZero1, Plan};
@@ -26,7 +26,7 @@ fn planned(model: &str, grid: [usize; 2], zero: &str, is_half: bool) -> Plan {
         ("gradient_accumulation_steps", "4"),
     ];
     let file = RunFile::parse("run.json", &file(&keys)).expect("JSON");
-    let (run, _) = file.resolve(LAUNCH).expect("a valid run");
+    let (run, _) = file.resolve(RESOURCES).expect("a valid run");
     Plan::even_if_refused(run).expect("a plan")
 }
 
@@ -40,11 +40,11 @@ fn figures(plan: &Plan) -> Vec<(u64, u64)> {
 }
 
 fn does_not_pay(plan: &Plan) -> Option<String> {
-    let remarks = plan.remarks().into_iter();
-    let mut found = remarks.filter(|remark| remark.text.contains("ZeRO-3 does not pay"));
-    let remark = found.next()?;
-    assert!(found.next().is_none() && remark.kind == NoticeKind::Warning);
-    Some(remark.text)
+    let diagnostics = plan.diagnostics().into_iter();
+    let mut found = diagnostics.filter(|diagnostic| diagnostic.text.contains("ZeRO-3 does not pay"));
+    let diagnostic = found.next()?;
+    assert!(found.next().is_none() && diagnostic.kind == NoticeKind::Warning);
+    Some(diagnostic.text)
 }
 
 #[test]

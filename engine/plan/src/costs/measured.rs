@@ -1,4 +1,4 @@
-//! Prices from a costs file: units by what they consist of, messages by kind, ranks and size, and the run's own imitated
+//! Prices from a costs file: units by what they consist of, messages by kind, ranks and size, and the run's own emulated
 //! links beside them.
 
 use pipezero_schedule::Unit;
@@ -173,11 +173,11 @@ impl Prices for Measured<'_> {
         if ranks == 1 {
             return Ok(MessageCost { issue, occupied: 0, latency: 0, landing });
         }
-        let imitated = self.plan.run().comm.links.map_or([0, 0], |links| message.over(&links));
+        let emulated = self.plan.run().comm.links.map_or([0, 0], |links| message.over(&links));
         Ok(MessageCost {
             issue,
-            occupied: occupied_ns.saturating_add(imitated[0]),
-            latency: latency_ns.saturating_add(imitated[1]),
+            occupied: occupied_ns.saturating_add(emulated[0]),
+            latency: latency_ns.saturating_add(emulated[1]),
             landing,
         })
     }

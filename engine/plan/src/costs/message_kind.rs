@@ -42,7 +42,7 @@ impl MessageKind {
         matches!(self, Self::Activation | Self::Gradient)
     }
 
-    /// Whether ranks stand still in their rows until all have joined.
+    /// Whether ranks wait in their rows until all have joined.
     pub fn is_joint(self) -> bool {
         matches!(self, Self::AddTied | Self::GradientNorm)
     }

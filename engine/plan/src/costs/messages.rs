@@ -57,7 +57,7 @@ impl Message {
         (!near.is_empty() && !far.is_empty()).then(|| [of(near), of(far)])
     }
 
-    /// Over imitated links: how long it occupies the slowest of its groups' links, and how much later it arrives,
+    /// Over emulated links: how long it occupies the slowest of its groups' links, and how much later it arrives,
     /// nanoseconds.
     pub fn over(&self, links: &Links) -> [u64; 2] {
         let over = |ranks: &Vec<usize>| {

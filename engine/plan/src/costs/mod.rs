@@ -10,13 +10,13 @@
 //! what they consist of, so that it serves other grids, schedules, ZeRO levels and unit sizes of the same model too.
 //!
 //! ```no_run
-//! use pipezero::config::{Launch, RunFile};
+//! use pipezero::config::{Resources, RunFile};
 //! use pipezero::plan::costs::{DeviceSpec, Source, for_plan};
 //! use pipezero::plan::Plan;
 //! use pipezero::schedule::simulate::simulate;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let (run, _) = RunFile::load("engine/configs/seed-48-layers.json".as_ref())?.resolve(Launch::this_host())?;
+//! let (run, _) = RunFile::load("engine/configs/seed-48-layers.json".as_ref())?.resolve(Resources::this_host())?;
 //! let plan = Plan::new(run)?;
 //! let device = DeviceSpec::by_name("h100").ok_or("no such device")?;
 //! let predicted = for_plan(&plan, Source::Analytic(&device))?;

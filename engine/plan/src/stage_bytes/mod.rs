@@ -176,8 +176,8 @@ impl<'a> StageBytes<'a> {
             .into_iter()
             .map(|unit| self.planned(unit))
             .collect();
-        let front_values = units.iter().find_map(|unit| unit.front_values(shape));
-        let reads = TokensRead { shape, tokens, document_starts, front_values, loss };
+        let encoder_values = units.iter().find_map(|unit| unit.encoder_values(shape));
+        let reads = TokensRead { shape, tokens, document_starts, encoder_values, loss };
         let gathered: Vec<u64> = units.iter().map(|unit| unit.gathered_len() as u64).collect();
         let trained = units.iter().rev().filter(|unit| !unit.is_frozen);
         let gradients: Vec<u64> = trained.map(|unit| unit.gradient_len() as u64).collect();
@@ -195,7 +195,7 @@ impl<'a> StageBytes<'a> {
             copies_checkpoints: self.of.run.checkpoint.is_copied(),
             num_tokens: num_of_step(run, reads.num_tokens()),
             num_document_starts: num_of_step(run, reads.num_document_starts()),
-            num_front_words: num_of_step(run, reads.num_front_words()),
+            num_encoder_words: num_of_step(run, reads.num_encoder_words()),
             num_loss_inputs: num_loss_inputs_of_step(run, reads),
             stages: vec![StageFacts {
                 num_activation_slots: 0,

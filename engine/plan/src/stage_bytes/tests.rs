@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use pipezero_config::{Launch, RunFile, ZeroLevel};
+use pipezero_config::{Resources, RunFile, ZeroLevel};
 use pipezero_partition::LayerGraph;
 
 use super::*;
@@ -42,7 +42,7 @@ fn for_every_run(judge: impl Fn(&StageBytes<'_>)) {
     for changes in CHANGES {
         let changes: Vec<String> = changes.split_whitespace().map(str::to_owned).collect();
         let file = RunFile::parse("run.json", RUN_FILE).and_then(|file| file.set(&changes));
-        let (run, _) = file.and_then(|file| file.resolve(Launch::this_host())).expect("a valid run file");
+        let (run, _) = file.and_then(|file| file.resolve(Resources::this_host())).expect("a valid run file");
         let model = run.model.build().expect("a valid model");
         let shape = MicroBatchShape { num_sequences: 2, seq_length: 8 };
         let graph = cut::graph(&run, &model, shape).expect("a chain");

@@ -4,14 +4,14 @@
 //! cores that ranks share. [`LoneSchedule`] needs no run: it takes the times of a rank.
 //!
 //! ```no_run
-//! use pipezero::config::{Launch, RunFile};
+//! use pipezero::config::{Resources, RunFile};
 //! use pipezero::plan::Plan;
 //! use pipezero::plan::costs::{DeviceSpec, Source};
 //! use pipezero::plan::what_if::{Ratio, Simulation, WhatIf};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let file = RunFile::load("engine/configs/seed-48-layers.json".as_ref())?;
-//! let (plan, _) = Plan::from_file(&file, Launch::this_host())?;
+//! let (plan, _) = Plan::from_file(&file, Resources::this_host())?;
 //! let device = DeviceSpec::by_name("h100").ok_or("no such device")?;
 //! let slow_rank = WhatIf { speeds: [(3, Ratio::new(4, 5))].into(), ..WhatIf::default() };
 //! let simulation = Simulation::new(&plan, Source::Analytic(&device), Some(&slow_rank))?;
@@ -23,7 +23,7 @@
 
 mod changes;
 mod cluster_step;
-mod device_remark;
+mod device_diagnostic;
 mod generator;
 mod lone_schedule;
 mod lone_schedule_error;
@@ -36,7 +36,7 @@ mod utilisation;
 
 pub use changes::{HostCores, WhatIf};
 pub use cluster_step::ClusterStep;
-pub use device_remark::device_remarks;
+pub use device_diagnostic::device_diagnostics;
 pub use generator::{GeneratedSchedule, Generator};
 pub use lone_schedule::LoneSchedule;
 pub use lone_schedule_error::{LoneScheduleError, OrderRule};

@@ -163,7 +163,7 @@ fn predicted(
     predicted.map_err(SimulationError::Costs)
 }
 
-/// What computes need of a host: those of a GPU need none of its cores, nor do layers of given times, which imitate a GPU.
+/// What computes need of a host: those of a GPU need none of its cores, nor do layers of given times, which stand in for a GPU.
 fn computes(plan: &Plan, source: Source<'_>) -> Computes {
     let is_gpu = matches!(source, Source::Analytic(device) if device.cores.is_none());
     let is_timed = plan.run().model.facts().given_times.is_some();

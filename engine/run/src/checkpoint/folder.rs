@@ -158,7 +158,7 @@ impl Checkpoints {
     }
 
     /// What is in the folder that no run wrote, if anything.
-    pub fn stranger(&self) -> Result<Option<String>, CheckpointError> {
+    pub fn first_unknown(&self) -> Result<Option<String>, CheckpointError> {
         let is_ours = |name: &str| {
             let endings = [Self::PARTIAL, Self::REMOVED];
             let name = endings.iter().find_map(|ending| name.strip_suffix(ending)).unwrap_or(name);

@@ -97,7 +97,7 @@ fn a_checkpoint_has_its_name_only_when_it_is_complete_and_the_last_are_kept() {
     drop(checkpoints.start(4, None).unwrap());
     assert_eq!(names(&folder), ["step-00000003", "step-00000004.partial"]);
     assert_eq!(checkpoints.steps().unwrap(), [3]);
-    assert_eq!(checkpoints.stranger().unwrap(), None);
+    assert_eq!(checkpoints.first_unknown().unwrap(), None);
     write(&checkpoints, 5, 40);
     assert_eq!(names(&folder), ["step-00000003", "step-00000005"]);
     checkpoints.start(6, None).unwrap().abandon();
@@ -107,7 +107,7 @@ fn a_checkpoint_has_its_name_only_when_it_is_complete_and_the_last_are_kept() {
     assert_eq!(checkpoints.steps().unwrap(), [5, 123_456_789]);
     assert_eq!(names(&folder).len(), 2);
     fs::write(folder.join("thesis"), "").unwrap();
-    assert_eq!(checkpoints.stranger().unwrap().as_deref(), Some("thesis"));
+    assert_eq!(checkpoints.first_unknown().unwrap().as_deref(), Some("thesis"));
 }
 
 /// Sound checksums of manifests that somebody else wrote.

@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
-use pipezero_models::front::FrontSpec;
+use pipezero_models::input_encoder::EncoderSpec;
 use pipezero_models::layer::{IGNORED_TARGET, LossInputs, MicroBatchShape};
 
-use super::front_batch::{FrontBatch, FrontFault};
+use super::encoder_batch::{EncoderBatch, EncoderFault};
 
 /// The tokens of one micro-batch: B sequences of T tokens.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,8 +18,8 @@ pub struct TokenBatch {
     /// [`Tokens::document_starts`](pipezero_models::layer::Tokens::document_starts) has it: 0, unless a source writes something else. It
     /// is used where the run has `data.document_attention`.
     pub document_starts: Vec<u32>,
-    /// What a model with a front is given beside them: none, unless a source adds some.
-    pub front: FrontBatch,
+    /// Inputs of the model's input encoder: none, unless a source adds some.
+    pub encoder_inputs: EncoderBatch,
     /// `[B, T, K]` what the loss reads of each token beside its target. It is empty when the source is asked, which gives either all of them
     /// or none; for none there is a rank on which `num_loss_inputs` is 0, and a loss that can do without.
     pub loss_inputs: Vec<f32>,
@@ -34,8 +34,8 @@ impl TokenBatch {
         let num_tokens = num_sequences * seq_length;
         let zeros = || vec![0; num_tokens];
         let (inputs, targets, document_starts) = (zeros(), zeros(), zeros());
-        let (front, loss_inputs) = (FrontBatch::default(), Vec::new());
-        Self { inputs, targets, document_starts, front, loss_inputs, num_loss_inputs: 0 }
+        let (encoder_inputs, loss_inputs) = (EncoderBatch::default(), Vec::new());
+        Self { inputs, targets, document_starts, encoder_inputs, loss_inputs, num_loss_inputs: 0 }
     }
 
     /// The same, with room for so many values of each token that a loss reads.
@@ -50,7 +50,7 @@ impl TokenBatch {
         self.targets.resize(num_tokens, 0);
         self.document_starts.clear();
         self.document_starts.resize(num_tokens, 0);
-        self.front.clear();
+        self.encoder_inputs.clear();
         self.loss_inputs.clear();
     }
 
@@ -74,12 +74,12 @@ impl TokenBatch {
     }
 
     /// Refuses a batch of another size, tokens that the layers cannot index with, documents that begin where none can, and inputs that the
-    /// model's front does not take.
+    /// model's input encoder does not take.
     pub(crate) fn check(
         &self,
         shape: MicroBatchShape,
         vocab_size: usize,
-        front: Option<&FrontSpec>,
+        encoder: Option<&EncoderSpec>,
         loss: LossInputs,
     ) -> Result<(), BatchFault> {
         let num_tokens = shape.num_tokens();
@@ -88,7 +88,7 @@ impl TokenBatch {
             return Err(BatchFault::Resized { num_inputs, num_targets, num_tokens });
         }
         self.check_documents(shape)?;
-        self.front.check(front, shape).map_err(BatchFault::Front)?;
+        self.encoder_inputs.check(encoder, shape).map_err(BatchFault::EncoderInputs)?;
         self.check_loss_inputs(num_tokens, loss)?;
         let inputs = self.inputs.iter().map(|token| ("input", token)).enumerate();
         let targets = self.targets.iter().map(|token| ("target", token)).enumerate();
@@ -194,9 +194,9 @@ pub enum BatchFault {
         /// What is allocated.
         longest: usize,
     },
-    /// Inputs that the model's front does not take.
+    /// Inputs that the model's input encoder does not take.
     #[error("{0}")]
-    Front(FrontFault),
+    EncoderInputs(EncoderFault),
     /// A token outside the vocabulary.
     #[error(
         "the source gave token {token} as {role} {position}, but the model knows tokens below vocab_size {vocab_size}"

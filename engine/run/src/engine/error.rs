@@ -241,7 +241,7 @@ pub enum EngineError {
 }
 
 impl EngineError {
-    /// Of processes that wait for others: one of these has failed, which says why, or is gone.
+    /// A process that waits for others: one of these has failed and says why, or has ended.
     pub fn of_others(error: CommError) -> Self {
         match error {
             CommError::Interrupted { .. } | CommError::Stopped => Self::Elsewhere,
@@ -275,15 +275,15 @@ impl Report {
         Self { failures }
     }
 
-    /// The lowest rank that is there to speak for all, if any is. Of a process that stood still the others may have said that it does not answer, so
-    /// that one speaks only where there is no other.
+    /// The lowest rank that can report for all, if there is one. The others may have reported that a suspended process does not answer, so
+    /// such a process reports only if there is no other.
     pub fn speaker(&self) -> Option<usize> {
         let alive = self.failures.iter().filter(|failure| failure.cause.kind().has_answered());
-        let stood_still = |failure: &RankFailure| failure.cause.kind() == CauseKind::StoodStill;
-        alive.map(|failure| (stood_still(failure), failure.rank)).min().map(|(_, rank)| rank)
+        let was_suspended = |failure: &RankFailure| failure.cause.kind() == CauseKind::Suspended;
+        alive.map(|failure| (was_suspended(failure), failure.rank)).min().map(|(_, rank)| rank)
     }
 
-    /// Whether a rank has not said why it stopped: its process may be gone.
+    /// Whether a rank has not said why it stopped: its process may have ended.
     pub fn misses_a_rank(&self) -> bool {
         self.failures.iter().any(|failure| !failure.cause.kind().has_answered())
     }

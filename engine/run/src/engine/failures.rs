@@ -46,8 +46,8 @@ pub fn stopped(world: &dyn World, cause: impl Into<Cause>, timeout: Duration) ->
 
 /// As [`stopped`], for a reason that is known in words alone: because a process has ended, or because one has not come in time.
 pub fn gave_up(world: &dyn World, message: String, timeout: Duration) -> Report {
-    let is_any_gone = (0..world.size()).any(|rank| world.has_ended(rank));
-    let kind = if is_any_gone { CauseKind::Stopped } else { CauseKind::TimedOut };
+    let has_any_ended = (0..world.size()).any(|rank| world.has_ended(rank));
+    let kind = if has_any_ended { CauseKind::Stopped } else { CauseKind::TimedOut };
     stopped(world, Cause::GaveUp { kind, message }, timeout)
 }
 
@@ -74,13 +74,13 @@ pub(super) fn add_reported(world: &dyn World, time: TimeForReports, failures: &m
     failures.extend(silent.into_iter().map(|(rank, cause)| failure_of(world, rank, cause)));
 }
 
-/// A rank's failure where its process stood still for so long, as SIGSTOP, a debugger or a virtual machine that is moved make it: whatever it then
-/// waited for, or was kept from, is an effect. The process has measured this itself, so that it holds even where ranks have waited for each other
-/// in a circle.
-pub(super) fn after_standstill(failure: RankFailure, time: Duration) -> RankFailure {
+/// A rank's failure after its process was suspended for `time`: by SIGSTOP, a debugger or the migration of a virtual machine. Whatever the
+/// rank then waited for or could not do is an effect of that. The process has measured the time itself, so this holds even if ranks have
+/// waited for each other in a circle.
+pub(super) fn after_suspension(failure: RankFailure, time: Duration) -> RankFailure {
     match failure.cause.kind() {
         CauseKind::TimedOut | CauseKind::Stopped => {
-            RankFailure { cause: Cause::StoodStill { time, then: Box::new(failure.cause) }, ..failure }
+            RankFailure { cause: Cause::Suspended { time, then: Box::new(failure.cause) }, ..failure }
         }
         _ => failure,
     }
@@ -190,21 +190,18 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_stood_still_is_the_cause_unless_another_is_gone() {
+    fn a_process_that_was_suspended_is_the_cause_unless_another_has_ended() {
         let seconds = Duration::from_secs(3);
-        let failed = |rank, cause| after_standstill(failure(rank, cause), seconds);
+        let failed = |rank, cause| after_suspension(failure(rank, cause), seconds);
         let thawed = reported(&failed(2, timeout(vec![1])));
-        let stood_still = "rank 2 at: answers again: its process stood still for 3.0s, and then waited 3.0s for rank 1 in a transfer";
+        let suspended = "rank 2 at: answers again: its process was suspended for 3.0s, and then waited 3.0s for rank 1 in a transfer";
         let waited = "rank 1 at: waited 3.0s for rank 2 in a transfer";
-        assert_eq!(
-            report(vec![failure(1, timeout(vec![2])), thawed], &[]),
-            format!("{stood_still}; {waited}")
-        );
+        assert_eq!(report(vec![failure(1, timeout(vec![2])), thawed], &[]), format!("{suspended}; {waited}"));
         let thawed = reported(&failed(2, timeout(vec![1])));
-        let gone = "rank 4, last heard of at: does not answer: its process has ended";
+        let ended = "rank 4, last heard of at: does not answer: its process has ended";
         assert_eq!(
             report(vec![failure(1, timeout(vec![2])), thawed], &[4]),
-            format!("{gone}; {stood_still}; {waited}")
+            format!("{ended}; {suspended}; {waited}")
         );
         let device = CommError::Device { reason: "the GPU is gone".to_owned() };
         assert_eq!(failed(1, device.clone()).cause.to_string(), device.to_string());

@@ -469,7 +469,7 @@ impl Engine {
     /// # Panics
     /// If the rank runs in another process.
     pub fn ledger_between_steps(&self, rank: usize) -> &Ledger {
-        &self.ranks.ledgers(rank).between
+        &self.ranks.ledgers(rank).scratch
     }
 }
 

@@ -14,7 +14,7 @@ use pipezero_plan::Plan;
 use super::command::{Answer, Command, Reply};
 use super::error::{EngineError, Report};
 use super::failures::{
-    GRACE_OF_PROCESSES, TimeForReports, add_reported, after_standstill, failure_of, waited_for,
+    GRACE_OF_PROCESSES, TimeForReports, add_reported, after_suspension, failure_of, waited_for,
 };
 use super::worker::Worker;
 use crate::data::BatchSource;
@@ -38,8 +38,8 @@ pub(super) struct Ranks {
     grace: Duration,
     /// No wait between ranks is longer.
     timeout: Duration,
-    /// The longest that this process has stood still while its ranks carried out the last command.
-    stood_still: Duration,
+    /// The longest time for which this process was suspended while its ranks carried out the last command.
+    suspended: Duration,
     /// Whether the ranks hold memory for commands between steps: on a device that several of them share each would else find that of the
     /// others taken.
     hold_reserves: bool,
@@ -51,8 +51,8 @@ const GRACE: Duration = Duration::from_secs(10);
 /// The same where others have waited for it in vain, for as long as any wait may last.
 const GRACE_OF_WAITED_FOR: Duration = Duration::from_secs(1);
 
-/// A process that stands still for as long, and for half a time-out, is what others have waited for.
-const STANDSTILL_MIN: Duration = Duration::from_secs(1);
+/// If a process was suspended for this long, and for half a time-out, it is what others have waited for.
+const SUSPENSION_MIN: Duration = Duration::from_secs(1);
 
 /// How long the engine waits for an answer before it asks whether another process has stopped.
 const BETWEEN_QUESTIONS: Duration = Duration::from_millis(100);
@@ -76,7 +76,7 @@ impl Ranks {
             world,
             grace: grace.min(plan.run().comm.timeout),
             timeout: plan.run().comm.timeout,
-            stood_still: Duration::ZERO,
+            suspended: Duration::ZERO,
             hold_reserves: false,
             stopped: false,
         };
@@ -119,9 +119,9 @@ impl Ranks {
             _ if std::mem::take(&mut self.hold_reserves) => drop(self.ask(&Command::Release)?),
             _ => {}
         }
-        self.stood_still = Duration::ZERO;
+        self.suspended = Duration::ZERO;
         for rank in &self.commands {
-            // A rank that is gone has already answered with its failure.
+            // A rank whose thread has ended has already answered with its failure.
             let _ = rank.send(command.clone());
         }
         self.collect(command.is_program().then_some(self.timeout))
@@ -222,8 +222,8 @@ impl Ranks {
         loop {
             let asked = Instant::now();
             let answer = self.answers.recv_timeout(BETWEEN_QUESTIONS);
-            // A process that runs is back in time.
-            self.stood_still = self.stood_still.max(asked.elapsed().saturating_sub(BETWEEN_QUESTIONS));
+            // A process that was not suspended returns from the wait on time.
+            self.suspended = self.suspended.max(asked.elapsed().saturating_sub(BETWEEN_QUESTIONS));
             match answer {
                 Ok(answer) => return Some(answer),
                 Err(RecvTimeoutError::Timeout) if !is_late() && !self.world.is_stopped() => {}
@@ -250,9 +250,9 @@ impl Ranks {
             }
         }
         failures.extend(busy.into_iter().map(|rank| self.failure(rank, Cause::Stalled)));
-        if !self.are_all() && self.stood_still >= STANDSTILL_MIN.max(self.timeout / 2) {
-            let time = self.stood_still;
-            failures = failures.into_iter().map(|failure| after_standstill(failure, time)).collect();
+        if !self.are_all() && self.suspended >= SUSPENSION_MIN.max(self.timeout / 2) {
+            let time = self.suspended;
+            failures = failures.into_iter().map(|failure| after_suspension(failure, time)).collect();
         }
         add_reported(&*self.world, TimeForReports::after(self.grace, self.timeout), &mut failures);
         EngineError::Stopped(Report::new(failures))

@@ -40,14 +40,14 @@ pub(super) fn max_threads() -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pipezero_config::{Launch, RunFile};
+    use pipezero_config::{Resources, RunFile};
 
     #[test]
     fn a_rank_has_a_thread_beside_those_that_compute() {
         let text = r#"{"model": {"family": "mlp", "num_layers": 1, "hidden_size": 4, "seq_length": 4},
             "data": {"text": "a.txt"}, "steps": 1, "train_batch_size": 8, "parallel": {"data": 8}, "threads": 2}"#;
         let file = RunFile::parse("run.json", text).expect("JSON");
-        let (plan, _) = Plan::from_file(&file, Launch::this_host()).expect("a plan");
+        let (plan, _) = Plan::from_file(&file, Resources::this_host()).expect("a plan");
         assert!(check(&plan, 8, Some(24)).is_ok() && check(&plan, 8, None).is_ok());
         let error = check(&plan, 8, Some(23)).unwrap_err();
         assert!(matches!(error, EngineError::Threads { num_ranks: 8, threads_per_rank: 3, max: 23 }));

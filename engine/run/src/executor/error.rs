@@ -42,9 +42,9 @@ pub enum Cause {
     /// The rank did not answer after the others had stopped.
     #[error("does not answer")]
     Stalled,
-    /// The rank's process did not run for a while, as if frozen.
-    #[error("answers again: its process stood still for {time:.1?}, and then {then}")]
-    StoodStill {
+    /// The rank's process was suspended for a while.
+    #[error("answers again: its process was suspended for {time:.1?}, and then {then}")]
+    Suspended {
         /// How long.
         time: Duration,
         /// What became of the rank when the process went on.
@@ -104,8 +104,8 @@ pub enum CauseKind {
     Ended,
     /// The rank did not answer.
     Stalled,
-    /// Its process stood still.
-    StoodStill,
+    /// Its process was suspended.
+    Suspended,
     /// The rank did not answer, and nobody has missed it.
     Late,
     /// It waited too long.
@@ -131,7 +131,7 @@ impl Cause {
             Self::Comm(error) if error.is_stop() => CauseKind::Stopped,
             Self::Ended => CauseKind::Ended,
             Self::Stalled | Self::Silent => CauseKind::Stalled,
-            Self::StoodStill { .. } => CauseKind::StoodStill,
+            Self::Suspended { .. } => CauseKind::Suspended,
             Self::Late { .. } => CauseKind::Late,
             Self::GaveUp { kind, .. } | Self::Elsewhere { kind, .. } => *kind,
             _ => CauseKind::Failed,

@@ -9,8 +9,8 @@ use pipezero_schedule::MicroBatch;
 
 use super::asked_logits::AskedLogits;
 use super::error::Cause;
-use super::handed::Handed;
 use super::rank::Rank;
+use super::to_rank_zero::ToRankZero;
 
 impl Rank {
     /// The logits `[prompts, V]` after each prompt, which rank 0 gets; the others help and return nothing. A prompt is the first sequence of
@@ -35,7 +35,7 @@ impl Rank {
         let len = prompts.len() * num_logits;
         let holder = self.first_data_rank(plan.unit(plan.head()).stage);
         if rank == holder {
-            let logits = self.between.zeros(len, Category::Communication)?;
+            let logits = self.scratch.zeros(len, Category::Communication)?;
             self.asked_logits = Some(AskedLogits::of_prompts(prompts, logits, num_logits));
         }
         let run = self.run_row(plan.evaluation(), None);
@@ -45,6 +45,7 @@ impl Rank {
             return Ok(None);
         }
         let from = asked.as_ref().map(|asked| asked.view());
-        Handed { holder, from, len, memory: &self.between }.hand_over(&mut self.comm, &*self.queue)
+        ToRankZero { holder, from, len, memory: &self.scratch }
+            .send_to_rank_zero(&mut self.comm, &*self.queue)
     }
 }

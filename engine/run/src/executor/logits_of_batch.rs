@@ -24,7 +24,7 @@ impl Rank {
         let (head, num_logits) = (self.plan.unit(self.plan.head()).stage, self.plan.num_logits());
         if self.plan.pipeline_rank_of(head) == self.pipeline_rank {
             let len = self.plan.micro_batch_shape().num_tokens() * num_logits;
-            let logits = self.between.zeros(len, Category::Communication)?;
+            let logits = self.scratch.zeros(len, Category::Communication)?;
             self.asked_logits = Some(AskedLogits::OfBatch { logits, num_logits, to });
         }
         let outcome = self.evaluate(source, batch);

@@ -9,10 +9,10 @@ use pipezero_models::{Buffer, ElementType};
 use pipezero_plan::MAX_GATHERED_PARTS;
 use pipezero_schedule::{Stage, Unit};
 
-use super::between_steps::ELEMENTS_AT_ONCE;
 use super::error::Cause;
-use super::handed::Handed;
 use super::rank::Rank;
+use super::scratch::ELEMENTS_AT_ONCE;
+use super::to_rank_zero::ToRankZero;
 use crate::shard::{PartStore, Weights};
 
 impl Rank {
@@ -34,7 +34,7 @@ impl Rank {
                     for start in (start..end).step_by(ELEMENTS_AT_ONCE) {
                         let piece = start..end.min(start + ELEMENTS_AT_ONCE);
                         let first = start - entry.range.start;
-                        part.fill(&*self.queue, &self.between, piece, |values| fill(entry, first, values))?;
+                        part.fill(&*self.queue, &self.scratch, piece, |values| fill(entry, first, values))?;
                     }
                 }
             }
@@ -42,9 +42,9 @@ impl Rank {
         Ok(())
     }
 
-    /// Hands a unit's parameters to rank 0 in f32, in the order of declaration and piece by piece: there `take` is given neighbours in one
-    /// part, where in its flat buffer the piece begins, and the piece. The ranks that hold the unit help, the others do nothing. Where there is a
-    /// master copy, it is what is handed over.
+    /// Sends a unit's parameters to rank 0 in f32, in the order of declaration and piece by piece. On rank 0, `take` is given neighbours in
+    /// one part, where in its flat buffer the piece begins, and the piece. The ranks that hold the unit help, the others do nothing. If
+    /// there is a master copy, it is sent.
     pub(crate) fn collect_unit(
         &mut self,
         unit: Unit,
@@ -70,8 +70,8 @@ impl Rank {
             for first in (start..end).step_by(ELEMENTS_AT_ONCE) {
                 let piece = first..end.min(first + ELEMENTS_AT_ONCE);
                 let from = whole.map(|whole| whole.range(piece.clone()));
-                let handed = Handed { holder, from, len: piece.len(), memory: &self.between };
-                if let Some(values) = handed.hand_over(&mut self.comm, &*self.queue)? {
+                let elements = ToRankZero { holder, from, len: piece.len(), memory: &self.scratch };
+                if let Some(values) = elements.send_to_rank_zero(&mut self.comm, &*self.queue)? {
                     take(entries, first, &values);
                 }
             }
@@ -79,7 +79,7 @@ impl Rank {
         for GatheredWhole { buffer, place } in gathered.into_iter().flatten() {
             self.buffer_at(place).give_back(buffer);
         }
-        // Also of a rank that has gathered alone. Nobody would notice what fails while it waits for its next command.
+        // Wait here on every rank that took part: a later failure would go unreported while the rank waits for its next command.
         self.comm.finish()?;
         Ok(())
     }

@@ -65,8 +65,8 @@ pub(crate) struct Rank {
     pub(super) asked_logits: Option<AskedLogits>,
     /// Where buffers come from that the plan counts.
     pub(super) memory: Allocator,
-    /// Where commands between programs take theirs from.
-    pub(super) between: Allocator,
+    /// Scratch memory: what commands between programs allocate.
+    pub(super) scratch: Allocator,
     /// What they will take, on a GPU, while a step runs.
     pub(super) reserve: Option<TrackedBuffer>,
     pub(super) positions: Arc<Positions>,
@@ -118,14 +118,14 @@ impl Rank {
             activations: Activations::new(&sizes, element_type, &memory)?,
             edges: Edges::new(&sizes, element_type, &memory)?,
             shapes: Shapes::new(plan.micro_batch_shape(), num_micro_batches),
-            tokens: StepTokens::zeros(num_micro_batches, sizes.tokens, plan.front().cloned(), &memory)?,
+            tokens: StepTokens::zeros(num_micro_batches, sizes.tokens, plan.input_encoder(), &memory)?,
             results: StepResults::zeros(num_micro_batches, plan.loss_parts().len(), &*queue)?,
             in_flight: BTreeMap::new(),
             tail: Tail::default(),
             staging: None,
             unread: None,
             asked_logits: None,
-            between: allocator(&ledgers.between),
+            scratch: allocator(&ledgers.scratch),
             reserve: None,
             memory,
             positions,

@@ -64,7 +64,7 @@ impl EventKind {
 pub(super) struct Recorded {
     /// How long the queue took for it.
     pub(super) elapsed: Duration,
-    /// How long it stood still meanwhile.
+    /// How long it waited meanwhile.
     pub(super) waited: Waited,
     /// What happened to its instructions, if that is recorded.
     pub(super) events: Vec<RecordedEvent>,

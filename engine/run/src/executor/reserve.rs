@@ -5,18 +5,18 @@ use pipezero_comm::memory::Category;
 use pipezero_models::ElementType;
 use pipezero_partition::Purpose;
 
-use super::between_steps::bytes_between_steps;
 use super::rank::Rank;
+use super::scratch::scratch_bytes;
 
 impl Rank {
     /// Holds the memory, before a step: then all ranks have what they hold all the time. Where there is none left, the next command
     /// between steps says so.
     pub(crate) fn hold_reserve(&mut self) {
         if self.reserve.is_none() && self.plan.run().device.has_own_memory() {
-            let num_bytes = bytes_between_steps(&self.plan, Purpose::Training);
+            let num_bytes = scratch_bytes(&self.plan, Purpose::Training);
             let num_elements =
                 usize::try_from(num_bytes).unwrap_or(usize::MAX) / ElementType::F32.num_bytes();
-            self.reserve = self.between.zeros(num_elements, Category::Communication).ok();
+            self.reserve = self.scratch.zeros(num_elements, Category::Communication).ok();
         }
     }
 

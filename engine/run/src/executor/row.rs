@@ -81,8 +81,8 @@ impl Rank {
                 source
                     .micro_batch(batch, self.data_rank, micro_batch, tokens)
                     .map_err(DataError::of_source)?;
-                let (vocab_size, front) = (self.plan.vocab_size(), self.plan.front());
-                tokens.check(shape, vocab_size, front, reads.loss).map_err(DataError::Batch)
+                let (vocab_size, encoder) = (self.plan.vocab_size(), self.plan.input_encoder());
+                tokens.check(shape, vocab_size, encoder, reads.loss).map_err(DataError::Batch)
             });
             if let Err(error) = read {
                 self.tokens.ignore(id, shape, &*self.queue);

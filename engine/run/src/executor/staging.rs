@@ -44,11 +44,11 @@ impl Staging {
     /// Writes the pieces of a rank, whose elements lie in the copy one behind the other.
     pub(super) fn write(&mut self, values: HostValues, rank: usize, pieces: Vec<Piece>, to: FileToWrite) {
         let copy = Copy { values, rank, pieces, to };
-        let (hand_over, handed) = bounded::<Copy>(1);
-        let write = move || handed.recv().expect("it is handed over at once").write();
+        let (sender, receiver) = bounded::<Copy>(1);
+        let write = move || receiver.recv().expect("it is sent at once").write();
         match std::thread::Builder::new().name(format!("rank-{rank}.checkpoint")).spawn(write) {
             Ok(thread) => {
-                hand_over.send(copy).expect("the thread waits for it");
+                sender.send(copy).expect("the thread waits for it");
                 self.thread = Some(thread);
             }
             // A system that starts no more threads: training waits instead.

@@ -9,9 +9,9 @@ use pipezero_comm::memory::Category;
 use pipezero_models::ElementType;
 use pipezero_models::unit::ParameterEntry;
 
-use super::between_steps::ELEMENTS_AT_ONCE;
 use super::error::Cause;
 use super::rank::Rank;
+use super::scratch::ELEMENTS_AT_ONCE;
 use super::staging::FileToWrite;
 use crate::checkpoint::{CheckpointError, CheckpointReader, Cursor, FileRecord, Piece, ShardWriter};
 use crate::shard::PartStore;
@@ -119,7 +119,7 @@ impl Rank {
             return Ok(self.queue.download_floats(view, values)?);
         }
         // Frozen weights in 16 bits: there are no others.
-        let mut wide = self.between.zeros(view.len(), Category::Parameters)?;
+        let mut wide = self.scratch.zeros(view.len(), Category::Parameters)?;
         self.queue.copy(view, wide.view_mut());
         Ok(self.queue.download_floats(wide.view(), values)?)
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use pipezero_schedule::Lane;
 use serde::{Deserialize, Serialize};
 
-/// Times in which the compute queue of a rank stood still.
+/// Times in which the compute queue of a rank waited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Waited {
     /// For gathers of weights that nothing hid, those after the optimizer's step included.

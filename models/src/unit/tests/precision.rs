@@ -42,7 +42,7 @@ fn by_hand(model: &Model, element: ElementType, batch: &Batch, loss_seed: f32) -
         document_starts: None,
         loss_inputs: None,
         masks: batch.masks,
-        front: None,
+        encoder_inputs: None,
     };
     let values = Run::new(model, 1).parameters();
     let units: Vec<Unit> =
@@ -259,7 +259,7 @@ fn logits_are_f32_in_every_type() {
                     document_starts: None,
                     loss_inputs: None,
                     masks: None,
-                    front: None,
+                    encoder_inputs: None,
                 },
                 parameters: parameters.view().into(),
                 input: &input,

@@ -50,7 +50,7 @@ pub struct Jitter {
 pub enum Computes {
     /// A core each.
     OccupyCores,
-    /// Nothing: they run on a device, or only imitate one. Only issuing and completing messages takes a core.
+    /// Nothing: they run on a device, or only stand in for one. Only issuing and completing messages takes a core.
     Elsewhere,
 }
 

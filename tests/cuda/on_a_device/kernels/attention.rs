@@ -10,7 +10,7 @@ use tests::Draws;
 use super::{ELEMENTS, document_starts, drawn, masks, same_in, unit_in_the_last_place};
 
 #[test]
-#[ignore = "needs a GPU, or the imitation of one"]
+#[ignore = "needs a GPU, or the fake GPU"]
 fn attentions() {
     let shapes = [
         (1, 1, 1, 1, 1),
@@ -60,7 +60,7 @@ fn drawn_shape(draws: &mut Draws) -> (usize, usize, usize, usize, usize) {
 /// Rows of documents: as long as a token, shorter than a tile, and longer than some; with tiles of which no query sees a key, and with
 /// queries of one block whose documents begin in different tiles.
 #[test]
-#[ignore = "needs a GPU, or the imitation of one"]
+#[ignore = "needs a GPU, or the fake GPU"]
 fn attentions_within_documents() {
     let shapes = [
         (1, 1, 1, 1, 1, 1),
@@ -95,7 +95,7 @@ fn attentions_within_documents() {
 /// Documents that begin just before, at and just behind the rows at which steps, tiles and blocks do, each long enough for queries far
 /// behind its beginning.
 #[test]
-#[ignore = "needs a GPU, or the imitation of one"]
+#[ignore = "needs a GPU, or the fake GPU"]
 fn documents_that_begin_around_the_beginnings_of_tiles() {
     // The kernels' head sizes, with tensor cores and without.
     for (h, g, d) in [(2, 1, 16), (1, 1, 128), (2, 1, 20), (1, 1, 100), (1, 1, 132)] {
@@ -157,7 +157,7 @@ fn same_attention(
 
 /// One is so far above the others that it must be found before exponentials are taken, which would be infinite.
 #[test]
-#[ignore = "needs a GPU, or the imitation of one"]
+#[ignore = "needs a GPU, or the fake GPU"]
 fn the_largest_score_is_found_among_the_last_keys() {
     let (t, h) = (64, 4);
     for (d, element) in [32, 96, 130].iter().flat_map(|&d| ELEMENTS.map(|element| (d, element))) {

@@ -7,7 +7,7 @@ use pipezero_models::kernels::sgd::SgdStep;
 use super::{ELEMENTS, drawn, same, same_in};
 
 #[test]
-#[ignore = "needs a GPU, or the imitation of one"]
+#[ignore = "needs a GPU, or the fake GPU"]
 fn conversions_are_the_hosts_to_the_bit() {
     for half in [ElementType::Bf16, ElementType::F16] {
         same(&format!("{half:?}"), 0.0, |on| {
@@ -46,7 +46,7 @@ fn conversions_are_the_hosts_to_the_bit() {
 }
 
 #[test]
-#[ignore = "needs a GPU, or the imitation of one"]
+#[ignore = "needs a GPU, or the fake GPU"]
 fn elementwise() {
     // The second is where views begin: where no 16 bytes are read at once, and where they are.
     let sizes = [(1, 0), (255, 0), (256, 0), (257, 0), (1000, 0), (2049, 0), (1000, 1), (2048, 3)];
@@ -106,7 +106,7 @@ fn elementwise() {
 }
 
 #[test]
-#[ignore = "needs a GPU, or the imitation of one"]
+#[ignore = "needs a GPU, or the fake GPU"]
 fn swiglus() {
     // Rows, columns, and the first element of each matrix: rows that take two turns of a block, and matrices that begin where no 16 bytes are
     // read at once.
@@ -143,7 +143,7 @@ fn swiglus() {
 }
 
 #[test]
-#[ignore = "needs a GPU, or the imitation of one"]
+#[ignore = "needs a GPU, or the fake GPU"]
 fn sums_of_squares() {
     // One, one less than a block has, a block, and more.
     for len in [1, 32_767, 32_768, 34_561] {

@@ -40,7 +40,7 @@ fn shape_of((b, t, h, g, d, _): (usize, usize, usize, usize, usize, usize)) -> A
 }
 
 #[test]
-#[ignore = "needs a GPU, or the imitation of one"]
+#[ignore = "needs a GPU, or the fake GPU"]
 fn turned_heads() {
     for (sizes, element) in shapes().flat_map(|sizes| ELEMENTS.map(|element| (sizes, element))) {
         let (shape, start) = (shape_of(sizes), sizes.5);
@@ -68,7 +68,7 @@ fn turned_heads() {
 
 /// Angles of positions far into a long sequence are as exact as others.
 #[test]
-#[ignore = "needs a GPU, or the imitation of one"]
+#[ignore = "needs a GPU, or the fake GPU"]
 fn heads_turned_by_large_angles() {
     let shape = shape_of((1, 2100, 1, 1, 2, 0));
     let rope = Rope { frequencies: [97.3].into(), scale: 1.0 };
@@ -83,7 +83,7 @@ fn heads_turned_by_large_angles() {
 }
 
 #[test]
-#[ignore = "needs a GPU, or the imitation of one"]
+#[ignore = "needs a GPU, or the fake GPU"]
 fn head_norms() {
     let shapes = shapes().chain(ODD_SHAPES);
     for (sizes, element) in shapes.flat_map(|sizes| ELEMENTS.map(|element| (sizes, element))) {

@@ -7,7 +7,7 @@ use pipezero_models::queue::Positions;
 use super::{ELEMENTS, MODES, document_starts, drawn, masks, same_in};
 
 #[test]
-#[ignore = "needs a GPU, or the imitation of one"]
+#[ignore = "needs a GPU, or the fake GPU"]
 fn masks_and_lookups_are_the_hosts_to_the_bit() {
     // More columns than a block has counters for, and more tokens than are compared at a time.
     let large = [(1, 2, 1104), (1, 1300, 3)];

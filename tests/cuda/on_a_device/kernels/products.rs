@@ -55,7 +55,7 @@ fn all_products(on: &mut On, (n, i, o, start): (usize, usize, usize, usize)) -> 
 }
 
 #[test]
-#[ignore = "needs a GPU, or the imitation of one"]
+#[ignore = "needs a GPU, or the fake GPU"]
 fn products() {
     for shape in shapes() {
         for element in ELEMENTS {
@@ -66,7 +66,7 @@ fn products() {
 
 /// The library may round the sum of a product and a residual before it adds a bias, as a layer does where they are two calls.
 #[test]
-#[ignore = "needs a GPU, or the imitation of one"]
+#[ignore = "needs a GPU, or the fake GPU"]
 fn products_with_a_bias_and_a_residual() {
     for (n, i, o, start) in shapes() {
         let shape = LinearShape { num_rows: n, num_inputs: i, num_outputs: o };
@@ -89,9 +89,9 @@ fn products_with_a_bias_and_a_residual() {
 
 /// Factors are rounded, and nothing else: those that have no more than TF32's bits, as bf16 in f32, give f32's products, others do not.
 #[test]
-#[ignore = "needs a GPU, or the imitation of one"]
+#[ignore = "needs a GPU, or the fake GPU"]
 fn products_in_tf32() {
-    let device = Cuda::open(0, F32Products::Tf32).expect("a GPU, or the imitation of one");
+    let device = Cuda::open(0, F32Products::Tf32).expect("a GPU, or the fake GPU");
     let same = |rounded_to, shape, tolerance| {
         let types = [rounded_to, ElementType::F32];
         same_in_types(types, &device, &format!("{shape:?} in TF32"), tolerance, |on| all_products(on, shape));
@@ -125,7 +125,7 @@ fn products_in_tf32() {
 
 /// What a loss leaves of logits goes into products where it lies.
 #[test]
-#[ignore = "needs a GPU, or the imitation of one"]
+#[ignore = "needs a GPU, or the fake GPU"]
 fn narrowed_rows_are_factors() {
     for (n, i, o) in [(1, 3, 1), (6, 12, 37), (9, 16, 600)] {
         let shape = LinearShape { num_rows: n, num_inputs: i, num_outputs: o };
@@ -151,7 +151,7 @@ fn narrowed_rows_are_factors() {
 
 /// With the library's epilogues, and without where it has none: for single rows, and where matrices do not begin at 16 bytes.
 #[test]
-#[ignore = "needs a GPU, or the imitation of one"]
+#[ignore = "needs a GPU, or the fake GPU"]
 fn products_with_gelu() {
     let drawn = drawn(|draws| {
         let [rows, inputs, outputs] = [80, 10, 10].map(|end| 1 + draws.below(end));

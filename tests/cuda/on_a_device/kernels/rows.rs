@@ -27,7 +27,7 @@ const SHAPES: [(usize, usize, usize); 11] = [
 const NORMS: [Norm; 2] = [Norm::GPT2, Norm { kind: NormKind::Rms, epsilon: 1e-2 }];
 
 #[test]
-#[ignore = "needs a GPU, or the imitation of one"]
+#[ignore = "needs a GPU, or the fake GPU"]
 fn norms() {
     let drawn = drawn(|draws| (1 + draws.below(150), 1 + draws.below(1100), draws.of(&[0, 0, 1, 4])));
     let shapes = SHAPES.into_iter().chain(drawn);
@@ -75,7 +75,7 @@ fn norms() {
 }
 
 #[test]
-#[ignore = "needs a GPU, or the imitation of one"]
+#[ignore = "needs a GPU, or the fake GPU"]
 fn cross_entropies() {
     // Blocks of 1024 tokens: a part of one, one less a token, a whole one, more than the warps of a block take at a
     // time; and one row more than losses are laid ready at a time.
@@ -131,7 +131,7 @@ fn cross_entropies() {
 }
 
 #[test]
-#[ignore = "needs a GPU, or the imitation of one"]
+#[ignore = "needs a GPU, or the fake GPU"]
 fn cross_entropies_of_slices() {
     // At the edges of both slices, and none. Behind the last row there is no other.
     let targets = [0, 1023, 2999, u32::MAX, 1024];

@@ -1,7 +1,7 @@
 //! A step on GPUs that NCCL connects takes the times that the simulator says, instruction by instruction, on the compute queue and on every lane:
 //! what overlaps there overlaps here.
 //!
-//! The imitation's times are virtual (`tests/imitation/times.h`): they follow from what waits for what. What an instruction costs is read off the step;
+//! The fake GPU's times are virtual (`tests/fake_gpu/times.h`): they follow from what waits for what. What an instruction costs is read off the step;
 //! when it begins and ends is the simulator's to say.
 
 mod costs;
@@ -105,7 +105,7 @@ fn cases() -> Vec<Case> {
 }
 
 #[test]
-#[ignore = "needs the imitation of several GPUs with virtual times"]
+#[ignore = "needs several fake GPUs with virtual times"]
 fn a_step_takes_the_times_that_the_simulator_says() {
     let mut pairs = [0; 2];
     let mut sample = Sample::one_in(4, "grid over NCCL, for times that are the simulator's");
@@ -123,11 +123,11 @@ fn a_step_takes_the_times_that_the_simulator_says() {
     assert!(overlapping > 100 && apart > 100, "{overlapping} overlap, {apart} do not");
 }
 
-/// `IMITATION_EARLY_WAIT` says for which message of rank 0 its compute queue waits at once.
+/// `FAKE_GPU_EARLY_WAIT` says for which message of rank 0 its compute queue waits at once.
 #[test]
-#[ignore = "needs the imitation of several GPUs with virtual times, and a wait that comes too early"]
+#[ignore = "needs several fake GPUs with virtual times, and a wait that comes too early"]
 fn a_wait_that_comes_too_early_is_found() {
-    env::var_os("IMITATION_EARLY_WAIT").expect("it has the number of a message");
+    env::var_os("FAKE_GPU_EARLY_WAIT").expect("it has the number of a message");
     let (engine, step) = step_of(even(over_nccl(on_gpus(small_run(prefetching()))), ReductionOrder::Ordered));
     let fault = compare(engine.plan(), &step).expect_err("a message that nothing hides any more");
     println!("{fault}");

@@ -12,7 +12,7 @@ use pipezero_schedule::simulate::Span;
 use pipezero_schedule::{CheckedProgram, Instruction, Lane, PipelineRank};
 use tests::{Mask, started};
 
-/// Times of the imitation are whole so many, and the driver gives them in milliseconds as f32.
+/// Times of the fake GPU are whole so many, and the driver gives them in milliseconds as f32.
 const TICK_NS: u64 = 1000;
 
 /// An instruction of a rank as it ran: where the rank's compute queue met it, and of a message when it was under way on its lane.
@@ -31,10 +31,10 @@ pub(super) type Step = Vec<Vec<Ran>>;
 
 /// The second step of a run; the first has joined the lanes.
 pub(super) fn step_of(run: Run) -> (Engine, Step) {
-    let path = env::var("IMITATION_TIMES").expect("the imitation has virtual times");
+    let path = env::var("FAKE_GPU_TIMES").expect("the fake GPU has virtual times");
     let mut engine = started(Engine::recording, run, Mask::None);
     engine.train_batch().expect("a step");
-    fs::remove_file(&path).expect("the imitation has written times");
+    fs::remove_file(&path).expect("the fake GPU has written times");
     let report = engine.train_batch().expect("a step");
     let step = ran(engine.plan(), &report, &fs::read_to_string(&path).expect("times"));
     (engine, step)

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::super::not_joined::NotJoined;
 use super::gpu::GpuFacts;
 use crate::CommError;
-use crate::world::{SideChannel, WorldError};
+use crate::world::{ControlChannel, WorldError};
 
 /// With what processes connect their GPUs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,7 +39,7 @@ fn fault(error: WorldError) -> Fault {
 /// # Errors
 /// When the processes cannot tell each other.
 pub(super) fn agree(
-    channel: &SideChannel,
+    channel: &ControlChannel,
     own: Result<GpuFacts, WorldError>,
 ) -> Result<Result<Agreement, NotJoined>, CommError> {
     let all = channel.gather(written(&own.map_err(fault)))?;

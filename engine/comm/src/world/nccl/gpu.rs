@@ -1,6 +1,6 @@
 //! The GPU of a process that a launcher has started.
 
-use pipezero_files::host::{self, Launched};
+use pipezero_files::host::{self, LaunchedProcess};
 use pipezero_models::queue::{Cuda, F32Products, nccl_version};
 use serde::{Deserialize, Serialize};
 
@@ -27,7 +27,7 @@ pub(super) struct GpuFacts {
 /// # Errors
 /// When there is none for it, or no NCCL.
 pub(super) fn own_gpu(
-    launched: &Launched,
+    launched: &LaunchedProcess,
     f32_products: F32Products,
 ) -> Result<(Cuda, GpuFacts), WorldError> {
     // The driver first: a host without a GPU needs no NCCL.

@@ -11,7 +11,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pipezero_files::host::Launched;
+use pipezero_files::host::LaunchedProcess;
 
 use super::World;
 use super::error::WorldError;
@@ -30,7 +30,7 @@ pub(super) fn nccl_of(
     around: Option<&dyn World>,
 ) -> Result<Option<Arc<dyn World>>, WorldError> {
     environment::check(spec)?;
-    match Launched::this()? {
+    match LaunchedProcess::this()? {
         Some(launched) if launched.size > 1 => processes::world((spec, ranks), &launched, timeout, around),
         _ => threads::world(spec, timeout).map(Some),
     }

@@ -5,14 +5,14 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pipezero_files::host::Launched;
+use pipezero_files::host::LaunchedProcess;
 use pipezero_models::queue::Cuda;
 
-use super::super::address::{address_of_first, own_address, told_by};
+use super::super::address::{address_of_first, broadcast_from, own_address};
+use super::super::control_channel::{ControlChannel, Member};
 use super::super::device::{NamedDevice, RanksOnDevice, number_on_host};
 use super::super::error::WorldError;
 use super::super::process_world::{Carrier, ProcessWorld, or_stop};
-use super::super::side_channel::{Member, SideChannel};
 use super::super::spec::WorldSpec;
 use super::super::{World, program};
 use super::agreement::agree;
@@ -30,9 +30,9 @@ struct OverNccl {
     ordinal: usize,
     /// What is worth knowing of how GPUs differ.
     warnings: Vec<String>,
-    channel: Arc<SideChannel>,
+    channel: Arc<ControlChannel>,
     /// By which reports come too.
-    spare: Vec<SideChannel>,
+    spare: Vec<ControlChannel>,
 }
 
 /// The world of these ranks of the job, which are all of them unless something connects all processes already.
@@ -41,12 +41,12 @@ struct OverNccl {
 /// When this process has no GPU of its own or no NCCL, or the processes do not find each other.
 pub(super) fn world(
     (spec, ranks): (&WorldSpec, Range<usize>),
-    launched: &Launched,
+    launched: &LaunchedProcess,
     timeout: Duration,
     around: Option<&dyn World>,
 ) -> Result<Option<Arc<dyn World>>, WorldError> {
     let is_first = launched.rank == ranks.start;
-    let listen = |address| SideChannel::listen(address).map_err(WorldError::not_connected);
+    let listen = |address| ControlChannel::listen(address).map_err(WorldError::not_connected);
     let (address, listener) = match around {
         None => {
             let address = known_address(launched, spec.comm.port)?;
@@ -62,7 +62,7 @@ pub(super) fn world(
                 }
                 Some(Err(error)) => error.to_string(),
             };
-            let told = told_by(around, ranks.start, told)?;
+            let told = broadcast_from(around, ranks.start, told)?;
             let listener = listening.transpose()?;
             // Instead of an address it gives what keeps it from listening.
             (told.parse().map_err(|_| WorldError::SaidByFirst)?, listener)
@@ -76,8 +76,8 @@ pub(super) fn world(
     let member = Member::of_process(program::name_of_this(), place, timeout);
     let member = if around.is_some() { member.again() } else { member };
     let channel = match listener {
-        Some(listener) => SideChannel::host(listener, Cuda::now_ns, member.clone()),
-        None => SideChannel::join(address, member.clone()),
+        Some(listener) => ControlChannel::host(listener, Cuda::now_ns, member.clone()),
+        None => ControlChannel::join(address, member.clone()),
     };
     let channel = Arc::new(channel.map_err(WorldError::not_connected)?);
     let carrier = or_stop(&channel, carrier(spec, own, &channel, member))?;
@@ -88,7 +88,7 @@ pub(super) fn world(
 fn carrier(
     spec: &WorldSpec,
     own: Result<(Cuda, GpuFacts), WorldError>,
-    channel: &Arc<SideChannel>,
+    channel: &Arc<ControlChannel>,
     member: Member,
 ) -> Result<OverNccl, WorldError> {
     let (gpu, facts) = match own {
@@ -113,7 +113,7 @@ fn carrier(
 }
 
 /// Where the process of rank 0 listens, which all know before they start.
-fn known_address(launched: &Launched, port: Option<u16>) -> Result<SocketAddr, WorldError> {
+fn known_address(launched: &LaunchedProcess, port: Option<u16>) -> Result<SocketAddr, WorldError> {
     let is_near = launched.is_on_one_host();
     let unknown = || WorldError::NoMeetingPlace { launcher: launched.launcher.to_string() };
     if launched.master.is_none() && !is_near {
@@ -127,7 +127,7 @@ fn known_address(launched: &Launched, port: Option<u16>) -> Result<SocketAddr, W
 
 impl Carrier for OverNccl {
     fn communicator(&self, rank: usize, is_stopped: IsStopped) -> Result<Box<dyn Communicator>, CommError> {
-        // NCCL does not always notice that a process is gone, and nothing that it takes part in ends.
+        // NCCL does not always notice that a process has ended, and then its operations with it never end.
         let channel = Arc::clone(&self.channel);
         let has_to_stop = move || is_stopped() || channel.has_lost_a_process();
         self.nccl.communicator(rank, &self.gpu, Arc::new(has_to_stop))

@@ -3,7 +3,7 @@
 /// Why a process does not know its rank or its peers.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum LaunchError {
+pub enum LauncherError {
     /// A variable is no number.
     #[error(
         "the environment variable {name} is \"{text}\", but it must be a whole number: it is the launcher that sets it"

@@ -11,12 +11,12 @@ use std::env;
 use std::fmt;
 use std::net::IpAddr;
 
-pub use error::LaunchError;
+pub use error::LauncherError;
 pub use in_force::variables_in_force;
 
 /// A process among those that a launcher has started.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Launched {
+pub struct LaunchedProcess {
     /// The program that started it.
     pub launcher: Launcher,
     /// Its rank.
@@ -71,16 +71,16 @@ impl fmt::Display for Launcher {
     }
 }
 
-impl Launched {
+impl LaunchedProcess {
     /// This process; `None` if no launcher has started it.
     ///
     /// # Errors
     /// When the variables of a launcher contradict each other, or one is missing.
-    pub fn this() -> Result<Option<Self>, LaunchError> {
+    pub fn this() -> Result<Option<Self>, LauncherError> {
         Self::among(&|name| env::var(name).ok().filter(|text| !text.is_empty()))
     }
 
-    fn among(variables: &Variables<'_>) -> Result<Option<Self>, LaunchError> {
+    fn among(variables: &Variables<'_>) -> Result<Option<Self>, LauncherError> {
         let mut launchers = Launcher::ALL.into_iter();
         for launcher in launchers.by_ref() {
             if let Some(found) = launcher.find(variables)? {
@@ -96,14 +96,14 @@ impl Launched {
         &self,
         mut others: impl Iterator<Item = Launcher>,
         variables: &Variables<'_>,
-    ) -> Result<(), LaunchError> {
+    ) -> Result<(), LauncherError> {
         // What is wrong with the variables of those around does not matter.
         let around = others.find_map(|launcher| launcher.find(variables).ok().flatten());
         match around {
             Some(around) if self.launcher == Launcher::Torchrun && around.size > self.size => {
                 let [rank_name, size_name, ..] = self.launcher.names();
                 let (size, around_size_name) = (self.size, around.launcher.size_name(variables));
-                Err(LaunchError::OtherJob {
+                Err(LauncherError::OtherJob {
                     rank_name,
                     size_name,
                     size,
@@ -156,7 +156,7 @@ impl Launcher {
         Self::ALL.into_iter().filter(move |&launcher| launcher != own).flat_map(Self::names)
     }
 
-    fn find(self, variables: &Variables<'_>) -> Result<Option<Launched>, LaunchError> {
+    fn find(self, variables: &Variables<'_>) -> Result<Option<LaunchedProcess>, LauncherError> {
         let [rank_name, _, local_rank_name, local_size_name] = self.names();
         let size_name = self.size_name(variables);
         let is_of_launcher = match self {
@@ -171,7 +171,7 @@ impl Launcher {
         let rank = needed(variables, rank_name, self)?;
         let size = needed(variables, size_name, self)?;
         if rank >= size {
-            return Err(LaunchError::RankTooLarge { rank_name, rank, size_name, size });
+            return Err(LauncherError::RankTooLarge { rank_name, rank, size_name, size });
         }
         // srun speaks PMI with some MPI libraries, and then says the rest as it always does.
         let is_by_srun = matches!(self, Self::Slurm | Self::Pmi) && variables("SLURM_STEP_ID").is_some();
@@ -182,7 +182,7 @@ impl Launcher {
         };
         let local = local_rank.zip(local_size).map(|(rank, size)| Local { rank, size });
         if let Some(Local { rank, size }) = local.filter(|local| local.rank >= local.size) {
-            return Err(LaunchError::RankTooLarge {
+            return Err(LauncherError::RankTooLarge {
                 rank_name: local_rank_name,
                 rank,
                 size_name: local_size_name,
@@ -190,7 +190,7 @@ impl Launcher {
             });
         }
         let master = self.master(variables, size, is_by_srun)?;
-        Ok(Some(Launched { launcher: self, rank, size, local, master }))
+        Ok(Some(LaunchedProcess { launcher: self, rank, size, local, master }))
     }
 
     /// What MASTER_ADDR and MASTER_PORT say, or the first host of SLURM's list and a port that follows from the job's number.
@@ -199,36 +199,36 @@ impl Launcher {
         variables: &Variables<'_>,
         size: usize,
         is_by_srun: bool,
-    ) -> Result<Option<Master>, LaunchError> {
+    ) -> Result<Option<Master>, LauncherError> {
         // torchrun keeps MASTER_PORT itself.
         let port = match optional(variables, "MASTER_PORT")? {
             None => None,
-            Some(port) => Some(u16::try_from(port + 1).map_err(|_| LaunchError::Port { port })?),
+            Some(port) => Some(u16::try_from(port + 1).map_err(|_| LauncherError::Port { port })?),
         };
         if let Some(host) = variables("MASTER_ADDR") {
             let is_listed = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
             if host.parse::<IpAddr>().is_err() && !host.bytes().all(is_listed) {
-                return Err(LaunchError::Address { host });
+                return Err(LauncherError::Address { host });
             }
             return Ok(Some(Master { host, port }));
         }
         if self == Self::Torchrun && size > 1 {
-            return Err(LaunchError::NoAddress);
+            return Err(LauncherError::NoAddress);
         }
         let first = if is_by_srun { slurm::first_host(variables) } else { None };
         Ok(first.map(|host| Master { host, port: slurm::port(variables) }))
     }
 }
 
-fn needed(variables: &Variables<'_>, name: &'static str, launcher: Launcher) -> Result<usize, LaunchError> {
-    optional(variables, name)?.ok_or(LaunchError::Missing { name, launcher: launcher.to_string() })
+fn needed(variables: &Variables<'_>, name: &'static str, launcher: Launcher) -> Result<usize, LauncherError> {
+    optional(variables, name)?.ok_or(LauncherError::Missing { name, launcher: launcher.to_string() })
 }
 
-fn optional(variables: &Variables<'_>, name: &'static str) -> Result<Option<usize>, LaunchError> {
+fn optional(variables: &Variables<'_>, name: &'static str) -> Result<Option<usize>, LauncherError> {
     let Some(text) = variables(name) else { return Ok(None) };
     // A sum with 1 is a number, too.
     let number = text.trim().parse::<usize>().ok().filter(|&number| number < usize::MAX);
-    number.map(Some).ok_or(LaunchError::NoNumber { name, text })
+    number.map(Some).ok_or(LauncherError::NoNumber { name, text })
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 use super::*;
 
-fn launched(variables: &[(&str, &str)]) -> Result<Option<Launched>, LaunchError> {
-    Launched::among(&|name| {
+fn launched(variables: &[(&str, &str)]) -> Result<Option<LaunchedProcess>, LauncherError> {
+    LaunchedProcess::among(&|name| {
         let found = variables.iter().find(|(key, _)| *key == name);
         found.map(|(_, text)| (*text).to_owned())
     })
@@ -39,7 +39,9 @@ const SLURM: [(&str, &str); 8] = [
 #[test]
 fn each_launcher_says_rank_place_and_address_in_its_own_words() {
     let local = |rank, size| Some(Local { rank, size });
-    let of = |launcher, rank, size, local, master| Ok(Some(Launched { launcher, rank, size, local, master }));
+    let of = |launcher, rank, size, local, master| {
+        Ok(Some(LaunchedProcess { launcher, rank, size, local, master }))
+    };
     assert_eq!(
         launched(&TORCHRUN),
         of(Launcher::Torchrun, 5, 12, local(1, 4), master("10.0.0.7", Some(29501)))

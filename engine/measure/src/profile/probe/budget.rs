@@ -1,6 +1,6 @@
 //! How often each size is sent: as often as its share of the time allows, within bounds, and not at all if it allows too few.
 //!
-//! What a round of a size takes is known before it is sent: its imitated link says its part to the nanosecond, and what the host
+//! What a round of a size takes is known before it is sent: its emulated link says its part to the nanosecond, and what the host
 //! takes beside that was measured, in the run at first and then by the last size of the probe.
 
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ const NUM_ROUNDS_LEAST: u32 = 2 * NUM_WARM_UP + NUM_ROUNDS[0];
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Size {
     pub(super) bytes: u64,
-    /// What the slowest of its imitated links takes.
+    /// What the slowest of its emulated links takes.
     pub(super) on_its_link: Duration,
 }
 

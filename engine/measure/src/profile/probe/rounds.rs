@@ -5,7 +5,7 @@ use pipezero_run::executor::RecordedEvent;
 use pipezero_schedule::{Instruction, Lane, PipelineRank};
 
 use super::routes::Routes;
-use crate::profile::facts::{Facts, Imitated, MessageKey};
+use crate::profile::facts::{EmulatedDelay, Facts, MessageKey};
 use crate::profile::sums::MessageTotals;
 use crate::profile::typical::typical;
 use crate::profile::{delays, joint};
@@ -71,18 +71,18 @@ pub(super) fn add(
 ) {
     let messages = messages(facts, routes, bytes);
     for round in typical(rounds, Round::took_ns) {
-        for Sent { key, imitated, members } in &messages {
+        for Sent { key, emulated, members } in &messages {
             let times = members.iter().map(|&(rank, index)| round.rows[rank][index]);
             totals.add_own(*key, times.clone());
             if key.kind == MessageKind::AddTied {
-                joint::add(*key, *imitated, times.map(|of| [of.started_ns, of.ended_ns]), totals);
+                joint::add(*key, *emulated, times.map(|of| [of.started_ns, of.ended_ns]), totals);
                 continue;
             }
             let ready_ns = times.clone().map(|of| of.issued_ns).max().unwrap_or(0);
             // Nothing else is on its link.
             delays::add(
                 *key,
-                ready_ns + imitated.total(),
+                ready_ns + emulated.total(),
                 times.skip(usize::from(key.kind.is_transfer())),
                 totals,
             );
@@ -93,7 +93,7 @@ pub(super) fn add(
 /// A message of a round, of a size that is not its own.
 struct Sent {
     key: MessageKey,
-    imitated: Imitated,
+    emulated: EmulatedDelay,
     /// World rank and index in its row; of a transfer the sender first.
     members: Vec<(usize, usize)>,
 }
@@ -118,14 +118,14 @@ fn messages(facts: &Facts<'_>, routes: &Routes, bytes: u64) -> Vec<Sent> {
             places.iter().map(move |&(rank, index)| (world_rank(rank), index))
         };
         let key = MessageKey { bytes, ..facts.key(instruction) };
-        let imitated = facts.over_its_link(&facts.message(instruction).with_bytes(bytes));
+        let emulated = facts.over_its_link(&facts.message(instruction).with_bytes(bytes));
         let data_ranks = 0..grid.data_degree;
         // A collective is of all data ranks; they have a transfer or a tied addition each.
         let groups: Vec<Vec<_>> = match instruction.lane() {
             Lane::Gather | Lane::Reduce => vec![data_ranks.flat_map(on).collect()],
             Lane::Edge(_) | Lane::Compute => data_ranks.map(|data_rank| on(data_rank).collect()).collect(),
         };
-        messages.extend(groups.into_iter().map(|members| Sent { key, imitated, members }));
+        messages.extend(groups.into_iter().map(|members| Sent { key, emulated, members }));
     }
     messages
 }

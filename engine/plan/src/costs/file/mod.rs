@@ -2,7 +2,7 @@
 //!
 //! Everything is keyed by what it consists of, not by where it stood: equal units share one entry, whatever their stage, and
 //! a unit without an entry is composed of several entries side by side. What a message costs is what *the host* makes it
-//! cost, beside the links that the run file imitates (`comm.links`): those are known without measuring, and a run over other
+//! cost, beside the links that the run file emulates (`comm.links`): those are known without measuring, and a run over other
 //! links needs no new file.
 
 mod load;
@@ -153,7 +153,7 @@ pub struct MessageTimes {
     pub sizes: Vec<SizedTimes>,
 }
 
-/// What a message of a size costs beside an imitated link. The simulator's words:
+/// Measured cost of one message size, without the emulated link's delay. The simulator's words:
 /// [`pipezero_schedule::simulate::MessageCost`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -252,7 +252,7 @@ fn without_measured_halves_each_is_half_of_a_backward() {
 
 /// What the host makes a message cost comes beside the run's links, which need no measurement.
 #[test]
-fn imitated_links_are_added_to_what_was_measured() {
+fn emulated_links_are_added_to_what_was_measured() {
     let file = file_of(&plan(GPT2, ""));
     let far = "comm.links.near.gb_per_s=0.5 comm.links.near.latency_us=9 comm.links.shared=true";
     let plan = plan(GPT2, far);

@@ -1,6 +1,6 @@
 //! What messages about ZeRO and pipelines say to write is written, and must be accepted.
 
-use pipezero_config::testing::{LAUNCH, file};
+use pipezero_config::testing::{RESOURCES, file};
 use pipezero_config::{NoticeKind, RunFile};
 use regex::Regex;
 
@@ -8,7 +8,7 @@ use crate::{FromFileError, Plan};
 
 /// What a file is told, and whether it is accepted all the same.
 fn told(file: &RunFile) -> (bool, Vec<String>) {
-    match Plan::from_file(file, LAUNCH) {
+    match Plan::from_file(file, RESOURCES) {
         Ok((_, notices)) => {
             let said = notices.iter().filter(|notice| notice.kind() != NoticeKind::Auto);
             (true, said.map(|notice| notice.message().to_owned()).collect())

@@ -3,15 +3,15 @@
 mod followed; // What messages say to write is written.
 
 use expect_test::{Expect, expect};
-use pipezero_config::testing::{LAUNCH, file};
-use pipezero_config::{Launch, RunFile};
+use pipezero_config::testing::{RESOURCES, file};
+use pipezero_config::{Resources, RunFile};
 
 use crate::{FromFileError, Plan};
 
 /// What refuses the file, or what it says although nothing does.
 fn outcome(text: &str) -> String {
     let file = RunFile::parse("run.json", text).unwrap();
-    match Plan::from_file(&file, LAUNCH) {
+    match Plan::from_file(&file, RESOURCES) {
         Ok((_, notices)) => {
             // Most files here have few micro-batches, which is not what they are about.
             let other = notices.iter().filter(|notice| notice.path() != "gradient_accumulation_steps");
@@ -242,7 +242,7 @@ fn planned(partition: &str, tied: bool, zero: &str) -> Result<Plan, String> {
         }}"#
     );
     let file = RunFile::parse("run.json", &text).map_err(|error| error.to_string())?;
-    let (run, _) = file.resolve(Launch::this_host()).map_err(|error| error.to_string())?;
+    let (run, _) = file.resolve(Resources::this_host()).map_err(|error| error.to_string())?;
     Plan::new(run).map_err(|error| error.to_string())
 }
 

@@ -104,17 +104,17 @@ impl Work {
         let Some(new) = place.new.clone() else {
             return Self { done, found: Some(Ok(())), thread: None };
         };
-        let (hand_over, handed) = bounded::<(NewCheckpoint, W)>(1);
+        let (sender, receiver) = bounded::<(NewCheckpoint, W)>(1);
         let spawned = std::thread::Builder::new().name("checkpoint".to_owned()).spawn({
             move || {
-                if let Ok((new, work)) = handed.recv() {
+                if let Ok((new, work)) = receiver.recv() {
                     let _ = report.send(work(new));
                 }
             }
         });
         match spawned {
             Ok(thread) => {
-                hand_over.send((new, work)).unwrap_or_else(|_| unreachable!("the thread waits for it"));
+                sender.send((new, work)).unwrap_or_else(|_| unreachable!("the thread waits for it"));
                 Self { done, found: None, thread: Some(thread) }
             }
             // A system that starts no more threads: training waits instead.

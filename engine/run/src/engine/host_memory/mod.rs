@@ -12,7 +12,7 @@ use pipezero_plan::{CountedRanks, Plan};
 
 use super::error::EngineError;
 use super::shared_memory::SharedMemory;
-use crate::executor::bytes_between_steps;
+use crate::executor::scratch_bytes;
 
 /// Refuses a plan of which these ranks, all that use a memory, need more than is free of it.
 ///
@@ -63,7 +63,7 @@ fn between_steps_bytes(plan: &Plan, purpose: Purpose, num_ranks: usize, memory: 
     match memory {
         SharedMemory::Host => 0,
         // A GPU refuses what it does not have, however late and however little it is.
-        SharedMemory::Gpu { .. } => num_ranks as u64 * bytes_between_steps(plan, purpose),
+        SharedMemory::Gpu { .. } => num_ranks as u64 * scratch_bytes(plan, purpose),
     }
 }
 

@@ -1,4 +1,4 @@
-use pipezero_config::{Launch, RunFile};
+use pipezero_config::{Resources, RunFile};
 use pipezero_plan::Needs;
 
 use super::*;
@@ -10,7 +10,7 @@ fn planned(sections: &str) -> Plan {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("run.json");
     std::fs::write(&path, text).unwrap();
-    let (run, _) = RunFile::load(&path).unwrap().resolve(Launch::this_host()).unwrap();
+    let (run, _) = RunFile::load(&path).unwrap().resolve(Resources::this_host()).unwrap();
     Plan::new(run).unwrap()
 }
 

@@ -1,7 +1,7 @@
 // What the kernels of the CUDA queue have in common: names of types, sums over a warp, random numbers.
 //
 // NVRTC compiles this file and the kernels as one program for each type of elements, without any header. The
-// imitation compiles them as C++. Products and sums are not to be contracted (NVRTC's `--fmad=false`), so
+// fake GPU compiles them as C++. Products and sums are not to be contracted (NVRTC's `--fmad=false`), so
 // that elementwise kernels give the host's bits; where a fused operation is wanted, `fmaf` says so.
 //
 // Wherever a kernel says nothing else, its blocks have 256 threads.

@@ -5,7 +5,7 @@
 
 // What a warp does as one on tensor cores, for elements of 16 bits, and copies to shared memory that go on
 // while the thread does something else. Instructions of sm_80 in inline PTX on a GPU; elsewhere the
-// imitation's functions, which do what the PTX ISA says.
+// fake GPU's functions, which do what the PTX ISA says.
 //
 // A matrix of 16 bits lies in the registers of a warp in parts of 8x8: lane `4 r + c` has the elements 2 c
 // and 2 c + 1 of row `r`, the first in the lower half of its register. A matrix of f32 is in parts of 16x8:
@@ -121,32 +121,32 @@ DEVICE float widened_bits(u16 bits) {
 }
 
 DEVICE void add_product(float* sums, const u32* left, u32 right_upper, u32 right_lower) {
-    imitation::add_product(sums, left, right_upper, right_lower, widened_bits);
+    fake_gpu::add_product(sums, left, right_upper, right_lower, widened_bits);
 }
 
 DEVICE void load_parts(u32* parts, SharedAddress row) {
-    imitation::load_parts(parts, (const void*)row, false);
+    fake_gpu::load_parts(parts, (const void*)row, false);
 }
 
 DEVICE void load_transposed_parts(u32* parts, SharedAddress row) {
-    imitation::load_parts(parts, (const void*)row, true);
+    fake_gpu::load_parts(parts, (const void*)row, true);
 }
 
 DEVICE void start_copy(element* to, const element* from, bool is_inside) {
-    imitation::start_copy(to, from, 16, is_inside ? 16 : 0);
+    fake_gpu::start_copy(to, from, 16, is_inside ? 16 : 0);
 }
 
 DEVICE void start_copy(float* to, const float* from, bool is_inside) {
-    imitation::start_copy(to, from, 4, is_inside ? 4 : 0);
+    fake_gpu::start_copy(to, from, 4, is_inside ? 4 : 0);
 }
 
 DEVICE void close_copy_group() {
-    imitation::close_copy_group();
+    fake_gpu::close_copy_group();
 }
 
 template <int OPEN>
 DEVICE void wait_for_copies() {
-    imitation::wait_for_copies(OPEN);
+    fake_gpu::wait_for_copies(OPEN);
 }
 
 DEVICE u32 packed(float first, float second) {

@@ -193,7 +193,7 @@ impl NcclCommunicator {
         });
     }
 
-    /// What has gone wrong meanwhile: a member that is gone, or a link.
+    /// What has failed meanwhile: a member has ended, or a link is down.
     ///
     /// # Errors
     /// [`ModelError::Device`] once something has.

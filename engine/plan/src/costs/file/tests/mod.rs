@@ -3,7 +3,7 @@
 mod forms; // Lists for objects, and kinds that are not named.
 
 use expect_test::{Expect, expect};
-use pipezero_config::{HostGpu, Launch, RunFile};
+use pipezero_config::{HostGpu, Resources, RunFile};
 use pipezero_models::shared::GptSizes;
 
 use super::*;
@@ -260,7 +260,13 @@ fn workload(text: &str) -> Workload {
     let file = RunFile::parse("run.json", text).unwrap();
     Workload::of(
         &file
-            .resolve(Launch { cores: 2, memory_bytes: None, gpu: HostGpu::Absent, ranks: None, part: None })
+            .resolve(Resources {
+                cores: 2,
+                memory_bytes: None,
+                gpu: HostGpu::Absent,
+                ranks: None,
+                part: None,
+            })
             .unwrap()
             .0,
     )
