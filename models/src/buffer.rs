@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use crate::element::{Element, ElementType, with_element};
+use crate::element::{Element, ElementType};
 use crate::error::ModelError;
 use crate::memory::{DeviceMemory, Memory, View, ViewMut};
 
@@ -16,25 +16,24 @@ pub struct Buffer {
 
 impl Buffer {
     /// A buffer of `len` zeros in `f32`.
+    ///
+    /// # Errors
+    /// As [`Buffer::zeros_of`].
     pub fn zeros(len: usize) -> Result<Self, ModelError> {
         Self::zeros_of(len, ElementType::F32)
     }
 
-    /// A buffer of `len` zeros.
+    /// A buffer of `len` zeros, which begins at a multiple of 64 bytes. On the usual systems it takes memory as its elements are first written.
     ///
     /// # Errors
-    /// [`ModelError::TooLarge`] for more bytes than an address space has.
+    /// [`ModelError::TooLarge`] for more bytes than an address space has; [`ModelError::OutOfMemory`] when this host does not have them.
     pub fn zeros_of(len: usize, element_type: ElementType) -> Result<Self, ModelError> {
-        let num_bytes = len.checked_mul(element_type.num_bytes());
-        if num_bytes.is_none_or(|num_bytes| isize::try_from(num_bytes).is_err()) {
-            return Err(ModelError::TooLarge { len, element_type });
-        }
-        with_element!(element_type, Of => Self::from_vec(vec![Of::default(); len]))
+        Ok(Self { memory: Arc::new(Memory::zeros(len, element_type)?) })
     }
 
-    /// A buffer that takes over `values` without a copy.
+    /// A buffer that takes over `values` without a copy. It does not fail; the result is that of all ways to make a buffer.
     pub fn from_vec<E: Element>(values: Vec<E>) -> Result<Self, ModelError> {
-        Ok(Self { memory: Arc::new(Memory::new(values)?) })
+        Ok(Self { memory: Arc::new(Memory::from_vec(values)) })
     }
 
     /// A buffer that takes over an allocation of a device, of so many elements.

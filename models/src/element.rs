@@ -1,11 +1,10 @@
 //! What buffers are made of: f32, one of the two 16-bit types that models are trained in, or u32 for tokens and words.
 //!
 //! Conversions are ours and free of branches, so that loops over them vectorise on every machine; the type itself is
-//! the `half` crate's, which candle stores too.
+//! the `half` crate's.
 
-use std::fmt;
+use std::fmt::{self, Debug, Display};
 
-use candle_core::{CpuStorage, WithDType};
 use half::{bf16, f16};
 use serde::{Deserialize, Serialize};
 
@@ -56,12 +55,11 @@ impl fmt::Display for ElementType {
 }
 
 /// A type that a [`Buffer`](crate::Buffer) may hold, implemented by the types of [`ElementType`].
-pub trait Element: WithDType + private::Sealed {
+pub trait Element:
+    Copy + Default + PartialOrd + Debug + Display + Send + Sync + private::Sealed + 'static
+{
     /// Its name at run time.
     const TYPE: ElementType;
-
-    /// The elements of a candle storage, if it holds this type.
-    fn of_mut(storage: &mut CpuStorage) -> Option<&mut [Self]>;
 }
 
 /// Evaluates an expression with a name for the type that an [`ElementType`] stands for.
@@ -108,22 +106,21 @@ mod private {
     impl Sealed for u32 {}
 }
 
-macro_rules! element {
-    ($element:ty, $name:ident, $storage:ident) => {
-        impl Element for $element {
-            const TYPE: ElementType = ElementType::$name;
-
-            fn of_mut(storage: &mut CpuStorage) -> Option<&mut [Self]> {
-                if let CpuStorage::$storage(values) = storage { Some(values) } else { None }
-            }
-        }
-    };
+impl Element for f32 {
+    const TYPE: ElementType = ElementType::F32;
 }
 
-element!(f32, F32, F32);
-element!(bf16, Bf16, BF16);
-element!(f16, F16, F16);
-element!(u32, U32, U32);
+impl Element for bf16 {
+    const TYPE: ElementType = ElementType::Bf16;
+}
+
+impl Element for f16 {
+    const TYPE: ElementType = ElementType::F16;
+}
+
+impl Element for u32 {
+    const TYPE: ElementType = ElementType::U32;
+}
 
 impl Float for f32 {
     #[inline(always)]

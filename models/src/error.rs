@@ -8,9 +8,6 @@ use crate::element::ElementType;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ModelError {
-    /// The tensor library refused.
-    #[error("tensor library: {0}")]
-    Tensor(#[from] candle_core::Error),
     /// A buffer would be larger than memory can be.
     #[error("a buffer of {len} elements of {element_type:?} is larger than memory can be")]
     TooLarge {
@@ -18,6 +15,19 @@ pub enum ModelError {
         len: usize,
         /// What they are.
         element_type: ElementType,
+    },
+    /// The host's allocator refused a buffer.
+    #[error(
+        "a buffer of {len} elements of {element_type:?} takes {num_bytes} bytes, which this host does not have: free memory, or run something \
+         smaller"
+    )]
+    OutOfMemory {
+        /// Elements.
+        len: usize,
+        /// What they are.
+        element_type: ElementType,
+        /// Bytes of all of them.
+        num_bytes: usize,
     },
     /// A device computes no more.
     #[error("the device has failed: {reason}")]

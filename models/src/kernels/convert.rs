@@ -53,7 +53,7 @@ mod tests {
         let x: Vec<f32> = random("x", 40_001).iter().map(|x| 1e3 * x).collect();
         let want: Vec<f32> = x.iter().map(|&x| reference(x)).collect();
         let converted = same_on_all_threads("convert", || {
-            let (mut narrow, mut wide) = (vec![E::zero(); x.len()], vec![f32::NAN; x.len()]);
+            let (mut narrow, mut wide) = (vec![E::default(); x.len()], vec![f32::NAN; x.len()]);
             convert(&x, &mut narrow);
             convert(&narrow, &mut wide);
             wide

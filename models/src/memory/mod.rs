@@ -4,18 +4,17 @@
     reason = "kernels read and write parts of one buffer that no borrow of it can tell apart"
 )]
 
-use std::cell::Cell;
 use std::fmt::Debug;
-use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::sync::OnceLock;
-
-use candle_core::{CpuStorage, Device, InplaceOp1, Layout, Tensor};
 
 use crate::element::{Element, ElementType};
 use crate::error::ModelError;
 
+mod host;
 mod view;
+
+use self::host::HostMemory;
 
 pub(crate) use view::Retained;
 pub use view::{View, ViewMut};
@@ -33,12 +32,8 @@ pub(crate) struct Memory {
 /// Where elements are.
 #[derive(Debug)]
 enum Place {
-    /// In the host's memory: the storage of a one-dimensional candle tensor.
-    Host {
-        /// Owns the elements. Nothing reads or writes through it after `base` was taken.
-        _tensor: Tensor,
-        base: NonNull<u8>,
-    },
+    /// In the host's memory.
+    Host(HostMemory),
     /// In memory that the host does not reach.
     Device(Box<dyn DeviceMemory>),
 }
@@ -52,35 +47,33 @@ pub(crate) trait DeviceMemory: Debug + Send + Sync {
     fn ordinal(&self) -> usize;
 }
 
-// SAFETY: `base` points into memory that the tensor owns and never moves; who may read and write which elements is what
-// views are for, on whichever thread they are.
-unsafe impl Send for Memory {}
-// SAFETY: as above.
-unsafe impl Sync for Memory {}
-
 impl Memory {
+    /// So many zeros in the host's memory.
+    ///
+    /// # Errors
+    /// [`ModelError::TooLarge`], [`ModelError::OutOfMemory`].
+    pub(crate) fn zeros(len: usize, element: ElementType) -> Result<Self, ModelError> {
+        Ok(Self::new(Place::Host(HostMemory::zeros(len, element)?), len, element))
+    }
+
     /// Takes over `values` without a copy.
-    pub(crate) fn new<E: Element>(values: Vec<E>) -> Result<Self, ModelError> {
+    pub(crate) fn from_vec<E: Element>(values: Vec<E>) -> Self {
         let len = values.len();
-        let tensor = Tensor::from_vec(values, len, &Device::Cpu)?;
-        let base = Base::<E> { pointer: Cell::new(NonNull::dangling()), element: PhantomData };
-        tensor.inplace_op1(&base)?;
-        Ok(Self {
-            place: Place::Host { _tensor: tensor, base: base.pointer.get().cast() },
-            len,
-            element: E::TYPE,
-            device: OnceLock::new(),
-        })
+        Self::new(Place::Host(HostMemory::from_vec(values)), len, E::TYPE)
     }
 
     /// Takes over an allocation of a device that has so many elements.
     pub(crate) fn on_device(memory: Box<dyn DeviceMemory>, len: usize, element: ElementType) -> Self {
-        Self { place: Place::Device(memory), len, element, device: OnceLock::new() }
+        Self::new(Place::Device(memory), len, element)
+    }
+
+    fn new(place: Place, len: usize, element: ElementType) -> Self {
+        Self { place, len, element, device: OnceLock::new() }
     }
 
     pub(crate) fn is_beside(&self, other: &Self) -> bool {
         match (&self.place, &other.place) {
-            (Place::Host { .. }, Place::Host { .. }) => true,
+            (Place::Host(_), Place::Host(_)) => true,
             (Place::Device(one), Place::Device(other)) => one.ordinal() == other.ordinal(),
             _ => false,
         }
@@ -106,10 +99,10 @@ impl Memory {
             return NonNull::dangling().as_ptr();
         }
         assert!(element == E::TYPE, "elements of {element:?} cannot be used as those of {:?}", E::TYPE);
-        let Place::Host { base, .. } = &self.place else {
+        let Place::Host(memory) = &self.place else {
             panic!("these elements are in a device's memory; download them")
         };
-        let address = base.as_ptr().wrapping_add(start_bytes).cast::<E>();
+        let address = memory.base().as_ptr().wrapping_add(start_bytes).cast::<E>();
         assert!(address.is_aligned(), "byte {start_bytes} is not where an element of {element:?} may begin");
         address
     }
@@ -121,25 +114,7 @@ impl Memory {
     fn device_address(&self, start_bytes: usize) -> u64 {
         match &self.place {
             Place::Device(memory) => memory.address() + start_bytes as u64,
-            Place::Host { .. } => panic!("a device's kernel is given elements of the host's memory"),
+            Place::Host(_) => panic!("a device's kernel is given elements of the host's memory"),
         }
-    }
-}
-
-/// Takes the address of a tensor's elements, from a unique reference to them.
-struct Base<E> {
-    pointer: Cell<NonNull<E>>,
-    element: PhantomData<E>,
-}
-
-impl<E: Element> InplaceOp1 for Base<E> {
-    fn name(&self) -> &'static str {
-        "base"
-    }
-
-    fn cpu_fwd(&self, storage: &mut CpuStorage, _: &Layout) -> candle_core::Result<()> {
-        let elements = E::of_mut(storage).expect("a tensor that was made of this type is stored as it");
-        self.pointer.set(NonNull::from(elements).cast());
-        Ok(())
     }
 }
