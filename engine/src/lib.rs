@@ -21,8 +21,8 @@
 //! ```
 //!
 //! What you can bring of your own: batches ([`BatchSource`]), a loss ([`models::loss::Loss`]), and a model
-//! ([`Plan::with_model`]) of layers ([`models::layer::Layer`]), which may be modules over candle tensors
-//! ([`models::adapter::CandleLayer`]); the page `docs/extending.md` has an example of each.
+//! ([`Plan::with_model`]) of layers ([`models::layer::Layer`]), which may be modules over candle tensors (with the feature
+//! `candle`, `models::adapter::CandleLayer`); the page `docs/extending.md` has an example of each.
 //!
 //! [`Training`] is the loop around an engine that writes a [`RunDir`], and [`TrainedRun`] reads it back:
 //!
@@ -53,8 +53,6 @@ pub use pipezero_config as config;
 pub use pipezero_config::hugging_face;
 pub use pipezero_launch as launch;
 pub use pipezero_measure as measure;
-/// Layers, units and the model families, to build a model of your own.
-pub use pipezero_models as models;
 pub use pipezero_plan as plan;
 /// Programs and their instructions.
 pub use pipezero_schedule as schedule;
@@ -67,6 +65,14 @@ pub mod run {
     pub use pipezero_comm as comm;
     pub use pipezero_comm::memory;
     pub use pipezero_run::{Engine, checkpoint, data, engine, generation, optimizer, world};
+}
+
+/// Layers, units and the model families, to build a model of your own.
+pub mod models {
+    /// Modules over candle tensors as layers. The crate's feature `candle` turns them on.
+    #[cfg(feature = "candle")]
+    pub use pipezero_candle as adapter;
+    pub use pipezero_models::*;
 }
 
 /// Compiles the page's example.

@@ -1,5 +1,6 @@
 //! What can go wrong when a model is built or run.
 
+use std::error::Error;
 use std::fmt::Display;
 
 use crate::element::ElementType;
@@ -35,13 +36,13 @@ pub enum ModelError {
         /// What it says.
         reason: String,
     },
-    /// A module of the user's cannot be a layer.
+    /// What the user gave cannot be a layer, such as a module that fails when it is tried.
     #[error("layer {name}: {error}")]
     Layer {
         /// The layer.
         name: String,
         /// What is wrong with it.
-        error: Box<candle_core::Error>,
+        error: Box<dyn Error + Send + Sync>,
     },
     /// A model's shape breaks one of its rules.
     #[error("{value}: {rule}")]

@@ -87,7 +87,6 @@
 //! # Ok::<(), pipezero_models::ModelError>(())
 //! ```
 
-pub mod adapter;
 pub mod buffer;
 pub mod distillation;
 pub mod element;

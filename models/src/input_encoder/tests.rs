@@ -2,13 +2,9 @@
 
 use std::sync::Arc;
 
-use candle_core::Tensor;
-
 use super::*;
-use crate::adapter::{CandleLayer, Parameters};
 use crate::layer::{Layer, MicroBatchShape};
 use crate::model::{LayerRole, Model, ModelLayer, Tying};
-use crate::parameter::ParameterSpec;
 use crate::shared::GptConfig;
 use crate::testing::{
     Backward, Batch, EncoderInputsOfBatch, Oracle, Run, assert_close, assert_same_bits, check_against_oracle,
@@ -115,40 +111,6 @@ fn a_module_without_an_input_has_a_gradient_of_zero() {
     for (name, gradient) in run.gradients() {
         let is_zero = gradient.iter().all(|&element| element == 0.0);
         assert_eq!(is_zero, name.starts_with("module.0"), "{name}");
-    }
-}
-
-/// A module of candle's in the place of one of layers over the queue, with parameters of the same names.
-#[test]
-fn a_module_of_candles_is_one_of_an_encoder() {
-    let config = config();
-    let [inputs, hidden, outputs] = [WIDTHS[0], 7, config.hidden_size];
-    let parameters = vec![
-        ParameterSpec::normal("up.weight", [hidden, inputs], 0.02),
-        ParameterSpec::zeros("up.bias", [hidden]),
-        ParameterSpec::normal("down.weight", [outputs, hidden], 0.02),
-        ParameterSpec::zeros("down.bias", [outputs]),
-    ];
-    let module = |parameters: &Parameters, x: &Tensor| {
-        let of = |name: &str| parameters.to_map()[name].clone();
-        let hidden = x.broadcast_matmul(&of("up.weight").t()?)?.broadcast_add(&of("up.bias"))?.gelu()?;
-        hidden.broadcast_matmul(&of("down.weight").t()?)?.broadcast_add(&of("down.bias"))
-    };
-    let layer = CandleLayer::new("module.0", [inputs, outputs], 3, parameters, module).unwrap();
-    let module = EncoderModule::new("image", vec![Arc::new(layer)]).unwrap();
-    let own = InputEncoder::new("encoder", vec![module], config.hidden_size, limits(2, 3)).unwrap();
-    assert!(own.is_host_only());
-    let results = [own, encoder(&config, 2, 3)].map(|encoder| {
-        let batch = batch(&encoder, [2, 13], &[(0, 2), (0, 3)]);
-        let mut run = Run::new(&with_encoder(gpt2::build(&config).unwrap(), encoder), 1);
-        (run.step(&batch, Backward::Split, 0.03).sum, run.gradients())
-    });
-    let [(loss, gradients), (expected_loss, expected)] = results;
-    assert_close("loss", &[loss as f32], &[expected_loss], 2e-6);
-    for (name, gradient) in gradients {
-        let wanted: Vec<f64> = expected[&name].iter().copied().map(f64::from).collect();
-        // f32 on both sides, in other orders.
-        assert_close(&name, &gradient, &wanted, 1e-5);
     }
 }
 

@@ -22,6 +22,7 @@ pub mod linear;
 pub mod matmul;
 pub mod matrix;
 pub mod norm;
+pub mod philox;
 pub mod rope;
 pub mod sgd;
 pub mod square_sum;
@@ -32,7 +33,6 @@ mod columns;
 mod documents;
 mod exp;
 mod parallel;
-pub(crate) mod philox;
 mod row;
 mod simd;
 

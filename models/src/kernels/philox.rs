@@ -12,7 +12,7 @@ const KEY_STEPS: [u32; 2] = [0x9e37_79b9, 0xbb67_ae85];
 const NUM_ROUNDS: usize = 10;
 
 /// The four numbers at `counter` under `key`.
-pub(crate) fn block(key: [u32; 2], counter: [u32; 4]) -> [u32; 4] {
+pub fn block(key: [u32; 2], counter: [u32; 4]) -> [u32; 4] {
     blocks(key, counter.map(|word| [word])).map(|[word]| word)
 }
 

@@ -12,10 +12,11 @@ use self::modules::Sources;
 use super::tree::{files, read, report, root};
 
 /// The roots of the crates, and of programs of more than one file.
-const ROOTS: [&str; 7] = [
+const ROOTS: [&str; 8] = [
     "schedule/src/lib.rs",
     "partition/src/lib.rs",
     "models/src/lib.rs",
+    "models/candle/src/lib.rs",
     "engine/src/lib.rs",
     "engine/examples/study/main.rs",
     "benches/src/lib.rs",

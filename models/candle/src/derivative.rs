@@ -1,11 +1,11 @@
 //! Whether candle's gradients are those of the module: some of its operations hand on none, or not all, and do not say so.
 
 use candle_core::{Error, Result};
+use pipezero_models::init;
+use pipezero_models::layer::MicroBatchShape;
+use pipezero_models::parameter::ParameterSpec;
 
-use super::autograd::{Gradients, Passes};
-use crate::init;
-use crate::layer::MicroBatchShape;
-use crate::parameter::ParameterSpec;
+use crate::autograd::{Gradients, Passes};
 
 /// How much of a value's size it is moved by.
 const STEP: f32 = 1e-2;
@@ -14,7 +14,7 @@ const STEP: f32 = 1e-2;
 const TOLERANCE: f64 = 0.05;
 
 /// Values at which a module is tried: near those that its parameters begin with, and of tokens with mean 0 and variance 1.
-pub(super) struct Point {
+pub(crate) struct Point {
     shape: MicroBatchShape,
     parameters: Vec<f32>,
     input: Vec<f32>,
@@ -23,7 +23,7 @@ pub(super) struct Point {
 }
 
 impl Point {
-    pub(super) fn new(passes: &Passes, shape: MicroBatchShape) -> Self {
+    pub(crate) fn new(passes: &Passes, shape: MicroBatchShape) -> Self {
         let mut parameters = vec![0.0; passes.ranges().last().map_or(0, |last| last.end)];
         for (spec, range) in passes.specs.iter().zip(passes.ranges()) {
             init::fill(spec, 0, 0, &mut parameters[range.clone()]);
@@ -41,7 +41,7 @@ impl Point {
     }
 
     /// The gradients here.
-    pub(super) fn gradients(&self, passes: &Passes) -> Result<Gradients> {
+    pub(crate) fn gradients(&self, passes: &Passes) -> Result<Gradients> {
         passes.backward(self.shape, &passes.split(&self.parameters), &self.input, &self.gradient)
     }
 
@@ -49,7 +49,7 @@ impl Point {
     ///
     /// # Errors
     /// When they differ: an operation of the module has a gradient that is not its own.
-    pub(super) fn check(&self, passes: &Passes, gradients: &Gradients) -> Result<()> {
+    pub(crate) fn check(&self, passes: &Passes, gradients: &Gradients) -> Result<()> {
         for ((spec, range), gradient) in passes.specs.iter().zip(passes.ranges()).zip(&gradients.parameters) {
             let name = format!("parameter `{}`", spec.name);
             let moved = |direction: &[f32], step: f32| {

@@ -4,16 +4,14 @@ use std::fmt;
 use std::sync::Arc;
 
 use candle_core::{Error, Result, Tensor};
+use pipezero_models::layer::*;
+use pipezero_models::parameter::ParameterSpec;
+use pipezero_models::{ModelError, Queue, View, ViewMut};
 
-use super::autograd::{Gradients, Passes};
-use super::counted::Counted;
-use super::derivative::Point;
-use super::parameters::Parameters;
-use crate::error::{ModelError, require};
-use crate::layer::*;
-use crate::memory::{View, ViewMut};
-use crate::parameter::ParameterSpec;
-use crate::queue::Queue;
+use crate::autograd::{Gradients, Passes};
+use crate::counted::Counted;
+use crate::derivative::Point;
+use crate::parameters::Parameters;
 
 /// A module over candle tensors as a layer.
 #[derive(Clone)]
@@ -43,9 +41,12 @@ impl CandleLayer {
         module: impl Fn(&Parameters, &Tensor) -> Result<Tensor> + Send + Sync + 'static,
     ) -> std::result::Result<Self, ModelError> {
         let name = name.into();
-        let rule = "a layer has tokens, and elements of each; use 1 or more";
-        require(!widths.contains(&0), &format!("widths of layer {name}"), format!("{widths:?}"), rule)?;
-        require(seq_length > 0, &format!("seq_length of layer {name}"), seq_length, rule)?;
+        if widths.contains(&0) {
+            return Err(empty(format!("widths of layer {name} = {widths:?}")));
+        }
+        if seq_length == 0 {
+            return Err(empty(format!("seq_length of layer {name} = {seq_length}")));
+        }
         let named = parameters
             .iter()
             .map(|spec| ParameterSpec { name: format!("{name}.{}", spec.name), ..spec.clone() })
@@ -61,6 +62,11 @@ impl CandleLayer {
         let name = self.name.clone();
         move |error: Error| format!("layer {name}: {error}")
     }
+}
+
+/// The error for a layer without tokens, or without elements of a token.
+fn empty(value: String) -> ModelError {
+    ModelError::Shape { value, rule: "a layer has tokens, and elements of each; use 1 or more".to_owned() }
 }
 
 /// Tries a module, and counts what candle holds for it.

@@ -4,13 +4,13 @@ use std::collections::HashMap;
 
 use candle_core::{Error, Result, Tensor};
 
-/// A module's parameters, by the names that its [`ParameterSpec`](crate::parameter::ParameterSpec)s have before the layer's name is put in front
+/// A module's parameters, by the names that its [`ParameterSpec`](pipezero_models::parameter::ParameterSpec)s have before the layer's name is put in front
 /// of them.
 #[derive(Clone, Debug)]
 pub struct Parameters(Vec<(String, Tensor)>);
 
 impl Parameters {
-    pub(super) fn new(named: Vec<(String, Tensor)>) -> Self {
+    pub(crate) fn new(named: Vec<(String, Tensor)>) -> Self {
         Self(named)
     }
 
@@ -32,7 +32,7 @@ impl Parameters {
     }
 
     /// The tensors in the order of declaration.
-    pub(super) fn tensors(&self) -> impl Iterator<Item = &Tensor> {
+    pub(crate) fn tensors(&self) -> impl Iterator<Item = &Tensor> {
         self.0.iter().map(|(_, tensor)| tensor)
     }
 }

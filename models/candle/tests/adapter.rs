@@ -1,16 +1,30 @@
-//! Modules of candle's as layers: their gradients against autograd in f64, and what is refused.
+//! Modules of candle's as layers: their gradients against autograd in f64, in models and in a front, and what is refused.
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
+
+use std::sync::Arc;
 
 use candle_core::{Error, Result, Tensor};
-
-use super::{CandleLayer, Parameters};
-use crate::layer::{Layer, MicroBatchShape};
-use crate::model::{LayerRole, Model, ModelLayer, Tying};
-use crate::parameter::ParameterSpec;
-use crate::shared::GptConfig;
-use crate::testing::{
-    Backward, Batch, Oracle, Run, assert_same_bits, check_against_oracle, config, segments,
+use pipezero_candle::{CandleLayer, Parameters};
+use pipezero_models::front::{Front, FrontLimits, FrontModule, InputShape};
+use pipezero_models::layer::{Layer, MicroBatchShape};
+use pipezero_models::model::{LayerRole, Model, ModelLayer, Tying};
+use pipezero_models::parameter::ParameterSpec;
+use pipezero_models::shared::GptConfig;
+use pipezero_models::{ElementType, gpt2, mlp};
+// `testing` names them from the root of its crate.
+use pipezero_models::{
+    buffer, element, front, init, kernels, layer, llama, model, parameter, queue, shared, unit, views,
 };
-use crate::{ElementType, mlp};
+
+use self::testing::{
+    Backward, Batch, FrontOfBatch, Oracle, Run, assert_close, assert_same_bits, check_against_oracle, config,
+    random, segments,
+};
+
+/// The runs and the oracle of the tests of `pipezero-models`, compiled again here, since a crate's tests cannot be used by another crate.
+#[path = "../../src/testing/mod.rs"]
+#[expect(dead_code, unused_imports, reason = "these tests use a part of it")]
+mod testing;
 
 const SEQ_LENGTH: usize = 13;
 
@@ -119,4 +133,60 @@ fn what_candle_holds_is_counted() {
     // At least the value and the gradient of input, product, sum and output.
     assert!(per_sequence >= 2 * 4 * SEQ_LENGTH * 8, "{per_sequence}");
     assert_eq!(of(1, 2 * SEQ_LENGTH) - of(1, SEQ_LENGTH), 3 * per_sequence);
+}
+
+/// A module of candle's in the place of one of layers over the queue, with parameters of the same names, in a front of one module.
+#[test]
+fn a_module_of_candles_is_one_of_a_front() {
+    let config = config();
+    let widths @ [inputs, hidden, outputs] = [5, 7, config.hidden_size];
+    let parameters = vec![
+        ParameterSpec::normal("up.weight", [hidden, inputs], 0.02),
+        ParameterSpec::zeros("up.bias", [hidden]),
+        ParameterSpec::normal("down.weight", [outputs, hidden], 0.02),
+        ParameterSpec::zeros("down.bias", [outputs]),
+    ];
+    let module = |parameters: &Parameters, x: &Tensor| {
+        let of = |name: &str| parameters.to_map()[name].clone();
+        let hidden = x.broadcast_matmul(&of("up.weight").t()?)?.broadcast_add(&of("up.bias"))?.gelu()?;
+        hidden.broadcast_matmul(&of("down.weight").t()?)?.broadcast_add(&of("down.bias"))
+    };
+    let layer = CandleLayer::new("module.0", [inputs, outputs], 3, parameters, module).unwrap();
+    let of_candle = FrontModule::new("image", vec![Arc::new(layer)]).unwrap();
+    let over_the_queue = FrontModule::projector("module.0", widths, 0.02).unwrap();
+    let results = [of_candle, over_the_queue].map(|module| {
+        let limits = FrontLimits { inputs_per_sequence: 2, rows_per_input: 3 };
+        let front = Front::new("front", vec![module], config.hidden_size, limits).unwrap();
+        let is_host_only = front.is_host_only();
+        let batch = with_inputs(Batch::random(2, SEQ_LENGTH, config.vocab_size, 5), &front, &[2, 3]);
+        let mut model = gpt2::build(&config).unwrap();
+        model.layers.insert(1, ModelLayer::new(front, LayerRole::Embedding, Tying::Untied));
+        let mut run = Run::new(&model, 1);
+        (is_host_only, run.step(&batch, Backward::Split, 0.03).sum, run.gradients())
+    });
+    let [(is_host_only, loss, gradients), (_, expected_loss, expected)] = results;
+    assert!(is_host_only);
+    assert_close("loss", &[loss as f32], &[expected_loss], 2e-6);
+    assert!(gradients.contains_key("module.0.down.bias") && gradients.len() == expected.len());
+    for (name, gradient) in gradients {
+        let wanted: Vec<f64> = expected[&name].iter().copied().map(f64::from).collect();
+        // f32 on both sides, in other orders.
+        assert_close(&name, &gradient, &wanted, 1e-5);
+    }
+}
+
+/// The batch with inputs of so many rows for the only module of a front, each row added to the next token but one.
+fn with_inputs(batch: Batch, front: &Front, num_rows: &[usize]) -> Batch {
+    let spec = front.front().unwrap().clone();
+    let mut free = (0..batch.shape.num_tokens()).step_by(2);
+    let front = FrontOfBatch {
+        shapes: num_rows.iter().map(|&num_rows| InputShape { module: 0, num_rows }).collect(),
+        tokens: num_rows.iter().map(|&num_rows| free.by_ref().take(num_rows).collect()).collect(),
+        values: num_rows
+            .iter()
+            .map(|rows| random(&format!("input of {rows}"), rows * spec.widths[0]))
+            .collect(),
+        spec,
+    };
+    Batch { front: Some(front), ..batch }
 }

@@ -1,8 +1,11 @@
 //! Modules over candle tensors as layers.
 //!
+//! [`CandleLayer`] makes a layer of a function from parameters and activations to activations that is written with candle or `candle_nn`. The engine then
+//! shards its parameters and runs it on every grid, as it does with every [`Layer`](pipezero_models::Layer):
+//!
 //! ```
 //! use candle_core::Tensor;
-//! use pipezero_models::adapter::{CandleLayer, Parameters};
+//! use pipezero_candle::{CandleLayer, Parameters};
 //! use pipezero_models::parameter::ParameterSpec;
 //!
 //! // y = x + tanh(x Wᵀ), of width 8 and sequences of 4 tokens.
@@ -17,7 +20,7 @@
 //!
 //! The backward runs the module once more, over variables, and asks candle's autograd for their gradients: nothing but the layer's input is kept
 //! from forward to backward, and gathered weights are copied and let go. The module computes in f32, whatever a unit stores, and on the host alone. This
-//! is there to bring a model that exists: a [`Layer`](crate::Layer) that asks a queue for kernels copies nothing, keeps what it likes, and runs
+//! is there to bring a model that exists: a layer that asks a queue for kernels copies nothing, keeps what it likes, and runs
 //! on every device.
 
 mod autograd;
@@ -25,8 +28,6 @@ mod counted;
 mod derivative;
 mod layer;
 mod parameters;
-#[cfg(test)]
-mod tests;
 
 pub use layer::CandleLayer;
 pub use parameters::Parameters;

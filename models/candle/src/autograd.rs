@@ -3,37 +3,37 @@
 use std::ops::Range;
 
 use candle_core::{Device, Error, Result, Tensor, Var};
+use pipezero_models::layer::MicroBatchShape;
+use pipezero_models::layout::aligned;
+use pipezero_models::parameter::ParameterSpec;
 
-use super::parameters::Parameters;
-use crate::layer::MicroBatchShape;
-use crate::layout::aligned;
-use crate::parameter::ParameterSpec;
+use crate::parameters::Parameters;
 
 /// What a user's module is: from its parameters and `[B, T, inputs]` to `[B, T, outputs]`.
-pub(super) type Module = dyn Fn(&Parameters, &Tensor) -> Result<Tensor> + Send + Sync;
+pub(crate) type Module = dyn Fn(&Parameters, &Tensor) -> Result<Tensor> + Send + Sync;
 
 /// A module and the shapes of what it works on.
-pub(super) struct Passes {
+pub(crate) struct Passes {
     /// By the names that the module knows.
-    pub(super) specs: Vec<ParameterSpec>,
+    pub(crate) specs: Vec<ParameterSpec>,
     /// Elements of a token before and behind the module.
-    pub(super) widths: [usize; 2],
-    pub(super) module: Box<Module>,
+    pub(crate) widths: [usize; 2],
+    pub(crate) module: Box<Module>,
 }
 
 /// What a backward leaves.
-pub(super) struct Gradients {
+pub(crate) struct Gradients {
     /// Of the input, `[B, T, inputs]`.
-    pub(super) input: Vec<f32>,
+    pub(crate) input: Vec<f32>,
     /// Of each parameter.
-    pub(super) parameters: Vec<Vec<f32>>,
+    pub(crate) parameters: Vec<Vec<f32>>,
     /// f32 elements that the pass held at once, at most.
-    pub(super) num_held: usize,
+    pub(crate) num_held: usize,
 }
 
 impl Passes {
     /// Where each parameter lies where they are one behind the other.
-    pub(super) fn ranges(&self) -> Vec<Range<usize>> {
+    pub(crate) fn ranges(&self) -> Vec<Range<usize>> {
         let mut end = 0;
         let ranges = self.specs.iter().map(|spec| {
             let start = aligned(end);
@@ -44,12 +44,12 @@ impl Passes {
     }
 
     /// The parameters out of a list in which they are one behind the other.
-    pub(super) fn split<'a>(&self, values: &'a [f32]) -> Vec<&'a [f32]> {
+    pub(crate) fn split<'a>(&self, values: &'a [f32]) -> Vec<&'a [f32]> {
         self.ranges().into_iter().map(|range| &values[range]).collect()
     }
 
     /// The output of an input.
-    pub(super) fn forward(
+    pub(crate) fn forward(
         &self,
         shape: MicroBatchShape,
         parameters: &[&[f32]],
@@ -61,7 +61,7 @@ impl Passes {
     }
 
     /// The gradients of `sum(output * gradient)`.
-    pub(super) fn backward(
+    pub(crate) fn backward(
         &self,
         shape: MicroBatchShape,
         parameters: &[&[f32]],
