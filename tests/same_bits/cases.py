@@ -397,7 +397,7 @@ def made_masters():
 def deepspeed():
     """Files of the shapes that DeepSpeed's users have, most of them with hints or errors, which are compared."""
     commands, files = [], {}
-    for path in sorted((ROOT / "engine/tests/deepspeed").glob("*.*json")):
+    for path in sorted((ROOT / "engine/config/tests/deepspeed").glob("*.*json")):
         file = f"made/deepspeed/{path.name}"
         files[file] = path.read_bytes()
         sections = {"model": GPT, "data": {"text": "../../text.md"}, "parallel": {"data": 4}, "steps": 5}

@@ -1,11 +1,11 @@
-//! Modules of candle's as layers: their gradients against autograd in f64, in models and in a front, and what is refused.
+//! Modules of candle's as layers: their gradients against autograd in f64, in models and in an input encoder, and what is refused.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
 use std::sync::Arc;
 
 use candle_core::{Error, Result, Tensor};
 use pipezero_candle::{CandleLayer, Parameters};
-use pipezero_models::front::{Front, FrontLimits, FrontModule, InputShape};
+use pipezero_models::input_encoder::{EncoderLimits, EncoderModule, InputEncoder, InputShape};
 use pipezero_models::layer::{Layer, MicroBatchShape};
 use pipezero_models::model::{LayerRole, Model, ModelLayer, Tying};
 use pipezero_models::parameter::ParameterSpec;
@@ -13,12 +13,12 @@ use pipezero_models::shared::GptConfig;
 use pipezero_models::{ElementType, gpt2, mlp};
 // `testing` names them from the root of its crate.
 use pipezero_models::{
-    buffer, element, front, init, kernels, layer, llama, model, parameter, queue, shared, unit, views,
+    buffer, element, init, input_encoder, kernels, layer, llama, model, parameter, queue, shared, unit, views,
 };
 
 use self::testing::{
-    Backward, Batch, FrontOfBatch, Oracle, Run, assert_close, assert_same_bits, check_against_oracle, config,
-    random, segments,
+    Backward, Batch, EncoderInputsOfBatch, Oracle, Run, assert_close, assert_same_bits, check_against_oracle,
+    config, random, segments,
 };
 
 /// The runs and the oracle of the tests of `pipezero-models`, compiled again here, since a crate's tests cannot be used by another crate.
@@ -135,9 +135,9 @@ fn what_candle_holds_is_counted() {
     assert_eq!(of(1, 2 * SEQ_LENGTH) - of(1, SEQ_LENGTH), 3 * per_sequence);
 }
 
-/// A module of candle's in the place of one of layers over the queue, with parameters of the same names, in a front of one module.
+/// A module of candle's in the place of one of layers over the queue, with parameters of the same names, in an input encoder of one module.
 #[test]
-fn a_module_of_candles_is_one_of_a_front() {
+fn a_module_of_candles_is_one_of_an_encoder() {
     let config = config();
     let widths @ [inputs, hidden, outputs] = [5, 7, config.hidden_size];
     let parameters = vec![
@@ -152,15 +152,15 @@ fn a_module_of_candles_is_one_of_a_front() {
         hidden.broadcast_matmul(&of("down.weight").t()?)?.broadcast_add(&of("down.bias"))
     };
     let layer = CandleLayer::new("module.0", [inputs, outputs], 3, parameters, module).unwrap();
-    let of_candle = FrontModule::new("image", vec![Arc::new(layer)]).unwrap();
-    let over_the_queue = FrontModule::projector("module.0", widths, 0.02).unwrap();
+    let of_candle = EncoderModule::new("image", vec![Arc::new(layer)]).unwrap();
+    let over_the_queue = EncoderModule::projector("module.0", widths, 0.02).unwrap();
     let results = [of_candle, over_the_queue].map(|module| {
-        let limits = FrontLimits { inputs_per_sequence: 2, rows_per_input: 3 };
-        let front = Front::new("front", vec![module], config.hidden_size, limits).unwrap();
-        let is_host_only = front.is_host_only();
-        let batch = with_inputs(Batch::random(2, SEQ_LENGTH, config.vocab_size, 5), &front, &[2, 3]);
+        let limits = EncoderLimits { inputs_per_sequence: 2, rows_per_input: 3 };
+        let encoder = InputEncoder::new("encoder", vec![module], config.hidden_size, limits).unwrap();
+        let is_host_only = encoder.is_host_only();
+        let batch = with_inputs(Batch::random(2, SEQ_LENGTH, config.vocab_size, 5), &encoder, &[2, 3]);
         let mut model = gpt2::build(&config).unwrap();
-        model.layers.insert(1, ModelLayer::new(front, LayerRole::Embedding, Tying::Untied));
+        model.layers.insert(1, ModelLayer::new(encoder, LayerRole::Embedding, Tying::Untied));
         let mut run = Run::new(&model, 1);
         (is_host_only, run.step(&batch, Backward::Split, 0.03).sum, run.gradients())
     });
@@ -175,11 +175,11 @@ fn a_module_of_candles_is_one_of_a_front() {
     }
 }
 
-/// The batch with inputs of so many rows for the only module of a front, each row added to the next token but one.
-fn with_inputs(batch: Batch, front: &Front, num_rows: &[usize]) -> Batch {
-    let spec = front.front().unwrap().clone();
+/// The batch with inputs of so many rows for the only module of an input encoder, each row added to the next token but one.
+fn with_inputs(batch: Batch, encoder: &InputEncoder, num_rows: &[usize]) -> Batch {
+    let spec = encoder.input_encoder().unwrap().clone();
     let mut free = (0..batch.shape.num_tokens()).step_by(2);
-    let front = FrontOfBatch {
+    let encoder_inputs = EncoderInputsOfBatch {
         shapes: num_rows.iter().map(|&num_rows| InputShape { module: 0, num_rows }).collect(),
         tokens: num_rows.iter().map(|&num_rows| free.by_ref().take(num_rows).collect()).collect(),
         values: num_rows
@@ -188,5 +188,5 @@ fn with_inputs(batch: Batch, front: &Front, num_rows: &[usize]) -> Batch {
             .collect(),
         spec,
     };
-    Batch { front: Some(front), ..batch }
+    Batch { encoder_inputs: Some(encoder_inputs), ..batch }
 }
