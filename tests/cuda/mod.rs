@@ -19,13 +19,17 @@ use pipezero_models::queue::{Cuda, F32Products, NoCuda};
 use pipezero_plan::Plan;
 use pipezero_run::world::{WorldError, world_of};
 use tests::{
-    Case, FakeGpuSettings, checked_fake_gpu, fake_gpu, in_full, on_the_fake_gpu, run_on_fake_gpu,
-    run_on_fake_gpu_with, small_run,
+    Case, FakeGpuSettings, checked_fake_gpu, fake_gpu, in_full, is_unchanged, on_the_fake_gpu,
+    run_on_fake_gpu, run_on_fake_gpu_with, small_run,
 };
 
 /// Runs tests in several orders of the fake GPU's streams.
 fn in_several_orders(folder: &Path, tests: &str, num_devices: usize) {
-    let num_orders = if in_full() { 20 } else { 2 };
+    let num_orders = match (in_full(), is_unchanged()) {
+        (true, _) => 20,
+        (false, true) => 1,
+        (false, false) => 2,
+    };
     for seed in 0..num_orders {
         run_on_fake_gpu(folder, tests, FakeGpuSettings { num_devices, seed, fail_at: None });
     }

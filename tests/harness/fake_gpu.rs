@@ -5,6 +5,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
+/// Whether nothing that the fake GPU runs has changed since all tests passed in full: then its tests run in one order of its streams.
+pub fn is_unchanged() -> bool {
+    std::env::var("PIPEZERO_TESTS").is_ok_and(|value| value == "unchanged")
+}
+
 /// The folder of the fake CUDA libraries, built on the first call; `None` where there is no compiler for them.
 pub fn fake_gpu() -> Option<&'static Path> {
     static FOLDER: OnceLock<Option<PathBuf>> = OnceLock::new();

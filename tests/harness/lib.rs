@@ -25,7 +25,8 @@ pub use batches::{Lengths, Mask, RandomBatches};
 pub use draws::{Draws, seed_of_draws};
 pub use encoders::{EncoderBatches, model_with_encoder, plan_with_encoder};
 pub use fake_gpu::{
-    FakeGpuSettings, checked_fake_gpu, fake_gpu, on_the_fake_gpu, run_on_fake_gpu, run_on_fake_gpu_with,
+    FakeGpuSettings, checked_fake_gpu, fake_gpu, is_unchanged, on_the_fake_gpu, run_on_fake_gpu,
+    run_on_fake_gpu_with,
 };
 pub use job::EndOnPanic;
 pub use joined::{in_two_processes, on_devices};
