@@ -41,10 +41,10 @@ impl ProcessOutput {
         Self { is_printed }
     }
 
-    /// As [`print`].
+    /// As [`print()`].
     ///
     /// # Errors
-    /// As [`print`].
+    /// As [`print()`].
     pub(super) fn print(self, text: impl Display) -> io::Result<()> {
         let text = text.to_string();
         let mut out = stdout().lock();

@@ -10,10 +10,10 @@
 //! what they consist of, so that it serves other grids, schedules, ZeRO levels and unit sizes of the same model too.
 //!
 //! ```no_run
-//! use pipezero::config::{Resources, RunFile};
-//! use pipezero::plan::costs::{DeviceSpec, Source, for_plan};
-//! use pipezero::plan::Plan;
-//! use pipezero::schedule::simulate::simulate;
+//! use pipezero_config::{Resources, RunFile};
+//! use pipezero_plan::costs::{DeviceSpec, Source, for_plan};
+//! use pipezero_plan::Plan;
+//! use pipezero_schedule::simulate::simulate;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let (run, _) = RunFile::load("engine/configs/seed-48-layers.json".as_ref())?.resolve(Resources::this_host())?;

@@ -4,10 +4,10 @@
 //! cores that ranks share. [`LoneSchedule`] needs no run: it takes the times of a rank.
 //!
 //! ```no_run
-//! use pipezero::config::{Resources, RunFile};
-//! use pipezero::plan::Plan;
-//! use pipezero::plan::costs::{DeviceSpec, Source};
-//! use pipezero::plan::what_if::{Ratio, Simulation, WhatIf};
+//! use pipezero_config::{Resources, RunFile};
+//! use pipezero_plan::Plan;
+//! use pipezero_plan::costs::{DeviceSpec, Source};
+//! use pipezero_plan::what_if::{Ratio, Simulation, WhatIf};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let file = RunFile::load("engine/configs/seed-48-layers.json".as_ref())?;
