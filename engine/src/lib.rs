@@ -46,6 +46,10 @@ pub use pipezero_run::data::BatchSource;
 pub use pipezero_run::executor::{Cause, CauseKind, EventKind, RankFailure, RecordedEvent};
 pub use pipezero_train::{RunDir, TrainedRun, Training};
 
+/// The earlier name of [`Resources`].
+#[deprecated(note = "use `Resources`")]
+pub type Launch = Resources;
+
 #[cfg(feature = "cli")]
 #[doc(hidden)]
 pub use pipezero_cli as cli;

@@ -1,7 +1,7 @@
 //! The model families: the one list of them, and what can be asked of a model before it is built.
 //!
 //! A family is a folder with its sizes, its layers, a function that builds them and one that says what follows from the
-//! sizes ([`Facts`]). This is the only file that names every family.
+//! sizes ([`Facts`]). In this crate, only this file names every family.
 
 use std::sync::Arc;
 use std::time::Duration;

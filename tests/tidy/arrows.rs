@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::tree::{code, files, findings_in_code, is_test, items, read, report, table};
+use super::tree::{files, findings_in_code, is_test, items, read, report, table};
 
 const PAGE: &str = "docs/ARCHITECTURE.md";
 

@@ -1,12 +1,11 @@
-//! How ranks communicate: one trait, one file per backend.
+//! What connects ranks: one trait for operations between ranks ([`Communicator`]) with three backends (threads, MPI, NCCL); worlds, which make
+//! communicators in one process or many (`world`); and buffers that are charged to a rank (`memory`).
 //!
-//! A communicator knows buffers and ranks, not stages or units. Every operation is started without blocking and takes
-//! its buffer; [`Pending::wait`] returns it. The word reduction is the one exception, it blocks: it ends a step, where
-//! every rank waits for every other anyway.
+//! An operation is started without blocking and takes its buffer; [`Pending::wait`] returns it. Only sums of u64 values block: they end a step,
+//! where all ranks wait anyway.
 //!
-//! Summation order is part of the contract on CPU backends: a reduction adds the members' contributions in ascending
-//! rank order, `((r0 + r1) + r2) + ...`, so every backend gives the same bits. An all-reduce is a reduce-scatter by
-//! that rule followed by an all-gather.
+//! Sums add the members in ascending rank order, `((r0 + r1) + r2) + ...`, so every backend gives the same bits, unless `comm.reduction` is
+//! `"library"`. An all-reduce is a reduce-scatter by that rule followed by an all-gather.
 
 mod communicator;
 mod counting;

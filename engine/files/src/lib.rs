@@ -1,4 +1,5 @@
-//! Files that users name: read up to a size limit, written completely or not at all, and JSON with the places of mistakes.
+//! Files that users name, read up to a size limit and written completely or not at all; JSON with the place of each mistake; and this host: its
+//! cores, memory and disk, and the launcher that started this process (`host`).
 
 pub mod host;
 pub mod input;

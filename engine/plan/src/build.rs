@@ -22,7 +22,7 @@ impl Plan {
     }
 
     /// Plans a run of any model, with the caller's own layers or loss. Of the run's model section only the length of
-    /// a sequence counts, and how its vocabulary is cut is the model's. For [`pipezero_run::Engine::logits`] the last layer must write the
+    /// a sequence counts, and how its vocabulary is cut is the model's. For `Engine::logits` the last layer must write the
     /// logits of the row that it is asked for.
     ///
     /// A run that was made by hand rather than resolved from a file is not held to the file's rules.

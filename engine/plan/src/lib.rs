@@ -2,7 +2,7 @@
 //!
 //! A pure function of the run, so every rank computes the same one. Here the three leaf crates come together:
 //! it cuts the model (`partition`), builds the layers (`models`), and has the program generated, lowered and checked
-//! (`schedule`). What it predicts is what [`pipezero_run::Engine`] allocates and runs.
+//! (`schedule`). What it predicts is what the engine allocates and runs.
 
 mod alternatives;
 mod auto_recomputation;

@@ -1,4 +1,5 @@
-//! What happens: the ranks' threads, what they hold, what they send each other, and the loop that runs a rank's row.
+//! What happens: carries out a plan. The threads of a process's ranks (`engine`), the loop over a rank's instructions (`executor`), data, the
+//! optimizer, checkpoints, and text from a trained model (`generation`).
 
 pub mod checkpoint;
 pub mod data;

@@ -101,12 +101,12 @@ impl fmt::Display for InTurnError {
         for (name, left) in &self.others {
             write!(f, "\nengine `{name}`: {left}")?;
         }
-        write!(f, "\n{WAY_ON}")
+        write!(f, "\n{RESUME_HINT}")
     }
 }
 
 /// How to go on after a failure.
-pub const WAY_ON: &str = "once the cause is removed, the same command with --resume goes on with each engine from its newest checkpoint";
+pub const RESUME_HINT: &str = "once the cause is removed, the same command with --resume goes on with each engine from its newest checkpoint";
 
 impl fmt::Display for Left {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

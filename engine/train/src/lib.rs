@@ -43,7 +43,7 @@ pub use disk_space::DiskNeeds;
 pub use disk_space::{check_disk_space, check_disk_space_together};
 pub use error::TrainingError;
 pub use evaluate::evaluate;
-pub use in_turn::WAY_ON;
+pub use in_turn::RESUME_HINT;
 pub use in_turn::{EndedRun, InTurnError, Left, RunInTurn};
 pub use metrics::{EvalLine, StepLine};
 pub use observer::{Observer, Work};

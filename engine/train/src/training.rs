@@ -1,4 +1,4 @@
-//! The loop over steps.
+//! A training run that is ready to start.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

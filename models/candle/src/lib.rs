@@ -1,7 +1,7 @@
 //! Modules over candle tensors as layers.
 //!
-//! [`CandleLayer`] makes a layer of a function from parameters and activations to activations that is written with candle or `candle_nn`. The engine then
-//! shards its parameters and runs it on every grid, as it does with every [`Layer`](pipezero_models::Layer):
+//! [`CandleLayer`] turns a function written with candle or `candle_nn` into a layer. The function takes parameters and activations and returns
+//! activations. The engine then shards its parameters and runs it on every grid, as it does with every [`Layer`](pipezero_models::Layer):
 //!
 //! ```
 //! use candle_core::Tensor;

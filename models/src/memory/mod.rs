@@ -87,7 +87,7 @@ impl Memory {
         self.element
     }
 
-    /// Where so many elements begin that a view has as `element`.
+    /// The address of the `len` elements that a view of type `element` has from byte `start_bytes` on.
     ///
     /// # Panics
     /// If they are not `E`, unless there are none, are not aligned as `E` has to be, or reach beyond the memory.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pipezero_comm::world::World;
-use pipezero_train::{EndedRun, InTurnError, Left, WAY_ON};
+use pipezero_train::{EndedRun, InTurnError, Left, RESUME_HINT};
 use serde::{Deserialize, Serialize};
 
 use crate::agreement::{is_said_elsewhere, left_to_others};
@@ -152,7 +152,7 @@ fn text_of<'a>(all: impl Iterator<Item = &'a Ends> + Clone) -> String {
     if lines.is_empty() {
         lines.push("a process has ended before the others".to_owned());
     }
-    lines.push(WAY_ON.to_owned());
+    lines.push(RESUME_HINT.to_owned());
     lines.join("\n")
 }
 

@@ -13,7 +13,7 @@ use super::address::{address_of_first, broadcast_from, own_address};
 use super::control_channel::{ControlChannel, Member};
 use super::device::{NamedDevice, RanksOnDevice};
 use super::error::WorldError;
-use super::process_world::{Carrier, ProcessWorld};
+use super::process_world::{ProcessWorld, Transport};
 use super::program;
 use crate::{CommError, Communicator, IsStopped, Processes};
 
@@ -161,7 +161,7 @@ fn now_ns() -> u64 {
     Host.time_ns(Host.mark())
 }
 
-impl Carrier for Processes {
+impl Transport for Processes {
     fn communicator(&self, _: usize, is_stopped: IsStopped) -> Result<Box<dyn Communicator>, CommError> {
         self.communicator(&Host, is_stopped)
     }

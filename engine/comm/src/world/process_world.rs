@@ -15,15 +15,15 @@ use super::hosts::RanksOnHosts;
 use super::{ClockOffset, Positions, World};
 use crate::{CommError, Communicator, IsStopped};
 
-/// What carries the data of the rank of this process.
-pub(super) trait Carrier: Debug + Send + Sync {
+/// What moves data between the ranks of processes: MPI or NCCL.
+pub(super) trait Transport: Debug + Send + Sync {
     /// The rank's communicator.
     fn communicator(&self, rank: usize, is_stopped: IsStopped) -> Result<Box<dyn Communicator>, CommError>;
 
     /// What the rank computes on.
     fn device(&self, rank: usize) -> RanksOnDevice;
 
-    /// What is worth knowing of what connects ranks.
+    /// Warnings about the connection.
     fn warnings(&self) -> &[String] {
         &[]
     }
@@ -37,7 +37,7 @@ pub(super) trait Carrier: Debug + Send + Sync {
 
 /// A world of processes with one rank each.
 pub struct ProcessWorld {
-    carrier: Box<dyn Carrier>,
+    transport: Box<dyn Transport>,
     channel: Arc<ControlChannel>,
     rank: usize,
     size: usize,
@@ -46,7 +46,7 @@ pub struct ProcessWorld {
 
 impl Debug for ProcessWorld {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ProcessWorld").field("carrier", &self.carrier).finish_non_exhaustive()
+        f.debug_struct("ProcessWorld").field("transport", &self.transport).finish_non_exhaustive()
     }
 }
 
@@ -56,14 +56,14 @@ impl ProcessWorld {
     /// # Errors
     /// When the processes cannot tell each other on which hosts they are.
     pub(super) fn new(
-        carrier: impl Carrier + 'static,
+        transport: impl Transport + 'static,
         channel: Arc<ControlChannel>,
         [rank, size]: [usize; 2],
     ) -> Result<Self, WorldError> {
         let on_hosts = RanksOnHosts::of_job(&channel).map_err(WorldError::not_connected);
         let on_hosts = or_stop(&channel, on_hosts)?;
         job_files::leave_connected();
-        Ok(Self { carrier: Box::new(carrier), channel, rank, size, on_hosts })
+        Ok(Self { transport: Box::new(transport), channel, rank, size, on_hosts })
     }
 }
 
@@ -102,17 +102,17 @@ impl World for ProcessWorld {
 
     fn warnings(&self) -> Vec<String> {
         let of_hosts = self.on_hosts.warning().map(str::to_owned);
-        of_hosts.into_iter().chain(self.carrier.warnings().iter().cloned()).collect()
+        of_hosts.into_iter().chain(self.transport.warnings().iter().cloned()).collect()
     }
 
     fn devices(&self) -> Vec<RanksOnDevice> {
-        vec![self.carrier.device(self.rank)]
+        vec![self.transport.device(self.rank)]
     }
 
     fn communicator(&self, rank: usize) -> Result<Box<dyn Communicator>, CommError> {
         assert!(rank == self.rank, "a process asks only for its own rank");
         let channel = Arc::clone(&self.channel);
-        self.carrier.communicator(rank, Arc::new(move || channel.is_stopped()))
+        self.transport.communicator(rank, Arc::new(move || channel.is_stopped()))
     }
 
     fn add_words(&self, words: &mut [u64]) -> Result<(), CommError> {
@@ -132,7 +132,7 @@ impl World for ProcessWorld {
     }
 
     fn clock_offset(&self) -> Result<ClockOffset, CommError> {
-        self.channel.clock_offset(|| self.carrier.now_ns())
+        self.channel.clock_offset(|| self.transport.now_ns())
     }
 
     fn positions(&self) -> &Arc<Positions> {
@@ -152,7 +152,7 @@ impl World for ProcessWorld {
     }
 
     fn exchange_failures(&self, report: Vec<u8>, time: Duration) -> Vec<(Range<usize>, Option<Vec<u8>>)> {
-        self.carrier.report(&report);
+        self.transport.report(&report);
         self.channel.exchange_failures(report, time)
     }
 }

@@ -5,7 +5,8 @@ use pipezero_models::queue::F32Products;
 
 use crate::Lanes;
 
-/// How an engine wants its ranks connected. It says nothing of stages, units or programs.
+/// How an engine wants its ranks connected. Of the plan it knows only which ranks exchange messages, and how large the largest is
+/// ([`Lanes`]).
 #[derive(Clone, Debug)]
 pub struct WorldSpec {
     /// Backend, time limit, port, emulated links, place of the ranks in the job.

@@ -10,7 +10,7 @@ use super::coordinator::{ConnectionId, Coordinator, Sent};
 use super::frame::{self, FromCoordinator, Hello, ToCoordinator};
 use crate::sync::{Instant, Monitor, MutexGuard, Receiver, RecvTimeoutError, Sender, channel, thread};
 
-/// How often the heirs are sent the positions of all ranks.
+/// How often the fallback reporters are sent the positions of all ranks.
 const BETWEEN_POSITIONS: Duration = Duration::from_millis(200);
 
 /// Reads a clock, nanoseconds.
@@ -112,7 +112,7 @@ impl Connections {
         }
     }
 
-    /// Sends the heirs the positions of all ranks, until the server is dropped.
+    /// Sends the fallback reporters the positions of all ranks, until the server is dropped.
     pub(super) fn tell_positions(&self, is_alive: &Receiver<()>) {
         while is_alive.recv_timeout(BETWEEN_POSITIONS) == Err(RecvTimeoutError::Timeout) {
             let connected = self.lock();

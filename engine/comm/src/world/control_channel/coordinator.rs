@@ -194,11 +194,12 @@ impl Coordinator {
         self.to_others(from, |_| FromCoordinator::Refuse(reason.clone()))
     }
 
-    /// Where all ranks are, for the heirs.
+    /// Where all ranks are, for the fallback reporters.
     pub(super) fn positions_for_heirs(&self) -> Vec<Sent> {
-        let heirs = heirs(self.world_size);
-        let is_heir = |id: ConnectionId| heirs.iter().any(|rank| self.connections[id].ranks.contains(rank));
-        self.to_all(|_| self.positions()).into_iter().filter(|&(id, _)| is_heir(id)).collect()
+        let reporters = fallback_reporters(self.world_size);
+        let is_reporter =
+            |id: ConnectionId| reporters.iter().any(|rank| self.connections[id].ranks.contains(rank));
+        self.to_all(|_| self.positions()).into_iter().filter(|&(id, _)| is_reporter(id)).collect()
     }
 
     fn give(&mut self, from: ConnectionId, number: u64, exchange: Exchange, message: Vec<u8>) -> Vec<Sent> {
@@ -297,7 +298,7 @@ impl Coordinator {
 }
 
 /// The ranks whose processes can report if that of rank 0 cannot: the two behind it, and, since a host may be lost with all of its ranks, the middle one.
-pub(in crate::world) fn heirs(world_size: usize) -> BTreeSet<usize> {
+pub(in crate::world) fn fallback_reporters(world_size: usize) -> BTreeSet<usize> {
     [1, 2, world_size / 2].into_iter().filter(|rank| (1..world_size).contains(rank)).collect()
 }
 

@@ -25,6 +25,6 @@ mod shared;
 mod tests;
 
 pub use channel::ControlChannel;
-pub(super) use coordinator::heirs;
+pub(super) use coordinator::fallback_reporters;
 pub use error::ControlChannelError;
 pub use member::Member;

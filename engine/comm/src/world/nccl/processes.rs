@@ -12,7 +12,7 @@ use super::super::address::{address_of_first, broadcast_from, own_address};
 use super::super::control_channel::{ControlChannel, Member};
 use super::super::device::{NamedDevice, RanksOnDevice, number_on_host};
 use super::super::error::WorldError;
-use super::super::process_world::{Carrier, ProcessWorld, or_stop};
+use super::super::process_world::{ProcessWorld, Transport, or_stop};
 use super::super::spec::WorldSpec;
 use super::super::{World, program};
 use super::agreement::agree;
@@ -80,12 +80,12 @@ pub(super) fn world(
         None => ControlChannel::join(address, member.clone()),
     };
     let channel = Arc::new(channel.map_err(WorldError::not_connected)?);
-    let carrier = or_stop(&channel, carrier(spec, own, &channel, member))?;
-    Ok(Some(Arc::new(ProcessWorld::new(carrier, channel, place)?)))
+    let transport = or_stop(&channel, transport(spec, own, &channel, member))?;
+    Ok(Some(Arc::new(ProcessWorld::new(transport, channel, place)?)))
 }
 
 /// Connects the GPUs of processes that a channel connects. The others hear why this one cannot take part.
-fn carrier(
+fn transport(
     spec: &WorldSpec,
     own: Result<(Cuda, GpuFacts), WorldError>,
     channel: &Arc<ControlChannel>,
@@ -125,7 +125,7 @@ fn known_address(launched: &LaunchedProcess, port: Option<u16>) -> Result<Socket
     }
 }
 
-impl Carrier for OverNccl {
+impl Transport for OverNccl {
     fn communicator(&self, rank: usize, is_stopped: IsStopped) -> Result<Box<dyn Communicator>, CommError> {
         // NCCL does not always notice that a process has ended, and then its operations with it never end.
         let channel = Arc::clone(&self.channel);

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use pipezero_models::queue::Cuda;
 use serde::{Deserialize, Serialize};
 
-use super::super::control_channel::{ControlChannel, ControlChannelError, Member, heirs};
+use super::super::control_channel::{ControlChannel, ControlChannelError, Member, fallback_reporters};
 use crate::CommError;
 
 /// Why processes have no spare channels.
@@ -59,7 +59,7 @@ pub(super) enum SpareChannelError {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Listens(Result<SocketAddr, String>);
 
-/// Connects all processes, which `first` connects already, once for each heir of rank 0: on any port of the address by which that one reaches rank 0.
+/// Connects all processes, which `first` connects already, once for each fallback reporter: on any port of the address by which that one reaches rank 0.
 /// The last rank is none, since there is nobody left that it could tell.
 ///
 /// # Errors
@@ -68,7 +68,8 @@ pub(super) fn spare_channels(
     first: &Arc<ControlChannel>,
     member: Member,
 ) -> Result<Vec<ControlChannel>, SpareChannelError> {
-    let coordinator_ranks = heirs(member.world_size).into_iter().filter(|rank| rank + 1 < member.world_size);
+    let coordinator_ranks =
+        fallback_reporters(member.world_size).into_iter().filter(|rank| rank + 1 < member.world_size);
     let coordinator_ranks: Vec<usize> = coordinator_ranks.collect();
     if coordinator_ranks.is_empty() {
         return Ok(Vec::new());
