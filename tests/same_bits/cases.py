@@ -419,7 +419,10 @@ def texts():
     files["text.md"] = files["README.md"] = text
     code = b"".join(path.read_bytes() for path in sorted((ROOT / "tests").glob("*.rs")))
     assert text and code, "there are no texts"
-    files |= {"code/src/lib.rs": code, "code/Cargo.toml": (ROOT / "tests/Cargo.toml").read_bytes()}
+    manifest = (ROOT / "tests/Cargo.toml").read_bytes()
+    # As the examples name them: crates at the root, and below `engine/`.
+    files |= {"code/src/lib.rs": code, "code/Cargo.toml": manifest}
+    files |= {"engine/code/src/lib.rs": b"// Nothing.\n", "engine/code/Cargo.toml": manifest}
     for name, part in (("train.bin", text[:200_000]), ("validation.bin", text[200_000:230_000])):
         files[name] = struct.pack(f"<{len(part)}H", *part)
     lines = [line for line in text.decode().splitlines() if len(line) > 40][:400]
