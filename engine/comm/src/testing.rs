@@ -1,4 +1,5 @@
 //! Ranks as threads that `shuttle` runs, with buffers of a few elements.
+#![allow(clippy::unwrap_used, reason = "an unwrap that fails is how a test fails")]
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,12 +13,12 @@ use crate::sync::testing::pass;
 use crate::sync::{AtomicBool, Ordering, thread};
 
 /// So many ranks on the host, with or without emulated links.
-pub(crate) fn ranks(size: usize, timeout: Duration, links: Option<Links>) -> Threads {
+pub fn ranks(size: usize, timeout: Duration, links: Option<Links>) -> Threads {
     Threads::on((0..size).map(|_| Arc::new(Host) as Arc<dyn Device>).collect(), timeout, links)
 }
 
 /// What the body gives on each rank, every one a thread.
-pub(crate) fn on_every_rank<R: Send + 'static>(
+pub fn on_every_rank<R: Send + 'static>(
     threads: &Threads,
     body: impl Fn(Box<dyn Communicator>) -> R + Clone + Send + 'static,
 ) -> Vec<R> {
@@ -31,7 +32,7 @@ pub(crate) fn on_every_rank<R: Send + 'static>(
 }
 
 /// Lets time pass, a step after the other, until the body has ended.
-pub(crate) fn while_time_passes<R>(step: Duration, body: impl FnOnce() -> R) -> R {
+pub fn while_time_passes<R>(step: Duration, body: impl FnOnce() -> R) -> R {
     let has_ended = Arc::new(AtomicBool::new(false));
     let clock = {
         let has_ended = Arc::clone(&has_ended);
@@ -48,14 +49,22 @@ pub(crate) fn while_time_passes<R>(step: Duration, body: impl FnOnce() -> R) -> 
     given
 }
 
-pub(crate) fn buffer(values: &[f32]) -> TrackedBuffer {
+/// A buffer with these values.
+///
+/// # Panics
+/// Where there is no memory for it.
+pub fn buffer(values: &[f32]) -> TrackedBuffer {
     let memory = Allocator::new(Arc::new(Host), Arc::new(Ledger::default()));
     let mut buffer = memory.zeros(values.len(), Category::Communication).unwrap();
     Host.upload_floats(values, buffer.view_mut());
     buffer
 }
 
-pub(crate) fn values(buffer: &TrackedBuffer) -> Vec<f32> {
+/// The values of a buffer.
+///
+/// # Panics
+/// Where they cannot be read.
+pub fn values(buffer: &TrackedBuffer) -> Vec<f32> {
     let mut values = vec![0.0; buffer.len()];
     Host.download_floats(buffer.view(), &mut values).unwrap();
     values

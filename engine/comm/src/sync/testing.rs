@@ -19,7 +19,7 @@ const ONE_OF_PRIORITIES: usize = 4;
 /// # Panics
 /// When the body panics, or all of its threads wait for each other; the order in which they ran is printed then.
 #[track_caller]
-pub(crate) fn in_random_orders(num_executions: usize, body: impl Fn() + Clone + Send + Sync + 'static) {
+pub fn in_random_orders(num_executions: usize, body: impl Fn() + Clone + Send + Sync + 'static) {
     let by_priority = num_executions / ONE_OF_PRIORITIES;
     let steps = RandomScheduler::new_from_seed(seed(), num_executions - by_priority);
     let priorities = PctScheduler::new_from_seed(seed(), 3, by_priority.max(1));
@@ -30,13 +30,13 @@ pub(crate) fn in_random_orders(num_executions: usize, body: impl Fn() + Clone + 
 }
 
 /// Prints a line for this test, also where what tests print is not shown: an order that was not drawn has not been tested.
-pub(crate) fn say(what: &str) {
+pub fn say(what: &str) {
     let test = std::thread::current().name().unwrap_or_default().to_owned();
     let _ = writeln!(std::io::stdout(), "shuttle | {test} | {what}");
 }
 
 /// Whether the threads of the body come to wait for each other in one random order.
-pub(crate) fn hangs(body: impl Fn() + Send + Sync + 'static) -> bool {
+pub fn hangs(body: impl Fn() + Send + Sync + 'static) -> bool {
     let scheduler = RandomScheduler::new_from_seed(seed(), 1);
     let ran = catch_unwind(AssertUnwindSafe(|| run(scheduler, body, FailurePersistence::None)));
     ran.err().is_some_and(|panic| is_deadlock(&*panic) || resume_unwind(panic))
