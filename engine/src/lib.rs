@@ -64,7 +64,7 @@ pub use pipezero_tokenize as tokenize;
 pub use pipezero_tokens as tokens;
 pub use pipezero_train as train;
 
-/// What happens: the ranks' threads, what they hold and what they send each other.
+/// The ranks' threads, what they hold and what they send each other.
 pub mod run {
     pub use pipezero_comm as comm;
     pub use pipezero_comm::memory;

@@ -23,7 +23,7 @@ fn folder_of(package: &str) -> Option<String> {
     line.split('"').nth(1).map(str::to_owned)
 }
 
-/// What a crate depends on, besides what only its tests need.
+/// The dependencies in a crate's manifest, without those of its tests.
 fn dependencies(folder: &str) -> Vec<String> {
     let manifest = read(&format!("{folder}/Cargo.toml"));
     let Some((_, section)) = manifest.split_once("\n[dependencies]\n") else { return Vec::new() };

@@ -23,7 +23,7 @@ pub(super) fn is_silent() -> bool {
     IS_SILENT.load(Ordering::Relaxed)
 }
 
-/// Where results and notes of a process go: to stdout or stderr and to its log, or only to its log, because another process prints the
+/// Destination of a process's results and notes: to stdout or stderr and to its log, or only to its log, because another process prints the
 /// same. One process may print for an engine and another for the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ProcessOutput {

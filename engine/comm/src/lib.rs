@@ -1,4 +1,4 @@
-//! What connects ranks: one trait for operations between ranks ([`Communicator`]) with three backends (threads, MPI, NCCL); worlds, which make
+//! Connects ranks: one trait for operations between ranks ([`Communicator`]) with three backends (threads, MPI, NCCL); worlds, which make
 //! communicators in one process or many (`world`); and buffers that are charged to a rank (`memory`).
 //!
 //! An operation is started without blocking and takes its buffer; [`Pending::wait`] returns it. Only sums of u64 values block: they end a step,

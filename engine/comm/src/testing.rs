@@ -52,7 +52,7 @@ pub fn while_time_passes<R>(step: Duration, body: impl FnOnce() -> R) -> R {
 /// A buffer with these values.
 ///
 /// # Panics
-/// Where there is no memory for it.
+/// If there is no memory for it.
 pub fn buffer(values: &[f32]) -> TrackedBuffer {
     let memory = Allocator::new(Arc::new(Host), Arc::new(Ledger::default()));
     let mut buffer = memory.zeros(values.len(), Category::Communication).unwrap();
@@ -63,7 +63,7 @@ pub fn buffer(values: &[f32]) -> TrackedBuffer {
 /// The values of a buffer.
 ///
 /// # Panics
-/// Where they cannot be read.
+/// If they cannot be read.
 pub fn values(buffer: &TrackedBuffer) -> Vec<f32> {
     let mut values = vec![0.0; buffer.len()];
     Host.download_floats(buffer.view(), &mut values).unwrap();

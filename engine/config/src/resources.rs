@@ -3,7 +3,7 @@
 use pipezero_files::host;
 use pipezero_models::queue::Cuda;
 
-/// What a run can use, and so what its file is resolved for.
+/// The cores, memory, GPU and ranks that a run file is resolved for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Resources {
     /// Cores for the ranks of this process, at least 1.

@@ -1,4 +1,4 @@
-//! What happens: carries out a plan. The threads of a process's ranks (`engine`), the loop over a rank's instructions (`executor`), data, the
+//! Carries out a plan: the threads of a process's ranks (`engine`), the loop over a rank's instructions (`executor`), data, the
 //! optimizer, checkpoints, and text from a trained model (`generation`).
 
 pub mod checkpoint;

@@ -9,7 +9,7 @@ use pipezero_models::Device;
 use pipezero_models::queue::F32Products;
 use pipezero_plan::Plan;
 
-/// What connects the ranks of a plan, by its `comm.backend`, on its `device`.
+/// Connects the ranks of a plan by its `comm.backend`, on its `device`.
 ///
 /// # Errors
 /// When this process cannot be connected with the others, or does not have the device.

@@ -20,7 +20,7 @@ pub(super) const ALIGNMENT: usize = 64;
 pub(super) struct HostMemory {
     /// The first element.
     base: NonNull<u8>,
-    /// Where the allocation that has the elements begins, and what was asked for; `None` if nothing was allocated.
+    /// The start and layout of the allocation that has the elements; `None` if nothing was allocated.
     allocation: Option<(NonNull<u8>, Layout)>,
 }
 

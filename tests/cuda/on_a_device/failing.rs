@@ -8,7 +8,7 @@ use pipezero_models::Device;
 use pipezero_models::queue::{Cuda, F32Products, NoCuda};
 use tests::{Case, Mask, train_on_devices, two_steps};
 
-/// What the fake libraries answer where they were told to fail.
+/// The answer of fake libraries that were told to fail.
 const ANSWERS: [&str; 3] = ["CUDA_ERROR_UNKNOWN", "CUBLAS_STATUS_INTERNAL_ERROR", "FAKE_GPU_FAIL_AT"];
 
 fn assert_says_what_failed(message: &str) {

@@ -1,4 +1,4 @@
-//! What a rank asks the progress thread for, and how it waits for the outcome.
+//! Requests of a rank to the progress thread, and how the rank waits for their outcome.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -25,7 +25,7 @@ pub(super) struct Order {
     pub(super) outcome: Arc<Outcome>,
 }
 
-/// Where the progress thread puts the result of an order.
+/// The place into which the progress thread puts the result of a request.
 #[derive(Debug)]
 pub(super) struct Outcome {
     state: Mutex<State>,

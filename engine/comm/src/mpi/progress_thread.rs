@@ -45,7 +45,7 @@ const TIME_TO_START: Duration = Duration::from_secs(60);
 /// How long a process that ends waits for MPI to end.
 const TIME_TO_END: Duration = Duration::from_secs(10);
 
-/// What the progress thread is asked for.
+/// A request to the progress thread.
 enum Asked {
     /// To carry out a rank's part of an operation.
     Carry(Order),

@@ -16,7 +16,7 @@ use super::nccl::nccl_of;
 use super::spec::WorldSpec;
 use super::{ThreadWorld, World};
 
-/// What connects the ranks of a spec, by its `comm.backend`, on its `device`.
+/// Connects the ranks of an engine by its `comm.backend`, on its `device`.
 ///
 /// # Errors
 /// When this process cannot be connected with the others, or does not have the device.
@@ -34,7 +34,7 @@ pub fn connect(spec: &WorldSpec) -> Result<Arc<dyn World>, WorldError> {
     checked_hosts(spec, world)
 }
 
-/// As [`connect`], for another engine of the processes that this world connects. If they are several, rank 0 listens on any port that is free.
+/// Like [`connect`], for another engine on processes that the world `first` connects already. If there are several, rank 0 listens on any free port.
 ///
 /// # Errors
 /// As [`connect`].
@@ -67,7 +67,8 @@ pub fn connect_job(spec: &WorldSpec, timeout: Duration) -> Result<Arc<dyn World>
     }
 }
 
-/// The world of an engine whose ranks are some of those of a job, which `job` connects. `None` in the processes of the others, which call it too.
+/// The world of an engine that has some of the ranks of a job. `job` connects all its processes, and every process must call this; those without a
+/// rank of the engine get `None`.
 ///
 /// # Errors
 /// As [`connect`].
@@ -96,8 +97,8 @@ fn checked_hosts(spec: &WorldSpec, world: Arc<dyn World>) -> Result<Arc<dyn Worl
     Ok(world)
 }
 
-/// As [`connect`], of the first so many ranks alone, and no wait lasts longer than this, that for all processes to come neither. `None` in the
-/// processes of the others, which call it too. `around` connects all of them already, if anything does.
+/// Like [`connect`], for the first `num_ranks` ranks. `timeout` bounds every wait, start-up included. Every process must call it; those without such a
+/// rank get `None`. `around`: an existing world over all processes, if any.
 ///
 /// # Errors
 /// As [`connect`].
@@ -117,7 +118,7 @@ pub fn connect_first(
     }
 }
 
-/// So many ranks that are threads of this process, whatever the backend, on the engine's `device` and over its emulated links.
+/// Connects `num_ranks` ranks as threads of this process, whatever the backend, on the engine's `device` and over its emulated links.
 ///
 /// # Errors
 /// When this process does not have the device.

@@ -15,7 +15,7 @@ use super::hosts::RanksOnHosts;
 use super::{ClockOffset, Positions, World};
 use crate::{CommError, Communicator, IsStopped};
 
-/// What moves data between the ranks of processes: MPI or NCCL.
+/// Moves data between the ranks of processes: MPI or NCCL.
 pub(super) trait Transport: Debug + Send + Sync {
     /// The rank's communicator.
     fn communicator(&self, rank: usize, is_stopped: IsStopped) -> Result<Box<dyn Communicator>, CommError>;

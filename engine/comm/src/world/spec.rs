@@ -11,7 +11,7 @@ use crate::Lanes;
 pub struct WorldSpec {
     /// Backend, time limit, port, emulated links, place of the ranks in the job.
     pub comm: CommConfig,
-    /// Where the ranks compute.
+    /// The kind of device that the ranks compute on.
     pub device: DeviceName,
     /// How GPUs multiply matrices of f32.
     pub f32_products: F32Products,

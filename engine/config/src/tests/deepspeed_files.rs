@@ -1,4 +1,4 @@
-//! Files of the shapes that DeepSpeed's users have: each does what the table beside them says (`engine/config/tests/deepspeed/README.md`).
+//! Files of the shapes that DeepSpeed's users have. The expected answer to each is in a table (`engine/config/tests/deepspeed/README.md`).
 
 use std::collections::BTreeSet;
 use std::fmt::Write;

@@ -31,7 +31,7 @@ impl Lane {
         self.message.with_bytes(bytes).sent_bytes
     }
 
-    /// What a message takes on its emulated link, where the run has any.
+    /// Time of a message on its emulated link, if the run has any.
     pub(super) fn on_its_link(&self, bytes: u64, links: Option<Links>) -> Duration {
         let over = links.map_or([0, 0], |links| self.message.with_bytes(bytes).over(&links));
         Duration::from_nanos(over[0].saturating_add(over[1]))

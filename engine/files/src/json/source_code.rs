@@ -1,4 +1,4 @@
-//! A source as miette shows it below an error: the marked place and the lines around it, of a long line a part.
+//! Source text as miette shows it below an error: the marked place and the lines around it; of a long line, only a part.
 
 use miette::{MietteError, MietteSpanContents, SourceCode, SourceSpan, SpanContents};
 

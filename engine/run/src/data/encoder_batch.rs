@@ -103,7 +103,7 @@ impl EncoderBatch {
     }
 }
 
-/// What is wrong with the inputs of an input encoder.
+/// A mistake in the inputs of an input encoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EncoderFault {

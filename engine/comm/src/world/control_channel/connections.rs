@@ -129,7 +129,7 @@ impl Connections {
 impl Connected {
     fn send(&self, sent: Vec<Sent>) {
         for (connection, frame) in sent {
-            // Where the writing thread has ended, the connection is closed.
+            // If the writing thread has ended, the connection is closed.
             let _ = self.senders[connection].send(frame);
         }
     }

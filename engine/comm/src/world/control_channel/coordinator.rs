@@ -194,7 +194,7 @@ impl Coordinator {
         self.to_others(from, |_| FromCoordinator::Refuse(reason.clone()))
     }
 
-    /// Where all ranks are, for the fallback reporters.
+    /// Positions of all ranks, for the fallback reporters.
     pub(super) fn positions_for_heirs(&self) -> Vec<Sent> {
         let reporters = fallback_reporters(self.world_size);
         let is_reporter =

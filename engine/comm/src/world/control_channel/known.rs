@@ -8,7 +8,7 @@ use pipezero_models::Host;
 use super::super::Positions;
 use super::frame::{Exchange, FromCoordinator};
 
-/// What the coordinator has said.
+/// Messages of the coordinator.
 #[derive(Debug, Default)]
 pub(super) struct Known {
     /// The ranks of each process, once all are there.

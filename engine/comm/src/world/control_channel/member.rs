@@ -1,4 +1,4 @@
-//! Who takes part in a control channel.
+//! The participants of a control channel.
 
 use std::ops::Range;
 use std::time::Duration;

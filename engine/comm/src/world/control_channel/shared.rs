@@ -26,7 +26,7 @@ pub(super) struct Shared {
     passes_to: Mutex<Option<PassesTo>>,
 }
 
-/// Another channel, which is told what this one hears: reports, and which processes have ended.
+/// Another channel. Reports, and news of processes that have ended, are passed to it.
 #[derive(Clone, Debug)]
 struct PassesTo {
     shared: Weak<Shared>,

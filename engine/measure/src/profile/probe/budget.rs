@@ -24,7 +24,7 @@ const NUM_ROUNDS_LEAST: u32 = 2 * NUM_WARM_UP + NUM_ROUNDS[0];
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Size {
     pub(super) bytes: u64,
-    /// What the slowest of its emulated links takes.
+    /// Time on the slowest of its emulated links.
     pub(super) on_its_link: Duration,
 }
 

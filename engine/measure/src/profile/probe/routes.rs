@@ -73,7 +73,7 @@ impl Routes {
         (receiver, index.expect("a send is put into the routes together with its receive"))
     }
 
-    /// What the slowest of the emulated links takes for messages of a size.
+    /// Time that messages of a size take on the slowest of the emulated links.
     pub(super) fn longest_on_its_link(&self, facts: &Facts<'_>, bytes: u64) -> Duration {
         let on_its_link = |of: &ProbedMessage| {
             facts.over_its_link(&facts.message(of.instruction()).with_bytes(bytes)).total()
