@@ -161,17 +161,20 @@ def kernel_fault(setting, of_kernels):
     return Fault(f"kernel:{number}", known.kind, known.name, place)
 
 
-def reached_faults(runner, tests, work, of_kernels):
-    """All faults that tests reach, each with these tests, the quickest first."""
-    lists = {}
-    for test in tests:
+def reached_faults(runner, tests, work, of_kernels, jobs):
+    """All faults that tests reach, in the order of their names, each with these tests, the quickest first."""
+
+    def list_faults(test):
         path = work / f"{test.name.replace('::', '-')}.list"
         start = time.monotonic()
         failure = runner.run(test.name, 1, 600, FAKE_GPU_LIST_FAULTS=str(path))
         test.seconds = time.monotonic() - start
         if failure:
             sys.exit(f"{test.name} fails without a fault: {failure}")
-        lists[test.name] = [line.split() for line in path.read_text().splitlines()]
+        return test.name, [line.split() for line in path.read_text().splitlines()]
+
+    with ThreadPoolExecutor(jobs) as pool:
+        lists = dict(pool.map(list_faults, tests))
     sites = named_sites(runner.program, [line for found in lists.values() for line in found])
     faults = {}
     for test in sorted(tests, key=lambda test: test.seconds):
@@ -187,11 +190,13 @@ def reached_faults(runner, tests, work, of_kernels):
                 known.tests.append(test)
     in_kernels = {setting.split(":")[1] for setting in faults if setting.startswith("kernel:")}
     unreached = set(of_kernels) - in_kernels
-    return list(faults.values()), [of_kernels[number] for number in sorted(unreached, key=int)]
+    # What a sample takes does not depend on how long tests took.
+    in_order = sorted(faults.values(), key=lambda fault: (fault.name, fault.setting))
+    return in_order, [of_kernels[number] for number in sorted(unreached, key=int)]
 
 
-def look_for(fault, runner, seeds, slow_seeds):
-    """Runs the tests that reach a fault, on each seed until one has found it."""
+def look_for(fault, runner, seeds, slow_seeds, is_first_enough):
+    """Runs the tests that reach a fault, on each seed until one has found it; on no other seed then, if the first is enough."""
     finding = Finding()
     quick = [test for test in fault.tests if not test.is_slow]
     slow = [test for test in fault.tests if test.is_slow]
@@ -200,8 +205,11 @@ def look_for(fault, runner, seeds, slow_seeds):
     for tests, num_seeds in rounds:
         if finding.num_found > 0 or not tests:
             break
-        finding.num_seeds = num_seeds
+        finding.num_seeds = 0
         for seed in range(1, num_seeds + 1):
+            if is_first_enough and finding.num_found > 0:
+                break
+            finding.num_seeds += 1
             # What has found it before is likely to find it again.
             for test in sorted(tests, key=lambda test: -finding.by[test.name.removeprefix(ALL_TESTS)]):
                 failure = runner.run(test.name, seed, 20 + 5 * test.seconds, FAKE_GPU_FAULT=fault.setting)
@@ -238,8 +246,13 @@ def summarise(rows):
         print(f"{kind:12}{found.total():16}" + "".join(f"{found[verdict]:16}" for verdict in verdicts))
 
 
+def reason_of(fault, known):
+    """Why a fault changes nothing; None if it may change something."""
+    return next((why for pattern, why in known.items() if fnmatchcase(fault.name, pattern)), None)
+
+
 def row_of(fault, finding, known):
-    reason = next((why for pattern, why in known.items() if fnmatchcase(fault.name, pattern)), None)
+    reason = reason_of(fault, known)
     if finding.num_found == finding.num_seeds:
         verdict = "on all seeds"
     elif finding.num_found > 0:
@@ -274,6 +287,7 @@ def options():
     parser.add_argument("--work", type=Path, default=TESTS.parent / "target/mutations")
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--slow-seeds", type=int, default=1, help="seeds of tests that take seconds")
+    parser.add_argument("--until-found", type=int, default=0, help="stops at the first seed that finds a fault, and tries so many")
     parser.add_argument("--only", default="", help="a regular expression that faults' names or settings have")
     parser.add_argument("--again", type=Path, help="an earlier table: only what survived in it")
     parser.add_argument("--kinds", default="*", help="kinds of faults, with commas between them")
@@ -306,7 +320,7 @@ def main():
     runner = Runner(chosen.program.resolve(), libraries, chosen.tests, chosen.devices)
     used = chosen.use.split(",")
     tests = [test for test in runner.tests() if any(part in test.name for part in used)]
-    reached, unreached = reached_faults(runner, tests, work, of_kernels)
+    reached, unreached = reached_faults(runner, tests, work, of_kernels, chosen.jobs)
     faults = chosen_faults(reached, chosen)
     if chosen.list:
         for fault in faults:
@@ -315,7 +329,11 @@ def main():
     known, rows, start = equivalents(), [], time.monotonic()
     with ThreadPoolExecutor(chosen.jobs) as pool:
         def find(fault):
-            return fault, look_for(fault, runner, chosen.seeds, chosen.slow_seeds)
+            seeds, slow_seeds = chosen.seeds, chosen.slow_seeds
+            # Many seeds are for what may be found on one of them only by chance.
+            if chosen.until_found and reason_of(fault, known) is None:
+                seeds = slow_seeds = chosen.until_found
+            return fault, look_for(fault, runner, seeds, slow_seeds, chosen.until_found > 0)
 
         for fault, finding in pool.map(find, faults):
             rows.append(row_of(fault, finding, known))
