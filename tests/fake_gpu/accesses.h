@@ -13,17 +13,12 @@ namespace fake_gpu {
 // Whether a block runs.
 inline bool is_checked = false;
 
-FAKE_GPU_UNCHECKED inline void check_access(
+// As `check_access`, of an address in the arena.
+FAKE_GPU_UNCHECKED inline void check_access_in_arena(
     uintptr_t address, size_t num_bytes, size_t alignment, Access access
 ) {
-    if (!is_checked) {
-        return;
-    }
     const Memory& all = memory();
-    size_t offset = address - (uintptr_t)all.arena;
-    if (offset >= ARENA_BYTES) {
-        return;
-    }
+    size_t offset = address - arena_begin;
     size_t last = offset + num_bytes - 1;
     bool begins_inside = offset % ALIGNMENT < all.num_usable[offset / ALIGNMENT];
     if (!begins_inside || last % ALIGNMENT >= all.num_usable[last / ALIGNMENT]) {
@@ -36,6 +31,15 @@ FAKE_GPU_UNCHECKED inline void check_access(
     is_checked = false;
     note_access(address, num_bytes, access);
     is_checked = true;
+}
+
+// Most accesses are of shared variables: they are let pass at once.
+FAKE_GPU_UNCHECKED inline void check_access(
+    uintptr_t address, size_t num_bytes, size_t alignment, Access access
+) {
+    if (is_checked && address - arena_begin < ARENA_BYTES) {
+        check_access_in_arena(address, num_bytes, alignment, access);
+    }
 }
 
 }

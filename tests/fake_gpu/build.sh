@@ -8,7 +8,9 @@ here=$(cd "$(dirname "$0")" && pwd)
 mkdir -p "$out"
 
 # What is built is kept as long as nothing that it is made of has changed.
-made_of="$(cat "$here"/* "$kernels"/* | cksum) ${3-}"
+# Kernels are compiled for the processor of this host.
+processor=$(grep -m 1 -E '^(flags|Features)' /proc/cpuinfo | cksum)
+made_of="$(cat "$here"/* "$kernels"/* | cksum) $processor ${3-}"
 if [ -f "$out/made-of" ] && [ "$(cat "$out/made-of")" = "$made_of" ]; then
     exit 0
 fi
@@ -79,7 +81,7 @@ if [ "${3-}" = checked ]; then
     checks="$checks -fsanitize=bounds-strict,alignment -fsanitize-undefined-trap-on-error"
 fi
 shared="-fdata-sections -Wl,-T,$here/shared.ld"
-compile libcuda.so -O1 $checks $shared -I "$kernels" -I "$out" "$here/libcuda.cpp" -lpthread
+compile libcuda.so -O2 -march=native $checks $shared -I "$kernels" -I "$out" "$here/libcuda.cpp" -lpthread
 compile libnvrtc.so -O1 "$here/libnvrtc.cpp" $link
 compile libcublasLt.so -O3 "$here/libcublasLt.cpp" $link
 compile libnccl.so -O1 "$here/libnccl.cpp" $link -lpthread

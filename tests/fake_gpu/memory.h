@@ -62,8 +62,15 @@ struct Memory {
     }
 };
 
+// Where the arena begins. Each access of a kernel looks here, without a call.
+inline uintptr_t arena_begin = 0;
+
 inline Memory& memory() {
-    static Memory* memory = new Memory;
+    static Memory* memory = [] {
+        auto* memory = new Memory;
+        arena_begin = (uintptr_t)memory->arena;
+        return memory;
+    }();
     return *memory;
 }
 
