@@ -1,6 +1,6 @@
-//! DeepSpeed's learning rates: the first and the last 30 of 200 steps.
+//! DeepSpeed's learning rates: the first and the last 30 of 200 steps, and 40 steps where keys of a file are left out.
 
-use pipezero_config::{NoDecay, OptimizerConfig, SchedulerConfig, Warmup, WarmupType};
+use pipezero_config::{NoDecay, OptimizerConfig, Resources, RunFile, SchedulerConfig, Warmup, WarmupType};
 use pipezero_run::optimizer::LearningRate;
 use serde_json::Value;
 
@@ -57,14 +57,38 @@ fn rates_equal_deepspeeds_step_for_step() {
         let (first, last) = (list(&case["first"]), list(&case["last"]));
         assert_eq!((first.len(), last.len()), (30, 30));
         let last_begins = num_steps - 30 + 1;
-        for (step, expected) in (1..).zip(first).chain((last_begins..).zip(last)) {
-            let (actual, expected) = (rate.at(step), number(expected));
-            // The same formula in the same f64: only `ln` and `cos` may differ between C libraries, by a last place.
-            let distance = (actual - expected).abs();
-            assert!(
-                distance <= 1e-14 * expected.abs(),
-                "{case}: step {step} has {actual:e}, not {expected:e}"
-            );
-        }
+        check(case, &rate, (1..).zip(first).chain((last_begins..).zip(last)));
+    }
+}
+
+/// Compares the rates of some steps.
+fn check<'a>(case: &Value, rate: &LearningRate, expected: impl Iterator<Item = (u64, &'a Value)>) {
+    for (step, expected) in expected {
+        let (actual, expected) = (rate.at(step), number(expected));
+        // The same formula in the same f64: only `ln` and `cos` may differ between C libraries, by a last place.
+        let distance = (actual - expected).abs();
+        assert!(distance <= 1e-14 * expected.abs(), "{case}: step {step} has {actual:e}, not {expected:e}");
+    }
+}
+
+#[test]
+fn a_file_that_leaves_keys_out_gets_deepspeeds_rates() {
+    let golden = read("learning_rate_defaults.json");
+    let cases = list(&golden["cases"]);
+    assert_eq!(cases.len(), 3 * 16);
+    for case in cases {
+        let text = serde_json::json!({
+            "model": {"family": "gpt2", "num_layers": 1, "hidden_size": 8, "num_attention_heads": 2, "seq_length": 8},
+            "data": {"text": "text.txt"},
+            "train_batch_size": 1,
+            "steps": 40,
+            "optimizer": {"type": "SGD", "params": {"lr": golden["optimizer_lr"]}},
+            "scheduler": {"type": case["type"], "params": case["params"]},
+        });
+        let file = RunFile::parse("run.json", &text.to_string());
+        let (run, _) = file.and_then(|file| file.resolve(Resources::this_host())).expect("a valid run");
+        let rates = list(&case["rates"]);
+        assert_eq!(rates.len(), 40);
+        check(case, &LearningRate::new(&run.optimizer, &run.scheduler), (1..).zip(rates));
     }
 }

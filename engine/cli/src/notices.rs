@@ -61,6 +61,9 @@ impl Notices {
     fn lines(&self) -> Vec<String> {
         let of_kind = |kind| self.of_file.iter().filter(move |notice| notice.kind() == kind);
         let mut lines = Vec::new();
+        if self.is_in_full {
+            lines.extend(of_kind(NoticeKind::Default).map(Notice::to_string));
+        }
         for kind in [NoticeKind::Auto, NoticeKind::Hint, NoticeKind::Warning] {
             if kind == NoticeKind::Warning || self.is_in_full || self.count(kind) <= LINES_MAX {
                 lines.extend(of_kind(kind).map(Notice::to_string));
@@ -78,14 +81,14 @@ fn folded<'a>(file: &str, kind: NoticeKind, notices: impl Iterator<Item = &'a No
     let named: Vec<String> = notices
         .map(|notice| match kind {
             NoticeKind::Auto => format!("`{}` {}", notice.path(), notice.message()),
-            NoticeKind::Hint | NoticeKind::Warning if notice.path().is_empty() => "its form".to_owned(),
-            NoticeKind::Hint | NoticeKind::Warning => format!("`{}`", notice.path()),
+            _ if notice.path().is_empty() => "its form".to_owned(),
+            _ => format!("`{}`", notice.path()),
         })
         .collect();
     let list = named.join(", ");
     match kind {
         NoticeKind::Auto => format!("{file}: \"auto\" is: {list}"),
-        NoticeKind::Hint | NoticeKind::Warning => {
+        _ => {
             format!("{file}: {} hints, which `pipezero check` prints in full: {list}", named.len())
         }
     }

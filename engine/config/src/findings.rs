@@ -58,6 +58,11 @@ impl Site {
         self.notice(NoticeKind::Auto, value.to_string());
     }
 
+    /// Adds which default stands for a key that is not written.
+    pub(crate) fn default(&self, message: impl Into<String>) {
+        self.notice(NoticeKind::Default, message.into());
+    }
+
     /// Adds a line about a key that is accepted and has no effect.
     pub(crate) fn hint(&self, message: impl Into<String>) {
         self.notice(NoticeKind::Hint, message.into());

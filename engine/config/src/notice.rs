@@ -23,6 +23,8 @@ pub struct Notice {
 pub enum NoticeKind {
     /// The key is `"auto"`, and the message is what became of it.
     Auto,
+    /// The key is not written, and releases of the system whose default is taken have had different ones.
+    Default,
     /// The key has no effect, because something else decides what it would; or more could be had from what it names.
     Hint,
     /// The run is allowed and probably not what was wanted.
@@ -81,6 +83,7 @@ impl fmt::Display for Notice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = match self.kind {
             NoticeKind::Auto => "auto",
+            NoticeKind::Default => "default",
             NoticeKind::Hint => "hint",
             NoticeKind::Warning => "warning",
         };

@@ -319,7 +319,7 @@ section! {
         /// Rate at the first step. `"auto"` is 0. Not for WarmupCosineLR.
         warmup_min_lr: Auto<f64> = "0", "DeepSpeed's";
         /// Rate at the end of the warm-up. `"auto"` is the optimizer's. Not for WarmupCosineLR.
-        warmup_max_lr: Auto<f64> = "optimizer.params.lr", "DeepSpeed's";
+        warmup_max_lr: Auto<f64> = "optimizer.params.lr for WarmupLR, 0.001 for WarmupDecayLR", "DeepSpeed's";
         /// Steps of the warm-up. `"auto"` is steps / 10, at least 1.
         warmup_num_steps: Auto<u64> = "1000", "DeepSpeed's";
         /// `"log"` or `"linear"`.

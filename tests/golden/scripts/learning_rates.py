@@ -1,5 +1,7 @@
-"""Golden figures of DeepSpeed's learning rate schedules: the rates of the first and the last 30 steps."""
+"""Golden figures of DeepSpeed's learning rate schedules: the rates of the first and the last 30 steps, and 40 rates for every choice
+of the keys that may be left out."""
 
+import itertools
 import logging
 
 import deepspeed
@@ -10,6 +12,8 @@ from golden_json import write
 
 NUM_STEPS, NUM_SHOWN = 200, 30
 OPTIMIZER_LR = 6e-4
+# Steps of a schedule that leaves keys out.
+NUM_STEPS_OF_SUBSETS = 40
 
 
 def warmup(num_steps: int, warmup_type: str, minimum: float = 0.0, maximum: float = 1e-3) -> dict:
@@ -65,12 +69,36 @@ CASES = {
 }
 
 
-def rates(name: str, parameters: dict) -> list:
+# Keys that may be left out, with a value that is not the default; and those that may not.
+OPTIONAL_KEYS = {
+    "WarmupLR": warmup(10, "linear", minimum=2e-4, maximum=4e-3),
+    "WarmupDecayLR": warmup(10, "linear", minimum=2e-4, maximum=4e-3),
+    "WarmupCosineLR": {
+        "warmup_min_ratio": 0.25,
+        "warmup_num_steps": 10,
+        "cos_min_ratio": 0.1,
+        "warmup_type": "linear",
+    },
+}
+REQUIRED_KEYS = {"WarmupLR": {}, "WarmupDecayLR": {"total_num_steps": 30}, "WarmupCosineLR": {"total_num_steps": 30}}
+
+
+def subsets(values: dict) -> list:
+    """All choices of some of the keys."""
+    names = list(values)
+    return [
+        {name: values[name] for name in chosen}
+        for count in range(len(names) + 1)
+        for chosen in itertools.combinations(names, count)
+    ]
+
+
+def rates(name: str, parameters: dict, num_steps: int = NUM_STEPS) -> list:
     """The rate that the optimizer uses at steps 1, 2, ..., in the order of DeepSpeed's engine: optimizer, scheduler."""
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=OPTIMIZER_LR)
     scheduler = getattr(lr_schedules, name)(optimizer, **parameters)
     used = []
-    for _ in range(NUM_STEPS):
+    for _ in range(num_steps):
         used.append(optimizer.param_groups[0]["lr"])
         optimizer.step()
         scheduler.step()
@@ -83,6 +111,12 @@ def case(name: str, parameters: dict) -> dict:
     return {"type": name, "params": parameters, "first": used[:NUM_SHOWN], "last": used[-NUM_SHOWN:]}
 
 
+def case_of_subset(name: str, optional: dict) -> dict:
+    """A schedule that leaves keys out, and all its rates."""
+    parameters = REQUIRED_KEYS[name] | optional
+    return {"type": name, "params": parameters, "rates": rates(name, parameters, NUM_STEPS_OF_SUBSETS)}
+
+
 def make() -> None:
     """Writes the golden file."""
     logging.getLogger("DeepSpeed").setLevel(logging.ERROR)
@@ -91,4 +125,9 @@ def make() -> None:
         "optimizer_lr": OPTIMIZER_LR,
         "num_steps": NUM_STEPS,
         "cases": [case(name, parameters) for name, cases in CASES.items() for parameters in cases],
+    })
+    write("learning_rate_defaults.json", {
+        "deepspeed": deepspeed.__version__,
+        "optimizer_lr": OPTIMIZER_LR,
+        "cases": [case_of_subset(name, keys) for name, values in OPTIONAL_KEYS.items() for keys in subsets(values)],
     })

@@ -4,6 +4,7 @@
 //! means that a value could not be had and that the reason is already among the findings.
 
 mod batch;
+mod changed_default;
 mod checkpoint;
 mod checkpointing;
 mod comm;

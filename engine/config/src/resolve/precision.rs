@@ -5,6 +5,7 @@ use crate::raw::{RawFp16, RawRun};
 use crate::resolved::{DeviceName, LossScaling, Precision};
 use crate::section::Field;
 
+use super::changed_default;
 use super::foreign::written_keys;
 
 /// The type of parameters and activations.
@@ -73,6 +74,9 @@ pub(super) fn resolve(raw: &RawRun, device: Option<DeviceName>) -> Option<Precis
                 fp16.loss_scale_window.became(scaling.window);
                 fp16.hysteresis.became(scaling.hysteresis);
                 fp16.min_loss_scale.became(scaling.min_scale);
+            }
+            if scaling.is_some_and(|scaling| scaling.is_dynamic) {
+                changed_default::INITIAL_SCALE_POWER.say_of(&fp16.initial_scale_power);
             }
             scaling.map(Precision::Fp16)
         }

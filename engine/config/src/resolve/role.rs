@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{batch, checkpoint, data, optimizer, rules, scheduler, train_only};
+use super::{batch, changed_default, checkpoint, data, optimizer, rules, scheduler, train_only};
 use crate::raw::RawRun;
 use crate::resolved::{
     BatchConfig, CheckpointConfig, DataConfig, EvaluationConfig, ModelConfig, NamePattern, OptimizerConfig,
@@ -40,6 +40,7 @@ pub(super) fn learning(
     let train_only = train_only::resolve(raw);
     let checkpoint = checkpoint::resolve(&raw.checkpoint);
     let gradient_clipping = raw.gradient_clipping.not_negative(raw.gradient_clipping.auto_or(1.0));
+    changed_default::GRADIENT_CLIPPING.say_of(&raw.gradient_clipping);
     data::check_documents(&raw.data, model);
     let lengths = data::check_lengths(&raw.data, model);
     Some(Learning {

@@ -61,6 +61,8 @@ fn zero_2_in_fp16() {
         "zero2-fp16.json",
         &[],
         expect![[r#"
+            ds.json:1:1: default: `gradient_clipping`: not written, so it is 1.0, as in DeepSpeed since 0.19.3, June 2026; before, it was 0, which does not clip
+            ds.json:10:80: warning: `scheduler.params.warmup_num_steps`: the rate warms up over 500 steps, and the run has 100, so it never reaches its highest; write fewer, or "auto", which is a tenth of `steps`
             ds.json:14:18: hint: `fp16.auto_cast`: no effect here: a model's inputs are tokens; activations have the type of the parameters
             ds.json:24:29: hint: `zero_optimization.allgather_partitions`: no effect here: each unit is gathered and reduced by one collective; `unit_layers` sets its size
             ds.json:25:30: hint: `zero_optimization.allgather_bucket_size`: no effect here: each unit is gathered and reduced by one collective; `unit_layers` sets its size

@@ -47,8 +47,10 @@ fn every_example_loads() {
                 Resources { cores: 2, memory_bytes: None, gpu: HostGpu::Absent, ranks: None, part: None };
             let (run, notices) = file.resolve(resources).unwrap_or_else(|errors| panic!("{errors}"));
             assert!(run.data.text.iter().all(|path| path.is_absolute()), "{name}");
-            let warnings = notices.iter().filter(|notice| notice.kind() == NoticeKind::Warning).count();
-            found.push((name, notices.len() - warnings, warnings));
+            let num_of =
+                |kinds: &[NoticeKind]| notices.iter().filter(|notice| kinds.contains(&notice.kind())).count();
+            let num_hints = num_of(&[NoticeKind::Auto, NoticeKind::Hint]);
+            found.push((name, num_hints, num_of(&[NoticeKind::Warning])));
         }
     }
     found.sort();

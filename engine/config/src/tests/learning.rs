@@ -2,7 +2,7 @@
 
 use expect_test::expect;
 
-use super::{check_values, run};
+use super::{RESOURCES, check_values, file, listed, outcome, run};
 use crate::resolved::{NoDecay, OptimizerConfig, SchedulerConfig, Warmup, WarmupType};
 
 #[test]
@@ -64,6 +64,14 @@ fn the_scheduler() {
     };
     assert_eq!(run(&[]).scheduler, SchedulerConfig::Constant);
     assert_eq!(scheduler("WarmupLR", ""), SchedulerConfig::WarmupLr(warmup.clone()));
+    // The class has a rate of its own.
+    let peak = |scheduler| match scheduler {
+        SchedulerConfig::WarmupDecayLr { warmup, .. } => warmup.warmup_max_lr,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(peak(scheduler("WarmupDecayLR", "")), 1e-3);
+    assert_eq!(peak(scheduler("WarmupDecayLR", r#""warmup_max_lr": "auto""#)), 0.5);
+    assert_eq!(peak(scheduler("WarmupDecayLR", r#""warmup_max_lr": 0.25"#)), 0.25);
     let auto = r#""warmup_min_lr": "auto", "warmup_max_lr": "auto", "warmup_num_steps": "auto", "total_num_steps": "auto""#;
     let warmup = Warmup { warmup_num_steps: 1, ..warmup };
     assert_eq!(
@@ -93,7 +101,6 @@ fn wrong_schedulers() {
             r#"{"type": "WarmupCosineLR", "params": {"warmup_max_lr": 1, "cos_min_ratio": 2}}"#,
             r#"{"type": "WarmupDecayLR", "params": {"total_num_steps": 0, "warmup_min_lr": -1}}"#,
             r#"{"type": "WarmupLR", "params": {"warmup_type": "cosine", "last_batch_iteration": 3}}"#,
-            r#"{"type": "WarmupDecayLR"}"#,
         ],
         expect![[r#"
             run.json:6:3: `scheduler.type` is missing: a scheduler is chosen by its type; add it, or remove `scheduler` for a constant rate
@@ -106,7 +113,97 @@ fn wrong_schedulers() {
               run.json:6:92: `scheduler.params.warmup_min_lr` is -1, but it must not be negative; use 0 or more
             run.json:6:63: `scheduler.params.warmup_type` is "cosine", but it must be "log" or "linear"; use "log" or "linear"
               run.json:6:97: `scheduler.params.last_batch_iteration` is 3, but starting the schedule at another step than the first is not offered; remove it, or set -1
-            run.json:6:3: warning: `scheduler.params.total_num_steps`: the rate decays within 10 steps, but warms up over 1000 (`warmup_num_steps`); write fewer there, or "auto", which is a tenth of `steps`
         "#]],
     );
+}
+
+#[test]
+fn schedules_that_cannot_do_their_work_in_the_run() {
+    let case = |word: &str, params: &str| {
+        let scheduler = format!(r#"{{"type": "{word}", "params": {{{params}}}}}"#);
+        outcome(&file(&[("steps", "20"), ("scheduler", &scheduler)]), &[], RESOURCES)
+    };
+    let of_class = |word: &'static str, params: &[&str]| -> Vec<String> {
+        params.iter().map(|params| case(word, params)).collect()
+    };
+    let warmups =
+        ["", r#""warmup_num_steps": 21"#, r#""warmup_num_steps": 20"#, r#""warmup_num_steps": "auto""#];
+    let decays = [
+        r#""warmup_num_steps": 4, "total_num_steps": 10"#,
+        r#""warmup_num_steps": 4, "total_num_steps": 17"#,
+        r#""warmup_num_steps": 4, "total_num_steps": 18"#,
+        r#""warmup_num_steps": 4, "total_num_steps": 20"#,
+        r#""warmup_num_steps": 30, "total_num_steps": 40"#,
+        r#""warmup_num_steps": 11, "total_num_steps": 10"#,
+    ];
+    let all = [
+        of_class("WarmupLR", &warmups),
+        of_class("WarmupDecayLR", &warmups),
+        of_class("WarmupDecayLR", &decays),
+        // It stays at a tenth of the rate, which is a recipe of its own.
+        of_class(
+            "WarmupDecayLR",
+            &[r#""warmup_num_steps": 4, "total_num_steps": 10, "warmup_min_lr": 1e-4"#],
+        ),
+        of_class(
+            "WarmupDecayLR",
+            &[r#""warmup_num_steps": 4, "total_num_steps": 10, "warmup_min_lr": 1e-6"#],
+        ),
+        of_class("WarmupCosineLR", &warmups),
+        of_class("WarmupCosineLR", &decays),
+        of_class(
+            "WarmupCosineLR",
+            &[r#""warmup_num_steps": 4, "total_num_steps": 10, "cos_min_ratio": 0.1"#],
+        ),
+    ];
+    expect![[r#"
+        run.json:6:37: warning: `scheduler.params.warmup_num_steps`: the rate warms up over 1000 steps, and the run has 20, so it never reaches its highest; write fewer, or "auto", which is a tenth of `steps`
+        run.json:6:68: warning: `scheduler.params.warmup_num_steps`: the rate warms up over 21 steps, and the run has 20, so it never reaches its highest; write fewer, or "auto", which is a tenth of `steps`
+        valid
+        run.json:6:68: auto: `scheduler.params.warmup_num_steps`: "auto" is 2
+        run.json:6:42: warning: `scheduler.params.total_num_steps`: the rate decays within 20 steps, but warms up over 1000 (`warmup_num_steps`); write fewer there, or "auto", which is a tenth of `steps`
+        run.json:6:42: warning: `scheduler.params.total_num_steps`: the rate decays within 20 steps, but warms up over 21 (`warmup_num_steps`); write fewer there, or "auto", which is a tenth of `steps`
+        valid
+        run.json:6:73: auto: `scheduler.params.warmup_num_steps`: "auto" is 2
+        run.json:6:95: warning: `scheduler.params.total_num_steps`: the rate is 0 from step 12 to the last, step 20; write `steps` there, or "auto", which is the same
+        run.json:6:95: warning: `scheduler.params.total_num_steps`: the rate is 0 from step 19 to the last, step 20; write `steps` there, or "auto", which is the same
+        valid
+        valid
+        run.json:6:73: warning: `scheduler.params.warmup_num_steps`: the rate warms up over 30 steps, and the run has 20, so it never reaches its highest; write fewer, or "auto", which is a tenth of `steps`
+        run.json:6:96: warning: `scheduler.params.total_num_steps`: the rate decays within 10 steps, but warms up over 11 (`warmup_num_steps`); write fewer there, or "auto", which is a tenth of `steps`
+        valid
+        run.json:6:95: warning: `scheduler.params.total_num_steps`: the rate is 0.001 of its highest from step 12 to the last, step 20; write `steps` there, or "auto", which is the same
+        run.json:6:43: warning: `scheduler.params.total_num_steps`: the rate decays within 20 steps, but warms up over 1000 (`warmup_num_steps`); write fewer there, or "auto", which is a tenth of `steps`
+        run.json:6:43: warning: `scheduler.params.total_num_steps`: the rate decays within 20 steps, but warms up over 21 (`warmup_num_steps`); write fewer there, or "auto", which is a tenth of `steps`
+        valid
+        run.json:6:74: auto: `scheduler.params.warmup_num_steps`: "auto" is 2
+        run.json:6:96: warning: `scheduler.params.total_num_steps`: the rate is 0.0001 of its highest from step 11 to the last, step 20; write `steps` there, or "auto", which is the same
+        run.json:6:96: warning: `scheduler.params.total_num_steps`: the rate is 0.0001 of its highest from step 18 to the last, step 20; write `steps` there, or "auto", which is the same
+        run.json:6:96: warning: `scheduler.params.total_num_steps`: the rate is 0.0001 of its highest from step 19 to the last, step 20; write `steps` there, or "auto", which is the same
+        valid
+        run.json:6:74: warning: `scheduler.params.warmup_num_steps`: the rate warms up over 30 steps, and the run has 20, so it never reaches its highest; write fewer, or "auto", which is a tenth of `steps`
+        run.json:6:97: warning: `scheduler.params.total_num_steps`: the rate decays within 10 steps, but warms up over 11 (`warmup_num_steps`); write fewer there, or "auto", which is a tenth of `steps`
+        valid
+    "#]].assert_eq(&listed(all.concat()));
+}
+
+#[test]
+fn a_peak_that_the_file_may_not_have_meant() {
+    let case = |params: &str| {
+        let scheduler =
+            format!(r#"{{"type": "WarmupDecayLR", "params": {{"warmup_num_steps": 2{params}}}}}"#);
+        outcome(
+            &file(&[("optimizer", r#"{"params": {"lr": 3e-4}}"#), ("scheduler", &scheduler)]),
+            &[],
+            RESOURCES,
+        )
+    };
+    let params =
+        ["", r#", "warmup_max_lr": 3e-4"#, r#", "warmup_max_lr": "auto""#, r#", "warmup_max_lr": null"#];
+    expect![[r#"
+        run.json:7:42: warning: `scheduler.params.warmup_max_lr`: not written, so the rate rises to 0.001, as in DeepSpeed's WarmupDecayLR, and not to `optimizer.params.lr`, 0.0003; write "auto" for that
+        valid
+        run.json:7:93: auto: `scheduler.params.warmup_max_lr`: "auto" is 0.0003
+        run.json:7:93: `scheduler.params.warmup_max_lr` must be a number or "auto", but is null; write a value such as 0.1
+    "#]].assert_eq(&listed(params.iter().map(|params| case(params))));
 }

@@ -1,6 +1,7 @@
 //! The whole path from text to run: what a valid file becomes, and the exact words for every mistake.
 
 mod batch;
+mod changed_defaults;
 mod checkpointing;
 mod deepspeed;
 mod deepspeed_fields;
@@ -28,7 +29,7 @@ mod zero;
 use expect_test::Expect;
 
 use super::testing::{BASE, RESOURCES, file};
-use super::{ConfigErrors, Notice, Resources, Run, RunFile};
+use super::{ConfigErrors, Notice, NoticeKind, Resources, Run, RunFile};
 
 /// The errors of a text, or what it says although nothing is wrong. It ends a line, so that expectations always are
 /// lines of their own, which `cargo fmt` and `UPDATE_EXPECT=1` both leave in place.
@@ -38,10 +39,14 @@ fn outcome(text: &str, arguments: &[&str], resources: Resources) -> String {
     said(file.and_then(|file| file.resolve(resources)))
 }
 
+/// Without the defaults, which nearly every file has: `changed_defaults` is about them.
 fn said(resolved: Result<(Run, Vec<Notice>), ConfigErrors>) -> String {
     match resolved {
-        Ok((_, notices)) if notices.is_empty() => "valid\n".to_owned(),
-        Ok((_, notices)) => notices.iter().map(|notice| format!("{notice}\n")).collect(),
+        Ok((_, notices)) => {
+            let said = notices.iter().filter(|notice| notice.kind() != NoticeKind::Default);
+            let lines: String = said.map(|notice| format!("{notice}\n")).collect();
+            if lines.is_empty() { "valid\n".to_owned() } else { lines }
+        }
         Err(errors) => format!("{errors}\n"),
     }
 }
