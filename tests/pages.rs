@@ -43,6 +43,18 @@ fn pages_repeat_what_results_say_of_a_gpu() {
     }
 }
 
+/// The last line of the example counts the lines above it.
+#[test]
+fn the_page_on_doctor_counts_its_checks() {
+    let doctor = page("docs/doctor.md");
+    let of_verdict = |verdict: &str| doctor.lines().filter(|line| line.starts_with(verdict)).count();
+    let [failed, warnings, ok] = ["failed   ", "warning  ", "ok       "].map(of_verdict);
+    let sum = format!("{} checks in ", failed + warnings + ok);
+    let verdicts = format!(": {failed} failed, {warnings} warning, {ok} ok");
+    let is_sum = |line: &str| line.starts_with(&sum) && line.ends_with(&verdicts);
+    assert!(doctor.lines().any(is_sum), "docs/doctor.md does not say: {sum}...{verdicts}");
+}
+
 /// Peaks of the pipeline ranks, in order.
 fn peaks(plan: &Plan) -> Vec<f64> {
     let ranks = plan.forecast().into_iter().step_by(plan.grid().data_degree);

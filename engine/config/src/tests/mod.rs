@@ -18,6 +18,7 @@ mod llama; // And `model.from`.
 mod precision;
 mod robust;
 mod schedules;
+mod schema;
 mod sections;
 mod syntax;
 mod timed;
