@@ -85,9 +85,7 @@ fn jobs_that_the_page_on_several_models_starts_have_the_processes_that_its_file_
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("master.json");
     std::fs::write(home.path().join("student.json"), &blocks("README.md")[0]).unwrap();
-    for (file, heading) in
-        [(shared, "## Ranks as processes"), (apart, "## Engines on ranks of their own")]
-    {
+    for (file, heading) in [(shared, "## Ranks as processes"), (apart, "## Engines on ranks of their own")] {
         std::fs::write(&path, file.to_string()).unwrap();
         let Ok(GivenFile::Master(master)) = GivenFile::load(&path) else { panic!("{file}") };
         let task = master.task(Some("pair")).unwrap();

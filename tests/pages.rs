@@ -99,11 +99,9 @@ fn the_page_on_models_says_what_a_part_that_is_trained_needs() {
         let ranks = plan.expect("a valid run").forecast();
         let memory = ranks.iter().map(|rank| &rank.memory).max_by_key(|memory| memory.peak).expect("a rank");
         let cells = row(&models, first);
-        for (cell, bytes) in cells.iter().zip([
-            memory.gradients + memory.optimizer,
-            memory.activations,
-            memory.peak,
-        ]) {
+        for (cell, bytes) in
+            cells.iter().zip([memory.gradients + memory.optimizer, memory.activations, memory.peak])
+        {
             let bytes = bytes as f64;
             let found = [format!("{:.1} MiB", bytes / MIB), format!("{:.2} GiB", bytes / GIB)];
             assert!(found.contains(cell), "{first}: the page has {cell}, the plan {found:?}");

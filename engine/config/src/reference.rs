@@ -43,7 +43,8 @@ pub fn reference() -> String {
 }
 
 /// Values that the column of accepted ones leaves out.
-const AS_WELL: &str = "`null` and `\"auto\"` are accepted too, unless it says *absent*. A key of an object may be left out.";
+const AS_WELL: &str =
+    "`null` and `\"auto\"` are accepted too, unless it says *absent*. A key of an object may be left out.";
 
 /// The table of what may stand inside sections without effect.
 fn known() -> String {
@@ -54,13 +55,15 @@ fn known() -> String {
         format!("| `{path}` | {} |\n", names.join(", "))
     };
     let open = keys::foreign("").iter().filter(|key| {
-        let may_be_object = matches!(key.meaning, Meaning::NotOffered { off: Off::Disabled | Off::NoneEnabled, .. });
+        let may_be_object =
+            matches!(key.meaning, Meaning::NotOffered { off: Off::Disabled | Off::NoneEnabled, .. });
         may_be_object && keys::inner(key.name).is_none()
     });
     let open: Vec<String> = open.map(|key| format!("`{}`", key.name)).collect();
     let title = "## Inside sections without effect";
     let head = "| Section | Keys that DeepSpeed knows in it |\n|---|---|\n";
-    let any = format!("DeepSpeed passes {} on as they are, so any other key may stand in them.", open.join(", "));
+    let any =
+        format!("DeepSpeed passes {} on as they are, so any other key may stand in them.", open.join(", "));
     format!("\n{title}\n\n{any}\n\n{head}{}", keys::INNER.iter().map(row).collect::<String>())
 }
 

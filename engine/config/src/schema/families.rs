@@ -47,13 +47,17 @@ const BESIDE_FROM: [&str; 4] = ["from", "seq_length", "init_std", "dropout"];
 /// The forms that a run file has: one for each family, and one for sizes from a folder. `model` says which keys there are.
 pub(super) fn forms(model: &SectionSpec) -> Value {
     let families = NEED.iter().map(|(family, needs)| {
-        let mut keys = Map::from_iter([("from".to_owned(), json!(false)), ("family".to_owned(), json!({ "const": family }))]);
+        let mut keys = Map::from_iter([
+            ("from".to_owned(), json!(false)),
+            ("family".to_owned(), json!({ "const": family })),
+        ]);
         let foreign = OWN.iter().filter(|(_, families)| !families.contains(family));
         keys.extend(foreign.map(|(key, _)| ((*key).to_owned(), json!(false))));
         if ["llama", "mlp"].contains(family) {
             keys.insert("dropout".to_owned(), json!({ "maximum": 0 }));
         }
-        let needed: Vec<&str> = ["family", "num_layers", "seq_length"].iter().chain(*needs).copied().collect();
+        let needed: Vec<&str> =
+            ["family", "num_layers", "seq_length"].iter().chain(*needs).copied().collect();
         form(keys, &needed, READ_TOKENS.contains(family))
     });
     let names = model.keys.iter().map(|key| key.name).chain(model.sections.iter().map(|(name, _)| *name));

@@ -42,9 +42,9 @@ fn conforms(value: &Value, schema: &Value) -> bool {
         "properties" => value.as_object().is_none_or(|entries| {
             entries.iter().all(|(key, value)| rule.get(key).is_none_or(|schema| conforms(value, schema)))
         }),
-        "additionalProperties" => value
-            .as_object()
-            .is_none_or(|entries| entries.keys().all(|key| is_known(key, words))),
+        "additionalProperties" => {
+            value.as_object().is_none_or(|entries| entries.keys().all(|key| is_known(key, words)))
+        }
         other => panic!("the word {other} is not checked"),
     })
 }
@@ -128,7 +128,8 @@ fn run_of(family: &str) -> Value {
     };
     let mut model = json!({ "family": family, "num_layers": 4, "seq_length": 64 });
     model.as_object_mut().unwrap().extend(own.as_object().unwrap().clone());
-    let mut run = json!({ "model": model, "train_batch_size": 8, "steps": 10, "zero_optimization": { "stage": 3 } });
+    let mut run =
+        json!({ "model": model, "train_batch_size": 8, "steps": 10, "zero_optimization": { "stage": 3 } });
     if family != "timed" {
         run["data"] = json!({ "text": "never-read.txt" });
     }
