@@ -32,6 +32,7 @@ pub(crate) const NUMBERS: &[(&str, Numbers)] = &[
     ("gradient_clipping", NotNegative),
     ("steps", AtLeastOne),
     ("threads", Between(1.0, 4096.0)),
+    ("memory", AtLeastOne),
     ("model.num_layers", AtLeastOne),
     ("model.seq_length", AtLeastOne),
     ("model.hidden_size", AtLeastOne),
