@@ -4,16 +4,21 @@ use std::path::Path;
 
 use pipezero_config::{GivenFile, Resources, RunFile};
 use pipezero_plan::Plan;
+use serde_json::Value;
 
 /// The page whose run file keeps DeepSpeed's keys, for some of which there is a hint.
 const FROM_DEEPSPEED: &str = "docs/from-deepspeed.md";
 const PAGES: [&str; 5] =
     ["README.md", "docs/run-file.md", FROM_DEEPSPEED, "docs/from-megatron.md", "docs/from-torchtitan.md"];
 
+fn read(page: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(page);
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
 /// The blocks of JSON in a page.
 fn blocks(page: &str) -> Vec<String> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(page);
-    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let text = read(page);
     let blocks = text.split("```json\n").skip(1);
     blocks.map(|block| block.split("```").next().unwrap_or(block).to_owned()).collect()
 }
@@ -64,6 +69,41 @@ fn the_master_files_that_a_page_shows_load() {
             let (_, notices) =
                 file.resolve(Resources::this_host()).unwrap_or_else(|errors| panic!("{errors}"));
             assert!(notices.is_empty(), "{name}: {notices:#?}");
+        }
+    }
+}
+
+/// The file at the top of the page, with its own task and with the one that gives its engines ranks of their own: `-n` of every command is what they
+/// need.
+#[test]
+fn jobs_that_the_page_on_several_models_starts_have_the_processes_that_its_file_needs() {
+    let page = read("docs/several-models.md");
+    let shared: Value = serde_json::from_str(&blocks("docs/several-models.md")[0]).unwrap();
+    let mut apart = shared.clone();
+    let (_, tasks) = page.split_once("```text\n\"tasks\": ").expect("the page shows tasks");
+    apart["tasks"] = serde_json::from_str(tasks.split("```").next().unwrap()).unwrap();
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("master.json");
+    std::fs::write(home.path().join("student.json"), &blocks("README.md")[0]).unwrap();
+    for (file, heading) in [(shared, "## Ranks as processes"), (apart, "## Engines on ranks of their own")] {
+        std::fs::write(&path, file.to_string()).unwrap();
+        let Ok(GivenFile::Master(master)) = GivenFile::load(&path) else { panic!("{file}") };
+        let task = master.task(Some("pair")).unwrap();
+        let grid = |name: &String| {
+            let file = master.engine(name).unwrap_or_else(|errors| panic!("{errors}")).file;
+            file.resolve(Resources::this_host()).unwrap_or_else(|errors| panic!("{errors}")).0.parallel
+        };
+        let grids: Vec<_> = task.engines().iter().map(|name| (name.clone(), grid(name))).collect();
+        let grids: Vec<_> = grids.iter().map(|(name, grid)| (name.as_str(), grid)).collect();
+        let num_ranks = task.job_ranks(&grids, None).unwrap_or_else(|errors| panic!("{errors}")).num_ranks();
+        // An engine that shares ranks has one in each process.
+        assert!(task.says_ranks() || grids.iter().all(|(_, grid)| grid.pipeline * grid.data == num_ranks));
+        let (_, section) = page.split_once(heading).expect("the page has the heading");
+        let section = section.split("\n## ").next().unwrap();
+        let commands: Vec<&str> = section.split(" -n ").skip(1).collect();
+        assert_eq!(commands.len(), 2, "{heading}");
+        for command in commands {
+            assert_eq!(command.split(' ').next(), Some(&*num_ranks.to_string()), "{heading}");
         }
     }
 }

@@ -38,6 +38,7 @@ mod mpi; // Ranks that are processes.
 mod mutants; // Programs that are accepted run, whoever made them.
 mod oracle; // What PyTorch and DeepSpeed compute, from golden files.
 mod overlap; // When gathers are issued, by recorded order.
+mod pages; // What pages say in figures.
 mod parameters; // Lists of what is sharded.
 mod parity; // Every grid gives the same bits.
 mod persistence; // Units that stay whole.

@@ -71,6 +71,22 @@ fn paths_that_pages_name_exist() {
     report(&findings);
 }
 
+/// The code map names files of a folder by their last part: `lanes.rs`, or `nccl/lanes.rs`.
+#[test]
+fn files_that_the_code_map_names_exist() {
+    let page = read("docs/ARCHITECTURE.md");
+    let sources = files("", ".rs");
+    let code = page.lines().flat_map(|line| line.split('`').skip(1).step_by(2));
+    let named: BTreeSet<&str> = code.filter(|name| name.ends_with(".rs") && !name.contains(' ')).collect();
+    assert!(named.len() > 100, "only {} files were found", named.len());
+    let is_there = |name: &str| {
+        let name = name.trim_start_matches("…/");
+        sources.iter().any(|path| path == name || path.ends_with(&format!("/{name}")))
+    };
+    let lost = named.into_iter().filter(|name| !is_there(name));
+    report(&lost.map(|name| format!("docs/ARCHITECTURE.md: `{name}` is not there")).collect::<Vec<_>>());
+}
+
 #[test]
 fn every_example_is_explained_somewhere() {
     let pages: String = files("", ".md").iter().map(|page| read(page)).collect();

@@ -84,8 +84,8 @@ section! {
         seq_length: usize = "needed without `from`; with it, the longest that the model knows", "the size is the user's choice";
         /// Width of the residual stream. Not for `"timed"`.
         hidden_size: usize = "needed without `from`, but for \"timed\"", "the size is the user's choice";
-        /// Attention heads; those of queries. Needed for `"gpt2"`, where it divides `hidden_size`, and `"llama"`; `"mlp"` has none. Not for
-        /// `"timed"`.
+        /// Attention heads; those of queries. Needed for `"gpt2"` and `"llama"`; `"mlp"` has none and may leave the key out. A number that is
+        /// written must divide `hidden_size`, unless `kv_channels` is written too. Not for `"timed"`.
         num_attention_heads: usize = "1 for \"mlp\"", "the size is the user's choice";
         /// Number of tokens: at least as many as the tokenizer has, and 256 where text is read as bytes. Not for `"timed"`.
         vocab_size: usize = "256", "text without a tokenizer is read as bytes";
@@ -399,7 +399,8 @@ section! {
 }
 
 section! {
-    /// fp16 parameters and activations, the rest as for bf16, with a scaled loss. `"auto"` is the default.
+    /// fp16 parameters and activations, the rest as for bf16, with a scaled loss. `"auto"` is the default of a key;
+    /// `consecutive_hysteresis` has none.
     RawFp16 at "fp16" {
         /// Whether to compute in fp16. `"auto"` is no.
         enabled: Auto<bool> = "false", "DeepSpeed's";

@@ -14,31 +14,37 @@ pub fn reference() -> String {
     let run = RawRun::spec();
     let sections = run.all();
     let mut text: String = sections.iter().map(|section| effective(section)).collect();
-    let rows = |wanted: &dyn Fn(&Meaning) -> Option<String>| {
+    let rows = |wanted: &dyn Fn(&str, &Meaning) -> Option<String>| {
         let keys = sections.iter().flat_map(|section| keys::foreign_within(section.path));
-        keys.filter_map(move |(path, key)| {
-            Some(format!("| `{}` | {} |\n", join(&path, key.name), wanted(&key.meaning)?))
+        keys.filter_map(move |(section, key)| {
+            let path = join(&section, key.name);
+            Some(format!("| `{path}` | {} |\n", wanted(&path, &key.meaning)?))
         })
         .collect::<String>()
     };
     text += "## Hints\n\n| Key | What decides that here |\n|---|---|\n";
-    text += &rows(&|meaning| match meaning {
+    text += &rows(&|_, meaning| match meaning {
         Meaning::Hint(decides) => Some((*decides).to_owned()),
         _ => None,
     });
     for wanted in [Offer::Never, Offer::Later] {
         let head = "| Key | Accepted only as | What any other value asks for |\n|---|---|---|";
-        text += &format!("\n## {}\n\n{head}\n", wanted.title());
-        text += &rows(&|meaning| match meaning {
+        text += &format!("\n## {}\n\n{AS_WELL}\n\n{head}\n", wanted.title());
+        text += &rows(&|path, meaning| match meaning {
             Meaning::NotOffered { offer, off, what, .. } if *offer == wanted => {
-                let quote = if matches!(off, Off::Never) { "" } else { "`" };
-                Some(format!("{quote}{}{quote} | {what}", off.json()))
+                let also = keys::ALSO_ACCEPTED.iter().find(|(key, _)| *key == path);
+                let also = also.map(|(_, values)| format!("; {values}")).unwrap_or_default();
+                Some(format!("{}{also} | {what}", off.accepted()))
             }
             _ => None,
         });
     }
     text + &known()
 }
+
+/// Values that the column of accepted ones leaves out.
+const AS_WELL: &str =
+    "`null` and `\"auto\"` are accepted too, unless it says *absent*. A key of an object may be left out.";
 
 /// The table of what may stand inside sections without effect.
 fn known() -> String {
@@ -48,9 +54,17 @@ fn known() -> String {
         let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
         format!("| `{path}` | {} |\n", names.join(", "))
     };
-    let head =
-        "## Inside sections without effect\n\n| Section | Keys that DeepSpeed knows in it |\n|---|---|\n";
-    format!("\n{head}{}", keys::INNER.iter().map(row).collect::<String>())
+    let open = keys::foreign("").iter().filter(|key| {
+        let may_be_object =
+            matches!(key.meaning, Meaning::NotOffered { off: Off::Disabled | Off::NoneEnabled, .. });
+        may_be_object && keys::inner(key.name).is_none()
+    });
+    let open: Vec<String> = open.map(|key| format!("`{}`", key.name)).collect();
+    let title = "## Inside sections without effect";
+    let head = "| Section | Keys that DeepSpeed knows in it |\n|---|---|\n";
+    let any =
+        format!("DeepSpeed passes {} on as they are, so any other key may stand in them.", open.join(", "));
+    format!("\n{title}\n\n{any}\n\n{head}{}", keys::INNER.iter().map(row).collect::<String>())
 }
 
 /// The table of a section's keys that have an effect.

@@ -22,7 +22,7 @@ impl Kind for UnitLayers {
     }
 
     fn schema() -> Schema {
-        json_schema!({ "anyOf": [{ "type": "number" }, { "enum": ["stage"] }] })
+        json_schema!({ "anyOf": [{ "type": "integer", "minimum": 1 }, { "enum": [0.5, "stage"] }] })
     }
 
     fn read(node: &Node) -> Option<Self> {

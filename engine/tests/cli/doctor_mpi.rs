@@ -42,10 +42,32 @@ fn processes_write_one_report() {
     ] {
         assert_eq!(stdout.matches(expected).count(), 1, "{stdout}\n{stderr}");
     }
+    let page = include_str!("../../../docs/doctor.md");
+    let (_, example) =
+        page.split_once("$ mpirun -n 4 pipezero doctor engine").expect("the page has an example");
+    let shown = names_of_checks(example);
+    let missing: Vec<String> =
+        names_of_checks(&stdout).into_iter().filter(|name| !shown.contains(name)).collect();
+    assert!(missing.is_empty(), "docs/doctor.md does not show {missing:?}");
     assert_eq!(home.names(), ["doctor-run.txt", "run.json", "text.txt"]);
     let report = home.read("doctor-run.txt");
     let headings: Vec<&str> = report.lines().filter_map(|line| line.strip_prefix("== ")).collect();
     assert_eq!(headings, SECTIONS);
+}
+
+/// The part and the name of each check that is printed, without the host's name.
+fn names_of_checks(printed: &str) -> Vec<String> {
+    let is_check =
+        |line: &&str| ["ok ", "warning ", "failed "].iter().any(|verdict| line.starts_with(verdict));
+    let name = |line: &str| {
+        let (name, _) = line.split_once(": ")?;
+        let mut words: Vec<&str> = name.split_whitespace().skip(1).collect();
+        if words.iter().rev().nth(1) == Some(&"of") && words.contains(&"hosts") {
+            words.pop();
+        }
+        Some(words.join(" "))
+    };
+    printed.lines().filter(is_check).filter_map(name).collect()
 }
 
 /// One process writes it, and all have looked.

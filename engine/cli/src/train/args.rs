@@ -22,6 +22,8 @@ Examples:
   pipezero train run.json --set bf16.enabled=true \\
     --set activation_checkpointing.enabled=true
   pipezero train engine/configs/pair.json --task pair   # two engines
+  pipezero train pair.json --set engines.deep.checkpoint.every=100 \\
+    --set engines.wide.checkpoint.every=100
   pipezero train pair.json --resume --set engines.deep.steps=500
 
 A master file trains several models in this process, each with an engine of its own, whose steps alternate, or which train at the same time on ranks of their own (\"ranks\": {\"other\": \"4-5\"} in a task):

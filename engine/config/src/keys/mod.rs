@@ -139,6 +139,19 @@ impl Off {
         }
     }
 
+    /// The values that switch the feature off, as a page lists them. `null` and `"auto"` do so too, but for [`Self::Never`].
+    pub(crate) fn accepted(self) -> String {
+        match self {
+            Self::Never => self.json(),
+            Self::F32 => F32_NAMES.iter().map(|name| format!("`\"{name}\"`")).collect::<Vec<_>>().join(", "),
+            Self::NotPositive => format!("`{}`, or another number that is not positive", self.json()),
+            Self::NoneEnabled => "an object in which nothing is `enabled`".to_owned(),
+            Self::Disabled => format!("`false`, `{}`", self.json()),
+            Self::NoDegree(degree) => format!("`{}`, `{{\"{degree}\": 0}}`", self.json()),
+            _ => format!("`{}`", self.json()),
+        }
+    }
+
     /// What to write instead of a value that asks for something.
     pub(crate) fn repair(self) -> String {
         match self {
@@ -150,6 +163,12 @@ impl Off {
         }
     }
 }
+
+/// What else is accepted of keys that ask for nothing beside certain other keys.
+pub(crate) const ALSO_ACCEPTED: &[(&str, &str)] = &[
+    ("data_types.param_dtype", "the type that `bf16` and `fp16` select"),
+    ("optimizer.params.adam_w_mode", "any value with the optimizer type \"AdamW\""),
+];
 
 /// The names that DeepSpeed has for f32, in any case (`runtime/config.py:101`).
 pub(crate) const F32_NAMES: &[&str] = &["fp32", "float32", "float", "torch.float32"];

@@ -13,7 +13,7 @@ foreign_keys! { TOP:
     hint "comms_config": "DeepSpeed does not read it either; messages and bytes are always counted by kind and rank";
     hint "comms_logger": "messages and bytes are always counted by kind and rank";
     hint "compile": "there is no PyTorch, and so no torch.compile";
-    hint "cuda_visible_devices": "ranks are threads of one process";
+    hint "cuda_visible_devices": "the environment variable `CUDA_VISIBLE_DEVICES` says which GPUs there are";
     hint "csv_monitor": METRICS;
     hint "dataloader_drop_last": "every batch is full: samples are numbered over the whole run";
     hint "datastates_ckpt": "weights are gathered and written unit by unit";

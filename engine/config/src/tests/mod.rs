@@ -19,6 +19,7 @@ mod llama; // And `model.from`.
 mod precision;
 mod robust;
 mod schedules;
+mod schema;
 mod sections;
 mod syntax;
 mod timed;

@@ -1,6 +1,16 @@
 //! The run file's JSON schema, for editors that complete and check while one types.
 //!
-//! It says what a file may hold, key by key; rules between keys stay with the resolver.
+//! It says what a file may hold, key by key, and of rules between keys those that need no arithmetic: which keys a family or a type has, and what a
+//! run cannot do without. Other rules stay with the resolver.
+
+mod families;
+mod numbers;
+mod types;
+
+#[cfg(test)]
+pub(crate) use self::families::OWN;
+#[cfg(test)]
+pub(crate) use self::numbers::{NUMBERS, Numbers};
 
 use pipezero_files::json::join;
 use schemars::{Schema, json_schema};
@@ -13,42 +23,23 @@ use super::section::{KeySpec, Section, SectionSpec};
 
 /// The schema, JSON Schema 2020-12.
 pub fn schema() -> Schema {
-    let mut schema = section(&RawRun::spec());
+    let run = RawRun::spec();
+    let model = run.sections.iter().find(|(name, _)| *name == "model").map(|(_, model)| model);
+    let forms = families::forms(model.expect("a run has a model"));
+    let mut schema = section(&run);
     schema.insert("$schema".to_owned(), json!(schemars::consts::meta_schemas::DRAFT2020_12));
     schema.insert("title".to_owned(), json!("pipezero run file"));
-    schema.insert("anyOf".to_owned(), json!([reads_text(), is_timed()]));
+    schema.insert("allOf".to_owned(), json!([{ "anyOf": forms }, { "anyOf": families::has_batch_size() }]));
     schema
-}
-
-/// What the families need that read tokens.
-fn reads_text() -> Value {
-    json!({
-        "properties": {
-            "model": { "anyOf": [
-                {
-                    "properties": { "family": { "enum": ["gpt2", "llama", "mlp"] } },
-                    "required": ["family", "num_layers", "seq_length", "hidden_size"]
-                },
-                { "required": ["from"] }
-            ] },
-            "data": { "anyOf": [{ "required": ["text"] }, { "required": ["tokens"] }] }
-        },
-        "required": ["model", "data"]
-    })
-}
-
-/// What the timed family needs.
-fn is_timed() -> Value {
-    let needed =
-        ["family", "num_layers", "seq_length", "parameters_per_layer", "activation_elements", "forward_ms"];
-    json!({ "properties": { "model": { "properties": { "family": { "const": "timed" } }, "required": needed } } })
 }
 
 fn section(spec: &SectionSpec) -> Schema {
     let mut properties = Map::new();
-    let mut required = Vec::new();
+    let mut required = types::needed(spec.path).to_vec();
     for key in &spec.keys {
-        properties.insert(key.name.to_owned(), own_key(key).to_value());
+        let mut schema = own_key(key).to_value();
+        numbers::narrow(&join(spec.path, key.name), &mut schema);
+        properties.insert(key.name.to_owned(), schema);
         if key.default.is_empty() {
             required.push(key.name);
         }
@@ -60,13 +51,18 @@ fn section(spec: &SectionSpec) -> Schema {
         }
     }
     properties.extend(foreign_keys(spec.path));
-    let object = json_schema!({
+    let mut object = json_schema!({
         "description": spec.about,
         "type": "object",
         "properties": properties,
         "required": required,
+        // Keys that begin so are comments.
+        "patternProperties": { "^_": true },
         "additionalProperties": false
     });
+    if let Some(types) = types::of_section(spec.path) {
+        object.insert("anyOf".to_owned(), types);
+    }
     if auto_section::is_one(spec.path) {
         json_schema!({ "anyOf": [object, { "const": "auto" }] })
     } else {
@@ -91,8 +87,13 @@ fn own_key(key: &KeySpec) -> Schema {
 /// The keys without effect of the section at `path` that may stand there.
 fn foreign_keys(path: &str) -> Map<String, Value> {
     let schema_of = |key: &'static ForeignKey| {
+        let at = join(path, key.name);
         let mut schema = foreign_key(key)?;
-        inside(&join(path, key.name), &mut schema);
+        if keys::ALSO_ACCEPTED.iter().any(|(key, _)| *key == at) {
+            // What stands beside it decides.
+            schema = json!({ "description": schema["description"] });
+        }
+        inside(&at, &mut schema);
         Some((key.name.to_owned(), schema))
     };
     keys::foreign(path).iter().filter_map(schema_of).collect()
@@ -108,6 +109,7 @@ fn inside(path: &str, schema: &mut Value) {
         properties.insert((*name).to_owned(), schema);
     }
     schema["properties"] = Value::Object(properties);
+    schema["patternProperties"] = json!({ "^_": true });
     schema["additionalProperties"] = json!(false);
 }
 
