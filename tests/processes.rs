@@ -200,7 +200,7 @@ fn trained(
         false => RunDir::written_elsewhere(folder),
     };
     if training.writes() {
-        directory.record(file, training.plan(), None).expect("a run file");
+        directory.record(file, training.plan(), None, None).expect("a run file");
     }
     let interrupted = AtomicBool::new(false);
     let mut watch = Watch { ends_after: ends_after.map(|step| (step, &interrupted)), ..Watch::default() };

@@ -112,6 +112,7 @@ pub fn run() -> Run {
         checkpointing: Checkpointing::Off,
         vocabulary: VocabularyConfig::WHOLE,
         memory_bytes: None,
+        tie_is_written: true,
         host_memory_bytes: None,
         checkpoint: CheckpointConfig::default(),
         device: DeviceName::Cpu,

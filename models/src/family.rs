@@ -89,6 +89,15 @@ impl ModelConfig {
         }
     }
 
+    /// As [`ModelConfig::gpt`], to change them.
+    pub fn gpt_mut(&mut self) -> Option<&mut GptConfig> {
+        match self {
+            Self::Gpt2(sizes) | Self::Mlp(sizes) => Some(sizes),
+            Self::Llama(sizes) => Some(&mut sizes.gpt),
+            Self::Timed(_) => None,
+        }
+    }
+
     /// The same model with its vocabulary's tables cut so, and its logits kept or not; a timed model has none.
     pub fn with_vocabulary(mut self, vocabulary: VocabularyOptions) -> Self {
         match &mut self {

@@ -213,6 +213,7 @@ pub fn small_run(case: Case) -> Run {
         checkpointing: case.checkpointing,
         vocabulary: case.vocabulary,
         memory_bytes: None,
+        tie_is_written: true,
         host_memory_bytes: None,
         checkpoint: CheckpointConfig::default(),
         device: DeviceName::Cpu,

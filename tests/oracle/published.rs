@@ -6,7 +6,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use pipezero_config::hugging_face::{HuggingFaceError, PublishedModel, PublishedWeights, SpecialTokens};
+use pipezero_config::hugging_face::{
+    About, ExportForm, ExportType, HuggingFaceError, PublishedModel, PublishedWeights,
+};
 use pipezero_config::{BatchConfig, ModelConfig, NoDecay, OptimizerConfig, Run, SchedulerConfig, ZeroLevel};
 use pipezero_models::layer::IGNORED_TARGET;
 use pipezero_plan::Plan;
@@ -221,9 +223,9 @@ fn what_was_read_is_written_again_bit_by_bit() {
             values.copy_from_slice(&weights[name][first..first + values.len()]);
             Ok::<(), HuggingFaceError>(())
         };
-        again
-            .export(home.path(), SpecialTokens::default(), file_bytes_max, names, read)
-            .expect("a folder is written");
+        let form = ExportForm { file_bytes_max, element: ExportType::F32 };
+        let lost = again.export(home.path(), &About::default(), form, names, read);
+        assert!(lost.expect("a folder is written").is_empty());
         assert_eq!(bytes_of_tensors(home.path()), bytes_of_tensors(&folder(name)), "{name}");
         let read_back = PublishedModel::open(home.path()).expect("what was written is read");
         assert_eq!(read_back.model, published.model, "{name}");

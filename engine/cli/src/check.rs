@@ -24,6 +24,7 @@ use super::output::print;
 use super::run_args::{PlannedData, RunArgs, not_found, plan_with_data_of};
 use super::terminal;
 use super::unread_weights::unread_weights;
+use super::unused_parts::unused_parts;
 
 /// What `--help` ends with.
 pub(super) const EXAMPLES: &str = "\
@@ -98,6 +99,7 @@ impl Checked {
             notices.push(Notice::new(NoticeKind::Warning, &file.place(&["comm.backend"]), warning));
         }
         notices.extend(unread_weights(file));
+        notices.extend(unused_parts(&plan, file, None));
         Ok(Self { plan, notices, data })
     }
 

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::{Args, Subcommand, ValueEnum};
+use pipezero_config::hugging_face::{ExportForm, ExportType};
 use pipezero_run::checkpoint::{CheckpointError, CheckpointReader, Checkpoints, Manifest, Piece};
 use pipezero_train::{Claim, RunDir};
 
@@ -21,6 +22,7 @@ Examples:
   pipezero checkpoint verify runs/quickstart --step 500  # reads every byte
   pipezero checkpoint export runs/quickstart --out weights.safetensors
   pipezero checkpoint export runs/quickstart --format hf --out my-gpt2   # for transformers' from_pretrained
+  pipezero checkpoint export runs/quickstart --format hf --dtype bf16 --out my-gpt2-bf16
   pipezero checkpoint reshape runs/quickstart --files 8 --out runs/in-8-files
 
 To go on with a run on another grid nothing has to be reshaped: see `pipezero train --resume`.";
@@ -42,7 +44,7 @@ enum Command {
     /// Read every byte of a checkpoint, and compare it with its checksums.
     Verify(Which),
     /// Write the weights of a checkpoint, in f32, to one safetensors file; or to a folder for Hugging Face's transformers, where those of a
-    /// finished run will do too.
+    /// finished run will do too. The folder keeps what the config.json and generation_config.json say that the model came from.
     Export {
         #[command(flatten)]
         which: Which,
@@ -55,6 +57,9 @@ enum Command {
         /// Bytes of a file in the folder, at most, such as 200KB; a larger tensor has a file of its own. For --format hf [default: 5GB]
         #[arg(long, value_name = "BYTES", value_parser = byte_size)]
         file_bytes: Option<u64>,
+        /// The type of the numbers in the folder; bf16 and f16 round to the nearest. For --format hf [default: f32]
+        #[arg(long, value_enum)]
+        dtype: Option<NumberType>,
     },
     /// Write the state of a checkpoint to another number of files, in the checkpoints of a new folder.
     Reshape {
@@ -83,15 +88,26 @@ pub(super) fn run(args: &CheckpointArgs) -> Result<(), Failure> {
     match &args.command {
         Command::Inspect(which) => inspect(which),
         Command::Verify(which) => verify(which),
-        Command::Export { which, out, format, file_bytes } => {
+        Command::Export { which, out, format, file_bytes, dtype } => {
             match format {
                 Format::Pipezero if file_bytes.is_some() => {
                     let error = "--file-bytes is for --format hf: the other format is one file";
                     return Err(Failure::Input(error.into()));
                 }
+                Format::Pipezero if dtype.is_some() => {
+                    let error =
+                        "--dtype is for --format hf: the other format is f32, as a run has its weights";
+                    return Err(Failure::Input(error.into()));
+                }
                 Format::Pipezero => which.open()?.export(out)?,
                 Format::Hf => {
-                    which.export_published(out, file_bytes.unwrap_or(FILE_BYTES))?;
+                    let form = ExportForm {
+                        file_bytes_max: file_bytes.unwrap_or(FILE_BYTES),
+                        element: dtype.map_or(ExportType::F32, NumberType::element),
+                    };
+                    for lost in which.export_published(out, form)? {
+                        note(terminal::fitted(&format!("warning: {lost}")));
+                    }
                 }
             }
             note(format_args!("wrote {}", out.display()));
@@ -126,26 +142,46 @@ enum Format {
     Hf,
 }
 
+/// The type of the numbers of a folder for transformers.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum NumberType {
+    F32,
+    Bf16,
+    F16,
+}
+
+impl NumberType {
+    fn element(self) -> ExportType {
+        match self {
+            Self::F32 => ExportType::F32,
+            Self::Bf16 => ExportType::Bf16,
+            Self::F16 => ExportType::F16,
+        }
+    }
+}
+
 impl Which {
     fn open(&self) -> Result<CheckpointReader, CheckpointError> {
         Checkpoints::open(&self.directory, self.step)
     }
 
     /// Writes a folder for transformers: of the weights of a finished run where no checkpoint is as new, and of a checkpoint otherwise.
-    fn export_published(&self, out: &Path, file_bytes_max: u64) -> Result<(), Failure> {
+    /// Returns what of the model's folder could not be kept.
+    fn export_published(&self, out: &Path, form: ExportForm) -> Result<Vec<String>, Failure> {
         // Before weights, which take longer to read.
         new_folder(out)?;
         let newest = if self.step.is_none() { RunDir::with_newest_weights(&self.directory)? } else { None };
         let run = RunDir::around(&self.directory);
-        match newest {
-            Some(run) => run.export_published(out, file_bytes_max)?,
+        let lost = match newest {
+            Some(run) => run.export_published(out, form)?,
             None => {
-                let tokens = run.as_ref().map(RunDir::special_tokens).unwrap_or_default();
-                self.open()?.export_published(out, tokens, file_bytes_max)?;
+                let about = run.as_ref().map(RunDir::about_model).transpose();
+                let about = about.map_err(CheckpointError::from)?.unwrap_or_default();
+                self.open()?.export_published(out, &about, form)?
             }
-        }
+        };
         run.map_or(Ok(()), |run| run.copy_tokenizer(out))?;
-        Ok(())
+        Ok(lost)
     }
 }
 

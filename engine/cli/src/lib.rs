@@ -42,6 +42,7 @@ mod tokenize;
 mod train;
 mod trained_run;
 mod unread_weights;
+mod unused_parts;
 mod utilisation;
 mod whole;
 

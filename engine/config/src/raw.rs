@@ -74,8 +74,8 @@ section! {
         /// layer and token, a head; the smallest model, for tests and studies. `"timed"`: layers that hold memory and take
         /// a given time without using the CPU, to study grids larger than the host; it learns nothing.
         family: FamilyWord = "needed without `from`", "it decides what the sizes mean";
-        /// A folder with a config.json of Hugging Face's transformers, whose sizes the model has; beside it only `seq_length`, `init_std` and
-        /// `dropout` are written. A relative path starts at the run file's folder. Weights, should the folder have them, are read by
+        /// A folder with a config.json of Hugging Face's transformers, whose sizes the model has; beside it only `seq_length`, `init_std`,
+        /// `dropout` and `tie_embeddings` are written. A relative path starts at the run file's folder. Weights, should the folder have them, are read by
         /// `train --init`.
         from: String = "none", "sizes are written here";
         /// Transformer blocks, or layers of the timed family.
@@ -89,8 +89,8 @@ section! {
         num_attention_heads: usize = "1 for \"mlp\"", "the size is the user's choice";
         /// Number of tokens: at least as many as the tokenizer has, and 256 where text is read as bytes. Not for `"timed"`.
         vocab_size: usize = "256", "text without a tokenizer is read as bytes";
-        /// Whether the head uses the embedding's weight. Not for `"timed"`.
-        tie_embeddings: bool = "true for \"gpt2\", else false", "GPT-2 is tied";
+        /// Whether the head uses the embedding's weight. Beside `from` it decides where config.json ties the head, whatever the weights hold. Not for `"timed"`.
+        tie_embeddings: bool = "true for \"gpt2\", else false; beside \"from\", what the folder says", "GPT-2 is tied";
         /// Standard deviation of the initial weights. Not for `"timed"`.
         init_std: f64 = "0.02", "GPT-2's";
         /// Share of embeddings, attention weights and residual branches that a training step drops, from 0 to below 1. The

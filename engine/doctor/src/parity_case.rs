@@ -125,6 +125,7 @@ impl ParityCase {
             checkpointing: Checkpointing::Off,
             vocabulary: VocabularyConfig::new(self.num_slices, HeadLogits::Keep),
             memory_bytes: None,
+            tie_is_written: true,
             host_memory_bytes: None,
             checkpoint: CheckpointConfig::default(),
             device: of.device,

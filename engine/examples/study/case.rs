@@ -98,6 +98,7 @@ pub(crate) fn run(pipeline: usize, data: usize, zero: ZeroConfig) -> Run {
         checkpointing: Checkpointing::Off,
         vocabulary: VocabularyConfig::WHOLE,
         memory_bytes: None,
+        tie_is_written: true,
         host_memory_bytes: None,
         checkpoint: CheckpointConfig::default(),
         device: DeviceName::Cpu,

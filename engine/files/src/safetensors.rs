@@ -67,11 +67,19 @@ impl Header {
 
 /// The header of a safetensors file with these parameters in f32, one behind the other, up to where their data begins.
 pub fn f32_header<'a>(parameters: impl Iterator<Item = (&'a str, &'a [usize])>) -> io::Result<Vec<u8>> {
+    header_of(Dtype::F32, parameters)
+}
+
+/// The same for elements of a type of whole bytes.
+pub fn header_of<'a>(
+    dtype: Dtype,
+    parameters: impl Iterator<Item = (&'a str, &'a [usize])>,
+) -> io::Result<Vec<u8>> {
     let mut end = 0;
     let tensors = parameters.map(|(name, shape)| {
         let start = end;
-        end += 4 * shape.iter().product::<usize>();
-        (name.to_owned(), TensorInfo { dtype: Dtype::F32, shape: shape.to_vec(), data_offsets: (start, end) })
+        end += dtype.bitsize() / 8 * shape.iter().product::<usize>();
+        (name.to_owned(), TensorInfo { dtype, shape: shape.to_vec(), data_offsets: (start, end) })
     });
     // PyTorch's readers look for this key.
     let about = HashMap::from([("format".to_owned(), "pt".to_owned())]);

@@ -16,6 +16,7 @@ mod doctor; // `doctor`.
 mod doctor_mpi; // `doctor` under `mpirun`.
 mod failing_disk; // A disk that fails once, at every write.
 mod fix; // `check --fix`.
+mod folders; // Folders of transformers.
 mod full_disk; // A disk without space.
 mod input; // Files that never end, and exit statuses.
 mod launchers; // Variables of launchers.

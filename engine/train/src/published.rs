@@ -3,7 +3,9 @@
 use std::io;
 use std::path::Path;
 
-use pipezero_config::hugging_face::{PublishedModel, SpecialTokens};
+use pipezero_config::hugging_face::{
+    About, ExportForm, HuggingFaceError, Origin, PublishedModel, SpecialTokens,
+};
 use pipezero_files::input::read_text;
 use pipezero_models::model::Tying;
 use pipezero_run::checkpoint::Checkpoints;
@@ -43,7 +45,7 @@ impl RunDir {
     ///
     /// # Errors
     /// When transformers has no such model; when the run file has mistakes; when weights are damaged, or files cannot be read or written.
-    pub fn export_published(&self, folder: &Path, file_bytes_max: u64) -> Result<(), TrainedRunError> {
+    pub fn export_published(&self, folder: &Path, form: ExportForm) -> Result<Vec<String>, TrainedRunError> {
         let model = model_of_run(self)?;
         let published =
             PublishedModel::of(&model).map_err(|error| EngineError::from(WeightsError::from(error)))?;
@@ -56,8 +58,16 @@ impl RunDir {
         let read = |name: &str, first: usize, values: &mut [f32]| {
             weights.read(name, first, values).map_err(WeightsError::io(weights.path()))
         };
-        let written = published.export(folder, self.special_tokens(), file_bytes_max, names, read);
-        Ok(written.map_err(EngineError::from)?)
+        let about = self.about_model().map_err(|error| EngineError::from(WeightsError::from(error)))?;
+        Ok(published.export(folder, &about, form, names, read).map_err(EngineError::from)?)
+    }
+
+    /// What an export of the run says about its model beside the weights.
+    ///
+    /// # Errors
+    /// When what the run has kept of the folder that its model came from cannot be read.
+    pub fn about_model(&self) -> Result<About, HuggingFaceError> {
+        Ok(About { origin: Origin::kept_in(self.path())?, tokens: self.special_tokens() })
     }
 
     /// The tokens that begin and end a text: the one that the run file says, and what tokenizer_config.json beside the tokenizer calls
@@ -79,13 +89,13 @@ impl RunDir {
         }
     }
 
-    /// Copies the tokenizer, and what transformers keeps beside it, as far as the run has them.
+    /// Copies the tokenizer, and what transformers keeps beside it, as far as the run has them and the folder does not.
     ///
     /// # Errors
     /// When the system refuses.
     pub fn copy_tokenizer(&self, folder: &Path) -> io::Result<()> {
         for name in [Self::TOKENIZER].into_iter().chain(Self::BESIDE_TOKENIZER) {
-            if self.file(name).is_file() {
+            if self.file(name).is_file() && !folder.join(name).exists() {
                 std::fs::copy(self.file(name), folder.join(name))?;
             }
         }

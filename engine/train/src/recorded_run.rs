@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileTypeExt;
 
+use pipezero_config::hugging_face::Origin;
 use pipezero_config::{Copies, Precision, RunFile, ScheduleConfig, ShardingConfig, ZeroLevel};
 use pipezero_files::input::read_text;
 use pipezero_plan::Plan;
@@ -23,6 +24,8 @@ impl RunDir {
     /// be another. A list of what is sharded, on which bits depend, is written in any case, and so is the type to compute in where the device
     /// decided it.
     ///
+    /// So is what the run keeps of the folder that its model came from; without `origin`, that of an earlier start stays.
+    ///
     /// Returns what the run file says otherwise than that of an earlier start of the run.
     ///
     /// # Errors
@@ -32,6 +35,7 @@ impl RunDir {
         file: &RunFile,
         plan: &Plan,
         tokenizer: Option<&CopiedTokenizer>,
+        origin: Option<&Origin>,
     ) -> Result<Vec<ChangedKey>, RunDirError> {
         let run = plan.run();
         let metrics = self.file(Self::METRICS);
@@ -61,6 +65,12 @@ impl RunDir {
             resolved.push(format!("zero_optimization.parameters={list}"));
             resolved.push("zero_optimization.sharding=listed".to_owned());
             resolved.push("zero_optimization.stage3_param_persistence_threshold=0".to_owned());
+        }
+        if let Some(origin) = origin {
+            origin.write_to(self.path()).map_err(|error| RunDirError::Io {
+                path: self.path().to_owned(),
+                source: io::Error::other(error.to_string()),
+            })?;
         }
         let end_token = tokenizer.map(|tokenizer| tokenizer.write_to(self)).transpose()?.flatten();
         if let Some(end_token) = end_token {

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use pipezero_config::hugging_face::Origin;
 use pipezero_run::engine::Engine;
 
 use super::checkpoints::CheckpointKeeper;
@@ -56,7 +57,8 @@ fn save_elsewhere(
 fn copied(directory: &RunDir, folder: &Path) -> Result<RunDir, RunDirError> {
     let made = RunDir::create(folder, false)?;
     let names = [RunDir::METRICS, RunDir::SCHEDULE, RunDir::TOKENIZER];
-    for name in names.into_iter().chain(RunDir::BESIDE_TOKENIZER).chain([RunDir::RUN_FILE]) {
+    let beside = RunDir::BESIDE_TOKENIZER.into_iter().chain(Origin::FILES);
+    for name in names.into_iter().chain(beside).chain([RunDir::RUN_FILE]) {
         let (from, to) = (directory.file(name), made.file(name));
         if fs::copy(from, &to).is_ok() {
             continue;

@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+use pipezero_config::hugging_face::Origin;
 use pipezero_files::input::{named, read_text};
 use pipezero_files::partial::{Existing, PartialFile};
 use pipezero_measure::trace::TraceFolder;
@@ -74,7 +75,7 @@ impl RunDir {
     const SUMMARY_BYTES_MAX: u64 = 64 << 20;
     /// Bytes of a run file that is read back, at most.
     pub(super) const RUN_FILE_BYTES_MAX: u64 = 64 << 20;
-    /// Everything that a run writes, but for [`RunDir::BESIDE_TOKENIZER`].
+    /// Everything that a run writes, but for [`RunDir::BESIDE_TOKENIZER`] and [`Origin::FILES`].
     const FILES: [&str; 8] = [
         Self::RUN_FILE,
         Self::SCHEDULE,
@@ -132,7 +133,7 @@ impl RunDir {
         }
         let run = Self::locked_by(path, Some(Self::locked(path)?));
         // What a killed run had begun to write: nobody else writes here now.
-        for name in Self::FILES.into_iter().chain(Self::BESIDE_TOKENIZER) {
+        for name in Self::FILES.into_iter().chain(Self::BESIDE_TOKENIZER).chain(Origin::FILES) {
             let file = run.file(name);
             PartialFile::remove_leftover(&file)
                 .map_err(|source| RunDirError::Io { path: PartialFile::partial_of(&file), source })?;
@@ -237,7 +238,8 @@ impl RunDir {
     /// Whether a run writes a file of this name, whole or while it is being written.
     fn is_written(name: &str) -> bool {
         let whole = name.strip_suffix(PartialFile::ENDING).unwrap_or(name);
-        Self::FILES.contains(&whole) || Self::BESIDE_TOKENIZER.contains(&whole) || name == RunLock::FILE
+        let lists = [&Self::FILES[..], &Self::BESIDE_TOKENIZER, &Origin::FILES];
+        lists.iter().any(|list| list.contains(&whole)) || name == RunLock::FILE
     }
 
     /// Opens the folder of a finished run.

@@ -39,7 +39,7 @@ impl Teacher {
     /// # Errors
     /// When there are no weights, or they are of another model.
     pub fn check_weights(plan: &Plan, path: &Path) -> Result<(), TrainingError> {
-        Ok(state_of(plan, path)?.check_headers(plan)?)
+        Ok(state_of(plan, path)?.check_headers(plan).map(drop)?)
     }
 
     /// Starts its ranks with the weights at `path`: those of a run directory, of a file that [`Engine::save`] wrote, of a checkpoint, or of a folder

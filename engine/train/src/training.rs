@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use pipezero_config::hugging_face::Unused;
 use pipezero_files::host::LaunchedProcess;
 use pipezero_measure::trace::TracedSteps;
 use pipezero_plan::{Plan, Purpose};
@@ -207,11 +208,12 @@ impl Training {
         }
     }
 
-    /// Checks that [`Training::initialised_from`] would find weights of the plan's model, as far as headers say it.
+    /// Checks that [`Training::initialised_from`] would find weights of the plan's model, as far as headers say it. Returns what
+    /// their files hold and the model does not use.
     ///
     /// # Errors
     /// When there are no weights, or they are of another model.
-    pub fn check_initial_weights(plan: &Plan, path: &Path) -> Result<(), TrainingError> {
+    pub fn check_initial_weights(plan: &Plan, path: &Path) -> Result<Vec<Unused>, TrainingError> {
         Ok(state_of(plan, path)?.check_headers(plan)?)
     }
 

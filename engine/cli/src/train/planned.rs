@@ -11,6 +11,7 @@ use crate::failure::Failure;
 use crate::notices::Notices;
 use crate::output::ProcessOutput;
 use crate::task_plans::{EnginePlan, TaskPlans, task_plans};
+use crate::unused_parts::unused_parts;
 
 /// An engine that is trained, before its ranks start.
 pub(super) struct Planned {
@@ -70,6 +71,10 @@ pub(super) fn planned(
         })?;
     let mut engines = Engines { trained: Vec::new(), teacher: None, ranks };
     for (EnginePlan { engine, plan, notices, ranks, .. }, options) in plans.into_iter().zip(options) {
+        let mut notices = notices;
+        if let Some(Part::Teaches(_)) = task.part_of(&engine.name) {
+            notices.extend(unused_parts(&plan, &engine.file, options.init.as_deref()));
+        }
         let notices = Notices::new(engine.shown(), notices);
         let name = engine.name.clone();
         match task.part_of(&engine.name) {

@@ -108,7 +108,7 @@ impl RunOptions {
     pub(super) fn check_init(&self, plan: &Plan) -> Result<(), Failure> {
         let Some(path) = &self.init else { return Ok(()) };
         if path.exists() {
-            return Ok(Training::check_initial_weights(plan, path)?);
+            return Ok(Training::check_initial_weights(plan, path).map(drop)?);
         }
         let error = format!(
             "{}{}: there is no such file or folder; name a run directory, its weights.safetensors, a checkpoint's folder, or one of transformers; \

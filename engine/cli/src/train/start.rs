@@ -10,7 +10,7 @@ use pipezero_models::Distillation;
 use pipezero_plan::Plan;
 use pipezero_run::checkpoint::Checkpoints;
 use pipezero_train::{
-    Beginning, ChangedKey, CopiedTokenizer, RunDir, RunDirError, Teacher, Training, TrainingError,
+    Beginning, ChangedKey, CopiedTokenizer, RunDir, RunDirError, Teacher, Training, TrainingError, origin_of,
 };
 
 use super::options::RunOptions;
@@ -20,6 +20,7 @@ use crate::frozen_weights::are_drawn;
 use crate::output::ProcessOutput;
 use crate::run_args::{PlannedData, plan_with_data_of};
 use crate::unread_weights::unread_weights;
+use crate::unused_parts::unused_parts;
 
 impl RunOptions {
     /// The plan of the run, which may learn from a teacher's logits too, and what is to be said of the file.
@@ -30,6 +31,9 @@ impl RunOptions {
         distillation: Option<Distillation>,
     ) -> Result<(Plan, Vec<Notice>), Failure> {
         let PlannedData { plan, mut notices, .. } = plan_with_data_of(file, resources, distillation)?;
+        if !self.goes_on() {
+            notices.extend(unused_parts(&plan, file, self.init.as_deref()));
+        }
         // The weights of a run that goes on are those of its checkpoint.
         if self.init.is_none() && !self.resume {
             notices.extend(unread_weights(file));
@@ -89,8 +93,12 @@ impl RunOptions {
         }
         // Read before the directory is replaced that may hold it.
         let tokenizer = CopiedTokenizer::of(&plan.run().data)?;
+        let origin = match self.goes_on() {
+            true => None,
+            false => Some(origin_of(file, plan.run(), self.init.as_deref())?),
+        };
         let directory = earlier.map_or_else(|| RunDir::create(out, self.overwrite), Ok)?;
-        let changed = directory.record(file, plan, tokenizer.as_ref())?;
+        let changed = directory.record(file, plan, tokenizer.as_ref(), origin.as_ref())?;
         Ok((directory, changed))
     }
 }

@@ -8,27 +8,22 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use half::{bf16, f16};
-use pipezero_files::input::read_text;
-use pipezero_files::json::{Source, Span, Value, parse_first};
 use pipezero_files::safetensors::{Header, HeaderError};
 use safetensors::tensor::{Dtype, TensorInfo};
 
 use super::config_json::PublishedModel;
 use super::error::HuggingFaceError;
-use super::tensors::{Layout, Part, parts_of};
-
-/// Name of the only file.
-pub(super) const FILE: &str = "model.safetensors";
-/// Name of the index of several files.
-pub(super) const INDEX: &str = "model.safetensors.index.json";
-/// Bytes of an index at most: a line of some hundred bytes for each tensor.
-const INDEX_BYTES_MAX: u64 = 64 << 20;
+use super::files::{FILE, Files, INDEX};
+use super::other_tensors::OtherTensors;
+use super::tensors::{HEAD, Layout, Part, parts_of};
+use super::unused::Unused;
 
 /// Tensors of a folder that agree with a model: each parameter's elements can be read, in any range.
 #[derive(Debug)]
 pub struct PublishedWeights {
     paths: Vec<PathBuf>,
     parameters: HashMap<String, Vec<Piece>>,
+    unused: Vec<Unused>,
 }
 
 /// Consecutive elements of a parameter in a file.
@@ -57,7 +52,7 @@ impl PublishedWeights {
         model: &PublishedModel,
         parameters: impl Iterator<Item = (&'a str, &'a [usize])>,
     ) -> Result<Self, HuggingFaceError> {
-        let (named, paths) = files(folder)?;
+        let Files { named, paths, index, mut unused } = Files::of(folder)?;
         let mut tensors: HashMap<String, (Stored, Vec<usize>)> = HashMap::new();
         for (file, path) in paths.iter().enumerate() {
             let header = Header::read(path).map_err(|error| match error {
@@ -78,12 +73,28 @@ impl PublishedWeights {
                 }
             }
         }
-        let mut opened = Opened { named, model, tensors, taken: HashSet::new() };
-        let parameters = parameters
+        for (name, path) in index {
+            if tensors.get(&name).is_none_or(|(stored, _)| paths[stored.file] != path) {
+                let reason =
+                    format!("it has no tensor `{name}`, and {INDEX} says that it has; download both again");
+                return Err(HuggingFaceError::tensors(&path, reason));
+            }
+        }
+        let mut opened = Opened { named, model, tensors, taken: HashSet::new(), unused: Vec::new() };
+        let parameters: HashMap<_, _> = parameters
             .map(|(name, shape)| Ok((name.to_owned(), opened.pieces(name, shape)?)))
             .collect::<Result<_, HuggingFaceError>>()?;
-        opened.finish()?;
-        Ok(Self { paths, parameters })
+        opened.check_head(&paths)?;
+        let Opened { named, tensors, taken, unused: unused_parts, .. } = opened;
+        unused.extend(unused_parts);
+        let left = tensors.keys().map(String::as_str).filter(|name| !taken.contains(*name));
+        unused.extend(OtherTensors { model, taken: &taken }.unused(left, &named)?);
+        Ok(Self { paths, parameters, unused })
+    }
+
+    /// What the folder's files hold and the model does not use.
+    pub fn unused(&self) -> &[Unused] {
+        &self.unused
     }
 
     /// Whether a folder has weights.
@@ -116,58 +127,13 @@ impl PublishedWeights {
     }
 }
 
-/// What messages name, an index or the only file, and the files.
-fn files(folder: &Path) -> Result<(PathBuf, Vec<PathBuf>), HuggingFaceError> {
-    let (only, index) = (folder.join(FILE), folder.join(INDEX));
-    // transformers takes the only file where both are there.
-    if only.exists() {
-        return Ok((only.clone(), vec![only]));
-    }
-    if !index.exists() {
-        let reason = format!(
-            "there is neither this file nor {INDEX}; write the model's weights with `save_pretrained`, which makes one of them"
-        );
-        return Err(HuggingFaceError::unreadable(&only, reason));
-    }
-    let text =
-        read_text(&index, INDEX_BYTES_MAX).map_err(|error| HuggingFaceError::unreadable(&index, error))?;
-    let source = Source::file(&index.display().to_string(), &text);
-    let config = |place: &Span, message: String| HuggingFaceError::config(place, message);
-    let root = parse_first(&source).map_err(|error| config(&error.span, error.to_string()))?;
-    let Some(map) = root.find("weight_map") else {
-        return Err(config(
-            &root.span,
-            "`weight_map` is missing: it says which file has which tensor".to_owned(),
-        ));
-    };
-    let Value::Object(entries) = &map.value else {
-        return Err(config(&map.span, format!("`weight_map` is {}, and must be an object", map.describe())));
-    };
-    let mut names: Vec<&str> = Vec::new();
-    for entry in entries {
-        match &entry.node.value {
-            // A name alone: an index must not lead out of its folder.
-            Value::String(name) if Path::new(name).file_name().is_some_and(|own| own == name.as_str()) => {
-                names.push(name);
-            }
-            _ => {
-                let message =
-                    format!("{} must be the name of a file beside the index", entry.node.describe());
-                return Err(config(&entry.node.span, message));
-            }
-        }
-    }
-    names.sort_unstable();
-    names.dedup();
-    Ok((index, names.into_iter().map(|name| folder.join(name)).collect()))
-}
-
 /// Tensors, and which of them are parameters.
 struct Opened<'a> {
     named: PathBuf,
     model: &'a PublishedModel,
     tensors: HashMap<String, (Stored, Vec<usize>)>,
     taken: HashSet<String>,
+    unused: Vec<Unused>,
 }
 
 impl Opened<'_> {
@@ -187,6 +153,11 @@ impl Opened<'_> {
             let tensor = part.file_name(prefix);
             let wrong = |reason| Err(HuggingFaceError::tensors(&self.named, reason));
             let Some((stored, found)) = self.tensors.get(&tensor) else {
+                if tensor == HEAD && self.model.tie_is_written {
+                    return wrong(format!(
+                        "it has no tensor `{HEAD}`, which `model.tie_embeddings` false needs; write true, or remove the key"
+                    ));
+                }
                 return wrong(format!("it has no tensor `{tensor}`, which the model of config.json needs"));
             };
             if *found != part.shape {
@@ -195,29 +166,45 @@ impl Opened<'_> {
             if !matches!(stored.element, Dtype::F32 | Dtype::F16 | Dtype::BF16) {
                 return wrong(format!("`{tensor}` is {:?}: only F32, F16 and BF16 are read", stored.element));
             }
+            let num_elements = part.len();
             pieces.push(Piece { part, stored: *stored });
+            // Only a table of positions may be longer in the file.
+            if num_elements > num_needed {
+                let (num_rows, width) = (found[0], shape[1..].iter().product::<usize>());
+                let rows = format!("`{tensor}` from position {} to {}", num_needed / width, num_rows - 1);
+                self.unused.push(Unused::new(rows, "`model.seq_length` is shorter; an export keeps them"));
+            }
             self.taken.insert(tensor);
         }
         Ok(pieces)
     }
 
-    /// Refuses tensors that belong to no parameter, but for constants that older versions keep and a tied head's copy.
-    fn finish(&self) -> Result<(), HuggingFaceError> {
+    /// Compares the head of a file with the embedding where the model ties them. Where they differ, the folder can be read in two ways, of
+    /// which the run file chooses one.
+    fn check_head(&mut self, paths: &[PathBuf]) -> Result<(), HuggingFaceError> {
         let is_tied = self.model.model.gpt().is_some_and(|gpt| gpt.tie_embeddings);
-        let has_no_part = |name: &str| {
-            let constants = [".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq"];
-            constants.iter().any(|constant| name.ends_with(constant)) || (is_tied && name == "lm_head.weight")
-        };
-        let mut left: Vec<&String> =
-            self.tensors.keys().filter(|name| !self.taken.contains(*name) && !has_no_part(name)).collect();
-        left.sort_unstable();
-        match left.first() {
-            None => Ok(()),
-            Some(name) => Err(HuggingFaceError::tensors(
-                &self.named,
-                format!("it has a tensor `{name}`, which the model of config.json has not"),
-            )),
+        let Some((head, shape)) = self.tensors.get(HEAD).filter(|_| is_tied) else { return Ok(()) };
+        let embedding = parts_of(self.model, "wte.weight")[0].file_name(self.prefix());
+        let Some((table, table_shape)) = self.tensors.get(&embedding) else { return Ok(()) };
+        let is_equal = shape == table_shape
+            && head
+                .holds_what(*table, shape.iter().product(), paths)
+                .map_err(|(path, error)| HuggingFaceError::io(&path)(error))?;
+        self.taken.insert(HEAD.to_owned());
+        if is_equal {
+            return Ok(());
         }
+        if self.model.tie_is_written {
+            let reason = format!("it differs from `{embedding}`, and `model.tie_embeddings` true drops it");
+            self.unused.push(Unused::new(format!("`{HEAD}`"), reason));
+            return Ok(());
+        }
+        let reason = format!(
+            "`{HEAD}` differs from `{embedding}`, and config.json ties them (`tie_word_embeddings`): transformers 4 drops the \
+             head, transformers 5 keeps the head as the file has it; write `model.tie_embeddings` into the run file, true to drop it or \
+             false to keep it"
+        );
+        Err(HuggingFaceError::tensors(&self.named, reason))
     }
 }
 
@@ -244,6 +231,37 @@ impl Stored {
             }
         }
         Ok(())
+    }
+
+    /// Whether two tensors have the same values, to the bit once they are f32.
+    fn holds_what(
+        self,
+        other: Self,
+        num_elements: usize,
+        paths: &[PathBuf],
+    ) -> Result<bool, (PathBuf, io::Error)> {
+        const ELEMENTS_AT_ONCE: usize = 1 << 18;
+        if ![self, other].iter().all(|stored| matches!(stored.element, Dtype::F32 | Dtype::F16 | Dtype::BF16))
+        {
+            return Ok(false);
+        }
+        let open = |stored: Self| {
+            let path = &paths[stored.file];
+            File::open(path).map_err(|error| (path.clone(), error))
+        };
+        let files = [(self, open(self)?), (other, open(other)?)];
+        for first in (0..num_elements).step_by(ELEMENTS_AT_ONCE) {
+            let mut values = [(); 2].map(|()| vec![0.0; ELEMENTS_AT_ONCE.min(num_elements - first)]);
+            for ((stored, file), values) in files.iter().zip(&mut values) {
+                let read = stored.read_run(file, first, values);
+                read.map_err(|error| (paths[stored.file].clone(), error))?;
+            }
+            let [ours, theirs] = values;
+            if ours.iter().zip(&theirs).any(|(ours, theirs)| ours.to_bits() != theirs.to_bits()) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Reads elements of the tensor that follow each other.

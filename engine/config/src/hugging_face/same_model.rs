@@ -7,13 +7,29 @@ use pipezero_models::ModelConfig;
 use super::config_json::PublishedModel;
 use super::error::HuggingFaceError;
 use crate::model_sizes::{first_difference, sizes};
+use crate::resolved::Run;
 
 impl PublishedModel {
-    /// Refuses a folder whose weights compute something else than a run's model would with them.
+    /// The model of a folder whose weights a run begins with. Where config.json ties the head, and the run file says itself whether it is tied, that counts.
     ///
     /// # Errors
-    /// [`HuggingFaceError::Tensors`] with the first difference.
-    pub fn check_is(&self, run: &ModelConfig, folder: &Path) -> Result<(), HuggingFaceError> {
+    /// When config.json cannot be read, as [`PublishedModel::open`]; when the weights compute something else than the run's model would with
+    /// them.
+    pub fn open_for(run: &Run, folder: &Path) -> Result<Self, HuggingFaceError> {
+        let mut model = Self::open(folder)?;
+        if let (Some(theirs), Some(ours)) = (model.model.gpt_mut(), run.model.gpt())
+            && theirs.tie_embeddings
+            && run.tie_is_written
+        {
+            theirs.tie_embeddings = ours.tie_embeddings;
+            model.tie_is_written = true;
+        }
+        model.check_is(&run.model, folder)?;
+        Ok(model)
+    }
+
+    /// Refuses a folder whose weights compute something else than a run's model would with them.
+    fn check_is(&self, run: &ModelConfig, folder: &Path) -> Result<(), HuggingFaceError> {
         let wrong = |reason: String| Err(HuggingFaceError::tensors(&folder.join(Self::FILE), reason));
         let [theirs, ours] = [&self.model, run].map(ModelConfig::facts);
         if theirs.family != ours.family {
@@ -23,6 +39,11 @@ impl PublishedModel {
             ));
         }
         if let Some((key, theirs, ours)) = first_difference(&sizes(&self.model), run) {
+            if key == "tie_embeddings" {
+                return wrong(format!(
+                    "its `{key}` is {theirs}, and the run's `model.{key}` {ours}; make them equal"
+                ));
+            }
             return wrong(format!(
                 "its `{key}` is {theirs}, and the run's {ours}; `\"model\": {{\"from\": \"{}\"}}` takes all sizes from there",
                 folder.display()

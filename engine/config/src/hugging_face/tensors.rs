@@ -4,6 +4,9 @@ use pipezero_models::ModelConfig;
 
 use super::config_json::{ModelType, PublishedModel};
 
+/// The head's weight, whose name never has a prefix.
+pub(super) const HEAD: &str = "lm_head.weight";
+
 /// Consecutive elements of a parameter that are a tensor of their own, or the first rows of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Part {
@@ -129,6 +132,6 @@ impl Part {
 
     /// The name with what the model's code puts before it.
     pub(super) fn file_name(&self, prefix: &str) -> String {
-        if self.tensor == "lm_head.weight" { self.tensor.clone() } else { format!("{prefix}{}", self.tensor) }
+        if self.tensor == HEAD { self.tensor.clone() } else { format!("{prefix}{}", self.tensor) }
     }
 }

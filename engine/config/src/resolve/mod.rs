@@ -86,6 +86,7 @@ pub(crate) fn resolve(
     } = learning?;
     Some(Run {
         model: model?,
+        tie_is_written: raw.model.tie_embeddings.is_written(),
         parallel: grid?,
         batch: batch?,
         zero: zero?,

@@ -41,6 +41,9 @@ pub use vocabulary::VocabularyConfig;
 pub struct Run {
     /// The model.
     pub model: ModelConfig,
+    /// Whether the run file says itself whether the model's head is tied, which then counts where a folder of transformers contradicts itself.
+    #[serde(skip)]
+    pub tie_is_written: bool,
     /// Where the text comes from.
     pub data: DataConfig,
     /// When and how much to validate.

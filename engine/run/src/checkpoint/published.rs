@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use pipezero_config::hugging_face::{HuggingFaceError, PublishedModel, SpecialTokens};
+use pipezero_config::hugging_face::{About, ExportForm, HuggingFaceError, PublishedModel};
 use pipezero_models::{GptConfig, LlamaConfig, ModelConfig};
 use serde::Deserialize;
 
@@ -12,21 +12,21 @@ use super::piece::Piece;
 use super::reader::CheckpointReader;
 
 impl CheckpointReader {
-    /// Writes the weights, in f32, with a config.json that knows these tokens to a folder that exists: files of at most `file_bytes_max`, where
-    /// no tensor alone is larger.
+    /// Writes the weights with a config.json to a folder that exists, and returns what of the model's folder could not be kept, as
+    /// [`PublishedModel::export`] does.
     ///
     /// # Errors
     /// When transformers has no such model; when a file is damaged, or cannot be read or written.
     pub fn export_published(
         &self,
         folder: &Path,
-        tokens: SpecialTokens,
-        file_bytes_max: u64,
-    ) -> Result<(), CheckpointError> {
+        about: &About,
+        form: ExportForm,
+    ) -> Result<Vec<String>, CheckpointError> {
         let published = PublishedModel::of(&self.model()?)?;
         let names = self.manifest().parameters.iter().map(|parameter| &*parameter.name);
         let mut cursor = Cursor::new(self);
-        published.export(folder, tokens, file_bytes_max, names, |name, first, values| {
+        published.export(folder, about, form, names, |name, first, values| {
             cursor.read(Piece::PARAMETER, name, first, values)
         })
     }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use pipezero_comm::world::World;
+use pipezero_config::hugging_face::Unused;
 use pipezero_plan::Plan;
 
 use super::error::EngineError;
@@ -25,15 +26,19 @@ pub enum InitialState {
 }
 
 impl InitialState {
-    /// Checks what headers say of weights that are to be read, before ranks start: that they are there, and of the plan's model.
+    /// Checks what headers say of weights that are to be read, before ranks start: that they are there, and of the plan's model. Returns what
+    /// their files hold and the model does not use.
     ///
     /// # Errors
     /// As those of reading them.
-    pub fn check_headers(&self, plan: &Plan) -> Result<(), EngineError> {
+    pub fn check_headers(&self, plan: &Plan) -> Result<Vec<Unused>, EngineError> {
         match self {
-            Self::Drawn => Ok(()),
-            Self::Weights(path) => Ok(WeightsFile::open(plan, path).map(drop)?),
-            Self::Parameters(from) | Self::Checkpoint(from) => Ok(check_model(plan, from)?),
+            Self::Drawn => Ok(Vec::new()),
+            Self::Weights(path) => Ok(WeightsFile::open(plan, path)?.unused().to_vec()),
+            Self::Parameters(from) | Self::Checkpoint(from) => {
+                check_model(plan, from)?;
+                Ok(Vec::new())
+            }
         }
     }
 

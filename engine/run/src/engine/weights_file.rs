@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use pipezero_config::hugging_face::{PublishedModel, PublishedWeights};
+use pipezero_config::hugging_face::{PublishedModel, PublishedWeights, Unused};
 use pipezero_models::parameter::ParameterSpec;
 use pipezero_plan::Plan;
 
@@ -37,12 +37,19 @@ impl WeightsFile {
     /// A file of [`Engine::save`](super::Engine::save), or a folder of transformers.
     pub(super) fn open(plan: &Plan, path: &Path) -> Result<Self, WeightsError> {
         if path.join(PublishedModel::FILE).is_file() {
-            let model = PublishedModel::open(path)?;
-            model.check_is(&plan.run().model, path)?;
+            let model = PublishedModel::open_for(plan.run(), path)?;
             let shapes = parameters(plan).map(|spec| (&*spec.name, &*spec.shape));
             return Ok(Self::Published(PublishedWeights::open(path, &model, shapes)?));
         }
         Ok(Self::Own(OwnWeights::open(path, parameters(plan))?))
+    }
+
+    /// What its files hold and the model does not use; those of this program hold nothing else.
+    pub(super) fn unused(&self) -> &[Unused] {
+        match self {
+            Self::Own(_) => &[],
+            Self::Published(weights) => weights.unused(),
+        }
     }
 
     /// Reads elements of a parameter, from its element `first` on.

@@ -4,91 +4,11 @@ use std::collections::BTreeSet;
 
 use pipezero_files::json::{Node, Span, Value, join, nearest, shorten};
 
+use super::unused_fields::Purpose;
 use crate::hugging_face::error::{ConfigFault, HuggingFaceError};
 
 /// Faults that are reported at most.
 const FAULTS_MAX: usize = 100;
-
-/// Fields that have no part in training: names, tokens, outputs, what is kept while text is generated.
-const WITHOUT_EFFECT: [&str; 77] = [
-    "_attn_implementation",
-    "_attn_implementation_autoset",
-    "_commit_hash",
-    "_name_or_path",
-    "_num_labels",
-    "architectures",
-    "bad_words_ids",
-    "begin_suppress_tokens",
-    "bos_token_id",
-    "cross_attention_hidden_size",
-    "decoder_start_token_id",
-    "diversity_penalty",
-    "do_sample",
-    "dtype",
-    "early_stopping",
-    "encoder_no_repeat_ngram_size",
-    "eos_token_id",
-    "exponential_decay_length_penalty",
-    "finetuning_task",
-    "force_words_ids",
-    "forced_bos_token_id",
-    "forced_eos_token_id",
-    "gradient_checkpointing",
-    "id2label",
-    "is_composition",
-    "is_decoder",
-    "is_encoder_decoder",
-    "is_llama_config",
-    "keys_to_ignore_at_inference",
-    "label2id",
-    "length_penalty",
-    "max_length",
-    "max_sequence_length",
-    "min_length",
-    "model_max_length",
-    "n_ctx",
-    "no_repeat_ngram_size",
-    "num_beam_groups",
-    "num_beams",
-    "num_labels",
-    "num_return_sequences",
-    "output_attentions",
-    "output_hidden_states",
-    "output_past",
-    "output_scores",
-    "pad_token_id",
-    "predict_special_tokens",
-    "prefix",
-    "problem_type",
-    "remove_invalid_values",
-    "renormalize_logits",
-    "repetition_penalty",
-    "return_dict",
-    "return_dict_in_generate",
-    "sep_token_id",
-    "summary_activation",
-    "summary_first_dropout",
-    "summary_proj_to_labels",
-    "summary_type",
-    "summary_use_proj",
-    "suppress_tokens",
-    "task_specific_params",
-    "temperature",
-    "tf_legacy_loss",
-    "tie_encoder_decoder",
-    "tokenizer_class",
-    "top_k",
-    "top_p",
-    "torch_dtype",
-    "torchscript",
-    "transformers.js_config",
-    "transformers_version",
-    "typical_p",
-    "unsloth_fixed",
-    "unsloth_version",
-    "use_bfloat16",
-    "use_cache",
-];
 
 /// The fields of an object, which of them were taken, and what is wrong with them.
 ///
@@ -244,8 +164,7 @@ impl<'a> Fields<'a> {
     /// Refuses what is left.
     pub(super) fn finish(&mut self) {
         let Value::Object(entries) = &self.node.value else { return };
-        // The whole name of the field that ends so, which says how much is computed at once, has a word that the glossary bans.
-        let has_no_part = |key: &str| WITHOUT_EFFECT.contains(&key) || key.ends_with("_size_feed_forward");
+        let has_no_part = |key: &str| Purpose::of(key).is_some();
         let may_stay = |key: &str| self.taken.contains(key) || (self.path.is_empty() && has_no_part(key));
         let unknown = entries.iter().filter(|entry| !may_stay(&entry.key)).take(FAULTS_MAX);
         let faults: Vec<_> = unknown

@@ -17,8 +17,6 @@ pub(super) fn read(fields: &mut Fields<'_>) -> Option<GptConfig> {
     fields.only_flag("scale_attn_weights", true);
     fields.only_flag("scale_attn_by_inverse_layer_idx", false);
     fields.only_flag("add_cross_attention", false);
-    // Which precision attention is computed in.
-    fields.flag("reorder_and_upcast_attn", false);
     let num_layers = fields.needed("n_layer");
     let num_heads = fields.needed("n_head");
     let seq_length = fields.needed("n_positions");

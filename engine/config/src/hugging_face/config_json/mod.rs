@@ -9,6 +9,7 @@ mod llama;
 mod rope;
 #[cfg(test)]
 mod tests;
+mod unused_fields;
 mod write;
 
 use std::path::Path;
@@ -21,7 +22,7 @@ use super::error::HuggingFaceError;
 use fields::Fields;
 
 /// Bytes of a config.json at most: published ones have a few thousand.
-const CONFIG_BYTES_MAX: u64 = 1 << 20;
+pub(super) const CONFIG_BYTES_MAX: u64 = 1 << 20;
 
 /// Layers of a model at most, as of a run's.
 const LAYERS_MAX: usize = 131_072;
@@ -57,7 +58,7 @@ impl ModelType {
     }
 
     /// The class of transformers that computes logits.
-    fn architecture(self) -> &'static str {
+    pub(in crate::hugging_face) fn architecture(self) -> &'static str {
         match self {
             Self::Gpt2 => "GPT2LMHeadModel",
             Self::Llama => "LlamaForCausalLM",
@@ -87,6 +88,8 @@ pub struct PublishedModel {
     /// How many tokens a token sees in some layers, itself among them, where that is fewer than the longest sequence has. In sequences of
     /// at most so many tokens it hides nothing.
     pub window: Option<usize>,
+    /// Whether a run file says itself whether the head is tied; then it decides where config.json and the weights contradict each other.
+    pub tie_is_written: bool,
 }
 
 impl PublishedModel {
@@ -98,10 +101,13 @@ impl PublishedModel {
     /// # Errors
     /// When there is none, when it is no JSON, and with every field that is missing, wrong or not offered.
     pub fn open(folder: &Path) -> Result<Self, HuggingFaceError> {
+        Self::parse(&folder.join(Self::FILE).display().to_string(), &Self::text_of(folder)?)
+    }
+
+    /// The text of a folder's config.json.
+    pub(super) fn text_of(folder: &Path) -> Result<String, HuggingFaceError> {
         let path = folder.join(Self::FILE);
-        let text =
-            read_text(&path, CONFIG_BYTES_MAX).map_err(|error| HuggingFaceError::unreadable(&path, error))?;
-        Self::parse(&path.display().to_string(), &text)
+        read_text(&path, CONFIG_BYTES_MAX).map_err(|error| HuggingFaceError::unreadable(&path, error))
     }
 
     /// Reads the text of a config.json that messages call `name`.
@@ -137,6 +143,6 @@ impl PublishedModel {
                 fields.wrong(error.to_string());
             }
         }
-        fields.conclude(read.map(|(model, window)| Self { model, model_type, window }))
+        fields.conclude(read.map(|(model, window)| Self { model, model_type, window, tie_is_written: false }))
     }
 }

@@ -21,11 +21,16 @@ impl PublishedModel {
                 return Err(HuggingFaceError::of_family(model.facts().family));
             }
         };
-        Ok(Self { model: model.clone(), model_type, window: None })
+        Ok(Self { model: model.clone(), model_type, window: None, tie_is_written: false })
     }
 
-    /// The text of its config.json. Of the model's tokens it knows none but these.
+    /// The text of its config.json for weights of f32. Of the model's tokens it knows none but these.
     pub fn config_json(&self, tokens: SpecialTokens) -> String {
+        format!("{:#}\n", self.config_of(tokens, "float32"))
+    }
+
+    /// The fields of its config.json, for weights whose elements have the type that PyTorch calls `dtype`.
+    pub(in crate::hugging_face) fn config_of(&self, tokens: SpecialTokens, dtype: &str) -> Value {
         let mut value = match &self.model {
             ModelConfig::Gpt2(gpt) => of_gpt2(gpt),
             ModelConfig::Llama(llama) => of_llama(llama, self.model_type),
@@ -33,7 +38,8 @@ impl PublishedModel {
         };
         value["bos_token_id"] = tokens.bos.into();
         value["eos_token_id"] = tokens.eos.into();
-        format!("{value:#}\n")
+        value["torch_dtype"] = dtype.into();
+        value
     }
 }
 
@@ -73,7 +79,6 @@ fn of_gpt2(gpt: &GptConfig) -> Value {
         "layer_norm_epsilon": 1e-5,
         "initializer_range": gpt.init_std,
         "tie_word_embeddings": gpt.tie_embeddings,
-        "torch_dtype": "float32",
     })
 }
 
@@ -97,7 +102,6 @@ fn of_llama(llama: &LlamaConfig, model_type: ModelType) -> Value {
         "rope_theta": llama.rotary_base,
         "rope_scaling": rope_scaling(llama.rope_scaling),
         "attention_dropout": 0.0,
-        "torch_dtype": "float32",
     });
     let own = match model_type {
         ModelType::Llama => json!({"attention_bias": llama.add_qkv_bias, "mlp_bias": llama.add_mlp_bias}),

@@ -120,7 +120,9 @@ fn choose(raw: &RawModel, fewest_tokens: usize, gpt: &mut GptConfig) -> Option<(
     }
     let init_std = init_std(&raw.init_std, gpt.init_std);
     let dropout = raw.dropout.below_one(raw.dropout.or(gpt.dropout), 0.1);
+    let is_tied = raw.tie_embeddings.or(gpt.tie_embeddings);
     (gpt.seq_length, gpt.init_std, gpt.dropout) = (length?, init_std?, dropout?);
+    gpt.tie_embeddings = is_tied?;
     Some(())
 }
 
@@ -135,7 +137,6 @@ fn no_sizes(raw: &RawModel) -> Option<()> {
         no(&raw.hidden_size),
         no(&raw.num_attention_heads),
         no(&raw.vocab_size),
-        no(&raw.tie_embeddings),
         no(&raw.ffn_hidden_size),
         no(&raw.num_query_groups),
         no(&raw.kv_channels),
