@@ -7,6 +7,7 @@
 mod aliases;
 mod auto_section;
 mod byte_size;
+mod changed_keys;
 mod data_path;
 mod effective;
 mod elsewhere;
@@ -45,6 +46,7 @@ mod words;
 pub mod resolved;
 
 pub use byte_size::parse as parse_bytes;
+pub use changed_keys::{ChangedKey, Effect};
 pub use data_path::DataPath;
 pub use effective::Copies;
 pub use elsewhere::Elsewhere;

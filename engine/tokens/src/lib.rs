@@ -19,6 +19,7 @@ pub mod text;
 mod text_stream;
 mod token_file;
 mod tokenizer;
+mod tokenizer_content;
 mod train;
 mod writer;
 

@@ -8,6 +8,7 @@ use tokenizers::ModelWrapper;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::catch_panics::catch_panic;
+use super::tokenizer_content::content_checksum;
 
 /// Turns text into tokens as a tokenizer.json says, special tokens that its post-processor adds included. Neither truncates nor pads, even
 /// where the file says so: that is about batches of a model that was trained before, and would cut documents short.
@@ -99,6 +100,17 @@ impl Tokenizer {
     /// When there is none.
     pub fn find(path: &Path) -> Result<(), TokenizerError> {
         metadata(&file_of(path)).map(|_| ())
+    }
+
+    /// The checksum of what a tokenizer.json says, or that of a folder, which is not looked at otherwise.
+    ///
+    /// # Errors
+    /// When there is no such file, or it is no JSON.
+    pub fn content_checksum_of(path: &Path) -> Result<u64, TokenizerError> {
+        let path = file_of(path);
+        let json = serde_json::from_slice(&read(&path)?)
+            .map_err(|error| TokenizerError::Format { path, reason: error.to_string() })?;
+        Ok(content_checksum(&json))
     }
 
     /// Reads a tokenizer.json, or that of a folder. The token that ends a document is the one of that name or, without a name, what

@@ -9,9 +9,7 @@ use pipezero_measure::trace::TracedSteps;
 use pipezero_models::Distillation;
 use pipezero_plan::Plan;
 use pipezero_run::checkpoint::Checkpoints;
-use pipezero_train::{
-    Beginning, ChangedKey, CopiedTokenizer, RunDir, RunDirError, Teacher, Training, TrainingError,
-};
+use pipezero_train::{Beginning, CopiedTokenizer, RunDir, RunDirError, Teacher, Training, TrainingError};
 
 use super::options::RunOptions;
 use super::words::{say_where_it_goes_on, where_it_starts};
@@ -22,6 +20,15 @@ use crate::run_args::{PlannedData, plan_with_data_of};
 use crate::unread_weights::unread_weights;
 
 impl RunOptions {
+    /// The run file; if the run is resumed, its steps keep as many sequences as they had.
+    pub(super) fn keeping_batch(&self, file: &RunFile) -> RunFile {
+        let batch = self.resume.then(|| Training::batch_of_checkpoint(&self.out, self.step)).flatten();
+        match batch {
+            Some(batch) => file.clone().keeping_batch(batch),
+            None => file.clone(),
+        }
+    }
+
     /// The plan of the run, which may learn from a teacher's logits too, and what is to be said of the file.
     pub(super) fn planned(
         &self,
@@ -75,22 +82,22 @@ impl RunOptions {
         self.resume && (self.step.is_some() || !matches!(newest(), Ok(None)))
     }
 
-    /// The run directory with the run file in it, made by the process that writes it, and what the run file says otherwise than before.
+    /// The run directory with the run file in it, made by the process that writes it.
     pub(super) fn recorded(
         &self,
         earlier: Option<RunDir>,
         file: &RunFile,
         plan: &Plan,
         is_first: bool,
-    ) -> Result<(RunDir, Vec<ChangedKey>), RunDirError> {
+    ) -> Result<RunDir, RunDirError> {
         let out: &Path = &self.out;
         if !is_first {
-            return Ok((RunDir::written_elsewhere(out), Vec::new()));
+            return Ok(RunDir::written_elsewhere(out));
         }
         // Read before the directory is replaced that may hold it.
         let tokenizer = CopiedTokenizer::of(&plan.run().data)?;
         let directory = earlier.map_or_else(|| RunDir::create(out, self.overwrite), Ok)?;
-        let changed = directory.record(file, plan, tokenizer.as_ref())?;
-        Ok((directory, changed))
+        directory.record(file, plan, tokenizer.as_ref())?;
+        Ok(directory)
     }
 }
