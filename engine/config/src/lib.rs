@@ -15,6 +15,7 @@ mod error;
 mod findings;
 mod fix;
 pub mod hugging_face;
+mod kept_batch;
 mod keys;
 mod kind;
 mod master;

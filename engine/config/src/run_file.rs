@@ -14,7 +14,7 @@ use super::notice::{Notice, NoticeKind};
 use super::place::Place;
 use super::raw::RawRun;
 use super::resolve;
-use super::resolved::{BatchConfig, ModelConfig, Run};
+use super::resolved::{ModelConfig, Run};
 use super::resources::Resources;
 use super::section::{Object, Section};
 use super::set;
@@ -28,10 +28,6 @@ const MAX_BYTES: u64 = 16 << 20;
 /// Of the first comment or comma behind a last part.
 const RELAXED: &str = "comments, and commas behind a last part, are read over, as DeepSpeed does; other readers of JSON refuse them";
 
-/// The sequences of a step, and how they are cut.
-const BATCH_KEYS: [&str; 3] =
-    ["train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"];
-
 /// Says what is wrong with a file that the data names.
 type Fault<'a> = &'a dyn Fn(DataPath<'_>) -> Option<String>;
 
@@ -41,9 +37,9 @@ pub struct RunFile {
     pub(super) root: Node,
     pub(super) folder: PathBuf,
     /// The `--set` arguments that changed it.
-    arguments: Vec<String>,
+    pub(super) arguments: Vec<String>,
     /// Sequences in a step of the run that is resumed with it.
-    kept_batch: Option<usize>,
+    pub(super) kept_batch: Option<usize>,
 }
 
 impl RunFile {
@@ -111,28 +107,6 @@ impl RunFile {
         }
         self.arguments.extend_from_slice(arguments);
         if errors.is_empty() { Ok(self) } else { Err(ConfigErrors::new(errors)) }
-    }
-
-    /// For a resumed run, whose steps had so many sequences: where the file has no `train_batch_size`, or has all three batch keys, the number of
-    /// micro-batches is the one with which they still have as many, whatever the data degree is now. A batch key among the arguments of
-    /// [`RunFile::set`] is obeyed.
-    pub fn keeping_batch(self, train_batch_size: usize) -> Self {
-        let key = |argument: &str| {
-            argument.split('=').next().and_then(|path| path.rsplit('.').next().map(str::to_owned))
-        };
-        let is_set = self
-            .arguments
-            .iter()
-            .any(|argument| key(argument).is_some_and(|key| BATCH_KEYS.contains(&&*key)));
-        Self { kept_batch: (!is_set).then_some(train_batch_size), ..self }
-    }
-
-    /// The `--set` argument that says how a step is cut, where [`RunFile::keeping_batch`] may have decided it.
-    pub fn kept_batch(&self, batch: &BatchConfig) -> Option<String> {
-        let [train, micro, steps] =
-            BATCH_KEYS.map(|key| self.root.find(key).is_some_and(|node| node.number().is_some()));
-        let is_kept = self.kept_batch.is_some() && micro && (steps || !train);
-        is_kept.then(|| format!("{}={}", BATCH_KEYS[2], batch.num_micro_batches))
     }
 
     /// Checks every rule and fills in every default.

@@ -17,6 +17,7 @@ pub struct Tokenizer {
     inner: tokenizers::Tokenizer,
     path: PathBuf,
     checksum: u64,
+    content_checksum: u64,
     end_token: Option<u32>,
 }
 
@@ -137,7 +138,8 @@ impl Tokenizer {
             let reason = "it drops merges at random (`model.dropout`), so the same text has other tokens each time; write null there";
             return Err(format(reason.to_owned()));
         }
-        let mut tokenizer = Self { inner, path, checksum: xxh3_64(&bytes), end_token: None };
+        let (checksum, content_checksum) = (xxh3_64(&bytes), content_checksum(&json));
+        let mut tokenizer = Self { inner, path, checksum, content_checksum, end_token: None };
         tokenizer.end_token = match end_token {
             Some(name) => Some(tokenizer.named(name)?),
             None => {
@@ -174,6 +176,11 @@ impl Tokenizer {
     /// A checksum of its file.
     pub fn checksum(&self) -> u64 {
         self.checksum
+    }
+
+    /// A checksum of what its file says, which does not depend on spaces and on the order of keys.
+    pub fn content_checksum(&self) -> u64 {
+        self.content_checksum
     }
 
     /// The token that ends a document, if it has one.
