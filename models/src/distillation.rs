@@ -76,6 +76,11 @@ impl Loss for DistillationLoss {
         false
     }
 
+    fn description(&self) -> String {
+        let Distillation { temperature, alpha } = self.distillation;
+        format!("distillation with temperature {temperature} and alpha {alpha}")
+    }
+
     fn part_names(&self) -> &[&'static str] {
         if self.has_divergence() { &Self::PARTS } else { &[] }
     }

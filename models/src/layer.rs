@@ -331,6 +331,11 @@ pub trait Layer: Debug + Send + Sync {
         &[]
     }
 
+    /// What the head's loss [minimises](crate::Loss::description); `None` of other layers.
+    fn loss_description(&self) -> Option<String> {
+        None
+    }
+
     /// Whether the backward can be run in halves. A layer that recomputes piece by piece what it did not save has none.
     fn has_halves(&self) -> bool {
         true

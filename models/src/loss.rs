@@ -33,6 +33,12 @@ pub trait Loss: Debug + Send + Sync {
         &[]
     }
 
+    /// What it minimises, in a few words with its constants: a run that goes on with another loss than before is warned of it. Losses that do not say it are all
+    /// the same here.
+    fn description(&self) -> String {
+        "a loss of its own".to_owned()
+    }
+
     /// The summed loss of `logits: [N, V]` against `targets: [N]` of `u32` and the number of targets that count, as the words of a
     /// [`LossSum`](crate::layer::LossSum) in `loss`, and behind them those of one more for each of its parts; `loss` is empty where they are not
     /// asked for. A part without targets has no value in this micro-batch. What the backward needs beside the logits is kept in `per_row: [N, num_kept_per_row]`. The source's values are `inputs: [N, K]`, rows in the order of the logits; `None` where it
@@ -66,6 +72,10 @@ pub struct CrossEntropy;
 impl Loss for CrossEntropy {
     fn num_kept_per_row(&self) -> usize {
         NUM_STATISTICS
+    }
+
+    fn description(&self) -> String {
+        "cross-entropy".to_owned()
     }
 
     fn forward(

@@ -38,7 +38,7 @@ pub(super) struct LaunchArgs {
     /// How many processes: as many as the run has ranks.
     #[arg(short = 'n', long = "processes", value_name = "N", value_parser = whole::<usize>, allow_negative_numbers = true)]
     num_processes: usize,
-    /// How often all processes are started again after ranks were lost; the command must say --resume.
+    /// How often all processes are started again after ranks were lost; the command must say --resume, or be `resume`.
     #[arg(long, value_name = "K", default_value_t = 0, value_parser = whole::<u32>, allow_negative_numbers = true)]
     max_restarts: u32,
     /// The command and its arguments, behind `--`.

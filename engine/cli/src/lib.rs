@@ -76,6 +76,9 @@ enum Command {
     /// Train the model of a run file, and write a run directory.
     #[command(after_help = train::EXAMPLES)]
     Train(Box<train::TrainArgs>),
+    /// Go on with the run of a run directory, as it was started.
+    #[command(after_help = train::RESUME_EXAMPLES)]
+    Resume(Box<train::ResumeArgs>),
     /// Loss, perplexity and bits per byte of a trained model.
     #[command(after_help = eval::EXAMPLES)]
     Eval(eval::EvalArgs),
@@ -144,6 +147,7 @@ pub fn main() -> ExitCode {
             return launch::run(args).unwrap_or_else(|failure| ExitCode::from(failure.report()));
         }
         Command::Train(args) => train::run(&args),
+        Command::Resume(args) => args.of_train().and_then(|args| train::run(&args)),
         Command::Eval(args) => eval::run(&args),
         Command::Generate(args) => generate::run(&args),
         Command::Check(args) => check::run(&args),
@@ -185,13 +189,14 @@ fn checked_arguments(command: &[OsString]) -> Result<(RunArgs, Takes), Failure> 
     let named = iter::once(OsString::from("pipezero")).chain(command.iter().cloned());
     match Cli::try_parse_from(named) {
         Ok(Cli { command: Command::Train(args) }) => Ok((args.run, Takes::RunOrTask(args.task))),
+        Ok(Cli { command: Command::Resume(args) }) => Ok((args.of_train()?.run, Takes::Run)),
         Ok(Cli { command: Command::Doctor(args) }) => Ok((args.run, Takes::Run)),
         Ok(Cli { command: Command::Profile(args) }) => Ok((args.run, Takes::Run)),
         Ok(Cli { command: Command::Launch(_) }) => Err(Failure::Input(
             "launch: a job cannot start another; write the command behind one `launch`".into(),
         )),
         Ok(_) => Err(Failure::Input(
-            "launch: `train`, `doctor` and `profile` run as several processes; start this command without `launch`".into(),
+            "launch: `train`, `resume`, `doctor` and `profile` run as several processes; start this command without `launch`".into(),
         )),
         Err(error) => error.exit(),
     }

@@ -7,6 +7,7 @@
 mod aliases;
 mod auto_section;
 mod byte_size;
+mod changed_keys;
 mod data_path;
 mod effective;
 mod elsewhere;
@@ -14,6 +15,7 @@ mod error;
 mod findings;
 mod fix;
 pub mod hugging_face;
+mod kept_batch;
 mod keys;
 mod kind;
 mod master;
@@ -45,6 +47,7 @@ mod words;
 pub mod resolved;
 
 pub use byte_size::parse as parse_bytes;
+pub use changed_keys::{ChangedKey, Effect};
 pub use data_path::DataPath;
 pub use effective::Copies;
 pub use elsewhere::Elsewhere;

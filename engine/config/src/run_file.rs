@@ -37,7 +37,9 @@ pub struct RunFile {
     pub(super) root: Node,
     pub(super) folder: PathBuf,
     /// The `--set` arguments that changed it.
-    arguments: Vec<String>,
+    pub(super) arguments: Vec<String>,
+    /// Sequences in a step of the run that is resumed with it.
+    pub(super) kept_batch: Option<usize>,
 }
 
 impl RunFile {
@@ -77,7 +79,7 @@ impl RunFile {
 
     /// A part of a text, or all of it, as a run file.
     pub(super) fn of_node(root: Node, folder: PathBuf) -> Self {
-        Self { root, folder, arguments: Vec::new() }
+        Self { root, folder, arguments: Vec::new(), kept_batch: None }
     }
 
     /// Reads `text` as a run file that messages call `name`. Relative paths in it start at the current folder.
@@ -148,7 +150,7 @@ impl RunFile {
         let findings = Findings::default();
         let root = aliases::with_usual_names(&self.root, &findings);
         let raw = RawRun::read(&Object::root(&root, &findings));
-        let run = resolve::resolve(&raw, &self.folder, resources, student);
+        let run = resolve::resolve(&raw, &self.folder, resources, self.kept_batch, student);
         if let Some(fault) = fault {
             resolve::check_data(&raw, &self.folder, fault);
         }

@@ -52,7 +52,9 @@ impl Job {
         if self.num_processes == 0 {
             return Err(JobError::NoProcess);
         }
-        if max_restarts > 0 && !self.arguments.iter().any(|argument| argument == "--resume") {
+        let is_resumed = self.arguments.iter().any(|argument| argument == "--resume")
+            || self.arguments.first().is_some_and(|command| command == "resume");
+        if max_restarts > 0 && !is_resumed {
             return Err(JobError::NotResumed { max_restarts });
         }
         Ok(())
@@ -76,6 +78,7 @@ mod tests {
             Err(JobError::NotResumed { max_restarts: 3 })
         ));
         assert!(job(2, 3, &["train", "run.json", "--resume"]).check(None).is_ok());
+        assert!(job(2, 3, &["resume", "runs/run"]).check(None).is_ok());
         assert!(job(2, 0, &["train", "run.json"]).check(None).is_ok());
     }
 }

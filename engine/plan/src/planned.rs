@@ -108,6 +108,11 @@ impl Plan {
         self.model.layers.last().map_or(&[], |head| head.layer.loss_parts())
     }
 
+    /// What the loss minimises ([`Loss::description`](pipezero_models::Loss::description)); `None` of a model without one.
+    pub fn loss_description(&self) -> Option<String> {
+        self.model.layers.last().and_then(|head| head.layer.loss_description())
+    }
+
     /// The layers as a graph with their costs.
     pub fn graph(&self) -> &LayerGraph {
         &self.graph

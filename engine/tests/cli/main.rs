@@ -32,6 +32,7 @@ mod profile; // `profile`.
 mod recomputation;
 mod residency; // Units that stay gathered.
 mod resume; // `train --resume`.
+mod resume_changes; // What it says of a run that is not as it was.
 mod schedules; // Several stages per rank, and schedule files.
 mod several; // Master files: several engines.
 mod several_arguments; // Arguments about them.

@@ -195,11 +195,7 @@ fn a_signal_ends_all_engines_after_the_same_step_and_resume_goes_on_as_if_it_had
         "{}",
         resumed.stderr
     );
-    assert!(
-        resumed.stderr.contains("\nleft: since the last start of the run: steps 1000000 -> "),
-        "{}",
-        resumed.stderr
-    );
+    assert!(resumed.stderr.contains("\nsince the checkpoint: steps 1000000 -> "), "{}", resumed.stderr);
     resumed.success();
     home.run(format!("train pair.json --out whole {set}")).success();
     for engine in ["left", "right"] {

@@ -77,9 +77,9 @@ fn arguments_that_do_not_go_with_the_file_are_refused() {
             $ train single.json --init student=nowhere
             [2] error: engine `student`: --init student=nowhere: there is no such file or folder; name a run directory, its weights.safetensors, a checkpoint's folder, or one of transformers; nothing is downloaded
             $ train single.json --resume --step 4
-            [2] error: --step 4 is for one run, and a task has several engines: an engine goes on alone with pipezero train runs/single/ENGINE/run.json --out runs/single/ENGINE --resume
+            [2] error: --step 4 is for one run, and a task has several engines: an engine goes on alone with pipezero resume runs/single/ENGINE
             $ train single.json --rescue saved
-            [2] error: --rescue saved is for one run, and a task has several engines: an engine goes on alone with pipezero train runs/single/ENGINE/run.json --out runs/single/ENGINE --resume
+            [2] error: --rescue saved is for one run, and a task has several engines: an engine goes on alone with pipezero resume runs/single/ENGINE
             $ plan master.json
             [2] error: master.json has several tasks: name one of them with --task; they are: `pair`, `one`
             $ plan run.json --task pair

@@ -41,6 +41,7 @@ fn every_command_has_a_man_page() {
         "-man",
         "-plan",
         "-profile",
+        "-resume",
         "-show",
     ];
     let commands = commands.into_iter().chain(["-simulate", "-tokenize", "-train"]);

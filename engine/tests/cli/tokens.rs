@@ -333,3 +333,48 @@ fn mistakes_are_refused() {
         "#]],
     );
 }
+
+/// The numbers of its tokens would mean other words.
+#[test]
+fn tokens_that_another_tokenizer_made_are_refused() {
+    let home = home();
+    home.run("tokenize documents.jsonl --tokenizer tokenizer.json --out data").success();
+    home.run("train run.json --out out").success();
+    let json: serde_json::Value = serde_json::from_str(&home.read("tokenizer.json")).unwrap();
+    home.write("same.json", json.to_string());
+    train_tokenizer(["other words of another text"].into_iter(), 300, &home.path("other.json")).unwrap();
+    home.run("tokenize documents.jsonl --tokenizer other.json --out others").success();
+    home.refuses(
+        "check run.json --set",
+        expect![[r#"
+            $ data.tokenizer=other.json
+            $ data.tokens=others
+            $ data.tokens=["data","others.bin"]
+            $ data.validation=null --set data.validation_tokens=others
+        "#]],
+    );
+    let said = "was made by the tokenizer `~/tokenizer.json`, and `~/other.json` has other contents";
+    let trained = home.run("train run.json --out new --set data.tokenizer=other.json").failure(2);
+    assert!(trained.contains(said), "{trained}");
+    assert!(!home.path("new").exists());
+    let scored = home.run("eval out --data others --batches 1").failure(2);
+    assert!(scored.contains("was made by the tokenizer `~/other.json`"), "{scored}");
+    // Wherever it lies, and however it is written.
+    home.run("check run.json --set data.tokenizer=same.json").success();
+    home.run("check run.json --set data.tokens=others --set data.tokenizer=other.json").success();
+    // Without a tokenizer nothing is said of texts, and without the file beside them nothing is known.
+    home.run("check run.json --set data.tokenizer=null").success();
+    let beside = "data.tokenizer-of-tokens.json";
+    let written = home.read(beside);
+    fs::remove_file(home.path(beside)).unwrap();
+    home.run("check run.json --set data.tokenizer=other.json").success();
+    // One of other tokens was left there.
+    home.write(beside, home.read("others.tokenizer-of-tokens.json"));
+    home.run("check run.json").success();
+    home.write(beside, written);
+    // Tokens that are made again say so.
+    home.run("tokenize documents.jsonl --tokenizer other.json --out data --overwrite").success();
+    let refused = home.run("check run.json").failure(2);
+    assert!(refused.contains("was made by the tokenizer `~/other.json`"), "{refused}");
+    home.run("check run.json --set data.tokenizer=other.json").success();
+}

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::slice;
 
 use pipezero_tokens::text::{find_all, is_json_lines};
-use pipezero_tokens::{DocumentWriter, TokenType, Tokenizer, Written};
+use pipezero_tokens::{DocumentWriter, MadeBy, TokenType, Tokenizer, Written};
 
 use super::document::Maker;
 use super::error::TokenizeError;
@@ -176,7 +176,8 @@ impl Job {
         }
         let end = Place { file: self.files.len(), ..Place::default() };
         state.keep((end, total_bytes), &mut writer, outputs)?;
-        outputs.finish(state.written, token_type)?;
+        let made_by = MadeBy::new(&self.maker.tokenizer, state.written);
+        outputs.finish(state.written, token_type, &made_by)?;
         let written = state.written;
         let (bin, idx) = (outputs.bin.clone(), outputs.idx.clone());
         Ok(Finished { written, num_bytes: self.total_bytes, token_type, bin, idx })

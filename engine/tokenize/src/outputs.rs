@@ -5,6 +5,7 @@
 //! PREFIX.sequences     what the index is made from; removed at the end
 //! PREFIX.tokenize.json how far the work is; removed at the end
 //! PREFIX.idx           written at the end
+//! PREFIX.tokenizer-of-tokens.json  which tokenizer made them, written at the end
 //! ```
 
 use std::ffi::OsString;
@@ -13,7 +14,7 @@ use std::io::{self, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use pipezero_files::partial::{Existing, PartialFile};
-use pipezero_tokens::{TokenType, Written, write_index};
+use pipezero_tokens::{MadeBy, TokenType, Written, write_index};
 
 use super::error::TokenizeError;
 use super::options::Start;
@@ -26,6 +27,7 @@ pub(super) struct Outputs {
     pub(super) partial: PathBuf,
     pub(super) sequences: PathBuf,
     pub(super) state: PathBuf,
+    pub(super) made_by: PathBuf,
 }
 
 impl Outputs {
@@ -36,6 +38,7 @@ impl Outputs {
             PathBuf::from(path)
         };
         Self {
+            made_by: MadeBy::path(&ended(".bin")),
             bin: ended(".bin"),
             idx: ended(".idx"),
             partial: ended(".bin.partial"),
@@ -85,7 +88,7 @@ impl Outputs {
             // A file system without locks.
             Ok(()) | Err(TryLockError::Error(_)) => {}
         }
-        for path in [&self.state, &self.idx] {
+        for path in [&self.state, &self.idx, &self.made_by] {
             // What a process that was killed has left of it.
             let left = unfinished(path);
             if fs::symlink_metadata(&left).is_ok() {
@@ -115,7 +118,7 @@ impl Outputs {
 
     /// Whether a path is one of these, or what is written before it.
     pub(super) fn has(&self, path: &Path) -> bool {
-        let own = [&self.bin, &self.idx, &self.partial, &self.sequences, &self.state];
+        let own = [&self.bin, &self.idx, &self.partial, &self.sequences, &self.state, &self.made_by];
         let of_own = |own: &PathBuf| [own.clone(), unfinished(own)];
         own.into_iter().flat_map(of_own).any(|own| is_same(path, &own))
     }
@@ -128,8 +131,19 @@ impl Outputs {
         }
     }
 
-    /// Gives the tokens their name and writes their index, once all tokens are on disk.
-    pub(super) fn finish(&self, written: Written, token_type: TokenType) -> Result<(), TokenizeError> {
+    /// Gives the tokens their name, and writes their index and what made them, once all tokens are on disk.
+    pub(super) fn finish(
+        &self,
+        written: Written,
+        token_type: TokenType,
+        made_by: &MadeBy,
+    ) -> Result<(), TokenizeError> {
+        // So that it never lies beside tokens that another tokenizer made.
+        if let Err(error) = fs::remove_file(&self.made_by)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            return Err(TokenizeError::io(&self.made_by)(error));
+        }
         let index = TokenizeError::io(&self.idx);
         // An index of other tokens is worse than none; it comes back where its tokens cannot be replaced.
         let replaced = self.idx.with_added_extension("replaced");
@@ -147,6 +161,10 @@ impl Outputs {
         let mut file = PartialFile::create(&self.idx, Existing::Replaced).map_err(&index)?;
         write_index(file.file(), &mut sequences, written, token_type).map_err(&index)?;
         file.finish().map_err(&index)?;
+        let text = serde_json::to_string_pretty(made_by).expect("a path, words and a number");
+        PartialFile::create(&self.made_by, Existing::Replaced)
+            .and_then(|file| file.finish_with(&text))
+            .map_err(TokenizeError::io(&self.made_by))?;
         for path in [&self.state, &self.sequences, &replaced] {
             match fs::remove_file(path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {

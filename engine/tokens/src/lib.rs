@@ -12,6 +12,7 @@ mod catch_panics;
 mod codec;
 mod error;
 mod index;
+mod made_by;
 mod raw_file;
 #[cfg(test)]
 mod tests;
@@ -19,11 +20,13 @@ pub mod text;
 mod text_stream;
 mod token_file;
 mod tokenizer;
+mod tokenizer_content;
 mod train;
 mod writer;
 
 pub use codec::TextCodec;
 pub use error::{TokenFault, TokenFileError};
+pub use made_by::MadeBy;
 pub use pipezero_config::TokenType;
 pub use text_stream::TextStream;
 pub use token_file::{FoundAs, TokenFile};

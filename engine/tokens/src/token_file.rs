@@ -11,6 +11,7 @@ use pipezero_config::TokenType;
 
 use super::error::{TokenFault, TokenFileError};
 use super::index::Index;
+use super::made_by::MadeBy;
 use super::raw_file::{self, RawLayout};
 
 /// Bytes that are read at once while a whole file is looked through.
@@ -98,6 +99,11 @@ impl TokenFile {
     /// What kind of file it is.
     pub fn found_as(&self) -> FoundAs {
         self.found_as
+    }
+
+    /// Which tokenizer made it, if that lies beside it.
+    pub fn made_by(&self) -> Option<MadeBy> {
+        MadeBy::beside(&self.path, self.num_tokens)
     }
 
     /// How its tokens are stored.

@@ -8,6 +8,7 @@ use tokenizers::ModelWrapper;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::catch_panics::catch_panic;
+use super::tokenizer_content::content_checksum;
 
 /// Turns text into tokens as a tokenizer.json says, special tokens that its post-processor adds included. Neither truncates nor pads, even
 /// where the file says so: that is about batches of a model that was trained before, and would cut documents short.
@@ -16,6 +17,7 @@ pub struct Tokenizer {
     inner: tokenizers::Tokenizer,
     path: PathBuf,
     checksum: u64,
+    content_checksum: u64,
     end_token: Option<u32>,
 }
 
@@ -101,6 +103,17 @@ impl Tokenizer {
         metadata(&file_of(path)).map(|_| ())
     }
 
+    /// The checksum of what a tokenizer.json says, or that of a folder, which is not looked at otherwise.
+    ///
+    /// # Errors
+    /// When there is no such file, or it is no JSON.
+    pub fn content_checksum_of(path: &Path) -> Result<u64, TokenizerError> {
+        let path = file_of(path);
+        let json = serde_json::from_slice(&read(&path)?)
+            .map_err(|error| TokenizerError::Format { path, reason: error.to_string() })?;
+        Ok(content_checksum(&json))
+    }
+
     /// Reads a tokenizer.json, or that of a folder. The token that ends a document is the one of that name or, without a name, what
     /// tokenizer_config.json beside it calls `eos_token`, if the tokenizer has it, or a token with a name that published models give to it.
     ///
@@ -125,7 +138,8 @@ impl Tokenizer {
             let reason = "it drops merges at random (`model.dropout`), so the same text has other tokens each time; write null there";
             return Err(format(reason.to_owned()));
         }
-        let mut tokenizer = Self { inner, path, checksum: xxh3_64(&bytes), end_token: None };
+        let (checksum, content_checksum) = (xxh3_64(&bytes), content_checksum(&json));
+        let mut tokenizer = Self { inner, path, checksum, content_checksum, end_token: None };
         tokenizer.end_token = match end_token {
             Some(name) => Some(tokenizer.named(name)?),
             None => {
@@ -162,6 +176,11 @@ impl Tokenizer {
     /// A checksum of its file.
     pub fn checksum(&self) -> u64 {
         self.checksum
+    }
+
+    /// A checksum of what its file says, which does not depend on spaces and on the order of keys.
+    pub fn content_checksum(&self) -> u64 {
+        self.content_checksum
     }
 
     /// The token that ends a document, if it has one.

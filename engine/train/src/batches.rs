@@ -6,6 +6,7 @@ use pipezero_plan::Plan;
 use pipezero_run::checkpoint::digits;
 use pipezero_run::data::{BatchSource, Corpus, DataError, NgramCrossEntropy, Start, Zeros};
 use pipezero_run::engine::batch_layout;
+use pipezero_tokens::Tokenizer;
 
 use super::error::TrainingError;
 
@@ -18,6 +19,8 @@ pub(super) struct Batches {
     pub(super) baselines: Option<NgramCrossEntropy>,
     /// The checksum of what is trained on; `None` of a model that reads none.
     pub(super) text_checksum: Option<String>,
+    /// That of the tokenizer; `None` of a run without one.
+    pub(super) tokenizer_checksum: Option<String>,
 }
 
 impl Batches {
@@ -26,10 +29,19 @@ impl Batches {
         let run = plan.run();
         if !run.model.learns() {
             let training = Arc::new(Zeros);
-            return Ok(Self { training, validation: None, baselines: None, text_checksum: None });
+            return Ok(Self {
+                training,
+                validation: None,
+                baselines: None,
+                text_checksum: None,
+                tokenizer_checksum: None,
+            });
         }
+        let tokenizer_checksum =
+            run.data.tokenizer.as_deref().map(Tokenizer::content_checksum_of).transpose()?;
         let (corpus, layout) = (corpus(plan)?, batch_layout(plan));
         Ok(Self {
+            tokenizer_checksum: tokenizer_checksum.map(digits),
             training: Arc::new(
                 corpus
                     .training_batches(layout, run.seed)?

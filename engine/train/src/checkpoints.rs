@@ -34,11 +34,9 @@ impl CheckpointKeeper {
         directory: &RunDir,
         run: &Run,
         step: u64,
-        text_checksum: Option<String>,
+        about: AboutRun,
     ) -> Result<Self, EngineError> {
         let checkpoints = Checkpoints::of_run(directory.path()).keeping(run.checkpoint.keep).after(step)?;
-        let run_json = serde_json::to_value(run).expect("a run has string keys and finite depth");
-        let about = AboutRun { run: run_json, text_checksum };
         Ok(Self {
             config: run.checkpoint,
             checkpoints,

@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use pipezero_files::input::read_text;
@@ -20,6 +21,8 @@ pub struct MetricsFile {
 impl MetricsFile {
     /// Bytes of metrics that are read to go on, at most: a line of a step has some 300.
     const BYTES_MAX: u64 = 8 << 30;
+    /// Bytes at its end in which its last line is looked for.
+    const END_BYTES: u64 = 1 << 16;
 
     /// Opens the file: to add to it, or empty.
     pub(super) fn open(path: PathBuf, adds: bool) -> Result<Self, RunDirError> {
@@ -44,6 +47,17 @@ impl MetricsFile {
         }
     }
 
+    /// The last step that has a line; `None` where there is none, or the file cannot be read.
+    pub(super) fn last_step(path: &Path) -> Option<u64> {
+        let file = File::open(path).ok()?;
+        let num_bytes = file.metadata().ok().filter(fs::Metadata::is_file)?.len();
+        let num_read = num_bytes.min(Self::END_BYTES);
+        let mut end = vec![0; num_read as usize];
+        file.read_exact_at(&mut end, num_bytes - num_read).ok()?;
+        let end = String::from_utf8_lossy(&end);
+        end.lines().rev().find_map(|line| serde_json::from_str(line).ok()).map(|Line { step, .. }| step)
+    }
+
     /// Adds a line.
     ///
     /// # Errors
@@ -58,14 +72,16 @@ impl MetricsFile {
     }
 }
 
+/// What every line says.
+#[derive(serde::Deserialize)]
+struct Line {
+    /// The lines of steps have none.
+    kind: Option<String>,
+    step: u64,
+}
+
 /// Whether a line of the metrics is whole, and of a step or an evaluation until a step.
 fn is_until(line: &str, step: u64, evaluates_again: bool) -> bool {
-    #[derive(serde::Deserialize)]
-    struct Line {
-        /// The lines of steps have none.
-        kind: Option<String>,
-        step: u64,
-    }
     let is_kept = |line: Line| {
         let is_made_again = evaluates_again && line.kind.as_deref() == Some(EvalLine::KIND);
         line.step < step || line.step == step && !is_made_again

@@ -6,10 +6,8 @@ use std::os::unix::fs::FileTypeExt;
 
 use pipezero_config::hugging_face::Origin;
 use pipezero_config::{Copies, Precision, RunFile, ScheduleConfig, ShardingConfig, ZeroLevel};
-use pipezero_files::input::read_text;
 use pipezero_plan::Plan;
 
-use super::changed_keys::ChangedKey;
 use super::copied_tokenizer::CopiedTokenizer;
 use super::run_dir::RunDir;
 use super::run_dir_error::RunDirError;
@@ -26,8 +24,6 @@ impl RunDir {
     ///
     /// So is what the run keeps of the folder that its model came from; without `origin`, that of an earlier start stays.
     ///
-    /// Returns what the run file says otherwise than that of an earlier start of the run.
-    ///
     /// # Errors
     /// When the system refuses.
     pub fn record(
@@ -36,7 +32,7 @@ impl RunDir {
         plan: &Plan,
         tokenizer: Option<&CopiedTokenizer>,
         origin: Option<&Origin>,
-    ) -> Result<Vec<ChangedKey>, RunDirError> {
+    ) -> Result<(), RunDirError> {
         let run = plan.run();
         let metrics = self.file(Self::METRICS);
         let io = |source| RunDirError::Io { path: metrics.clone(), source };
@@ -72,13 +68,13 @@ impl RunDir {
                 source: io::Error::other(error.to_string()),
             })?;
         }
+        resolved.extend(file.kept_batch(&run.batch));
         let end_token = tokenizer.map(|tokenizer| tokenizer.write_to(self)).transpose()?.flatten();
         if let Some(end_token) = end_token {
             resolved.push(format!("data.end_token={end_token}"));
         }
         let file = file.clone().set(&resolved).expect("the run file was valid");
         let text = file.effective_json(&Self::COPIES);
-        let changed = self.changed_keys(&text);
         self.write(Self::RUN_FILE, &text)?;
         // A run that goes on has not ended.
         let summary = self.file(Self::SUMMARY);
@@ -89,16 +85,6 @@ impl RunDir {
             _ => {}
         }
         let _ = self.recorded.set(text);
-        Ok(changed)
-    }
-
-    /// What a run file says otherwise than the one that is there; nothing, if there is none that can be read.
-    fn changed_keys(&self, text: &str) -> Vec<ChangedKey> {
-        let parsed = |text: &str| serde_json::from_str::<serde_json::Value>(text).ok();
-        let before = read_text(&self.file(Self::RUN_FILE), Self::RUN_FILE_BYTES_MAX).ok();
-        match (before.as_deref().and_then(parsed), parsed(text)) {
-            (Some(before), Some(now)) => ChangedKey::between(&before, &now),
-            _ => Vec::new(),
-        }
+        Ok(())
     }
 }

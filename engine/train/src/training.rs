@@ -14,8 +14,10 @@ use pipezero_run::world::{World, world_of};
 
 use super::batches::Batches;
 use super::error::TrainingError;
+use super::metrics_file::MetricsFile;
 use super::process_memory::MemoryWatch;
 use super::run_dir::RunDir;
+use super::since_checkpoint::{Changes, about};
 use super::teacher::Teacher;
 use super::weights_run::state_of;
 
@@ -40,8 +42,10 @@ pub enum Start {
 pub struct Resumed {
     /// The step after which its checkpoint was written.
     pub step: u64,
-    /// Whether the training text is not the one that the checkpoint's run read.
-    pub has_other_text: bool,
+    /// The last step that was done before; those after `step` up to it are done again.
+    pub last_done: u64,
+    /// What the run does otherwise than the one that wrote the checkpoint.
+    pub changes: Changes,
     /// Newer checkpoints that are damaged.
     pub refused: Vec<CheckpointError>,
 }
@@ -179,7 +183,8 @@ impl Training {
         };
         if let Some(step) = step {
             let found = Arc::new(Checkpoints::open(directory, Some(step)).map_err(EngineError::from)?);
-            return Self::from_checkpoint(plan.clone(), world()?, found, teacher, begins);
+            let training = Self::from_checkpoint(plan.clone(), world()?, found, teacher, begins)?;
+            return Ok(training.having_done(directory, Vec::new()));
         }
         let mut refused = Vec::new();
         let checkpoints = Checkpoints::of_run(directory);
@@ -198,11 +203,7 @@ impl Training {
                 {
                     refused.push(error);
                 }
-                Ok(mut training) => {
-                    let resumed = training.resumed.as_mut();
-                    resumed.expect("it was resumed").refused = refused;
-                    return Ok(training);
-                }
+                Ok(training) => return Ok(training.having_done(directory, refused)),
                 failed => return failed,
             }
         }
@@ -246,9 +247,34 @@ impl Training {
         let at = TextStart { num_steps: step, num_sequences: num_samples };
         let state = InitialState::Checkpoint(Arc::clone(&found));
         let mut training = Self::at(plan, world, at, state, teacher, begins)?;
-        let has_other_text = found.manifest().text_checksum != training.batches.text_checksum;
-        training.resumed = Some(Resumed { step, has_other_text, refused: Vec::new() });
+        let about = about(training.plan(), &training.batches);
+        let changes = Changes::since(found.manifest(), &about, training.plan().run());
+        training.resumed = Some(Resumed { step, last_done: step, changes, refused: Vec::new() });
         Ok(training)
+    }
+
+    /// The same, with what else is known of the run in this directory that it goes on with.
+    fn having_done(self, directory: &Path, refused: Vec<CheckpointError>) -> Self {
+        let of_metrics = MetricsFile::last_step(&directory.join(RunDir::METRICS));
+        let of_checkpoints =
+            Checkpoints::of_run(directory).steps().ok().and_then(|steps| steps.last().copied());
+        let resumed = self.resumed.map(|resumed| Resumed {
+            last_done: [of_metrics, of_checkpoints].into_iter().flatten().fold(resumed.step, u64::max),
+            refused,
+            ..resumed
+        });
+        Self { resumed, ..self }
+    }
+
+    /// Sequences in a step of the run that wrote the checkpoint of a run directory after a step, or its newest that is sound. `None` where it cannot be
+    /// read, which is an error where the run goes on from it.
+    pub fn batch_of_checkpoint(directory: &Path, step: Option<u64>) -> Option<usize> {
+        let found = match step {
+            Some(_) => Checkpoints::open(directory, step).ok(),
+            None => Checkpoints::of_run(directory).newest_before(u64::MAX, &mut Vec::new()).ok().flatten(),
+        };
+        let batch = found?.manifest().run.pointer("/batch/train_batch_size")?.as_u64()?;
+        usize::try_from(batch).ok()
     }
 
     fn at(

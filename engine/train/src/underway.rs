@@ -18,6 +18,7 @@ use super::observer::{Observer, Work};
 use super::progress::Progress;
 use super::rescue::save_after;
 use super::run_dir::RunDir;
+use super::since_checkpoint::about;
 use super::step_flops::step_flops;
 use super::summary::{StepSeconds, Summary};
 use super::teacher::Teacher;
@@ -69,8 +70,8 @@ impl Training {
         observer: &mut dyn Observer,
     ) -> Result<Underway<'a>, TrainingError> {
         let first = self.resumed.as_ref().map_or(0, |resumed| resumed.step);
-        let text_checksum = self.batches.text_checksum.clone();
-        let keeper = CheckpointKeeper::new(directory, self.plan().run(), first, text_checksum);
+        let about = about(self.plan(), &self.batches);
+        let keeper = CheckpointKeeper::new(directory, self.plan().run(), first, about);
         let keeper = self.engine.agree(keeper)?;
         let is_traced = self.writes() && self.traced.is_some();
         let mut underway = Underway {

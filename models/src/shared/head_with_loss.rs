@@ -133,6 +133,10 @@ impl Layer for HeadWithLoss {
         self.loss.part_names()
     }
 
+    fn loss_description(&self) -> Option<String> {
+        Some(self.loss.description())
+    }
+
     fn forward_flops(&self, shape: MicroBatchShape) -> u64 {
         self.linear(shape).flops()
     }

@@ -17,6 +17,7 @@ Examples:
     --overwrite
   pipezero train run.json --set checkpoint.every=500
   pipezero train run.json --resume --set parallel.pipeline=8
+  pipezero resume runs/run                   # as it was started
   pipezero train run.json --resume --step 1500 --set optimizer.params.lr=1e-4
   pipezero train run.json --trace --out runs/traced   # for `compare`
   pipezero train run.json --set bf16.enabled=true \\
@@ -30,7 +31,7 @@ A master file trains several models in this process, each with an engine of its 
   {\"engines\": {\"student\": \"student.json\", \"other\": {...a run file...}},
    \"tasks\": {\"pair\": {\"train\": [\"student\", \"other\"]}}}
 
-The run directory holds run.json (the run file with its overrides; schedule.csv beside it, if the schedule is a file), metrics.jsonl (a line per step: loss, rate, tokens, exposed communication, loss scale, ...), weights.safetensors and summary.json (measured beside planned); with --trace also trace/, a file per recorded step, and trace.json, one of them for ui.perfetto.dev or chrome://tracing. logs/ has what the process of each rank says, where ranks are processes. checkpoints/ has the whole state after some steps, from which --resume goes on. Ctrl-C, SIGTERM, SIGHUP and the signal of `checkpoint.signal` end the run after the current step, with a checkpoint and all of them.";
+The run directory holds run.json (the run file with its overrides; schedule.csv beside it, if the schedule is a file), metrics.jsonl (a line per step: loss, rate, tokens, exposed communication, loss scale, ...), weights.safetensors and summary.json (measured beside planned); with --trace also trace/, a file per recorded step, and trace.json, one of them for ui.perfetto.dev or chrome://tracing. logs/ has what the process of each rank says, where ranks are processes. checkpoints/ has the whole state after some steps, from which --resume goes on: it names every key that has changed since, warns where what is learned changes, and keeps the sequences of a step on another grid unless --set changes a batch key. Ctrl-C, SIGTERM, SIGHUP and the signal of `checkpoint.signal` end the run after the current step, with a checkpoint and all of them.";
 
 /// Arguments of `train`.
 #[derive(Debug, Args)]

@@ -21,7 +21,7 @@ use super::place::{Job, Process};
 use super::planned::{Engines, Planned};
 use super::ready::{Ready, is_finished};
 use super::teaching::{Teaching, WaitingTeacher};
-use super::words::{device_of, say_what_changed, say_what_runs};
+use super::words::{device_of, say_what_runs};
 use crate::agreement::{agreed, agreed_in_any_time, is_said_elsewhere, left_to_others, rank_of, said_once};
 use crate::failure::Failure;
 use crate::output::{ProcessOutput, note};
@@ -212,10 +212,7 @@ impl<'a> Job<'a> {
             let speaks = self.process.speaks_for(&ranks);
             let recorded = options.recorded(ready.earlier, &file, training.plan(), speaks);
             let recorded = training.together(recorded.map_err(TrainingError::from));
-            let (directory, changed) = recorded.map_err(|error| self.failed(&name, &ranks, error))?;
-            if training.resumed().is_some() {
-                say_what_changed(self.process.output_of(&ranks), &format!("{name}: "), &changed);
-            }
+            let directory = recorded.map_err(|error| self.failed(&name, &ranks, error))?;
             directories.push(directory);
             trainings.push((name, ranks, training));
         }

@@ -10,6 +10,7 @@ mod place;
 mod planned;
 mod ready;
 mod report;
+mod resume;
 mod several;
 mod several_report;
 mod start;
@@ -18,6 +19,7 @@ mod words;
 
 pub(super) use self::args::{EXAMPLES, TrainArgs};
 pub(super) use self::report::measured_beside_planned;
+pub(super) use self::resume::{EXAMPLES as RESUME_EXAMPLES, ResumeArgs};
 use pipezero_config::GivenFile;
 
 use super::agreement::place_in_job;

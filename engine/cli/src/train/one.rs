@@ -11,9 +11,7 @@ use pipezero_train::{RankLog, RunDir, Summary, Training, TrainingError};
 use super::args::TrainArgs;
 use super::ready::{Ready, check_room, is_finished};
 use super::report::report;
-use super::words::{
-    device_of, place_of, say_what_changed, say_what_runs, skipped_too_many, this_start, where_logs_are,
-};
+use super::words::{device_of, place_of, say_what_runs, skipped_too_many, this_start, where_logs_are};
 use crate::agreement::{agreed, connected, rank_of, said_once};
 use crate::failure::Failure;
 use crate::log;
@@ -35,6 +33,7 @@ pub(super) fn run(
         keep(&this_start());
     }
     let options = args.of_one()?;
+    let file = &options.keeping_batch(file);
     let (plan, notices) = options.planned(file, Resources::this_host(), None)?;
     set_variable(plan.run().comm.backend, &args.run.run)?;
     let notices = Notices::new(args.run.name(), notices);
@@ -64,13 +63,10 @@ pub(super) fn run(
     let recorded = options.recorded(ready.earlier, file, training.plan(), is_first);
     // The others open their logs in it.
     let recorded = training.together(recorded.map_err(TrainingError::from));
-    let (directory, changed) = recorded.map_err(|error| said_once(error, rank_of(launched)))?;
+    let directory = recorded.map_err(|error| said_once(error, rank_of(launched)))?;
     if let Some(launched) = launched {
         keep_in(RankLog::open(out, launched.rank, args.resume));
         keep(&place_of(training.plan(), launched.rank));
-    }
-    if training.resumed().is_some() {
-        say_what_changed(ProcessOutput::of_this(), "", &changed);
     }
     let learns = training.plan().run().model.learns();
     let ended = steps(training, &directory, learns)?;

@@ -124,7 +124,7 @@ impl TrainArgs {
 fn only_for_one(argument: &str, out: &Path) -> Failure {
     let out = out.display();
     let error = format!(
-        "{argument} is for one run, and a task has several engines: an engine goes on alone with pipezero train {out}/ENGINE/run.json --out {out}/ENGINE --resume"
+        "{argument} is for one run, and a task has several engines: an engine goes on alone with pipezero resume {out}/ENGINE"
     );
     Failure::Input(error.into())
 }

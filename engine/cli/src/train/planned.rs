@@ -67,7 +67,7 @@ pub(super) fn planned(
     let TaskPlans { engines: plans, ranks } =
         task_plans(master, task, Resources::this_host(), |engine, resources, distillation| {
             let options = waiting.next().expect("engines that are trained come first, each with its options");
-            options.planned(&engine.file, resources, distillation)
+            options.planned(&options.keeping_batch(&engine.file), resources, distillation)
         })?;
     let mut engines = Engines { trained: Vec::new(), teacher: None, ranks };
     for (EnginePlan { engine, plan, notices, ranks, .. }, options) in plans.into_iter().zip(options) {
@@ -86,7 +86,10 @@ pub(super) fn planned(
                 let student = student.to_owned();
                 engines.teacher = Some(PlannedTeacher { name, student, plan, notices, weights, ranks });
             }
-            _ => engines.trained.push(Planned { name, file: engine.file, plan, notices, options, ranks }),
+            _ => {
+                let file = options.keeping_batch(&engine.file);
+                engines.trained.push(Planned { name, file, plan, notices, options, ranks });
+            }
         }
     }
     Ok(engines)

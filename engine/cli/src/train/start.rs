@@ -10,7 +10,7 @@ use pipezero_models::Distillation;
 use pipezero_plan::Plan;
 use pipezero_run::checkpoint::Checkpoints;
 use pipezero_train::{
-    Beginning, ChangedKey, CopiedTokenizer, RunDir, RunDirError, Teacher, Training, TrainingError, origin_of,
+    Beginning, CopiedTokenizer, RunDir, RunDirError, Teacher, Training, TrainingError, origin_of,
 };
 
 use super::options::RunOptions;
@@ -23,6 +23,15 @@ use crate::unread_weights::unread_weights;
 use crate::unused_parts::unused_parts;
 
 impl RunOptions {
+    /// The run file; if the run is resumed, its steps keep as many sequences as they had.
+    pub(super) fn keeping_batch(&self, file: &RunFile) -> RunFile {
+        let batch = self.resume.then(|| Training::batch_of_checkpoint(&self.out, self.step)).flatten();
+        match batch {
+            Some(batch) => file.clone().keeping_batch(batch),
+            None => file.clone(),
+        }
+    }
+
     /// The plan of the run, which may learn from a teacher's logits too, and what is to be said of the file.
     pub(super) fn planned(
         &self,
@@ -79,17 +88,17 @@ impl RunOptions {
         self.resume && (self.step.is_some() || !matches!(newest(), Ok(None)))
     }
 
-    /// The run directory with the run file in it, made by the process that writes it, and what the run file says otherwise than before.
+    /// The run directory with the run file in it, made by the process that writes it.
     pub(super) fn recorded(
         &self,
         earlier: Option<RunDir>,
         file: &RunFile,
         plan: &Plan,
         is_first: bool,
-    ) -> Result<(RunDir, Vec<ChangedKey>), RunDirError> {
+    ) -> Result<RunDir, RunDirError> {
         let out: &Path = &self.out;
         if !is_first {
-            return Ok((RunDir::written_elsewhere(out), Vec::new()));
+            return Ok(RunDir::written_elsewhere(out));
         }
         // Read before the directory is replaced that may hold it.
         let tokenizer = CopiedTokenizer::of(&plan.run().data)?;
@@ -98,7 +107,7 @@ impl RunOptions {
             false => Some(origin_of(file, plan.run(), self.init.as_deref())?),
         };
         let directory = earlier.map_or_else(|| RunDir::create(out, self.overwrite), Ok)?;
-        let changed = directory.record(file, plan, tokenizer.as_ref(), origin.as_ref())?;
-        Ok((directory, changed))
+        directory.record(file, plan, tokenizer.as_ref(), origin.as_ref())?;
+        Ok(directory)
     }
 }

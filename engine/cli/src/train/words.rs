@@ -6,7 +6,7 @@ use pipezero_config::{DeviceName, RunFile};
 use pipezero_files::host;
 use pipezero_models::queue::Cuda;
 use pipezero_plan::Plan;
-use pipezero_train::{ChangedKey, RankLog, Resumed, Start, Summary, Training};
+use pipezero_train::{RankLog, Resumed, Start, Summary, Training};
 
 use crate::describe;
 use crate::figures::{bytes, count, counted};
@@ -54,7 +54,7 @@ pub(super) fn where_it_starts(plan: &Plan) -> impl Fn(Start) -> Option<String> +
 }
 
 pub(super) fn say_where_it_goes_on(output: ProcessOutput, resumed: Option<&Resumed>, out: &Path) {
-    let Some(Resumed { step, has_other_text, refused }) = resumed else {
+    let Some(Resumed { step, last_done, changes, refused }) = resumed else {
         return output
             .note(format_args!("{} has no checkpoint yet: the run starts at step 1", out.display()));
     };
@@ -62,19 +62,17 @@ pub(super) fn say_where_it_goes_on(output: ProcessOutput, resumed: Option<&Resum
         output.note(terminal::fitted(&format!("warning: not resumed from the newest checkpoint: {error}")));
     }
     output.note(format_args!("the run goes on after step {step}"));
-    if *has_other_text {
-        output.note(terminal::fitted(
-            "warning: the training text is not the one that the checkpoint's run read: its order of samples is another one from here on",
-        ));
+    let first = step + 1;
+    match last_done.saturating_sub(*step) {
+        0 => {}
+        1 => output.note(format_args!("step {first} was done before, and is done again")),
+        _ => output.note(format_args!("steps {first} to {last_done} were done before, and are done again")),
     }
-}
-
-/// What the run file says otherwise than before; `of` comes first.
-pub(super) fn say_what_changed(output: ProcessOutput, of: &str, changed: &[ChangedKey]) {
-    if !changed.is_empty() {
-        let changed: Vec<String> = changed.iter().map(ChangedKey::to_string).collect();
-        output
-            .note(terminal::fitted(&format!("{of}since the last start of the run: {}", changed.join(", "))));
+    for warning in changes.warnings() {
+        output.note(terminal::fitted(&format!("warning: {warning}")));
+    }
+    if let Some(line) = changes.note() {
+        output.note(terminal::fitted(&line));
     }
 }
 

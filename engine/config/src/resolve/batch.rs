@@ -2,6 +2,9 @@
 //! `train_batch_size = train_micro_batch_size_per_gpu * gradient_accumulation_steps * data degree`.
 //!
 //! As in DeepSpeed, any two imply the third, and one of the first two alone implies one micro-batch per step.
+//!
+//! A resumed run keeps the sequences of its steps: where the file says micro-batches, whose product with another data degree would be another
+//! step, there are as many of them as make the step that it was.
 
 use crate::findings::Site;
 use crate::place::Place;
@@ -14,8 +17,9 @@ const TRAIN: &str = "train_batch_size";
 const MICRO: &str = "`train_micro_batch_size_per_gpu`";
 const STEPS: &str = "`gradient_accumulation_steps`";
 
-/// Resolves the equation for data degree `data`; `None` leaves only the keys' own rules to check.
-pub(super) fn resolve(raw: &RawRun, data: Option<usize>) -> Option<BatchConfig> {
+/// Resolves the equation for data degree `data`; `None` leaves only the keys' own rules to check. A resumed run keeps `kept` sequences in a
+/// step, unless the file says another number of them.
+pub(super) fn resolve(raw: &RawRun, data: Option<usize>, kept: Option<usize>) -> Option<BatchConfig> {
     // A key of the wrong type is not the same as an absent one: nothing follows from the others then.
     let train = count_or_auto(&raw.train_batch_size);
     let micro = count_or_auto(&raw.train_micro_batch_size_per_gpu);
@@ -25,6 +29,11 @@ pub(super) fn resolve(raw: &RawRun, data: Option<usize>) -> Option<BatchConfig> 
         return no_size(raw);
     }
     let data = data?;
+    if let (Some(kept), Some(micro)) = (kept, micro)
+        && train.is_none_or(|train| train == kept && steps.is_some())
+    {
+        return keep(raw, kept, micro, data);
+    }
     let product = |micro: usize, steps: usize| product(raw, micro, steps, data);
     let (train_batch_size, micro_batch_size, num_micro_batches) = match (train, micro, steps) {
         (Some(train), Some(micro), Some(steps)) => {
@@ -61,6 +70,35 @@ pub(super) fn resolve(raw: &RawRun, data: Option<usize>) -> Option<BatchConfig> 
     raw.train_micro_batch_size_per_gpu.became(micro_batch_size);
     raw.gradient_accumulation_steps.became(num_micro_batches);
     Some(BatchConfig { train_batch_size, micro_batch_size, num_micro_batches })
+}
+
+/// A step of `kept` sequences, in as many micro-batches as that takes.
+fn keep(raw: &RawRun, kept: usize, micro: usize, data: usize) -> Option<BatchConfig> {
+    let share = product(raw, micro, 1, data)?;
+    if !kept.is_multiple_of(share) {
+        let rule = format!(
+            "{micro} x data degree {data} = {share} does not divide {kept}, the sequences of a step that the resumed run keeps"
+        );
+        let fitting = (1..=micro).rev().find(|micro| kept.is_multiple_of(micro.saturating_mul(data)));
+        let fitting = fitting.map_or_else(
+            || format!("use a data degree that divides {kept}"),
+            |fitting| format!("write {fitting}, or use another data degree"),
+        );
+        let repair = format!("{fitting}; for steps of another size add --set {TRAIN}={share}");
+        return raw.train_micro_batch_size_per_gpu.broken(micro, rule, repair);
+    }
+    let steps = kept / share;
+    let field = &raw.gradient_accumulation_steps;
+    if count_or_auto(field)?.unwrap_or(1) != steps {
+        field.site.hint(format!(
+            "{steps} is used: steps of the resumed run keep their {kept} sequences, {steps} x {MICRO} {micro} x data degree {data}; for steps of \
+             another size add --set {TRAIN}=NUMBER"
+        ));
+    }
+    raw.train_batch_size.became(kept);
+    raw.train_micro_batch_size_per_gpu.became(micro);
+    field.became(steps);
+    Some(BatchConfig { train_batch_size: kept, micro_batch_size: micro, num_micro_batches: steps })
 }
 
 /// Neither batch size is a number: `"auto"`, as Hugging Face's files have it, is reported where it stands.

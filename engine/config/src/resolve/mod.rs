@@ -40,11 +40,13 @@ use super::resolved::Run;
 use super::resources::Resources;
 use super::student_run::StudentRun;
 
-/// Resolves a whole file: of a run of its own, or of an engine for inference that has a `student`.
+/// Resolves a whole file: of a run of its own, which keeps `kept_batch` sequences in a step if it is resumed, or of an engine for inference that has a
+/// `student`.
 pub(crate) fn resolve(
     raw: &RawRun,
     folder: &Path,
     resources: Resources,
+    kept_batch: Option<usize>,
     student: Option<StudentRun<'_>>,
 ) -> Option<Run> {
     foreign::check(raw);
@@ -56,7 +58,7 @@ pub(crate) fn resolve(
     let reads_text = model::may_read_text(&raw.model);
     let num_layers = model::num_layers(&raw.model, model.as_ref());
     let grid = parallel::resolve(&raw.parallel, num_layers, folder, resources);
-    let batch = role::batch(raw, grid.as_ref().map(|grid| grid.data), student);
+    let batch = role::batch(raw, grid.as_ref().map(|grid| grid.data), kept_batch, student);
     let zero = zero::resolve(raw, grid.as_ref(), model.as_ref());
     let checkpointing = checkpointing::resolve(&raw.activation_checkpointing, zero.as_ref());
     let vocabulary = vocabulary::resolve(raw, model.as_ref(), grid.as_ref().map(|grid| &grid.schedule));

@@ -102,15 +102,16 @@ pub(super) fn fewest_tokens(raw: &RawRun, student: Option<StudentRun<'_>>) -> us
     }
 }
 
-/// The file's batches; those of the student's run for an engine with a student.
+/// The file's batches, `kept` sequences in a step of a resumed run; those of the student's run for an engine with a student.
 pub(super) fn batch(
     raw: &RawRun,
     data: Option<usize>,
+    kept: Option<usize>,
     student: Option<StudentRun<'_>>,
 ) -> Option<BatchConfig> {
     match student {
         Some(student) => batch_of(raw, data, student),
-        None => batch::resolve(raw, data),
+        None => batch::resolve(raw, data, kept),
     }
 }
 

@@ -1,9 +1,9 @@
 //! How a run learns: the optimizer, and its rate over the steps.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The optimizer and its hyper-parameters.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OptimizerConfig {
     /// AdamW, arXiv:1711.05101; DeepSpeed's `Adam` means it too.
@@ -65,7 +65,7 @@ impl OptimizerConfig {
 }
 
 /// Which parameters are left out of weight decay.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NoDecay {
     /// One-dimensional parameters: biases and norms.
@@ -75,7 +75,7 @@ pub enum NoDecay {
 }
 
 /// DeepSpeed's learning rate schedules, equal to its `lr_schedules.py` step for step.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SchedulerConfig {
     /// The optimizer's rate at every step.
@@ -108,7 +108,7 @@ pub enum SchedulerConfig {
 }
 
 /// A warm-up between two rates.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Warmup {
     /// Rate at the first step.
     pub warmup_min_lr: f64,
@@ -121,7 +121,7 @@ pub struct Warmup {
 }
 
 /// The form of a warm-up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WarmupType {
     /// Logarithmic, DeepSpeed's default.

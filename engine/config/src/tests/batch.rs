@@ -3,7 +3,7 @@
 use expect_test::expect;
 
 use super::{RESOURCES, check_each, file, listed, run};
-use crate::{HostGpu, PartOfJob, Resources, RunFile};
+use crate::{HostGpu, PartOfJob, Resources, Run, RunFile};
 
 const GRID: (&str, &str) = ("parallel", r#"{"pipeline": 2, "data": 2}"#);
 
@@ -223,4 +223,85 @@ fn the_launchers_ranks_fix_the_data_degree() {
         run.json:5:39: `parallel.data` is 3, but with `parallel.pipeline` 2 that is 6 ranks, and the launcher started 8; start 6 ranks, or write "auto"
     "#]]
     .assert_eq(&listed(errors));
+}
+
+/// Every batch of micro-batches that a run of another data degree may go on with: a step has the sequences that it had, or the run is refused.
+#[test]
+fn a_resumed_run_keeps_the_sequences_of_a_step() {
+    let (mut kept, mut refused) = (0, 0);
+    for (micro, steps, before, now) in [1, 2, 3, 4]
+        .into_iter()
+        .flat_map(|micro| [1, 2, 6].map(|steps| (micro, steps)))
+        .flat_map(|(micro, steps)| {
+            [1, 2, 3].into_iter().flat_map(move |before| [1, 2, 4, 5].map(|now| (micro, steps, before, now)))
+        })
+    {
+        let batch: usize = micro * steps * before;
+        let [written, spelled] = [micro, steps].map(|number| number.to_string());
+        for (train, steps) in [("", &*spelled), ("", ""), (&*batch.to_string(), &*spelled)] {
+            let text = file(&[
+                ("train_batch_size", train),
+                ("train_micro_batch_size_per_gpu", &written),
+                ("gradient_accumulation_steps", steps),
+                ("parallel", &format!("{{\"data\": {now}}}")),
+            ]);
+            let run = RunFile::parse("run.json", &text).unwrap().keeping_batch(batch);
+            let resolved = run.resolve(super::RESOURCES);
+            assert_eq!(resolved.is_ok(), batch.is_multiple_of(micro * now), "{text}");
+            let Ok((Run { batch: found, .. }, _)) = resolved else {
+                refused += 1;
+                continue;
+            };
+            let expected = (batch, micro, batch / (micro * now));
+            assert_eq!((found.train_batch_size, found.micro_batch_size, found.num_micro_batches), expected);
+            // As the run directory has it.
+            let argument = run.kept_batch(&found).unwrap();
+            assert_eq!(argument, format!("gradient_accumulation_steps={}", found.num_micro_batches));
+            let written = RunFile::parse("run.json", &text).unwrap().set(&[argument]).unwrap();
+            assert_eq!(written.resolve(super::RESOURCES).unwrap().0.batch, found);
+            kept += 1;
+        }
+    }
+    assert!(kept > 100 && refused > 100, "{kept} {refused}");
+}
+
+#[test]
+fn a_batch_that_is_written_or_set_is_not_kept() {
+    let said = |changes: &[(&str, &str)], arguments: &[&str]| {
+        let arguments: Vec<String> = arguments.iter().map(|&argument| argument.to_owned()).collect();
+        let run =
+            RunFile::parse("run.json", &file(changes)).unwrap().set(&arguments).unwrap().keeping_batch(6);
+        match run.resolve(RESOURCES) {
+            Ok((run, notices)) => {
+                let notices: String = notices.iter().map(|notice| format!("{notice}\n")).collect();
+                format!(
+                    "{} = {} x {}\n{notices}",
+                    run.batch.train_batch_size, run.batch.micro_batch_size, run.batch.num_micro_batches
+                )
+            }
+            Err(errors) => format!("{errors}\n"),
+        }
+    };
+    let micro = [
+        ("train_batch_size", ""),
+        ("train_micro_batch_size_per_gpu", "2"),
+        ("gradient_accumulation_steps", "4"),
+    ];
+    let all = [
+        ("train_batch_size", "8"),
+        ("train_micro_batch_size_per_gpu", "2"),
+        ("gradient_accumulation_steps", "4"),
+    ];
+    let large = [("train_batch_size", ""), ("train_micro_batch_size_per_gpu", "4")];
+    expect![[r#""#]].assert_eq(&listed([
+        said(&[], &[]),
+        said(&micro, &[]),
+        said(&micro, &["gradient_accumulation_steps=5"]),
+        said(&micro, &["train_batch_size=8", "gradient_accumulation_steps=null"]),
+        said(&micro, &["train_micro_batch_size_per_gpu=1"]),
+        said(&micro, &["steps=20"]),
+        said(&all, &[]),
+        said(&large, &[]),
+        said(&micro, &["parallel.data=4"]),
+    ]));
 }

@@ -60,6 +60,20 @@ pub enum DataError {
         /// The file.
         path: PathBuf,
     },
+    /// A file of tokens that another tokenizer made.
+    #[error(
+        "`{}` was made by the tokenizer `{}`, and `{}` has other contents, by which its tokens mean another text; name the tokenizer that made it, or \
+         make the tokens again with `pipezero tokenize`",
+        path.display(), made_by.display(), tokenizer.display()
+    )]
+    OtherTokenizer {
+        /// The file.
+        path: PathBuf,
+        /// The tokenizer that made it.
+        made_by: PathBuf,
+        /// The run's.
+        tokenizer: PathBuf,
+    },
     /// Files of tokens and texts are named together.
     #[error("`{}` is a file of tokens, and `{}` is text; name one kind, and the other in a second call", tokens.display(), text.display())]
     Mixed {
@@ -132,7 +146,9 @@ impl DataError {
         match self {
             Self::Tokens(_) | Self::SplitTokens(_) | Self::Source { .. } => "data.tokens",
             Self::Tokenizer(TokenizerError::UnknownToken { .. }) => "data.end_token",
-            Self::Tokenizer(_) | Self::TokenizerVocabulary { .. } => "data.tokenizer",
+            Self::Tokenizer(_) | Self::TokenizerVocabulary { .. } | Self::OtherTokenizer { .. } => {
+                "data.tokenizer"
+            }
             Self::Blend(_) => "data.weights",
             Self::Validation(_) => "data.validation_tokens",
             Self::NoValidation => "data.validation",

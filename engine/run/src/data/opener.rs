@@ -117,9 +117,18 @@ impl<'a> Opener<'a> {
     /// A file of tokens, its documents as its index says.
     ///
     /// # Errors
-    /// When it is damaged, or its documents need to be known and nothing says where they end.
+    /// When it is damaged, when another tokenizer than the run's made it, or its documents need to be known and nothing says where they end.
     pub(super) fn token_file(&self, path: &Path) -> Result<TokenFile, DataError> {
         let file = TokenFile::open(path, self.config.files.token_type)?;
+        if let (Some(tokenizer), Some(made)) = (&self.tokenizer, file.made_by())
+            && made.is_another_than(tokenizer)
+        {
+            return Err(DataError::OtherTokenizer {
+                path: file.path().to_owned(),
+                made_by: made.tokenizer,
+                tokenizer: tokenizer.path().to_owned(),
+            });
+        }
         let is_known = file.found_as() == FoundAs::Indexed || self.end_token().is_some();
         if self.config.document_attention && !is_known {
             return Err(DataError::NoDocuments { path: path.to_owned() });

@@ -1,0 +1,195 @@
+//! What a resumed run does otherwise than the one that wrote its checkpoint.
+//!
+//! The checkpoint's own record of its run is compared, not the run file of the last start: that one may have ended before it wrote a checkpoint.
+
+use pipezero_config::{ChangedKey, Effect, OptimizerConfig, Run, SchedulerConfig};
+use pipezero_plan::Plan;
+use pipezero_run::checkpoint::Manifest;
+use pipezero_run::engine::AboutRun;
+use pipezero_run::optimizer::LearningRate;
+use serde_json::Value;
+
+use super::batches::Batches;
+
+/// Steps, at most, among which one with another learning rate is looked for.
+const STEPS_MAX: u64 = 1 << 20;
+
+/// What a resumed run does otherwise than before.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Changes {
+    /// What is learned otherwise from here on: the keys, and how.
+    pub learned: Vec<(Vec<ChangedKey>, String)>,
+    /// Keys that change nothing that is learned.
+    pub others: Vec<ChangedKey>,
+}
+
+/// What a checkpoint says of its run: everything as it was resolved, and what is not in a run file. Some of it is there only as a checksum.
+pub(super) fn about(plan: &Plan, batches: &Batches) -> AboutRun {
+    let mut run = serde_json::to_value(plan.run()).expect("a run has string keys and finite depth");
+    if let Some(checksum) = &batches.tokenizer_checksum {
+        run["data"]["tokenizer_checksum"] = checksum.as_str().into();
+    }
+    if let Some(loss) = plan.loss_description() {
+        run["loss"] = loss.into();
+    }
+    AboutRun { run, text_checksum: batches.text_checksum.clone() }
+}
+
+impl Changes {
+    /// What a run, described as checkpoints describe theirs, does otherwise than that of a checkpoint.
+    pub(super) fn since(checkpoint: &Manifest, now: &AboutRun, run: &Run) -> Self {
+        let has_other_data = checkpoint.text_checksum != now.text_checksum;
+        // Both have been written and read, which may round numbers.
+        let text = now.run.to_string();
+        let read: Value = serde_json::from_str(&text).expect("it was written as JSON");
+        let rate = OtherRate::of(&checkpoint.run, run, checkpoint.position.step + 1);
+        let mut changes = Self::default();
+        let mut is_data_named = false;
+        for key in ChangedKey::between(&checkpoint.run, &read) {
+            let how = match key.effect {
+                Effect::Learned(how) => Some(how.to_owned()),
+                Effect::Data(how) => {
+                    is_data_named |= has_other_data;
+                    has_other_data.then(|| how.to_owned())
+                }
+                Effect::Rate => rate.as_ref().map(OtherRate::in_words),
+                Effect::None | Effect::Content { .. } => None,
+            };
+            changes.add(key, how);
+        }
+        if has_other_data && !is_data_named {
+            let how = "the training text is not the one that the checkpoint's run read: its order of samples is another one from here on";
+            changes.learned.push((Vec::new(), how.to_owned()));
+        }
+        changes
+    }
+
+    fn add(&mut self, key: ChangedKey, how: Option<String>) {
+        let Some(how) = how else { return self.others.push(key) };
+        match self.learned.iter_mut().find(|(_, known)| *known == how) {
+            Some((keys, _)) => keys.push(key),
+            None => self.learned.push((vec![key], how)),
+        }
+    }
+
+    /// A warning for each way in which something is learned otherwise.
+    pub fn warnings(&self) -> impl Iterator<Item = String> {
+        self.learned.iter().map(|(keys, how)| match keys.is_empty() {
+            true => how.clone(),
+            false => format!("{} since the checkpoint: {how}", listed(keys)),
+        })
+    }
+
+    /// The line about all other keys, if there are any.
+    pub fn note(&self) -> Option<String> {
+        (!self.others.is_empty()).then(|| format!("since the checkpoint: {}", listed(&self.others)))
+    }
+}
+
+fn listed(keys: &[ChangedKey]) -> String {
+    keys.iter().map(ChangedKey::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// The first step whose learning rate is another one than it would have been.
+struct OtherRate {
+    step: u64,
+    before: f64,
+    now: f64,
+}
+
+impl OtherRate {
+    fn of(before: &Value, now: &Run, next_step: u64) -> Option<Self> {
+        let optimizer: OptimizerConfig = serde_json::from_value(before["optimizer"].clone()).ok()?;
+        let scheduler: SchedulerConfig = serde_json::from_value(before["scheduler"].clone()).ok()?;
+        let old = LearningRate::new(&optimizer, &scheduler);
+        let new = LearningRate::new(&now.optimizer, &now.scheduler);
+        let mut steps = (next_step..=now.steps.min(next_step.saturating_add(STEPS_MAX))).map(|step| Self {
+            step,
+            before: old.at(step),
+            now: new.at(step),
+        });
+        steps.find(|Self { before, now, .. }| before != now)
+    }
+
+    fn in_words(&self) -> String {
+        let rounded = |rate: f64| format!("{rate:.5e}").parse().unwrap_or(rate);
+        let (step, before, now) = (self.step, rounded(self.before), rounded(self.now));
+        format!("the learning rate is another one from step {step} on, which has {now} instead of {before}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pipezero_config::RunFile;
+    use pipezero_config::testing::{RESOURCES, file};
+    use pipezero_run::checkpoint::Position;
+
+    use super::*;
+
+    /// The lines about a run that goes on after step 5 of another one.
+    fn lines(before: &[(&str, &str)], now: &[(&str, &str)], texts: [&str; 2]) -> Vec<String> {
+        let resolved =
+            |changes| RunFile::parse("run.json", &file(changes)).unwrap().resolve(RESOURCES).unwrap().0;
+        let about = |run: &Run, text: &str| AboutRun {
+            run: serde_json::to_value(run).unwrap(),
+            text_checksum: Some(text.to_owned()),
+        };
+        let run = resolved(now);
+        let then = about(&resolved(before), texts[0]);
+        let position = Position { step: 5, update: 5, num_samples: 40 };
+        let mut checkpoint = Manifest::new(position);
+        checkpoint.run = serde_json::from_str(&then.run.to_string()).unwrap();
+        checkpoint.text_checksum = then.text_checksum;
+        let changes = Changes::since(&checkpoint, &about(&run, texts[1]), &run);
+        changes.warnings().map(|line| format!("warning: {line}")).chain(changes.note()).collect()
+    }
+
+    const DECAY: (&str, &str) = (
+        "scheduler",
+        r#"{"type": "WarmupDecayLR", "params": {"warmup_min_lr": 0.5, "warmup_max_lr": 1, "warmup_num_steps": 2, "warmup_type": "linear"}}"#,
+    );
+
+    #[test]
+    fn a_longer_run_is_warned_of_where_its_rate_is_another() {
+        let longer = ("steps", "20");
+        assert_eq!(lines(&[], &[], ["t"; 2]), [""; 0]);
+        assert_eq!(lines(&[], &[longer], ["t"; 2]), ["since the checkpoint: steps 10 -> 20"]);
+        // Step 6 is iteration 4: (10 - 4) / (10 - 2) of the way from 0.5 to 1, and (20 - 4) / (20 - 2) of it.
+        let rate = "the learning rate is another one from step 6 on, which has 0.944444 instead of 0.875";
+        assert_eq!(
+            lines(&[DECAY], &[DECAY, longer], ["t"; 2]),
+            [format!(
+                "warning: steps 10 -> 20, scheduler.params.total_num_steps 10 -> 20 since the checkpoint: {rate}"
+            )]
+        );
+    }
+
+    #[test]
+    fn a_rate_that_the_scheduler_replaces_changes_nothing() {
+        let optimizer = ("optimizer", r#"{"params": {"lr": 0.5}}"#);
+        assert_eq!(
+            lines(&[DECAY], &[DECAY, optimizer], ["t"; 2]),
+            ["since the checkpoint: optimizer.params.lr 0.001 -> 0.5"]
+        );
+        assert_eq!(
+            lines(&[], &[optimizer], ["t"; 2]),
+            [
+                "warning: optimizer.params.lr 0.001 -> 0.5 since the checkpoint: the learning rate is another one from step 6 on, which has 0.5 instead of 0.001"
+            ]
+        );
+    }
+
+    #[test]
+    fn data_is_another_only_if_its_contents_are() {
+        let elsewhere = ("data", r#"{"text": "/b.md"}"#);
+        let moved = "data.text [\"a.md\"] -> [\"/b.md\"]";
+        assert_eq!(lines(&[], &[elsewhere], ["t"; 2]), [format!("since the checkpoint: {moved}")]);
+        let how = "the training data is another: its order of samples is another one from here on";
+        assert_eq!(
+            lines(&[], &[elsewhere], ["t", "u"]),
+            [format!("warning: {moved} since the checkpoint: {how}")]
+        );
+        let text = "warning: the training text is not the one that the checkpoint's run read: its order of samples is another one from here on";
+        assert_eq!(lines(&[], &[], ["t", "u"]), [text]);
+    }
+}
