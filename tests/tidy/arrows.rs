@@ -124,6 +124,7 @@ fn only_listed_files_read_the_raw_run_file() {
             "engine/plan/src/lib.rs",
             "engine/src/lib.rs",
             "engine/tests/",
+            "engine/train/src/origin.rs",
             "engine/train/src/recorded_run.rs",
             "engine/train/src/trained.rs",
             "engine/train/src/weights_run.rs",

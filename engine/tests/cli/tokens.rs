@@ -348,9 +348,37 @@ fn tokens_that_another_tokenizer_made_are_refused() {
         "check run.json --set",
         expect![[r#"
             $ data.tokenizer=other.json
+            [2] error: not a valid run, 1 mistake:
+              x `data.tokenizer`: `~/data.bin` was made by the tokenizer `~/tokenizer.json`, and `~/other.json` has other contents, by which its tokens mean another text; name the tokenizer that made it, or make the tokens again with `pipezero tokenize`
+               ,-[--set:1:16]
+             1 | data.tokenizer=other.json
+               :                ^^^^^^^^^^
+               `----
             $ data.tokens=others
+            [2] error: not a valid run with --set data.tokens=others, 1 mistake:
+              x `data.tokenizer`: `~/others.bin` was made by the tokenizer `~/other.json`, and `~/tokenizer.json` has other contents, by which its tokens mean another text; name the tokenizer that made it, or make the tokens again with `pipezero tokenize`
+                ,-[run.json:9:44]
+              8 |   },
+              9 |   "data": { "tokens": "data", "tokenizer": "tokenizer.json", "validation": 0.2 },
+                :                                            ^^^^^^^^^^^^^^^^
+             10 |   "evaluation": { "every": 2, "batches": 1 },
+                `----
             $ data.tokens=["data","others.bin"]
+            [2] error: not a valid run with --set data.tokens=["data","others.bin"], 1 mistake:
+              x `data.tokenizer`: `~/others.bin` was made by the tokenizer `~/other.json`, and `~/tokenizer.json` has other contents, by which its tokens mean another text; name the tokenizer that made it, or make the tokens again with `pipezero tokenize`
+                ,-[run.json:9:44]
+              8 |   },
+              9 |   "data": { "tokens": "data", "tokenizer": "tokenizer.json", "validation": 0.2 },
+                :                                            ^^^^^^^^^^^^^^^^
+             10 |   "evaluation": { "every": 2, "batches": 1 },
+                `----
             $ data.validation=null --set data.validation_tokens=others
+            [2] error: not a valid run, 1 mistake:
+              x `data.validation_tokens`: `~/others.bin` was made by the tokenizer `~/other.json`, and `~/tokenizer.json` has other contents, by which its tokens mean another text; name the tokenizer that made it, or make the tokens again with `pipezero tokenize`
+               ,-[--set:1:24]
+             1 | data.validation_tokens=others
+               :                        ^^^^^^
+               `----
         "#]],
     );
     let said = "was made by the tokenizer `~/tokenizer.json`, and `~/other.json` has other contents";

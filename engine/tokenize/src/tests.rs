@@ -82,7 +82,7 @@ fn documents_are_those_of_the_tokenizer() {
     let names = fs::read_dir(folder.path().join("out")).unwrap().map(|entry| entry.unwrap().file_name());
     let mut names: Vec<_> = names.map(|name| name.into_string().unwrap()).collect();
     names.sort();
-    assert_eq!(names, ["data.bin", "data.idx"]);
+    assert_eq!(names, ["data.bin", "data.idx", "data.tokenizer-of-tokens.json"]);
 }
 
 /// Stopped after each of several numbers of batches, with one thread and with three: the same files, which are those of inputs without byte

@@ -45,13 +45,17 @@ impl Changes {
         let rate = OtherRate::of(&checkpoint.run, run, checkpoint.position.step + 1);
         let mut changes = Self::default();
         let mut is_data_named = false;
-        for key in ChangedKey::between(&checkpoint.run, &read) {
+        let keys = ChangedKey::between(&checkpoint.run, &read);
+        // What a scheduler makes of the number of steps is resolved to keys of its own.
+        let has_other_schedule = keys.iter().any(|key| key.key.starts_with("scheduler."));
+        for key in keys {
             let how = match key.effect {
                 Effect::Learned(how) => Some(how.to_owned()),
                 Effect::Data(how) => {
                     is_data_named |= has_other_data;
                     has_other_data.then(|| how.to_owned())
                 }
+                Effect::Rate if key.key == "steps" && !has_other_schedule => None,
                 Effect::Rate => rate.as_ref().map(OtherRate::in_words),
                 Effect::None | Effect::Content { .. } => None,
             };
@@ -172,9 +176,10 @@ mod tests {
             ["since the checkpoint: optimizer.params.lr 0.001 -> 0.5"]
         );
         assert_eq!(
-            lines(&[], &[optimizer], ["t"; 2]),
+            lines(&[], &[optimizer, ("steps", "20")], ["t"; 2]),
             [
-                "warning: optimizer.params.lr 0.001 -> 0.5 since the checkpoint: the learning rate is another one from step 6 on, which has 0.5 instead of 0.001"
+                "warning: optimizer.params.lr 0.001 -> 0.5 since the checkpoint: the learning rate is another one from step 6 on, which has 0.5 instead of 0.001",
+                "since the checkpoint: steps 10 -> 20"
             ]
         );
     }

@@ -12,6 +12,7 @@ const CUT: &str =
 const DATA: &str = "the training data is another: its order of samples is another one from here on";
 const DECAY: &str = "weights decay otherwise from here on";
 const DOCUMENTS: &str = "tokens see other tokens than before";
+const LENGTHS: &str = "other parts of the samples are read from here on";
 const LOSS: &str = "what is minimised is another sum from here on";
 const MODEL: &str = "the weights were trained as those of another model";
 const OPTIMIZER: &str = "gradients change the weights otherwise from here on";
@@ -32,7 +33,7 @@ pub(super) const TABLE: &[Row] = &[
     learned("train_only", "train_only", TRAINED),
     plain("threads", "threads"),
     plain("device", "device"),
-    learned("tf32", "precision", PRECISION).is_variant("tf32"),
+    learned("tf32", "precision", PRECISION).of_variant("tf32"),
     plain("memory", "memory_bytes"),
     learned("model.family", "model", MODEL).variant(),
     made_of_others("model.from"),
@@ -83,7 +84,7 @@ pub(super) const TABLE: &[Row] = &[
     data("data.validation", "data.validation"),
     data("data.validation_tokens", "data.validation_tokens"),
     learned("data.document_attention", "data.document_attention", DOCUMENTS),
-    learned("data.seq_lengths", "data.seq_lengths", CUT),
+    learned("data.seq_lengths", "data.seq_lengths", LENGTHS),
     plain("evaluation.every", "evaluation.every"),
     plain("evaluation.batches", "evaluation.batches"),
     plain("parallel.pipeline", "parallel.pipeline"),
@@ -129,8 +130,8 @@ pub(super) const TABLE: &[Row] = &[
     plain("comm.links.near.gb_per_s", "comm.links.near.bytes_per_s").times(1e-9),
     plain("comm.links.far.latency_us", "comm.links.far.latency").times(1e6),
     plain("comm.links.far.gb_per_s", "comm.links.far.bytes_per_s").times(1e-9),
-    learned("bf16.enabled", "precision", PRECISION).is_variant("bf16"),
-    learned("fp16.enabled", "precision", PRECISION).is_variant("fp16"),
+    learned("bf16.enabled", "precision", PRECISION).of_variant("bf16"),
+    learned("fp16.enabled", "precision", PRECISION).of_variant("fp16"),
     // The scale itself is part of the checkpoint, and gradients are divided by it before they are used.
     plain("fp16.loss_scale", "precision.fp16").of(ValueOf::StaticScale),
     plain("fp16.initial_scale_power", "precision.fp16").of(ValueOf::FirstScalePower),
@@ -197,7 +198,7 @@ impl Row {
     }
 
     /// Its value is whether this variant is there.
-    const fn is_variant(self, variant: &'static str) -> Self {
+    const fn of_variant(self, variant: &'static str) -> Self {
         self.of(ValueOf::IsVariant(variant))
     }
 

@@ -205,7 +205,7 @@ impl Origin {
 fn has_token(kept: &Value, token: u32) -> bool {
     match kept {
         Value::Array(tokens) => tokens.contains(&token.into()),
-        kept => *kept == Value::from(token),
+        kept => kept.as_u64() == Some(token.into()),
     }
 }
 

@@ -84,7 +84,8 @@ fn keep(raw: &RawRun, kept: usize, micro: usize, data: usize) -> Option<BatchCon
             || format!("use a data degree that divides {kept}"),
             |fitting| format!("write {fitting}, or use another data degree"),
         );
-        let repair = format!("{fitting}; for steps of another size add --set {TRAIN}={share}");
+        let repair =
+            format!("{fitting}; for steps of another size add --set {}", of_another_size(raw, share)?);
         return raw.train_micro_batch_size_per_gpu.broken(micro, rule, repair);
     }
     let steps = kept / share;
@@ -92,13 +93,24 @@ fn keep(raw: &RawRun, kept: usize, micro: usize, data: usize) -> Option<BatchCon
     if count_or_auto(field)?.unwrap_or(1) != steps {
         field.site.hint(format!(
             "{steps} is used: steps of the resumed run keep their {kept} sequences, {steps} x {MICRO} {micro} x data degree {data}; for steps of \
-             another size add --set {TRAIN}=NUMBER"
+             another size add --set {}",
+            of_another_size(raw, share)?
         ));
     }
     raw.train_batch_size.became(kept);
     raw.train_micro_batch_size_per_gpu.became(micro);
     field.became(steps);
     Some(BatchConfig { train_batch_size: kept, micro_batch_size: micro, num_micro_batches: steps })
+}
+
+/// The argument with which a step has the micro-batches that the file says.
+fn of_another_size(raw: &RawRun, share: usize) -> Option<String> {
+    let steps = count_or_auto(&raw.gradient_accumulation_steps)?.unwrap_or(1);
+    let train = count_or_auto(&raw.train_batch_size)?;
+    Some(match train {
+        Some(_) => format!("{TRAIN}={}", share.saturating_mul(steps)),
+        None => format!("gradient_accumulation_steps={steps}"),
+    })
 }
 
 /// Neither batch size is a number: `"auto"`, as Hugging Face's files have it, is reported where it stands.

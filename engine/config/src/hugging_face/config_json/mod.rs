@@ -6,6 +6,7 @@
 mod fields;
 mod gpt2;
 mod llama;
+mod named_fields;
 mod rope;
 #[cfg(test)]
 mod tests;

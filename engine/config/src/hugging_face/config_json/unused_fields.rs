@@ -1,12 +1,5 @@
 //! Fields of config.json that have no part in training, and what each is for.
 
-use std::path::Path;
-
-use pipezero_files::json::{Source, Value, parse_first, shorten};
-
-use super::PublishedModel;
-use crate::hugging_face::unused::Unused;
-
 /// What a field is for that training does not use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
@@ -102,7 +95,7 @@ const FIELDS: [(&str, Purpose); 78] = [
 
 impl Purpose {
     /// All, in the order in which a notice names them.
-    const ALL: [Self; 6] =
+    pub(super) const ALL: [Self; 6] =
         [Self::Tokens, Self::Generation, Self::Lengths, Self::OtherTasks, Self::Runtime, Self::Names];
 
     /// That of a field; `None` where the field may change what the model computes.
@@ -114,7 +107,7 @@ impl Purpose {
         FIELDS.iter().find(|(name, _)| *name == field).map(|(_, purpose)| *purpose)
     }
 
-    fn text(self) -> &'static str {
+    pub(super) fn text(self) -> &'static str {
         match self {
             Self::Tokens => "special tokens, which the run's data decide",
             Self::Generation => "for generated text",
@@ -123,25 +116,5 @@ impl Purpose {
             Self::Names => "names and versions",
             Self::Lengths => "other names of the longest sequence",
         }
-    }
-}
-
-impl PublishedModel {
-    /// The fields of a folder's config.json that training does not use, by purpose. None where the file cannot be read, which
-    /// [`PublishedModel::open`] reports.
-    pub fn unused_fields(folder: &Path) -> Vec<Unused> {
-        let Ok(text) = Self::text_of(folder) else { return Vec::new() };
-        Self::unused_in(&text)
-    }
-
-    pub(super) fn unused_in(text: &str) -> Vec<Unused> {
-        let Ok(root) = parse_first(&Source::file(Self::FILE, text)) else { return Vec::new() };
-        let Value::Object(entries) = &root.value else { return Vec::new() };
-        let of_purpose = |purpose: Purpose| {
-            let fields = entries.iter().filter(|entry| Purpose::of(&entry.key) == Some(purpose));
-            let names: Vec<String> = fields.map(|entry| format!("`{}`", shorten(&entry.key))).collect();
-            (!names.is_empty()).then(|| Unused::new(names.join(", "), purpose.text()))
-        };
-        Purpose::ALL.into_iter().filter_map(of_purpose).collect()
     }
 }

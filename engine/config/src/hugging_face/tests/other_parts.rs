@@ -102,6 +102,9 @@ fn split(folder: &Folder) -> Vec<(String, &'static str)> {
     index
 }
 
+/// Names of tensors, each with its file.
+type Index = Vec<(String, &'static str)>;
+
 fn write_index(folder: &Folder, index: &[(String, &str)]) {
     let map: serde_json::Map<_, _> =
         index.iter().map(|(name, file)| (name.clone(), (*file).into())).collect();
@@ -112,7 +115,7 @@ fn write_index(folder: &Folder, index: &[(String, &str)]) {
 #[test]
 fn an_index_and_its_files_say_the_same() {
     let mut said = String::new();
-    let mut case = |change: &dyn Fn(&Folder, &mut Vec<(String, &'static str)>)| {
+    let mut case = |change: &dyn Fn(&Folder, &mut Index)| {
         let folder = Folder::of(LLAMA);
         let mut index = split(&folder);
         change(&folder, &mut index);
