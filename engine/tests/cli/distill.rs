@@ -199,6 +199,7 @@ fn plan_and_check_say_what_both_take_with_the_logits() {
     let checked = home.run("check master.json");
     expect![[r#"
 
+        student.json:1:1: default: `gradient_clipping`: not written, so it is 1.0, as in DeepSpeed since 0.19.3, June 2026; before, it was 0, which does not clip
         student.json:1:1: hint: `activation_checkpointing.head_logits`: the loss, a distillation's or one of the model's own, reads whole rows of logits, so they are kept, 32.75 KiB with what it saves of each row for each micro-batch in flight on the last stage, and the table of lm_head is not cut: "recompute" and slices are for cross-entropy alone
 
         master.json:4:200: hint: `engines.large.steps`: no effect here: this engine computes logits of `small`'s batches, and is not trained

@@ -113,16 +113,20 @@ fn check_says_what_is_sharded_and_which_weights_frozen_layers_keep() {
     .join("\n");
     expect![[r#"
         state       f32 on the CPU, optimizer state sharded, parameters and gradients whole (ZeRO-3 in name, ZeRO-1 in effect)
+        run.json:1:1: default: `gradient_clipping`: not written, so it is 1.0, as in DeepSpeed since 0.19.3, June 2026; before, it was 0, which does not clip
         --set zero_optimization.parameters=["whole:."]: hint: `zero_optimization.parameters`: every unit is whole, which is ZeRO-1; use "stage": 1, which says so
 
         state       f32 on the CPU, optimizer state sharded, parameters and gradients whole (ZeRO-3 in name, ZeRO-1 in effect)
+        run.json:1:1: default: `gradient_clipping`: not written, so it is 1.0, as in DeepSpeed since 0.19.3, June 2026; before, it was 0, which does not clip
         run.json:12:35: warning: `zero_optimization.stage`: ZeRO-3 does not pay on pipeline rank 1: it needs 177.00 KiB there, ZeRO-1 on the same grid 177.00 KiB, and it sends 41.28 KiB in a step, ZeRO-1 41.28 KiB; use "stage": 1
         --set zero_optimization.parameters=["persisten...: warning: `zero_optimization.parameters`: with this list all 6 units (17504 elements) stay gathered all step and ZeRO-3 has no weights left to shard; optimizer state alone is sharded, and gradients are reduced once, as they would be by ZeRO-1; let some units be sharded
 
         state       f32 on the CPU, optimizer state, gradients and parameters sharded (ZeRO-3), but 4.1 k of the parameters stay gathered all step, at most 2 units gathered on a rank ("level")
+        run.json:1:1: default: `gradient_clipping`: not written, so it is 1.0, as in DeepSpeed since 0.19.3, June 2026; before, it was 0, which does not clip
         run.json:12:35: warning: `zero_optimization.stage`: ZeRO-3 does not pay on pipeline rank 1: it needs 203.00 KiB there, ZeRO-1 on the same grid 177.00 KiB, and it sends 47.78 KiB in a step, ZeRO-1 41.28 KiB; use "stage": 1
 
         state       f32 on the CPU, optimizer state, gradients and parameters sharded (ZeRO-3), at most 2 units gathered on a rank ("level")
+        run.json:1:1: default: `gradient_clipping`: not written, so it is 1.0, as in DeepSpeed since 0.19.3, June 2026; before, it was 0, which does not clip
         --set train_only=["lm_head"]: hint: `train_only`: the tied weight of the head is trained, which is the embedding too, so the 10 frozen layers behind that have a backward and keep what it reads; with neither of its two uses in the list they would not
         --set train_only=["lm_head"]: hint: `train_only`: 13408 frozen parameters keep the values that they begin with: random ones, unless `train --init DIR` reads those of a trained model
         run.json:12:35: warning: `zero_optimization.stage`: ZeRO-3 does not pay on pipeline rank 1: it needs 189.50 KiB there, ZeRO-1 on the same grid 151.00 KiB, and it sends 42.78 KiB in a step, ZeRO-1 28.28 KiB; use "stage": 1

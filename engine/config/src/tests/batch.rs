@@ -295,14 +295,21 @@ fn a_batch_that_is_written_or_set_is_not_kept() {
     let large = [("train_batch_size", ""), ("train_micro_batch_size_per_gpu", "4")];
     expect![[r#"
         8 = 8 x 1
+          run.json:1:1: default: `gradient_clipping`: not written, so it is 1.0, as in DeepSpeed since 0.19.3, June 2026; before, it was 0, which does not clip
         6 = 2 x 3
+          run.json:1:1: default: `gradient_clipping`: not written, so it is 1.0, as in DeepSpeed since 0.19.3, June 2026; before, it was 0, which does not clip
           run.json:6:34: hint: `gradient_accumulation_steps`: 3 is used: steps of the resumed run keep their 6 sequences, 3 x `train_micro_batch_size_per_gpu` 2 x data degree 1; for steps of another size add --set gradient_accumulation_steps=4
         10 = 2 x 5
+          run.json:1:1: default: `gradient_clipping`: not written, so it is 1.0, as in DeepSpeed since 0.19.3, June 2026; before, it was 0, which does not clip
         8 = 2 x 4
+          run.json:1:1: default: `gradient_clipping`: not written, so it is 1.0, as in DeepSpeed since 0.19.3, June 2026; before, it was 0, which does not clip
         4 = 1 x 4
+          run.json:1:1: default: `gradient_clipping`: not written, so it is 1.0, as in DeepSpeed since 0.19.3, June 2026; before, it was 0, which does not clip
         6 = 2 x 3
+          run.json:1:1: default: `gradient_clipping`: not written, so it is 1.0, as in DeepSpeed since 0.19.3, June 2026; before, it was 0, which does not clip
           run.json:6:34: hint: `gradient_accumulation_steps`: 3 is used: steps of the resumed run keep their 6 sequences, 3 x `train_micro_batch_size_per_gpu` 2 x data degree 1; for steps of another size add --set gradient_accumulation_steps=4
         8 = 2 x 4
+          run.json:1:1: default: `gradient_clipping`: not written, so it is 1.0, as in DeepSpeed since 0.19.3, June 2026; before, it was 0, which does not clip
         run.json:5:37: `train_micro_batch_size_per_gpu` is 4, but 4 x data degree 1 = 4 does not divide 6, the sequences of a step that the resumed run keeps; write 3, or use another data degree; for steps of another size add --set gradient_accumulation_steps=1
         run.json:5:37: `train_micro_batch_size_per_gpu` is 2, but 2 x data degree 4 = 8 does not divide 6, the sequences of a step that the resumed run keeps; use a data degree that divides 6; for steps of another size add --set gradient_accumulation_steps=4
     "#]].assert_eq(&listed([
