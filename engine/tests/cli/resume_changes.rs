@@ -101,7 +101,7 @@ fn what_changes_what_is_learned_is_a_warning_and_all_else_a_line() {
             warning: optimizer.params.lr 0.01 -> 0.001 since the checkpoint: the learning rate is another one from step 4 on, which has 0.001 instead of 0.01
             since the checkpoint: steps 3 -> 4
             $ --set scheduler.type=WarmupDecayLR --set scheduler.params.warmup_num_steps=2
-            since the checkpoint: steps 3 -> 4, scheduler.type "constant" -> "WarmupDecayLR", scheduler.params.warmup_min_lr (not set) -> 0.0, scheduler.params.warmup_max_lr (not set) -> 0.01, scheduler.params.warmup_num_steps (not set) -> 2, scheduler.params.warmup_type (not set) -> "log", scheduler.params.total_num_steps (not set) -> 4
+            warning: steps 3 -> 4, scheduler.type "constant" -> "WarmupDecayLR", scheduler.params.warmup_min_lr (not set) -> 0.0, scheduler.params.warmup_max_lr (not set) -> 0.001, scheduler.params.warmup_num_steps (not set) -> 2, scheduler.params.warmup_type (not set) -> "log", scheduler.params.total_num_steps (not set) -> 4 since the checkpoint: the learning rate is another one from step 4 on, which has 0.001 instead of 0.01
             $ --set threads=2 --set checkpoint.keep=3 --set evaluation.every=0
             since the checkpoint: steps 3 -> 4, threads 1 -> 2, evaluation.every 2 -> 0, checkpoint.keep 2 -> 3
             $ --set zero_optimization.stage=1 --set parallel.schedule=gpipe
@@ -164,11 +164,11 @@ fn a_longer_run_is_warned_of_if_its_rate_is_another() {
         decays,
         expect![[r#"
             $ --set steps=5
-            warning: steps 3 -> 5, scheduler.params.total_num_steps 3 -> 5 since the checkpoint: the learning rate is another one from step 5 on, which has 0.00666667 instead of 0
+            warning: steps 3 -> 5, scheduler.params.total_num_steps 3 -> 5 since the checkpoint: the learning rate is another one from step 5 on, which has 0.000666667 instead of 0
             $ --set steps=5 --set scheduler.params.total_num_steps=3
             since the checkpoint: steps 3 -> 5
             $ --set steps=4 --set scheduler.params.warmup_max_lr=0.02
-            warning: steps 3 -> 4, scheduler.params.warmup_max_lr 0.01 -> 0.02, scheduler.params.total_num_steps 3 -> 4 since the checkpoint: the learning rate is another one from step 4 on, which has 0.02 instead of 0.01
+            warning: steps 3 -> 4, scheduler.params.warmup_max_lr 0.001 -> 0.02, scheduler.params.total_num_steps 3 -> 4 since the checkpoint: the learning rate is another one from step 4 on, which has 0.02 instead of 0.001
         "#]],
     );
 }

@@ -174,6 +174,7 @@ fn a_file_whose_backwards_do_not_ascend_is_warned_of() {
     let printed = home.run("check run.json --set zero_optimization.stage=1");
     expect![[r#"
 
+        run.json:1:1: default: `gradient_clipping`: not written, so it is 1.0, as in DeepSpeed since 0.19.3, June 2026; before, it was 0, which does not clip
         run.json:11:55: warning: `parallel.schedule`: it runs backwards of a stage in another order than that of the micro-batches, first at `0B0` at row 1, column 4, so gradients are added in another order: results are close to those of other schedules, and not bit-identical
     "#]].assert_eq(&printed.stderr);
     printed.success();
