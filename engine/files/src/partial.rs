@@ -91,12 +91,12 @@ impl PartialFile {
         fs::rename(&self.partial, &self.path)
     }
 
-    /// Writes a text, and renames the complete file.
+    /// Writes all contents, and renames the complete file.
     ///
     /// # Errors
     /// The error of the system.
-    pub fn finish_with(mut self, text: &str) -> io::Result<()> {
-        self.file.write_all(text.as_bytes())?;
+    pub fn finish_with(mut self, contents: impl AsRef<[u8]>) -> io::Result<()> {
+        self.file.write_all(contents.as_ref())?;
         self.finish()
     }
 }

@@ -163,7 +163,7 @@ impl Outputs {
         file.finish().map_err(&index)?;
         let text = serde_json::to_string_pretty(made_by).expect("a path, words and a number");
         PartialFile::create(&self.made_by, Existing::Replaced)
-            .and_then(|file| file.finish_with(&text))
+            .and_then(|file| file.finish_with(text))
             .map_err(TokenizeError::io(&self.made_by))?;
         for path in [&self.state, &self.sequences, &replaced] {
             match fs::remove_file(path) {

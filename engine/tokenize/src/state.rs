@@ -99,7 +99,7 @@ impl State {
     pub(super) fn write(&self, path: &Path) -> Result<(), TokenizeError> {
         let text = serde_json::to_string_pretty(self).expect("numbers, strings and lists of them");
         let file = PartialFile::create(path, Existing::Replaced);
-        file.and_then(|file| file.finish_with(&text)).map_err(TokenizeError::io(path))
+        file.and_then(|file| file.finish_with(text)).map_err(TokenizeError::io(path))
     }
 }
 

@@ -1,10 +1,10 @@
-//! What a run keeps of the folder that its model came from, so that an export says what the folder said.
+//! The files that a run keeps of the folder that its model came from, so that an export has the folder's settings.
 //!
 //! An export is then the folder's own config.json with what the run or the export has decided, its generation_config.json, and for GPT-2,
 //! whose positions are a table, the positions beyond the run's sequences.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -23,7 +23,7 @@ use crate::resolved::Run;
 /// The parameter whose rows are positions, and the tensor in a run directory.
 pub(super) const POSITIONS: &str = "wpe.weight";
 
-/// What is kept of a folder; nothing, where the model came from none.
+/// The kept files of a folder; empty if the model came from none.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Origin {
     config: Option<String>,
@@ -44,7 +44,7 @@ impl Origin {
     /// The file of a folder that says how text is generated.
     const OF_GENERATION: &str = "generation_config.json";
 
-    /// What a run keeps of the folder whose sizes it has, and whose weights if `has_weights`.
+    /// Reads the files to keep of the folder whose sizes a run has. If `has_weights`, it has the folder's weights too.
     ///
     /// # Errors
     /// When files cannot be read.
@@ -55,7 +55,7 @@ impl Origin {
         Ok(Self { config, generation_config, positions })
     }
 
-    /// What a run directory has kept.
+    /// Reads the files that a run directory has kept.
     ///
     /// # Errors
     /// When files are damaged or cannot be read.
@@ -262,7 +262,5 @@ fn write_or_remove(path: &Path, bytes: Option<&[u8]>) -> Result<(), HuggingFaceE
             _ => Ok(()),
         };
     };
-    let mut partial = PartialFile::create(path, Existing::Replaced).map_err(&io)?;
-    partial.file().write_all(bytes).map_err(&io)?;
-    partial.finish().map_err(&io)
+    PartialFile::create(path, Existing::Replaced).and_then(|file| file.finish_with(bytes)).map_err(io)
 }

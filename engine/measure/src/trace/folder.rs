@@ -96,7 +96,7 @@ impl TraceFolder {
         fs::create_dir_all(&self.path).map_err(|source| Self::io(&self.path, source))?;
         let path = self.file(recording.step());
         PartialFile::create(&path, Existing::Replaced)
-            .and_then(|file| file.finish_with(&recording.to_json()))
+            .and_then(|file| file.finish_with(recording.to_json()))
             .map_err(|source| Self::io(&path, source))
     }
 

@@ -107,7 +107,7 @@ impl JointCheckpoints {
         let path = self.list();
         let written = PartialFile::remove_leftover(&path)
             .and_then(|()| PartialFile::create(&path, Existing::Replaced))
-            .and_then(|file| file.finish_with(&(text + "\n")));
+            .and_then(|file| file.finish_with(text + "\n"));
         written.map_err(CheckpointError::io(&path))
     }
 }
