@@ -103,17 +103,6 @@ impl Tokenizer {
         metadata(&file_of(path)).map(|_| ())
     }
 
-    /// The checksum of what a tokenizer.json says, or that of a folder, which is not looked at otherwise.
-    ///
-    /// # Errors
-    /// When there is no such file, or it is no JSON.
-    pub fn content_checksum_of(path: &Path) -> Result<u64, TokenizerError> {
-        let path = file_of(path);
-        let json = serde_json::from_slice(&read(&path)?)
-            .map_err(|error| TokenizerError::Format { path, reason: error.to_string() })?;
-        Ok(content_checksum(&json))
-    }
-
     /// Reads a tokenizer.json, or that of a folder. The token that ends a document is the one of that name or, without a name, what
     /// tokenizer_config.json beside it calls `eos_token`, if the tokenizer has it, or a token with a name that published models give to it.
     ///

@@ -6,7 +6,6 @@ use pipezero_plan::Plan;
 use pipezero_run::checkpoint::digits;
 use pipezero_run::data::{BatchSource, Corpus, DataError, NgramCrossEntropy, Start, Zeros};
 use pipezero_run::engine::batch_layout;
-use pipezero_tokens::Tokenizer;
 
 use super::error::TrainingError;
 
@@ -37,11 +36,9 @@ impl Batches {
                 tokenizer_checksum: None,
             });
         }
-        let tokenizer_checksum =
-            run.data.tokenizer.as_deref().map(Tokenizer::content_checksum_of).transpose()?;
         let (corpus, layout) = (corpus(plan)?, batch_layout(plan));
         Ok(Self {
-            tokenizer_checksum: tokenizer_checksum.map(digits),
+            tokenizer_checksum: corpus.tokenizer_checksum().map(digits),
             training: Arc::new(
                 corpus
                     .training_batches(layout, run.seed)?

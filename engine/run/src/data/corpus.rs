@@ -28,6 +28,7 @@ pub struct Corpus {
     seq_length: usize,
     /// How many tokens there may be.
     num_kinds: usize,
+    tokenizer_checksum: Option<u64>,
     attends_in_documents: bool,
 }
 
@@ -65,6 +66,7 @@ impl Corpus {
             blend,
             seq_length,
             num_kinds,
+            tokenizer_checksum: opener.tokenizer_checksum(),
             attends_in_documents: config.document_attention,
         };
         corpus.check_texts(vocab_size)?;
@@ -115,6 +117,11 @@ impl Corpus {
     /// Tokens that are trained on, and that are held out.
     pub fn num_tokens(&self) -> [u64; 2] {
         [&self.training, &self.validation].map(|side| side.iter().map(Stream::num_tokens).sum())
+    }
+
+    /// The checksum of the content of the run's tokenizer, if it has one.
+    pub fn tokenizer_checksum(&self) -> Option<u64> {
+        self.tokenizer_checksum
     }
 
     /// A checksum of what is trained on: of all of it where that is text; of files of tokens their lengths, their documents and blocks of

@@ -46,6 +46,11 @@ impl<'a> Opener<'a> {
         }
     }
 
+    /// The checksum of what the tokenizer says, if there is one.
+    pub(super) fn tokenizer_checksum(&self) -> Option<u64> {
+        self.tokenizer.as_ref().map(Tokenizer::content_checksum)
+    }
+
     /// What is trained on, and what a share of is held out.
     pub(super) fn main(&self) -> Result<Vec<Store>, DataError> {
         let tokens = &self.config.files.tokens;
