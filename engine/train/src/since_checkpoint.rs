@@ -1,6 +1,8 @@
-//! What a resumed run does otherwise than the one that wrote its checkpoint.
+//! The differences between a resumed run and the run that wrote its checkpoint.
 //!
 //! The checkpoint's own record of its run is compared, not the run file of the last start: that one may have ended before it wrote a checkpoint.
+
+use std::cell::LazyCell;
 
 use pipezero_config::{ChangedKey, Effect, OptimizerConfig, Run, SchedulerConfig};
 use pipezero_plan::Plan;
@@ -14,16 +16,16 @@ use super::batches::Batches;
 /// Steps, at most, among which one with another learning rate is looked for.
 const STEPS_MAX: u64 = 1 << 20;
 
-/// What a resumed run does otherwise than before.
+/// The differences between a resumed run and the run before.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Changes {
-    /// What is learned otherwise from here on: the keys, and how.
+    /// Changes to the training: the keys, and how it differs.
     pub learned: Vec<(Vec<ChangedKey>, String)>,
-    /// Keys that change nothing that is learned.
+    /// Changed keys that do not affect the training.
     pub others: Vec<ChangedKey>,
 }
 
-/// What a checkpoint says of its run: everything as it was resolved, and what is not in a run file. Some of it is there only as a checksum.
+/// The description of a run that a checkpoint keeps: the resolved run file, the loss, and checksums of the data and the tokenizer.
 pub(super) fn about(plan: &Plan, batches: &Batches) -> AboutRun {
     let mut run = serde_json::to_value(plan.run()).expect("a run has string keys and finite depth");
     if let Some(checksum) = &batches.tokenizer_checksum {
@@ -36,17 +38,18 @@ pub(super) fn about(plan: &Plan, batches: &Batches) -> AboutRun {
 }
 
 impl Changes {
-    /// What a run, described as checkpoints describe theirs, does otherwise than that of a checkpoint.
+    /// Compares the run of a checkpoint with `run`, which `now` describes as checkpoints do.
     pub(super) fn since(checkpoint: &Manifest, now: &AboutRun, run: &Run) -> Self {
         let has_other_data = checkpoint.text_checksum != now.text_checksum;
         // Both have been written and read, which may round numbers.
         let text = now.run.to_string();
         let read: Value = serde_json::from_str(&text).expect("it was written as JSON");
-        let rate = OtherRate::of(&checkpoint.run, run, checkpoint.position.step + 1);
+        // Many steps are looked at, and most resumed runs have changed no rate.
+        let rate = LazyCell::new(|| OtherRate::of(&checkpoint.run, run, checkpoint.position.step + 1));
         let mut changes = Self::default();
         let mut is_data_named = false;
         let keys = ChangedKey::between(&checkpoint.run, &read);
-        // What a scheduler makes of the number of steps is resolved to keys of its own.
+        // If the number of steps changes the rate, it does so through a key of the scheduler.
         let has_other_schedule = keys.iter().any(|key| key.key.starts_with("scheduler."));
         for key in keys {
             let how = match key.effect {

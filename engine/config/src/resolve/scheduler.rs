@@ -12,8 +12,8 @@ use super::optimizer::not_of;
 /// DeepSpeed's length of a warm-up.
 const WARMUP_NUM_STEPS: u64 = 1000;
 
-/// DeepSpeed's highest rate of WarmupDecayLR.
-const WARMUP_DECAY_MAX_LR: f64 = 1e-3;
+/// DeepSpeed's highest rate of WarmupDecayLR, and of WarmupLR before it was the optimizer's.
+const WARMUP_MAX_LR: f64 = 1e-3;
 /// A rate below this share of the highest is as good as none.
 const SMALL_SHARE: f64 = 0.01;
 
@@ -52,7 +52,7 @@ struct DecayEnd {
 
 impl Params<'_> {
     fn constant(&self) -> Option<SchedulerConfig> {
-        if self.optimizer.is_some_and(|optimizer| optimizer.lr() != WARMUP_DECAY_MAX_LR) {
+        if self.optimizer.is_some_and(|optimizer| optimizer.lr() != WARMUP_MAX_LR) {
             changed_default::WARMUP_MAX_LR.say_of(&self.raw.warmup_max_lr);
         }
         let warmup = self.warmup(Auto::Auto);
@@ -66,15 +66,15 @@ impl Params<'_> {
     fn decay(&self) -> Option<SchedulerConfig> {
         let peak = &self.raw.warmup_max_lr;
         if let Some(lr) = self.optimizer.map(OptimizerConfig::lr)
-            && lr != WARMUP_DECAY_MAX_LR
+            && lr != WARMUP_MAX_LR
             && !peak.is_written()
         {
             peak.site.warn(format!(
-                "not written, so the rate rises to {WARMUP_DECAY_MAX_LR}, as in DeepSpeed's WarmupDecayLR, and not to `optimizer.params.lr`, {lr}; \
+                "not written, so the rate rises to {WARMUP_MAX_LR}, as in DeepSpeed's WarmupDecayLR, and not to `optimizer.params.lr`, {lr}; \
                  write \"auto\" for that"
             ));
         }
-        let warmup = self.warmup(Auto::Value(WARMUP_DECAY_MAX_LR));
+        let warmup = self.warmup(Auto::Value(WARMUP_MAX_LR));
         let total_num_steps = self.total_num_steps();
         self.no_ratios()?;
         let (warmup, total_num_steps) = (warmup?, total_num_steps?);
