@@ -331,7 +331,7 @@ pub trait Layer: Debug + Send + Sync {
         &[]
     }
 
-    /// What the head's loss [minimises](crate::Loss::description); `None` of other layers.
+    /// The quantity that the head's loss [minimises](crate::Loss::description); `None` of other layers.
     fn loss_description(&self) -> Option<String> {
         None
     }

@@ -62,7 +62,7 @@ struct Memory {
     }
 };
 
-// Where the arena begins. Each access of a kernel looks here, without a call.
+// The first address of the arena, in a variable so that the check of each access needs no call.
 inline uintptr_t arena_begin = 0;
 
 inline Memory& memory() {

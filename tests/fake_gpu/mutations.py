@@ -190,7 +190,7 @@ def reached_faults(runner, tests, work, of_kernels, jobs):
                 known.tests.append(test)
     in_kernels = {setting.split(":")[1] for setting in faults if setting.startswith("kernel:")}
     unreached = set(of_kernels) - in_kernels
-    # What a sample takes does not depend on how long tests took.
+    # The order is fixed, so that a sample takes the same faults in every run.
     in_order = sorted(faults.values(), key=lambda fault: (fault.name, fault.setting))
     return in_order, [of_kernels[number] for number in sorted(unreached, key=int)]
 

@@ -1,4 +1,4 @@
-//! Which tokenizer made a file of tokens: a small file beside it.
+//! A small file next to a file of tokens, which names the tokenizer that made the tokens.
 //!
 //! Megatron's index has no place for it, and readers of that format count its bytes. So it lies beside the two files, and may be left behind when they are copied:
 //! then nothing is known, as of files that other programs made.
@@ -14,7 +14,7 @@ use super::writer::Written;
 /// The tokenizer that made a file of tokens.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MadeBy {
-    /// Where it was.
+    /// The path of its file when the tokens were made.
     pub tokenizer: PathBuf,
     /// The checksum of what it said ([`Tokenizer::content_checksum`]), in hexadecimal: JSON has no whole numbers of 64 bits.
     content_checksum: String,
@@ -23,10 +23,10 @@ pub struct MadeBy {
 }
 
 impl MadeBy {
-    /// What the name of the file of tokens ends with instead of `.bin`.
+    /// The ending of its name, which replaces `.bin`.
     pub const ENDING: &str = "tokenizer-of-tokens.json";
 
-    /// What is said of tokens that a tokenizer made.
+    /// Describes tokens that a tokenizer made.
     pub fn new(tokenizer: &Tokenizer, written: Written) -> Self {
         let path = tokenizer.path();
         Self {
@@ -36,12 +36,12 @@ impl MadeBy {
         }
     }
 
-    /// Where it lies beside a `.bin`.
+    /// The path of the file for a `.bin`.
     pub fn path(bin: &Path) -> PathBuf {
         bin.with_extension(Self::ENDING)
     }
 
-    /// What lies beside a `.bin` with so many tokens; `None` where nothing does that can be read, or it is about other tokens.
+    /// Reads the file for a `.bin` with so many tokens; `None` if it cannot be read or describes other tokens.
     pub(super) fn beside(bin: &Path, num_tokens: u64) -> Option<Self> {
         let path = Self::path(bin);
         // To open a pipe would wait for its writer.

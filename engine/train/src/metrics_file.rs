@@ -72,7 +72,7 @@ impl MetricsFile {
     }
 }
 
-/// What every line says.
+/// The fields that every line has.
 #[derive(serde::Deserialize)]
 struct Line {
     /// The lines of steps have none.

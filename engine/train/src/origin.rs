@@ -1,4 +1,4 @@
-//! What a new run keeps of the folder of transformers that its model came from.
+//! The files that a new run keeps of the folder of transformers that its model came from.
 
 use std::io;
 use std::path::Path;
@@ -9,7 +9,7 @@ use pipezero_config::{Run, RunFile};
 use super::run_dir::RunDir;
 use super::run_dir_error::RunDirError;
 
-/// What a run keeps that begins with the weights at `init`, or draws them. The folder is that of the weights; or that from which the run whose
+/// Reads the files to keep for a run that begins with the weights at `init`, or draws them. The folder is that of the weights; or that from which the run whose
 /// weights they are came; or that whose sizes the model has.
 ///
 /// # Errors

@@ -62,7 +62,7 @@ impl RunDir {
         Ok(published.export(folder, &about, form, names, read).map_err(EngineError::from)?)
     }
 
-    /// What an export of the run says about its model beside the weights.
+    /// The settings that an export of the run writes next to the weights.
     ///
     /// # Errors
     /// When what the run has kept of the folder that its model came from cannot be read.

@@ -44,7 +44,7 @@ pub struct Resumed {
     pub step: u64,
     /// The last step that was done before; those after `step` up to it are done again.
     pub last_done: u64,
-    /// What the run does otherwise than the one that wrote the checkpoint.
+    /// The differences between the run and the one that wrote the checkpoint.
     pub changes: Changes,
     /// Newer checkpoints that are damaged.
     pub refused: Vec<CheckpointError>,

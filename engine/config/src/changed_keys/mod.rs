@@ -15,30 +15,30 @@ use table::TABLE;
 pub struct ChangedKey {
     /// Its path, as `--set` takes it; `ranks` and `loss` are said by a task of a master file.
     pub key: &'static str,
-    /// What the change means.
+    /// The consequence for the resumed run.
     pub effect: Effect,
-    /// What it was; `None` if the run had no such value.
+    /// The value of the run that wrote the checkpoint; `None` if it had none.
     pub before: Option<Value>,
-    /// What it is; `None` if the run has no such value.
+    /// The value of the resumed run; `None` if it has none.
     pub now: Option<Value>,
 }
 
-/// What a changed key means for a resumed run.
+/// The consequence of a changed key for a resumed run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Nothing is learned otherwise, but for rounding.
+    /// The training is the same, except for rounding.
     None,
-    /// What is learned changes: how, as half a sentence.
+    /// The training differs; the text says how, as half a sentence.
     Learned(&'static str),
-    /// What is learned changes if the learning rate of any step does.
+    /// The training differs if the learning rate of any step does.
     Rate,
-    /// What is learned changes if the training data does: how.
+    /// The training differs if the training data does; the text says how.
     Data(&'static str),
-    /// What is learned changes if the contents of a file do.
+    /// The training differs if the contents of a file do.
     Content {
-        /// Where their checksum is in a resolved run.
+        /// The place of their checksum in a resolved run.
         checksum_at: &'static str,
-        /// How.
+        /// How the training differs, as half a sentence.
         how: &'static str,
     },
 }
@@ -47,15 +47,15 @@ pub enum Effect {
 struct Row {
     /// Its path.
     key: &'static str,
-    /// Where its value is in a resolved run, as JSON: keys joined by dots, `*` for the only entry of an object, a key with `?` for one that may be missing in the
+    /// The place of its value in a resolved run, as JSON: keys joined by dots, `*` for the only entry of an object, a key with `?` for one that may be missing in the
     /// path. Empty for a key without a value of its own.
     at: &'static str,
-    /// What is taken of what is there.
+    /// How the value there is read.
     value: ValueOf,
     effect: Effect,
 }
 
-/// What is taken of a part of a resolved run.
+/// How a value of a resolved run is read.
 #[derive(Clone, Copy)]
 enum ValueOf {
     /// All of it.
@@ -118,7 +118,7 @@ impl Row {
     }
 }
 
-/// What is at a place of a run; `None` for null.
+/// The value at a place of a run; `None` for null.
 fn found_at<'a>(run: &'a Value, at: &str) -> Option<&'a Value> {
     let mut found = run;
     for key in at.split('.') {

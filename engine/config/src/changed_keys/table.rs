@@ -1,4 +1,4 @@
-//! What a change of each key of the run file means for a resumed run.
+//! For each key of the run file, the consequence for a resumed run if its value has changed.
 //!
 //! Values are compared as they were resolved, not as they were written. So a default that is written out is no change, and what became of an
 //! `"auto"` may be one. A test holds this table against the keys of the run file and against a resolved [`Run`](crate::Run): every key has a row
@@ -22,7 +22,7 @@ const PRECISION: &str = "weights and activations are rounded otherwise from here
 const TOKENIZER: &str = "it has other contents, so each token may mean another text than the one that the weights were trained for";
 const TRAINED: &str = "other parameters are trained from here on";
 
-/// What a change is worth, the keys, and where a resolved run has their values, in the order of docs/run-file.md.
+/// The keys in the order of docs/run-file.md, each with the place of its value in a resolved run and the consequence of a change.
 pub(super) const TABLE: &[Row] = &[
     learned("train_batch_size", "batch.train_batch_size", BATCH),
     plain("train_micro_batch_size_per_gpu", "batch.micro_batch_size"),

@@ -98,12 +98,12 @@ pub struct ExportForm {
     pub element: ExportType,
 }
 
-/// What an export says about a model beside its weights.
+/// The settings that an export writes next to the weights.
 #[derive(Clone, Debug, Default)]
 pub struct About {
-    /// What the run has kept of the folder that the model came from.
+    /// The kept files of the folder that the model came from.
     pub origin: Origin,
-    /// What the run itself knows of tokens.
+    /// The special tokens that the run knows.
     pub tokens: SpecialTokens,
 }
 

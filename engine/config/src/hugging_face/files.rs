@@ -1,4 +1,4 @@
-//! Which files of a folder hold the weights: one, or several with an index.
+//! The files of a folder that hold the weights: one, or several with an index.
 
 use std::path::{Path, PathBuf};
 
@@ -23,7 +23,7 @@ const OF_OTHER_LOADERS: [&str; 4] = ["pytorch_model", "tf_model.h5", "flax_model
 
 /// The files of a folder.
 pub(super) struct Files {
-    /// What messages name: an index, or the only file.
+    /// The file that messages name: an index, or the only file.
     pub(super) named: PathBuf,
     /// Those that are read.
     pub(super) paths: Vec<PathBuf>,

@@ -1,4 +1,4 @@
-//! What a folder holds and training does not use.
+//! Parts of a folder that training does not use.
 
 use std::fmt;
 

@@ -1,6 +1,6 @@
 //! Fields of config.json that have no part in training, and what each is for.
 
-/// What a field is for that training does not use.
+/// The purpose of a field that training does not use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     Tokens,
