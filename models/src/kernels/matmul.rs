@@ -1,10 +1,11 @@
-//! Matrix products: the only file that calls the `gemm` crate.
+//! Matrix products: the only file that calls `gemm`, of which `models` takes the crate for f32 alone. The crates for its other types take as
+//! long to compile again, and are never called.
 //!
 //! `gemm` shares a product out by tiles of the result and cuts the inner dimension by sizes alone, so an element is
 //! the same whatever the number of threads; the tests of this file check that.
 #![allow(unsafe_code, reason = "gemm takes pointers and strides")]
 
-use gemm::Parallelism;
+use gemm_common::Parallelism;
 
 use super::matrix::{Cut, Matrix, MatrixMut};
 
@@ -74,17 +75,21 @@ fn part(len: usize) -> usize {
 
 /// One call of `gemm`; the shapes fit.
 fn product(threads: Threads, out: MatrixMut<'_>, mode: WriteMode, a: Matrix<'_>, b: Matrix<'_>) {
-    let (m, n, k) = (out.num_rows, out.num_columns, a.num_columns);
+    let out_stride = out.row_stride as isize;
+    // Its inner loop writes along columns, and those of the transposed product lie in memory as rows of the result.
+    let (a, b, out_row, out_column) =
+        if out_stride > 1 { (b.transposed(), a.transposed(), 1, out_stride) } else { (a, b, out_stride, 1) };
+    let multiply = gemm_f32::gemm::f32::get_gemm_fn();
     // SAFETY: each view lies inside a borrow of its own, and `out`'s is unique; a stride fits isize because the
     // elements that it spans do. The shapes fit, by the check of `matmul`.
     unsafe {
-        gemm::gemm(
-            m,
-            n,
-            k,
+        multiply(
+            a.num_rows,
+            b.num_columns,
+            a.num_columns,
             out.start,
-            1,
-            out.row_stride as isize,
+            out_column,
+            out_row,
             mode == WriteMode::Add,
             a.start,
             a.column_stride as isize,
