@@ -33,6 +33,9 @@ const TIMEOUT: Duration = Duration::from_secs(3);
 /// Ranks may take so long beside the time-out of the run to end.
 const TIME_TO_END: Duration = Duration::from_secs(2);
 
+/// So many cases at once: nearly all of a case is a wait for the time-out.
+const AT_ONCE: usize = 3;
+
 /// A rank that a test has forgotten does not stall for ever.
 const LONGEST_STALL: Duration = Duration::from_secs(120);
 
@@ -54,20 +57,33 @@ enum Fault {
 fn whatever_fails_is_named_and_all_others_end_in_time() {
     let faults = [Fault::Rank(Kind::Panic), Fault::Rank(Kind::Stall), Fault::Link];
     let mut sample = Sample::one_in(4, "rank that panics or stalls, or link that stops");
+    let mut cases = Vec::new();
     for (phase, word) in Phase::ALL {
         for fault in faults {
             for rank in RANKS {
                 if sample.takes_next() {
-                    let ended = match fault {
-                        Fault::Rank(kind) => rank_fails(phase, kind, rank),
-                        Fault::Link => link_stops(phase, rank),
-                    };
-                    println!("{word} {fault:?} {rank}: all ended after {ended:.2?}");
+                    cases.push((phase, word, fault, rank));
                 }
             }
         }
     }
     assert_eq!(sample.num_cases(), 45);
+    let cases = Mutex::new(cases.into_iter());
+    let next = || cases.lock().expect("no case fails while it is taken").next();
+    let run_all = || {
+        while let Some((phase, word, fault, rank)) = next() {
+            let ended = match fault {
+                Fault::Rank(kind) => rank_fails(phase, kind, rank),
+                Fault::Link => link_stops(phase, rank),
+            };
+            println!("{word} {fault:?} {rank}: all ended after {ended:.2?}");
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..AT_ONCE {
+            scope.spawn(run_all);
+        }
+    });
 }
 
 /// Pipeline 3 x data 2, two blocks to a stage, so that each stage gathers for its backwards.
