@@ -14,6 +14,7 @@ mod distill_processes; // Distillation in the processes of a job.
 mod doctor; // `doctor`.
 #[cfg(feature = "mpi")]
 mod doctor_mpi; // `doctor` under `mpirun`.
+mod exports; // Folders that transformers wrote, exported again.
 mod failing_disk; // A disk that fails once, at every write.
 mod fix; // `check --fix`.
 mod folders; // Folders of transformers.
