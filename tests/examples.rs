@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use pipezero_config::{GivenFile, Notice, NoticeKind, Resources, RunFile};
+use pipezero_config::testing::beside_defaults;
+use pipezero_config::{GivenFile, Notice, Resources, RunFile};
 use pipezero_plan::Plan;
 use serde_json::Value;
 
@@ -25,7 +26,7 @@ fn blocks(page: &str) -> Vec<String> {
 
 /// Whether no more is said than which defaults stand.
 fn are_defaults(notices: &[Notice]) -> bool {
-    notices.iter().all(|notice| notice.kind() == NoticeKind::Default)
+    beside_defaults(notices).next().is_none()
 }
 
 #[test]

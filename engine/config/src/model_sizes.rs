@@ -16,6 +16,13 @@ pub fn sizes(model: &ModelConfig) -> Map<String, Value> {
     }
 }
 
+/// Those with which weights compute what they do, without the ones that each run has of its own.
+pub fn sizes_of_weights(model: &ModelConfig) -> Map<String, Value> {
+    let mut sizes = sizes(model);
+    OF_THE_RUN.iter().for_each(|key| drop(sizes.remove(*key)));
+    sizes
+}
+
 /// The first size of a model that is another in a run's, with both values: its weights would compute something else there.
 pub fn first_difference(theirs: &Map<String, Value>, run: &ModelConfig) -> Option<(String, Value, Value)> {
     let ours = sizes(run);

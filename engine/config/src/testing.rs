@@ -1,6 +1,6 @@
 //! A valid run file, and the host that it is for: what tests here and in other crates change a key of.
 
-use crate::{HostGpu, Resources};
+use crate::{HostGpu, Notice, NoticeKind, Resources};
 
 /// A host of 8 cores on which the engine starts its own ranks.
 pub const RESOURCES: Resources =
@@ -16,6 +16,11 @@ pub(crate) const BASE: &[(&str, &str)] = &[
     ("train_batch_size", "8"),
     ("steps", "10"),
 ];
+
+/// The notices but for those on defaults, which nearly every file has.
+pub fn beside_defaults(notices: &[Notice]) -> impl Iterator<Item = &Notice> {
+    notices.iter().filter(|notice| notice.kind() != NoticeKind::Default)
+}
 
 /// The valid file with some keys at the top level replaced or added; an empty value leaves a key out.
 pub fn file(changes: &[(&str, &str)]) -> String {

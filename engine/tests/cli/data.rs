@@ -36,7 +36,7 @@ fn check_refuses_what_train_would() {
         expect![[r#"
             $ model.vocab_size=266
             [2] error: not a valid run with --set model.vocab_size=266, 1 mistake:
-              x `data.tokenizer`: the tokenizer has tokens up to 266, but the model knows tokens below vocab_size 266; use 267 or more
+              x `data.tokenizer`: the tokenizer has tokens up to 266, but the model knows tokens below vocab_size 266; set `model.vocab_size` to 267 or more, or, where `model.from` says it, use that model's own tokenizer
                 ,-[run.json:9:44]
               8 |   },
               9 |   "data": { "tokens": "data", "tokenizer": "tokenizer.json", "validation": 0.2 },

@@ -14,6 +14,7 @@ mod distill_processes; // Distillation in the processes of a job.
 mod doctor; // `doctor`.
 #[cfg(feature = "mpi")]
 mod doctor_mpi; // `doctor` under `mpirun`.
+mod exports; // Folders that transformers wrote, exported again.
 mod failing_disk; // A disk that fails once, at every write.
 mod fix; // `check --fix`.
 mod folders; // Folders of transformers.
@@ -33,6 +34,10 @@ mod recomputation;
 mod residency; // Units that stay gathered.
 mod resume; // `train --resume`.
 mod resume_changes; // What it says of a run that is not as it was.
+mod resume_command; // `resume`.
+mod resume_contents; // And of files whose contents are others.
+#[cfg(feature = "mpi")]
+mod resume_mpi; // And in the processes of a job.
 mod schedules; // Several stages per rank, and schedule files.
 mod several; // Master files: several engines.
 mod several_arguments; // Arguments about them.

@@ -109,6 +109,22 @@ fn what_a_run_does_not_go_on_from_is_removed_once_another_is_complete() {
     assert!(missing.contains("out has no checkpoint of step 1, but of 3, 4"), "{missing}");
 }
 
+/// As after a line that found no room on its disk.
+#[test]
+fn steps_without_a_line_in_the_metrics_are_named() {
+    let home = run();
+    let lines = home.read("out/metrics.jsonl");
+    let kept = lines.lines().filter(|line| !line.starts_with("{\"step\":2,"));
+    home.write("out/metrics.jsonl", kept.map(|line| format!("{line}\n")).collect::<String>());
+    let resumed = home.run("train run.json --out out --resume --set steps=4");
+    let said = "warning: out/metrics.jsonl has no line of step 2, which the run has done\n";
+    assert_eq!(resumed.stderr.matches(said).count(), 1, "{}", resumed.stderr);
+    resumed.success();
+    let whole = run();
+    let resumed = whole.run("train run.json --out out --resume --set steps=4");
+    assert!(!resumed.stderr.contains("has no line"), "{}", resumed.stderr);
+}
+
 /// The state of a run that fails is saved beside the checkpoints that it had, so that an earlier one can be taken.
 #[test]
 fn a_run_that_diverges_keeps_its_earlier_checkpoints() {

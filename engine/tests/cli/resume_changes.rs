@@ -10,7 +10,7 @@ use crate::checkpoint::run;
 use crate::command::Home;
 
 /// The lines about changes of a run that goes on.
-fn lines(stderr: &str) -> String {
+pub(crate) fn lines(stderr: &str) -> String {
     let is_about_changes = |line: &&str| {
         ["warning: ", "since the checkpoint: "].iter().any(|begin| line.starts_with(begin))
             || line.contains("`gradient_accumulation_steps`")
@@ -20,7 +20,7 @@ fn lines(stderr: &str) -> String {
 
 /// Goes on with a copy of the run in `out` for each `$` in the expected text, with what stands behind it, and compares what is said of changes.
 #[track_caller]
-fn goes_on(home: &Home, command: &str, expected: Expect) {
+pub(crate) fn goes_on(home: &Home, command: &str, expected: Expect) {
     let arguments: Vec<&str> =
         expected.data().lines().filter_map(|line| line.trim_start().strip_prefix("$ ")).collect();
     assert!(!arguments.is_empty(), "arguments stand behind each `$`");
@@ -35,7 +35,7 @@ fn goes_on(home: &Home, command: &str, expected: Expect) {
 }
 
 /// Copies a run directory, over one that is there.
-fn copy(home: &Home, from: &str, to: &str) {
+pub(crate) fn copy(home: &Home, from: &str, to: &str) {
     let _ = fs::remove_dir_all(home.path(to));
     fs::create_dir(home.path(to)).unwrap();
     for name in home.names_in(from) {
@@ -252,7 +252,8 @@ fn another_loss_is_warned_of() {
     printed.success();
     let alone = home.run("resume out/small --set steps=4");
     expect![[r#"
-        since the checkpoint: steps 3 -> 4, zero_optimization.vocabulary_slices 1 -> "auto", activation_checkpointing.head_logits "keep" -> "auto", loss "distillation with temperature 2 and alpha 0.5" -> (not set)
+        warning: loss "distillation with temperature 2 and alpha 0.5" -> "cross-entropy" since the checkpoint: what is minimised is another sum from here on
+        since the checkpoint: steps 3 -> 4, zero_optimization.vocabulary_slices 1 -> "auto", activation_checkpointing.head_logits "keep" -> "auto", teacher "~/teacher" -> (not set)
     "#]].assert_eq(&lines(&alone.stderr));
     alone.success();
 }
@@ -424,57 +425,4 @@ fn steps_that_are_done_again_are_counted() {
         step 3 was done before, and is done again
     "#]]
     .assert_eq(&again(&home, "--step 2 --set steps=4"));
-}
-
-/// With what `--set` said when it was started, which the command does not repeat.
-#[test]
-fn a_run_directory_goes_on_as_it_was_started() {
-    let home = Home::with(&[("\"threads\": 1", "\"threads\": 1, \"checkpoint\": { \"every\": 1 }")]);
-    let set = "--set seed=9 --set optimizer.params.betas=[0.8,0.9] --set parallel.pipeline=1";
-    home.run(format!("train run.json --out out {set}")).success();
-    copy(&home, "out", "copy");
-    home.run(format!("train run.json --out copy {set} --set steps=5 --resume")).success();
-    // It needs neither the file nor what else was named.
-    fs::remove_file(home.path("run.json")).unwrap();
-    let resumed = home.run("resume out --set steps=5");
-    expect![[r#"
-        since the checkpoint: steps 3 -> 5
-    "#]]
-    .assert_eq(&lines(&resumed.stderr));
-    resumed.success();
-    let weights = |run: &str| fs::read(home.path(&format!("{run}/weights.safetensors"))).unwrap();
-    assert!(weights("out") == weights("copy"));
-    let changed = home.run("resume out --set steps=6 --set seed=1 --resume");
-    expect![[r#"
-        warning: seed 9 -> 1 since the checkpoint: the order of samples is another one from here on: within this epoch some come twice and others never
-        since the checkpoint: steps 5 -> 6
-    "#]].assert_eq(&lines(&changed.stderr));
-    changed.success();
-    fs::create_dir(home.path("several")).unwrap();
-    copy(&home, "copy", "several/left");
-    home.refuses(
-        "resume",
-        expect![[r#"
-            $ nowhere
-            [2] error: nowhere has no run.json, so it is no run directory: name the folder that `train` wrote, or write pipezero train RUN.json --out nowhere --resume
-            $ several
-            [2] error: several is the folder of several engines: go on with all of them with pipezero train MASTER.json --out several --resume, or with one with pipezero resume several/ENGINE
-            $ out --step 99
-            [2] error: out has no checkpoint of step 99, but of 5, 6; name a run directory that has one, or its folder
-            $ out --set seed=x
-            [2] error: not a valid run, 1 mistake:
-              x `seed` must be a whole number, but is the string "x"
-               ,-[--set:1:6]
-             1 | seed=x
-               :      ^
-               `----
-              help: write a value such as 0
-            $ out --overwrite
-            [2] error: unexpected argument '--overwrite' found
-
-              tip: to pass '--overwrite' as a value, use '-- --overwrite'
-
-            Usage: pipezero resume <DIR>
-        "#]],
-    );
 }

@@ -18,6 +18,8 @@ pub(super) struct Batches {
     pub(super) baselines: Option<NgramCrossEntropy>,
     /// The checksum of what is trained on; `None` of a model that reads none.
     pub(super) text_checksum: Option<String>,
+    /// The checksum of what is held out; `None` if nothing is.
+    pub(super) validation_checksum: Option<String>,
     /// That of the tokenizer; `None` of a run without one.
     pub(super) tokenizer_checksum: Option<String>,
 }
@@ -33,6 +35,7 @@ impl Batches {
                 validation: None,
                 baselines: None,
                 text_checksum: None,
+                validation_checksum: None,
                 tokenizer_checksum: None,
             });
         }
@@ -46,6 +49,7 @@ impl Batches {
                     .of_lengths(&run.data.seq_lengths),
             ),
             text_checksum: Some(digits(corpus.checksum()?)),
+            validation_checksum: corpus.validation_checksum()?.map(digits),
             validation: corpus.validation_batches(layout, run.seed)?.map(|batches| Arc::new(batches) as _),
             baselines: corpus.baselines()?,
         })

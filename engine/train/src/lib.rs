@@ -52,7 +52,7 @@ pub use pipezero_run::engine::batch_layout;
 pub use process_memory::ProcessMemory;
 pub use rank_log::RankLog;
 pub use run_dir::{Claim, Place, RunDir};
-pub use run_dir_error::RunDirError;
+pub use run_dir_error::{RunDirError, Ways};
 pub use score::{Score, Scored};
 pub use since_checkpoint::Changes;
 pub use summary::{Measured, StepSeconds, Summary};

@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write};
+use std::ops::RangeInclusive;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -58,6 +59,18 @@ impl MetricsFile {
         end.lines().rev().find_map(|line| serde_json::from_str(line).ok()).map(|Line { step, .. }| step)
     }
 
+    /// The steps up to `step` that have no line although an earlier one has, as ranges. None where there are no lines at all: a folder may have checkpoints alone.
+    pub(super) fn missing_until(path: &Path, step: u64) -> Vec<RangeInclusive<u64>> {
+        let text = read_text(path, Self::BYTES_MAX).unwrap_or_default();
+        let lines = text.lines().filter_map(|line| serde_json::from_str::<Line>(line).ok());
+        let mut steps: Vec<u64> = lines.filter(|line| line.kind.is_none()).map(|line| line.step).collect();
+        steps.sort_unstable();
+        let after_all = (!steps.is_empty()).then_some(step.saturating_add(1));
+        steps.extend(after_all);
+        let pairs = steps.windows(2).map(|pair| (pair[0].saturating_add(1), pair[1].saturating_sub(1)));
+        pairs.map(|(first, last)| first..=last.min(step)).filter(|missing| !missing.is_empty()).collect()
+    }
+
     /// Adds a line.
     ///
     /// # Errors
@@ -87,4 +100,29 @@ fn is_until(line: &str, step: u64, evaluates_again: bool) -> bool {
         line.step < step || line.step == step && !is_made_again
     };
     line.ends_with('\n') && serde_json::from_str(line).is_ok_and(is_kept)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_without_a_line_are_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("metrics.jsonl");
+        let missing = |steps: &[u64], until: u64| {
+            let lines: String = steps.iter().map(|step| format!("{{\"step\":{step}}}\n")).collect();
+            fs::write(&path, format!("{lines}{{\"kind\":\"eval\",\"step\":3}}\n")).unwrap();
+            MetricsFile::missing_until(&path, until)
+        };
+        let none: Vec<RangeInclusive<u64>> = Vec::new();
+        assert_eq!(missing(&[1, 2, 3, 4], 4), none);
+        assert_eq!(missing(&[1, 2, 5, 7], 8), [3..=4, 6..=6, 8..=8]);
+        assert_eq!(missing(&[1, 2, 5, 7], 4), [3..=4]);
+        assert_eq!(missing(&[1, 2, 5, 7], 2), none);
+        // Of a folder that had checkpoints alone.
+        assert_eq!(missing(&[6, 7], 7), none);
+        assert_eq!(missing(&[], 9), none);
+        assert_eq!(MetricsFile::missing_until(&folder.path().join("none"), 9), none);
+    }
 }

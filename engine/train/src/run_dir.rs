@@ -14,7 +14,7 @@ use pipezero_tokens::Tokenizer;
 
 use super::metrics_file::MetricsFile;
 use super::rank_log::RankLog;
-use super::run_dir_error::RunDirError;
+use super::run_dir_error::{RunDirError, Ways};
 use super::run_lock::{LockError, RunLock};
 use super::summary::{self, Measured};
 
@@ -185,7 +185,9 @@ impl RunDir {
             return Ok(Place::Free);
         }
         if claim == Claim::New {
-            return Err(RunDirError::Exists { path: path.to_owned() });
+            let may = |claim| Self::check_contents(path, claim).is_ok();
+            let ways = Ways { resume: may(Claim::GoOn), overwrite: may(Claim::Replace) };
+            return Err(RunDirError::Exists { path: path.to_owned(), ways });
         }
         let not_a_run = |reason: String| RunDirError::NotARun { path: path.to_owned(), reason };
         // The first that a run writes; a run file alone may be the user's own.

@@ -1,18 +1,43 @@
 //! Why a run directory cannot be used.
 
+use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
 use pipezero_plan::Bytes;
 
+/// What can be done with a folder that is there already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ways {
+    /// Whether a run can go on in it.
+    pub resume: bool,
+    /// Whether a run may replace it.
+    pub overwrite: bool,
+}
+
+impl fmt::Display for Ways {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match (self.resume, self.overwrite) {
+            (true, true) => {
+                "go on with --resume, name another folder with --out, or replace it with --overwrite"
+            }
+            (true, false) => "go on with --resume, or name another folder with --out",
+            (false, true) => "name another folder with --out, or replace it with --overwrite",
+            (false, false) => "it is no run directory; name another folder with --out",
+        })
+    }
+}
+
 /// Why a run directory cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum RunDirError {
     /// It exists already.
-    #[error("{} already exists: go on with --resume, name another folder with --out, or replace it with --overwrite", path.display())]
+    #[error("{} already exists: {ways}", path.display())]
     Exists {
         /// The folder.
         path: PathBuf,
+        /// What to do with it.
+        ways: Ways,
     },
     /// The folder for the state of a run that an error ends exists already.
     #[error(

@@ -5,13 +5,15 @@
 use std::cell::LazyCell;
 
 use pipezero_config::{ChangedKey, Effect, OptimizerConfig, Run, SchedulerConfig};
+use pipezero_models::{CrossEntropy, Loss};
 use pipezero_plan::Plan;
 use pipezero_run::checkpoint::Manifest;
 use pipezero_run::engine::AboutRun;
 use pipezero_run::optimizer::LearningRate;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::batches::Batches;
+use super::teacher::{Teacher, TeacherWeights};
 
 /// Steps, at most, among which one with another learning rate is looked for.
 const STEPS_MAX: u64 = 1 << 20;
@@ -25,11 +27,17 @@ pub struct Changes {
     pub others: Vec<ChangedKey>,
 }
 
-/// The description of a run that a checkpoint keeps: the resolved run file, the loss, and checksums of the data and the tokenizer.
-pub(super) fn about(plan: &Plan, batches: &Batches) -> AboutRun {
+/// The description of a run that a checkpoint keeps: the resolved run file, the loss, the teacher, and checksums of the data and the tokenizer.
+pub(super) fn about(plan: &Plan, batches: &Batches, teacher: Option<&Teacher>) -> AboutRun {
     let mut run = serde_json::to_value(plan.run()).expect("a run has string keys and finite depth");
     if let Some(checksum) = &batches.tokenizer_checksum {
         run["data"]["tokenizer_checksum"] = checksum.as_str().into();
+    }
+    if let Some(checksum) = &batches.validation_checksum {
+        run["data"]["validation_checksum"] = checksum.as_str().into();
+    }
+    if let Some(TeacherWeights { path, checksum }) = teacher.map(Teacher::weights) {
+        run["teacher"] = json!({"weights": path.to_string_lossy(), "checksum": checksum});
     }
     if let Some(loss) = plan.loss_description() {
         run["loss"] = loss.into();
@@ -48,9 +56,10 @@ impl Changes {
         let rate = LazyCell::new(|| OtherRate::of(&checkpoint.run, run, checkpoint.position.step + 1));
         let mut changes = Self::default();
         let mut is_data_named = false;
-        let keys = ChangedKey::between(&checkpoint.run, &read);
-        // If the number of steps changes the rate, it does so through a key of the scheduler.
-        let has_other_schedule = keys.iter().any(|key| key.key.starts_with("scheduler."));
+        let before = with_loss(&checkpoint.run, &read);
+        let keys = ChangedKey::between(&before, &read);
+        let changed: Vec<&str> = keys.iter().map(|key| key.key).collect();
+        let is_changed = |beginning: &str| changed.iter().any(|key| key.starts_with(beginning));
         for key in keys {
             let how = match key.effect {
                 Effect::Learned(how) => Some(how.to_owned()),
@@ -58,17 +67,29 @@ impl Changes {
                     is_data_named |= has_other_data;
                     has_other_data.then(|| how.to_owned())
                 }
-                Effect::Rate if key.key == "steps" && !has_other_schedule => None,
-                Effect::Rate => rate.as_ref().map(OtherRate::in_words),
+                Effect::RateThrough(others) if !is_changed(others) => None,
+                Effect::Rate | Effect::RateThrough(_) => rate.as_ref().map(OtherRate::in_words),
                 Effect::None | Effect::Content { .. } => None,
             };
             changes.add(key, how);
+        }
+        let held_out = |run: &Value| run.pointer("/data/validation_checksum").cloned();
+        let has_other_validation =
+            held_out(&before).zip(held_out(&read)).is_some_and(|(before, now)| before != now);
+        if has_other_validation && !has_other_data && !changes.names("data.validation_tokens") {
+            let how = "the validation text is not the one that the checkpoint's run read: validation losses are those of other text from here on";
+            changes.learned.push((Vec::new(), how.to_owned()));
         }
         if has_other_data && !is_data_named {
             let how = "the training text is not the one that the checkpoint's run read: its order of samples is another one from here on";
             changes.learned.push((Vec::new(), how.to_owned()));
         }
         changes
+    }
+
+    /// Whether a key is among those with a warning.
+    fn names(&self, key: &str) -> bool {
+        self.learned.iter().flat_map(|(keys, _)| keys).any(|changed| changed.key == key)
     }
 
     fn add(&mut self, key: ChangedKey, how: Option<String>) {
@@ -91,6 +112,18 @@ impl Changes {
     pub fn note(&self) -> Option<String> {
         (!self.others.is_empty()).then(|| format!("since the checkpoint: {}", listed(&self.others)))
     }
+}
+
+/// The run of a checkpoint with its loss, if that of `now` says one: earlier versions named only losses other than cross-entropy.
+fn with_loss(run: &Value, now: &Value) -> Value {
+    let mut run = run.clone();
+    if let Some(run) = run.as_object_mut()
+        && !run.contains_key("loss")
+        && now.get("loss").is_some()
+    {
+        run.insert("loss".to_owned(), CrossEntropy.description().into());
+    }
+    run
 }
 
 fn listed(keys: &[ChangedKey]) -> String {
@@ -133,22 +166,63 @@ mod tests {
 
     use super::*;
 
+    fn resolved(changes: &[(&str, &str)]) -> Run {
+        RunFile::parse("run.json", &file(changes)).unwrap().resolve(RESOURCES).unwrap().0
+    }
+
+    fn described(run: &Run, text: &str) -> AboutRun {
+        AboutRun { run: serde_json::to_value(run).unwrap(), text_checksum: Some(text.to_owned()) }
+    }
+
     /// The lines about a run that goes on after step 5 of another one.
     fn lines(before: &[(&str, &str)], now: &[(&str, &str)], texts: [&str; 2]) -> Vec<String> {
-        let resolved =
-            |changes| RunFile::parse("run.json", &file(changes)).unwrap().resolve(RESOURCES).unwrap().0;
-        let about = |run: &Run, text: &str| AboutRun {
-            run: serde_json::to_value(run).unwrap(),
-            text_checksum: Some(text.to_owned()),
-        };
         let run = resolved(now);
-        let then = about(&resolved(before), texts[0]);
+        lines_of(described(&resolved(before), texts[0]), described(&run, texts[1]), &run)
+    }
+
+    fn lines_of(before: AboutRun, now: AboutRun, run: &Run) -> Vec<String> {
         let position = Position { step: 5, update: 5, num_samples: 40 };
         let mut checkpoint = Manifest::new(position);
-        checkpoint.run = serde_json::from_str(&then.run.to_string()).unwrap();
-        checkpoint.text_checksum = then.text_checksum;
-        let changes = Changes::since(&checkpoint, &about(&run, texts[1]), &run);
+        checkpoint.run = serde_json::from_str(&before.run.to_string()).unwrap();
+        checkpoint.text_checksum = before.text_checksum;
+        let changes = Changes::since(&checkpoint, &now, run);
         changes.warnings().map(|line| format!("warning: {line}")).chain(changes.note()).collect()
+    }
+
+    /// It names no loss but that of a distillation, and no contents but those of the training data.
+    #[test]
+    fn a_checkpoint_of_an_earlier_version_is_not_taken_for_another_run() {
+        let run = resolved(&[]);
+        let with_loss = |loss: &str| {
+            let mut about = described(&run, "t");
+            about.run["data"]["validation_checksum"] = "1".into();
+            about.run["loss"] = loss.into();
+            about
+        };
+        assert_eq!(lines_of(described(&run, "t"), with_loss("cross-entropy"), &run), [""; 0]);
+        let how = "since the checkpoint: what is minimised is another sum from here on";
+        assert_eq!(
+            lines_of(described(&run, "t"), with_loss("another"), &run),
+            [format!("warning: loss \"cross-entropy\" -> \"another\" {how}")]
+        );
+    }
+
+    #[test]
+    fn what_is_held_out_is_named_unless_the_training_data_is_another_too() {
+        let run = resolved(&[]);
+        let about = |text: &str, held_out: &str| {
+            let mut about = described(&run, text);
+            about.run["data"]["validation_checksum"] = held_out.into();
+            about
+        };
+        let text =
+            |what: &str| format!("warning: the {what} text is not the one that the checkpoint's run read: ");
+        let said = |before: AboutRun, now: AboutRun| lines_of(before, now, &run);
+        assert_eq!(said(about("t", "v"), about("t", "v")), [""; 0]);
+        for (now, what) in [(about("t", "w"), "validation"), (about("u", "w"), "training")] {
+            let lines = said(about("t", "v"), now);
+            assert!(lines.len() == 1 && lines[0].starts_with(&text(what)), "{lines:?}");
+        }
     }
 
     const DECAY: (&str, &str) = (

@@ -4,12 +4,13 @@
 //! sequence; the student's source hands them to the ranks of the student that have the head. So neither grid knows of the other: what they have in
 //! common is the number of a sequence in its batch.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use pipezero_comm::world::World;
 use pipezero_files::host;
 use pipezero_plan::{Plan, Purpose};
+use pipezero_run::checkpoint::digits;
 use pipezero_run::data::{BatchError, BatchLayout, BatchSource, NoBatches, Start, TokenBatch};
 use pipezero_run::engine::{BatchLogits, Engine, EngineError, batch_layout};
 
@@ -31,6 +32,26 @@ pub struct Teacher {
     /// If teacher and student have ranks in different processes.
     exchange: Option<LogitsExchange>,
     memory: TeacherMemory,
+    weights: TeacherWeights,
+}
+
+/// What a student's checkpoint says of its teacher.
+#[derive(Clone, Debug)]
+pub(super) struct TeacherWeights {
+    /// Where they were read.
+    pub(super) path: PathBuf,
+    /// The checksum of [`InitialState::weights_checksum`]; `None` where this process does not see them.
+    pub(super) checksum: Option<String>,
+}
+
+impl TeacherWeights {
+    fn at(plan: &Plan, path: &Path) -> Self {
+        let checksum = state_of(plan, path).and_then(|state| state.weights_checksum(plan));
+        Self {
+            path: std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
+            checksum: checksum.ok().flatten().map(digits),
+        }
+    }
 }
 
 impl Teacher {
@@ -85,6 +106,7 @@ impl Teacher {
         });
         let planned_bytes = rank_bytes.saturating_add(plan.batch_logits_bytes());
         let memory = TeacherMemory { planned_bytes, before_bytes };
+        let weights = TeacherWeights::at(&plan, path);
         let start = |plan: Plan| {
             let logits =
                 BatchLogits::for_plan(&plan).map_err(|error| EngineError::Logits(Box::new(error)))?;
@@ -97,7 +119,7 @@ impl Teacher {
         match start(plan.clone()) {
             Ok((engine, logits)) => {
                 let logits = Arc::new(logits);
-                Ok(Self { name, engine, plan, logits, batches: None, exchange: None, memory })
+                Ok(Self { name, engine, plan, logits, batches: None, exchange: None, memory, weights })
             }
             Err(error) => Err(TrainingError::Teacher { name, error: Box::new(error) }),
         }
@@ -111,6 +133,11 @@ impl Teacher {
     /// The engine; `None` in a process that has none of its ranks.
     pub fn engine(&self) -> Option<&Engine> {
         self.engine.as_ref()
+    }
+
+    /// Its weights, as the checkpoint of a student knows them.
+    pub(super) fn weights(&self) -> &TeacherWeights {
+        &self.weights
     }
 
     /// What it takes of this process's memory.

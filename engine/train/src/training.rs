@@ -1,5 +1,6 @@
 //! A training run that is ready to start.
 
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -48,6 +49,8 @@ pub struct Resumed {
     pub changes: Changes,
     /// Newer checkpoints that are damaged.
     pub refused: Vec<CheckpointError>,
+    /// Steps before it that have no line in `metrics.jsonl`: a disk was full when theirs was to be written.
+    pub without_metrics: Vec<RangeInclusive<u64>>,
 }
 
 /// A training run that is ready to start: ranks allocated, text read.
@@ -247,20 +250,28 @@ impl Training {
         let at = TextStart { num_steps: step, num_sequences: num_samples };
         let state = InitialState::Checkpoint(Arc::clone(&found));
         let mut training = Self::at(plan, world, at, state, teacher, begins)?;
-        let about = about(training.plan(), &training.batches);
+        let about = about(training.plan(), &training.batches, training.teacher.as_ref());
         let changes = Changes::since(found.manifest(), &about, training.plan().run());
-        training.resumed = Some(Resumed { step, last_done: step, changes, refused: Vec::new() });
+        training.resumed = Some(Resumed {
+            step,
+            last_done: step,
+            changes,
+            refused: Vec::new(),
+            without_metrics: Vec::new(),
+        });
         Ok(training)
     }
 
     /// The same, with what else is known of the run in this directory that it goes on with.
     fn having_done(self, directory: &Path, refused: Vec<CheckpointError>) -> Self {
-        let of_metrics = MetricsFile::last_step(&directory.join(RunDir::METRICS));
+        let metrics = directory.join(RunDir::METRICS);
+        let of_metrics = MetricsFile::last_step(&metrics);
         let of_checkpoints =
             Checkpoints::of_run(directory).steps().ok().and_then(|steps| steps.last().copied());
         let resumed = self.resumed.map(|resumed| Resumed {
             last_done: [of_metrics, of_checkpoints].into_iter().flatten().fold(resumed.step, u64::max),
             refused,
+            without_metrics: MetricsFile::missing_until(&metrics, resumed.step),
             ..resumed
         });
         Self { resumed, ..self }

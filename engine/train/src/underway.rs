@@ -70,7 +70,7 @@ impl Training {
         observer: &mut dyn Observer,
     ) -> Result<Underway<'a>, TrainingError> {
         let first = self.resumed.as_ref().map_or(0, |resumed| resumed.step);
-        let about = about(self.plan(), &self.batches);
+        let about = about(self.plan(), &self.batches, self.teacher.as_ref());
         let keeper = CheckpointKeeper::new(directory, self.plan().run(), first, about);
         let keeper = self.engine.agree(keeper)?;
         let is_traced = self.writes() && self.traced.is_some();

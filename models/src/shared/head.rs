@@ -8,6 +8,7 @@ use crate::kernels::cross_entropy::NUM_STATISTICS;
 use crate::kernels::linear::LinearShape;
 use crate::layer::*;
 use crate::layout;
+use crate::loss::{CrossEntropy, Loss};
 use crate::memory::ViewMut;
 use crate::parameter::ParameterSpec;
 use crate::queue::{Onto, Queue};
@@ -165,6 +166,10 @@ impl Layer for Head {
 
     fn table_slice(&self) -> Slice {
         self.slice
+    }
+
+    fn loss_description(&self) -> Option<String> {
+        Some(CrossEntropy.description())
     }
 
     fn has_halves(&self) -> bool {

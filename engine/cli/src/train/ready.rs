@@ -96,7 +96,7 @@ impl RunOptions {
         }
         if is_first {
             RunDir::check(rescue, Claim::New).map_err(|error| match error {
-                RunDirError::Exists { path } => RunDirError::RescueExists { path },
+                RunDirError::Exists { path, .. } => RunDirError::RescueExists { path },
                 RunDirError::Unwritable { path, source } => RunDirError::RescueUnwritable { path, source },
                 error => error,
             })?;

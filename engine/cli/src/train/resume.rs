@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use pipezero_files::host::{self, LaunchedProcess};
-use pipezero_train::RunDir;
+use pipezero_run::checkpoint::Checkpoints;
+use pipezero_train::{Claim, RunDir};
 
 use super::TrainArgs;
 use crate::failure::Failure;
@@ -82,15 +83,37 @@ fn nothing_to_resume(directory: &Path, several: bool) -> String {
              with pipezero resume {shown}/ENGINE"
         );
     }
+    if let Some(run) = run_around(directory) {
+        let run = run.display();
+        return format!(
+            "{shown} holds checkpoints of the run in {run}: write pipezero resume {run}, with --step N for another one than the newest"
+        );
+    }
     let file = RunDir::RUN_FILE;
+    if directory.is_file() {
+        return format!(
+            "{shown} is a file, and a run directory is a folder: name the one that `train` wrote, or write pipezero train RUN.json --out DIR --resume"
+        );
+    }
+    // Where `train` would refuse the folder, it is no help.
+    let or_train = match RunDir::check(directory, Claim::GoOn) {
+        Ok(_) => format!(", or write pipezero train RUN.json --out {shown} --resume"),
+        Err(_) => String::new(),
+    };
     match several {
         true => format!(
-            "{shown} has no {file} on host {}, and every process of the job reads it: copy it from the host of rank 0, which wrote it, or write \
-             pipezero train RUN.json --out {shown} --resume",
+            "{shown} has no {file} on host {}, and every process of the job reads it: copy it from the host of rank 0, which wrote it{or_train}",
             host::name()
         ),
         false => format!(
-            "{shown} has no {file}, so it is no run directory: name the folder that `train` wrote, or write pipezero train RUN.json --out {shown} --resume"
+            "{shown} has no {file}, so it is no run directory: name the folder that `train` wrote{or_train}"
         ),
     }
+}
+
+/// The run directory among whose checkpoints a folder is.
+fn run_around(directory: &Path) -> Option<PathBuf> {
+    let is_run = |path: &&Path| path.join(RunDir::RUN_FILE).is_file();
+    let checkpoints = directory.ancestors().take(2).find(|path| path.ends_with(Checkpoints::NAME))?;
+    checkpoints.parent().filter(is_run).map(Path::to_owned)
 }

@@ -6,7 +6,7 @@ use pipezero_config::{DeviceName, RunFile};
 use pipezero_files::host;
 use pipezero_models::queue::Cuda;
 use pipezero_plan::Plan;
-use pipezero_train::{RankLog, Resumed, Start, Summary, Training};
+use pipezero_train::{RankLog, Resumed, RunDir, Start, Summary, Training};
 
 use crate::describe;
 use crate::figures::{bytes, count, counted};
@@ -54,7 +54,7 @@ pub(super) fn where_it_starts(plan: &Plan) -> impl Fn(Start) -> Option<String> +
 }
 
 pub(super) fn say_where_it_goes_on(output: ProcessOutput, resumed: Option<&Resumed>, out: &Path) {
-    let Some(Resumed { step, last_done, changes, refused }) = resumed else {
+    let Some(Resumed { step, last_done, changes, refused, without_metrics }) = resumed else {
         return output
             .note(format_args!("{} has no checkpoint yet: the run starts at step 1", out.display()));
     };
@@ -67,6 +67,20 @@ pub(super) fn say_where_it_goes_on(output: ProcessOutput, resumed: Option<&Resum
         0 => {}
         1 => output.note(format_args!("step {first} was done before, and is done again")),
         _ => output.note(format_args!("steps {first} to {last_done} were done before, and are done again")),
+    }
+    if let Some(first) = without_metrics.first() {
+        let first = match first.end() - first.start() {
+            0 => format!("step {}", first.start()),
+            _ => format!("steps {} to {}", first.start(), first.end()),
+        };
+        let more = match without_metrics.len() {
+            1 => "",
+            _ => ", and of others",
+        };
+        let metrics = out.join(RunDir::METRICS);
+        let line =
+            format!("warning: {} has no line of {first}{more}, which the run has done", metrics.display());
+        output.note(terminal::fitted(&line));
     }
     for warning in changes.warnings() {
         output.note(terminal::fitted(&format!("warning: {warning}")));

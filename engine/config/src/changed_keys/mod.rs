@@ -13,7 +13,7 @@ use table::TABLE;
 /// A key whose value differs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChangedKey {
-    /// Its path, as `--set` takes it; `ranks` and `loss` are said by a task of a master file.
+    /// Its path, as `--set` takes it; `ranks`, `loss` and `teacher` are said by a task of a master file.
     pub key: &'static str,
     /// The consequence for the resumed run.
     pub effect: Effect,
@@ -32,6 +32,8 @@ pub enum Effect {
     Learned(&'static str),
     /// The training differs if the learning rate of any step does.
     Rate,
+    /// The same, but only together with a changed key whose path begins so.
+    RateThrough(&'static str),
     /// The training differs if the training data does; the text says how.
     Data(&'static str),
     /// The training differs if the contents of a file do.
@@ -79,9 +81,10 @@ impl ChangedKey {
             let (old, new) = (row.value_in(before), row.value_in(now));
             let (is_learned, effect) = match row.effect {
                 Effect::Content { checksum_at, how } => {
+                    let names_none = [&old, &new].iter().all(|value| value.as_ref().is_none_or(is_empty));
                     // A checkpoint of an earlier version has no checksum.
                     let checksums = found_at(before, checksum_at).zip(found_at(now, checksum_at));
-                    let is_other = checksums.is_some_and(|(before, now)| before != now);
+                    let is_other = !names_none && checksums.is_some_and(|(before, now)| before != now);
                     (is_other, if is_other { Effect::Learned(how) } else { Effect::None })
                 }
                 effect => (false, effect),
@@ -129,6 +132,11 @@ fn found_at<'a>(run: &'a Value, at: &str) -> Option<&'a Value> {
         };
     }
     (!found.is_null()).then_some(found)
+}
+
+/// Whether a key that names files names none.
+fn is_empty(value: &Value) -> bool {
+    value.as_array().is_some_and(Vec::is_empty)
 }
 
 fn only_entry(value: &Value) -> Option<(&String, &Value)> {

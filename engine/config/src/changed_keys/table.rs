@@ -20,7 +20,10 @@ const ORDER: &str =
     "the order of samples is another one from here on: within this epoch some come twice and others never";
 const PRECISION: &str = "weights and activations are rounded otherwise from here on";
 const TOKENIZER: &str = "it has other contents, so each token may mean another text than the one that the weights were trained for";
+const TEACHER: &str =
+    "its weights are others, so the student learns from the logits of another model from here on";
 const TRAINED: &str = "other parameters are trained from here on";
+const VALIDATION: &str = "validation losses are those of other data from here on";
 
 /// The keys in the order of docs/run-file.md, each with the place of its value in a resolved run and the consequence of a change.
 pub(super) const TABLE: &[Row] = &[
@@ -28,7 +31,8 @@ pub(super) const TABLE: &[Row] = &[
     plain("train_micro_batch_size_per_gpu", "batch.micro_batch_size"),
     plain("gradient_accumulation_steps", "batch.num_micro_batches"),
     learned("gradient_clipping", "gradient_clipping", "gradients are clipped at another norm from here on"),
-    rate("steps", "steps"),
+    // It has a part in the rate only through a default of the scheduler.
+    row("steps", "steps", Effect::RateThrough("scheduler.")),
     learned("seed", "seed", ORDER),
     learned("train_only", "train_only", TRAINED),
     plain("threads", "threads"),
@@ -82,7 +86,7 @@ pub(super) const TABLE: &[Row] = &[
     content("data.tokenizer", "data.tokenizer", "data.tokenizer_checksum", TOKENIZER),
     data("data.end_token", "data.end_token"),
     data("data.validation", "data.validation"),
-    data("data.validation_tokens", "data.validation_tokens"),
+    content("data.validation_tokens", "data.validation_tokens", "data.validation_checksum", VALIDATION),
     learned("data.document_attention", "data.document_attention", DOCUMENTS),
     learned("data.seq_lengths", "data.seq_lengths", LENGTHS),
     plain("evaluation.every", "evaluation.every"),
@@ -151,6 +155,7 @@ pub(super) const TABLE: &[Row] = &[
     // These are said elsewhere than in a run file: by a task of a master file, or by the program that made the model.
     plain("ranks", "comm.first_rank"),
     content("loss", "loss", "loss", LOSS),
+    content("teacher", "teacher.weights", "teacher.checksum", TEACHER),
 ];
 
 const fn row(key: &'static str, at: &'static str, effect: Effect) -> Row {

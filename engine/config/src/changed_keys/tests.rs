@@ -12,7 +12,7 @@ use crate::section::Section;
 use crate::testing::{RESOURCES, file};
 
 /// What a task of a master file says, or a key says of a file that it names.
-const NO_KEYS: [&str; 3] = ["loss", "parallel.schedule.file", "ranks"];
+const NO_KEYS: [&str; 4] = ["loss", "parallel.schedule.file", "ranks", "teacher"];
 
 /// A key that is added to the run file has to be added to the table.
 #[test]
@@ -124,6 +124,7 @@ fn every_value_of_a_resolved_run_has_a_row() {
         "model.from",
         "parallel.schedule.file",
         "ranks",
+        "teacher",
         "train_only",
     ];
     assert_eq!(never.into_iter().collect::<Vec<_>>(), expected);
@@ -136,7 +137,7 @@ fn said(before: &[(&str, &str)], now: &[(&str, &str)]) -> String {
         let effect = match changed.effect {
             Effect::None => "plain",
             Effect::Learned(_) => "learned",
-            Effect::Rate => "rate",
+            Effect::Rate | Effect::RateThrough(_) => "rate",
             Effect::Data(_) => "data",
             Effect::Content { .. } => "content",
         };

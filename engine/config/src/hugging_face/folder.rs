@@ -97,6 +97,11 @@ impl PublishedWeights {
         &self.unused
     }
 
+    /// The files that are read.
+    pub fn paths(&self) -> &[PathBuf] {
+        &self.paths
+    }
+
     /// Whether a folder has weights.
     pub fn are_in(folder: &Path) -> bool {
         folder.join(FILE).is_file() || folder.join(INDEX).is_file()

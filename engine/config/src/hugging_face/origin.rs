@@ -149,7 +149,7 @@ impl Origin {
             (theirs.tie_embeddings != ours.tie_embeddings, &["tie_word_embeddings"][..]),
             (theirs.init_std.to_bits() != ours.init_std.to_bits(), &["initializer_range"]),
             (
-                theirs.dropout.to_bits() != ours.dropout.to_bits(),
+                theirs.dropout.to_bits() != ours.dropout.to_bits() || from.unequal_dropouts.is_some(),
                 &["resid_pdrop", "embd_pdrop", "attn_pdrop"],
             ),
             (self.length_changes(&from, model), &["n_positions", "max_position_embeddings"]),

@@ -7,6 +7,7 @@
 //! step, there are as many of them as make the step that it was.
 
 use crate::findings::Site;
+use crate::kept_batch::BatchKeys;
 use crate::place::Place;
 use crate::raw::RawRun;
 use crate::resolved::BatchConfig;
@@ -29,8 +30,8 @@ pub(super) fn resolve(raw: &RawRun, data: Option<usize>, kept: Option<usize>) ->
         return no_size(raw);
     }
     let data = data?;
-    if let (Some(kept), Some(micro)) = (kept, micro)
-        && train.is_none_or(|train| train == kept && steps.is_some())
+    if let Some(kept) = kept
+        && let Some(micro) = (BatchKeys { train, micro, steps }).micro_of_kept(kept)
     {
         return keep(raw, kept, micro, data);
     }

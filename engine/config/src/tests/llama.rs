@@ -120,6 +120,20 @@ fn sizes_come_from_a_folder_and_the_run_chooses_length_and_dropout() {
 }
 
 #[test]
+fn a_gpt2_that_drops_several_shares_needs_one_of_the_runs_own() {
+    let folder = folder(&GPT2.replacen('{', r#"{"attn_pdrop": 0, "embd_pdrop": 0.1, "resid_pdrop": 0, "#, 1));
+    let model = |more: &str| format!(r#"{{"from": "{}"{more}}}"#, folder.path().display());
+    let said = super::outcome(&file(&[("model", &model(""))]), &[], super::RESOURCES);
+    expect![[r#"
+        run.json:2:21: `model.from` is "FOLDER", but FOLDER/config.json:1:33: `embd_pdrop` is 0.1, but `attn_pdrop` 0: one share is offered for all three, which `model.dropout` says; write `model.dropout` into the run file, or make them equal
+    "#]].assert_eq(&said.replace(&folder.path().display().to_string(), "FOLDER"));
+    for dropout in [0.0, 0.25] {
+        let found = run(&[("model", &model(&format!(r#", "dropout": {dropout}"#)))]).model;
+        assert_eq!(found.gpt().unwrap().dropout, dropout);
+    }
+}
+
+#[test]
 fn what_a_folder_says_is_not_written_beside_it() {
     let folder = folder(GPT2);
     let model = |more: &str| format!(r#"{{"from": "{}"{more}}}"#, folder.path().display());

@@ -29,8 +29,8 @@ mod zero;
 
 use expect_test::Expect;
 
-use super::testing::{BASE, RESOURCES, file};
-use super::{ConfigErrors, Notice, NoticeKind, Resources, Run, RunFile};
+use super::testing::{BASE, RESOURCES, beside_defaults, file};
+use super::{ConfigErrors, Notice, Resources, Run, RunFile};
 
 /// The errors of a text, or what it says although nothing is wrong. It ends a line, so that expectations always are
 /// lines of their own, which `cargo fmt` and `UPDATE_EXPECT=1` both leave in place.
@@ -44,8 +44,7 @@ fn outcome(text: &str, arguments: &[&str], resources: Resources) -> String {
 fn said(resolved: Result<(Run, Vec<Notice>), ConfigErrors>) -> String {
     match resolved {
         Ok((_, notices)) => {
-            let said = notices.iter().filter(|notice| notice.kind() != NoticeKind::Default);
-            let lines: String = said.map(|notice| format!("{notice}\n")).collect();
+            let lines: String = beside_defaults(&notices).map(|notice| format!("{notice}\n")).collect();
             if lines.is_empty() { "valid\n".to_owned() } else { lines }
         }
         Err(errors) => format!("{errors}\n"),

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use expect_test::{Expect, expect};
 use pipezero_schedule::generate::one_f_one_b;
 
-use super::{RESOURCES, check_each, check_values, file, listed, run, said};
+use super::{RESOURCES, beside_defaults, check_each, check_values, file, listed, run, said};
+use crate::RunFile;
 use crate::resolved::{ParallelConfig, ScheduleConfig};
-use crate::{NoticeKind, RunFile};
 
 /// What `parallel` becomes.
 fn parallel(keys: &str) -> ParallelConfig {
@@ -154,7 +154,7 @@ fn a_file_is_read_from_the_run_files_folder() {
     let order = one_f_one_b(2, 2).unwrap();
     let folder = Folder::new(&order.to_csv());
     let (run, notices) = folder.load(FROM_FILE).resolve(RESOURCES).unwrap();
-    assert!(notices.iter().all(|notice| notice.kind() == NoticeKind::Default), "{notices:?}");
+    assert_eq!(beside_defaults(&notices).count(), 0, "{notices:?}");
     let ScheduleConfig::File { path, order: found } = &run.parallel.schedule else {
         panic!("{:?}", run.parallel.schedule)
     };

@@ -140,6 +140,25 @@ impl Corpus {
         Ok(checksum.digest())
     }
 
+    /// The same of what is held out; `None` if nothing is.
+    ///
+    /// # Errors
+    /// As [`Corpus::checksum`].
+    pub fn validation_checksum(&self) -> Result<Option<u64>, DataError> {
+        if !self.holds_out() {
+            return Ok(None);
+        }
+        let mut checksum = Xxh3::new();
+        for stream in &self.validation {
+            stream.add_to(&mut checksum)?;
+        }
+        Ok(Some(checksum.digest()))
+    }
+
+    fn holds_out(&self) -> bool {
+        self.validation.iter().any(|stream| stream.num_tokens() > 0)
+    }
+
     /// The batches to train on.
     ///
     /// # Errors
@@ -157,7 +176,7 @@ impl Corpus {
         layout: BatchLayout,
         seed: u64,
     ) -> Result<Option<TokenBatches>, DataError> {
-        if self.validation.iter().all(|stream| stream.num_tokens() == 0) {
+        if !self.holds_out() {
             return Ok(None);
         }
         // Of sources with weights, in the same proportions.

@@ -115,7 +115,8 @@ pub enum DataError {
     },
     /// The tokenizer has tokens that the model does not know.
     #[error(
-        "the tokenizer has tokens up to {largest}, but the model knows tokens below vocab_size {vocab_size}; use {} or more",
+        "the tokenizer has tokens up to {largest}, but the model knows tokens below vocab_size {vocab_size}; set `model.vocab_size` to {} or more, \
+         or, where `model.from` says it, use that model's own tokenizer",
         largest + 1
     )]
     TokenizerVocabulary {

@@ -279,7 +279,7 @@ fn texts_are_tokenized() {
     assert_eq!(corpus.num_tokens(), [2 * (tokens.len() as u64 + 1), 0]);
     let (largest, error) = (tokenizer.vocab_size() - 1, Corpus::load(&asked, 5, 256).unwrap_err());
     let said = format!(
-        "the tokenizer has tokens up to {largest}, but the model knows tokens below vocab_size 256; use "
+        "the tokenizer has tokens up to {largest}, but the model knows tokens below vocab_size 256; set "
     );
     assert!(error.to_string().starts_with(&said), "{error}");
 }

@@ -205,7 +205,8 @@ pub enum EngineError {
     LogitsNotFinite,
     /// The processes were given other runs.
     #[error(
-        "this process was given another run than the process of rank 0: start all of them with the same run file and arguments"
+        "this process was given another run than the process of rank 0: start all of them with the same run file and arguments; `resume` reads the run file in the run directory of \
+         its host, so copy that of rank 0's host there"
     )]
     OtherRun,
     /// The processes run on CPUs of different kinds.

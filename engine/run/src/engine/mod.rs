@@ -19,6 +19,7 @@ mod shared_memory;
 mod state_check;
 mod threads;
 mod together;
+mod weights_checksum;
 mod weights_error;
 mod weights_file;
 mod worker;

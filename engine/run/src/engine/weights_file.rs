@@ -1,7 +1,7 @@
 //! Weights to read, a file of this program's or a folder of transformers: headers are checked against the plan, then each rank reads the
 //! elements that it holds.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use pipezero_config::hugging_face::{PublishedModel, PublishedWeights, Unused};
 use pipezero_models::parameter::ParameterSpec;
@@ -49,6 +49,14 @@ impl WeightsFile {
         match self {
             Self::Own(_) => &[],
             Self::Published(weights) => weights.unused(),
+        }
+    }
+
+    /// Its files.
+    pub(super) fn paths(&self) -> Vec<&Path> {
+        match self {
+            Self::Own(own) => vec![own.path()],
+            Self::Published(weights) => weights.paths().iter().map(PathBuf::as_path).collect(),
         }
     }
 

@@ -152,6 +152,18 @@ impl<'a> Fields<'a> {
         }
     }
 
+    /// Takes a token or a list of tokens, which training does not use: with anything else transformers would not read the exported file.
+    pub(super) fn tokens(&mut self, name: &'static str) {
+        let is_token = |node: &Node| node.number().is_some_and(|number| number.parse::<i64>().is_ok());
+        match self.take(name) {
+            Some(Node { value: Value::Array(tokens), .. }) if tokens.iter().all(is_token) => {}
+            Some(node) if !is_token(node) => {
+                self.refuse(name, node, "it must be the number of a token, or a list of such");
+            }
+            _ => {}
+        }
+    }
+
     /// Refuses a field that must not be there, or be an object without fields.
     pub(super) fn absent(&mut self, name: &'static str, rule: &str) {
         match self.take(name) {
@@ -205,6 +217,11 @@ impl<'a> Fields<'a> {
     pub(super) fn refuse(&mut self, name: &str, node: &Node, rule: &str) {
         let message = format!("`{}` is {}: {rule}", join(&self.path, name), node.describe());
         self.faults.push((node.span.start, fault(&node.span, message)));
+    }
+
+    /// Something about a field, or the whole object if the field is not there.
+    pub(super) fn fault_at(&self, node: Option<&Node>, message: String) -> ConfigFault {
+        fault(&node.unwrap_or(self.node).span, message)
     }
 
     /// Notes what is wrong with the whole object.

@@ -3,8 +3,10 @@
 use pipezero_models::shared::{Ablation, GptConfig, VocabularyOptions};
 
 use super::fields::Fields;
+use crate::hugging_face::error::ConfigFault;
 
-pub(super) fn read(fields: &mut Fields<'_>) -> Option<GptConfig> {
+/// The sizes, and [`PublishedModel::unequal_dropouts`](super::PublishedModel::unequal_dropouts).
+pub(super) fn read(fields: &mut Fields<'_>) -> Option<(GptConfig, Option<ConfigFault>)> {
     let hidden_size = fields.needed("n_embd");
     let inner = fields.take("n_inner");
     if let (Some(inner), Some(hidden_size)) = (inner, hidden_size)
@@ -23,8 +25,8 @@ pub(super) fn read(fields: &mut Fields<'_>) -> Option<GptConfig> {
     let vocab_size = fields.needed("vocab_size");
     let tie_embeddings = fields.flag("tie_word_embeddings", true);
     let init_std = fields.number("initializer_range").unwrap_or(0.02);
-    let dropout = dropout(fields);
-    Some(GptConfig {
+    let (dropout, unequal_dropouts) = dropout(fields);
+    let gpt = GptConfig {
         num_layers: num_layers?,
         hidden_size: hidden_size?,
         num_attention_heads: num_heads?,
@@ -35,24 +37,24 @@ pub(super) fn read(fields: &mut Fields<'_>) -> Option<GptConfig> {
         dropout,
         ablation: Ablation::None,
         vocabulary: VocabularyOptions::default(),
-    })
+    };
+    Some((gpt, unequal_dropouts))
 }
 
-/// One share for all three places.
-fn dropout(fields: &mut Fields<'_>) -> f64 {
+/// The share of attention, and whether those of the two other places are others.
+fn dropout(fields: &mut Fields<'_>) -> (f64, Option<ConfigFault>) {
     let attention = fields.number("attn_pdrop").unwrap_or(0.1);
-    for name in ["resid_pdrop", "embd_pdrop"] {
+    let others = ["resid_pdrop", "embd_pdrop"].map(|name| {
         let node = fields.take(name);
-        if fields.number(name).unwrap_or(0.1) != attention {
-            let message = format!(
-                "`{name}` and `attn_pdrop`, which is {attention}, are not equal: one share is offered for all"
-            );
-            match node {
-                None => fields.wrong(message),
-                Some(node) => fields.refuse(name, node, &message),
-            }
-            break;
-        }
-    }
-    attention
+        (name, node, fields.number(name).unwrap_or(0.1))
+    });
+    let other = others.into_iter().find(|(_, _, share)| *share != attention);
+    let fault = other.map(|(name, node, share)| {
+        let message = format!(
+            "`{name}` is {share}, but `attn_pdrop` {attention}: one share is offered for all three, which `model.dropout` says"
+        );
+        let repair = "write `model.dropout` into the run file, or make them equal".to_owned();
+        ConfigFault { repair: Some(repair), ..fields.fault_at(node, message) }
+    });
+    (attention, fault)
 }

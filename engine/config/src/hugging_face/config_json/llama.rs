@@ -15,9 +15,9 @@ pub(super) fn read(fields: &mut Fields<'_>, model_type: ModelType) -> Option<(Ll
     fields.only_number("attention_dropout", 0.0);
     fields.only_number("pretraining_tp", 1.0);
     fields.only_flag("rope_interleaved", false);
-    let longest = fields.needed("max_position_embeddings");
+    let longest = fields.size("max_position_embeddings").unwrap_or_else(|| longest_of(model_type));
     let window = window(fields, model_type);
-    let (rotary_base, rope_scaling) = rope::read(fields, longest.unwrap_or(1));
+    let (rotary_base, rope_scaling) = rope::read(fields, longest);
     let num_query_groups = query_groups(fields, model_type, num_heads);
     let kv_channels = head_dim(fields, model_type, hidden_size, num_heads);
     let attention_bias = match model_type {
@@ -26,14 +26,19 @@ pub(super) fn read(fields: &mut Fields<'_>, model_type: ModelType) -> Option<(Ll
     };
     let (num_layers, vocab_size) = (fields.needed("num_hidden_layers"), fields.needed("vocab_size"));
     let ffn_hidden_size = fields.needed("intermediate_size");
+    // Everything is read before the first that is missing ends it: the fields behind would be taken for unknown ones.
+    let tie_embeddings = fields.flag("tie_word_embeddings", false);
+    let init_std = fields.number("initializer_range").unwrap_or(0.02);
+    let norm_epsilon = fields.number("rms_norm_eps").unwrap_or(1e-6);
+    let add_mlp_bias = model_type == ModelType::Llama && fields.flag("mlp_bias", false);
     let gpt = GptConfig {
         num_layers: num_layers?,
         hidden_size: hidden_size?,
         num_attention_heads: num_heads?,
-        seq_length: longest?,
+        seq_length: longest,
         vocab_size: vocab_size?,
-        tie_embeddings: fields.flag("tie_word_embeddings", false),
-        init_std: fields.number("initializer_range").unwrap_or(0.02),
+        tie_embeddings,
+        init_std,
         dropout: 0.0,
         ablation: Ablation::None,
         vocabulary: VocabularyOptions::default(),
@@ -43,15 +48,24 @@ pub(super) fn read(fields: &mut Fields<'_>, model_type: ModelType) -> Option<(Ll
         ffn_hidden_size: ffn_hidden_size?,
         num_query_groups: num_query_groups?,
         kv_channels: kv_channels?,
-        norm_epsilon: fields.number("rms_norm_eps").unwrap_or(1e-6),
+        norm_epsilon,
         rotary_base,
         rope_scaling,
         add_qkv_bias: attention_bias || model_type == ModelType::Qwen2,
         add_proj_bias: attention_bias,
-        add_mlp_bias: model_type == ModelType::Llama && fields.flag("mlp_bias", false),
+        add_mlp_bias,
         qk_layernorm: model_type == ModelType::Qwen3,
     };
-    Some((llama, window.filter(|window| Some(*window) < longest)))
+    Some((llama, window.filter(|&window| window < longest)))
+}
+
+/// The longest sequence where the field is missing: what the type's code takes.
+fn longest_of(model_type: ModelType) -> usize {
+    match model_type {
+        ModelType::Mistral => 4096 * 32,
+        ModelType::Qwen2 | ModelType::Qwen3 => 32_768,
+        ModelType::Gpt2 | ModelType::Llama => 2048,
+    }
 }
 
 /// Heads of keys. Where the field is missing, what the type's code takes; null is as many as of queries.
@@ -104,7 +118,7 @@ fn window(fields: &mut Fields<'_>, model_type: ModelType) -> Option<usize> {
         fields.only_flag("use_mrope", false);
     }
     // From which layer on there is a window, which is looked at as if all layers had it.
-    fields.take("max_window_layers");
+    fields.number("max_window_layers");
     let default = (is_absent && model_type != ModelType::Llama).then_some(DEFAULT_WINDOW);
     let window = written.or(default).filter(|_| is_used);
     let name = "layer_types";

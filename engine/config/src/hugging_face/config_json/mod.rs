@@ -19,7 +19,7 @@ use pipezero_files::input::read_text;
 use pipezero_files::json::{Source, parse_first};
 use pipezero_models::ModelConfig;
 
-use super::error::HuggingFaceError;
+use super::error::{ConfigFault, HuggingFaceError};
 use fields::Fields;
 
 /// Bytes of a config.json at most: published ones have a few thousand.
@@ -91,6 +91,8 @@ pub struct PublishedModel {
     pub window: Option<usize>,
     /// Whether a run file says itself whether the head is tied; then it decides where config.json and the weights contradict each other.
     pub tie_is_written: bool,
+    /// What is wrong with the shares that a GPT-2 drops in three places, if they are not one: then only a run file that says its own can be had.
+    pub unequal_dropouts: Option<ConfigFault>,
 }
 
 impl PublishedModel {
@@ -103,6 +105,11 @@ impl PublishedModel {
     /// When there is none, when it is no JSON, and with every field that is missing, wrong or not offered.
     pub fn open(folder: &Path) -> Result<Self, HuggingFaceError> {
         Self::parse(&folder.join(Self::FILE).display().to_string(), &Self::text_of(folder)?)
+    }
+
+    /// A model that says nothing beside its sizes.
+    fn new(model: ModelConfig, model_type: ModelType) -> Self {
+        Self { model, model_type, window: None, tie_is_written: false, unequal_dropouts: None }
     }
 
     /// The text of a folder's config.json.
@@ -131,19 +138,23 @@ impl PublishedModel {
         let Some(model_type) = model_type.map(|index| ModelType::ALL[index]) else {
             return fields.conclude(None);
         };
+        let of_llama = |(llama, window)| Self { window, ..Self::new(ModelConfig::Llama(llama), model_type) };
         let read = match model_type {
-            ModelType::Gpt2 => gpt2::read(&mut fields).map(|gpt| (ModelConfig::Gpt2(gpt), None)),
-            _ => llama::read(&mut fields, model_type)
-                .map(|(llama, window)| (ModelConfig::Llama(llama), window)),
+            ModelType::Gpt2 => gpt2::read(&mut fields).map(|(gpt, unequal_dropouts)| Self {
+                unequal_dropouts,
+                ..Self::new(ModelConfig::Gpt2(gpt), model_type)
+            }),
+            _ => llama::read(&mut fields, model_type).map(of_llama),
         };
+        ["bos_token_id", "eos_token_id", "pad_token_id"].into_iter().for_each(|name| fields.tokens(name));
         fields.finish();
-        if let Some((model, _)) = read.as_ref().filter(|_| fields.is_sound()) {
+        if let Some(Self { model, .. }) = read.as_ref().filter(|_| fields.is_sound()) {
             if model.num_layers() > LAYERS_MAX {
                 fields.wrong(format!("{} layers: at most {LAYERS_MAX} are offered", model.num_layers()));
             } else if let Err(error) = model.build() {
                 fields.wrong(error.to_string());
             }
         }
-        fields.conclude(read.map(|(model, window)| Self { model, model_type, window, tie_is_written: false }))
+        fields.conclude(read)
     }
 }

@@ -43,22 +43,27 @@ fn rope_scaling(scaling: &mut Fields<'_>, name: &str, longest: usize) -> Option<
     let word = if scaling.take(key).is_some() { scaling.word(key, &TYPES)? } else { 0 };
     scaling.take("type");
     let original = scaling.size("original_max_position_embeddings");
-    let mut factor = || {
-        if scaling.take("factor").is_none() {
-            scaling.wrong(format!("`{name}.factor` is missing: angles are scaled by it"));
+    let mut needed = |factor| {
+        if scaling.take(factor).is_none() {
+            scaling.wrong(format!("`{name}.{factor}` is missing: angles are scaled by it"));
         }
-        scaling.number("factor")
+        scaling.number(factor)
     };
     Some(match TYPES[word] {
-        "linear" => RopeScaling::Linear { factor: factor()? },
+        "linear" => RopeScaling::Linear { factor: needed("factor")? },
         // What the field above says has no part in this type.
-        "dynamic" => RopeScaling::Dynamic { factor: factor()?, original_max_position_embeddings: longest },
-        "llama3" => RopeScaling::Llama3 {
-            factor: factor()?,
-            low_freq_factor: scaling.number("low_freq_factor").unwrap_or(1.0),
-            high_freq_factor: scaling.number("high_freq_factor").unwrap_or(4.0),
-            original_max_position_embeddings: original.unwrap_or(longest),
-        },
+        "dynamic" => {
+            RopeScaling::Dynamic { factor: needed("factor")?, original_max_position_embeddings: longest }
+        }
+        "llama3" => {
+            let [factor, low, high] = ["factor", "low_freq_factor", "high_freq_factor"].map(needed);
+            RopeScaling::Llama3 {
+                factor: factor?,
+                low_freq_factor: low?,
+                high_freq_factor: high?,
+                original_max_position_embeddings: original.unwrap_or(longest),
+            }
+        }
         "yarn" => {
             let original = original.unwrap_or(longest);
             let factor = scaling.number("factor").unwrap_or(longest as f64 / original as f64);

@@ -32,7 +32,6 @@ fn what_changes_the_model_is_refused_by_name() {
         (GPT2, r#""activation_function": "relu""#),
         (GPT2, r#""layer_norm_epsilon": 1e-6"#),
         (GPT2, r#""n_inner": 40"#),
-        (GPT2, r#""attn_pdrop": 0.2"#),
         (GPT2, r#""scale_attn_by_inverse_layer_idx": true"#),
         (GPT2, r#""add_cross_attention": true"#),
         (GPT2, r#""hidden_size": 12"#),
@@ -56,6 +55,9 @@ fn what_changes_the_model_is_refused_by_name() {
         (LLAMA, r#""rms_norm_eps": 1e-50"#),
         (LLAMA, r#""partial_rotary_factor": 0.5"#),
         (LLAMA, r#""quantization_config": {"bits": 4}"#),
+        (LLAMA, r#""eos_token_id": "</s>""#),
+        (LLAMA, r#""eos_token_id": [1, true]"#),
+        (LLAMA, r#""pad_token_id": 1.5"#),
         (LLAMA, r#""mlp_bais": true"#),
         (LLAMA, r#""num_local_experts": 8"#),
     ];
@@ -77,7 +79,6 @@ fn what_changes_the_model_is_refused_by_name() {
         config.json:1:25: `activation_function` is the string "relu": only "gelu_new" is offered
         config.json:1:24: `layer_norm_epsilon` is 1e-6: only 0.00001 is offered
         config.json:1:13: `n_inner` is 40: only four times `n_embd` is offered, or null
-        config.json:1:1: `resid_pdrop` and `attn_pdrop`, which is 0.2, are not equal: one share is offered for all
         config.json:1:37: `scale_attn_by_inverse_layer_idx` is true: only false is offered
         config.json:1:25: `add_cross_attention` is true: only false is offered
         config.json:1:2: `hidden_size` is not known, and may change what the model computes; remove it if it has no part in training
@@ -101,12 +102,17 @@ fn what_changes_the_model_is_refused_by_name() {
         config.json:1:1: norm_epsilon = 0.00000000000000000000000000000000000000000000000001: must be a positive, finite number, such as 1e-5
         config.json:1:27: `partial_rotary_factor` is 0.5: only 1 is offered
         config.json:1:25: `quantization_config` is an object: weights that are quantised are not read: use the unquantised model
+        config.json:1:18: `eos_token_id` is the string "</s>": it must be the number of a token, or a list of such
+        config.json:1:18: `eos_token_id` is a list: it must be the number of a token, or a list of such
+        config.json:1:18: `pad_token_id` is 1.5: it must be the number of a token, or a list of such
         config.json:1:2: `mlp_bais` is not known, and may change what the model computes; did you mean `mlp_bias`?
         config.json:1:2: `num_local_experts` is not known, and may change what the model computes; remove it if it has no part in training
         config.json:1:1: 1000000000000 layers: at most 131072 are offered
         config.json:1:2: `one` is not known, and may change what the model computes; remove it if it has no part in training
         config.json:1:26: `hidden_act` is the string "gelu": only "silu" is offered
         config.json:1:50: `rope_scaling.factor` is missing: angles are scaled by it
+        config.json:1:50: `rope_scaling.low_freq_factor` is missing: angles are scaled by it
+        config.json:1:50: `rope_scaling.high_freq_factor` is missing: angles are scaled by it
         config.json:1:97: `mlp_bias` is 3: it must be true or false
         config.json:1:1: the file is empty; it must hold one JSON object
         config.json:1:1: it is a list, and must be an object
@@ -114,11 +120,40 @@ fn what_changes_the_model_is_refused_by_name() {
         config.json:1:16: `model_type` is the string "bert": it must be one of gpt2, llama, mistral, qwen2, qwen3
         config.json:1:1: `hidden_size` is missing: it is a size of the model
         config.json:1:1: `num_attention_heads` is missing: it is a size of the model
-        config.json:1:1: `max_position_embeddings` is missing: it is a size of the model
         config.json:1:1: `num_hidden_layers` is missing: it is a size of the model
         config.json:1:1: `vocab_size` is missing: it is a size of the model
         config.json:1:1: `intermediate_size` is missing: it is a size of the model
     "#]].assert_eq(&all);
+}
+
+/// The first Llamas were published without it.
+#[test]
+fn the_longest_sequence_is_that_of_the_types_code_where_the_field_is_missing() {
+    let longest = |model_type: &str| {
+        let text = LLAMA.replace("\"llama\"", &format!("\"{model_type}\", \"num_key_value_heads\": 3"));
+        parse(&text.replace(", \"max_position_embeddings\": 64", "")).unwrap().model.seq_length()
+    };
+    assert_eq!(["llama", "mistral", "qwen2", "qwen3"].map(longest), [2048, 131_072, 32_768, 32_768]);
+}
+
+#[test]
+fn a_field_that_is_missing_makes_no_other_unknown() {
+    let more =
+        r#""rms_norm_eps": 1e-5, "tie_word_embeddings": true, "initializer_range": 0.1, "mlp_bias": false"#;
+    let error = parse(&with(&LLAMA.replace("\"vocab_size\": 37, ", ""), more)).unwrap_err();
+    assert_eq!(error.to_string(), "config.json:1:1: `vocab_size` is missing: it is a size of the model");
+}
+
+/// What it drops is then the run file's to say.
+#[test]
+fn shares_that_are_not_equal_are_told() {
+    let told =
+        |fields: &str| parse(&with(GPT2, fields)).unwrap().unequal_dropouts.map(|fault| fault.to_string());
+    assert_eq!(told(r#""attn_pdrop": 0.2, "resid_pdrop": 0.2, "embd_pdrop": 0.2"#), None);
+    let said = "config.json:1:36: `resid_pdrop` is 0.1, but `attn_pdrop` 0.2: one share is offered for all three, which `model.dropout` says; write \
+                `model.dropout` into the run file, or make them equal";
+    assert_eq!(told(r#""attn_pdrop": 0.2, "resid_pdrop": 0.1"#).as_deref(), Some(said));
+    assert!(told(r#""attn_pdrop": 0.1, "embd_pdrop": 0"#).unwrap().contains("`embd_pdrop` is 0, "));
 }
 
 #[test]

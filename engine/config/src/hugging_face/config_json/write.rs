@@ -21,7 +21,7 @@ impl PublishedModel {
                 return Err(HuggingFaceError::of_family(model.facts().family));
             }
         };
-        Ok(Self { model: model.clone(), model_type, window: None, tie_is_written: false })
+        Ok(Self::new(model.clone(), model_type))
     }
 
     /// The text of its config.json for weights of f32. Of the model's tokens it knows none but these.

@@ -118,6 +118,11 @@ fn what_a_run_has_chosen_is_in_its_export() {
     let mut expected = dropouts.to_vec();
     expected.push(("initializer_range".to_owned(), json!(0.5)));
     assert_eq!(changed(&folder, export.path()), expected);
+    // Shares that were not one.
+    let unequal = GPT2.replace("\"attn_pdrop\": 0.0", "\"attn_pdrop\": 0.25");
+    let folder = Folder::of(&with_fields(&unequal, gpt2));
+    let (export, _) = with_origin(&folder, &folder.run(r#", "dropout": 0.25"#));
+    assert_eq!(changed(&folder, export.path()), dropouts[..2]);
     // Angles reach further than the folder said.
     let folder = Folder::of(&with_fields(LLAMA, &gpt2.replace("GPT2LMHeadModel", "LlamaForCausalLM")));
     let (export, _) = with_origin(&folder, &folder.run(r#", "seq_length": 32"#));

@@ -25,6 +25,9 @@ pub(super) fn resolve(raw: &RawModel, fewest_tokens: usize, folder: &Path) -> Op
     own?;
     let published = published?;
     fits_window(raw, &published)?;
+    if let Some(fault) = published.unequal_dropouts.clone().filter(|_| !raw.dropout.is_written()) {
+        return broken(raw, &named, fault);
+    }
     let mut model = published.model;
     let gpt = match &mut model {
         ModelConfig::Gpt2(gpt) => {
@@ -56,16 +59,24 @@ fn published(raw: &RawModel, named: &str, folder: &Path) -> Option<PublishedMode
         Ok(published) => return Some(published),
         Err(error) => error,
     };
-    let broken = |rule, repair| raw.from.broken::<()>(format!("\"{}\"", shorten(named)), rule, repair);
     if let HuggingFaceError::Config { faults } = error {
-        for ConfigFault { place, message, repair } in faults {
-            let usual = "use another model, or mend the field if it is a mistake";
-            broken(format!("{place}: {message}"), repair.unwrap_or_else(|| usual.to_owned()));
+        for fault in faults {
+            broken::<()>(raw, named, fault);
         }
-    } else {
-        broken(error.to_string(), of_no_folder(named, folder));
+        return None;
     }
-    None
+    raw.from.broken(format!("\"{}\"", shorten(named)), error.to_string(), of_no_folder(named, folder))
+}
+
+/// Reports what is wrong with a field of the folder's config.json.
+fn broken<T>(raw: &RawModel, named: &str, fault: ConfigFault) -> Option<T> {
+    let ConfigFault { place, message, repair } = fault;
+    let usual = || "use another model, or mend the field if it is a mistake".to_owned();
+    raw.from.broken(
+        format!("\"{}\"", shorten(named)),
+        format!("{place}: {message}"),
+        repair.unwrap_or_else(usual),
+    )
 }
 
 /// What to do where a folder or its config.json cannot be read.

@@ -3,8 +3,8 @@
 mod followed; // What messages say to write is written.
 
 use expect_test::{Expect, expect};
-use pipezero_config::testing::{RESOURCES, file};
-use pipezero_config::{NoticeKind, Resources, RunFile};
+use pipezero_config::testing::{RESOURCES, beside_defaults, file};
+use pipezero_config::{Resources, RunFile};
 
 use crate::{FromFileError, Plan};
 
@@ -14,8 +14,8 @@ fn outcome(text: &str) -> String {
     match Plan::from_file(&file, RESOURCES) {
         Ok((_, notices)) => {
             // Most files here have few micro-batches, which is not what they are about.
-            let other = notices.iter().filter(|notice| notice.path() != "gradient_accumulation_steps");
-            let other = other.filter(|notice| notice.kind() != NoticeKind::Default);
+            let other =
+                beside_defaults(&notices).filter(|notice| notice.path() != "gradient_accumulation_steps");
             let lines: String = other.map(|notice| format!("{notice}\n")).collect();
             if lines.is_empty() { "valid\n".to_owned() } else { lines }
         }
