@@ -77,7 +77,10 @@ input_mistakes! {
         TraceError::Recorded { .. } | TraceError::Io { .. } => false,
     };
     WeightsError: |error| match error {
-        WeightsError::Damaged { .. } | WeightsError::OtherModel { .. } | WeightsError::OfFolder { .. } => true,
+        WeightsError::Damaged { .. }
+        | WeightsError::OtherModel { .. }
+        | WeightsError::OfFolder { .. }
+        | WeightsError::Unusable(_) => true,
         WeightsError::Published(error) => error.is_input_mistake(),
         WeightsError::Io { .. } => false,
     };
@@ -115,7 +118,7 @@ input_mistakes! {
         | EngineError::Threads { .. }
         | EngineError::LossScale { .. }
         | EngineError::NotFinite { .. }
-        | EngineError::EvaluationNotFinite
+        | EngineError::EvaluationNotFinite { .. }
         | EngineError::LogitsNotFinite => false,
     };
     TrainingError: |error| match error {
