@@ -2,6 +2,7 @@
 
 use pipezero_comm::world::WorldError;
 use pipezero_config::hugging_face::HuggingFaceError;
+use pipezero_measure::CoreTimesError;
 use pipezero_measure::profile::{ProfileError, TooManySteps};
 use pipezero_measure::trace::{TraceError, TracedStepsError};
 use pipezero_plan::PlanError;
@@ -43,6 +44,7 @@ input_mistakes! {
     CostsFileError: |_| true;
     DataError: |_| true;
     MemoryError: |_| false;
+    CoreTimesError: |_| false;
     TooManySteps: |_| false;
     // A run with too many instructions to be simulated rank by rank is valid.
     ClusterError: |error| !matches!(error, ClusterError::TooManyInstructions { .. });
