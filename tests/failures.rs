@@ -223,7 +223,7 @@ fn a_run_that_diverges_ends_at_the_step_that_shows_it() {
     let before = weights_of(&mut engine);
     for _ in 0..2 {
         let error = engine.train_batch().unwrap_err();
-        expect!["step 2: the loss of micro-batch 0 on rank 2 is not finite; no weight was changed; lower the learning rate or look at the data of this step"]
+        expect!["step 2: the loss of micro-batch 0 on rank 2 is not finite (NaN): the first output that is not finite is that of layer h.0.attn (unit u0, rank 0), NaN at token 0 of sequence 0; all weights are finite; no weight was changed; lower the learning rate or look at the data of this step"]
             .assert_eq(&error.to_string());
         assert_eq!(engine.position().step, 1);
     }
@@ -268,7 +268,7 @@ fn an_evaluation_without_a_loss_is_an_error() {
     let before = weights_of(&mut engine);
     for _ in 0..2 {
         let error = engine.eval_batch(&source, 1).unwrap_err();
-        expect!["evaluation: the loss is not finite: the weights hold, or lead to, infinities or NaN; train again at a lower rate"]
+        expect!["evaluation: the loss of micro-batch 0 on rank 2 is not finite (NaN): the first output that is not finite is that of layer h.0.attn (unit u0, rank 0), NaN at token 0 of sequence 0; all weights are finite; train again at a lower rate"]
             .assert_eq(&error.to_string());
     }
     assert_same_weights(&weights_of(&mut engine), &before, "the ranks go on");

@@ -31,6 +31,16 @@ impl ElementType {
         }
     }
 
+    /// The smallest magnitude in f32 that is not finite in this type: infinite already, or rounded to infinity. NaN is not below it either.
+    pub const fn overflow(self) -> f32 {
+        match self {
+            Self::F32 | Self::U32 => f32::INFINITY,
+            // Halfway between the largest finite value and what would follow it; a tie goes to the even one, which is infinite.
+            Self::Bf16 => f32::from_bits(0x7F7F_8000),
+            Self::F16 => 65520.0,
+        }
+    }
+
     /// Elements of this type that have the bytes of an f32.
     pub(crate) const fn num_packed(self) -> usize {
         ElementType::F32.num_bytes() / self.num_bytes()
@@ -226,6 +236,21 @@ mod tests {
     fn every_pattern_widens_exactly_and_narrows_to_itself() {
         check_all_patterns(bf16::from_bits, bf16::to_bits, bf16::to_f32);
         check_all_patterns(f16::from_bits, f16::to_bits, f16::to_f32);
+    }
+
+    /// `half` rounds to infinity from there on, and not before.
+    #[test]
+    fn a_type_overflows_exactly_where_rounding_to_it_gives_infinity() {
+        let is_infinite: [(ElementType, fn(f32) -> bool); 3] = [
+            (ElementType::F32, f32::is_infinite),
+            (ElementType::Bf16, |value| bf16::from_f32(value).is_infinite()),
+            (ElementType::F16, |value| f16::from_f32(value).is_infinite()),
+        ];
+        for (element, is_infinite) in is_infinite {
+            let limit = element.overflow();
+            assert!(is_infinite(limit) && is_infinite(-limit), "{element}");
+            assert!(!is_infinite(limit.next_down()), "{element}");
+        }
     }
 
     /// Each pattern, the middle to the next one, and what is just beside either: every boundary between two results of rounding.

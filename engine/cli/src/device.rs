@@ -2,6 +2,7 @@
 
 use pipezero_config::DeviceName;
 use pipezero_files::host::available_bytes;
+use pipezero_measure::{CoreTimesError, core_times};
 use pipezero_models::queue::Cuda;
 use pipezero_plan::Plan;
 use pipezero_plan::costs::DeviceSpec;
@@ -77,6 +78,14 @@ pub(super) fn device(name: Option<&str>, plan: &Plan) -> Result<DeviceSpec, Devi
             }
         }
     }
+}
+
+/// The same device with what is measured on a core of this machine, if it is this machine's CPU. Nothing is measured for layers of given times.
+pub(super) fn measured(device: DeviceSpec, plan: &Plan) -> Result<DeviceSpec, CoreTimesError> {
+    if device.is_gpu() || plan.run().model.facts().given_times.is_some() {
+        return Ok(device);
+    }
+    Ok(device.with_measured(core_times(plan)?))
 }
 
 /// What a host of so many cores and bytes would need to run the plan. Layers of given times need neither.

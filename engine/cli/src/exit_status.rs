@@ -2,6 +2,7 @@
 
 use pipezero_comm::world::WorldError;
 use pipezero_config::hugging_face::HuggingFaceError;
+use pipezero_measure::CoreTimesError;
 use pipezero_measure::profile::{ProfileError, TooManySteps};
 use pipezero_measure::trace::{TraceError, TracedStepsError};
 use pipezero_plan::PlanError;
@@ -43,6 +44,7 @@ input_mistakes! {
     CostsFileError: |_| true;
     DataError: |_| true;
     MemoryError: |_| false;
+    CoreTimesError: |_| false;
     TooManySteps: |_| false;
     // A run with too many instructions to be simulated rank by rank is valid.
     ClusterError: |error| !matches!(error, ClusterError::TooManyInstructions { .. });
@@ -77,7 +79,10 @@ input_mistakes! {
         TraceError::Recorded { .. } | TraceError::Io { .. } => false,
     };
     WeightsError: |error| match error {
-        WeightsError::Damaged { .. } | WeightsError::OtherModel { .. } | WeightsError::OfFolder { .. } => true,
+        WeightsError::Damaged { .. }
+        | WeightsError::OtherModel { .. }
+        | WeightsError::OfFolder { .. }
+        | WeightsError::Unusable(_) => true,
         WeightsError::Published(error) => error.is_input_mistake(),
         WeightsError::Io { .. } => false,
     };
@@ -115,7 +120,7 @@ input_mistakes! {
         | EngineError::Threads { .. }
         | EngineError::LossScale { .. }
         | EngineError::NotFinite { .. }
-        | EngineError::EvaluationNotFinite
+        | EngineError::EvaluationNotFinite { .. }
         | EngineError::LogitsNotFinite => false,
     };
     TrainingError: |error| match error {

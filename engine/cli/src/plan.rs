@@ -8,7 +8,7 @@ use pipezero_plan::{BesideZero1, Persistent, Plan, Purpose, RankForecast, Reside
 use serde_json::{Value, json};
 
 use super::describe;
-use super::device::device;
+use super::device::{device, measured};
 use super::failure::Failure;
 use super::figures::{bytes, count, counted, percent};
 use super::in_use::{InUse, too_long};
@@ -118,7 +118,8 @@ impl PlanArgs {
     }
 
     fn device_of(&self, plan: &Plan) -> Result<Option<DeviceSpec>, Failure> {
-        Ok(self.device.as_deref().map(|name| device(Some(name), plan)).transpose()?)
+        let Some(name) = self.device.as_deref() else { return Ok(None) };
+        Ok(Some(measured(device(Some(name), plan)?, plan)?))
     }
 
     fn json_of(&self, plan: &Plan, notices: &mut Notices) -> Result<Value, Failure> {
@@ -193,7 +194,7 @@ impl<'a> Found<'a> {
         };
         let in_use = match (&simulation, device) {
             (Some(simulation), Some(device)) => Ok(InUse::in_step(simulation, device)?),
-            _ => InUse::on_an_h100(plan),
+            _ => InUse::unasked(plan),
         };
         let residencies = plan.residencies_in_time()?;
         if let Err(why) = &in_use {
@@ -378,7 +379,7 @@ mod tests {
             pages::example("pipezero plan engine/configs/seed-48-layers.json --set parallel.data=8");
         let costs = plan.residencies().expect("the example is planned with every residency");
         let tables = [
-            text(&plan, false, InUse::on_an_h100(&plan).ok().as_ref(), pages::WIDTH),
+            text(&plan, false, InUse::unasked(&plan).ok().as_ref(), pages::WIDTH),
             zero_1_table(&plan, pages::WIDTH),
             residency_table(&plan, &costs, pages::WIDTH),
         ]

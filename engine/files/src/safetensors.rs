@@ -12,6 +12,22 @@ use super::input::is_not_regular;
 /// No header of a model that fits anywhere is longer.
 const HEADER_BYTES_MAX: u64 = 100_000_000;
 
+/// An element of a tensor by dimension, given its place in row-major order.
+pub fn index_of(shape: &[usize], element: usize) -> Vec<usize> {
+    let mut rest = element;
+    let mut index: Vec<usize> = shape
+        .iter()
+        .rev()
+        .map(|&size| {
+            let here = rest % size.max(1);
+            rest /= size.max(1);
+            here
+        })
+        .collect();
+    index.reverse();
+    index
+}
+
 /// A header, and where the data behind it begins.
 #[derive(Debug)]
 pub struct Header {
@@ -88,4 +104,25 @@ pub fn header_of<'a>(
     // The format wants the tensors to start at a multiple of 8 bytes; spaces may follow the header.
     header.resize(header.len().next_multiple_of(8), b' ');
     Ok([&(header.len() as u64).to_le_bytes()[..], &header].concat())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::index_of;
+
+    /// Against all elements, counted one after the other.
+    #[test]
+    fn elements_are_counted_with_the_last_dimension_fastest() {
+        let mut element = 0;
+        for i in 0..3 {
+            for j in 0..4 {
+                for k in 0..2 {
+                    assert_eq!(index_of(&[3, 4, 2], element), [i, j, k]);
+                    element += 1;
+                }
+            }
+        }
+        assert_eq!(index_of(&[5], 4), [4]);
+        assert_eq!(index_of(&[], 0), [0; 0]);
+    }
 }

@@ -7,6 +7,9 @@
 //! ```
 
 pub mod compare;
+mod core_times;
 pub mod profile;
 pub mod recording;
 pub mod trace;
+
+pub use core_times::{CoreTimesError, core_times};

@@ -25,6 +25,7 @@ mod memory; // Runs that do not fit.
 #[cfg(feature = "mpi")]
 mod mpi; // `launch`.
 mod nccl; // Ranks that are processes with a GPU each.
+mod not_finite; // Values with which no run can begin.
 mod parameters; // What becomes of parameters.
 mod planning; // `check`, `plan` and `show`.
 mod precision; // fp16 and bf16.

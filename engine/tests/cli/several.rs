@@ -262,7 +262,7 @@ fn an_engine_that_fails_is_named_and_the_others_keep_their_state() {
         let error = home.run(&line).failure(1);
         let error = &error[error.find("error: ").unwrap()..];
         assert!(error.starts_with(&format!("error: engine `{failing}`: step ")), "{error}");
-        assert!(error.contains(" is not finite; no weight was changed;"), "{error}");
+        assert!(error.contains(" is not finite (") && error.contains("; no weight was changed;"), "{error}");
         assert!(
             error.contains("\nits state after step ")
                 && error.contains(&format!(" is saved in {out}/{failing}\n")),

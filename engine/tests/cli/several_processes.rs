@@ -142,7 +142,7 @@ fn assert_ended_by(home: &Home, printed: &Printed, failed: &str, other: &str) {
     assert_eq!(printed.status, Some(1), "{}", printed.stderr);
     let error = &printed.stderr[printed.stderr.find("error: ").unwrap()..];
     assert!(error.starts_with(&format!("error: engine `{failed}`: step ")), "{error}");
-    assert!(error.contains(" is not finite; no weight was changed;"), "{error}");
+    assert!(error.contains(" is not finite (") && error.contains("; no weight was changed;"), "{error}");
     let step = home.names_in(&format!("out/{other}/checkpoints")).pop().unwrap();
     let step: u64 = step.strip_prefix("step-").unwrap().parse().unwrap();
     let ended = format!("\nengine `{other}`: it was ended after step {step}, with a checkpoint\n");

@@ -125,8 +125,16 @@ fn text_names_where_the_times_come_from() {
     let times = text.lines().find(|line| line.starts_with("times: ")).unwrap();
     expect!["times: analytic model of H100 SXM, not measured: 33.450 TFLOP/s in f32 and 2680.0 GB/s of memory achieved, links of 360.000 GB/s near and 45.000 GB/s far, nodes of 8 ranks"].assert_eq(times);
     let cpu = home.run("simulate run.json").success();
-    assert!(cpu.contains("times: analytic model of this CPU ("), "{cpu}");
-    assert_eq!(home.run("simulate run.json --device CPU").success(), cpu);
+    for cpu in [cpu, home.run("simulate run.json --device CPU").success()] {
+        let times = cpu.lines().find(|line| line.starts_with("times: ")).unwrap();
+        assert!(times.starts_with("times: calculated for this CPU ("), "{times}");
+        assert!(times.contains("): a core of this machine was measured, "), "{times}");
+        assert!(times.contains(" GFLOP/s in f32 in the layers of the run and "), "{times}");
+        assert!(times.ends_with(" for 4 ranks"), "{times}");
+        assert!(!cpu.contains("MFU"), "a CPU's peak is not known: {cpu}");
+    }
+    let json = home.json("simulate run.json --json");
+    assert_eq!([&json["each_rank"]["mfu"], &json["each_rank"]["peak_flops_per_s"]], [&Value::Null; 2]);
 }
 
 /// What is assumed because it was not measured is printed, on stderr and in the JSON.

@@ -196,7 +196,7 @@ fn a_run_that_diverges_ends_with_its_step_and_the_state_before_it() {
     let home = Home::with(&[("\"lr\": 0.01", "\"lr\": 1e30")]);
     let printed = home.run("train run.json --out out");
     assert_eq!((printed.status, printed.stdout.as_str()), (Some(1), ""));
-    expect!["error: step 2: the loss of micro-batch 0 on rank 2 is not finite; no weight was changed; lower the learning rate or look at the data of this step"].assert_eq(printed.stderr.lines().rev().nth(1).unwrap());
+    expect!["error: step 2: the loss of micro-batch 0 on rank 2 is not finite (NaN): the first output that is not finite is that of layer h.0.attn (unit u1, rank 0), NaN at token 0 of sequence 0; all weights are finite; no weight was changed; lower the learning rate or look at the data of this step"].assert_eq(printed.stderr.lines().rev().nth(1).unwrap());
     assert_eq!(home.read("out/metrics.jsonl").lines().count(), 1);
     let saved = "the state after step 1 is saved in out: go on with the same command and --resume --out out";
     assert_eq!(printed.stderr.lines().last(), Some(saved));

@@ -175,7 +175,7 @@ impl TrainingError {
                 EngineError::LossScale { .. }
                     | EngineError::NotFinite { .. }
                     | EngineError::Unread { .. }
-                    | EngineError::EvaluationNotFinite
+                    | EngineError::EvaluationNotFinite { .. }
                     | EngineError::UnreadEvaluation { .. }
                     | EngineError::Checkpoint(_)
                     | EngineError::Weights(_)
@@ -238,8 +238,8 @@ mod tests {
     #[test]
     fn each_failure_is_said_by_a_process() {
         let engine = TrainingError::Engine;
-        let (alike, elsewhere) =
-            (|| engine(EngineError::EvaluationNotFinite), || engine(EngineError::Elsewhere));
+        let not_finite = || EngineError::EvaluationNotFinite { what: "a loss".to_owned() };
+        let (alike, elsewhere) = (|| engine(not_finite()), || engine(EngineError::Elsewhere));
         let taught = |error| TrainingError::Teacher { name: "large".to_owned(), error: Box::new(error) };
         let own = || TrainingError::RunDir(RunDirError::Unfinished { path: PathBuf::from("runs/a") });
         let not_saved = |error, why| {
@@ -251,7 +251,7 @@ mod tests {
         for (error, is_of_all, is_elsewhere) in [
             (alike(), true, false),
             (engine(EngineError::World(WorldError::SaidByAnother)), false, true),
-            (taught(EngineError::EvaluationNotFinite), true, false),
+            (taught(not_finite()), true, false),
             (taught(EngineError::Elsewhere), false, true),
             (saved(alike()), true, false),
             (saved(elsewhere()), false, true),

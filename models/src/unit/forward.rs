@@ -4,7 +4,7 @@ use super::places::{Arenas, Share};
 use super::{Unit, UnitForward, UnitRecompute};
 use crate::element::ElementType;
 use crate::layer::{ForwardArgs, MicroBatchShape, RecomputeArgs, RowLogits, Tokens};
-use crate::memory::ViewMut;
+use crate::memory::{View, ViewMut};
 use crate::queue::Queue;
 use crate::views::PartViews;
 
@@ -14,6 +14,21 @@ impl Unit {
     /// # Panics
     /// If a buffer is shorter than [`Unit::sizes`] says or of another type, as do the other passes.
     pub fn forward(&self, queue: &dyn Queue, shape: MicroBatchShape, args: UnitForward<'_>) {
+        self.forward_watched(queue, shape, args, |_, _| {});
+    }
+
+    /// As [`Unit::forward`], and after each layer `watch` is given its index and its output: a later layer or micro-batch may overwrite it.
+    /// That of a layer that ends with the loss is empty.
+    ///
+    /// # Panics
+    /// As [`Unit::forward`].
+    pub fn forward_watched(
+        &self,
+        queue: &dyn Queue,
+        shape: MicroBatchShape,
+        args: UnitForward<'_>,
+        mut watch: impl FnMut(usize, View<'_>),
+    ) {
         let UnitForward {
             tokens,
             parameters,
@@ -33,9 +48,11 @@ impl Unit {
         let mut arenas = Arenas { kept, recomputed: recomputed.view_mut(), output: Some(output.view_mut()) };
         let workspace = workspace.view_mut();
         let mut run = Forward { queue, shape, tokens, parameters, workspace };
-        for share in &shares {
+        for (index, share) in shares.iter().enumerate() {
             let asked = (Some(loss.reborrow()), row_logits.as_mut().map(RowLogits::reborrow));
             run.layer(share, &mut arenas, asked);
+            let [output] = arenas.lend([&share.output]);
+            watch(index, output.into_view());
         }
     }
 

@@ -16,7 +16,7 @@ use super::output::{Format, Output};
 use super::picture::{picture, trace};
 use super::ranks::{pipeline_ranks, rank_json, world_ranks};
 use super::result_file;
-use crate::device::device;
+use crate::device::{device, measured};
 use crate::failure::{Failure, OfCostsFile};
 use crate::figures::{nanoseconds, percent, seconds};
 use crate::notices::Notices;
@@ -75,6 +75,7 @@ impl StepRequest<'_> {
     fn device_of(&self, plan: &Plan) -> Result<DeviceSpec, Failure> {
         let named = if self.costs.is_some() { Some("cpu") } else { self.device };
         let device = device(named, plan)?;
+        let device = if self.costs.is_some() { device } else { measured(device, plan)? };
         let Some(ranks) = self.ranks_per_node else { return Ok(device) };
         if self.costs.is_some() {
             return Err(SimulateError::NodeOfCosts.into());

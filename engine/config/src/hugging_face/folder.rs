@@ -30,6 +30,8 @@ pub struct PublishedWeights {
 #[derive(Debug)]
 struct Piece {
     part: Part,
+    /// The tensor's name in the file.
+    tensor: String,
     stored: Stored,
 }
 
@@ -116,7 +118,7 @@ impl PublishedWeights {
     /// If the model has no such elements.
     pub fn read(&self, name: &str, first: usize, values: &mut [f32]) -> Result<(), (PathBuf, io::Error)> {
         let (wanted, mut start) = (first..first + values.len(), 0);
-        for Piece { part, stored } in &self.parameters[name] {
+        for Piece { part, stored, .. } in &self.parameters[name] {
             let range = start..start + part.len();
             let common = range.start.max(wanted.start)..range.end.min(wanted.end);
             if common.start < common.end {
@@ -129,6 +131,23 @@ impl PublishedWeights {
         }
         assert!(wanted.end <= start, "{name} has {start} elements, and {wanted:?} are asked for");
         Ok(())
+    }
+}
+
+impl PublishedWeights {
+    /// Where an element of a parameter lies: the file, the tensor's name there, and the element's index by dimension of the tensor.
+    ///
+    /// # Panics
+    /// If the model has no such element.
+    pub fn place(&self, name: &str, element: usize) -> (&Path, &str, Vec<usize>) {
+        let mut rest = element;
+        for Piece { part, tensor, stored } in &self.parameters[name] {
+            if rest < part.len() {
+                return (&self.paths[stored.file], tensor, part.index_of(rest));
+            }
+            rest -= part.len();
+        }
+        unreachable!("`{name}` has fewer elements than {element}")
     }
 }
 
@@ -172,7 +191,7 @@ impl Opened<'_> {
                 return wrong(format!("`{tensor}` is {:?}: only F32, F16 and BF16 are read", stored.element));
             }
             let num_elements = part.len();
-            pieces.push(Piece { part, stored: *stored });
+            pieces.push(Piece { part, tensor: tensor.clone(), stored: *stored });
             // Only a table of positions may be longer in the file.
             if num_elements > num_needed {
                 let (num_rows, width) = (found[0], shape[1..].iter().product::<usize>());

@@ -1,5 +1,6 @@
 //! Which tensors of transformers a parameter consists of.
 
+use pipezero_files::safetensors::index_of;
 use pipezero_models::ModelConfig;
 
 use super::config_json::{ModelType, PublishedModel};
@@ -128,6 +129,14 @@ impl Part {
     /// Elements that it has.
     pub(super) fn len(&self) -> usize {
         self.shape.iter().product()
+    }
+
+    /// The tensor's index, by dimension, of an element in the parameter's order.
+    pub(super) fn index_of(&self, element: usize) -> Vec<usize> {
+        match (self.layout, &self.shape[..]) {
+            (Layout::Transposed, &[num_inputs, _]) => vec![element % num_inputs, element / num_inputs],
+            _ => index_of(&self.shape, element),
+        }
     }
 
     /// The name with what the model's code puts before it.

@@ -9,7 +9,7 @@
 //!   and each that a backward makes for a reduction of its own. For these it is an upper bound. No buffer is cleared.
 //! - A message occupies its link for the bytes that a rank sends. Links are those of the run file (`comm.links`) where it has
 //!   any, the device's otherwise.
-//! - Layers of given times take these: they would on any device.
+//! - Layers of given times take these: they would on any device. Layers that were measured on a core of this host take what they took there.
 //! - A frozen unit has no weight gradient.
 //! - Left out: launches, fusion, and what shapes a kernel runs well at. That is what the achieved share stands for.
 
@@ -20,6 +20,7 @@ use pipezero_models::{ElementType, Layer};
 use pipezero_schedule::Unit;
 use pipezero_schedule::simulate::{MessageCost, UnitCosts};
 
+use super::core_times::{CorePasses, LayerKey};
 use super::device_spec::DeviceSpec;
 use super::error::PredictError;
 use super::message_kind::MessageKind;
@@ -76,6 +77,10 @@ impl Analytic<'_> {
     fn layer(&self, layer: &dyn Layer) -> LayerTimes {
         if let Some(times) = self.plan.run().model.facts().given_times {
             return times.into();
+        }
+        let measured = self.device.measured.as_ref();
+        if let Some(passes) = measured.and_then(|core| core.layers.get(&LayerKey::of(layer))) {
+            return LayerTimes::from(*passes).divided_by(self.rates);
         }
         let shape = self.plan.micro_batch_shape();
         let sizes = layer.sizes(shape);
@@ -151,6 +156,28 @@ impl Analytic<'_> {
         };
         let total = |time: &[u64; 2]| time[0].saturating_add(time[1]);
         message.groups.iter().map(over).max_by_key(total).expect("a message has ranks")
+    }
+}
+
+impl LayerTimes {
+    /// On so many cores, none of which waits for another.
+    fn divided_by(self, rates: f64) -> Self {
+        let Self { forward, backward_input, backward_weight, recompute } = self;
+        let [forward, backward_input, backward_weight, recompute] =
+            [forward, backward_input, backward_weight, recompute].map(|time| time / rates);
+        Self { forward, backward_input, backward_weight, recompute }
+    }
+}
+
+impl From<CorePasses> for LayerTimes {
+    fn from(passes: CorePasses) -> Self {
+        let CorePasses { forward_ns, backward_input_ns, backward_weight_ns } = passes;
+        Self {
+            forward: forward_ns,
+            backward_input: backward_input_ns,
+            backward_weight: backward_weight_ns,
+            recompute: forward_ns,
+        }
     }
 }
 

@@ -20,6 +20,8 @@ use std::collections::BTreeMap;
 
 use pipezero_config::Precision;
 
+use super::core_times::CoreTimes;
+
 /// What an analytic model knows of a device. Rates are those that are achieved.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeviceSpec {
@@ -39,6 +41,8 @@ pub struct DeviceSpec {
     pub memory_bytes: Option<u64>,
     /// Of a CPU the cores, which ranks share; its rates are those of one.
     pub cores: Option<usize>,
+    /// Of a CPU what was measured on one of its cores, if anything was.
+    pub measured: Option<CoreTimes>,
     /// Its links.
     pub network: Network,
 }
@@ -195,7 +199,38 @@ impl DeviceSpec {
             memory_bytes_per_s: CPU_MEMORY,
             memory_bytes: None,
             cores: Some(std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get)),
+            measured: None,
             network: Network { ranks_per_node: usize::MAX, near: link, far: link, shared: false },
+        }
+    }
+
+    /// The same with what was measured on one of its cores in place of what is assumed. No choice of a plan may depend on it.
+    pub fn with_measured(self, measured: CoreTimes) -> Self {
+        let CoreTimes { flops_per_s, copied_bytes_per_s, .. } = measured;
+        // What is copied is read once and written once.
+        let link = NetworkLink { bytes_per_s: copied_bytes_per_s / 2.0, ..self.network.near };
+        Self {
+            half_flops_per_s: flops_per_s,
+            tf32_flops_per_s: flops_per_s,
+            f32_flops_per_s: flops_per_s,
+            memory_bytes_per_s: copied_bytes_per_s,
+            network: Network { near: link, far: link, ..self.network },
+            measured: Some(measured),
+            ..self
+        }
+    }
+
+    /// A core for each rank, of a CPU that is the same on every host: for figures that nobody asked a device for, and that hosts must not
+    /// change.
+    pub fn nominal_cpu() -> Self {
+        let flops = 32.0 * CPU_CLOCK * CPU_COMPUTE;
+        Self {
+            name: "nominal CPU cores".to_owned(),
+            half_flops_per_s: flops,
+            tf32_flops_per_s: flops,
+            f32_flops_per_s: flops,
+            cores: None,
+            ..Self::this_cpu()
         }
     }
 
@@ -244,6 +279,7 @@ impl Gpu {
             memory_bytes_per_s: self.memory_gb_per_s * GIGA * GPU_MEMORY,
             memory_bytes: Some(self.memory_gib << 30),
             cores: None,
+            measured: None,
             network: Network {
                 ranks_per_node: 8,
                 near: link(self.near_gb_per_s * GIGA * NEAR, 3_400.0),

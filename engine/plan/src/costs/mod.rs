@@ -29,6 +29,7 @@
 mod analytic;
 mod assumption;
 mod cluster;
+mod core_times;
 mod device_spec;
 mod error;
 mod file;
@@ -54,6 +55,7 @@ mod whole;
 mod workload;
 
 pub use assumption::Assumption;
+pub use core_times::{CorePasses, CoreTimes, LayerKey};
 pub use device_spec::{DeviceSpec, Network, NetworkLink};
 pub use error::{Difference, PredictError};
 pub use file::{COSTS_BYTES_MAX, COSTS_VERSION};

@@ -6,6 +6,7 @@ use pipezero_schedule::simulate::{Costs, Links};
 
 use super::analytic::Analytic;
 use super::assumption::Assumption;
+use super::core_times::CoreTimes;
 use super::device_spec::{DeviceSpec, Network};
 use super::error::PredictError;
 use super::file::{CostsFile, Host};
@@ -106,20 +107,20 @@ impl Predicted {
     }
 }
 
-/// How many of the device's rates a rank has: a GPU is its own, cores are shared where ranks outnumber them. Layers
+/// How many of the device's rates a rank has: a GPU is its own, the cores of a host are shared where threads outnumber them. Layers
 /// of given times use no core.
 fn rates_of_rank(plan: &Plan, device: &DeviceSpec) -> f64 {
     let Some(cores) = device.cores else { return 1.0 };
     let num_busy = match plan.run().model.facts().given_times {
         Some(_) => 1,
-        None => plan.grid().world_size(),
+        None => plan.grid().world_size().min(device.network.ranks_per_node),
     };
     (plan.run().threads as f64).min(cores as f64 / num_busy as f64)
 }
 
-/// The peak of a rank for matrix products in the run's type, operations a second.
-pub(crate) fn peak_of_rank(plan: &Plan, device: &DeviceSpec) -> f64 {
-    device.peak_flops_per_s(plan.run().precision) * rates_of_rank(plan, device)
+/// The peak of a rank for matrix products in the run's type, operations a second; `None` on a CPU, whose clock is not known.
+pub(crate) fn peak_of_rank(plan: &Plan, device: &DeviceSpec) -> Option<f64> {
+    device.is_gpu().then(|| device.peak_flops_per_s(plan.run().precision))
 }
 
 /// How many ranks a node has, unless one has all whatever their number.
@@ -131,6 +132,9 @@ fn nodes(ranks_per_node: Option<NonZeroU32>) -> String {
 
 /// The rates that were used, so that they are not mistaken for measured ones.
 fn describe(plan: &Plan, device: &DeviceSpec, rates: f64) -> String {
+    if let Some(core) = &device.measured {
+        return measured_on_this_host(plan, device, core);
+    }
     let tflops = device.flops_per_s(plan.run().precision) * rates / 1e12;
     let memory = device.memory_bytes_per_s * rates / 1e9;
     let links = match plan.run().comm.links {
@@ -144,5 +148,15 @@ fn describe(plan: &Plan, device: &DeviceSpec, rates: f64) -> String {
         "analytic model of {}, not measured: {tflops:.3} TFLOP/s in {} and {memory:.1} GB/s of memory achieved, {links}",
         device.name,
         plan.run().precision.name()
+    )
+}
+
+/// What was measured on a core.
+fn measured_on_this_host(plan: &Plan, device: &DeviceSpec, core: &CoreTimes) -> String {
+    let (name, precision) = (&device.name, plan.run().precision.name());
+    let what = if core.layers.is_empty() { "a product" } else { "the layers of the run" };
+    let (gflops, memory) = (core.flops_per_s / 1e9, core.copied_bytes_per_s / 1e9);
+    format!(
+        "calculated for {name}: a core of this machine was measured, {gflops:.1} GFLOP/s in {precision} in {what} and {memory:.1} GB/s of memory"
     )
 }

@@ -64,6 +64,7 @@ impl WhatIf {
             num_cores,
             computes,
         });
+        let cores = cores.or(alike.cores);
         let Self { ref speeds, jitter, slowdown, sharing, .. } = *self;
         Ok(Cluster { sharing, slowdown, speeds: speeds.clone(), jitter, cores, ..alike })
     }

@@ -28,6 +28,7 @@ mod generator;
 mod lone_schedule;
 mod lone_schedule_error;
 mod program_size;
+mod shared_cores;
 mod simulation;
 mod simulation_error;
 #[cfg(test)]

@@ -1,10 +1,11 @@
 //! A step of a plan, simulated with measured or calculated costs, as the plan is or on a cluster that differs.
 
-use pipezero_schedule::simulate::cluster::{Cluster, Computes};
+use pipezero_schedule::simulate::cluster::{Cluster, Cores};
 use pipezero_schedule::simulate::{CriticalPath, MemoryCurve, MemoryError, critical_path, memory};
 
 use super::changes::WhatIf;
 use super::cluster_step::ClusterStep;
+use super::shared_cores::{computes, shared_cores, unshared};
 use super::simulation_error::SimulationError;
 use super::utilisation::Utilisation;
 use crate::Plan;
@@ -17,7 +18,9 @@ pub struct Simulation<'a> {
     predicted: Predicted,
     /// Of one data rank: all are alike, or else the slowest.
     step: Step,
-    /// Where times are calculated: a rank's peak for matrix products, and the memory of its device.
+    /// Of all ranks.
+    bubble_rate: f64,
+    /// Where times are calculated: a rank's peak for matrix products, where it is known, and the memory of its device.
     peak_flops_per_s: Option<f64>,
     device_bytes: Option<u64>,
     /// Every data rank separately, where they are not alike.
@@ -53,26 +56,43 @@ impl<'a> Simulation<'a> {
         source: Source<'_>,
         what_if: Option<&WhatIf>,
     ) -> Result<Self, SimulationError> {
-        let predicted = predicted(plan, source, what_if)?;
+        let asks_for_cores = what_if.is_some_and(|what_if| what_if.cores.is_some());
+        let cores = if asks_for_cores { None } else { shared_cores(plan, source) };
+        let predicted = predicted(plan, source, asks_for_cores, cores)?;
         let (peak_flops_per_s, device_bytes) = match source {
             Source::Measured(_) => (None, None),
-            Source::Analytic(device) => (Some(peak_of_rank(plan, device)), device.memory_bytes),
+            Source::Analytic(device) => (peak_of_rank(plan, device), device.memory_bytes),
         };
+        let alike = Cluster { cores, ..predicted.cluster(plan) };
         let Some(what_if) = what_if else {
-            let step = Step::new(plan, &predicted).map_err(SimulationError::Step)?;
-            return Ok(Self { plan, predicted, step, peak_flops_per_s, device_bytes, changed: None });
+            let (step, bubble_rate) = match cores {
+                None => {
+                    let step = Step::new(plan, &predicted).map_err(SimulationError::Step)?;
+                    let bubble_rate = step.bubble_rate();
+                    (step, bubble_rate)
+                }
+                Some(_) => {
+                    let all = cluster_step(plan, &predicted, &alike)?;
+                    (all.slowest().clone(), all.bubble_rate())
+                }
+            };
+            return Ok(Self {
+                plan,
+                predicted,
+                step,
+                bubble_rate,
+                peak_flops_per_s,
+                device_bytes,
+                changed: None,
+            });
         };
-        let alike = predicted.cluster(plan);
         let cluster = what_if.applied_to(alike.clone(), plan.grid().world_size(), computes(plan, source))?;
-        let simulate = |cluster: &Cluster| {
-            ClusterStep::new(plan, &predicted, cluster)
-                .map_err(|error| SimulationError::Step(PredictError::Cluster(error)))
-        };
+        let simulate = |cluster: &Cluster| cluster_step(plan, &predicted, cluster);
         let (step, without) = (simulate(&cluster)?, simulate(&alike)?.slowest().clone());
-        let slowest = step.slowest().clone();
+        let (slowest, bubble_rate) = (step.slowest().clone(), step.bubble_rate());
         let changed = Changed { cluster, step, without };
         let changed = Some(Box::new(changed));
-        Ok(Self { plan, predicted, step: slowest, peak_flops_per_s, device_bytes, changed })
+        Ok(Self { plan, predicted, step: slowest, bubble_rate, peak_flops_per_s, device_bytes, changed })
     }
 
     /// The plan.
@@ -97,10 +117,7 @@ impl<'a> Simulation<'a> {
 
     /// The share of the makespan in which ranks do not compute, mean over all world ranks.
     pub fn bubble_rate(&self) -> f64 {
-        match &self.changed {
-            None => self.step.bubble_rate(),
-            Some(changed) => changed.step.bubble_rate(),
-        }
+        self.bubble_rate
     }
 
     /// `[pipeline rank]`: the most micro-batches in flight until their input gradient, in activations of a whole rank.
@@ -147,25 +164,43 @@ pub fn memory_curves(plan: &Plan, step: &Step) -> Result<Vec<MemoryCurve>, Memor
     memory(plan.training(), &step.timeline, &memory_costs(plan))
 }
 
+/// A step of all data ranks.
+fn cluster_step(
+    plan: &Plan,
+    predicted: &Predicted,
+    cluster: &Cluster,
+) -> Result<ClusterStep, SimulationError> {
+    ClusterStep::new(plan, predicted, cluster)
+        .map_err(|error| SimulationError::Step(PredictError::Cluster(error)))
+}
+
+/// Costs of ranks that are alone on their cores where the simulator shares these out.
 fn predicted(
     plan: &Plan,
     source: Source<'_>,
-    what_if: Option<&WhatIf>,
+    asks_for_cores: bool,
+    cores: Option<Cores>,
 ) -> Result<Predicted, SimulationError> {
     let predicted = match source {
-        // The simulator shares the cores out from moment to moment, so the rates are those of a core that is not shared.
-        Source::Analytic(device) if what_if.is_some_and(|what_if| what_if.cores.is_some()) => {
+        Source::Analytic(device) if asks_for_cores => {
             let device = DeviceSpec { cores: None, ..device.clone() };
             for_plan(plan, Source::Analytic(&device))
         }
+        Source::Analytic(device) if cores.is_some() => for_plan(plan, Source::Analytic(&unshared(device))),
         _ => for_plan(plan, source),
     };
-    predicted.map_err(SimulationError::Costs)
+    let mut predicted = predicted.map_err(SimulationError::Costs)?;
+    if let Source::Analytic(DeviceSpec { cores: Some(num_cores), .. }) = source
+        && !asks_for_cores
+        && plan.run().model.facts().given_times.is_none()
+    {
+        let (cores, ranks) = (counted(*num_cores, "core"), counted(plan.grid().world_size(), "rank"));
+        predicted.description += &format!(", {cores} for {ranks}");
+    }
+    Ok(predicted)
 }
 
-/// What computes need of a host: those of a GPU need none of its cores, nor do layers of given times, which stand in for a GPU.
-fn computes(plan: &Plan, source: Source<'_>) -> Computes {
-    let is_gpu = matches!(source, Source::Analytic(device) if device.cores.is_none());
-    let is_timed = plan.run().model.facts().given_times.is_some();
-    if is_gpu || is_timed { Computes::Elsewhere } else { Computes::OccupyCores }
+/// `1 core`, `2 cores`
+fn counted(number: usize, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }

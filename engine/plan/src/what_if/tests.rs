@@ -4,9 +4,9 @@
 
 use std::num::NonZeroU32;
 
-use super::ClusterStep;
+use super::{ClusterStep, Simulation};
 use crate::Plan;
-use crate::costs::{DeviceSpec, Predicted, Source, Step, for_plan};
+use crate::costs::{DeviceSpec, Network, NetworkLink, Predicted, Source, Step, for_plan};
 use crate::testing::{GPT2, TIMED, plan};
 
 fn predicted(plan: &Plan) -> Predicted {
@@ -64,4 +64,58 @@ fn an_edge_is_near_where_its_ranks_share_a_node() {
     for per_node in [3, 6] {
         assert_eq!(predicted(&of(per_node)).edges_by_reach, None, "{per_node}");
     }
+}
+
+/// A CPU of so many cores whose messages and memory cost nothing.
+fn cpu(num_cores: usize) -> DeviceSpec {
+    let link = NetworkLink { bytes_per_s: f64::INFINITY, base_ns: 0.0, step_ns: 0.0 };
+    let of_host = DeviceSpec::this_cpu();
+    let network = Network { near: link, far: link, ..of_host.network };
+    DeviceSpec { cores: Some(num_cores), memory_bytes_per_s: f64::INFINITY, network, ..of_host }
+}
+
+fn simulated_ns(plan: &Plan, num_cores: usize) -> u64 {
+    Simulation::new(plan, Source::Analytic(&cpu(num_cores)), None).unwrap().step().makespan_ns
+}
+
+/// Four data ranks compute at once all the time: on two cores they take twice as long, on one four times.
+#[test]
+fn ranks_beyond_the_cores_share_them() {
+    let plan = plan(GPT2, "parallel.pipeline=1 parallel.data=4");
+    let alone = simulated_ns(&plan, 4);
+    assert_eq!(simulated_ns(&plan, 400), alone);
+    for (num_cores, times) in [(2, 2), (1, 4)] {
+        // Each end is rounded up to a whole nanosecond.
+        let (found, expected) = (simulated_ns(&plan, num_cores), times * alone);
+        assert!(found.abs_diff(expected) < expected / 1000, "{num_cores}: {found}, not {expected}");
+    }
+}
+
+/// A rank that waits leaves its core to the other: on one core the pipeline has no bubble, and takes what both ranks compute.
+#[test]
+fn a_rank_that_waits_leaves_its_core_to_others() {
+    let plan = plan(GPT2, "parallel.data=1");
+    let device = cpu(2);
+    let two = Simulation::new(&plan, Source::Analytic(&device), None).unwrap();
+    let computed: u64 = two.step().ranks.iter().map(|rank| rank.busy_ns).sum();
+    assert!(computed < 2 * two.step().makespan_ns * 9 / 10, "the pipeline has a bubble on two cores");
+    let found = simulated_ns(&plan, 1);
+    assert!(found.abs_diff(computed) < computed / 100, "{found}, not {computed}");
+}
+
+#[test]
+fn hosts_have_the_cores_of_this_one_each() {
+    let of = |more: &str| plan(GPT2, &format!("parallel.pipeline=1 parallel.data=4 {more}"));
+    let two_hosts = of("comm.ranks_per_node=2");
+    assert_eq!(simulated_ns(&two_hosts, 2), simulated_ns(&of(""), 4));
+}
+
+#[test]
+fn the_peak_of_a_cpu_is_not_known() {
+    let plan = plan(GPT2, "");
+    let mfu = |device: &DeviceSpec| {
+        Simulation::new(&plan, Source::Analytic(device), None).unwrap().utilisation().mfu()
+    };
+    assert_eq!(mfu(&cpu(2)), None);
+    assert!(mfu(&DeviceSpec::by_name("h100").unwrap()).is_some());
 }

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use pipezero_config::hugging_face::HuggingFaceError;
 
+use crate::unusable_value::UnusableValue;
+
 /// Why a checkpoint cannot be written or read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -25,6 +27,11 @@ pub enum CheckpointError {
         /// What shows it.
         reason: String,
     },
+    /// It has a value with which no run can go on, although it is as it was written.
+    #[error(
+        "{0}; the run had diverged: go on from an earlier checkpoint with --step, at a lower learning rate"
+    )]
+    Unusable(Box<UnusableValue>),
     /// Its weights cannot be written for transformers.
     #[error(transparent)]
     Published(#[from] HuggingFaceError),

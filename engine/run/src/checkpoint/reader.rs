@@ -8,12 +8,15 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use pipezero_files::input::is_not_regular;
+use pipezero_files::safetensors::index_of;
+use pipezero_models::parameter::ParameterSpec;
 
 use super::blocks::{BLOCK_BYTES, checksum};
 use super::error::CheckpointError;
 use super::manifest::{FileRecord, Manifest};
 use super::piece::Piece;
 use super::shard_header::ShardHeader;
+use crate::unusable_value::PlaceInFile;
 
 /// A checkpoint whose manifest and headers are sound, and whose files together have every element, once, unless other hosts have some of them.
 #[derive(Debug)]
@@ -119,6 +122,18 @@ impl CheckpointReader {
     /// The parts of a parameter or state, in the order of their elements.
     pub(super) fn parts(&self, kind: &str, name: &str) -> &[Part] {
         self.parts.get(&(name.to_owned(), kind.to_owned())).map_or(&[], Vec::as_slice)
+    }
+
+    /// Where an element of a parameter, or of one of its states, lies.
+    ///
+    /// # Panics
+    /// If the checkpoint does not have it here.
+    pub(crate) fn place(&self, kind: &str, spec: &ParameterSpec, element: usize) -> PlaceInFile {
+        let part = self.parts(kind, &spec.name).iter().find(|part| part.range.contains(&element));
+        let part = part.expect("it has been read");
+        let tensor =
+            if kind == Piece::PARAMETER { spec.name.clone() } else { format!("{kind}/{}", spec.name) };
+        PlaceInFile::new(&self.shards[part.shard].path, tensor, index_of(&spec.shape, element))
     }
 
     pub(super) fn shard(&self, index: usize) -> &Shard {

@@ -50,8 +50,8 @@ impl Engine {
         if !logits.is_for(&self.plan) {
             return Err(EngineError::OtherBatches);
         }
-        let (source, to) = (Arc::clone(source), Arc::clone(logits));
-        self.evaluated(&Command::BatchLogits { source, batch, to }, batch).map(drop)
+        let command = Command::BatchLogits { source: Arc::clone(source), batch, to: Arc::clone(logits) };
+        self.evaluated(&command, source, batch).map(drop)
     }
 
     /// The ranks of this process.

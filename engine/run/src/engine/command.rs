@@ -7,7 +7,8 @@ use super::save::SaveFile;
 use super::weights_file::WeightsFile;
 use crate::checkpoint::{CheckpointError, CheckpointReader, FileRecord};
 use crate::data::BatchSource;
-use crate::executor::{BatchLogits, FileToWrite, Probe, RankFailure, RankOutcome, StepInputs};
+use crate::executor::{BatchLogits, FileToWrite, Findings, Probe, RankFailure, RankOutcome, StepInputs};
+use crate::unusable_value::UnusableValue;
 
 /// What is asked of every rank.
 #[derive(Clone)]
@@ -16,6 +17,10 @@ pub(super) enum Command {
     Initialise,
     /// One training step.
     Train(StepInputs),
+    /// Where the last step, which had these inputs, has ceased to be finite.
+    FindInStep(StepInputs),
+    /// The same of an evaluation, of this batch.
+    FindInEvaluation { source: Arc<dyn BatchSource>, batch: u64 },
     /// Messages only, recorded.
     Probe(Arc<Probe>),
     /// Give back the memory that was held for what comes.
@@ -46,6 +51,8 @@ impl Command {
     pub(super) fn is_program(&self) -> bool {
         match self {
             Self::Train(_)
+            | Self::FindInStep(_)
+            | Self::FindInEvaluation { .. }
             | Self::Probe(_)
             | Self::Evaluate { .. }
             | Self::Logits { .. }
@@ -69,6 +76,10 @@ pub(super) enum Answer {
     Outcome(Box<RankOutcome>),
     /// Logits, from rank 0.
     Values(Vec<f32>),
+    /// What of the last step is not finite on this rank.
+    Findings(Box<Findings>),
+    /// The first value of the rank's part of the weights with which no run can begin.
+    Loaded(Option<UnusableValue>),
     /// The rank's file of a checkpoint, or why it could not be written.
     Written(Result<FileRecord, CheckpointError>),
     /// Whether the rank's part of a checkpoint was read.

@@ -121,14 +121,14 @@ pub enum EngineError {
         max: usize,
     },
     /// The loss or a gradient of a step is infinite or NaN, in another type than fp16; the weights are those before it.
-    #[error(
-        "step {step}: {what} is not finite; no weight was changed; lower the learning rate or look at the data of this step"
-    )]
+    #[error("step {step}: {what}; no weight was changed; {remedy}")]
     NotFinite {
         /// The step.
         step: u64,
-        /// What is not finite, with its rank and unit: where it began.
+        /// What is not finite, with its rank, unit and layer: where it began.
         what: String,
+        /// What can be done about it.
+        remedy: &'static str,
     },
     /// Tokens of a step could not be read, or cannot be used; the weights are those before it.
     #[error("step {step}: {what}; no weight was changed")]
@@ -139,10 +139,11 @@ pub enum EngineError {
         what: String,
     },
     /// The loss of an evaluation is infinite or NaN; the weights are as they were.
-    #[error(
-        "evaluation: the loss is not finite: the weights hold, or lead to, infinities or NaN; train again at a lower rate"
-    )]
-    EvaluationNotFinite,
+    #[error("evaluation: {what}; train again at a lower rate")]
+    EvaluationNotFinite {
+        /// What is not finite, with its rank, unit and layer: where it began.
+        what: String,
+    },
     /// Tokens of an evaluation could not be read, or cannot be used; the weights are as they were.
     #[error("evaluation, batch {batch}: {what}")]
     UnreadEvaluation {
@@ -253,10 +254,12 @@ impl EngineError {
     /// Whether every process of a world has the same error.
     pub fn is_of_all(&self) -> bool {
         match self {
-            Self::WorldSize { .. }
+            Self::Weights(WeightsError::Unusable(_))
+            | Self::Checkpoint(CheckpointError::Unusable(_))
+            | Self::WorldSize { .. }
             | Self::NotFinite { .. }
             | Self::LossScale { .. }
-            | Self::EvaluationNotFinite => true,
+            | Self::EvaluationNotFinite { .. } => true,
             Self::World(error) => error.is_of_all(),
             _ => false,
         }

@@ -9,6 +9,7 @@ mod failures;
 mod host_memory;
 mod initial_state;
 mod logits;
+mod not_finite;
 mod own_weights;
 mod probe;
 mod ranks;
@@ -40,7 +41,7 @@ pub use batch_logits::share_logits;
 use check_run::check_run;
 pub use checkpoint::AboutRun;
 use checkpoint::Writing;
-use command::Command;
+use command::{Answer, Command};
 pub use error::{EngineError, Report};
 pub use failures::{gave_up, stopped};
 pub use initial_state::InitialState;
@@ -55,7 +56,7 @@ pub use together::{LogitsHere, Together, check_together};
 pub use weights_error::WeightsError;
 
 use crate::data::BatchSource;
-use crate::executor::{NotFinite, RankOutcome, StepInputs};
+use crate::executor::{RankOutcome, StepInputs};
 use crate::optimizer::{LearningRate, LossScaler, ScaleChange};
 use crate::world::{ClockOffset, Names, RanksOnDevice, RanksOnHosts, World, world_of, world_on};
 
@@ -298,14 +299,8 @@ impl Engine {
         let (step, update) = (self.step + 1, self.update + 1);
         let learning_rate = self.learning_rate.at(update);
         let loss_scale = self.loss_scaler.as_ref().map(LossScaler::scale);
-        let inputs = StepInputs {
-            step,
-            update,
-            learning_rate,
-            loss_scale: loss_scale.unwrap_or(1.0),
-            skips_overflow: loss_scale.is_some(),
-            records,
-        };
+        let inputs =
+            StepInputs { step, update, learning_rate, loss_scale: loss_scale.unwrap_or(1.0), records };
         let before = self.clock_offset(records)?;
         let outcomes = self.ranks.ask_for_outcomes(&Command::Train(inputs))?;
         // Clocks drift, so it is asked for on both sides of the step.
@@ -313,10 +308,9 @@ impl Engine {
         let found = first(&outcomes).clone();
         let overflowed = found.overflowed;
         let unread = outcomes.iter().find_map(|outcome| outcome.unread.clone());
-        let not_finite = outcomes.iter().filter_map(|outcome| outcome.not_finite.clone()).min();
         let processes = self.gather_outcomes(clock, outcomes)?;
         if overflowed {
-            self.check_left_out(step, unread, not_finite)?;
+            self.check_left_out(inputs, unread)?;
         }
         self.update_loss_scale(step, overflowed)?;
         self.step = step;
@@ -326,32 +320,6 @@ impl Engine {
         tracing::debug!(step, loss = report.loss, step_s = report.step_s, "step");
         report.next_loss_scale = self.loss_scaler.as_ref().map(LossScaler::scale);
         Ok(report)
-    }
-
-    /// A step left the weights as they are: an error, unless a gradient overflowed in fp16.
-    fn check_left_out(
-        &mut self,
-        step: u64,
-        unread: Option<String>,
-        not_finite: Option<NotFinite>,
-    ) -> Result<(), EngineError> {
-        let read = unread.map_or(Ok(()), |what| Err(EngineError::Unread { step, what }));
-        self.agree(read)?;
-        if self.loss_scaler.is_some() {
-            return Ok(());
-        }
-        let what = self.least_of_all(not_finite)?;
-        let what = what.map_or_else(|| "the loss or a gradient".to_owned(), |what| what.to_string());
-        Err(EngineError::NotFinite { step, what })
-    }
-
-    /// Of what the processes have found not to be finite, where it began.
-    fn least_of_all(&mut self, own: Option<NotFinite>) -> Result<Option<NotFinite>, EngineError> {
-        // What other processes than that of rank 0 give does not count.
-        let least = self.gather(own)?.into_iter().flatten().min();
-        let least = serde_json::to_vec(&least).expect("numbers and names");
-        let least = self.ranks.together(|world| world.broadcast(least))?;
-        Ok(serde_json::from_slice(&least).expect("every process runs this program"))
     }
 
     /// How far this process's clock is ahead of the first one's, if events are recorded.
@@ -417,17 +385,24 @@ impl Engine {
         source: &Arc<dyn BatchSource>,
         batch: u64,
     ) -> Result<EvalReport, EngineError> {
-        self.evaluated(&Command::Evaluate { source: Arc::clone(source), batch }, batch)
+        self.evaluated(&Command::Evaluate { source: Arc::clone(source), batch }, source, batch)
     }
 
     /// The loss of a batch without gradients, whatever else is asked for of it.
-    fn evaluated(&mut self, command: &Command, batch: u64) -> Result<EvalReport, EngineError> {
+    fn evaluated(
+        &mut self,
+        command: &Command,
+        source: &Arc<dyn BatchSource>,
+        batch: u64,
+    ) -> Result<EvalReport, EngineError> {
         let outcomes = self.ranks.ask_for_outcomes(command)?;
         if first(&outcomes).overflowed {
             let unread = outcomes.iter().find_map(|outcome| outcome.unread.clone());
             let read = unread.map_or(Ok(()), |what| Err(EngineError::UnreadEvaluation { batch, what }));
             self.agree(read)?;
-            return Err(EngineError::EvaluationNotFinite);
+            let source = Arc::clone(source);
+            let found = self.find_not_finite(&Command::FindInEvaluation { source, batch })?;
+            return Err(EngineError::EvaluationNotFinite { what: found.to_string() });
         }
         Ok(EvalReport::new(self.plan.loss_parts(), first(&outcomes)))
     }
@@ -450,11 +425,17 @@ impl Engine {
     /// Reads weights that [`Engine::save`] wrote, on any grid; every rank reads its own part.
     ///
     /// # Errors
-    /// When the file cannot be read, is damaged, or belongs to another model.
+    /// When the file cannot be read, is damaged, or belongs to another model; when it has a value that is not finite: other weights must be
+    /// read then before the engine is used.
     pub fn load(&mut self, path: &Path) -> Result<(), EngineError> {
         let opened = weights_file::WeightsFile::open(&self.plan, path);
         let file = Arc::new(self.agree(opened.map_err(EngineError::from))?);
-        self.ranks.ask(&Command::Load(file)).map(drop)
+        let found = self.ranks.ask(&Command::Load(file))?.into_iter().filter_map(|answer| match answer {
+            Answer::Loaded(found) => found,
+            _ => None,
+        });
+        let first = self.first_unusable(found.min())?;
+        first.map_or(Ok(()), |value| Err(WeightsError::Unusable(Box::new(value)).into()))
     }
 
     /// The ledger of a local rank's memory: what its plan counts.

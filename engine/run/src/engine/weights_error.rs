@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 
 use pipezero_config::hugging_face::HuggingFaceError;
 
+use crate::unusable_value::UnusableValue;
+
 /// Why weights could not be written or read.
 #[derive(Debug, thiserror::Error)]
 pub enum WeightsError {
@@ -23,6 +25,9 @@ pub enum WeightsError {
         /// What is wrong with it.
         reason: String,
     },
+    /// A file has a value with which no run can begin.
+    #[error("{0}; take another copy of the weights, or an earlier state of their run")]
+    Unusable(Box<UnusableValue>),
     /// A folder of transformers that cannot be read, or has another model.
     #[error(transparent)]
     Published(#[from] HuggingFaceError),

@@ -4,12 +4,14 @@
 use std::path::{Path, PathBuf};
 
 use pipezero_config::hugging_face::{PublishedModel, PublishedWeights, Unused};
+use pipezero_files::safetensors::index_of;
 use pipezero_models::parameter::ParameterSpec;
 use pipezero_plan::Plan;
 
 use super::own_weights::OwnWeights;
 use super::weights_error::WeightsError;
 use crate::executor::Cause;
+use crate::unusable_value::PlaceInFile;
 
 /// The parameters of a model in the order of the file; one in slices comes once, with its first.
 pub(super) fn parameters(plan: &Plan) -> impl Iterator<Item = &ParameterSpec> {
@@ -61,11 +63,29 @@ impl WeightsFile {
     }
 
     /// Reads elements of a parameter, from its element `first` on.
-    pub(super) fn read(&self, name: &str, first: usize, values: &mut [f32]) -> Result<(), Cause> {
+    pub(super) fn read(
+        &self,
+        parameter: &ParameterSpec,
+        first: usize,
+        values: &mut [f32],
+    ) -> Result<(), Cause> {
+        let name = &*parameter.name;
         let read = match self {
             Self::Own(own) => own.read(name, first, values).map_err(|source| (own.path().to_owned(), source)),
             Self::Published(weights) => weights.read(name, first, values),
         };
         read.map_err(|(path, source)| Cause::Weights { path, source })
+    }
+
+    /// Where an element of a parameter lies.
+    pub(super) fn place(&self, parameter: &ParameterSpec, element: usize) -> PlaceInFile {
+        let ParameterSpec { name, shape, .. } = parameter;
+        match self {
+            Self::Own(own) => PlaceInFile::new(own.path(), name, index_of(shape, element)),
+            Self::Published(weights) => {
+                let (path, tensor, index) = weights.place(name, element);
+                PlaceInFile::new(path, tensor, index)
+            }
+        }
     }
 }

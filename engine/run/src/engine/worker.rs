@@ -8,6 +8,7 @@ use crossbeam::channel::{Receiver, Sender};
 use pipezero_comm::memory::Ledgers;
 use pipezero_comm::world::{Position, World};
 use pipezero_models::init;
+use pipezero_models::parameter::ParameterSpec;
 use pipezero_partition::Purpose;
 use pipezero_plan::Plan;
 use pipezero_schedule::Instruction;
@@ -95,6 +96,12 @@ fn serve(rank: &mut Rank, command: Command, source: &dyn BatchSource) -> Result<
             rank.hold_reserve();
             Ok(Answer::Outcome(Box::new(rank.train(inputs, source)?)))
         }
+        Command::FindInStep(inputs) => {
+            Ok(Answer::Findings(Box::new(rank.find_not_finite(source, inputs.step, Some(inputs))?)))
+        }
+        Command::FindInEvaluation { source, batch } => {
+            Ok(Answer::Findings(Box::new(rank.find_not_finite(source.as_ref(), batch, None)?)))
+        }
         Command::Release => {
             rank.release_reserve();
             Ok(Answer::Done)
@@ -125,10 +132,8 @@ fn serve(rank: &mut Rank, command: Command, source: &dyn BatchSource) -> Result<
         Command::ReadState(from) => Ok(Answer::Read(rank.read_state(&from)?)),
         Command::ReadParameters(from) => Ok(Answer::Read(rank.read_parameters(&from)?)),
         Command::Load(file) => {
-            rank.fill_parameters(|entry, first, values| {
-                file.read(&entry.spec.name, entry.spec.first_element() + first, values)
-            })?;
-            Ok(Answer::Done)
+            let read = |spec: &ParameterSpec, first, values: &mut [f32]| file.read(spec, first, values);
+            Ok(Answer::Loaded(rank.read_values(read, |spec, element| file.place(spec, element))?))
         }
     }
 }

@@ -2,15 +2,20 @@
 
 use std::collections::BTreeMap;
 
+use pipezero_comm::Communicator;
 use pipezero_comm::memory::TrackedBuffer;
+use pipezero_models::View;
 use pipezero_models::layer::MaskKey;
 use pipezero_models::unit::{UnitBackward, UnitForward, UnitRecompute};
 use pipezero_models::views::PartViews;
 use pipezero_schedule::{CheckedProgram, InstructionId, MicroBatch, Stage, Unit};
 
 use super::activations::Parts;
+use super::error::Cause;
+use super::not_finite::LayerOnRank;
 use super::rank::Rank;
 use super::step::StepInputs;
+use super::watch::Output;
 use crate::shard::{UnitStore, Weights};
 
 /// An instruction that runs a unit on a micro-batch.
@@ -42,8 +47,12 @@ impl Compute<'_> {
 
 impl Rank {
     /// A forward; `step` is absent in an evaluation, where nothing is dropped.
-    pub(super) fn forward(&mut self, compute: Compute<'_>, step: Option<StepInputs>) {
+    pub(super) fn forward(&mut self, compute: Compute<'_>, step: Option<StepInputs>) -> Result<(), Cause> {
         let Compute { unit, micro_batch, .. } = compute;
+        if self.watch.is_some() {
+            // Looking at an output would wait for ever for what a peer that has failed does not send.
+            self.comm.finish()?;
+        }
         let masks = step.map(|step| self.mask_key(step, micro_batch));
         let input = self.take_input(compute);
         let planned = self.plan.unit(unit);
@@ -51,9 +60,17 @@ impl Rank {
         let Parts { saved, output, stream, recomputed, workspace, .. } =
             self.activations.parts(stage, compute.slot(stage), owner);
         let [read, written] = stream;
-        planned.unit.forward(
-            &*self.queue,
-            self.shapes.of(micro_batch),
+        let (plan, rank, data_rank) = (&self.plan, self.comm.rank(), self.data_rank);
+        let shape = self.shapes.of(micro_batch);
+        let (queue, scratch, watch) = (&*self.queue, &self.scratch, &mut self.watch);
+        let look = |number: usize, elements: View<'_>| {
+            let Some(watch) = watch else { return };
+            let output = Output { micro_batch: micro_batch.index(), data_rank, shape, elements };
+            watch.look(queue, scratch, &output, || LayerOnRank::new(plan, unit, number, rank));
+        };
+        planned.unit.forward_watched(
+            queue,
+            shape,
             UnitForward {
                 tokens: self.tokens.of(micro_batch, self.shapes.of(micro_batch), masks),
                 parameters: parameters_read(&self.stores, self.plan.weights_owner(unit), unit),
@@ -68,6 +85,7 @@ impl Rank {
                     .as_mut()
                     .and_then(|asked| asked.of(micro_batch, self.shapes.of(micro_batch))),
             },
+            look,
         );
         // Slices share their input and their output.
         if planned.unit.table_slice().is_last() {
@@ -76,6 +94,7 @@ impl Rank {
         if let Some(input) = input {
             self.return_input(compute, input);
         }
+        Ok(())
     }
 
     pub(super) fn recompute(&mut self, compute: Compute<'_>, step: StepInputs) {

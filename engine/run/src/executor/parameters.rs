@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use pipezero_comm::Communicator;
 use pipezero_comm::memory::{Lendable, TrackedBuffer};
+use pipezero_models::parameter::ParameterSpec;
 use pipezero_models::unit::ParameterEntry;
 use pipezero_models::{Buffer, ElementType};
-use pipezero_plan::MAX_GATHERED_PARTS;
+use pipezero_plan::{MAX_GATHERED_PARTS, Plan};
 use pipezero_schedule::{Stage, Unit};
 
 use super::error::Cause;
@@ -14,6 +15,7 @@ use super::rank::Rank;
 use super::scratch::ELEMENTS_AT_ONCE;
 use super::to_rank_zero::ToRankZero;
 use crate::shard::{PartStore, Weights};
+use crate::unusable_value::{PlaceInFile, UnusableValue, first_beyond};
 
 impl Rank {
     /// Fills the parameters that this rank holds: `fill` is given each parameter, the first of its elements that lie
@@ -40,6 +42,32 @@ impl Rank {
             }
         }
         Ok(())
+    }
+
+    /// Fills the parameters that this rank holds with what `read` finds in files, as [`Rank::fill_parameters`] does, and returns the first
+    /// value with which no run can begin, where `place` says. What the rank holds is of no use then. `read` is given each parameter, the first of its
+    /// elements that are wanted, and where they go.
+    pub(crate) fn read_values(
+        &mut self,
+        mut read: impl FnMut(&ParameterSpec, usize, &mut [f32]) -> Result<(), Cause>,
+        place: impl Fn(&ParameterSpec, usize) -> PlaceInFile,
+    ) -> Result<Option<UnusableValue>, Cause> {
+        let plan = Arc::clone(&self.plan);
+        let stored = plan.element_type();
+        let mut found = None;
+        self.fill_parameters(|ParameterEntry { spec, .. }, first, values| {
+            if found.is_some() {
+                return Ok(());
+            }
+            let first = spec.first_element() + first;
+            read(spec, first, values)?;
+            found = first_beyond(values, stored.overflow()).map(|at| {
+                let (order, element) = (parameter_order(&plan, &spec.name), first + at);
+                UnusableValue::new((order, element), place(spec, element), values[at], stored)
+            });
+            Ok(())
+        })?;
+        Ok(found)
     }
 
     /// Sends a unit's parameters to rank 0 in f32, in the order of declaration and piece by piece. On rank 0, `take` is given neighbours in
@@ -161,6 +189,12 @@ enum IdleBuffer {
     UnreducedGradient(usize, usize),
     /// Where gradients of a part of a unit accumulate.
     GradientSum(Unit, usize),
+}
+
+/// A parameter's place among those of the model.
+pub(super) fn parameter_order(plan: &Plan, name: &str) -> usize {
+    let mut entries = plan.owned_units().flat_map(|(_, unit)| unit.unit.entries());
+    entries.position(|entry| entry.spec.name == name).unwrap_or_default()
 }
 
 /// What of a part is saved: its master copy if it has one.

@@ -23,6 +23,7 @@ use super::staging::Staging;
 use super::step::Tail;
 use super::step_results::StepResults;
 use super::step_tokens::StepTokens;
+use super::watch::Watch;
 use crate::shard::{StoreOptions, UnitStore};
 
 /// The groups that a rank communicates in.
@@ -63,6 +64,8 @@ pub(crate) struct Rank {
     pub(super) unread: Option<ReadFault>,
     /// Where the head puts logits, while they are asked for.
     pub(super) asked_logits: Option<AskedLogits>,
+    /// What looks at the outputs of layers, while that is asked for.
+    pub(super) watch: Option<Watch>,
     /// Where buffers come from that the plan counts.
     pub(super) memory: Allocator,
     /// Scratch memory: what commands between programs allocate.
@@ -125,6 +128,7 @@ impl Rank {
             staging: None,
             unread: None,
             asked_logits: None,
+            watch: None,
             scratch: allocator(&ledgers.scratch),
             reserve: None,
             memory,

@@ -29,10 +29,7 @@ impl Rank {
         self.run_row(program, Some(inputs))?;
         let Tail { record, gradient_norm, overflowed, .. } = self.tail.clone();
         let unread = self.unread.take().map(|fault| self.named(&fault));
-        let outcome = self.outcome()?;
-        let ends_run = overflowed && unread.is_none() && !inputs.skips_overflow;
-        let not_finite = if ends_run { self.find_not_finite()? } else { None };
-        Ok(RankOutcome { record, gradient_norm, overflowed, unread, not_finite, ..outcome })
+        Ok(RankOutcome { record, gradient_norm, overflowed, unread, ..self.outcome()? })
     }
 
     /// Losses of one batch, without gradients.
@@ -56,7 +53,7 @@ impl Rank {
     /// the run attends within these. A micro-batch that cannot be read has no
     /// targets; the first is returned. Traffic of other work since the last program, such as saving weights, is dropped: a report is about
     /// its own program only.
-    fn begin(
+    pub(super) fn begin(
         &mut self,
         program: &CheckedProgram,
         step: u64,
@@ -129,7 +126,7 @@ impl Rank {
         let training = || inputs.expect("a program without a backward has no gradients");
         match instruction {
             Instruction::Forward { unit, micro_batch } => {
-                self.forward(compute(unit, micro_batch), inputs);
+                self.forward(compute(unit, micro_batch), inputs)?;
                 self.hand_out_logits(unit, micro_batch)?;
             }
             Instruction::Recompute { unit, micro_batch } => {

@@ -3,28 +3,31 @@
 use std::convert::Infallible;
 use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 
 use pipezero_comm::Communicator;
-use pipezero_comm::memory::Category;
 use pipezero_models::ElementType;
 use pipezero_models::unit::ParameterEntry;
 
 use super::error::Cause;
+use super::first_not_finite::download;
+use super::parameters::parameter_order;
 use super::rank::Rank;
 use super::scratch::ELEMENTS_AT_ONCE;
 use super::staging::FileToWrite;
 use crate::checkpoint::{CheckpointError, CheckpointReader, Cursor, FileRecord, Piece, ShardWriter};
 use crate::shard::PartStore;
+use crate::unusable_value::{UnusableValue, first_beyond};
 
 /// Elements of a part's flat buffer that belong to one parameter.
-struct ParameterPiece<'a> {
-    entry: &'a ParameterEntry,
-    range: Range<usize>,
+pub(super) struct ParameterPiece<'a> {
+    pub(super) entry: &'a ParameterEntry,
+    pub(super) range: Range<usize>,
 }
 
 impl ParameterPiece<'_> {
     /// Where the elements lie in the whole parameter, of which the entry may be a slice.
-    fn in_parameter(&self) -> Range<usize> {
+    pub(super) fn in_parameter(&self) -> Range<usize> {
         let first = self.entry.spec.first_element();
         let start = self.entry.range.start;
         first + self.range.start - start..first + self.range.end - start
@@ -38,7 +41,7 @@ impl ParameterPiece<'_> {
 }
 
 /// The parameters that have elements in a range of a part's flat buffer.
-fn pieces_of<'a>(
+pub(super) fn pieces_of<'a>(
     entries: impl Iterator<Item = &'a ParameterEntry>,
     range: Range<usize>,
 ) -> impl Iterator<Item = ParameterPiece<'a>> {
@@ -115,13 +118,8 @@ impl Rank {
             Some(index) => store.state(index, range),
             None => store.exact(range),
         };
-        if view.element_type() == ElementType::F32 {
-            return Ok(self.queue.download_floats(view, values)?);
-        }
-        // Frozen weights in 16 bits: there are no others.
-        let mut wide = self.scratch.zeros(view.len(), Category::Parameters)?;
-        self.queue.copy(view, wide.view_mut());
-        Ok(self.queue.download_floats(wide.view(), values)?)
+        // Of weights in 16 bits only frozen ones have no master copy.
+        Ok(download(&*self.queue, &self.scratch, view, values)?)
     }
 
     /// Does something with each piece that this rank writes, in the order of its file.
@@ -166,25 +164,40 @@ impl Rank {
         from: &CheckpointReader,
     ) -> Result<Result<(), CheckpointError>, Cause> {
         let mut cursor = Cursor::new(from);
-        inner(self.fill_parameters(|entry, first, values| {
-            Ok(cursor.read(Piece::PARAMETER, &entry.spec.name, entry.spec.first_element() + first, values)?)
-        }))
+        let found = self.read_values(
+            |spec, first, values| Ok(cursor.read(Piece::PARAMETER, &spec.name, first, values)?),
+            |spec, element| from.place(Piece::PARAMETER, spec, element),
+        );
+        let found = found.and_then(|found| match found {
+            Some(value) => Err(CheckpointError::Unusable(Box::new(value)).into()),
+            None => Ok(()),
+        });
+        inner(found)
     }
 
     fn read_optimizer_state(&mut self, from: &CheckpointReader) -> Result<(), Cause> {
         let states = self.plan.run().optimizer.state_names();
         let (mut cursor, mut values) = (Cursor::new(from), Vec::new());
+        let plan = Arc::clone(&self.plan);
         for (&id, store) in &mut self.stores {
             for (number, part) in
                 store.parts.iter_mut().enumerate().filter(|(_, part)| !part.states.is_empty())
             {
                 for (index, state) in states.iter().enumerate() {
-                    let entries = self.plan.unit(id).unit.entries_of(number);
+                    let entries = plan.unit(id).unit.entries_of(number);
                     for piece in pieces_of(entries, part.owned.clone()) {
                         let mut first = piece.in_parameter().start;
                         for range in piece.at_once() {
                             values.resize(range.len(), 0.0);
-                            cursor.read(state, &piece.entry.spec.name, first, &mut values)?;
+                            let spec = &piece.entry.spec;
+                            cursor.read(state, &spec.name, first, &mut values)?;
+                            if let Some(at) = first_beyond(&values, f32::INFINITY) {
+                                let (order, element) = (parameter_order(&plan, &spec.name), first + at);
+                                let place = from.place(state, spec, element);
+                                let value =
+                                    UnusableValue::new((order, element), place, values[at], ElementType::F32);
+                                return Err(CheckpointError::Unusable(Box::new(value)).into());
+                            }
                             first += range.len();
                             self.queue.upload_floats(&values, part.state_mut(index, range));
                         }

@@ -5,7 +5,6 @@ use std::time::Duration;
 use pipezero_partition::{RankMemory, Traffic};
 use serde::{Deserialize, Serialize};
 
-use super::not_finite::NotFinite;
 use super::recorder::RecordedEvent;
 use super::step_sums::StepRecord;
 use super::waited::Waited;
@@ -21,8 +20,6 @@ pub(crate) struct StepInputs {
     pub(crate) learning_rate: f64,
     /// What the loss is multiplied by, so that small gradients survive in fp16; 1 elsewhere.
     pub(crate) loss_scale: f64,
-    /// Whether a run goes on after a step that is not finite and has changed no weight, as in fp16.
-    pub(crate) skips_overflow: bool,
     /// Whether events are recorded.
     pub(crate) records: bool,
 }
@@ -38,8 +35,6 @@ pub(crate) struct RankOutcome {
     pub(crate) overflowed: bool,
     /// What this rank could not read of the step's tokens: then the weights were left as they are too.
     pub(crate) unread: Option<String>,
-    /// What this rank has found not to be finite, where that ends the run.
-    pub(crate) not_finite: Option<NotFinite>,
     /// What differs from rank to rank.
     pub(crate) report: RankReport,
 }

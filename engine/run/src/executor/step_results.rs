@@ -60,10 +60,10 @@ impl StepResults {
         queue.add_squares(gradients, self.squares.view_mut());
     }
 
-    /// Of the losses that were read last, the first that is not finite.
-    pub(super) fn first_broken_loss(&self) -> Option<MicroBatch> {
-        let broken = self.read_losses().position(|(loss, _)| is_broken(loss));
-        broken.map(|index| MicroBatch(index as u32))
+    /// Of the losses that were read last, those that are not finite or too large, and what each adds up to.
+    pub(super) fn broken_losses(&self) -> Vec<(MicroBatch, f64)> {
+        let losses = self.read_losses().enumerate().filter(|(_, (loss, _))| is_broken(*loss));
+        losses.map(|(index, (loss, _))| (MicroBatch(index as u32), loss.sum)).collect()
     }
 
     /// Waits for the results.

@@ -3,10 +3,9 @@
 use pipezero_comm::world::Position;
 use pipezero_comm::{Channel, Communicator};
 use pipezero_models::layer::WriteMode;
-use pipezero_schedule::{MicroBatch, Unit};
+use pipezero_schedule::Unit;
 
 use super::error::Cause;
-use super::not_finite::NotFinite;
 use super::rank::Rank;
 use super::step::{StepInputs, Tail};
 use super::step_sums::StepRecord;
@@ -94,35 +93,8 @@ impl Rank {
         }
     }
 
-    /// The first of what is not finite on this rank, after a step that has changed no weight.
-    pub(super) fn find_not_finite(&mut self) -> Result<Option<NotFinite>, Cause> {
-        let rank = self.comm.rank();
-        if let Some(MicroBatch(micro_batch)) = self.results.first_broken_loss() {
-            return Ok(Some(NotFinite::Loss { micro_batch: micro_batch as usize, rank }));
-        }
-        let has_gradient = |unit: &Unit| !self.plan.unit(*unit).is_frozen;
-        let units: Vec<Unit> = self.stores.keys().copied().filter(has_gradient).collect();
-        for unit in units.into_iter().rev() {
-            let store = &self.stores[&unit];
-            self.results.clear(&*self.queue);
-            for part in store.parts.iter().filter(|part| part.is_trained()) {
-                self.results.add_squares(&*self.queue, part.counted_gradient());
-            }
-            if self.results()?.squares.is_finite() {
-                continue;
-            }
-            let units_behind = self.plan.units().len() - 1 - unit.index();
-            let layers = self.plan.unit(unit).layers.clone();
-            let mut names = layers.map(|layer| self.plan.graph().layer(layer).name.clone());
-            let first = names.next().unwrap_or_default();
-            let layers = names.next_back().map_or_else(|| first.clone(), |last| format!("{first} to {last}"));
-            return Ok(Some(NotFinite::Gradient { units_behind, rank, unit: unit.index(), layers }));
-        }
-        Ok(None)
-    }
-
     /// What kernels have computed for the end of the step, once they have.
-    fn results(&mut self) -> Result<StepRecord, Cause> {
+    pub(super) fn results(&mut self) -> Result<StepRecord, Cause> {
         self.comm.finish()?;
         Ok(self.results.read(&*self.queue)?)
     }

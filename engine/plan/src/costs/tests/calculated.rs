@@ -5,7 +5,9 @@ use std::num::NonZeroU32;
 use pipezero_models::ElementType;
 use pipezero_schedule::simulate::Links;
 
-use crate::costs::{DeviceSpec, Network, NetworkLink, Predicted, Source, Step, for_plan};
+use crate::costs::{
+    CorePasses, CoreTimes, DeviceSpec, LayerKey, Network, NetworkLink, Predicted, Source, Step, for_plan,
+};
 use crate::testing::{GPT2, TIMED, plan};
 
 const MLP: &str = "model.family=mlp model.num_attention_heads=null";
@@ -22,6 +24,7 @@ fn device(flops_per_s: f64, link_bytes_per_s: f64) -> DeviceSpec {
         memory_bytes_per_s: f64::INFINITY,
         memory_bytes: None,
         cores: None,
+        measured: None,
         network: Network { ranks_per_node: 8, near: link, far: link, shared: true },
     }
 }
@@ -214,4 +217,27 @@ fn latency_grows_with_the_steps_of_a_collective() {
     // The words of eight ranks go three steps up a tree and three down.
     assert_eq!(latency(""), ([130, 0], 110, 160));
     assert_eq!(latency("zero_optimization.stage=0"), ([0, 160], 110, 160));
+}
+
+/// Those that were not take their operations at the measured rate.
+#[test]
+fn layers_that_were_measured_take_what_they_took() {
+    let plan = plan(GPT2, "");
+    let layers = plan.units()[1].unit.layers();
+    let passes = CorePasses { forward_ns: 1_000.0, backward_input_ns: 700.0, backward_weight_ns: 400.0 };
+    let of = |layers: &[std::sync::Arc<dyn pipezero_models::Layer>]| {
+        let layers = layers.iter().map(|layer| (LayerKey::of(&**layer), passes)).collect();
+        let core = CoreTimes { layers, flops_per_s: 2e9, copied_bytes_per_s: f64::INFINITY };
+        let device = DeviceSpec { cores: Some(4), ..DeviceSpec::this_cpu() }.with_measured(core);
+        for_plan(&plan, Source::Analytic(&device)).unwrap().costs.units
+    };
+    let num_layers = layers.len() as u64;
+    let measured = of(layers);
+    // Every block is of the same two kinds.
+    for unit in &measured[1..3] {
+        assert_eq!((unit.forward, unit.backward), (1_000 * num_layers, 1_100 * num_layers));
+        assert_eq!((unit.backward_input, unit.backward_weight), (700 * num_layers, 400 * num_layers));
+    }
+    let flops: u64 = layers.iter().map(|layer| layer.forward_flops(plan.micro_batch_shape())).sum();
+    assert!(of(&[])[1].forward.abs_diff(flops / 2) <= 1);
 }

@@ -36,8 +36,8 @@ impl Engine {
     /// Reads the state of a checkpoint, whichever grid wrote it, and goes on after its step.
     ///
     /// # Errors
-    /// When it belongs to another model or optimizer, before anything is read; when a file is damaged: then another one must be read
-    /// before the engine is used.
+    /// When it belongs to another model or optimizer, before anything is read; when a file is damaged, or has a value that is not finite: then
+    /// another one must be read before the engine is used.
     pub fn resume(&mut self, from: &Arc<CheckpointReader>) -> Result<(), EngineError> {
         let fits = check_model(&self.plan, from).and_then(|()| check_optimizer(&self.plan, from));
         self.agree(fits.map_err(EngineError::from))?;
@@ -63,11 +63,20 @@ impl Engine {
 
     fn read(&mut self, command: &Command) -> Result<(), EngineError> {
         let answers = self.ranks.ask(command)?;
-        let failed = answers.into_iter().find_map(|answer| match answer {
+        let errors = answers.into_iter().filter_map(|answer| match answer {
             Answer::Read(read) => read.err(),
             _ => None,
         });
-        self.agree_on_damage(failed.map_or(Ok(()), Err))
+        let (mut unusable, mut failed) = (None, None);
+        for error in errors {
+            match error {
+                CheckpointError::Unusable(value) => unusable = unusable.into_iter().chain([*value]).min(),
+                error => failed = failed.or(Some(error)),
+            }
+        }
+        self.agree_on_damage(failed.map_or(Ok(()), Err))?;
+        let first = self.first_unusable(unusable)?;
+        first.map_or(Ok(()), |value| Err(CheckpointError::Unusable(Box::new(value)).into()))
     }
 
     /// What this process has read, if all have read theirs; what is damaged for one is so for all.

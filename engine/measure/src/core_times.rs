@@ -1,0 +1,368 @@
+//! What a core of this machine takes for the layers of a run, measured before a step on it is predicted.
+//!
+//! One layer of each kind computes a micro-batch of the run, forward and backward, in the order of a step, so that each finds in the caches what the
+//! layers between have left there. The least of several rounds counts: whatever else the machine does makes a round longer, never shorter.
+//! Layers that are too large are computed on fewer tokens, or not at all.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use pipezero_models::kernels::linear::LinearShape;
+use pipezero_models::layer::{GradientView, LossSum, MaskKey, MicroBatchShape, Tokens};
+use pipezero_models::queue::Onto;
+use pipezero_models::unit::{UnitBackward, UnitBackwardInput, UnitBackwardWeight, UnitForward, UnitSizes};
+use pipezero_models::views::PartViews;
+use pipezero_models::{Buffer, ElementType, Host, Layer, ModelError, Queue, Unit};
+use pipezero_plan::Plan;
+use pipezero_plan::costs::{CorePasses, CoreTimes, DeviceSpec, LayerKey};
+
+/// Rounds, of which the quickest counts.
+const NUM_ROUNDS: usize = 7;
+/// No further round begins after this.
+const LONGEST: Duration = Duration::from_millis(300);
+/// What all passes over one layer may take, as estimated from the rates that are assumed of a CPU.
+const LONGEST_OF_LAYER_S: f64 = 0.02;
+/// A layer with more parameters is not computed.
+const PARAMETERS_MAX: usize = 4 << 20;
+/// Fewer tokens say little.
+const TOKENS_MIN: usize = 16;
+
+/// Measures a core on the layers of a plan, within half a second or so. A kind of layers that needs what only a run has, such as the inputs of an
+/// encoder, is left out.
+///
+/// # Errors
+/// When a thread cannot be started, or there is no memory.
+pub fn core_times(plan: &Plan) -> Result<CoreTimes, CoreTimesError> {
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build();
+    let pool = pool.map_err(|error| CoreTimesError::Thread(error.to_string()))?;
+    Ok(pool.install(|| measured(plan))?)
+}
+
+/// Why a core was not measured.
+#[derive(Debug, thiserror::Error)]
+pub enum CoreTimesError {
+    /// No thread could be started.
+    #[error("a core of this machine cannot be measured: no thread can be started: {0}")]
+    Thread(String),
+    /// There is no memory for a layer's buffers.
+    #[error("a core of this machine cannot be measured: {0}")]
+    Memory(#[from] ModelError),
+}
+
+fn measured(plan: &Plan) -> Result<CoreTimes, ModelError> {
+    let copied_bytes_per_s = copied_bytes_per_s()?;
+    let mut trials = trials(plan)?;
+    let start = Instant::now();
+    for round in 0..NUM_ROUNDS {
+        if round > 0 && start.elapsed() > LONGEST {
+            break;
+        }
+        trials.values_mut().for_each(Trial::forward);
+        trials.values_mut().rev().for_each(Trial::backward);
+    }
+    let layers: BTreeMap<LayerKey, CorePasses> =
+        trials.iter().map(|(_, trial)| (trial.key.clone(), trial.passes())).collect();
+    let flops_per_s = match flops_per_s(plan, &layers) {
+        Some(rate) => rate,
+        None => product_flops_per_s()?,
+    };
+    Ok(CoreTimes { layers, flops_per_s, copied_bytes_per_s })
+}
+
+/// A layer of each kind, by the place of the first in the model.
+fn trials(plan: &Plan) -> Result<BTreeMap<usize, Trial>, ModelError> {
+    let mut trials: BTreeMap<usize, Trial> = BTreeMap::new();
+    for (place, layer) in layers(plan).enumerate() {
+        let key = LayerKey::of(&**layer);
+        if trials.values().all(|trial| trial.key != key)
+            && let Some(trial) = Trial::new(plan, layer, key)?
+        {
+            trials.insert(place, trial);
+        }
+    }
+    Ok(trials)
+}
+
+fn layers(plan: &Plan) -> impl Iterator<Item = &Arc<dyn Layer>> {
+    plan.units().iter().flat_map(|unit| unit.unit.layers())
+}
+
+/// Operations of all layers that were measured over their time.
+fn flops_per_s(plan: &Plan, layers_measured: &BTreeMap<LayerKey, CorePasses>) -> Option<f64> {
+    let shape = plan.micro_batch_shape();
+    let (mut flops, mut ns) = (0.0, 0.0);
+    for layer in layers(plan) {
+        if let Some(passes) = layers_measured.get(&LayerKey::of(&**layer)) {
+            flops += (layer.forward_flops(shape) + layer.backward_flops(shape)) as f64;
+            ns += passes.total_ns();
+        }
+    }
+    (flops > 0.0 && ns > 0.0).then(|| flops / ns * 1e9)
+}
+
+/// A layer with all that its passes work on.
+struct Trial {
+    key: LayerKey,
+    unit: Unit,
+    shape: MicroBatchShape,
+    /// How many times as much work a micro-batch of the run is.
+    scale: f64,
+    masks: MaskKey,
+    parameters: Buffer,
+    parameter_gradients: Buffer,
+    tokens: [Buffer; 2],
+    document_starts: Option<Buffer>,
+    loss_inputs: Option<Buffer>,
+    input: Buffer,
+    output: Buffer,
+    saved: Buffer,
+    weight_inputs: Buffer,
+    gradient: Buffer,
+    recomputed: Buffer,
+    workspace: Buffer,
+    loss: Buffer,
+    /// The least of the forward, and of each half of the backward.
+    least: [Duration; 3],
+}
+
+impl Trial {
+    /// `None` where the layer is too large, or needs what only a run has.
+    fn new(plan: &Plan, layer: &Arc<dyn Layer>, key: LayerKey) -> Result<Option<Self>, ModelError> {
+        let stored = plan.element_type();
+        let unit = Unit::new(vec![Arc::clone(layer)]).with_precision(stored);
+        let whole = plan.micro_batch_shape();
+        let Some(shape) = shape_of(&**layer, whole) else { return Ok(None) };
+        if unit.num_elements() > PARAMETERS_MAX || unit.input_encoder().is_some() {
+            return Ok(None);
+        }
+        let work = |shape: MicroBatchShape| match layer.forward_flops(shape) {
+            0 => shape.num_tokens() as f64,
+            flops => flops as f64,
+        };
+        let UnitSizes { input, output, saved, weight_inputs, workspace, gradient, .. } = unit.sizes(shape);
+        let zeros = |len| Host.zeros(len, stored);
+        let wide = |len| Host.zeros(len, ElementType::F32);
+        let words = |len| Host.zeros(len, ElementType::U32);
+        let num_tokens = shape.num_tokens();
+        let reads = plan.run().data.document_attention;
+        let num_loss_inputs = layer.loss_inputs().per_token * num_tokens;
+        let mut trial = Self {
+            key,
+            shape,
+            scale: work(whole) / work(shape),
+            masks: MaskKey { seed: plan.run().seed, step: 1, first_sequence: 0 },
+            parameters: zeros(unit.num_elements())?,
+            parameter_gradients: wide(unit.num_elements())?,
+            tokens: [words(num_tokens)?, words(num_tokens)?],
+            document_starts: if reads { Some(words(num_tokens)?) } else { None },
+            loss_inputs: if num_loss_inputs > 0 { Some(wide(num_loss_inputs)?) } else { None },
+            input: zeros(input)?,
+            output: zeros(output)?,
+            saved: zeros(saved)?,
+            weight_inputs: zeros(weight_inputs)?,
+            gradient: wide(gradient)?,
+            recomputed: zeros(0)?,
+            workspace: wide(workspace)?,
+            loss: words(LossSum::NUM_WORDS * (1 + plan.loss_parts().len()))?,
+            least: [Duration::MAX; 3],
+            unit,
+        };
+        fill(&mut trial.parameters)?;
+        fill(&mut trial.input)?;
+        let tokens: Vec<u32> =
+            (0..num_tokens).map(|token| (token * 7 % plan.vocab_size().max(1)) as u32).collect();
+        for of in &mut trial.tokens {
+            Host.upload(&tokens, of.view_mut());
+        }
+        Ok(Some(trial))
+    }
+
+    fn forward(&mut self) {
+        let Self { unit, shape, parameters, input, output, saved, recomputed, workspace, loss, .. } = self;
+        let tokens =
+            tokens_of(&self.tokens, self.document_starts.as_ref(), self.loss_inputs.as_ref(), self.masks);
+        let (parameters, loss) = (parameters.view().into(), loss.view_mut());
+        let args = UnitForward {
+            tokens,
+            parameters,
+            input,
+            output,
+            saved,
+            recomputed,
+            workspace,
+            loss,
+            row_logits: None,
+        };
+        let start = Instant::now();
+        unit.forward(&Host, *shape, args);
+        self.least[0] = self.least[0].min(start.elapsed());
+    }
+
+    fn backward(&mut self) {
+        let Self { unit, shape, saved, recomputed, workspace, weight_inputs, gradient, .. } = self;
+        let tokens =
+            tokens_of(&self.tokens, self.document_starts.as_ref(), self.loss_inputs.as_ref(), self.masks);
+        let loss_seed = 1e-3;
+        let parameters: PartViews<'_> = self.parameters.view().into();
+        if !unit.has_halves() {
+            let to = GradientView::overwriting(self.parameter_gradients.view_mut());
+            let args = UnitBackward {
+                tokens,
+                parameters,
+                gradient,
+                saved,
+                recomputed,
+                parameter_gradients: to.into(),
+                workspace,
+                loss_seed,
+            };
+            let start = Instant::now();
+            unit.backward(&Host, *shape, args);
+            // Nobody runs its halves.
+            let half = start.elapsed() / 2;
+            self.least = [self.least[0], self.least[1].min(half), self.least[2].min(half)];
+            return;
+        }
+        let args =
+            UnitBackwardInput { tokens, parameters, gradient, saved, weight_inputs, workspace, loss_seed };
+        let start = Instant::now();
+        unit.backward_input(&Host, *shape, args);
+        self.least[1] = self.least[1].min(start.elapsed());
+        let to = GradientView::overwriting(self.parameter_gradients.view_mut());
+        let args =
+            UnitBackwardWeight { tokens, saved, weight_inputs, parameter_gradients: to.into(), workspace };
+        let start = Instant::now();
+        unit.backward_weight(&Host, *shape, args);
+        self.least[2] = self.least[2].min(start.elapsed());
+    }
+
+    /// What a micro-batch of the run takes.
+    fn passes(&self) -> CorePasses {
+        let [forward_ns, backward_input_ns, backward_weight_ns] =
+            self.least.map(|time| time.as_nanos() as f64 * self.scale);
+        CorePasses { forward_ns, backward_input_ns, backward_weight_ns }
+    }
+}
+
+fn tokens_of<'a>(
+    [inputs, targets]: &'a [Buffer; 2],
+    document_starts: Option<&'a Buffer>,
+    loss_inputs: Option<&'a Buffer>,
+    masks: MaskKey,
+) -> Tokens<'a> {
+    Tokens {
+        inputs: inputs.view(),
+        targets: targets.view(),
+        document_starts: document_starts.map(Buffer::view),
+        loss_inputs: loss_inputs.map(Buffer::view),
+        masks: Some(masks),
+        encoder_inputs: None,
+    }
+}
+
+/// The most tokens of a micro-batch that the layer may compute in time; `None` where even few take too long.
+fn shape_of(layer: &dyn Layer, whole: MicroBatchShape) -> Option<MicroBatchShape> {
+    let cpu = DeviceSpec::this_cpu();
+    let takes_s = |shape| {
+        let flops = layer.forward_flops(shape) as f64 + layer.backward_flops(shape) as f64;
+        flops / cpu.f32_flops_per_s
+    };
+    let mut shape = whole;
+    while takes_s(shape) > LONGEST_OF_LAYER_S {
+        if shape.num_sequences > 1 {
+            shape.num_sequences = shape.num_sequences.div_ceil(2);
+        } else if shape.seq_length / 2 >= TOKENS_MIN {
+            shape.seq_length /= 2;
+        } else {
+            return None;
+        }
+    }
+    Some(shape)
+}
+
+/// Small numbers of both signs: products of zeros may be quicker, and those of denormal numbers slower, than what a run computes.
+fn fill(buffer: &mut Buffer) -> Result<(), ModelError> {
+    let values: Vec<f32> = (0..buffer.len()).map(|at| 0.02 * (at % 13) as f32 - 0.12).collect();
+    let mut wide = Host.zeros(values.len(), ElementType::F32)?;
+    Host.upload_floats(&values, wide.view_mut());
+    Host.copy(wide.view(), buffer.view_mut());
+    Ok(())
+}
+
+/// Bytes that a core reads and writes in a second when it copies 16 MiB.
+fn copied_bytes_per_s() -> Result<f64, ModelError> {
+    const ELEMENTS: usize = 4 << 20;
+    let mut from = Host.zeros(ELEMENTS, ElementType::F32)?;
+    let mut to = Host.zeros(ELEMENTS, ElementType::F32)?;
+    fill(&mut from)?;
+    let least = least_of(3, || Host.copy(from.view(), to.view_mut()));
+    Ok((2 * ELEMENTS * ElementType::F32.num_bytes()) as f64 / least)
+}
+
+/// Operations that a core achieves in a product of matrices, for runs whose layers are too large to be computed.
+fn product_flops_per_s() -> Result<f64, ModelError> {
+    let shape = LinearShape { num_rows: 256, num_inputs: 512, num_outputs: 512 };
+    let mut x = Host.zeros(shape.num_rows * shape.num_inputs, ElementType::F32)?;
+    let mut weight = Host.zeros(shape.num_inputs * shape.num_outputs, ElementType::F32)?;
+    let mut y = Host.zeros(shape.num_rows * shape.num_outputs, ElementType::F32)?;
+    fill(&mut x)?;
+    fill(&mut weight)?;
+    let least =
+        least_of(NUM_ROUNDS, || Host.linear(shape, x.view(), weight.view(), Onto::Nothing, y.view_mut()));
+    Ok(shape.flops() as f64 / least)
+}
+
+/// The least seconds that something takes.
+fn least_of(rounds: usize, mut run: impl FnMut()) -> f64 {
+    let mut least = f64::INFINITY;
+    for _ in 0..rounds {
+        let start = Instant::now();
+        run();
+        least = least.min(start.elapsed().as_secs_f64());
+    }
+    // A clock that is too coarse.
+    least.max(1e-9)
+}
+
+#[cfg(test)]
+mod tests {
+    use pipezero_plan::testing::{GPT2, plan};
+
+    use super::*;
+
+    #[test]
+    fn every_kind_of_layer_is_measured_in_every_precision_and_family() {
+        let llama = "model.family=llama";
+        for changes in ["", "bf16.enabled=true", "model.dropout=0.1", llama] {
+            let plan = plan(GPT2, changes);
+            let found = core_times(&plan).expect("a thread and some memory");
+            for layer in layers(&plan) {
+                let passes = found.layers[&LayerKey::of(&**layer)];
+                assert!(passes.forward_ns > 0.0 && passes.total_ns() > passes.forward_ns, "{}", layer.name());
+            }
+            // From a core of a slow machine in a build without optimisation to what no core reaches.
+            assert!((1e6..1e13).contains(&found.flops_per_s), "{found:?}");
+            assert!((1e7..1e12).contains(&found.copied_bytes_per_s), "{found:?}");
+        }
+    }
+
+    /// Of blocks of 12 million parameters none is computed, and a product says how fast the core is.
+    #[test]
+    fn layers_that_are_too_large_are_not_computed() {
+        let plan = plan(GPT2, "model.hidden_size=1600 model.seq_length=64");
+        let found = core_times(&plan).expect("a thread and some memory");
+        assert!(found.layers.keys().all(|key| !format!("{key:?}").contains("mlp")), "{found:?}");
+        assert!(found.flops_per_s > 1e6);
+    }
+
+    /// The tokens that are computed are as many as may take the time, and the scale makes up for the others.
+    #[test]
+    fn large_micro_batches_are_computed_in_part() {
+        let plan = plan(GPT2, "model.hidden_size=256 model.seq_length=4096 train_micro_batch_size_per_gpu=8");
+        let layer = layers(&plan).nth(1).expect("a block");
+        let (whole, part) = (plan.micro_batch_shape(), shape_of(&**layer, plan.micro_batch_shape()));
+        let part = part.expect("a few tokens are quick");
+        assert!(part.num_tokens() < whole.num_tokens() && part.num_tokens() >= TOKENS_MIN);
+    }
+}

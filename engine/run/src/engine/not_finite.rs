@@ -1,0 +1,60 @@
+//! What is not finite, in a step, an evaluation or a file that was read: what all processes know of it together.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::Engine;
+use super::command::{Answer, Command};
+use super::error::EngineError;
+use crate::executor::{Findings, NotFinite, StepInputs};
+use crate::unusable_value::UnusableValue;
+
+impl Engine {
+    /// A step left the weights as they are: an error, unless a gradient overflowed in fp16.
+    pub(super) fn check_left_out(
+        &mut self,
+        inputs: StepInputs,
+        unread: Option<String>,
+    ) -> Result<(), EngineError> {
+        let step = inputs.step;
+        let read = unread.map_or(Ok(()), |what| Err(EngineError::Unread { step, what }));
+        self.agree(read)?;
+        if self.loss_scaler.is_some() {
+            return Ok(());
+        }
+        let found = self.find_not_finite(&Command::FindInStep(inputs))?;
+        Err(EngineError::NotFinite { step, what: found.to_string(), remedy: found.remedy() })
+    }
+
+    /// Where the last step, which has changed no weight, or the last evaluation has ceased to be finite; every process knows it.
+    pub(super) fn find_not_finite(&mut self, command: &Command) -> Result<NotFinite, EngineError> {
+        let findings = |answer| match answer {
+            Answer::Findings(findings) => Some(*findings),
+            _ => None,
+        };
+        let answers = self.ranks.ask(command)?;
+        let own: Vec<Findings> = answers.into_iter().filter_map(findings).collect();
+        let found = NotFinite::of(&self.gather(own)?.concat());
+        self.of_first_process(&found)
+    }
+
+    /// What the process of rank 0 has.
+    pub(super) fn of_first_process<T: Serialize + DeserializeOwned>(
+        &mut self,
+        own: &T,
+    ) -> Result<T, EngineError> {
+        let own = serde_json::to_vec(own).expect("it has string keys and finite depth");
+        let first = self.ranks.together(|world| world.broadcast(own))?;
+        Ok(serde_json::from_slice(&first).expect("every process runs this program"))
+    }
+
+    /// Of what the processes have found in files, the first value with which no run can begin.
+    pub(super) fn first_unusable(
+        &mut self,
+        own: Option<UnusableValue>,
+    ) -> Result<Option<UnusableValue>, EngineError> {
+        // What other processes than that of rank 0 give does not count.
+        let first = self.gather(own)?.into_iter().flatten().min();
+        self.of_first_process(&first)
+    }
+}
