@@ -12,8 +12,10 @@ mod catch_panics;
 mod codec;
 mod error;
 mod index;
+mod kept_tokens;
 mod made_by;
 mod raw_file;
+mod streamed_text;
 #[cfg(test)]
 mod tests;
 pub mod text;
@@ -26,8 +28,10 @@ mod writer;
 
 pub use codec::TextCodec;
 pub use error::{TokenFault, TokenFileError};
+pub use kept_tokens::{KeptTokens, TokenKeeper};
 pub use made_by::MadeBy;
 pub use pipezero_config::TokenType;
+pub use streamed_text::StreamedText;
 pub use text_stream::TextStream;
 pub use token_file::{FoundAs, TokenFile};
 pub use tokenizer::{Tokenizer, TokenizerError};

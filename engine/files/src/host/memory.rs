@@ -54,21 +54,22 @@ struct Version {
     root: &'static str,
     limit: &'static str,
     used: &'static str,
-    /// The line of `memory.stat` with the page cache that is dropped first.
-    droppable: &'static str,
+    /// The lines of `memory.stat` with what the kernel drops when a process of the group needs memory: pages of files, and what it remembers of
+    /// their names.
+    droppable: &'static [&'static str],
 }
 
 const VERSION_1: Version = Version {
     root: "/sys/fs/cgroup/memory",
     limit: "memory.limit_in_bytes",
     used: "memory.usage_in_bytes",
-    droppable: "total_inactive_file",
+    droppable: &["total_inactive_file", "total_active_file"],
 };
 const VERSION_2: Version = Version {
     root: "/sys/fs/cgroup",
     limit: "memory.max",
     used: "memory.current",
-    droppable: "inactive_file",
+    droppable: &["inactive_file", "active_file", "slab_reclaimable"],
 };
 
 impl Version {
@@ -99,11 +100,13 @@ fn limit(text: &str) -> Option<u64> {
 }
 
 /// Limit minus use, in which page cache that can be dropped does not count.
-fn left_in_group(limit: &str, used: &str, stat: &str, droppable: &str) -> Option<u64> {
+fn left_in_group(limit: &str, used: &str, stat: &str, droppable: &[&str]) -> Option<u64> {
     let limit = self::limit(limit)?;
     let used: u64 = used.trim().parse().ok()?;
-    let droppable = stat.lines().filter_map(|line| line.split_once(' ')).find(|(key, _)| *key == droppable);
-    let droppable: u64 = droppable.and_then(|(_, bytes)| bytes.trim().parse().ok()).unwrap_or(0);
+    let lines = stat.lines().filter_map(|line| line.split_once(' '));
+    let found = lines.filter(|(key, _)| droppable.contains(key));
+    let bytes = found.filter_map(|(_, bytes)| bytes.trim().parse::<u64>().ok());
+    let droppable = bytes.fold(0, u64::saturating_add);
     Some(limit.saturating_sub(used.saturating_sub(droppable)))
 }
 
@@ -138,10 +141,11 @@ mod tests {
 
     #[test]
     fn a_group_leaves_what_it_does_not_use_or_could_drop() {
-        let left = |limit, used, stat| left_in_group(limit, used, stat, "inactive_file");
+        let left = |limit, used, stat| left_in_group(limit, used, stat, VERSION_2.droppable);
         assert_eq!(left("1000\n", "300\n", ""), Some(700));
         assert_eq!(left("1000\n", "300\n", "anon 5\ninactive_file 200\n"), Some(900));
-        assert_eq!(left("1000\n", "1300\n", "active_file 200\n"), Some(0));
+        assert_eq!(left("1000\n", "900\n", "inactive_file 200\nactive_file 100\nslab_reclaimable 50\n"), Some(450));
+        assert_eq!(left("1000\n", "1300\n", "shmem 200\nactive_file 100\n"), Some(0));
         assert_eq!(left("max\n", "300\n", ""), None);
     }
 

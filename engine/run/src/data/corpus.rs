@@ -128,7 +128,7 @@ impl Corpus {
     /// them, evenly spaced.
     ///
     /// # Errors
-    /// When a file of tokens cannot be read.
+    /// When a text or a file of tokens cannot be read.
     pub fn checksum(&self) -> Result<u64, DataError> {
         let mut checksum = Xxh3::new();
         for stream in &self.training {
@@ -199,7 +199,7 @@ impl Corpus {
     /// What counting alone achieves; `None` without validation data, of sources with weights, and of very many tokens.
     ///
     /// # Errors
-    /// When a file of tokens cannot be read.
+    /// When a text or a file of tokens cannot be read.
     pub fn baselines(&self) -> Result<Option<NgramCrossEntropy>, DataError> {
         match (&self.training[..], &self.validation[..]) {
             ([training], [validation]) => Ok(ngram_cross_entropy(training, validation, self.num_kinds)?),

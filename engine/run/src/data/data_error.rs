@@ -6,6 +6,7 @@ use pipezero_tokens::text::TextError;
 use pipezero_tokens::{TokenFileError, TokenizerError};
 
 use super::blend::BlendError;
+use super::read_error::ReadError;
 use super::source::BatchError;
 use super::split::SplitError;
 use super::token_batch::BatchFault;
@@ -136,8 +137,8 @@ pub enum DataError {
 impl DataError {
     /// What a source's error is about: of the run's own sources a file, with what is wrong with it.
     pub fn of_source(error: BatchError) -> Self {
-        match error.downcast() {
-            Ok(error) => Self::Tokens(*error),
+        match error.downcast::<ReadError>() {
+            Ok(error) => (*error).into(),
             Err(error) => Self::UserSource(error),
         }
     }
@@ -162,6 +163,15 @@ impl DataError {
             | Self::Vocabulary { .. }
             | Self::UserSource(_)
             | Self::Batch(_) => "data.text",
+        }
+    }
+}
+
+impl From<ReadError> for DataError {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::File(error) => Self::Tokens(error),
+            ReadError::Text(error) => Self::Text(error),
         }
     }
 }

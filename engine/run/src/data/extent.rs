@@ -29,7 +29,7 @@ impl Extent {
     pub(super) fn of_store(store: &Store) -> Self {
         match store {
             Store::File(file) => Self::of_file(file),
-            Store::Bytes(_) | Store::Tokens(_) => Self::of_text(store.num_tokens()),
+            Store::Text(_) | Store::Tokens(_) => Self::of_text(store.num_tokens()),
         }
     }
 

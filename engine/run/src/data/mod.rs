@@ -6,8 +6,8 @@
 //! files of tokens --> stores /
 //! ```
 //!
-//! Without a tokenizer the tokens of a text are its bytes, so the vocabulary has 256 entries. Files of tokens stay where they are: a
-//! micro-batch reads what it needs. The engine asks a [`BatchSource`] for micro-batches; [`TokenBatches`] is the one for a run's data, and
+//! Without a tokenizer the tokens of a text are its bytes, so the vocabulary has 256 entries. With one, the tokens of texts are written to a file
+//! without a name as they are made. Texts and tokens stay on disk: a micro-batch reads what it needs. The engine asks a [`BatchSource`] for micro-batches; [`TokenBatches`] is the one for a run's data, and
 //! users may write others.
 
 mod batches;
@@ -20,6 +20,7 @@ mod extent;
 mod inspect;
 mod ngram;
 mod opener;
+mod read_error;
 mod sampler;
 mod source;
 mod split;

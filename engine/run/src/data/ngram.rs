@@ -11,14 +11,21 @@
 //! and the cross-entropy is the mean of `-ln p` over every validation token but the first, which has none before it: the same tokens for
 //! both, in nats per token like the model's loss.
 
+//! Only pairs that occur in the validation tokens matter, so only those are counted in the training tokens: what is held does not grow with these.
+
 use std::collections::BTreeMap;
 
-use pipezero_tokens::TokenFileError;
-
+use super::read_error::ReadError;
 use super::stream::Stream;
 
 /// Tokens that are counted at most: more would take longer than the first steps, and a model that has so many needs no such mark.
 pub(super) const COUNTED_MAX: u64 = 1 << 25;
+
+/// Different pairs of validation tokens that are counted at most, in some 50 bytes each.
+const PAIRS_MAX: usize = 1 << 20;
+
+/// Pairs that are sorted at once, in 8 bytes each.
+const PAIRS_AT_ONCE: usize = 1 << 20;
 
 /// Cross-entropy of the validation tokens under counts of the training tokens, in nats per token.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
@@ -34,63 +41,92 @@ pub struct NgramCrossEntropy {
 /// Added up by value, not by position, so the result does not depend on the order of equal pairs.
 ///
 /// # Errors
-/// When a file of tokens cannot be read.
+/// When a text or a file of tokens cannot be read.
 pub(super) fn ngram_cross_entropy(
     training: &Stream,
     validation: &Stream,
     num_kinds: usize,
-) -> Result<Option<NgramCrossEntropy>, TokenFileError> {
+) -> Result<Option<NgramCrossEntropy>, ReadError> {
     if training.num_tokens() + validation.num_tokens() > COUNTED_MAX {
         return Ok(None);
     }
-    let (counted, measured) = (Counts::of(training)?, Counts::of(validation)?);
-    Ok(cross_entropy(&counted, &measured, num_kinds as u64))
+    let mut pairs: BTreeMap<(u32, u32), Pair> = BTreeMap::new();
+    each_pair(validation, |pair, times| {
+        // One more than may be says that there are too many.
+        if pairs.len() <= PAIRS_MAX {
+            pairs.entry(pair).or_default().measured += times;
+        }
+    })?;
+    if pairs.len() > PAIRS_MAX {
+        return Ok(None);
+    }
+    let mut counts = Counts { num_tokens: training.num_tokens(), ..Counts::default() };
+    training.each(|token| *counts.tokens.entry(token).or_default() += 1)?;
+    each_pair(training, |pair, times| {
+        if let Some(found) = pairs.get_mut(&pair) {
+            found.counted += times;
+        }
+        *counts.successors.entry(pair.0).or_default() += times;
+    })?;
+    let num_targets = validation.num_tokens().saturating_sub(1);
+    Ok((num_targets > 0).then(|| cross_entropy(&counts, &pairs, num_targets, num_kinds as u64)))
 }
 
-fn cross_entropy(counted: &Counts, measured: &Counts, num_kinds: u64) -> Option<NgramCrossEntropy> {
-    let num_targets = measured.num_tokens.checked_sub(1).filter(|&targets| targets > 0)?;
+fn cross_entropy(
+    counts: &Counts,
+    pairs: &BTreeMap<(u32, u32), Pair>,
+    num_targets: u64,
+    num_kinds: u64,
+) -> NgramCrossEntropy {
     let surprise = |count: u64, total: u64| ((total + num_kinds) as f64 / (count + 1) as f64).ln();
     let mut sum = NgramCrossEntropy { unigram: 0.0, bigram: 0.0 };
-    for (&(before, token), &times) in &measured.pairs {
-        let alone = counted.tokens.get(&token).copied().unwrap_or(0);
-        let pair = counted.pairs.get(&(before, token)).copied().unwrap_or(0);
-        let num_successors = counted.successors.get(&before).copied().unwrap_or(0);
-        sum.unigram += times as f64 * surprise(alone, counted.num_tokens);
-        sum.bigram += times as f64 * surprise(pair, num_successors);
+    for (&(before, token), &Pair { measured, counted }) in pairs {
+        let alone = counts.tokens.get(&token).copied().unwrap_or(0);
+        let num_successors = counts.successors.get(&before).copied().unwrap_or(0);
+        sum.unigram += measured as f64 * surprise(alone, counts.num_tokens);
+        sum.bigram += measured as f64 * surprise(counted, num_successors);
     }
     let mean = |sum: f64| sum / num_targets as f64;
-    Some(NgramCrossEntropy { unigram: mean(sum.unigram), bigram: mean(sum.bigram) })
+    NgramCrossEntropy { unigram: mean(sum.unigram), bigram: mean(sum.bigram) }
 }
 
-/// How often tokens and pairs of them occur.
+/// How often a pair occurs.
+#[derive(Clone, Copy, Debug, Default)]
+struct Pair {
+    /// In the validation tokens.
+    measured: u64,
+    /// In the training tokens.
+    counted: u64,
+}
+
+/// How often training tokens occur.
 #[derive(Debug, Default)]
 struct Counts {
     num_tokens: u64,
     tokens: BTreeMap<u32, u64>,
-    pairs: BTreeMap<(u32, u32), u64>,
-    /// Tokens that have a successor.
+    /// Those that have a successor.
     successors: BTreeMap<u32, u64>,
 }
 
-impl Counts {
-    fn of(stream: &Stream) -> Result<Self, TokenFileError> {
-        let mut counts = Self::default();
-        let mut pairs = Vec::with_capacity(stream.num_tokens() as usize);
-        let mut before = None;
-        stream.each(|token| {
-            *counts.tokens.entry(token).or_default() += 1;
-            if let Some(before) = before.replace(token) {
-                pairs.push((before, token));
-            }
-        })?;
-        counts.num_tokens = stream.num_tokens();
+/// Calls `each` with the pairs of neighbouring tokens and how often each occurs, perhaps several times with the same one.
+fn each_pair(stream: &Stream, mut each: impl FnMut((u32, u32), u64)) -> Result<(), ReadError> {
+    let mut pairs = Vec::with_capacity(PAIRS_AT_ONCE.min(stream.num_tokens() as usize));
+    let mut count = |pairs: &mut Vec<(u32, u32)>| {
         pairs.sort_unstable();
-        for run in pairs.chunk_by(|a, b| a == b) {
-            counts.pairs.insert(run[0], run.len() as u64);
-            *counts.successors.entry(run[0].0).or_default() += run.len() as u64;
+        pairs.chunk_by(|a, b| a == b).for_each(|run| each(run[0], run.len() as u64));
+        pairs.clear();
+    };
+    let mut before = None;
+    stream.each(|token| {
+        if let Some(before) = before.replace(token) {
+            pairs.push((before, token));
+            if pairs.len() == PAIRS_AT_ONCE {
+                count(&mut pairs);
+            }
         }
-        Ok(counts)
-    }
+    })?;
+    count(&mut pairs);
+    Ok(())
 }
 
 #[cfg(test)]
@@ -102,7 +138,7 @@ mod tests {
 
     fn cross_entropy_of(training: &[u8], validation: &[u8]) -> Option<NgramCrossEntropy> {
         let stream = |text: &[u8]| {
-            let mut stream = Stream::new(Arc::new(vec![Store::Bytes(text.to_vec())]), 256);
+            let mut stream = Stream::new(Arc::new(vec![Store::of_bytes(text)]), 256);
             stream.push(0, 0..text.len() as u64);
             stream
         };

@@ -4,12 +4,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use pipezero_config::{DataConfig, EndToken};
-use pipezero_tokens::text::{TextError, TextFile, find_all, read_text};
-use pipezero_tokens::{FoundAs, TokenFile, Tokenizer, TokenizerError};
+use pipezero_tokens::text::{TextError, find_all};
+use pipezero_tokens::{FoundAs, StreamedText, TokenFile, TokenKeeper, Tokenizer, TokenizerError};
 use rayon::prelude::*;
 
 use super::data_error::DataError;
 use super::store::Store;
+
+/// Bytes of texts that are turned into tokens at once, unless a single text has more. A tokenizer takes tens of bytes for each of them.
+pub(super) const AT_ONCE_BYTES: u64 = 4 << 20;
 
 /// What files are opened with.
 pub(super) struct Opener<'a> {
@@ -89,19 +92,39 @@ impl<'a> Opener<'a> {
     }
 
     fn texts(&self) -> Result<Vec<Store>, DataError> {
-        let files = read_text(&self.config.text)?;
-        let Some(tokenizer) = &self.tokenizer else {
-            return Ok(files.into_iter().map(|file| Store::Bytes(file.text.into_bytes())).collect());
-        };
-        // On all cores; in the order of the files.
-        let tokenized = files.into_par_iter().map(|TextFile { path, text }| {
-            self.check_text(&path, text.len() as u64)?;
-            let mut tokens = tokenizer.encode(&text)?;
-            let end_token = self.end_token();
-            tokens.extend(end_token.filter(|end| !tokens.is_empty() && tokens.last() != Some(end)));
-            Ok(Store::Tokens(tokens))
-        });
-        tokenized.collect()
+        let files = find_all(&self.config.text)?;
+        let num_files = files.len();
+        let is_held = |number: usize| self.tokenizer.is_none() && number < StreamedText::HELD_MAX;
+        let opened = files.iter().enumerate().map(|(number, path)| StreamedText::open(path, is_held(number)));
+        let texts = opened.collect::<Result<Vec<_>, _>>()?;
+        if texts.iter().all(|text| text.num_bytes() == 0) {
+            return Err(TextError::Empty { num_files }.into());
+        }
+        match &self.tokenizer {
+            Some(tokenizer) => self.tokens_of(&texts, tokenizer),
+            None => Ok(texts.into_iter().map(Store::Text).collect()),
+        }
+    }
+
+    /// The tokens of texts, in their order. Some texts are turned into tokens at once, on all cores: as many as [`AT_ONCE_BYTES`] allow.
+    fn tokens_of(&self, texts: &[StreamedText], tokenizer: &Tokenizer) -> Result<Vec<Store>, DataError> {
+        let mut keeper = TokenKeeper::new()?;
+        let mut rest = texts;
+        while !rest.is_empty() {
+            let (group, others) = rest.split_at(num_at_once(rest.iter().map(StreamedText::num_bytes)));
+            rest = others;
+            let tokens = group.par_iter().map(|text| {
+                self.check_text(text.path(), text.num_bytes())?;
+                let mut tokens = tokenizer.encode(&text.whole()?)?;
+                let end_token = self.end_token();
+                tokens.extend(end_token.filter(|end| !tokens.is_empty() && tokens.last() != Some(end)));
+                Ok(tokens)
+            });
+            for tokens in tokens.collect::<Result<Vec<_>, DataError>>()? {
+                keeper.add(&tokens)?;
+            }
+        }
+        Ok(keeper.finish()?.into_iter().map(Store::Tokens).collect())
     }
 
     /// Files without an index are cut between documents where a share of them is held out, or attention ends with a document.
@@ -147,6 +170,15 @@ impl<'a> Opener<'a> {
             Some(EndToken::Name(_)) | None => self.tokenizer.as_ref().and_then(Tokenizer::end_token),
         }
     }
+}
+
+/// How many of the first texts of these lengths are turned into tokens at once: at least one.
+fn num_at_once(lengths: impl Iterator<Item = u64>) -> usize {
+    let sums = lengths.scan(0, |sum: &mut u64, length| {
+        *sum += length;
+        Some(*sum)
+    });
+    sums.take_while(|&sum| sum <= AT_ONCE_BYTES).count().max(1)
 }
 
 /// The tokenizer of a run; `None` where it names none.

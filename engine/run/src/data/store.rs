@@ -1,19 +1,20 @@
-//! Tokens in one place: the bytes of a file of text, the tokens of one, or a file of tokens.
+//! Tokens in one place on disk: the bytes of a file of text, the tokens of one, or a file of tokens.
 
 use std::ops::Range;
 
-use pipezero_tokens::{FoundAs, TokenFile, TokenFileError};
+use pipezero_tokens::{FoundAs, KeptTokens, StreamedText, TokenFile};
 use xxhash_rust::xxh3::Xxh3;
 
+use super::read_error::ReadError;
 use super::window::Window;
 
 /// Tokens that lie together.
 #[derive(Debug)]
 pub(super) enum Store {
     /// A file of text whose tokens are its bytes: one document.
-    Bytes(Vec<u8>),
+    Text(StreamedText),
     /// A file of text as tokens: one document.
-    Tokens(Vec<u32>),
+    Tokens(KeptTokens),
     /// A file of tokens.
     File(TokenFile),
 }
@@ -24,8 +25,8 @@ const BLOCK_BYTES: u64 = 4096;
 impl Store {
     pub(super) fn num_tokens(&self) -> u64 {
         match self {
-            Self::Bytes(text) => text.len() as u64,
-            Self::Tokens(tokens) => tokens.len() as u64,
+            Self::Text(text) => text.num_bytes(),
+            Self::Tokens(tokens) => tokens.num_tokens(),
             Self::File(file) => file.num_tokens(),
         }
     }
@@ -36,7 +37,7 @@ impl Store {
             Self::File(file) if file.found_as() == FoundAs::Indexed || file.document_ends().len() > 1 => {
                 Some(file.document_ends())
             }
-            Self::Bytes(_) | Self::Tokens(_) | Self::File(_) => None,
+            Self::Text(_) | Self::Tokens(_) | Self::File(_) => None,
         }
     }
 
@@ -47,15 +48,16 @@ impl Store {
         window: &mut Window,
         to: Range<usize>,
         vocab_size: usize,
-    ) -> Result<(), TokenFileError> {
-        let from = position as usize..position as usize + to.len();
+    ) -> Result<(), ReadError> {
         match self {
-            Self::Bytes(text) => {
-                for (token, &byte) in window.tokens[to].iter_mut().zip(&text[from]) {
+            Self::Text(text) => {
+                let mut bytes = vec![0; to.len()];
+                text.read(position, &mut bytes)?;
+                for (token, byte) in window.tokens[to].iter_mut().zip(bytes) {
                     *token = u32::from(byte);
                 }
             }
-            Self::Tokens(tokens) => window.tokens[to].copy_from_slice(&tokens[from]),
+            Self::Tokens(tokens) => tokens.read(position, &mut window.tokens[to])?,
             Self::File(file) => {
                 file.read(position, &mut window.tokens[to.clone()], vocab_size)?;
                 let end = position + to.len() as u64;
@@ -77,15 +79,21 @@ impl Store {
         Ok(())
     }
 
+    /// The largest token of a text; files of tokens are looked at when they are read.
+    pub(super) fn largest_of_text(&self) -> Option<u32> {
+        match self {
+            Self::Text(text) => text.largest_byte().map(u32::from),
+            Self::Tokens(tokens) => tokens.largest(),
+            Self::File(_) => None,
+        }
+    }
+
     /// Adds what tells a part from others to a checksum: all of a text; of a file of tokens where the part and its documents lie. What tokens
     /// they are is for [`Store::add_block_to`].
-    pub(super) fn add_to(&self, checksum: &mut Xxh3, range: Range<u64>) {
-        let within = range.start as usize..range.end as usize;
+    pub(super) fn add_to(&self, checksum: &mut Xxh3, range: Range<u64>) -> Result<(), ReadError> {
         match self {
-            Self::Bytes(text) => checksum.update(&text[within]),
-            Self::Tokens(tokens) => {
-                tokens[within].iter().for_each(|token| checksum.update(&token.to_le_bytes()))
-            }
+            Self::Text(text) => text.each_block(range, |bytes| checksum.update(bytes))?,
+            Self::Tokens(tokens) => tokens.each_block(range, |bytes| checksum.update(bytes))?,
             Self::File(file) => {
                 checksum.update(&[range.start, range.end].map(u64::to_le_bytes).concat());
                 let ends = file.document_ends();
@@ -94,10 +102,11 @@ impl Store {
                 inside.for_each(|end| checksum.update(&end.to_le_bytes()));
             }
         }
+        Ok(())
     }
 
     /// Adds the block of a file of tokens that begins at a token, or what there is of it.
-    pub(super) fn add_block_to(&self, checksum: &mut Xxh3, position: u64) -> Result<(), TokenFileError> {
+    pub(super) fn add_block_to(&self, checksum: &mut Xxh3, position: u64) -> Result<(), ReadError> {
         let Self::File(file) = self else { return Ok(()) };
         let type_bytes = file.token_type().num_bytes() as u64;
         let num_tokens = (BLOCK_BYTES / type_bytes).min(file.num_tokens() - position);
@@ -105,5 +114,15 @@ impl Store {
         file.read_bytes(position, &mut bytes)?;
         checksum.update(&bytes);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+impl Store {
+    /// Each byte as a token, for tests of what is read from a store.
+    pub(super) fn of_bytes(bytes: &[u8]) -> Self {
+        let mut keeper = pipezero_tokens::TokenKeeper::new().unwrap();
+        keeper.add(&bytes.iter().map(|&byte| u32::from(byte)).collect::<Vec<_>>()).unwrap();
+        Self::Tokens(keeper.finish().unwrap().remove(0))
     }
 }

@@ -3,9 +3,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use pipezero_tokens::TokenFileError;
 use xxhash_rust::xxh3::Xxh3;
 
+use super::read_error::ReadError;
 use super::store::Store;
 use super::window::Window;
 
@@ -75,8 +75,8 @@ impl Stream {
     /// Fills the first `num_tokens` of a window with the tokens from `at` on.
     ///
     /// # Errors
-    /// When a file of tokens cannot be read, or has a token beyond the vocabulary.
-    pub(super) fn read(&self, at: u64, num_tokens: usize, window: &mut Window) -> Result<(), TokenFileError> {
+    /// When a text or a file of tokens cannot be read, or the file has a token beyond the vocabulary.
+    pub(super) fn read(&self, at: u64, num_tokens: usize, window: &mut Window) -> Result<(), ReadError> {
         window.clear();
         let first = self.part_of(at);
         let mut filled = 0;
@@ -99,9 +99,9 @@ impl Stream {
 
     /// Adds what tells these tokens from others to a checksum: all of texts; of files of tokens where documents lie, and
     /// [`CHECKED_BLOCKS`] blocks, evenly spaced.
-    pub(super) fn add_to(&self, checksum: &mut Xxh3) -> Result<(), TokenFileError> {
+    pub(super) fn add_to(&self, checksum: &mut Xxh3) -> Result<(), ReadError> {
         for part in &self.parts {
-            self.stores[part.store].add_to(checksum, part.range.clone());
+            self.stores[part.store].add_to(checksum, part.range.clone())?;
         }
         for number in 0..CHECKED_BLOCKS.min(self.num_tokens) {
             // In 128 bits no product overflows.
@@ -122,7 +122,7 @@ impl Stream {
     ///
     /// # Errors
     /// As [`Stream::read`].
-    pub(super) fn each(&self, mut each: impl FnMut(u32)) -> Result<(), TokenFileError> {
+    pub(super) fn each(&self, mut each: impl FnMut(u32)) -> Result<(), ReadError> {
         const NUM_TOKENS: usize = 1 << 16;
         let mut window = Window::of(NUM_TOKENS);
         for at in (0..self.num_tokens).step_by(NUM_TOKENS) {
@@ -138,16 +138,8 @@ impl Stream {
         self.parts.iter().all(|part| !matches!(self.stores[part.store], Store::File(_)))
     }
 
-    /// The largest token of texts; files of tokens are looked at when they are read.
+    /// The largest token of the texts that it has parts of.
     pub(super) fn largest_of_texts(&self) -> Option<u32> {
-        let largest = |part: &Part| {
-            let within = part.range.start as usize..part.range.end as usize;
-            match &self.stores[part.store] {
-                Store::Bytes(text) => text[within].iter().max().map(|&byte| u32::from(byte)),
-                Store::Tokens(tokens) => tokens[within].iter().max().copied(),
-                Store::File(_) => None,
-            }
-        };
-        self.parts.iter().filter_map(largest).max()
+        self.parts.iter().filter_map(|part| self.stores[part.store].largest_of_text()).max()
     }
 }

@@ -54,11 +54,33 @@ pub enum TextError {
         /// Number of files.
         num_files: usize,
     },
+    /// A file is not the one that was opened any more.
+    #[error(
+        "`{0}` has changed since this process began to read it, so its samples would be others; leave a text as it is while it is read, or \
+         name a copy"
+    )]
+    Changed(PathBuf),
+    /// The tokens that a tokenizer makes of a text cannot be written.
+    #[error(
+        "the tokens of the text cannot be kept in `{folder}`: {source}; name a folder with more room in TMPDIR, or make a file of tokens with \
+         `pipezero tokenize`"
+    )]
+    NotKept {
+        /// Where they are written.
+        folder: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
 }
 
 impl TextError {
     /// A file or folder that cannot be read.
     pub fn unreadable(path: &Path, source: io::Error) -> Self {
         Self::Unreadable { path: path.to_owned(), source }
+    }
+
+    /// Tokens that cannot be written to a folder.
+    pub(crate) fn not_kept(folder: &Path, source: io::Error) -> Self {
+        Self::NotKept { folder: folder.to_owned(), source }
     }
 }

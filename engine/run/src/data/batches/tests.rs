@@ -8,7 +8,7 @@ use super::*;
 /// The micro-batches of a text.
 fn batches(text: Vec<u8>, layout: BatchLayout, seed: u64) -> Option<TokenBatches> {
     let num_tokens = text.len() as u64;
-    let mut stream = Stream::new(Arc::new(vec![Store::Bytes(text)]), 256);
+    let mut stream = Stream::new(Arc::new(vec![Store::of_bytes(&text)]), 256);
     stream.push(0, 0..num_tokens);
     TokenBatches::new(vec![stream], None, layout, seed)
 }

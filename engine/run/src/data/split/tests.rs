@@ -14,7 +14,7 @@ struct Split {
 
 /// Splits files of text.
 fn split_text(files: &[Vec<u8>], validation: f64, seq_length: usize) -> Result<Split, SplitError> {
-    let stores: Vec<Store> = files.iter().cloned().map(Store::Bytes).collect();
+    let stores: Vec<Store> = files.iter().map(|bytes| Store::of_bytes(bytes)).collect();
     let sides = split(&Arc::new(stores), 0..files.len(), validation, seq_length, 256)?;
     let bytes = |side: &Stream| {
         let mut bytes = Vec::new();
