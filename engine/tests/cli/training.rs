@@ -106,6 +106,28 @@ fn a_run_is_overwritten_only_when_asked() {
     assert_eq!(json(&home.read("out/run.json"))["seed"], 4);
 }
 
+/// What it advises is not refused then.
+#[test]
+fn a_folder_that_is_there_may_be_no_run_directory_or_hold_more() {
+    let home = Home::trained();
+    std::fs::create_dir(home.path("log")).unwrap();
+    for file in ["log/job.log", "out/job.log"] {
+        home.write(file, "somebody's");
+    }
+    home.refuses(
+        "train run.json --out",
+        expect![[r#"
+        $ log
+        [1] error: log already exists: it is no run directory; name another folder with --out
+        $ out
+        [1] error: out already exists: go on with --resume, or name another folder with --out
+        $ text.txt
+        [1] error: text.txt already exists: it is no run directory; name another folder with --out
+    "#]],
+    );
+    home.run("train run.json --out out --resume").success();
+}
+
 #[test]
 fn the_default_directory_is_named_after_the_run_file() {
     let home = Home::new();

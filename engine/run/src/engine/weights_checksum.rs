@@ -1,7 +1,7 @@
 //! A checksum by which a run knows weights again that it reads, such as those of a teacher.
 //!
-//! A checksum of all bytes would have to read them once more, in one process: of a large model that takes minutes. So some blocks of each tensor are read. Training changes
-//! nearly every element of a tensor, and a tensor that is frozen is followed by one that is not.
+//! A checksum of all bytes would have to read them once more, in one process, which takes minutes for a large model. So a few blocks of each tensor are read. Training changes
+//! nearly every element of the tensors that it trains, so those blocks show it.
 
 use std::fs::File;
 use std::io;
