@@ -85,7 +85,8 @@ pub(super) fn measured(device: DeviceSpec, plan: &Plan) -> Result<DeviceSpec, Co
     if device.is_gpu() || plan.run().model.facts().given_times.is_some() {
         return Ok(device);
     }
-    Ok(device.with_measured(core_times(plan)?))
+    let num_cores = device.cores.unwrap_or(1);
+    Ok(device.with_measured(core_times(plan, num_cores)?))
 }
 
 /// What a host of so many cores and bytes would need to run the plan. Layers of given times need neither.

@@ -17,10 +17,14 @@ use pipezero_models::{Buffer, ElementType, Host, Layer, ModelError, Queue, Unit}
 use pipezero_plan::Plan;
 use pipezero_plan::costs::{CorePasses, CoreTimes, DeviceSpec, LayerKey};
 
-/// Rounds, of which the quickest counts.
-const NUM_ROUNDS: usize = 7;
-/// No further round begins after this.
-const LONGEST: Duration = Duration::from_millis(300);
+/// How long rounds are begun. The quickest pass of all rounds counts.
+const TIME: Duration = Duration::from_millis(250);
+/// Cores that are measured at once, at most.
+const CORES_MAX: usize = 16;
+/// Bytes of the layers that all cores together work on, at most, unless one core alone needs more.
+const BYTES_MAX: usize = 512 << 20;
+/// How often a copy and a product are repeated.
+const NUM_REPEATS: usize = 5;
 /// What all passes over one layer may take, as estimated from the rates that are assumed of a CPU.
 const LONGEST_OF_LAYER_S: f64 = 0.02;
 /// A layer with more parameters is not computed.
@@ -28,15 +32,43 @@ const PARAMETERS_MAX: usize = 4 << 20;
 /// Fewer tokens say little.
 const TOKENS_MIN: usize = 16;
 
-/// Measures a core on the layers of a plan, within half a second or so. A kind of layers that needs what only a run has, such as the inputs of an
+/// Measures a core on the layers of a plan, within half a second or so, while as many others are at work as the run keeps busy: cores share caches,
+/// memory and clocks, and what a system calls a core may be half of one. A kind of layers that needs what only a run has, such as the inputs of an
 /// encoder, is left out.
 ///
 /// # Errors
 /// When a thread cannot be started, or there is no memory.
-pub fn core_times(plan: &Plan) -> Result<CoreTimes, CoreTimesError> {
+pub fn core_times(plan: &Plan, num_cores: usize) -> Result<CoreTimes, CoreTimesError> {
+    let pool = one_thread()?;
+    let copied_bytes_per_s = pool.install(copied_bytes_per_s)?;
+    let mut of_cores = vec![trials(plan)?];
+    let num_busy = plan.grid().world_size().saturating_mul(plan.run().threads).min(num_cores).min(CORES_MAX);
+    let num_bytes = of_cores[0].values().map(Trial::num_bytes).sum::<usize>().max(1);
+    let num_at_work = num_busy.min(BYTES_MAX / num_bytes).max(1);
+    for _ in 1..num_at_work {
+        of_cores.push(trials(plan)?);
+    }
+    let pools = of_cores.iter().map(|_| one_thread()).collect::<Result<Vec<_>, _>>()?;
+    std::thread::scope(|scope| {
+        for (trials, pool) in of_cores.iter_mut().zip(&pools) {
+            std::thread::Builder::new()
+                .spawn_scoped(scope, move || pool.install(|| run_rounds(trials)))
+                .map_err(|error| CoreTimesError::Thread(error.to_string()))?;
+        }
+        Ok::<(), CoreTimesError>(())
+    })?;
+    let layers = mean_passes(&of_cores);
+    let flops_per_s = match flops_per_s(plan, &layers) {
+        Some(rate) => rate,
+        None => pool.install(product_flops_per_s)?,
+    };
+    Ok(CoreTimes { layers, flops_per_s, copied_bytes_per_s, num_at_work })
+}
+
+/// A pool for kernels of a rank with one thread.
+fn one_thread() -> Result<rayon::ThreadPool, CoreTimesError> {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build();
-    let pool = pool.map_err(|error| CoreTimesError::Thread(error.to_string()))?;
-    Ok(pool.install(|| measured(plan))?)
+    pool.map_err(|error| CoreTimesError::Thread(error.to_string()))
 }
 
 /// Why a core was not measured.
@@ -50,24 +82,29 @@ pub enum CoreTimesError {
     Memory(#[from] ModelError),
 }
 
-fn measured(plan: &Plan) -> Result<CoreTimes, ModelError> {
-    let copied_bytes_per_s = copied_bytes_per_s()?;
-    let mut trials = trials(plan)?;
+/// Runs all layers, forward and backward, again and again.
+fn run_rounds(trials: &mut BTreeMap<usize, Trial>) {
     let start = Instant::now();
-    for round in 0..NUM_ROUNDS {
-        if round > 0 && start.elapsed() > LONGEST {
-            break;
-        }
+    while !trials.is_empty() {
         trials.values_mut().for_each(Trial::forward);
         trials.values_mut().rev().for_each(Trial::backward);
+        if start.elapsed() > TIME {
+            return;
+        }
     }
-    let layers: BTreeMap<LayerKey, CorePasses> =
-        trials.iter().map(|(_, trial)| (trial.key.clone(), trial.passes())).collect();
-    let flops_per_s = match flops_per_s(plan, &layers) {
-        Some(rate) => rate,
-        None => product_flops_per_s()?,
-    };
-    Ok(CoreTimes { layers, flops_per_s, copied_bytes_per_s })
+}
+
+/// What each kind of layers took, in the mean over cores.
+fn mean_passes(of_cores: &[BTreeMap<usize, Trial>]) -> BTreeMap<LayerKey, CorePasses> {
+    let mut layers: BTreeMap<LayerKey, CorePasses> = BTreeMap::new();
+    let share = 1.0 / of_cores.len() as f64;
+    for trial in of_cores.iter().flat_map(BTreeMap::values) {
+        let (sum, passes) = (layers.entry(trial.key.clone()).or_default(), trial.passes());
+        sum.forward_ns += share * passes.forward_ns;
+        sum.backward_input_ns += share * passes.backward_input_ns;
+        sum.backward_weight_ns += share * passes.backward_weight_ns;
+    }
+    layers
 }
 
 /// A layer of each kind, by the place of the first in the model.
@@ -237,6 +274,14 @@ impl Trial {
         self.least[2] = self.least[2].min(start.elapsed());
     }
 
+    /// Bytes of all that it works on, counted as if every element were an f32.
+    fn num_bytes(&self) -> usize {
+        let buffers = [&self.parameters, &self.parameter_gradients, &self.input, &self.output, &self.saved];
+        let more = [&self.weight_inputs, &self.gradient, &self.workspace];
+        let num_elements: usize = buffers.into_iter().chain(more).map(|buffer| buffer.len()).sum();
+        num_elements * ElementType::F32.num_bytes()
+    }
+
     /// What a micro-batch of the run takes.
     fn passes(&self) -> CorePasses {
         let [forward_ns, backward_input_ns, backward_weight_ns] =
@@ -296,7 +341,7 @@ fn copied_bytes_per_s() -> Result<f64, ModelError> {
     let mut from = Host.zeros(ELEMENTS, ElementType::F32)?;
     let mut to = Host.zeros(ELEMENTS, ElementType::F32)?;
     fill(&mut from)?;
-    let least = least_of(3, || Host.copy(from.view(), to.view_mut()));
+    let least = least_of(NUM_REPEATS, || Host.copy(from.view(), to.view_mut()));
     Ok((2 * ELEMENTS * ElementType::F32.num_bytes()) as f64 / least)
 }
 
@@ -309,7 +354,7 @@ fn product_flops_per_s() -> Result<f64, ModelError> {
     fill(&mut x)?;
     fill(&mut weight)?;
     let least =
-        least_of(NUM_ROUNDS, || Host.linear(shape, x.view(), weight.view(), Onto::Nothing, y.view_mut()));
+        least_of(NUM_REPEATS, || Host.linear(shape, x.view(), weight.view(), Onto::Nothing, y.view_mut()));
     Ok(shape.flops() as f64 / least)
 }
 
@@ -336,7 +381,7 @@ mod tests {
         let llama = "model.family=llama";
         for changes in ["", "bf16.enabled=true", "model.dropout=0.1", llama] {
             let plan = plan(GPT2, changes);
-            let found = core_times(&plan).expect("a thread and some memory");
+            let found = core_times(&plan, 2).expect("a thread and some memory");
             for layer in layers(&plan) {
                 let passes = found.layers[&LayerKey::of(&**layer)];
                 assert!(passes.forward_ns > 0.0 && passes.total_ns() > passes.forward_ns, "{}", layer.name());
@@ -351,7 +396,7 @@ mod tests {
     #[test]
     fn layers_that_are_too_large_are_not_computed() {
         let plan = plan(GPT2, "model.hidden_size=1600 model.seq_length=64");
-        let found = core_times(&plan).expect("a thread and some memory");
+        let found = core_times(&plan, 2).expect("a thread and some memory");
         assert!(found.layers.keys().all(|key| !format!("{key:?}").contains("mlp")), "{found:?}");
         assert!(found.flops_per_s > 1e6);
     }

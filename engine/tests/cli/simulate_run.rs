@@ -128,8 +128,8 @@ fn text_names_where_the_times_come_from() {
     for cpu in [cpu, home.run("simulate run.json --device CPU").success()] {
         let times = cpu.lines().find(|line| line.starts_with("times: ")).unwrap();
         assert!(times.starts_with("times: calculated for this CPU ("), "{times}");
-        assert!(times.contains("): a core of this machine was measured, "), "{times}");
-        assert!(times.contains(" GFLOP/s in f32 in the layers of the run and "), "{times}");
+        assert!(times.contains(" of this machine measured at work, "), "{times}");
+        assert!(times.contains(" GFLOP/s a core in f32 in the layers of the run and "), "{times}");
         assert!(times.ends_with(" for 4 ranks"), "{times}");
         assert!(!cpu.contains("MFU"), "a CPU's peak is not known: {cpu}");
     }

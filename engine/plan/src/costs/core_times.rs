@@ -46,6 +46,8 @@ pub struct CoreTimes {
     pub layers: BTreeMap<LayerKey, CorePasses>,
     /// Operations a second in these layers, those of the whole model together; in a product where none was measured.
     pub flops_per_s: f64,
+    /// Cores that were at work while it was measured.
+    pub num_at_work: usize,
     /// Bytes a second that it reads and writes when it copies what no cache holds.
     pub copied_bytes_per_s: f64,
 }

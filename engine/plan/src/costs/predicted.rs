@@ -156,7 +156,9 @@ fn measured_on_this_host(plan: &Plan, device: &DeviceSpec, core: &CoreTimes) -> 
     let (name, precision) = (&device.name, plan.run().precision.name());
     let what = if core.layers.is_empty() { "a product" } else { "the layers of the run" };
     let (gflops, memory) = (core.flops_per_s / 1e9, core.copied_bytes_per_s / 1e9);
+    let cores =
+        if core.num_at_work == 1 { "1 core".to_owned() } else { format!("{} cores", core.num_at_work) };
     format!(
-        "calculated for {name}: a core of this machine was measured, {gflops:.1} GFLOP/s in {precision} in {what} and {memory:.1} GB/s of memory"
+        "calculated for {name}: {cores} of this machine measured at work, {gflops:.1} GFLOP/s a core in {precision} in {what} and {memory:.1} GB/s of memory"
     )
 }

@@ -227,7 +227,7 @@ fn layers_that_were_measured_take_what_they_took() {
     let passes = CorePasses { forward_ns: 1_000.0, backward_input_ns: 700.0, backward_weight_ns: 400.0 };
     let of = |layers: &[std::sync::Arc<dyn pipezero_models::Layer>]| {
         let layers = layers.iter().map(|layer| (LayerKey::of(&**layer), passes)).collect();
-        let core = CoreTimes { layers, flops_per_s: 2e9, copied_bytes_per_s: f64::INFINITY };
+        let core = CoreTimes { layers, flops_per_s: 2e9, num_at_work: 1, copied_bytes_per_s: f64::INFINITY };
         let device = DeviceSpec { cores: Some(4), ..DeviceSpec::this_cpu() }.with_measured(core);
         for_plan(&plan, Source::Analytic(&device)).unwrap().costs.units
     };
