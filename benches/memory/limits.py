@@ -40,7 +40,7 @@ class Group:
 
     def limit(self, num_bytes):
         """Bounds what processes that are started from now on may hold; `None` is no bound."""
-        # What files of the last run are still cached is not this one's.
+        # Cached files of the last run do not count against this one.
         if self.is_v1:
             self.write("memory.force_empty", 0)
             self.write("memory.limit_in_bytes", -1 if num_bytes is None else num_bytes)

@@ -167,7 +167,7 @@ pub(super) fn memory(plan: &Plan, limit_bytes: Option<u64>) -> String {
     }
 }
 
-/// What a process needs of its host's memory, by cause.
+/// The host memory that a process needs, by cause.
 pub(super) fn process(plan: &Plan) -> String {
     let needs = ProcessNeeds::of_fullest(plan, Purpose::Training);
     let rows = needs.rows.iter().filter(|row| row.bytes > 0);

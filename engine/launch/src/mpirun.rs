@@ -43,7 +43,7 @@ pub(super) const SHARED_MEMORY: &str = "OMPI_MCA_btl_vader_backing_directory";
 /// Where MPI keeps its files.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Folders<'a> {
-    /// What processes say of themselves.
+    /// The folder in which processes say how they end; MPI's session files go there too.
     pub(super) of_job: &'a Path,
     /// The segments of shared memory; `None` leaves the place to MPI.
     pub(super) of_shared_memory: Option<&'a Path>,

@@ -6,10 +6,10 @@ use std::{env, fs, io};
 
 use pipezero_files::host::{OwnFolder, job_files};
 
-/// What the names of a job's folders begin with.
+/// Prefix of the names of a job's folders.
 pub(super) const FOLDER_PREFIX: &str = "pipezero-job-";
 
-/// What the processes of one attempt leave, in a folder that is removed when this is dropped.
+/// The files of the processes of one attempt, in a folder that is removed when this is dropped.
 #[derive(Debug)]
 pub(super) struct Statuses {
     folder: OwnFolder,

@@ -117,7 +117,7 @@ impl Hosts {
         let slots: Vec<String> =
             (0..self.num_hosts).map(|host| format!("{}:{processes_per_host}", address(host))).collect();
         let first = self.host(0);
-        // What MPI keeps on disk goes with the folder: processes of a host that is lost do not remove theirs.
+        // MPI's files go with the folder: processes of a host that is lost do not remove theirs.
         let folder = self.folder.path().to_str().expect("a name in UTF-8");
         let mut job = Command::new("ip");
         job.args([

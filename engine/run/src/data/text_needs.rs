@@ -1,4 +1,4 @@
-//! What a run's text takes of the memory of a process.
+//! The memory that a run's text takes in a process.
 
 use std::fs;
 
@@ -14,23 +14,23 @@ use super::stream::PART_BYTES;
 /// Bytes of a text that are read at once, and tokens through which it is gone through with their marks.
 const BUFFERS_BYTES: u64 = (1 << 20) + (1 << 16) * 6;
 
-/// What is known of a different pair of tokens while pairs are counted, in a map that may be half empty.
+/// Bytes of an entry while pairs of tokens are counted, in a map that may be half empty.
 const PAIR_BYTES: u64 = 50;
 
 /// Different pairs of bytes.
 const BYTE_PAIRS: u64 = 1 << 16;
 
-/// What a tokenizer takes for a byte of text that it turns into tokens: some 90 bytes for the places of its characters before and after normalisation,
+/// Bytes that a tokenizer takes for a byte of text while it turns it into tokens: some 90 bytes for the places of its characters before and after normalisation,
 /// and 140 for each token, which may be a single byte.
 const TOKENIZING_BYTES: u64 = 232;
 
-/// What a tokenizer takes for a byte of its file: tables of tokens, of merges and of what they were read from.
+/// Bytes that a loaded tokenizer takes for a byte of its file: tables of tokens, of merges and of what they were read from.
 const TOKENIZER_BYTES: u64 = 22;
 
-/// What is held and read is counted in steps, so that a figure does not move with every word of a text.
+/// Figures are rounded up to this, so that they do not move with every word of a text.
 const STEP_BYTES: u64 = 1 << 20;
 
-/// What the text of a run takes of the memory of a process, beside files that the system caches.
+/// The memory that the text of a run takes in a process; pages of files, which the system caches, are not counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TextNeeds {
     /// While the run goes on: where the parts of both sides lie.
@@ -39,7 +39,7 @@ pub struct TextNeeds {
     pub reading_bytes: u64,
 }
 
-/// What the text of a run takes. What cannot be found takes nothing here, and is an error where it is read.
+/// The memory that the text of a run takes. A text that cannot be found takes nothing here, and is an error where it is read.
 pub fn text_needs(config: &DataConfig) -> TextNeeds {
     if config.text.is_empty() {
         return TextNeeds::default();

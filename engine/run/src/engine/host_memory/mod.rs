@@ -66,7 +66,7 @@ pub(super) fn of_device(number: usize, on: &NamedDevice) -> Result<(SharedMemory
     })
 }
 
-/// What a process of a plan may have of a memory of which so much is free: that, and what it holds of its needs already.
+/// Bytes of a memory that a process of a plan may have: the free ones, and those of its needs that it holds already.
 pub(super) fn may_have(
     plan: &Plan,
     held: Held,
@@ -85,7 +85,7 @@ pub(super) fn needed_bytes(plan: &Plan, purpose: Purpose, ranks: &[usize], memor
     plan.needed_bytes(purpose, ranks.iter().copied()).saturating_add(beside_bytes)
 }
 
-/// What they still need of it once the program is there, which several engines of a process share.
+/// Bytes that they still need of it once the program is there, which several engines of a process share.
 pub(super) fn still_needed_bytes(
     plan: &Plan,
     purpose: Purpose,
@@ -99,7 +99,7 @@ pub(super) fn still_needed_bytes(
     }
 }
 
-/// What a memory must have beside the buffers of these ranks.
+/// Bytes that a memory must have beside the buffers of these ranks.
 fn beside_bytes(plan: &Plan, purpose: Purpose, ranks: &[usize], memory: &SharedMemory) -> u64 {
     match memory {
         SharedMemory::Host => ProcessNeeds::of(plan, purpose, ranks).beside_bytes(),

@@ -1,4 +1,4 @@
-//! What a process of a run needs of its host's memory: the buffers of its ranks, which the plan counts to the byte, and all else, a row for each cause.
+//! The host memory that a process of a run needs: the buffers of its ranks, which the plan counts to the byte, and all else, a row for each cause.
 //!
 //! The figures of the other rows are upper bounds that follow from what causes them; `benches/memory/limits.py` holds them against the smallest limits
 //! under which runs live. Pages of the program's file and of texts are not counted: the system drops them when a process needs memory.
@@ -13,7 +13,7 @@ use crate::executor::scratch_bytes;
 
 const KIB: u64 = 1 << 10;
 
-/// What the program has written to before a rank exists: tables that the loader relocates, the run file, the plan and its programs, and what
+/// Pages that the program has written to before a rank exists: tables that the loader relocates, the run file, the plan and its programs, and what
 /// counting the text has left with the allocator; with what the kernel keeps for a process (its page tables, its main thread's stacks, names of files).
 const PROGRAM_BYTES: u64 = 5120 * KIB;
 
@@ -21,14 +21,14 @@ const PROGRAM_BYTES: u64 = 5120 * KIB;
 /// the allocator makes readable in steps of 132 KiB.
 const THREAD_BYTES: u64 = 256 * KIB;
 
-/// What a thread that computes repacks operands of products into: as much as the second-level cache of its core holds (512 KiB to 2 MiB on CPUs of today),
+/// The buffers into which a thread that computes repacks operands of products: as much as the second-level cache of its core holds (512 KiB to 2 MiB on CPUs of today),
 /// beside blocks that are given back.
 const PRODUCTS_BYTES: u64 = 2048 * KIB;
 
 /// A page of 4096 bytes has an entry of 8 in a page table.
 const BYTES_PER_TABLE_BYTE: u64 = 512;
 
-/// What a process of a run needs of its host's memory.
+/// The host memory that a process of a run needs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ProcessNeeds {
     /// Ranks of the process.
@@ -39,12 +39,12 @@ pub struct ProcessNeeds {
     pub rows: Vec<ProcessRow>,
 }
 
-/// What one cause takes.
+/// The memory that one cause takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct ProcessRow {
     /// The cause.
     pub name: &'static str,
-    /// What it takes.
+    /// Its bytes.
     pub bytes: u64,
 }
 
@@ -88,12 +88,12 @@ impl ProcessNeeds {
         }
     }
 
-    /// What it needs beside the buffers of its ranks.
+    /// Bytes that it needs beside the buffers of its ranks.
     pub fn beside_bytes(&self) -> u64 {
         self.rows[1..].iter().fold(0, |sum: u64, row| sum.saturating_add(row.bytes))
     }
 
-    /// What the process holds of it already when it asks whether there is enough.
+    /// Bytes of it that the process holds already when it asks whether there is enough.
     pub(super) fn held_bytes(plan: &Plan, held: Held) -> u64 {
         match held {
             Held::Program => PROGRAM_BYTES,
@@ -102,7 +102,7 @@ impl ProcessNeeds {
     }
 }
 
-/// What a process holds already of what its run needs.
+/// The part of its needs that a process holds already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::engine) enum Held {
     /// The program itself.
