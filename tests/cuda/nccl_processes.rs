@@ -12,7 +12,8 @@ fn free_port() -> u16 {
     listener.local_addr().expect("a port").port()
 }
 
-/// The processes of a job on one host, as torchrun starts them, by their ranks. `host` is a file for what they share of it.
+/// The processes of a job on one host, as torchrun starts them, by their ranks. `host` is a file for what they share of it; beside it is what they write
+/// for a while, so that it goes with that folder where a process is killed.
 pub(super) fn job(folder: &Path, host: &Path, num_processes: usize, tests: &str) -> Vec<Command> {
     let port = free_port() - 1;
     let process = |rank: usize| {
@@ -23,6 +24,7 @@ pub(super) fn job(folder: &Path, host: &Path, num_processes: usize, tests: &str)
         command.envs([("RANK", &rank), ("LOCAL_RANK", &rank)]);
         command.env("MASTER_ADDR", "127.0.0.1").env("MASTER_PORT", port.to_string());
         command.env("FAKE_GPU_HOST", host).arg("--nocapture");
+        command.env("TMPDIR", host.parent().expect("the file is in a folder"));
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     };

@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <bit>
@@ -121,19 +122,28 @@ inline void give_piece(Board* board, Offset piece, size_t num_bytes) {
     first = piece;
 }
 
-// Maps the board in this file; null where there is none. Its pages take room on the disk as they are used.
-inline Board* map_board(const std::string& path, bool is_new) {
-    int file = open(path.c_str(), O_RDWR | O_CLOEXEC | (is_new ? O_CREAT | O_EXCL : 0), 0600);
-    if (file < 0) {
-        return nullptr;
-    }
-    if (is_new && ftruncate(file, off_t(BOARD_BYTES)) != 0) {
+// A file for a new board. It has no name, so that nothing of it is left when the last process that maps it ends, however it ends. Others open it by
+// its number in this process, so it stays open.
+inline int new_board_file() {
+    const char* folder = getenv("TMPDIR");
+    std::string path = std::string(folder && *folder ? folder : "/tmp") + "/fake-gpu-nccl-XXXXXX";
+    int file = mkostemp(path.data(), O_CLOEXEC);
+    if (file < 0 || unlink(path.c_str()) != 0 || ftruncate(file, off_t(BOARD_BYTES)) != 0) {
         stop("NCCL: %s cannot be written", path.c_str());
     }
+    return file;
+}
+
+// Maps the board in a file; null where there is none. Its pages take room on the disk as they are used.
+inline Board* map_board(int file, bool is_new) {
+    struct stat found;
+    // The process that had the board may have ended, and its number may be another's.
+    if (file < 0 || fstat(file, &found) != 0 || found.st_size != off_t(BOARD_BYTES)) {
+        return nullptr;
+    }
     void* mapped = mmap(nullptr, BOARD_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0);
-    close(file);
     if (mapped == MAP_FAILED) {
-        stop("NCCL: %s cannot be mapped", path.c_str());
+        stop("NCCL: a board cannot be mapped");
     }
     auto* board = (Board*)mapped;
     if (is_new) {

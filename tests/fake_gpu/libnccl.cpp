@@ -509,9 +509,19 @@ int ctas_of(const Config* config, int otherwise) {
     return config && config->max_ctas != UNDEFINED ? config->max_ctas : otherwise;
 }
 
-std::string path_of(const UniqueId& id) {
-    const char* folder = getenv("TMPDIR");
-    return std::string(folder && *folder ? folder : "/tmp") + "/fake-gpu-nccl-" + id.bytes;
+// The board that belongs to an id, which says the process that made it and the file's number there; null where it has ended.
+Board* board_of(const UniqueId& id) {
+    int process_id, number;
+    if (sscanf(id.bytes, "%d-%d-", &process_id, &number) != 2) {
+        return nullptr;
+    }
+    std::string path = "/proc/" + std::to_string(process_id) + "/fd/" + std::to_string(number);
+    int file = open(path.c_str(), O_RDWR | O_CLOEXEC);
+    Board* board = map_board(file, false);
+    if (file >= 0) {
+        close(file);
+    }
+    return board;
 }
 
 }
@@ -536,16 +546,17 @@ EXPORTED const char* ncclGetErrorString(int result) {
 
 EXPORTED const char* ncclGetLastError(Communicator*) { return ""; }
 
-// The board is made here and has a name in the file system until all ranks have joined.
+// The board is made here.
 EXPORTED int ncclGetUniqueId(UniqueId* id) {
     if (fake_gpu_fails()) {
         return UNHANDLED_CUDA_ERROR;
     }
     std::random_device draw;
+    int file = new_board_file();
     *id = {};
-    snprintf(id->bytes, sizeof id->bytes, "%d-%08x%08x", int(getpid()), draw(), draw());
+    snprintf(id->bytes, sizeof id->bytes, "%d-%d-%08x%08x", int(getpid()), file, draw(), draw());
     std::lock_guard lock(process().mutex);
-    Board* board = map_board(path_of(*id), true);
+    Board* board = map_board(file, true);
     process().boards[id->bytes] = board;
     return board ? SUCCESS : SYSTEM_ERROR;
 }
@@ -561,7 +572,7 @@ EXPORTED int ncclCommInitRankConfig(Communicator** out, int size, UniqueId id, i
     }
     std::unique_lock lock(process().mutex);
     Board*& board = process().boards[id.bytes];
-    if (!board && !(board = map_board(path_of(id), false))) {
+    if (!board && !(board = board_of(id))) {
         return SYSTEM_ERROR;
     }
     {
@@ -574,9 +585,7 @@ EXPORTED int ncclCommInitRankConfig(Communicator** out, int size, UniqueId id, i
             return INVALID_USAGE;
         }
         clique.devices[rank] = device;
-        if (++clique.num_joined == size) {
-            unlink(path_of(id).c_str());
-        }
+        clique.num_joined++;
     }
     bool is_blocking = !config || config->blocking != 0;
     auto made = std::make_shared<Communicator>(

@@ -18,6 +18,7 @@ import resource
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter, defaultdict
 from concurrent.futures import ThreadPoolExecutor
@@ -94,15 +95,17 @@ class Runner:
         def limit_computing():
             resource.setrlimit(resource.RLIMIT_CPU, (int(limit), int(limit) + 1))
 
-        return subprocess.run(
-            command,
-            cwd=self.folder,
-            env=environment,
-            timeout=BUSY * limit,
-            preexec_fn=limit_computing,
-            capture_output=True,
-            errors="replace",
-        )
+        # A test that is killed leaves its temporary files, which go with this folder.
+        with tempfile.TemporaryDirectory() as temporary:
+            return subprocess.run(
+                command,
+                cwd=self.folder,
+                env=environment | {"TMPDIR": temporary},
+                timeout=BUSY * limit,
+                preexec_fn=limit_computing,
+                capture_output=True,
+                errors="replace",
+            )
 
     def run(self, test, seed, limit, **variables):
         """How a test fails, in a word or two; None if it passes."""

@@ -169,6 +169,7 @@ fn summary(plan: &Plan, data: Option<&Inspected>, autos: &[Notice], width: usize
         ("step", step(plan)),
         ("state", state(plan)),
         ("memory", describe::memory(plan, plan.run().memory_bytes)),
+        ("process", describe::process(plan)),
         ("data", data.map_or_else(|| "none".to_owned(), |data| data_of(plan, data))),
     ];
     if let Some(trained) = describe::trained(plan) {

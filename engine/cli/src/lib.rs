@@ -55,6 +55,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use failure::Failure;
 use pipezero_files::host::{LaunchedProcess, Local, cores, job_files};
 use pipezero_launch::end_with_parent;
+use pipezero_models::memory::give_back_freed_memory;
 use run_args::RunArgs;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
@@ -125,6 +126,7 @@ enum Command {
 
 /// Runs the command that the process was started with.
 pub fn main() -> ExitCode {
+    give_back_freed_memory();
     tracing_subscriber::registry()
         .with(EnvFilter::from_env("PIPEZERO_LOG"))
         .with(fmt::layer().with_writer(std::io::stderr).with_ansi(terminal::has_colours()))

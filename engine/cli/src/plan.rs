@@ -5,6 +5,7 @@ use pipezero_config::{GivenFile, MasterFile, Part, ResidencyConfig, Resources, Z
 use pipezero_plan::costs::{DeviceSpec, Source};
 use pipezero_plan::what_if::{Simulation, device_diagnostics};
 use pipezero_plan::{BesideZero1, Persistent, Plan, Purpose, RankForecast, ResidencyCost};
+use pipezero_run::engine::ProcessNeeds;
 use serde_json::{Value, json};
 
 use super::describe;
@@ -49,7 +50,7 @@ pub(super) struct PlanArgs {
     /// List every parameter and what becomes of it: sharded, persistent or whole, trained or frozen.
     #[arg(long, conflicts_with = "json")]
     parameters: bool,
-    /// Print JSON: `parameter_kinds[]` with the parameters of which the same becomes, `ranks[]` with layers, units, memory and traffic in bytes, `in_use` with the most of that memory which holds data at once, `beside_zero_1[]` with what each pipeline rank needs and sends under ZeRO-3 and ZeRO-1, and `residencies[]`, each figure that of the rank with the largest.
+    /// Print JSON: `parameter_kinds[]` with the parameters of which the same becomes, `ranks[]` with layers, units, memory and traffic in bytes, `process` with what the process with most needs of its host's memory, `in_use` with the most of that memory which holds data at once, `beside_zero_1[]` with what each pipeline rank needs and sends under ZeRO-3 and ZeRO-1, and `residencies[]`, each figure that of the rank with the largest.
     #[arg(long)]
     json: bool,
 }
@@ -131,6 +132,7 @@ impl PlanArgs {
             "parameter_kinds": plan.parameter_kinds(),
             "bubble_share": plan.bubble_share(),
             "ranks": plan.forecast(),
+            "process": ProcessNeeds::of_fullest(plan, Purpose::Training),
             "in_use": in_use,
             "beside_zero_1": plan.beside_zero_1(),
             "residencies": residencies,
@@ -211,8 +213,9 @@ impl<'a> Found<'a> {
 fn speed(plan: &Plan, simulation: Option<&Simulation<'_>>, width: usize) -> String {
     let text = match simulation {
         None => format!(
-            "memory: {}\nspeed: --device {} predicts it",
+            "memory: {}\nprocess: {}\nspeed: --device {} predicts it",
             describe::memory(plan, plan.run().memory_bytes),
+            describe::process(plan),
             DeviceSpec::NAMES.join(" or ")
         ),
         Some(simulation) => utilisation::of_step(simulation),

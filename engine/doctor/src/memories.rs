@@ -1,6 +1,7 @@
 //! What the ranks of a host or of a GPU need of its memory.
 
 use pipezero_plan::{Bytes, Plan, Purpose};
+use pipezero_run::engine::ProcessNeeds;
 
 use super::check::{Check, Part};
 use super::hosts::{ProcessFacts, by_host};
@@ -18,10 +19,14 @@ pub(super) fn memories(plan: &Plan, processes: &[ProcessFacts]) -> Vec<RanksMemo
     let needed = |ranks: &[usize]| plan.needed_bytes(Purpose::Training, ranks.iter().copied());
     let of_host = |(name, on_host): (&str, Vec<&ProcessFacts>)| {
         let on_cores = on_host.iter().filter(|of| of.gpus.is_empty());
-        let ranks: Vec<usize> = on_cores.flat_map(|of| of.first_rank..of.first_rank + of.num_ranks).collect();
-        let host = (!ranks.is_empty()).then(|| RanksMemory {
+        let of_processes = on_cores.map(|of| {
+            let ranks: Vec<usize> = (of.first_rank..of.first_rank + of.num_ranks).collect();
+            ProcessNeeds::of(plan, Purpose::Training, &ranks).bytes
+        });
+        let needed_bytes = of_processes.fold(0, u64::saturating_add);
+        let host = (needed_bytes > 0).then(|| RanksMemory {
             name: name.to_owned(),
-            needed_bytes: needed(&ranks),
+            needed_bytes,
             available_bytes: on_host.iter().filter_map(|of| of.available_bytes).max(),
         });
         let gpus = on_host.iter().flat_map(|of| &of.gpus).map(|gpu| RanksMemory {
@@ -86,7 +91,8 @@ mod tests {
             checks.map(|check| (check.what, check.verdict)).collect::<Vec<_>>()
         };
         assert_eq!(not_ok(&good), []);
-        let needed = plan.needed_bytes(Purpose::Training, 2..4);
+        let needed =
+            [2, 3].map(|rank| ProcessNeeds::of(&plan, Purpose::Training, &[rank]).bytes).iter().sum::<u64>();
         let mut small = good.clone();
         for of in &mut small[2..] {
             of.available_bytes = Some(needed - 1);

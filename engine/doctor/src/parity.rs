@@ -4,10 +4,10 @@
 //! kernels compute otherwise, or a transport that changes data now and then, is found by what it computes.
 
 use std::fs;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use pipezero_files::host::OwnFolder;
 use pipezero_plan::{Plan, Purpose};
 use pipezero_run::engine::{Engine, EngineError};
 use pipezero_run::world::{World, connect_first, connect_threads, world_spec};
@@ -109,26 +109,12 @@ fn trained(plan: Plan, world: Arc<dyn World>) -> Result<Outcome, EngineError> {
         losses.push(report.loss.unwrap_or(f64::NAN).to_bits());
         norms.push(report.gradient_norm.to_bits());
     }
-    let file = WeightsFile::new(engine.has_rank_0());
-    engine.save(&file.0)?;
-    Ok(Outcome { losses, norms, weights: fs::read(&file.0).unwrap_or_default() })
-}
-
-/// A file of weights that is removed again. Two engines of one process never have one at the same time.
-struct WeightsFile(PathBuf);
-
-impl WeightsFile {
-    /// In the folder for temporary files.
-    fn new(is_written_here: bool) -> Self {
-        let name = format!("pipezero-doctor-{}-{}", std::process::id(), u8::from(is_written_here));
-        Self(std::env::temp_dir().join(name))
-    }
-}
-
-impl Drop for WeightsFile {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0);
-    }
+    let home = std::env::temp_dir();
+    let folder = OwnFolder::within(&home, "pipezero-doctor-");
+    // Where there can be no folder there can be no file, which all processes are told when it is saved.
+    let file = folder.as_ref().map_or(home.as_path(), OwnFolder::path).join("pipezero-doctor-weights");
+    engine.save(&file)?;
+    Ok(Outcome { losses, norms, weights: fs::read(&file).unwrap_or_default() })
 }
 
 /// The first of what differs.

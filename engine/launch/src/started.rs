@@ -7,12 +7,13 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
 
-use pipezero_files::host::{Launcher, cores, job_files};
+use pipezero_files::host::{Launcher, OwnFolder, cores, job_files};
 
 use super::error::JobError;
 use super::mpirun;
 use super::parent::PARENT;
 use super::processes::{Process, child, children_of};
+use super::statuses::FOLDER_PREFIX;
 
 /// What connects the processes of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,8 +27,16 @@ pub enum ConnectedBy {
 /// Processes that have been started.
 #[derive(Debug)]
 pub(super) enum Started {
-    By(Child),
+    By(Mpirun),
     Here(Vec<Child>),
+}
+
+/// `mpirun`, and what its processes have on disk.
+#[derive(Debug)]
+pub(super) struct Mpirun {
+    process: Child,
+    /// With the segments by which they share memory.
+    _shared_memory: Option<OwnFolder>,
 }
 
 impl Started {
@@ -48,8 +57,17 @@ impl Started {
             command.env(PARENT, std::process::id().to_string()).process_group(0).spawn()
         };
         if connected_by == ConnectedBy::Mpi {
-            let command = mpirun::command(num_processes, program, arguments);
-            return start(command, Launcher::OpenMpi).map(Self::By).map_err(JobError::NoMpirun);
+            // Where there is no room for them, MPI finds its own place.
+            let shared_memory = || OwnFolder::within(Path::new("/dev/shm"), FOLDER_PREFIX).ok();
+            let is_placed = std::env::var_os(mpirun::SHARED_MEMORY).is_some();
+            let shared_memory = if is_placed { None } else { shared_memory() };
+            let folders = mpirun::Folders {
+                of_job: statuses,
+                of_shared_memory: shared_memory.as_ref().map(OwnFolder::path),
+            };
+            let command = mpirun::command(num_processes, (program, arguments), folders);
+            let process = start(command, Launcher::OpenMpi).map_err(JobError::NoMpirun)?;
+            return Ok(Self::By(Mpirun { process, _shared_memory: shared_memory }));
         }
         let in_words = |source| JobError::Io { what: "a process of the job", source };
         let port = free_port().map_err(in_words)?;
@@ -72,7 +90,7 @@ impl Started {
     pub(super) fn end(&mut self) -> io::Result<Option<Result<(), ExitStatus>>> {
         let said = |status: ExitStatus| if status.success() { Ok(()) } else { Err(status) };
         match self {
-            Self::By(mpirun) => Ok(mpirun.try_wait()?.map(said)),
+            Self::By(mpirun) => Ok(mpirun.process.try_wait()?.map(said)),
             Self::Here(children) => {
                 let ends =
                     children.iter_mut().map(Child::try_wait).collect::<io::Result<Option<Vec<_>>>>()?;
@@ -84,7 +102,7 @@ impl Started {
     /// Those that have not ended, by rank.
     pub(super) fn processes(&mut self) -> Vec<Process> {
         match self {
-            Self::By(mpirun) => children_of(mpirun.id(), Launcher::OpenMpi),
+            Self::By(mpirun) => children_of(mpirun.process.id(), Launcher::OpenMpi),
             Self::Here(children) => {
                 let left = |(rank, started): (usize, &mut Child)| {
                     (!has_ended(started)).then(|| child(rank, started.id()))
@@ -107,7 +125,7 @@ impl Started {
         self.processes().into_iter().for_each(|process| process.signal(rustix::process::Signal::KILL));
         self.kill_starter();
         let children = match self {
-            Self::By(mpirun) => std::slice::from_mut(mpirun),
+            Self::By(mpirun) => std::slice::from_mut(&mut mpirun.process),
             Self::Here(children) => children.as_mut_slice(),
         };
         for child in children {
@@ -118,7 +136,7 @@ impl Started {
     /// Ends `mpirun`, whose processes have ended; its end is noticed at the next look.
     pub(super) fn kill_starter(&mut self) {
         if let Self::By(mpirun) = self {
-            let _ = mpirun.kill();
+            let _ = mpirun.process.kill();
         }
     }
 }

@@ -65,14 +65,15 @@ impl Printed {
     }
 }
 
-/// The folder.
+/// The folder, and one for what the binary writes for a while: what it leaves there when it is killed goes with the folder.
 #[derive(Debug)]
-pub(crate) struct Home(TempDir);
+pub(crate) struct Home(TempDir, TempDir);
 
 impl Home {
     /// A folder with `run.json` and a text of 40 KiB.
     pub(crate) fn new() -> Self {
-        let home = Self(tempfile::tempdir().unwrap());
+        let [folder, temporary] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        let home = Self(folder, temporary);
         home.write("run.json", RUN);
         let words = ["the ", "cat ", "sat ", "on a ", "mat, ", "and "];
         let text: Vec<&str> = (0..10_000_usize).map(|index| words[index * index % 7 % 6]).collect();
@@ -132,6 +133,8 @@ impl Home {
         command.args(line.as_ref().split_whitespace()).current_dir(self.0.path()).stdin(Stdio::null());
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         command
+            .env("TMPDIR", self.1.path())
+            .env("OMPI_MCA_btl_vader_backing_directory", self.1.path())
             .env("COLUMNS", "1000")
             .env("NO_COLOR", "1")
             .env_remove("FORCE_COLOR")

@@ -22,6 +22,7 @@ mod full_disk; // A disk without space.
 mod input; // Files that never end, and exit statuses.
 mod launchers; // Variables of launchers.
 mod memory; // Runs that do not fit.
+mod memory_group; // A run in a control group.
 #[cfg(feature = "mpi")]
 mod mpi; // `launch`.
 mod nccl; // Ranks that are processes with a GPU each.

@@ -63,6 +63,7 @@ fn plan_prints_what_each_rank_holds_and_sends() {
     expect![[r#"
         logits: kept ("auto"), pipeline rank 1 needs 206.00 KiB; recomputed, for 7.41 % more compute, 187.88 KiB
         memory: at most 332.12 KiB on a rank (pipeline rank 0); `memory` sets no limit
+        process: 20.00 MiB with 4 ranks: buffers of ranks 1.05 MiB, program 5.00 MiB, threads 2.00 MiB, products 8.00 MiB, pieces of parameters 80.00 KiB, page tables 2.10 KiB, text 1.00 MiB, reading the text 2.87 MiB
         speed: --device h100 or h200 or a100 or cpu predicts it
     "#]]
     .assert_eq(speed);

@@ -26,7 +26,7 @@ pub struct StreamedText {
     largest: Option<u8>,
 }
 
-/// What tells a file from another, and from itself after a change.
+/// Tells a file from another, and from itself after a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Found {
     num_bytes: u64,

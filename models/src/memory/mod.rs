@@ -11,11 +11,13 @@ use std::sync::OnceLock;
 use crate::element::{Element, ElementType};
 use crate::error::ModelError;
 
+mod allocator;
 mod host;
 mod view;
 
 use self::host::HostMemory;
 
+pub use allocator::give_back_freed_memory;
 pub(crate) use view::Retained;
 pub use view::{View, ViewMut};
 

@@ -117,6 +117,8 @@ impl Hosts {
         let slots: Vec<String> =
             (0..self.num_hosts).map(|host| format!("{}:{processes_per_host}", address(host))).collect();
         let first = self.host(0);
+        // MPI's files go with the folder: processes of a host that is lost do not remove theirs.
+        let folder = self.folder.path().to_str().expect("a name in UTF-8");
         let mut job = Command::new("ip");
         job.args([
             "netns",
@@ -137,6 +139,8 @@ impl Hosts {
             ("btl_tcp_if_include", "eth0"),
             ("oob_tcp_if_include", "eth0"),
             ("btl_vader_single_copy_mechanism", "none"),
+            ("btl_vader_backing_directory", folder),
+            ("orte_tmpdir_base", folder),
         ] {
             job.args(["--mca", name, value]);
         }

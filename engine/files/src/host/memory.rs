@@ -144,7 +144,10 @@ mod tests {
         let left = |limit, used, stat| left_in_group(limit, used, stat, VERSION_2.droppable);
         assert_eq!(left("1000\n", "300\n", ""), Some(700));
         assert_eq!(left("1000\n", "300\n", "anon 5\ninactive_file 200\n"), Some(900));
-        assert_eq!(left("1000\n", "900\n", "inactive_file 200\nactive_file 100\nslab_reclaimable 50\n"), Some(450));
+        assert_eq!(
+            left("1000\n", "900\n", "inactive_file 200\nactive_file 100\nslab_reclaimable 50\n"),
+            Some(450)
+        );
         assert_eq!(left("1000\n", "1300\n", "shmem 200\nactive_file 100\n"), Some(0));
         assert_eq!(left("max\n", "300\n", ""), None);
     }

@@ -9,6 +9,7 @@ mod launcher;
 mod machine;
 mod memory;
 pub mod name;
+mod own_folder;
 
 pub use disk::free_bytes;
 pub use launcher::LauncherError;
@@ -17,3 +18,4 @@ pub use launcher::{LaunchedProcess, Launcher, Local, variables_in_force};
 pub use machine::{cpu_model, host_cores, system};
 pub use memory::{available_bytes, memory_bytes, resident_bytes};
 pub use name::name;
+pub use own_folder::OwnFolder;

@@ -28,6 +28,7 @@ mod store;
 mod stream;
 #[cfg(test)]
 mod tests;
+mod text_needs;
 mod token_batch;
 mod window;
 
@@ -44,4 +45,5 @@ pub use pipezero_tokens::text::{TextError, TextFile, find_text, first_words, rea
 pub use sampler::Permutation;
 pub use source::{BatchError, BatchSource, NoBatches, Zeros};
 pub use split::{BLOCK_TOKENS, SplitError};
+pub use text_needs::{TextNeeds, text_needs};
 pub use token_batch::{BatchFault, TokenBatch};

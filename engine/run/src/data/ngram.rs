@@ -22,10 +22,10 @@ use super::stream::Stream;
 pub(super) const COUNTED_MAX: u64 = 1 << 25;
 
 /// Different pairs of validation tokens that are counted at most, in some 50 bytes each.
-const PAIRS_MAX: usize = 1 << 20;
+pub(super) const PAIRS_MAX: u64 = 1 << 20;
 
 /// Pairs that are sorted at once, in 8 bytes each.
-const PAIRS_AT_ONCE: usize = 1 << 20;
+pub(super) const PAIRS_AT_ONCE: u64 = 1 << 20;
 
 /// Cross-entropy of the validation tokens under counts of the training tokens, in nats per token.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
@@ -53,11 +53,11 @@ pub(super) fn ngram_cross_entropy(
     let mut pairs: BTreeMap<(u32, u32), Pair> = BTreeMap::new();
     each_pair(validation, |pair, times| {
         // One more than may be says that there are too many.
-        if pairs.len() <= PAIRS_MAX {
+        if pairs.len() as u64 <= PAIRS_MAX {
             pairs.entry(pair).or_default().measured += times;
         }
     })?;
-    if pairs.len() > PAIRS_MAX {
+    if pairs.len() as u64 > PAIRS_MAX {
         return Ok(None);
     }
     let mut counts = Counts { num_tokens: training.num_tokens(), ..Counts::default() };
@@ -110,7 +110,7 @@ struct Counts {
 
 /// Calls `each` with the pairs of neighbouring tokens and how often each occurs, perhaps several times with the same one.
 fn each_pair(stream: &Stream, mut each: impl FnMut((u32, u32), u64)) -> Result<(), ReadError> {
-    let mut pairs = Vec::with_capacity(PAIRS_AT_ONCE.min(stream.num_tokens() as usize));
+    let mut pairs = Vec::with_capacity(PAIRS_AT_ONCE.min(stream.num_tokens()) as usize);
     let mut count = |pairs: &mut Vec<(u32, u32)>| {
         pairs.sort_unstable();
         pairs.chunk_by(|a, b| a == b).for_each(|run| each(run[0], run.len() as u64));
@@ -120,7 +120,7 @@ fn each_pair(stream: &Stream, mut each: impl FnMut((u32, u32), u64)) -> Result<(
     stream.each(|token| {
         if let Some(before) = before.replace(token) {
             pairs.push((before, token));
-            if pairs.len() == PAIRS_AT_ONCE {
+            if pairs.len() as u64 == PAIRS_AT_ONCE {
                 count(&mut pairs);
             }
         }

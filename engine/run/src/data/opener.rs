@@ -11,8 +11,8 @@ use rayon::prelude::*;
 use super::data_error::DataError;
 use super::store::Store;
 
-/// Bytes of texts that are turned into tokens at once, unless a single text has more. A tokenizer takes tens of bytes for each of them.
-pub(super) const AT_ONCE_BYTES: u64 = 4 << 20;
+/// Bytes of texts that are turned into tokens at once, unless a single text has more. A tokenizer takes up to 230 bytes for each of them.
+pub(super) const AT_ONCE_BYTES: u64 = 1 << 20;
 
 /// What files are opened with.
 pub(super) struct Opener<'a> {

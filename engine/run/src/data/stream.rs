@@ -21,6 +21,9 @@ pub(crate) struct Stream {
 /// How many blocks of files of tokens are read for a checksum.
 const CHECKED_BLOCKS: u64 = 1024;
 
+/// Bytes that a process holds for a part of a store.
+pub(super) const PART_BYTES: u64 = size_of::<Part>() as u64;
+
 /// A part of a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Part {

@@ -283,3 +283,41 @@ fn texts_are_tokenized() {
     );
     assert!(error.to_string().starts_with(&said), "{error}");
 }
+
+/// The batches of texts are those of the same bytes as one file of tokens, validation too; a text that changes afterwards is an error, and no other data.
+#[test]
+fn texts_are_read_where_they_lie_until_they_change() {
+    let folder = tempfile::tempdir().unwrap();
+    let text: Vec<u8> = (0..50_000_u32).map(|number| b' ' + (number * number / 7 % 90) as u8).collect();
+    let names = ["a.txt", "b.txt", "c.txt"];
+    let cuts = [0, 20_000, 20_001, text.len()];
+    for (name, range) in names.iter().zip(cuts.windows(2)) {
+        fs::write(folder.path().join(name), &text[range[0]..range[1]]).unwrap();
+    }
+    let of_text =
+        DataConfig { text: vec![folder.path().join("*.txt")], validation: 0.25, ..DataConfig::default() };
+    let corpus = Corpus::load(&of_text, 5, 256).unwrap();
+    assert_eq!(corpus.num_tokens().iter().sum::<u64>(), text.len() as u64);
+    let layout = layout(1, 2, 3);
+    let batches = corpus.training_batches(layout, 4).unwrap();
+    let mut seen = read(&batches, layout, 1..=20);
+    let held_out = corpus.validation_batches(layout, 4).unwrap().unwrap();
+    seen.extend(read(&held_out, layout, 1..=20));
+    // Each window is a part of the text, but for those that go over a boundary between the sides.
+    let bytes = |tokens: &[u32]| tokens.iter().map(|&token| token as u8).collect::<Vec<u8>>();
+    let is_in_text = |(inputs, targets): &(Vec<u32>, Vec<u32>)| {
+        let window = [bytes(&inputs[..1]), bytes(targets)].concat();
+        text.windows(6).any(|found| found == window)
+    };
+    let num_found = seen.iter().filter(|row| is_in_text(row)).count();
+    assert!(num_found + 5 > seen.len(), "{num_found} of {}", seen.len());
+    let checksum = corpus.checksum().unwrap();
+    assert_eq!(Corpus::load(&of_text, 5, 256).unwrap().checksum().unwrap(), checksum);
+    fs::write(folder.path().join("a.txt"), "x".repeat(20_000 + 1)).unwrap();
+    let mut batch = TokenBatch::zeros(3, 5);
+    let failed = (1..=50).find_map(|step| batches.micro_batch(step, 0, 0, &mut batch).err()).unwrap();
+    let error = DataError::of_source(failed);
+    assert_eq!(error.key(), "data.text");
+    assert!(error.to_string().contains("a.txt` has changed since this process began to read it"), "{error}");
+    assert!(corpus.checksum().is_err());
+}

@@ -44,6 +44,8 @@ use checkpoint::Writing;
 use command::{Answer, Command};
 pub use error::{EngineError, Report};
 pub use failures::{gave_up, stopped};
+use host_memory::Held;
+pub use host_memory::{ProcessNeeds, ProcessRow};
 pub use initial_state::InitialState;
 pub use own_weights::OwnWeights;
 use ranks::Ranks;
@@ -172,6 +174,15 @@ impl Engine {
     /// # Errors
     /// [`EngineError::Device`], [`EngineError::Memory`] and [`EngineError::Threads`].
     pub fn check_host(plan: &Plan, purpose: Purpose, world: &dyn World) -> Result<(), EngineError> {
+        Self::check_host_beside(plan, purpose, world, Held::Program)
+    }
+
+    fn check_host_beside(
+        plan: &Plan,
+        purpose: Purpose,
+        world: &dyn World,
+        held: Held,
+    ) -> Result<(), EngineError> {
         let computed = ElementTypes::computed_in(plan.run());
         threads::check(plan, world.local_ranks().len(), threads::max_threads())?;
         for of_device in world.devices() {
@@ -180,7 +191,8 @@ impl Engine {
                 return Err(EngineError::Device { computed, device: on.name.clone() });
             }
             let (memory, free_bytes) = host_memory::of_device(*number, on)?;
-            host_memory::check(plan, purpose, ranks, memory, free_bytes)?;
+            let available_bytes = host_memory::may_have(plan, held, &memory, free_bytes);
+            host_memory::check(plan, purpose, ranks, memory, available_bytes)?;
         }
         Ok(())
     }
@@ -216,7 +228,7 @@ impl Engine {
         if needed != found {
             return Err(EngineError::WorldSize { needed, found });
         }
-        Self::check_host(&plan, purpose, &*world)?;
+        Self::check_host_beside(&plan, purpose, &*world, Held::ProgramAndText)?;
         check_run(&plan, purpose, &*world)?;
         state.check(&plan, &*world)?;
         let plan = Arc::new(plan);

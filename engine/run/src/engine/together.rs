@@ -60,7 +60,8 @@ pub fn check_together(engines: &[Together<'_>], logits: Option<LogitsHere<'_>>) 
     for engine in engines {
         for of_device in engine.world.devices() {
             let (memory, free_bytes) = host_memory::of_device(of_device.number, &of_device.on)?;
-            let needed = host_memory::needed_bytes(engine.plan, engine.purpose, &of_device.ranks, &memory);
+            let needed =
+                host_memory::still_needed_bytes(engine.plan, engine.purpose, &of_device.ranks, &memory);
             let needed = needed.saturating_add(engine.micro_batch_bytes(&of_device.ranks));
             let share = Share { engine: engine.name.to_owned(), num_ranks: of_device.ranks.len(), needed };
             add(&mut in_demand, memory, free_bytes, share);

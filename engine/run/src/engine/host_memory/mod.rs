@@ -8,11 +8,16 @@ use pipezero_comm::world::NamedDevice;
 use pipezero_files::host;
 use pipezero_models::queue::MemoryInUse;
 use pipezero_partition::Purpose;
-use pipezero_plan::{CountedRanks, Plan};
+use pipezero_plan::{Change, CountedRanks, Needs, Plan};
 
 use super::error::EngineError;
 use super::shared_memory::SharedMemory;
 use crate::executor::scratch_bytes;
+
+mod process_needs;
+
+pub(super) use process_needs::Held;
+pub use process_needs::{ProcessNeeds, ProcessRow};
 
 /// Refuses a plan of which these ranks, all that use a memory, need more than is free of it.
 ///
@@ -27,7 +32,7 @@ pub(super) fn check(
 ) -> Result<(), EngineError> {
     let Some(available_bytes) = available_bytes else { return Ok(()) };
     let num_ranks = ranks.len();
-    let between_steps_bytes = between_steps_bytes(plan, purpose, num_ranks, &memory);
+    let beside_bytes = beside_bytes(plan, purpose, ranks, &memory);
     let needed_bytes = needed_bytes(plan, purpose, ranks, &memory);
     if needed_bytes <= available_bytes {
         return Ok(());
@@ -35,8 +40,16 @@ pub(super) fn check(
     let is_whole = num_ranks == plan.grid().world_size();
     let counted = if is_whole { CountedRanks::All } else { CountedRanks::Some(num_ranks) };
     let changes = plan.changes_that_fit(purpose, |needs| {
-        counted.bytes(needs).saturating_add(between_steps_bytes) <= available_bytes
+        counted.bytes(needs).saturating_add(beside_bytes) <= available_bytes
     });
+    let whole = |Change { description, needs }| {
+        let Needs { rank_bytes, world_bytes } = needs;
+        Change {
+            description,
+            needs: Needs { rank_bytes, world_bytes: world_bytes.saturating_add(beside_bytes) },
+        }
+    };
+    let changes = changes.into_iter().map(whole).collect();
     Err(EngineError::Memory { num_ranks, needed_bytes, available_bytes, memory, changes, counted })
 }
 
@@ -53,17 +66,45 @@ pub(super) fn of_device(number: usize, on: &NamedDevice) -> Result<(SharedMemory
     })
 }
 
-/// What these ranks of a plan, all that use a memory, need of it.
-pub(super) fn needed_bytes(plan: &Plan, purpose: Purpose, ranks: &[usize], memory: &SharedMemory) -> u64 {
-    let between_steps_bytes = between_steps_bytes(plan, purpose, ranks.len(), memory);
-    plan.needed_bytes(purpose, ranks.iter().copied()).saturating_add(between_steps_bytes)
+/// Bytes of a memory that a process of a plan may have: the free ones, and those of its needs that it holds already.
+pub(super) fn may_have(
+    plan: &Plan,
+    held: Held,
+    memory: &SharedMemory,
+    free_bytes: Option<u64>,
+) -> Option<u64> {
+    match memory {
+        SharedMemory::Host => Some(free_bytes?.saturating_add(ProcessNeeds::held_bytes(plan, held))),
+        SharedMemory::Gpu { .. } => free_bytes,
+    }
 }
 
-fn between_steps_bytes(plan: &Plan, purpose: Purpose, num_ranks: usize, memory: &SharedMemory) -> u64 {
+/// What these ranks of a plan, all that use a memory, need of it.
+pub(super) fn needed_bytes(plan: &Plan, purpose: Purpose, ranks: &[usize], memory: &SharedMemory) -> u64 {
+    let beside_bytes = beside_bytes(plan, purpose, ranks, memory);
+    plan.needed_bytes(purpose, ranks.iter().copied()).saturating_add(beside_bytes)
+}
+
+/// Bytes that they still need of it once the program is there, which several engines of a process share.
+pub(super) fn still_needed_bytes(
+    plan: &Plan,
+    purpose: Purpose,
+    ranks: &[usize],
+    memory: &SharedMemory,
+) -> u64 {
+    let needed_bytes = needed_bytes(plan, purpose, ranks, memory);
     match memory {
-        SharedMemory::Host => 0,
+        SharedMemory::Host => needed_bytes - ProcessNeeds::held_bytes(plan, Held::Program),
+        SharedMemory::Gpu { .. } => needed_bytes,
+    }
+}
+
+/// Bytes that a memory must have beside the buffers of these ranks.
+fn beside_bytes(plan: &Plan, purpose: Purpose, ranks: &[usize], memory: &SharedMemory) -> u64 {
+    match memory {
+        SharedMemory::Host => ProcessNeeds::of(plan, purpose, ranks).beside_bytes(),
         // A GPU refuses what it does not have, however late and however little it is.
-        SharedMemory::Gpu { .. } => num_ranks as u64 * scratch_bytes(plan, purpose),
+        SharedMemory::Gpu { .. } => ranks.len() as u64 * scratch_bytes(plan, purpose),
     }
 }
 

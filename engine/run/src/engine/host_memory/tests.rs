@@ -16,8 +16,15 @@ fn planned(sections: &str) -> Plan {
 
 /// All ranks on this host.
 fn check_all(plan: &Plan, purpose: Purpose, available_bytes: Option<u64>) -> Result<(), EngineError> {
-    let ranks: Vec<usize> = (0..plan.grid().world_size()).collect();
-    check(plan, purpose, &ranks, SharedMemory::Host, available_bytes)
+    check(plan, purpose, &all_ranks(plan), SharedMemory::Host, available_bytes)
+}
+
+fn all_ranks(plan: &Plan) -> Vec<usize> {
+    (0..plan.grid().world_size()).collect()
+}
+
+fn needed_of_all(plan: &Plan, purpose: Purpose) -> u64 {
+    needed_bytes(plan, purpose, &all_ranks(plan), &SharedMemory::Host)
 }
 
 /// Tokens are held too: 2^53 of them, each with a target, are 64 PiB on each of the two ranks that read them.
@@ -46,6 +53,7 @@ fn plan() -> Plan {
         "parallel": {"pipeline": 2, "data": 2, "partition": "uniform"},
         "zero_optimization": {"stage": 3, "resident_units": "all"},
         "train_batch_size": 8,
+        "threads": 1,
         "gradient_accumulation_steps": 1"#,
     )
 }
@@ -70,7 +78,7 @@ fn bytes_beyond_counting_are_refused() {
 fn what_the_host_cannot_hold_is_refused_with_the_changes_that_fit() {
     let plan = plan();
     for purpose in [Purpose::Training, Purpose::Inference] {
-        let needed = plan.needs_for(purpose).world_bytes;
+        let needed = needed_of_all(&plan, purpose);
         assert!(check_all(&plan, purpose, Some(needed)).is_ok());
         assert!(check_all(&plan, purpose, None).is_ok());
         let error = check_all(&plan, purpose, Some(needed - 1)).unwrap_err();
@@ -83,18 +91,43 @@ fn what_the_host_cannot_hold_is_refused_with_the_changes_that_fit() {
     }
     let error =
         |available_bytes| check_all(&plan, Purpose::Training, Some(available_bytes)).unwrap_err().to_string();
-    let needed = plan.needs().world_bytes;
+    let needed = needed_of_all(&plan, Purpose::Training);
     expect_test::expect![[r#"
-        the run needs 1294848 bytes of memory (ranks: 4), but 1294847 bytes is available on this host or to its control group; any one of these makes it fit:
-          "resident_units": 2  (1.21 MiB for these ranks together)
-          "resident_units": 1, "prefetch_units": 0  (1.16 MiB for these ranks together)
-          "unit_layers": 0.5  (1.22 MiB for these ranks together)
-          "sharding": "auto"  (1.15 MiB for these ranks together)
-          "stage": 1, "reduce": "last"  (1.15 MiB for these ranks together)
-          "activation_checkpointing": {"enabled": true}  (1.09 MiB for these ranks together)
-          "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 2  (1.07 MiB for these ranks together)
-          "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 4  (867.38 KiB for these ranks together)"#]].assert_eq(&error(needed - 1));
+        the run needs 17828321 bytes of memory (ranks: 4), but 17828320 bytes is available on this host or to its control group; any one of these makes it fit:
+          "resident_units": 2  (16.98 MiB for these ranks together)
+          "resident_units": 1, "prefetch_units": 0  (16.92 MiB for these ranks together)
+          "unit_layers": 0.5  (16.99 MiB for these ranks together)
+          "sharding": "auto"  (16.91 MiB for these ranks together)
+          "stage": 1, "reduce": "last"  (16.91 MiB for these ranks together)
+          "activation_checkpointing": {"enabled": true}  (16.86 MiB for these ranks together)
+          "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 2  (16.84 MiB for these ranks together)
+          "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 4  (16.61 MiB for these ranks together)"#]].assert_eq(&error(needed - 1));
     // Less than any one change saves.
-    expect_test::expect!["the run needs 1.23 MiB of memory (ranks: 4), but 632.25 KiB is available on this host or to its control group; no single change that is tried (to the schedule, ZeRO, its units, recomputation or the micro-batches) makes it fit: use a smaller model or sequence, or fewer ranks to a memory"].assert_eq(&error(needed / 2));
-    expect_test::expect!["the run needs 1.23 MiB of memory (ranks: 4), but 1000 B is available on this host or to its control group; no single change that is tried (to the schedule, ZeRO, its units, recomputation or the micro-batches) makes it fit: use a smaller model or sequence, or fewer ranks to a memory"].assert_eq(&error(1000));
+    expect_test::expect!["the run needs 17.00 MiB of memory (ranks: 4), but 8.50 MiB is available on this host or to its control group; no single change that is tried (to the schedule, ZeRO, its units, recomputation or the micro-batches) makes it fit: use a smaller model or sequence, or fewer ranks to a memory"].assert_eq(&error(needed / 2));
+    expect_test::expect!["the run needs 17.00 MiB of memory (ranks: 4), but 1000 B is available on this host or to its control group; no single change that is tried (to the schedule, ZeRO, its units, recomputation or the micro-batches) makes it fit: use a smaller model or sequence, or fewer ranks to a memory"].assert_eq(&error(1000));
+}
+
+/// The rows are what the process needs, the first of them what the plan counts; ranks and threads add rows of their own, and what the program holds is counted
+/// once.
+#[test]
+fn a_process_needs_its_ranks_buffers_and_more() {
+    let plan = plan();
+    let of = |ranks: &[usize]| ProcessNeeds::of(&plan, Purpose::Training, ranks);
+    let all = of(&all_ranks(&plan));
+    assert_eq!(all.rows[0].bytes, plan.needs().world_bytes);
+    assert_eq!(all.bytes, all.rows.iter().map(|row| row.bytes).sum::<u64>());
+    assert_eq!(all.bytes, needed_of_all(&plan, Purpose::Training));
+    assert_eq!(all.beside_bytes(), all.bytes - all.rows[0].bytes);
+    let row = |needs: &ProcessNeeds, name: &str| {
+        needs.rows.iter().find(|row| row.name == name).map(|row| row.bytes).unwrap()
+    };
+    for (name, times) in [("threads", 4), ("products", 4), ("program", 1)] {
+        assert_eq!(row(&all, name), times * row(&of(&[1]), name), "{name}");
+    }
+    // Rank 0 has pieces twice.
+    assert_eq!(row(&all, "pieces of parameters"), 5 * row(&of(&[1]), "pieces of parameters"));
+    let still = still_needed_bytes(&plan, Purpose::Training, &[0], &SharedMemory::Host);
+    let held = ProcessNeeds::held_bytes(&plan, Held::Program);
+    assert_eq!(may_have(&plan, Held::Program, &SharedMemory::Host, Some(still)), Some(of(&[0]).bytes));
+    assert_eq!(still + held, of(&[0]).bytes);
 }
