@@ -67,7 +67,7 @@ fn documents_are_those_of_the_tokenizer() {
     fs::write(folder.path().join("b.jsonl"), lines.collect::<String>()).unwrap();
     let mut asked = options(folder.path(), &["a.txt", "b.jsonl"], "out/data");
     asked.form.separator = Some("<|sep|>".to_owned());
-    asked.form.text_field = "body".to_owned();
+    asked.form.fields.text = "body".to_owned();
     let finished = Job::new(asked).unwrap().run(&mut Silent).unwrap();
     let tokenizer = Tokenizer::load(folder.path(), None).unwrap();
     let end = tokenizer.end_token().expect("<|endoftext|> is the one of GPT-2");
@@ -161,7 +161,7 @@ fn what_is_no_document_is_said_at_its_line() {
         (
             "e.jsonl",
             b"{\"body\": \"a\"}",
-            ":3: it has neither \"text\", nor \"prompt\" and \"completion\", nor \"tokens\", but \"body\"",
+            ":3: it has neither \"text\", nor \"messages\", nor \"prompt\" and \"completion\", nor \"instruction\" and \"output\", nor \"tokens\", but \"body\"",
         ),
         ("f.jsonl", b"{}", "but no field; name the field"),
         (
@@ -178,27 +178,31 @@ fn what_is_no_document_is_said_at_its_line() {
         (
             "n.jsonl",
             b"{\"completion\": \"a\", \"prompt\": \"a\", \"text\": \"a\"}",
-            ":3: it has \"text\" and \"prompt\", and a line holds one document",
+            ":3: it has \"text\" and \"prompt\", and an object holds one",
         ),
         (
             "o.jsonl",
             b"{\"text\": \"a\", \"completion\": \"a\"}",
             ":3: it has \"text\" and \"completion\", and",
         ),
-        ("p.jsonl", b"{\"text\": \"a\", \"tokens\": [1]}", ":3: it has \"text\" and \"tokens\", and a line"),
-        ("q.jsonl", b"{\"tokens\": [1], \"prompt\": 7}", ":3: it has \"prompt\" and \"tokens\", and a line"),
+        (
+            "p.jsonl",
+            b"{\"text\": \"a\", \"tokens\": [1]}",
+            ":3: it has \"text\" and \"tokens\", and an object",
+        ),
+        (
+            "q.jsonl",
+            b"{\"tokens\": [1], \"prompt\": 7}",
+            ":3: it has \"prompt\" and \"tokens\", and an object",
+        ),
         (
             "r.jsonl",
             b"{\"text\": \"a\", \"mask\": [1]}",
             ":3: it has \"mask\" and no \"tokens\" that it could be",
         ),
         ("s.jsonl", b"{\"mask\": [1]}", ":3: it has \"mask\" and no \"tokens\" that it could be"),
-        (
-            "t.jsonl",
-            b"{\"text\": null, \"tokens\": null}",
-            ":3: \"text\" is null, and the line holds no other",
-        ),
-        ("u.jsonl", b"{\"tokens\": null}", ":3: \"tokens\" is null, and the line holds no other"),
+        ("t.jsonl", b"{\"text\": null, \"tokens\": null}", ":3: \"text\" is null, and it holds no other"),
+        ("u.jsonl", b"{\"tokens\": null}", ":3: \"tokens\" is null, and it holds no other"),
         (
             "v.jsonl",
             b"{\"prompt\": \"a\", \"completion\": null}",
@@ -338,13 +342,13 @@ fn fields_that_are_no_document_are_left_alone() {
     for (index, (text_field, line, expected)) in cases.into_iter().enumerate() {
         fs::write(folder.path().join("a.jsonl"), line).unwrap();
         let mut asked = options(folder.path(), &["a.jsonl"], &format!("data-{index}"));
-        asked.form.text_field = text_field.to_owned();
+        asked.form.fields.text = text_field.to_owned();
         let finished = Job::new(asked).unwrap().run(&mut Silent).unwrap();
         assert_eq!(tokens_of(&finished.bin).0, expected, "{line}");
     }
     fs::write(folder.path().join("a.jsonl"), "{\"prompt\": \"c\"}").unwrap();
     let mut asked = options(folder.path(), &["a.jsonl"], "data");
-    asked.form.text_field = "completion".to_owned();
+    asked.form.fields.text = "completion".to_owned();
     assert!(error_of(asked).contains(":1: it has neither \"completion\", nor "));
 }
 
@@ -368,12 +372,14 @@ fn a_file_that_is_named_again_is_read_once() {
 /// They may lie in a folder of inputs, and be written otherwise there.
 #[test]
 fn what_is_written_is_no_input() {
-    let folder = folder_with_tokenizer();
+    let (folder, tokenizer) = (tempfile::tempdir().unwrap(), folder_with_tokenizer());
     fs::create_dir(folder.path().join("empty")).unwrap();
-    let asked = options(folder.path(), &["empty/.."], "data");
+    fs::write(folder.path().join("a.txt"), TEXT).unwrap();
+    let tokenizer = tokenizer.path().to_owned();
+    let asked = Options { tokenizer, ..options(folder.path(), &["empty/.."], "data") };
     let first = Job::new(asked.clone()).unwrap().run(&mut Silent).unwrap();
     let again = Job::new(Options { start: Start::Overwrite, ..asked }).unwrap();
-    assert_eq!(again.num_files(), 1, "the tokenizer.json");
+    assert_eq!(again.num_files(), 1, "the text");
     assert_eq!(again.run(&mut Silent).unwrap(), first);
 }
 
@@ -390,9 +396,9 @@ fn options_that_no_input_has_a_use_for_are_refused() {
     };
     let separated = form(|form| form.separator = Some("c".to_owned()));
     let fields: [(_, fn(&mut Form)); 3] = [
-        ("--text-field", |form| form.text_field = "body".to_owned()),
-        ("--prompt-field", |form| form.prompt_field = "question".to_owned()),
-        ("--completion-field", |form| form.completion_field = "answer".to_owned()),
+        ("--text-field", |form| form.fields.text = "body".to_owned()),
+        ("--prompt-field", |form| form.fields.prompt = "question".to_owned()),
+        ("--completion-field", |form| form.fields.completion = "answer".to_owned()),
     ];
     let asked = |form: &Form, inputs: &[&str]| {
         Job::new(Options { form: form.clone(), ..options(folder.path(), inputs, "data") })
@@ -403,7 +409,7 @@ fn options_that_no_input_has_a_use_for_are_refused() {
     for (named, change) in fields {
         let refused = asked(&form(change), &["a.txt"]).unwrap_err();
         assert!(
-            matches!(refused, TokenizeError::NoLines { option, num_files: 1 } if option == named),
+            matches!(refused, TokenizeError::NoJson { option, num_files: 1 } if option == named),
             "{refused}"
         );
         asked(&form(change), &["a.txt", "b.jsonl"]).unwrap();
@@ -488,4 +494,91 @@ fn an_end_token_is_named_or_refused() {
     fs::write(&config, "{\"eos_token\": \"no such token\"}").unwrap();
     assert_eq!(Job::new(asked.clone()).unwrap().end_token().as_deref(), Some("<|endoftext|>"));
     assert_eq!(Job::new(Options { end: End::None, ..asked }).unwrap().end_token(), None);
+}
+
+/// The same objects, one a line, as a list on many lines, and one after the other: the same files, each interrupted after each of its first batches.
+#[test]
+fn json_of_every_form_gives_the_same_files() {
+    let folder = folder_with_tokenizer();
+    // A field that is no document fills the batches.
+    let padding = "[{\"\\,".repeat(1000);
+    let objects: Vec<_> = (0..150)
+        .map(
+            |number| serde_json::json!({ "padding": [padding], "text": format!("{number} [{{\"{TEXT}\\\n") }),
+        )
+        .collect();
+    let joined = |by: &str| objects.iter().map(|object| format!("{object:#}")).collect::<Vec<_>>().join(by);
+    let lines: String = objects.iter().map(|object| format!("{object}\n")).collect();
+    let forms = [
+        ("lines.jsonl", lines.clone()),
+        ("lines.json", lines.clone()),
+        ("windows.json", format!("\u{feff}{}", lines.replace('\n', "\r\n\r\n"))),
+        ("list.json", format!("[\n{}\n]\n", joined(",\n"))),
+        ("list.jsonl", format!("\u{feff}[{}]", joined(" , "))),
+        ("values.json", joined("\n")),
+    ];
+    let mut expected = None;
+    for (name, text) in forms {
+        fs::write(folder.path().join(name), text).unwrap();
+        let whole = Job::new(options(folder.path(), &[name], name)).unwrap().run(&mut Silent).unwrap();
+        assert_eq!(whole.written.num_documents, 150, "{name}");
+        let found = tokens_of(&whole.bin);
+        assert!(*expected.get_or_insert_with(|| found.clone()) == found, "{name}");
+        for num_batches in [1, 2] {
+            let asked = options(folder.path(), &[name], &format!("{name}-{num_batches}"));
+            let job = Job::new(asked.clone()).unwrap();
+            let killed = std::panic::AssertUnwindSafe(|| job.run(&mut Killed(num_batches)));
+            assert!(std::panic::catch_unwind(killed).is_err(), "there are more than {num_batches} batches");
+            let resumed = Job::new(Options { start: Start::Resume, ..asked }).unwrap();
+            assert!(resumed.resumed_bytes() > 0, "{name}");
+            assert!(tokens_of(&resumed.run(&mut Silent).unwrap().bin) == found, "{name}");
+        }
+    }
+}
+
+/// Files that users of other programs have under the name `.json`: each is read, or refused with what it has.
+#[test]
+fn json_without_documents_is_refused() {
+    let folder = folder_with_tokenizer();
+    let cases = [
+        (
+            "{\"body\": \"a\", \"id\": 7}",
+            "1: it has neither \"text\", nor \"messages\", nor \"prompt\" and \"completion\", nor \"instruction\" and \"output\", nor \"tokens\", but \"body\", \"id\"; name the field of the text with \
+             --text-field of `pipezero tokenize`",
+        ),
+        (
+            "{\n \"data\": [\n {\"text\": \"a\"}\n ]\n}\n",
+            "1: it is one object, and a list of objects is inside of it, in \"data\"",
+        ),
+        ("[{\"text\": {\"body\": \"a\"}}]", "1: \"text\" is an object, and must be a string"),
+        ("[{\"text\": \"a\"},\n {\"text\": [\"a\"]}]", "2: \"text\" is a list, and must be a string"),
+        ("[{\"text\": \"a\"},\n", "2: the file ends, and its list does not"),
+        (
+            "[{\"text\": \"a\"},\n{\"text\": ",
+            "2: column 9: EOF while parsing a value; the value that begins here must be",
+        ),
+        ("{\n\"text\": \"a\",\n\"b\" 1}", "1: line 3 of the value, column 5: expected `:`"),
+        ("hello\n{\"text\": \"a\"}\n", "1: column 1: expected value; a line holds one JSON object"),
+        ("{\"text\": \"a\"}\nhello\n", "2: column 1: expected value; a line holds one JSON object"),
+        ("[1, 2]", "1: it is JSON, but no object: it is a number"),
+        ("[[{\"text\": \"a\"}]]", "1: it is JSON, but no object: it is a list"),
+        ("\"text\"", "1: it is JSON, but no object: it is a string"),
+    ];
+    for (index, (text, said)) in cases.into_iter().enumerate() {
+        fs::write(folder.path().join("a.json"), text).unwrap();
+        let error = error_of(options(folder.path(), &["a.json"], &format!("data-{index}")));
+        assert!(error.contains(&format!("a.json:{said}")), "{text}: {error}");
+    }
+    // A list of strings is one of texts, as for Hugging Face's datasets, and an object alone is a document.
+    for (text, num_documents) in [("[\"a b\", \"c\"]", 2), ("{\n\"text\": \"a\"\n}", 1)] {
+        fs::write(folder.path().join("a.json"), text).unwrap();
+        let asked = Options { start: Start::Overwrite, ..options(folder.path(), &["a.json"], "data") };
+        assert_eq!(Job::new(asked).unwrap().run(&mut Silent).unwrap().written.num_documents, num_documents);
+    }
+    let empty = ["", "\n \n", "[]", "[\n]\n"];
+    for text in empty {
+        fs::write(folder.path().join("a.json"), text).unwrap();
+        let asked = Options { start: Start::Overwrite, ..options(folder.path(), &["a.json"], "data") };
+        assert!(error_of(asked).contains("the inputs hold no document"), "{text}");
+    }
 }

@@ -9,14 +9,15 @@
 //! while a run reads it kills the process with SIGBUS, which no error can report.
 
 mod catch_panics;
+pub mod chat;
 mod codec;
+pub mod documents;
 mod error;
 mod index;
-mod made_by;
 mod raw_file;
 #[cfg(test)]
 mod tests;
-pub mod text;
+pub use pipezero_files::text;
 mod text_stream;
 mod token_file;
 mod tokenizer;
@@ -26,8 +27,8 @@ mod writer;
 
 pub use codec::TextCodec;
 pub use error::{TokenFault, TokenFileError};
-pub use made_by::MadeBy;
 pub use pipezero_config::TokenType;
+pub use pipezero_files::made_by::MadeBy;
 pub use text_stream::TextStream;
 pub use token_file::{FoundAs, TokenFile};
 pub use tokenizer::{Tokenizer, TokenizerError};

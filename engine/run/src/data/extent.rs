@@ -29,6 +29,11 @@ impl Extent {
     pub(super) fn of_store(store: &Store) -> Self {
         match store {
             Store::File(file) => Self::of_file(file),
+            Store::Documents(documents) => {
+                let num_unscored: u64 = documents.unscored.iter().map(|range| range.end - range.start).sum();
+                let num_tokens = store.num_tokens();
+                Self { num_tokens, num_scored: num_tokens - num_unscored }
+            }
             Store::Bytes(_) | Store::Tokens(_) => Self::of_text(store.num_tokens()),
         }
     }

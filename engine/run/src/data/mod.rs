@@ -14,6 +14,7 @@ mod batches;
 mod blend;
 mod corpus;
 mod data_error;
+mod documents;
 mod encoder_batch;
 mod every_sequence;
 mod extent;

@@ -4,17 +4,21 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use pipezero_config::{DataConfig, EndToken};
-use pipezero_tokens::text::{TextError, TextFile, find_all, read_text};
-use pipezero_tokens::{FoundAs, TokenFile, Tokenizer, TokenizerError};
+use pipezero_files::records::{Layout, RecordFault, Records, is_json};
+use pipezero_tokens::chat::{ChatTemplate, Date};
+use pipezero_tokens::documents::{Document, DocumentFault, DocumentMaker, Fields};
+use pipezero_tokens::text::{TextError, TextFile, find_all, read_file};
+use pipezero_tokens::{FoundAs, TextCodec, TokenFile, Tokenizer, TokenizerError};
 use rayon::prelude::*;
 
 use super::data_error::DataError;
+use super::documents::Documents;
 use super::store::Store;
 
 /// What files are opened with.
 pub(super) struct Opener<'a> {
     config: &'a DataConfig,
-    tokenizer: Option<Tokenizer>,
+    maker: DocumentMaker,
     vocab_size: usize,
     /// How many tokens there may be.
     pub(super) num_kinds: usize,
@@ -23,32 +27,51 @@ pub(super) struct Opener<'a> {
 /// Texts that have not been read.
 pub(super) struct FoundTexts {
     pub(super) files: Vec<PathBuf>,
-    /// Their tokens, where those are their bytes; not known with a tokenizer.
+    /// Their tokens, where those are their bytes; not known with a tokenizer, or of JSON.
     pub(super) num_tokens: Option<u64>,
+    /// Whether the first document of a file is a conversation.
+    pub(super) has_conversations: bool,
 }
+
+/// What ends a document of JSON whose tokens are bytes: as most files of text end, of which many are read as one.
+const BYTES_END: u32 = b'\n' as u32;
 
 impl<'a> Opener<'a> {
     /// Reads the tokenizer, if there is one.
     pub(super) fn new(config: &'a DataConfig, vocab_size: usize) -> Result<Self, DataError> {
-        let tokenizer = tokenizer_of(config)?;
-        let num_kinds = match &tokenizer {
+        let codec = TextCodec::of(tokenizer_of(config)?);
+        let num_kinds = match codec.tokenizer() {
             Some(tokenizer) => tokenizer.vocab_size(),
             None if config.files.tokens.is_empty() => 256,
             None => vocab_size,
         };
-        if tokenizer.is_some() && num_kinds > vocab_size {
+        if codec.tokenizer().is_some() && num_kinds > vocab_size {
             return Err(DataError::TokenizerVocabulary { largest: num_kinds - 1, vocab_size });
         }
-        let opener = Self { config, tokenizer, vocab_size, num_kinds };
+        let end_token = match codec.tokenizer() {
+            Some(_) => end_token_of(config, &codec),
+            None => Some(BYTES_END),
+        };
+        let maker = DocumentMaker::new(codec, end_token, Fields::default(), Some(Date::now()));
+        let opener = Self { config, maker, vocab_size, num_kinds };
         match opener.end_token().filter(|&token| token as usize >= vocab_size) {
             Some(token) => Err(DataError::EndToken { token, vocab_size }),
             None => Ok(opener),
         }
     }
 
+    /// The tokenizer's chat template, if it has one.
+    pub(super) fn chat_template(&self) -> Option<&ChatTemplate> {
+        self.maker.chat_template()
+    }
+
+    fn tokenizer(&self) -> Option<&Tokenizer> {
+        self.maker.tokenizer()
+    }
+
     /// The checksum of what the tokenizer says, if there is one.
     pub(super) fn tokenizer_checksum(&self) -> Option<u64> {
-        self.tokenizer.as_ref().map(Tokenizer::content_checksum)
+        self.tokenizer().map(Tokenizer::content_checksum)
     }
 
     /// What is trained on, and what a share of is held out.
@@ -62,46 +85,89 @@ impl<'a> Opener<'a> {
         self.token_files(&self.config.files.validation_tokens, false)
     }
 
-    /// Finds the texts, and does not read them.
+    /// Finds the texts, and does not read them; of JSON the first document is made.
     ///
     /// # Errors
-    /// When a text cannot be found, is too long to be tokenized, or all are empty.
+    /// When a text cannot be found, is too long to be tokenized, or all are empty; when the first value of a file of JSON is no document.
     pub(super) fn find_texts(&self) -> Result<FoundTexts, DataError> {
         let files = find_all(&self.config.text)?;
-        let mut total_bytes = 0;
+        let (mut total_bytes, mut has_conversations) = (0, false);
         for path in &files {
             let found = fs::metadata(path).map_err(|source| TextError::unreadable(path, source))?;
             self.check_text(path, found.len())?;
             total_bytes += found.len();
+            if is_json(path)
+                && let (layout, Some((line, record))) = records(path, |records| records.next())?
+            {
+                has_conversations |= self.document(path, &layout, line, record)?.is_conversation;
+            }
         }
         if total_bytes == 0 {
             return Err(TextError::Empty { num_files: files.len() }.into());
         }
-        Ok(FoundTexts { files, num_tokens: self.tokenizer.is_none().then_some(total_bytes) })
+        let is_counted = self.tokenizer().is_none() && !files.iter().any(|path| is_json(path));
+        Ok(FoundTexts { files, num_tokens: is_counted.then_some(total_bytes), has_conversations })
     }
 
     fn check_text(&self, path: &Path, num_bytes: u64) -> Result<(), DataError> {
         let max_bytes = Tokenizer::TEXT_BYTES_MAX as u64;
-        if self.tokenizer.is_some() && num_bytes > max_bytes {
+        if self.tokenizer().is_some() && num_bytes > max_bytes {
             return Err(DataError::LongText { path: path.to_owned(), num_bytes, max_bytes });
         }
         Ok(())
     }
 
     fn texts(&self) -> Result<Vec<Store>, DataError> {
-        let files = read_text(&self.config.text)?;
-        let Some(tokenizer) = &self.tokenizer else {
-            return Ok(files.into_iter().map(|file| Store::Bytes(file.text.into_bytes())).collect());
-        };
+        let files = find_all(&self.config.text)?;
         // On all cores; in the order of the files.
-        let tokenized = files.into_par_iter().map(|TextFile { path, text }| {
-            self.check_text(&path, text.len() as u64)?;
-            let mut tokens = tokenizer.encode(&text)?;
-            let end_token = self.end_token();
-            tokens.extend(end_token.filter(|end| !tokens.is_empty() && tokens.last() != Some(end)));
-            Ok(Store::Tokens(tokens))
-        });
-        tokenized.collect()
+        let stores: Vec<Result<Store, DataError>> = files.par_iter().map(|path| self.text(path)).collect();
+        let stores = stores.into_iter().collect::<Result<Vec<_>, _>>()?;
+        let num_bytes = |path| fs::metadata(path).map_or(0, |found| found.len());
+        if stores.iter().all(|store| store.num_tokens() == 0) && files.iter().all(|path| num_bytes(path) == 0)
+        {
+            return Err(TextError::Empty { num_files: files.len() }.into());
+        }
+        Ok(stores)
+    }
+
+    fn text(&self, path: &Path) -> Result<Store, DataError> {
+        if is_json(path) {
+            return self.json(path);
+        }
+        let TextFile { path, text } = read_file(path.to_owned())?;
+        if self.tokenizer().is_none() {
+            return Ok(Store::Bytes(text.into_bytes()));
+        }
+        self.check_text(&path, text.len() as u64)?;
+        let document = self.document(&path, &Layout::Whole, 1, Ok(text))?;
+        Ok(Store::Tokens(document.parts.into_iter().flat_map(|(tokens, _)| tokens).collect()))
+    }
+
+    fn json(&self, path: &Path) -> Result<Store, DataError> {
+        let found = fs::metadata(path).map_err(|source| TextError::unreadable(path, source))?;
+        self.check_text(path, found.len())?;
+        let (layout, read) = records(path, |records| records.collect::<Vec<_>>())?;
+        let made: Vec<Result<Document, DataError>> =
+            read.into_par_iter().map(|(line, record)| self.document(path, &layout, line, record)).collect();
+        let mut documents = Documents::default();
+        for document in made {
+            documents.push(document?);
+        }
+        Ok(Store::Documents(documents))
+    }
+
+    fn document(
+        &self,
+        path: &Path,
+        layout: &Layout,
+        line: u64,
+        record: Result<String, RecordFault>,
+    ) -> Result<Document, DataError> {
+        let made = record.map_err(DocumentFault::from).and_then(|text| self.maker.document(layout, &text));
+        made.map_err(|fault| match fault {
+            DocumentFault::Tokenizer(error) => DataError::Tokenizer(error),
+            fault => DataError::Document { path: path.to_owned(), line, fault: Box::new(fault) },
+        })
     }
 
     /// Files without an index are cut between documents where a share of them is held out, or attention ends with a document.
@@ -125,8 +191,8 @@ impl<'a> Opener<'a> {
     /// When it is damaged, when another tokenizer than the run's made it, or its documents need to be known and nothing says where they end.
     pub(super) fn token_file(&self, path: &Path) -> Result<TokenFile, DataError> {
         let file = TokenFile::open(path, self.config.files.token_type)?;
-        if let (Some(tokenizer), Some(made)) = (&self.tokenizer, file.made_by())
-            && made.is_another_than(tokenizer)
+        if let (Some(tokenizer), Some(made)) = (self.tokenizer(), file.made_by())
+            && made.is_another_than(tokenizer.content_checksum())
         {
             return Err(DataError::OtherTokenizer {
                 path: file.path().to_owned(),
@@ -142,11 +208,21 @@ impl<'a> Opener<'a> {
     }
 
     fn end_token(&self) -> Option<u32> {
-        match self.config.files.end_token {
-            Some(EndToken::Number(number)) => Some(number),
-            Some(EndToken::Name(_)) | None => self.tokenizer.as_ref().and_then(Tokenizer::end_token),
-        }
+        end_token_of(self.config, self.maker.codec())
     }
+}
+
+fn end_token_of(config: &DataConfig, codec: &TextCodec) -> Option<u32> {
+    match config.files.end_token {
+        Some(EndToken::Number(number)) => Some(number),
+        Some(EndToken::Name(_)) | None => codec.end_token(),
+    }
+}
+
+/// The form of a file, and what is taken of its records.
+fn records<T>(path: &Path, take: impl FnOnce(&mut Records) -> T) -> Result<(Layout, T), TextError> {
+    let mut records = Records::open(path).map_err(|source| TextError::unreadable(path, source))?;
+    Ok((records.layout().clone(), take(&mut records)))
 }
 
 /// The tokenizer of a run; `None` where it names none.

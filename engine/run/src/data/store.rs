@@ -5,6 +5,7 @@ use std::ops::Range;
 use pipezero_tokens::{FoundAs, TokenFile, TokenFileError};
 use xxhash_rust::xxh3::Xxh3;
 
+use super::documents::Documents;
 use super::window::Window;
 
 /// Tokens that lie together.
@@ -14,6 +15,8 @@ pub(super) enum Store {
     Bytes(Vec<u8>),
     /// A file of text as tokens: one document.
     Tokens(Vec<u32>),
+    /// A file of JSON as tokens, of which each object is a document.
+    Documents(Documents),
     /// A file of tokens.
     File(TokenFile),
 }
@@ -26,6 +29,7 @@ impl Store {
         match self {
             Self::Bytes(text) => text.len() as u64,
             Self::Tokens(tokens) => tokens.len() as u64,
+            Self::Documents(documents) => documents.tokens.len() as u64,
             Self::File(file) => file.num_tokens(),
         }
     }
@@ -36,6 +40,7 @@ impl Store {
             Self::File(file) if file.found_as() == FoundAs::Indexed || file.document_ends().len() > 1 => {
                 Some(file.document_ends())
             }
+            Self::Documents(documents) => Some(&documents.ends),
             Self::Bytes(_) | Self::Tokens(_) | Self::File(_) => None,
         }
     }
@@ -56,22 +61,13 @@ impl Store {
                 }
             }
             Self::Tokens(tokens) => window.tokens[to].copy_from_slice(&tokens[from]),
+            Self::Documents(documents) => {
+                window.tokens[to.clone()].copy_from_slice(&documents.tokens[from]);
+                mark(window, position, to, &documents.ends, &documents.unscored);
+            }
             Self::File(file) => {
                 file.read(position, &mut window.tokens[to.clone()], vocab_size)?;
-                let end = position + to.len() as u64;
-                let inside = |at: u64| to.start + (at - position) as usize;
-                let ends = file.document_ends();
-                // A document begins where another one ends.
-                let first = ends.partition_point(|&begin| begin < position);
-                for &begin in ends[first..].iter().take_while(|&&begin| begin < end) {
-                    window.begins_document[inside(begin)] = true;
-                }
-                let unscored = file.unscored();
-                let first = unscored.partition_point(|range| range.end <= position);
-                for range in unscored[first..].iter().take_while(|range| range.start < end) {
-                    let marked = inside(range.start.max(position))..inside(range.end.min(end));
-                    window.has_loss[marked].fill(false);
-                }
+                mark(window, position, to, file.document_ends(), file.unscored());
             }
         }
         Ok(())
@@ -86,6 +82,7 @@ impl Store {
             Self::Tokens(tokens) => {
                 tokens[within].iter().for_each(|token| checksum.update(&token.to_le_bytes()))
             }
+            Self::Documents(documents) => documents.add_to(checksum, range),
             Self::File(file) => {
                 checksum.update(&[range.start, range.end].map(u64::to_le_bytes).concat());
                 let ends = file.document_ends();
@@ -105,5 +102,21 @@ impl Store {
         file.read_bytes(position, &mut bytes)?;
         checksum.update(&bytes);
         Ok(())
+    }
+}
+
+/// Marks in a range of a window, whose tokens lie from `position` on in their store, what begins a document and what carries no loss.
+fn mark(window: &mut Window, position: u64, to: Range<usize>, ends: &[u64], unscored: &[Range<u64>]) {
+    let end = position + to.len() as u64;
+    let inside = |at: u64| to.start + (at - position) as usize;
+    // A document begins where another one ends.
+    let first = ends.partition_point(|&begin| begin < position);
+    for &begin in ends[first..].iter().take_while(|&&begin| begin < end) {
+        window.begins_document[inside(begin)] = true;
+    }
+    let first = unscored.partition_point(|range| range.end <= position);
+    for range in unscored[first..].iter().take_while(|range| range.start < end) {
+        let marked = inside(range.start.max(position))..inside(range.end.min(end));
+        window.has_loss[marked].fill(false);
     }
 }

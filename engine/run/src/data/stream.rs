@@ -145,6 +145,7 @@ impl Stream {
             match &self.stores[part.store] {
                 Store::Bytes(text) => text[within].iter().max().map(|&byte| u32::from(byte)),
                 Store::Tokens(tokens) => tokens[within].iter().max().copied(),
+                Store::Documents(documents) => documents.tokens[within].iter().max().copied(),
                 Store::File(_) => None,
             }
         };
