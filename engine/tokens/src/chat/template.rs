@@ -146,6 +146,7 @@ fn environment(now: Date) -> Environment<'static> {
     environment.set_formatter(format);
     environment.add_filter("tojson", to_json);
     environment.add_filter("string", text_of);
+    environment.add_test("iterable", is_iterable);
     environment.add_function("raise_exception", raise);
     environment.add_function("strftime_now", move |wanted: String| -> Result<String, Error> {
         now.format(&wanted).map_err(|directive| {
@@ -154,6 +155,11 @@ fn environment(now: Date) -> Environment<'static> {
         })
     });
     environment
+}
+
+/// As in Jinja, where `none` is not: minijinja goes over it as over an empty list.
+fn is_iterable(value: &Value) -> bool {
+    !value.is_none() && (value.is_undefined() || value.try_iter().is_ok())
 }
 
 fn raise(message: &Value) -> Result<Value, Error> {
