@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use pipezero_tokens::text::is_json_lines;
+use pipezero_files::records::begins_as_json;
 use pipezero_train::Scored;
 
 use super::failure::Failure;
@@ -39,7 +39,7 @@ pub(super) struct EvalArgs {
 }
 
 pub(super) fn run(args: &EvalArgs) -> Result<(), Failure> {
-    if let Some(path) = args.data.iter().find(|path| is_json_lines(path)) {
+    if let Some(path) = args.data.iter().find(|path| begins_as_json(path)) {
         note(format_args!("warning: {}", json_as_text(path)));
     }
     let score = args

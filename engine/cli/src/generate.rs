@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use pipezero_files::input::{read_text, without_mark};
+use pipezero_files::records::is_json_lines;
 use pipezero_run::engine::Engine;
 use pipezero_run::generation::{Generation, Sampling};
-use pipezero_tokens::text::is_json_lines;
 use pipezero_tokens::{TextCodec, TextStream};
 use pipezero_train::TrainedRunError;
 

@@ -63,8 +63,11 @@ pub(super) fn plan_with_data_of(
     let inspected = inspected
         .map_err(|error| file.error_at(&[error.key()], Problem::Data { reason: error.to_string() }))?;
     let mut say = |kind, key, text| notices.push(Notice::new(kind, &file.place(&[key]), text));
-    if let Some(path) = &inspected.json_lines {
+    if let Some(path) = &inspected.json_as_text {
         say(NoticeKind::Warning, "data.text", json_as_text(path));
+    }
+    if let Some(path) = &inspected.dated_template {
+        say(NoticeKind::Warning, "data.text", dated_template(path));
     }
     if !config.text.is_empty() && config.tokenizer.is_none() && plan.vocab_size() >= WORDS_VOCAB_SIZE {
         let rule = format!(
@@ -80,11 +83,21 @@ pub(super) fn plan_with_data_of(
     Ok(PlannedData { plan, notices, data: Some(inspected) })
 }
 
-/// What is said of a text that holds JSON on each line.
+/// A file that begins as JSON does, and whose name says that it is text.
 pub(super) fn json_as_text(path: &Path) -> String {
     let path = path.display();
     format!(
-        "`{path}` is read as text, names of fields and all; `pipezero tokenize` makes tokens of the text in its fields"
+        "`{path}` begins as JSON does and is read as text, names of fields and all, since a name says what a file is; give it the ending .jsonl or \
+         .json, and each of its objects is a document"
+    )
+}
+
+/// A chat template that writes the date into conversations.
+pub(super) fn dated_template(path: &Path) -> String {
+    format!(
+        "the chat template `{}` writes the date into conversations, so their tokens are others tomorrow; set SOURCE_DATE_EPOCH to seconds since 1970 to \
+         fix it, or make files of tokens with `pipezero tokenize`",
+        path.display()
     )
 }
 

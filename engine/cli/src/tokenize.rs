@@ -8,13 +8,14 @@ use std::time::Instant;
 
 use clap::Args;
 use indicatif::ProgressBar;
-use pipezero_tokenize::{End, Finished, Form, Job, Options, Start, TokenizeError, Watch};
+use pipezero_tokenize::{End, Fields, Finished, Form, Job, Options, Start, TokenizeError, Watch};
 use pipezero_tokens::Written;
 
 use super::failure::Failure;
 use super::figures::{bytes, count, counted};
 use super::output::{note, print};
 use super::progress::{Pace, bar};
+use super::run_args::{dated_template, json_as_text};
 use super::signals::{Signalled, end_after_the_batch};
 use super::terminal;
 use super::whole::byte_size;
@@ -31,9 +32,10 @@ Examples:
 
 Then, in the run file: \"data\": {\"tokens\": \"data/stories\", \"tokenizer\": \"tokenizer.json\"}
 
-A file of text is a document, or several with --separator. In a .jsonl file each line is one: {\"text\": \"...\"}; or {\"prompt\": \"...\", \
-\"completion\": \"...\"}, of which the completion alone carries loss; or {\"tokens\": [5, 7, 9], \"mask\": [0, 1, 1]}, tokens of your own and which \
-of them carry loss. Special tokens are added to text as the tokenizer.json says, and the end token after it.
+A file of text is a document, or several with --separator. A .json, .jsonl or .ndjson file holds objects, one a line or in a list, and each is a \
+document: {\"text\": \"...\"}; or {\"messages\": [{\"role\": \"user\", \"content\": \"...\"}, ...]}, which the tokenizer's chat template writes and of \
+which what the assistant says carries loss; or {\"instruction\": \"...\", \"input\": \"...\", \"output\": \"...\"}, the same; or {\"prompt\": \"...\", \"completion\": \"...\"}, of which the completion alone carries loss, written by the chat template if the tokenizer has one; or {\"tokens\": [5, 7, \
+9], \"mask\": [0, 1, 1]}, tokens of your own and which of them carry loss. Special tokens are added to text as the tokenizer.json says, and the end token after it.
 
 PREFIX.bin and PREFIX.idx are the files that Megatron reads; a prompt is a sequence of mode 1 in them. The same inputs give the same files, however \
 many threads there are and however often the work was interrupted.";
@@ -41,7 +43,7 @@ many threads there are and however often the work was interrupted.";
 /// Arguments of `tokenize`.
 #[derive(Debug, Args)]
 pub(super) struct TokenizeArgs {
-    /// Files, folders and globs: UTF-8 text, or .jsonl.
+    /// Files, folders and globs: UTF-8 text, or objects in .json, .jsonl or .ndjson.
     #[arg(required = true, value_name = "INPUT")]
     inputs: Vec<PathBuf>,
     /// A tokenizer.json of Hugging Face's tokenizers, or a folder that holds one.
@@ -53,7 +55,7 @@ pub(super) struct TokenizeArgs {
     /// What stands between the documents of a text; \n, \t and \\ mean what they mean elsewhere. Without it, a file is one document.
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true, value_parser = separator)]
     separator: Option<String>,
-    /// The field of a .jsonl line that is a document.
+    /// The field of an object in JSON that is a document.
     #[arg(long, value_name = "NAME", default_value = "text")]
     text_field: String,
     /// The field that is a document's beginning, which carries no loss.
@@ -62,6 +64,9 @@ pub(super) struct TokenizeArgs {
     /// The field that is the rest of a document.
     #[arg(long, value_name = "NAME", default_value = "completion")]
     completion_field: String,
+    /// Leave out the tokenizer's chat template: a prompt and its completion are texts as they are, and other conversations are refused.
+    #[arg(long)]
+    no_chat_template: bool,
     /// The token that ends a document [default: what tokenizer_config.json or the names of published models say]
     #[arg(long, value_name = "TOKEN", allow_hyphen_values = true)]
     end_token: Option<String>,
@@ -130,9 +135,12 @@ impl TokenizeArgs {
             prefix: self.out.clone(),
             form: Form {
                 separator: self.separator.clone(),
-                text_field: self.text_field.clone(),
-                prompt_field: self.prompt_field.clone(),
-                completion_field: self.completion_field.clone(),
+                fields: Fields {
+                    text: self.text_field.clone(),
+                    prompt: self.prompt_field.clone(),
+                    completion: self.completion_field.clone(),
+                },
+                chat_template: !self.no_chat_template,
             },
             num_threads: self.threads.map_or_else(cores, usize::from),
             save_every: self.save_every,
@@ -163,6 +171,10 @@ pub(super) fn run(args: &TokenizeArgs) -> Result<(), Failure> {
     if job.resumed_bytes() > 0 {
         note(format_args!("{} were done before", bytes(job.resumed_bytes())));
     }
+    if let Some(path) = job.json_as_text() {
+        note(format_args!("warning: {}", json_as_text(path)));
+    }
+    let template = job.chat_template().map(|template| (template.path().to_owned(), template.asks_for_date()));
     let vocab_size = job.vocab_size();
     let mut shown = Shown::new(job.total_bytes(), job.resumed_bytes(), Arc::clone(&signalled));
     let ended = job.run(&mut shown);
@@ -177,6 +189,18 @@ pub(super) fn run(args: &TokenizeArgs) -> Result<(), Failure> {
         ended => ended?,
     };
     print(report(&finished))?;
+    if finished.num_conversations > 0 {
+        let by = match &template {
+            Some((path, _)) => format!("the chat template `{}` wrote the conversations", path.display()),
+            None => "no chat template was used: prompts and completions are tokenized as they are".to_owned(),
+        };
+        note(format_args!(
+            "{by}; a run on them attends within documents, unless its `data.document_attention` is false"
+        ));
+    }
+    if let Some((path, true)) = template.filter(|_| finished.num_conversations > 0) {
+        note(format_args!("warning: {}", dated_template(&path)));
+    }
     note(format_args!(
         "in a run file, where paths start at its folder: \"data\": {{\"tokens\": \"{}\", \"tokenizer\": \"{}\"}}, and \"model\": \
          {{\"vocab_size\": {vocab_size}}} or more",
@@ -187,14 +211,18 @@ pub(super) fn run(args: &TokenizeArgs) -> Result<(), Failure> {
 }
 
 fn report(finished: &Finished) -> String {
-    let Finished { written, num_bytes, token_type, bin, idx } = finished;
+    let Finished { written, num_conversations, num_bytes, token_type, bin, idx } = finished;
     let Written { num_tokens, num_documents, num_unscored, .. } = written;
     let masked = match num_unscored {
         0 => String::new(),
         _ => format!("; {num_unscored} parts of documents carry no loss"),
     };
+    let conversations = match num_conversations {
+        0 => String::new(),
+        _ => format!(" ({num_conversations} of them conversations)"),
+    };
     format!(
-        "{num_tokens} tokens of {token_type} in {num_documents} documents, {:.2} bytes of input for each token{masked}\nwritten: {} and {}\n",
+        "{num_tokens} tokens of {token_type} in {num_documents} documents{conversations}, {:.2} bytes of input for each token{masked}\nwritten: {} and {}\n",
         *num_bytes as f64 / *num_tokens as f64,
         bin.display(),
         idx.display(),

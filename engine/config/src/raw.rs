@@ -163,8 +163,8 @@ section! {
 section! {
     /// Where the text comes from. A timed model may do without.
     RawData at "data" {
-        /// Files, folders and globs of UTF-8 text; relative paths start at the run file's folder. A file is a document. Its tokens are its
-        /// bytes, or those of `tokenizer`.
+        /// Files, folders and globs of UTF-8 text; relative paths start at the run file's folder. A file is a document; of `.json`, `.jsonl` and `.ndjson`
+        /// each object is one: a text, a conversation, or a prompt with its completion. Tokens are bytes, or those of `tokenizer`.
         text: Either<String, Vec<String>> = "needed without `tokens`, but not for \"timed\"", "there is nothing to train on without it";
         /// Files of tokens in place of `text`: a prefix or a `.bin` with its `.idx`, as `pipezero tokenize` and Megatron write them, or a `.bin`
         /// of nanoGPT or llm.c.
@@ -179,14 +179,14 @@ section! {
         /// The token that ends a document, by its name in the tokenizer or by its number: where a `.bin` without an index is cut into documents, and
         /// where `generate` stops.
         end_token: Either<String, u64> = "the tokenizer's", "tokenizer_config.json or the names of published models say it";
-        /// Share of the data that is kept for validation, from 0 to 0.5: whole documents of files of tokens; of text, and of a `.bin` whose documents are not
-        /// known, interleaved blocks of 4096 tokens; of little data its end.
+        /// Share of the data that is kept for validation, from 0 to 0.5: whole documents of files of tokens and of JSON; of text, and of a `.bin` whose documents
+        /// are not known, interleaved blocks of 4096 tokens; of little data its end.
         validation: f64 = "0.05", "enough for a steady figure, little lost to training";
         /// Files of tokens that are validated on, such as nanoGPT's val.bin; then nothing of the rest is held out.
         validation_tokens: Either<String, Vec<String>> = "none", "`validation` is held out";
-        /// Whether a token sees the earlier tokens of its own document alone, and positions are counted from there. A file is a document.
+        /// Whether a token sees the earlier tokens of its own document alone, and positions are counted from there. A file of text is a document.
         /// `"gpt2"` and `"llama"` alone.
-        document_attention: bool = "false", "a row that is one document costs no mask";
+        document_attention: bool = "true for conversations, else false", "conversations have nothing to do with each other; without a mask rows cost less";
         /// Lengths of sequences in training. For each micro-batch one of them is drawn with the run's seed, and only that many first tokens of each of
         /// its samples are used. Memory is planned for `model.seq_length`, the longest possible; less is computed and sent for shorter ones.
         seq_lengths: Vec<u64> = "[model.seq_length]", "every token is a target once in an epoch";

@@ -4,7 +4,10 @@
 pub mod host;
 pub mod input;
 pub mod json;
+pub mod made_by;
 pub mod partial;
 pub mod printable;
+pub mod records;
 pub mod safetensors;
+pub mod text;
 pub mod unknown_files;

@@ -80,7 +80,7 @@ fn check_refuses_what_train_would() {
                `----
             $ data.tokens=masked
             [2] error: not a valid run, 1 mistake:
-              x `data.tokens`: none of its 90 tokens carries loss, as the index says; write it again with completions, or with a mask that has ones
+              x `data.tokens`: none of its 90 tokens carries loss; write it again with completions, or with a mask that has ones
                ,-[--set:1:13]
              1 | data.tokens=masked
                :             ^^^^^^
@@ -171,12 +171,20 @@ fn keys_without_effect_and_json_read_as_text_are_named() {
     assert!(said("check run.json --set data.token_type=u32").contains(hint));
     let mixed = "check run.json --set data.token_type=u32 --set data.tokens=[\"data\",\"wide.bin\"]";
     assert!(!said(mixed).contains(hint));
-    let as_text = "documents.jsonl` is read as text, names of fields and all";
-    assert!(said("check run.json --set data.tokens=null --set data.text=documents.jsonl").contains(as_text));
+    // A name says what a file is.
+    home.write("documents.txt", home.read("documents.jsonl"));
+    let as_text = "documents.txt` begins as JSON does and is read as text, names of fields and all";
+    assert!(said("check run.json --set data.tokens=null --set data.text=documents.txt").contains(as_text));
+    assert!(
+        !said("check run.json --set data.tokens=null --set data.text=documents.jsonl").contains("as text")
+    );
     home.run("train run.json --out out").success();
-    let scored = home.run("eval out --data documents.jsonl --batches 1");
+    let scored = home.run("eval out --data documents.txt --batches 1");
     assert!(scored.stderr.contains(as_text));
     scored.success();
+    let made = home.run("tokenize documents.txt --tokenizer tokenizer.json --out as-text");
+    assert!(made.stderr.contains(as_text));
+    made.success();
     home.refuses(
         "eval out --data",
         expect![[r#"

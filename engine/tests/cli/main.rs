@@ -20,6 +20,7 @@ mod fix; // `check --fix`.
 mod folders; // Folders of transformers.
 mod full_disk; // A disk without space.
 mod input; // Files that never end, and exit statuses.
+mod json; // Training data in JSON, and conversations.
 mod launchers; // Variables of launchers.
 mod memory; // Runs that do not fit.
 mod memory_group; // A run in a control group.

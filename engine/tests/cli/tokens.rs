@@ -246,11 +246,11 @@ fn mistakes_are_refused() {
             $ tokenize documents.jsonl --tokenizer tokenizer.json --separator \q --out x
             [2] error: invalid value '\q' for '--separator <TEXT>': behind a \ stands n, t or another \
             $ tokenize documents.jsonl --tokenizer tokenizer.json --separator \n --out x
-            [2] error: --separator stands between the documents of a text, but each of the files (1) is .jsonl, whose lines are documents; leave it out
+            [2] error: --separator stands between the documents of a text, but each of the files (1) is JSON, of which each object is one; leave it out
             $ tokenize text.txt --tokenizer tokenizer.json --text-field body --out x
-            [2] error: --text-field names a field of .jsonl lines, but none of the files (1) is .jsonl; give them that ending, or leave it out
+            [2] error: --text-field names a field of JSON, but none of the files (1) is .json, .jsonl or .ndjson; give them that ending, or leave it out
             $ tokenize documents.jsonl --tokenizer tokenizer.json --text-field body --out x
-            [2] error: documents.jsonl:1: it has neither "body", nor "prompt" and "completion", nor "tokens", but "text"; name the field of the text with --text-field
+            [2] error: documents.jsonl:1: it has neither "body", nor "messages", nor "prompt" and "completion", nor "instruction" and "output", nor "tokens", but "text"; name the field of the text with --text-field of `pipezero tokenize`, or leave the file out
             $ tokenize documents.jsonl --tokenizer tokenizer.json --save-every many --out x
             [2] error: invalid value 'many' for '--save-every <BYTES>': it is a number of bytes, such as 200KB or 5GB
             $ check run.json --set data.tokens=missing

@@ -4,9 +4,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use pipezero_tokens::TokenizerError;
+use pipezero_tokens::documents::DocumentFault;
 use pipezero_tokens::text::TextError;
-
-use super::fault::DocumentFault;
 
 /// Why texts were not tokenized.
 #[derive(Debug, thiserror::Error)]
@@ -27,18 +26,17 @@ pub enum TokenizeError {
     NoEndToken(PathBuf),
     /// A separator of texts, of which there are none.
     #[error(
-        "--separator stands between the documents of a text, but each of the files ({num_files}) is .jsonl, whose lines are documents; leave \
-         it out"
+        "--separator stands between the documents of a text, but each of the files ({num_files}) is JSON, of which each object is one; leave it out"
     )]
     NoText {
         /// Files of the inputs.
         num_files: usize,
     },
-    /// A field of lines of JSON, of which there are none.
+    /// A field of JSON, of which there is none.
     #[error(
-        "{option} names a field of .jsonl lines, but none of the files ({num_files}) is .jsonl; give them that ending, or leave it out"
+        "{option} names a field of JSON, but none of the files ({num_files}) is .json, .jsonl or .ndjson; give them that ending, or leave it out"
     )]
-    NoLines {
+    NoJson {
         /// What names it.
         option: &'static str,
         /// Files of the inputs.

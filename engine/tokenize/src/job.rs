@@ -1,13 +1,15 @@
 //! All of the work, from inputs to index.
 
 use std::fs::File;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::slice;
 
-use pipezero_tokens::text::{find_all, is_json_lines};
-use pipezero_tokens::{DocumentWriter, MadeBy, TokenType, Tokenizer, Written};
+use pipezero_files::records::{begins_as_json, is_json};
+use pipezero_tokens::chat::{ChatTemplate, Date};
+use pipezero_tokens::documents::{DocumentMaker, Fields};
+use pipezero_tokens::text::find_all;
+use pipezero_tokens::{DocumentWriter, MadeBy, TextCodec, TokenType, Tokenizer, Written};
 
-use super::document::Maker;
 use super::error::TokenizeError;
 use super::options::{End, Form, Options, Start};
 use super::outputs::Outputs;
@@ -30,7 +32,7 @@ pub trait Watch {
 #[derive(Debug)]
 pub struct Job {
     options: Options,
-    maker: Maker,
+    maker: DocumentMaker,
     files: Vec<PathBuf>,
     num_repeats: usize,
     outputs: Outputs,
@@ -45,6 +47,8 @@ pub struct Job {
 pub struct Finished {
     /// Tokens and documents.
     pub written: Written,
+    /// Documents in which someone answers.
+    pub num_conversations: u64,
     /// Bytes of the inputs.
     pub num_bytes: u64,
     /// How tokens are stored.
@@ -61,8 +65,11 @@ impl Job {
     /// # Errors
     /// See [`TokenizeError`].
     pub fn new(options: Options) -> Result<Self, TokenizeError> {
-        let maker = maker(&options)?;
         let outputs = Outputs::of(&options.prefix);
+        // Work that goes on another day ends with the files of the day on which it was begun.
+        let begun = (options.start == Start::Resume).then(|| State::read(&outputs.state).ok()).flatten();
+        let date = begun.map_or_else(Date::now, |state| state.date);
+        let maker = maker(&options, date)?;
         let (files, num_repeats) = files(&options.inputs, &outputs)?;
         check_use(&options.form, &files)?;
         let inputs = files.iter().map(|path| Input::of(path)).collect::<Result<Vec<_>, _>>()?;
@@ -71,9 +78,9 @@ impl Job {
         let lock = outputs.lock()?;
         let begun_with = BegunWith {
             inputs,
-            tokenizer_checksum: maker.tokenizer.checksum(),
-            end_token: maker.end_token,
-            form: maker.form.clone(),
+            tokenizer_checksum: tokenizer_of(&maker).checksum(),
+            end_token: maker.end_token(),
+            form: options.form.clone(),
         };
         let state = match start {
             Start::Resume => {
@@ -83,10 +90,12 @@ impl Job {
             }
             Start::New | Start::Overwrite => State {
                 version: State::VERSION,
+                date,
                 begun_with,
                 next: Place::default(),
                 num_bytes: 0,
                 written: Written::default(),
+                num_conversations: 0,
             },
         };
         Ok(Self { options, maker, files, num_repeats, outputs, lock, state, total_bytes })
@@ -102,6 +111,11 @@ impl Job {
         self.state.num_bytes
     }
 
+    /// The first of the inputs that begins as JSON does and is read as text, as its name says.
+    pub fn json_as_text(&self) -> Option<&Path> {
+        self.files.iter().map(PathBuf::as_path).find(|path| begins_as_json(path))
+    }
+
     /// Files of the inputs.
     pub fn num_files(&self) -> usize {
         self.files.len()
@@ -114,12 +128,17 @@ impl Job {
 
     /// One more than the largest token.
     pub fn vocab_size(&self) -> usize {
-        self.maker.vocab_size
+        self.maker.vocab_size()
+    }
+
+    /// The template that makes texts of conversations, if the tokenizer has one that is used.
+    pub fn chat_template(&self) -> Option<&ChatTemplate> {
+        self.maker.chat_template()
     }
 
     /// How the token that ends documents is written; `None` where none is.
     pub fn end_token(&self) -> Option<String> {
-        self.maker.end_token.and_then(|token| self.maker.tokenizer.name_of(token))
+        self.maker.end_token().and_then(|token| tokenizer_of(&self.maker).name_of(token))
     }
 
     /// Does what is left of the work.
@@ -127,12 +146,12 @@ impl Job {
     /// # Errors
     /// When a file cannot be read or written, an input is no text or no document, or [`Watch::is_to_stop`] says so. What has been done is kept.
     pub fn run(mut self, watch: &mut dyn Watch) -> Result<Finished, TokenizeError> {
-        let token_type = TokenType::of_vocabulary(self.maker.vocab_size);
+        let token_type = TokenType::of_vocabulary(self.maker.vocab_size());
         let is_done = self.state.next.file == self.files.len();
         let [bin, sequences] = self.outputs.open(self.lock, self.state.written, token_type, is_done)?;
         self.state.write(&self.outputs.state)?;
         let mut writer = DocumentWriter::new(token_type, bin, sequences, self.state.written);
-        let separator = self.maker.form.separator.clone();
+        let separator = self.options.form.separator.clone();
         let (state, outputs, save_every) = (&mut self.state, &self.outputs, self.options.save_every);
         let (begun_at, total_bytes) = ((state.next, state.num_bytes), self.total_bytes);
         let is_to_stop = || watch.is_to_stop();
@@ -145,8 +164,9 @@ impl Job {
         let done = tokenize(reader, &self.maker, self.options.num_threads, |tokens| {
             let Tokens { documents, next, num_bytes } = tokens;
             for document in &documents {
-                let parts = document.iter().map(|(tokens, has_loss)| (&tokens[..], *has_loss));
+                let parts = document.parts.iter().map(|(tokens, has_loss)| (&tokens[..], *has_loss));
                 writer.document(parts).map_err(&written_to)?;
+                state.num_conversations += u64::from(document.is_conversation);
             }
             reached = (next, num_bytes);
             let stops = watch.is_to_stop() && num_bytes < total_bytes;
@@ -176,15 +196,18 @@ impl Job {
         }
         let end = Place { file: self.files.len(), ..Place::default() };
         state.keep((end, total_bytes), &mut writer, outputs)?;
-        let made_by = MadeBy::new(&self.maker.tokenizer, state.written);
+        let num_conversations = state.num_conversations;
+        let (tokenizer, num_tokens) = (tokenizer_of(&self.maker), state.written.num_tokens);
+        let checksum = tokenizer.content_checksum();
+        let made_by = MadeBy::new(tokenizer.path(), checksum, num_tokens, num_conversations > 0);
         outputs.finish(state.written, token_type, &made_by)?;
         let written = state.written;
         let (bin, idx) = (outputs.bin.clone(), outputs.idx.clone());
-        Ok(Finished { written, num_bytes: self.total_bytes, token_type, bin, idx })
+        Ok(Finished { written, num_conversations, num_bytes: self.total_bytes, token_type, bin, idx })
     }
 }
 
-fn maker(options: &Options) -> Result<Maker, TokenizeError> {
+fn maker(options: &Options, date: Date) -> Result<DocumentMaker, TokenizeError> {
     let name = if let End::Named(name) = &options.end { Some(name.as_str()) } else { None };
     let tokenizer = Tokenizer::load(&options.tokenizer, name)?;
     let end_token = match options.end {
@@ -194,8 +217,13 @@ fn maker(options: &Options) -> Result<Maker, TokenizeError> {
             known => known,
         },
     };
-    let vocab_size = tokenizer.vocab_size();
-    Ok(Maker { tokenizer, end_token, vocab_size, form: options.form.clone() })
+    let codec = TextCodec::Tokenizer(Box::new(tokenizer));
+    let date = options.form.chat_template.then_some(date);
+    Ok(DocumentMaker::new(codec, end_token, options.form.fields.clone(), date))
+}
+
+fn tokenizer_of(maker: &DocumentMaker) -> &Tokenizer {
+    maker.tokenizer().expect("texts are tokenized by a tokenizer alone")
 }
 
 /// The files of the inputs, each once, and without the files that are written, which may lie in a folder of inputs; and how often a file was
@@ -220,18 +248,18 @@ fn files(inputs: &[PathBuf], outputs: &Outputs) -> Result<(Vec<PathBuf>, usize),
 /// Refuses options that no input has a use for.
 fn check_use(form: &Form, files: &[PathBuf]) -> Result<(), TokenizeError> {
     let num_files = files.len();
-    let num_lists = files.iter().filter(|path| is_json_lines(path)).count();
-    if form.separator.is_some() && num_files > 0 && num_lists == num_files {
+    let num_json = files.iter().filter(|path| is_json(path)).count();
+    if form.separator.is_some() && num_files > 0 && num_json == num_files {
         return Err(TokenizeError::NoText { num_files });
     }
-    let usual = Form::default();
+    let usual = Fields::default();
     let fields = [
-        ("--text-field", form.text_field != usual.text_field),
-        ("--prompt-field", form.prompt_field != usual.prompt_field),
-        ("--completion-field", form.completion_field != usual.completion_field),
+        ("--text-field", form.fields.text != usual.text),
+        ("--prompt-field", form.fields.prompt != usual.prompt),
+        ("--completion-field", form.fields.completion != usual.completion),
     ];
     match fields.into_iter().find(|(_, is_named)| *is_named) {
-        Some((option, _)) if num_lists == 0 => Err(TokenizeError::NoLines { option, num_files }),
+        Some((option, _)) if num_json == 0 => Err(TokenizeError::NoJson { option, num_files }),
         _ => Ok(()),
     }
 }

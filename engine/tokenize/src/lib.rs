@@ -8,9 +8,7 @@
 //! What is written depends on the inputs and the tokenizer alone: not on the number of workers, on where batches are cut, or on whether the
 //! work was interrupted.
 
-mod document;
 mod error;
-mod fault;
 mod job;
 mod options;
 mod outputs;
@@ -21,6 +19,6 @@ mod tests;
 mod workers;
 
 pub use error::TokenizeError;
-pub use fault::DocumentFault;
 pub use job::{Finished, Job, Watch};
 pub use options::{End, Form, Options, Start};
+pub use pipezero_tokens::documents::{DocumentFault, Fields};

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use pipezero_tokens::documents::Fields;
 use serde::{Deserialize, Serialize};
 
 /// What is read, by which tokenizer, and where to.
@@ -42,22 +43,15 @@ pub enum End {
 pub struct Form {
     /// What stands between the documents of a file of text; without it, a file is a document.
     pub separator: Option<String>,
-    /// The field of a line of JSON that is a document.
-    pub text_field: String,
-    /// The field that is a document's beginning, which carries no loss.
-    pub prompt_field: String,
-    /// The field that is its rest.
-    pub completion_field: String,
+    /// Which fields of an object in JSON are a document.
+    pub fields: Fields,
+    /// Whether the tokenizer's chat template makes texts of conversations. Without it, a prompt and its completion are texts as they are.
+    pub chat_template: bool,
 }
 
 impl Default for Form {
     fn default() -> Self {
-        Self {
-            separator: None,
-            text_field: "text".to_owned(),
-            prompt_field: "prompt".to_owned(),
-            completion_field: "completion".to_owned(),
-        }
+        Self { separator: None, fields: Fields::default(), chat_template: true }
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::UNIX_EPOCH;
 
 use pipezero_files::input::read_text;
 use pipezero_files::partial::{Existing, PartialFile};
+use pipezero_tokens::chat::Date;
 use pipezero_tokens::{DocumentWriter, Written};
 use serde::{Deserialize, Serialize};
 
@@ -20,10 +21,14 @@ use super::reader::Place;
 pub(super) struct State {
     pub(super) version: u32,
     pub(super) begun_with: BegunWith,
+    /// The date that a chat template gets.
+    pub(super) date: Date,
     pub(super) next: Place,
     /// Bytes of the inputs up to there.
     pub(super) num_bytes: u64,
     pub(super) written: Written,
+    /// Documents of these in which someone answers.
+    pub(super) num_conversations: u64,
 }
 
 /// What the tokens depend on.
@@ -65,7 +70,7 @@ impl Input {
 }
 
 impl State {
-    pub(super) const VERSION: u32 = 1;
+    pub(super) const VERSION: u32 = 2;
 
     /// A million inputs with long paths.
     const BYTES_MAX: u64 = 1 << 30;

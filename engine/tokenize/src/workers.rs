@@ -5,14 +5,15 @@ use std::thread;
 
 use crossbeam::channel::{Receiver, Sender, bounded, unbounded};
 
-use super::document::{Maker, Part};
+use pipezero_tokens::documents::{Document, DocumentMaker};
+
 use super::error::TokenizeError;
 use super::reader::{Batch, Place, Reader};
 
 /// A batch as tokens.
 #[derive(Debug)]
 pub(super) struct Tokens {
-    pub(super) documents: Vec<Vec<Part>>,
+    pub(super) documents: Vec<Document>,
     /// Where the next batch begins.
     pub(super) next: Place,
     /// Bytes of the inputs up to there.
@@ -26,7 +27,7 @@ type Numbered<T> = (u64, T);
 /// At most four batches for each thread are between reader and `each`, so memory does not depend on the inputs' size.
 pub(super) fn tokenize(
     mut reader: Reader<'_>,
-    maker: &Maker,
+    maker: &DocumentMaker,
     num_threads: usize,
     mut each: impl FnMut(Tokens) -> Result<(), TokenizeError>,
 ) -> Result<(), TokenizeError> {
@@ -70,7 +71,7 @@ pub(super) fn tokenize(
 }
 
 fn work(
-    maker: &Maker,
+    maker: &DocumentMaker,
     batches: &Receiver<Numbered<Batch>>,
     to_writer: &Sender<Numbered<Result<Tokens, TokenizeError>>>,
 ) {
@@ -82,11 +83,11 @@ fn work(
     }
 }
 
-fn tokens_of(maker: &Maker, batch: Batch) -> Result<Tokens, TokenizeError> {
-    let Batch { path, is_json, pieces, next, num_bytes } = batch;
-    let mut documents = Vec::with_capacity(pieces.len());
-    for (line, piece) in pieces {
-        let document = if is_json { maker.of_line(&piece) } else { maker.of_text(&piece) };
+fn tokens_of(maker: &DocumentMaker, batch: Batch) -> Result<Tokens, TokenizeError> {
+    let Batch { path, layout, records, next, num_bytes } = batch;
+    let mut documents = Vec::with_capacity(records.len());
+    for (line, record) in records {
+        let document = maker.document(&layout, &record);
         let error = |fault| TokenizeError::Document { path: path.clone(), line, fault: Box::new(fault) };
         documents.push(document.map_err(error)?);
     }

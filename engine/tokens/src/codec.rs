@@ -17,15 +17,41 @@ impl TextCodec {
         tokenizer.map_or(Self::Bytes, |tokenizer| Self::Tokenizer(Box::new(tokenizer)))
     }
 
+    /// The run's tokenizer, if it has one.
+    pub fn tokenizer(&self) -> Option<&Tokenizer> {
+        match self {
+            Self::Bytes => None,
+            Self::Tokenizer(tokenizer) => Some(tokenizer),
+        }
+    }
+
+    /// One more than the largest token.
+    pub fn vocab_size(&self) -> usize {
+        self.tokenizer().map_or(256, Tokenizer::vocab_size)
+    }
+
+    /// The tokens of a whole text.
+    ///
+    /// # Errors
+    /// When the tokenizer fails at the text.
+    pub fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
+        self.tokenizer().map_or_else(|| Ok(bytes_of(text)), |tokenizer| tokenizer.encode(text))
+    }
+
+    /// The tokens of a text that goes on from another one.
+    ///
+    /// # Errors
+    /// When the tokenizer fails at the text.
+    pub fn encode_rest(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
+        self.tokenizer().map_or_else(|| Ok(bytes_of(text)), |tokenizer| tokenizer.encode_rest(text))
+    }
+
     /// The tokens of a text that is to be continued: without what would end it.
     ///
     /// # Errors
     /// When the tokenizer fails at the text.
     pub fn prompt(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
-        match self {
-            Self::Bytes => Ok(text.bytes().map(u32::from).collect()),
-            Self::Tokenizer(tokenizer) => tokenizer.encode_beginning(text),
-        }
+        self.tokenizer().map_or_else(|| Ok(bytes_of(text)), |tokenizer| tokenizer.encode_beginning(text))
     }
 
     /// The text of tokens; what is no UTF-8 becomes U+FFFD.
@@ -50,4 +76,8 @@ impl TextCodec {
             Self::Tokenizer(tokenizer) => tokenizer.end_token(),
         }
     }
+}
+
+fn bytes_of(text: &str) -> Vec<u32> {
+    text.bytes().map(u32::from).collect()
 }

@@ -50,25 +50,41 @@ impl TokenKeeper {
         Ok(Self { folder: folder.to_owned(), file, texts: Vec::new(), num_tokens: 0 })
     }
 
-    /// Appends the tokens of a text.
+    /// Begins a text, which has no token yet.
+    pub fn begin(&mut self) {
+        self.texts.push(Text { range: self.num_tokens..self.num_tokens, largest: None });
+    }
+
+    /// Appends tokens to the text that was begun last; without one they belong to none.
     ///
     /// # Errors
     /// [`TextError::NotKept`] when the disk is full.
-    pub fn add(&mut self, tokens: &[u32]) -> Result<(), TextError> {
+    pub fn append(&mut self, tokens: &[u32]) -> Result<(), TextError> {
         for token in tokens {
             let written = self.file.write_all(&token.to_le_bytes());
             written.map_err(|source| TextError::not_kept(&self.folder, source))?;
         }
-        let end = self.num_tokens + tokens.len() as u64;
-        self.texts.push(Text { range: self.num_tokens..end, largest: tokens.iter().copied().max() });
-        self.num_tokens = end;
+        self.num_tokens += tokens.len() as u64;
+        if let Some(text) = self.texts.last_mut() {
+            text.range.end = self.num_tokens;
+            text.largest = text.largest.max(tokens.iter().copied().max());
+        }
         Ok(())
+    }
+
+    /// Begins a text of these tokens.
+    ///
+    /// # Errors
+    /// As [`TokenKeeper::append`].
+    pub fn add(&mut self, tokens: &[u32]) -> Result<(), TextError> {
+        self.begin();
+        self.append(tokens)
     }
 
     /// The tokens of each text, in order.
     ///
     /// # Errors
-    /// As [`TokenKeeper::add`].
+    /// As [`TokenKeeper::append`].
     pub fn finish(self) -> Result<Vec<KeptTokens>, TextError> {
         let file = self.file.into_inner();
         let file = file.map_err(|error| TextError::not_kept(&self.folder, error.into_error()))?;
@@ -162,7 +178,11 @@ mod tests {
         let texts: Vec<Vec<u32>> =
             [0, 1, 70_000, 5].map(|len: u32| (0..len).map(|token| token * 7 % 50_257).collect()).to_vec();
         let mut keeper = TokenKeeper::within(folder.path()).unwrap();
-        texts.iter().for_each(|tokens| keeper.add(tokens).unwrap());
+        for tokens in &texts {
+            let (first, rest) = tokens.split_at(tokens.len() / 3);
+            keeper.add(first).unwrap();
+            keeper.append(rest).unwrap();
+        }
         let kept = keeper.finish().unwrap();
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
         for (text, kept) in texts.iter().zip(&kept) {

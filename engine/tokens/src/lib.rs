@@ -9,16 +9,17 @@
 //! while a run reads it kills the process with SIGBUS, which no error can report.
 
 mod catch_panics;
+pub mod chat;
 mod codec;
+pub mod documents;
 mod error;
 mod index;
 mod kept_tokens;
-mod made_by;
 mod raw_file;
 mod streamed_text;
 #[cfg(test)]
 mod tests;
-pub mod text;
+pub use pipezero_files::text;
 mod text_stream;
 mod token_file;
 mod tokenizer;
@@ -29,8 +30,8 @@ mod writer;
 pub use codec::TextCodec;
 pub use error::{TokenFault, TokenFileError};
 pub use kept_tokens::{KeptTokens, TokenKeeper};
-pub use made_by::MadeBy;
 pub use pipezero_config::TokenType;
+pub use pipezero_files::made_by::MadeBy;
 pub use streamed_text::StreamedText;
 pub use text_stream::TextStream;
 pub use token_file::{FoundAs, TokenFile};

@@ -8,10 +8,10 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use pipezero_config::TokenType;
+use pipezero_files::made_by::MadeBy;
 
 use super::error::{TokenFault, TokenFileError};
 use super::index::Index;
-use super::made_by::MadeBy;
 use super::raw_file::{self, RawLayout};
 
 /// Bytes that are read at once while a whole file is looked through.

@@ -2,8 +2,10 @@
 
 use std::fs;
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use pipezero_files::records::RECORD_BYTES_MAX;
 use tokenizers::ModelWrapper;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -90,7 +92,7 @@ impl Tokenizer {
     pub const FILE: &str = "tokenizer.json";
 
     /// Bytes of the longest text that is tokenized at once: each of its tokens takes more than a hundred bytes meanwhile.
-    pub const TEXT_BYTES_MAX: usize = 64 << 20;
+    pub const TEXT_BYTES_MAX: usize = RECORD_BYTES_MAX;
 
     /// Bytes of the largest file that is read: published ones have up to 35 MB.
     pub const BYTES_MAX: u64 = 256 << 20;
@@ -215,6 +217,18 @@ impl Tokenizer {
     /// As [`Tokenizer::encode`].
     pub fn encode_rest(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
         self.encoded(text, false)
+    }
+
+    /// The tokens of a text without special tokens that the text does not name, each with its place in the text, in bytes.
+    ///
+    /// # Errors
+    /// As [`Tokenizer::encode`].
+    pub fn encode_with_places(&self, text: &str) -> Result<Vec<(u32, Range<usize>)>, TokenizerError> {
+        let encoding = catch_panic(|| self.inner.encode(text, false))
+            .ok_or_else(|| self.failed(&PANICS))?
+            .map_err(|error| self.failed(&error))?;
+        let places = encoding.get_offsets().iter().map(|&(start, end)| start..end);
+        Ok(encoding.get_ids().iter().copied().zip(places).collect())
     }
 
     fn encoded(&self, text: &str, is_whole: bool) -> Result<Vec<u32>, TokenizerError> {

@@ -70,6 +70,10 @@ impl RunDir {
         }
         resolved.extend(file.kept_batch(&run.batch));
         let end_token = tokenizer.map(|tokenizer| tokenizer.write_to(self)).transpose()?.flatten();
+        // The data by which it was chosen may be gone when the run is used.
+        if run.data.document_attention && !file.has("data.document_attention") {
+            resolved.push("data.document_attention=true".to_owned());
+        }
         if let Some(end_token) = end_token {
             resolved.push(format!("data.end_token={end_token}"));
         }

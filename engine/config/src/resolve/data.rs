@@ -3,6 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use pipezero_files::json::shorten;
+use pipezero_files::made_by::MadeBy;
+use pipezero_files::records::first_with_conversations;
+use pipezero_files::text::find_all;
 
 use crate::TokenType;
 use crate::data_path::DataPath;
@@ -55,14 +58,37 @@ pub(super) fn resolve(raw: &RawData, reads_text: bool, folder: &Path) -> Option<
         let rule = "`data.tokenizer` is not named, and it alone knows the number of a token";
         return raw.end_token.broken(format!("{name:?}"), rule, "name it, or write the token's number");
     }
+    let text = within(text);
+    let document_attention = document_attention(raw, &text, &files)?;
     Some(DataConfig {
-        text: within(text),
+        text,
         files,
         tokenizer,
         validation,
-        document_attention: raw.document_attention.or(false)?,
+        document_attention,
         seq_lengths: seq_lengths(raw)?,
     })
+}
+
+/// Whether a token sees its own document alone. Where the file does not say, it does in conversations, which have nothing to do with each other. Data that
+/// is not there yet is plain text here: whoever reads it says that it is missing.
+fn document_attention(raw: &RawData, text: &[PathBuf], files: &TokenFilesConfig) -> Option<bool> {
+    if raw.document_attention.is_written() {
+        return raw.document_attention.given();
+    }
+    let of_text = || {
+        let found = if text.is_empty() { Vec::new() } else { find_all(text).unwrap_or_default() };
+        first_with_conversations(&found).map(Path::to_owned)
+    };
+    let of_tokens = || files.tokens.iter().find(|path| MadeBy::has_conversations(path)).cloned();
+    let found = of_tokens().or_else(of_text);
+    if let Some(path) = &found {
+        raw.document_attention.site.hint(format!(
+            "true, since `{}` holds conversations, each of which is a document of its own; write false to let tokens attend to earlier ones",
+            path.display()
+        ));
+    }
+    Some(found.is_some())
 }
 
 /// The smallest vocabulary that the data goes with.

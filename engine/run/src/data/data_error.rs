@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use pipezero_tokens::documents::DocumentFault;
 use pipezero_tokens::text::TextError;
 use pipezero_tokens::{TokenFileError, TokenizerError};
 
@@ -18,6 +19,16 @@ pub enum DataError {
     /// The text cannot be read.
     #[error(transparent)]
     Text(#[from] TextError),
+    /// An object of JSON is no document.
+    #[error("{}:{line}: {fault}", path.display())]
+    Document {
+        /// The file.
+        path: PathBuf,
+        /// The line that it begins with, from 1.
+        line: u64,
+        /// What is wrong, and a repair.
+        fault: Box<DocumentFault>,
+    },
     /// A file of tokens cannot be read.
     #[error(transparent)]
     Tokens(#[from] TokenFileError),
@@ -157,6 +168,7 @@ impl DataError {
             Self::EndToken { .. } => "data.end_token",
             Self::NoDocuments { .. } => "data.document_attention",
             Self::Text(_)
+            | Self::Document { .. }
             | Self::Split(_)
             | Self::Mixed { .. }
             | Self::LongText { .. }

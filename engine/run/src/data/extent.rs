@@ -29,6 +29,10 @@ impl Extent {
     pub(super) fn of_store(store: &Store) -> Self {
         match store {
             Store::File(file) => Self::of_file(file),
+            Store::Documents(documents) => {
+                let num_tokens = store.num_tokens();
+                Self { num_tokens, num_scored: num_tokens - documents.marks.num_unscored() }
+            }
             Store::Text(_) | Store::Tokens(_) => Self::of_text(store.num_tokens()),
         }
     }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use pipezero_config::DataConfig;
-use pipezero_tokens::text::is_json_lines;
+use pipezero_files::records::begins_as_json;
 use pipezero_tokens::{FoundAs, TokenFile};
 
 use super::blend::Blend;
@@ -17,16 +17,18 @@ const NUM_LOOKED_AT: u64 = 4096;
 /// What is worth knowing of data that can be used.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Inspected {
-    /// Tokens that are trained on or held out; `None` of text that a tokenizer is still to turn into tokens.
+    /// Tokens that are trained on or held out; `None` of text that a tokenizer is still to turn into tokens, and of JSON.
     pub num_tokens: Option<u64>,
-    /// A text that holds JSON on each line, of which the names of fields become tokens too.
-    pub json_lines: Option<PathBuf>,
+    /// A file that begins as JSON does and is read as text, as its name says: the names of fields become tokens too.
+    pub json_as_text: Option<PathBuf>,
+    /// The chat template that makes texts of conversations, if it writes the date into them.
+    pub dated_template: Option<PathBuf>,
     /// Whether there are files of tokens, and each of them says itself how it stores them.
     pub all_say_their_type: bool,
 }
 
 /// Opens what a run's data names, reads the beginning of each file of tokens, and compares lengths. Texts are found and not read, so how many
-/// tokens a tokenizer makes of them is not known.
+/// tokens a tokenizer makes of them is not known; of JSON the first document is read.
 ///
 /// # Errors
 /// Those with which the data would be read, as far as they can be known.
@@ -52,7 +54,10 @@ pub fn inspect(config: &DataConfig, seq_length: usize, vocab_size: usize) -> Res
     let mut inspected = Inspected::default();
     if files.tokens.is_empty() {
         let found = opener.find_texts()?;
-        inspected.json_lines = found.files.into_iter().find(|path| is_json_lines(path));
+        let template =
+            opener.chat_template().filter(|template| found.has_conversations && template.asks_for_date());
+        inspected.dated_template = template.map(|template| template.path().to_owned());
+        inspected.json_as_text = found.files.into_iter().find(|path| begins_as_json(path));
         inspected.num_tokens = found.num_tokens;
         let Some(num_tokens) = found.num_tokens else { return Ok(inspected) };
         check(config, seq_length, &[Extent::of_text(num_tokens)], &extents(&held_out))?;

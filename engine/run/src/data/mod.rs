@@ -14,6 +14,7 @@ mod batches;
 mod blend;
 mod corpus;
 mod data_error;
+mod documents;
 mod encoder_batch;
 mod every_sequence;
 mod extent;
@@ -29,6 +30,7 @@ mod stream;
 #[cfg(test)]
 mod tests;
 mod text_needs;
+mod texts;
 mod token_batch;
 mod window;
 

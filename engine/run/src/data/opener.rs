@@ -4,20 +4,19 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use pipezero_config::{DataConfig, EndToken};
+use pipezero_files::records::{Layout, RecordFault, Records, is_json};
+use pipezero_tokens::chat::{ChatTemplate, Date};
+use pipezero_tokens::documents::{Document, DocumentFault, DocumentMaker, Fields};
 use pipezero_tokens::text::{TextError, find_all};
-use pipezero_tokens::{FoundAs, StreamedText, TokenFile, TokenKeeper, Tokenizer, TokenizerError};
-use rayon::prelude::*;
+use pipezero_tokens::{FoundAs, TextCodec, TokenFile, Tokenizer, TokenizerError};
 
 use super::data_error::DataError;
 use super::store::Store;
 
-/// Bytes of texts that are turned into tokens at once, unless a single text has more. A tokenizer takes up to 230 bytes for each of them.
-pub(super) const AT_ONCE_BYTES: u64 = 1 << 20;
-
 /// What files are opened with.
 pub(super) struct Opener<'a> {
-    config: &'a DataConfig,
-    tokenizer: Option<Tokenizer>,
+    pub(super) config: &'a DataConfig,
+    maker: DocumentMaker,
     vocab_size: usize,
     /// How many tokens there may be.
     pub(super) num_kinds: usize,
@@ -26,32 +25,51 @@ pub(super) struct Opener<'a> {
 /// Texts that have not been read.
 pub(super) struct FoundTexts {
     pub(super) files: Vec<PathBuf>,
-    /// Their tokens, where those are their bytes; not known with a tokenizer.
+    /// Their tokens, where those are their bytes; not known with a tokenizer, or of JSON.
     pub(super) num_tokens: Option<u64>,
+    /// Whether the first document of a file is a conversation.
+    pub(super) has_conversations: bool,
 }
+
+/// What ends a document of JSON whose tokens are bytes: as most files of text end, of which many are read as one.
+const BYTES_END: u32 = b'\n' as u32;
 
 impl<'a> Opener<'a> {
     /// Reads the tokenizer, if there is one.
     pub(super) fn new(config: &'a DataConfig, vocab_size: usize) -> Result<Self, DataError> {
-        let tokenizer = tokenizer_of(config)?;
-        let num_kinds = match &tokenizer {
+        let codec = TextCodec::of(tokenizer_of(config)?);
+        let num_kinds = match codec.tokenizer() {
             Some(tokenizer) => tokenizer.vocab_size(),
             None if config.files.tokens.is_empty() => 256,
             None => vocab_size,
         };
-        if tokenizer.is_some() && num_kinds > vocab_size {
+        if codec.tokenizer().is_some() && num_kinds > vocab_size {
             return Err(DataError::TokenizerVocabulary { largest: num_kinds - 1, vocab_size });
         }
-        let opener = Self { config, tokenizer, vocab_size, num_kinds };
+        let end_token = match codec.tokenizer() {
+            Some(_) => end_token_of(config, &codec),
+            None => Some(BYTES_END),
+        };
+        let maker = DocumentMaker::new(codec, end_token, Fields::default(), Some(Date::now()));
+        let opener = Self { config, maker, vocab_size, num_kinds };
         match opener.end_token().filter(|&token| token as usize >= vocab_size) {
             Some(token) => Err(DataError::EndToken { token, vocab_size }),
             None => Ok(opener),
         }
     }
 
+    /// The tokenizer's chat template, if it has one.
+    pub(super) fn chat_template(&self) -> Option<&ChatTemplate> {
+        self.maker.chat_template()
+    }
+
+    pub(super) fn tokenizer(&self) -> Option<&Tokenizer> {
+        self.maker.tokenizer()
+    }
+
     /// The checksum of what the tokenizer says, if there is one.
     pub(super) fn tokenizer_checksum(&self) -> Option<u64> {
-        self.tokenizer.as_ref().map(Tokenizer::content_checksum)
+        self.tokenizer().map(Tokenizer::content_checksum)
     }
 
     /// What is trained on, and what a share of is held out.
@@ -65,66 +83,52 @@ impl<'a> Opener<'a> {
         self.token_files(&self.config.files.validation_tokens, false)
     }
 
-    /// Finds the texts, and does not read them.
+    /// Finds the texts, and does not read them; of JSON the first document is made.
     ///
     /// # Errors
-    /// When a text cannot be found, is too long to be tokenized, or all are empty.
+    /// When a text cannot be found, is too long to be tokenized, or all are empty; when the first value of a file of JSON is no document.
     pub(super) fn find_texts(&self) -> Result<FoundTexts, DataError> {
         let files = find_all(&self.config.text)?;
-        let mut total_bytes = 0;
+        let (mut total_bytes, mut has_conversations) = (0, false);
         for path in &files {
             let found = fs::metadata(path).map_err(|source| TextError::unreadable(path, source))?;
             self.check_text(path, found.len())?;
             total_bytes += found.len();
+            if is_json(path)
+                && let (layout, Some((line, record))) = first_record(path)?
+            {
+                has_conversations |= self.document(path, &layout, line, record)?.is_conversation;
+            }
         }
         if total_bytes == 0 {
             return Err(TextError::Empty { num_files: files.len() }.into());
         }
-        Ok(FoundTexts { files, num_tokens: self.tokenizer.is_none().then_some(total_bytes) })
+        let is_counted = self.tokenizer().is_none() && !files.iter().any(|path| is_json(path));
+        Ok(FoundTexts { files, num_tokens: is_counted.then_some(total_bytes), has_conversations })
     }
 
-    fn check_text(&self, path: &Path, num_bytes: u64) -> Result<(), DataError> {
+    /// Refuses a text that is too long to be turned into tokens.
+    pub(super) fn check_text(&self, path: &Path, num_bytes: u64) -> Result<(), DataError> {
         let max_bytes = Tokenizer::TEXT_BYTES_MAX as u64;
-        if self.tokenizer.is_some() && num_bytes > max_bytes {
+        if self.tokenizer().is_some() && num_bytes > max_bytes {
             return Err(DataError::LongText { path: path.to_owned(), num_bytes, max_bytes });
         }
         Ok(())
     }
 
-    fn texts(&self) -> Result<Vec<Store>, DataError> {
-        let files = find_all(&self.config.text)?;
-        let num_files = files.len();
-        let is_held = |number: usize| self.tokenizer.is_none() && number < StreamedText::HELD_MAX;
-        let opened = files.iter().enumerate().map(|(number, path)| StreamedText::open(path, is_held(number)));
-        let texts = opened.collect::<Result<Vec<_>, _>>()?;
-        if texts.iter().all(|text| text.num_bytes() == 0) {
-            return Err(TextError::Empty { num_files }.into());
-        }
-        match &self.tokenizer {
-            Some(tokenizer) => self.tokens_of(&texts, tokenizer),
-            None => Ok(texts.into_iter().map(Store::Text).collect()),
-        }
-    }
-
-    /// The tokens of texts, in their order. Some texts are turned into tokens at once, on all cores: as many as [`AT_ONCE_BYTES`] allow.
-    fn tokens_of(&self, texts: &[StreamedText], tokenizer: &Tokenizer) -> Result<Vec<Store>, DataError> {
-        let mut keeper = TokenKeeper::new()?;
-        let mut rest = texts;
-        while !rest.is_empty() {
-            let (group, others) = rest.split_at(num_at_once(rest.iter().map(StreamedText::num_bytes)));
-            rest = others;
-            let tokens = group.par_iter().map(|text| {
-                self.check_text(text.path(), text.num_bytes())?;
-                let mut tokens = tokenizer.encode(&text.whole()?)?;
-                let end_token = self.end_token();
-                tokens.extend(end_token.filter(|end| !tokens.is_empty() && tokens.last() != Some(end)));
-                Ok(tokens)
-            });
-            for tokens in tokens.collect::<Result<Vec<_>, DataError>>()? {
-                keeper.add(&tokens)?;
-            }
-        }
-        Ok(keeper.finish()?.into_iter().map(Store::Tokens).collect())
+    /// The document of a record of a file.
+    pub(super) fn document(
+        &self,
+        path: &Path,
+        layout: &Layout,
+        line: u64,
+        record: Result<String, RecordFault>,
+    ) -> Result<Document, DataError> {
+        let made = record.map_err(DocumentFault::from).and_then(|text| self.maker.document(layout, &text));
+        made.map_err(|fault| match fault {
+            DocumentFault::Tokenizer(error) => DataError::Tokenizer(error),
+            fault => DataError::Document { path: path.to_owned(), line, fault: Box::new(fault) },
+        })
     }
 
     /// Files without an index are cut between documents where a share of them is held out, or attention ends with a document.
@@ -148,8 +152,8 @@ impl<'a> Opener<'a> {
     /// When it is damaged, when another tokenizer than the run's made it, or its documents need to be known and nothing says where they end.
     pub(super) fn token_file(&self, path: &Path) -> Result<TokenFile, DataError> {
         let file = TokenFile::open(path, self.config.files.token_type)?;
-        if let (Some(tokenizer), Some(made)) = (&self.tokenizer, file.made_by())
-            && made.is_another_than(tokenizer)
+        if let (Some(tokenizer), Some(made)) = (self.tokenizer(), file.made_by())
+            && made.is_another_than(tokenizer.content_checksum())
         {
             return Err(DataError::OtherTokenizer {
                 path: file.path().to_owned(),
@@ -165,20 +169,23 @@ impl<'a> Opener<'a> {
     }
 
     fn end_token(&self) -> Option<u32> {
-        match self.config.files.end_token {
-            Some(EndToken::Number(number)) => Some(number),
-            Some(EndToken::Name(_)) | None => self.tokenizer.as_ref().and_then(Tokenizer::end_token),
-        }
+        end_token_of(self.config, self.maker.codec())
     }
 }
 
-/// How many of the first texts of these lengths are turned into tokens at once: at least one.
-fn num_at_once(lengths: impl Iterator<Item = u64>) -> usize {
-    let sums = lengths.scan(0, |sum: &mut u64, length| {
-        *sum += length;
-        Some(*sum)
-    });
-    sums.take_while(|&sum| sum <= AT_ONCE_BYTES).count().max(1)
+fn end_token_of(config: &DataConfig, codec: &TextCodec) -> Option<u32> {
+    match config.files.end_token {
+        Some(EndToken::Number(number)) => Some(number),
+        Some(EndToken::Name(_)) | None => codec.end_token(),
+    }
+}
+
+/// The form of a file of JSON, and its first record with its line.
+type FirstRecord = (Layout, Option<(u64, Result<String, RecordFault>)>);
+
+fn first_record(path: &Path) -> Result<FirstRecord, TextError> {
+    let mut records = Records::open(path).map_err(|source| TextError::unreadable(path, source))?;
+    Ok((records.layout().clone(), records.next()))
 }
 
 /// The tokenizer of a run; `None` where it names none.

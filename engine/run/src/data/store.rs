@@ -5,6 +5,7 @@ use std::ops::Range;
 use pipezero_tokens::{FoundAs, KeptTokens, StreamedText, TokenFile};
 use xxhash_rust::xxh3::Xxh3;
 
+use super::documents::Documents;
 use super::read_error::ReadError;
 use super::window::Window;
 
@@ -15,6 +16,8 @@ pub(super) enum Store {
     Text(StreamedText),
     /// A file of text as tokens: one document.
     Tokens(KeptTokens),
+    /// A file of JSON as tokens, of which each object is a document.
+    Documents(Documents),
     /// A file of tokens.
     File(TokenFile),
 }
@@ -27,6 +30,7 @@ impl Store {
         match self {
             Self::Text(text) => text.num_bytes(),
             Self::Tokens(tokens) => tokens.num_tokens(),
+            Self::Documents(documents) => documents.tokens.num_tokens(),
             Self::File(file) => file.num_tokens(),
         }
     }
@@ -37,6 +41,7 @@ impl Store {
             Self::File(file) if file.found_as() == FoundAs::Indexed || file.document_ends().len() > 1 => {
                 Some(file.document_ends())
             }
+            Self::Documents(documents) => Some(&documents.marks.ends),
             Self::Text(_) | Self::Tokens(_) | Self::File(_) => None,
         }
     }
@@ -58,22 +63,13 @@ impl Store {
                 }
             }
             Self::Tokens(tokens) => tokens.read(position, &mut window.tokens[to])?,
+            Self::Documents(Documents { tokens, marks }) => {
+                tokens.read(position, &mut window.tokens[to.clone()])?;
+                mark(window, position, to, &marks.ends, &marks.unscored);
+            }
             Self::File(file) => {
                 file.read(position, &mut window.tokens[to.clone()], vocab_size)?;
-                let end = position + to.len() as u64;
-                let inside = |at: u64| to.start + (at - position) as usize;
-                let ends = file.document_ends();
-                // A document begins where another one ends.
-                let first = ends.partition_point(|&begin| begin < position);
-                for &begin in ends[first..].iter().take_while(|&&begin| begin < end) {
-                    window.begins_document[inside(begin)] = true;
-                }
-                let unscored = file.unscored();
-                let first = unscored.partition_point(|range| range.end <= position);
-                for range in unscored[first..].iter().take_while(|range| range.start < end) {
-                    let marked = inside(range.start.max(position))..inside(range.end.min(end));
-                    window.has_loss[marked].fill(false);
-                }
+                mark(window, position, to, file.document_ends(), file.unscored());
             }
         }
         Ok(())
@@ -83,7 +79,7 @@ impl Store {
     pub(super) fn largest_of_text(&self) -> Option<u32> {
         match self {
             Self::Text(text) => text.largest_byte().map(u32::from),
-            Self::Tokens(tokens) => tokens.largest(),
+            Self::Tokens(tokens) | Self::Documents(Documents { tokens, .. }) => tokens.largest(),
             Self::File(_) => None,
         }
     }
@@ -94,6 +90,7 @@ impl Store {
         match self {
             Self::Text(text) => text.each_block(range, |bytes| checksum.update(bytes))?,
             Self::Tokens(tokens) => tokens.each_block(range, |bytes| checksum.update(bytes))?,
+            Self::Documents(documents) => documents.add_to(checksum, range)?,
             Self::File(file) => {
                 checksum.update(&[range.start, range.end].map(u64::to_le_bytes).concat());
                 let ends = file.document_ends();
@@ -114,6 +111,22 @@ impl Store {
         file.read_bytes(position, &mut bytes)?;
         checksum.update(&bytes);
         Ok(())
+    }
+}
+
+/// Marks in a range of a window, whose tokens lie from `position` on in their store, what begins a document and what carries no loss.
+fn mark(window: &mut Window, position: u64, to: Range<usize>, ends: &[u64], unscored: &[Range<u64>]) {
+    let end = position + to.len() as u64;
+    let inside = |at: u64| to.start + (at - position) as usize;
+    // A document begins where another one ends.
+    let first = ends.partition_point(|&begin| begin < position);
+    for &begin in ends[first..].iter().take_while(|&&begin| begin < end) {
+        window.begins_document[inside(begin)] = true;
+    }
+    let first = unscored.partition_point(|range| range.end <= position);
+    for range in unscored[first..].iter().take_while(|range| range.start < end) {
+        let marked = inside(range.start.max(position))..inside(range.end.min(end));
+        window.has_loss[marked].fill(false);
     }
 }
 

@@ -321,3 +321,70 @@ fn texts_are_read_where_they_lie_until_they_change() {
     assert!(error.to_string().contains("a.txt` has changed since this process began to read it"), "{error}");
     assert!(corpus.checksum().is_err());
 }
+
+/// Bytes of JSON: each object is a document, of which what carries loss is learned; documents are marked, split whole, and end with a line break.
+#[test]
+fn objects_of_json_are_documents() {
+    let folder = tempfile::tempdir().unwrap();
+    let (texts, pairs) = (folder.path().join("texts.json"), folder.path().join("pairs.jsonl"));
+    fs::write(&texts, "[{\"text\": \"abc\"}, {\"text\": \"de\\n\"}]").unwrap();
+    fs::write(
+        &pairs,
+        "{\"prompt\": \"fgh\", \"completion\": \"ij\"}\n{\"tokens\": [65, 66, 67], \"mask\": [0, 1, 0]}\n",
+    )
+    .unwrap();
+    let config = DataConfig { text: vec![texts, pairs], document_attention: true, ..DataConfig::default() };
+    let corpus = Corpus::load(&config, 4, 256).unwrap();
+    let text = "abc\nde\nfghij\nABC";
+    assert_eq!(corpus.num_tokens(), [text.len() as u64, 0]);
+    let layout =
+        BatchLayout { data_degree: 1, num_micro_batches: 1, micro_batch_size: 1, seq_length: text.len() - 1 };
+    let corpus = Corpus::load(&config, text.len() - 1, 256).unwrap();
+    let mut batch = TokenBatch::zeros(1, text.len() - 1);
+    corpus.training_batches(layout, 1).unwrap().micro_batch(1, 0, 0, &mut batch).unwrap();
+    let inputs: String = batch.inputs.iter().map(|&byte| char::from(byte as u8)).collect();
+    let letter = |&target: &u32| if target == IGNORED_TARGET { '.' } else { char::from(target as u8) };
+    let targets: String = batch.targets.iter().map(letter).collect();
+    // The first token of a document is no target either, since nothing before it is seen.
+    assert_eq!((inputs.as_str(), targets.as_str()), ("abc\nde\nfghij\nAB", "bc\n.e\n...ij\n.B."));
+    assert_eq!(batch.document_starts, [0, 0, 0, 0, 4, 4, 4, 7, 7, 7, 7, 7, 7, 13, 13]);
+    // What is learned is part of the checksum, and so is where documents end.
+    let checksum = |lines: &str| {
+        let path = folder.path().join("a.jsonl");
+        fs::write(&path, lines).unwrap();
+        let config = DataConfig { text: vec![path], ..DataConfig::default() };
+        Corpus::load(&config, 1, 256).unwrap().checksum().unwrap()
+    };
+    let checksums = [
+        checksum("{\"tokens\": [1, 2, 3]}"),
+        checksum("{\"tokens\": [1, 2]}\n{\"tokens\": [3]}"),
+        checksum("{\"tokens\": [1, 2, 3], \"mask\": [0, 1, 1]}"),
+        checksum("{\"tokens\": [1, 2, 3], \"mask\": [1, 1, 0]}"),
+    ];
+    for (number, one) in checksums.iter().enumerate() {
+        assert!(!checksums[..number].contains(one), "{number}");
+    }
+}
+
+#[test]
+fn json_that_is_no_data_is_refused_at_its_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.json");
+    for (text, said) in [
+        ("{\"text\": \"a long enough text\"}\n\n{\"body\": 1}\n", "a.json:3: it has neither \"text\""),
+        ("[{\"text\": \"a long enough text\"},\n 7]", "a.json:2: it is JSON, but no object: it is a number"),
+        (
+            "{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\"}]}",
+            "a.json:1: it is a conversation, and text is read as bytes",
+        ),
+        ("[]", "the data has 0 tokens"),
+        ("", "the text is empty: all 1 files have 0 bytes"),
+        ("{\"prompt\": \"a long prompt\", \"completion\": \"\"}", "none of its"),
+    ] {
+        fs::write(&path, text).unwrap();
+        let config = DataConfig { text: vec![path.clone()], ..DataConfig::default() };
+        let error = Corpus::load(&config, 4, 256).unwrap_err();
+        assert!(error.to_string().contains(said), "{text}: {error}");
+        assert_eq!(error.key(), "data.text");
+    }
+}

@@ -1,15 +1,17 @@
 //! The memory that a run's text takes in a process.
 
 use std::fs;
+use std::path::PathBuf;
 
 use pipezero_config::DataConfig;
+use pipezero_files::records::is_json;
 use pipezero_tokens::Tokenizer;
 use pipezero_tokens::text::find_all;
 
 use super::ngram::{PAIRS_AT_ONCE, PAIRS_MAX};
-use super::opener::AT_ONCE_BYTES;
 use super::split::BLOCK_TOKENS;
 use super::stream::PART_BYTES;
+use super::texts::AT_ONCE_BYTES;
 
 /// Bytes of a text that are read at once, and tokens through which it is gone through with their marks.
 const BUFFERS_BYTES: u64 = (1 << 20) + (1 << 16) * 6;
@@ -23,6 +25,9 @@ const BYTE_PAIRS: u64 = 1 << 16;
 /// Bytes that a tokenizer takes for a byte of text while it turns it into tokens: some 90 bytes for the places of its characters before and after normalisation,
 /// and 140 for each token, which may be a single byte.
 const TOKENIZING_BYTES: u64 = 232;
+
+/// Bytes for a byte of JSON without a tokenizer: as it was read, as a text, as a value, and as a token.
+const JSON_BYTES: u64 = 8;
 
 /// Bytes that a loaded tokenizer takes for a byte of its file: tables of tokens, of merges and of what they were read from.
 const TOKENIZER_BYTES: u64 = 22;
@@ -45,9 +50,12 @@ pub fn text_needs(config: &DataConfig) -> TextNeeds {
         return TextNeeds::default();
     }
     let files = find_all(&config.text).unwrap_or_default();
-    let lengths: Vec<u64> =
-        files.iter().map(|path| fs::metadata(path).map_or(0, |found| found.len())).collect();
-    let (all, longest) = (lengths.iter().sum::<u64>(), lengths.iter().copied().max().unwrap_or(0));
+    let length = |path: &PathBuf| fs::metadata(path).map_or(0, |found| found.len());
+    let lengths: Vec<u64> = files.iter().map(length).collect();
+    let all = lengths.iter().sum::<u64>();
+    // JSON is read document by document.
+    let longest = files.iter().filter(|path| !is_json(path)).map(length).max().unwrap_or(0);
+    let of_json = if files.iter().any(|path| is_json(path)) { AT_ONCE_BYTES * JSON_BYTES } else { 0 };
     // Each block of the rarer side parts the other side.
     let rarer = config.validation.min(1.0 - config.validation);
     let num_parts = 2.0 * rarer * all.div_ceil(BLOCK_TOKENS) as f64 + 2.0 * lengths.len() as f64;
@@ -60,7 +68,7 @@ pub fn text_needs(config: &DataConfig) -> TextNeeds {
     });
     let different = if config.tokenizer.is_some() { PAIRS_MAX } else { BYTE_PAIRS };
     let counting = all.min(PAIRS_AT_ONCE).saturating_mul(8) + all.min(different) * PAIR_BYTES;
-    let reading_bytes = BUFFERS_BYTES.saturating_add(counting).max(of_tokenizer);
+    let reading_bytes = BUFFERS_BYTES.saturating_add(counting).max(of_tokenizer).max(of_json);
     TextNeeds { held_bytes, reading_bytes: reading_bytes.next_multiple_of(STEP_BYTES) }
 }
 

@@ -55,7 +55,7 @@ pub enum SplitError {
     },
     /// No token of it carries loss.
     #[error(
-        "none of its {num_tokens} tokens carries loss, as the index says; write it again with completions, or with a mask that has ones"
+        "none of its {num_tokens} tokens carries loss; write it again with completions, or with a mask that has ones"
     )]
     NoLoss {
         /// Tokens of the data.

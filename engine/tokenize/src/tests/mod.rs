@@ -7,6 +7,8 @@ use pipezero_tokens::{TokenFile, TokenType, Tokenizer, Written, train_tokenizer}
 
 use super::*;
 
+mod json; // Files of JSON in every form.
+
 const TEXT: &str = "The quick brown fox jumps over the lazy dog. 2 + 2 = 4; naïve façade — 你好, мир!\n";
 
 struct Silent;
@@ -67,7 +69,7 @@ fn documents_are_those_of_the_tokenizer() {
     fs::write(folder.path().join("b.jsonl"), lines.collect::<String>()).unwrap();
     let mut asked = options(folder.path(), &["a.txt", "b.jsonl"], "out/data");
     asked.form.separator = Some("<|sep|>".to_owned());
-    asked.form.text_field = "body".to_owned();
+    asked.form.fields.text = "body".to_owned();
     let finished = Job::new(asked).unwrap().run(&mut Silent).unwrap();
     let tokenizer = Tokenizer::load(folder.path(), None).unwrap();
     let end = tokenizer.end_token().expect("<|endoftext|> is the one of GPT-2");
@@ -161,7 +163,7 @@ fn what_is_no_document_is_said_at_its_line() {
         (
             "e.jsonl",
             b"{\"body\": \"a\"}",
-            ":3: it has neither \"text\", nor \"prompt\" and \"completion\", nor \"tokens\", but \"body\"",
+            ":3: it has neither \"text\", nor \"messages\", nor \"prompt\" and \"completion\", nor \"instruction\" and \"output\", nor \"tokens\", but \"body\"",
         ),
         ("f.jsonl", b"{}", "but no field; name the field"),
         (
@@ -178,27 +180,31 @@ fn what_is_no_document_is_said_at_its_line() {
         (
             "n.jsonl",
             b"{\"completion\": \"a\", \"prompt\": \"a\", \"text\": \"a\"}",
-            ":3: it has \"text\" and \"prompt\", and a line holds one document",
+            ":3: it has \"text\" and \"prompt\", and an object holds one",
         ),
         (
             "o.jsonl",
             b"{\"text\": \"a\", \"completion\": \"a\"}",
             ":3: it has \"text\" and \"completion\", and",
         ),
-        ("p.jsonl", b"{\"text\": \"a\", \"tokens\": [1]}", ":3: it has \"text\" and \"tokens\", and a line"),
-        ("q.jsonl", b"{\"tokens\": [1], \"prompt\": 7}", ":3: it has \"prompt\" and \"tokens\", and a line"),
+        (
+            "p.jsonl",
+            b"{\"text\": \"a\", \"tokens\": [1]}",
+            ":3: it has \"text\" and \"tokens\", and an object",
+        ),
+        (
+            "q.jsonl",
+            b"{\"tokens\": [1], \"prompt\": 7}",
+            ":3: it has \"prompt\" and \"tokens\", and an object",
+        ),
         (
             "r.jsonl",
             b"{\"text\": \"a\", \"mask\": [1]}",
             ":3: it has \"mask\" and no \"tokens\" that it could be",
         ),
         ("s.jsonl", b"{\"mask\": [1]}", ":3: it has \"mask\" and no \"tokens\" that it could be"),
-        (
-            "t.jsonl",
-            b"{\"text\": null, \"tokens\": null}",
-            ":3: \"text\" is null, and the line holds no other",
-        ),
-        ("u.jsonl", b"{\"tokens\": null}", ":3: \"tokens\" is null, and the line holds no other"),
+        ("t.jsonl", b"{\"text\": null, \"tokens\": null}", ":3: \"text\" is null, and it holds no other"),
+        ("u.jsonl", b"{\"tokens\": null}", ":3: \"tokens\" is null, and it holds no other"),
         (
             "v.jsonl",
             b"{\"prompt\": \"a\", \"completion\": null}",
@@ -338,13 +344,13 @@ fn fields_that_are_no_document_are_left_alone() {
     for (index, (text_field, line, expected)) in cases.into_iter().enumerate() {
         fs::write(folder.path().join("a.jsonl"), line).unwrap();
         let mut asked = options(folder.path(), &["a.jsonl"], &format!("data-{index}"));
-        asked.form.text_field = text_field.to_owned();
+        asked.form.fields.text = text_field.to_owned();
         let finished = Job::new(asked).unwrap().run(&mut Silent).unwrap();
         assert_eq!(tokens_of(&finished.bin).0, expected, "{line}");
     }
     fs::write(folder.path().join("a.jsonl"), "{\"prompt\": \"c\"}").unwrap();
     let mut asked = options(folder.path(), &["a.jsonl"], "data");
-    asked.form.text_field = "completion".to_owned();
+    asked.form.fields.text = "completion".to_owned();
     assert!(error_of(asked).contains(":1: it has neither \"completion\", nor "));
 }
 
@@ -368,12 +374,14 @@ fn a_file_that_is_named_again_is_read_once() {
 /// They may lie in a folder of inputs, and be written otherwise there.
 #[test]
 fn what_is_written_is_no_input() {
-    let folder = folder_with_tokenizer();
+    let (folder, tokenizer) = (tempfile::tempdir().unwrap(), folder_with_tokenizer());
     fs::create_dir(folder.path().join("empty")).unwrap();
-    let asked = options(folder.path(), &["empty/.."], "data");
+    fs::write(folder.path().join("a.txt"), TEXT).unwrap();
+    let tokenizer = tokenizer.path().to_owned();
+    let asked = Options { tokenizer, ..options(folder.path(), &["empty/.."], "data") };
     let first = Job::new(asked.clone()).unwrap().run(&mut Silent).unwrap();
     let again = Job::new(Options { start: Start::Overwrite, ..asked }).unwrap();
-    assert_eq!(again.num_files(), 1, "the tokenizer.json");
+    assert_eq!(again.num_files(), 1, "the text");
     assert_eq!(again.run(&mut Silent).unwrap(), first);
 }
 
@@ -390,9 +398,9 @@ fn options_that_no_input_has_a_use_for_are_refused() {
     };
     let separated = form(|form| form.separator = Some("c".to_owned()));
     let fields: [(_, fn(&mut Form)); 3] = [
-        ("--text-field", |form| form.text_field = "body".to_owned()),
-        ("--prompt-field", |form| form.prompt_field = "question".to_owned()),
-        ("--completion-field", |form| form.completion_field = "answer".to_owned()),
+        ("--text-field", |form| form.fields.text = "body".to_owned()),
+        ("--prompt-field", |form| form.fields.prompt = "question".to_owned()),
+        ("--completion-field", |form| form.fields.completion = "answer".to_owned()),
     ];
     let asked = |form: &Form, inputs: &[&str]| {
         Job::new(Options { form: form.clone(), ..options(folder.path(), inputs, "data") })
@@ -403,7 +411,7 @@ fn options_that_no_input_has_a_use_for_are_refused() {
     for (named, change) in fields {
         let refused = asked(&form(change), &["a.txt"]).unwrap_err();
         assert!(
-            matches!(refused, TokenizeError::NoLines { option, num_files: 1 } if option == named),
+            matches!(refused, TokenizeError::NoJson { option, num_files: 1 } if option == named),
             "{refused}"
         );
         asked(&form(change), &["a.txt", "b.jsonl"]).unwrap();

@@ -1,45 +1,71 @@
 //! What is wrong with a document.
 
-use pipezero_tokens::{Tokenizer, TokenizerError};
+use pipezero_files::records::RecordFault;
 
-/// What is wrong with a line of JSON, or a piece of text, and a repair.
+use super::fields::Fields;
+use crate::TokenizerError;
+use crate::chat::ChatFault;
+
+/// What is wrong with a piece of text, or a value in JSON, and a repair.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DocumentFault {
     /// The tokenizer fails at it.
     #[error(transparent)]
     Tokenizer(#[from] TokenizerError),
+    /// It is a conversation that the tokenizer's chat template makes no text of.
+    #[error(transparent)]
+    Chat(#[from] ChatFault),
+    /// It cannot be read.
+    #[error(transparent)]
+    Record(#[from] RecordFault),
     /// It is no JSON.
-    #[error("column {column}: {reason}; a line holds one JSON object")]
+    #[error(
+        "{}column {column}: {reason}; {}",
+        if *line > 1 { format!("line {line} of the value, ") } else { String::new() },
+        if *is_line { "a line holds one JSON object" } else { "the value that begins here must be a JSON object" }
+    )]
     Json {
-        /// Where in the line, in bytes from 1.
+        /// Where in the value, from 1.
+        line: usize,
+        /// Where in this line, in bytes from 1.
         column: usize,
         /// What the library says.
         reason: String,
+        /// Whether values are told apart by lines.
+        is_line: bool,
     },
     /// It is JSON, but no object.
-    #[error("it is JSON, but no object; write for example {{\"text\": \"...\"}}")]
-    NoObject,
+    #[error("it is JSON, but no object: it is {kind}; write for example {{\"text\": \"...\"}}")]
+    NoObject {
+        /// What it is instead.
+        kind: &'static str,
+    },
     /// It has none of the forms of a document.
     #[error(
-        "it has neither \"{text}\", nor \"{prompt}\" and \"{completion}\", nor \"tokens\", but {}; name the field of the text with \
-         --text-field",
-        listed(found)
+        "it has neither \"{}\", nor \"messages\", nor \"{}\" and \"{}\", nor \"instruction\" and \"output\", nor \"tokens\", but {}; name the field of the text with --text-field of \
+         `pipezero tokenize`, or leave the file out",
+        fields.text, fields.prompt, fields.completion, listed(found)
     )]
     NoForm {
-        /// The field of a text.
-        text: String,
-        /// The field of a prompt.
-        prompt: String,
-        /// The field of its completion.
-        completion: String,
+        /// The fields of a document.
+        fields: Fields,
         /// The fields that it has.
         found: Vec<String>,
     },
+    /// It is one object around a list of them.
+    #[error(
+        "it is one object, and a list of objects is inside of it, in \"{name}\"; write that list to a file of its own, for example with `jq \
+         -c '.[\"{name}\"][]' FILE > NEW.jsonl`"
+    )]
+    InnerList {
+        /// The field of the list.
+        name: String,
+    },
     /// It has fields of two documents.
     #[error(
-        "it has \"{first}\" and \"{second}\", and a line holds one document, in one form: leave one out, or let --text-field, \
-         --prompt-field or --completion-field name a field that the line does not have"
+        "it has \"{first}\" and \"{second}\", and an object holds one document, in one form: leave one out, or let --text-field, \
+         --prompt-field or --completion-field of `pipezero tokenize` name a field that it does not have"
     )]
     TwoForms {
         /// A field of the one.
@@ -51,7 +77,7 @@ pub enum DocumentFault {
     #[error("it has \"mask\" and no \"tokens\" that it could be the mask of; write both, or neither")]
     LoneMask,
     /// What would be its document is null.
-    #[error("\"{name}\" is null, and the line holds no other document; leave the line out")]
+    #[error("\"{name}\" is null, and it holds no other document; leave it out")]
     Null {
         /// The field.
         name: String,
@@ -109,25 +135,9 @@ pub enum DocumentFault {
         /// Its index in the list.
         position: usize,
     },
-    /// It is not UTF-8.
-    #[error("it is not UTF-8 text, {offset} bytes from here; convert it, or leave the file out")]
-    NotUtf8 {
-        /// The first byte that is part of no character, counted from 0.
-        offset: usize,
-    },
-    /// A line is too long.
-    #[error("the line is longer than {} MiB; a line holds one document", Tokenizer::TEXT_BYTES_MAX >> 20)]
-    LongLine,
-    /// A text is too long.
-    #[error(
-        "the document is longer than {} MiB: it is read whole, since its tokens depend on what stands beside them; say what stands \
-         between documents, such as --separator '<|endoftext|>' or --separator '\\n\\n'",
-        Tokenizer::TEXT_BYTES_MAX >> 20
-    )]
-    LongText,
 }
 
-/// The first fields of a line.
+/// The first fields of an object.
 fn listed(fields: &[String]) -> String {
     let names: Vec<String> = fields.iter().take(6).map(|name| format!("\"{name}\"")).collect();
     if names.is_empty() { "no field".to_owned() } else { names.join(", ") }

@@ -80,7 +80,7 @@ impl TextError {
     }
 
     /// Tokens that cannot be written to a folder.
-    pub(crate) fn not_kept(folder: &Path, source: io::Error) -> Self {
+    pub fn not_kept(folder: &Path, source: io::Error) -> Self {
         Self::NotKept { folder: folder.to_owned(), source }
     }
 }

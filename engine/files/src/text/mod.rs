@@ -17,6 +17,8 @@ use std::path::{Path, PathBuf};
 pub use error::TextError;
 use find::find_files;
 
+use crate::records::is_json;
+
 /// One file of the text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TextFile {
@@ -60,11 +62,6 @@ pub fn find_all(entries: &[PathBuf]) -> Result<Vec<PathBuf>, TextError> {
     Ok(files)
 }
 
-/// Whether a file holds a JSON object on each line, as its name says.
-pub fn is_json_lines(path: &Path) -> bool {
-    path.extension().is_some_and(|ending| ending == "jsonl" || ending == "ndjson")
-}
-
 /// Checks that an entry stands for files that may be read, without reading them.
 ///
 /// # Errors
@@ -93,11 +90,11 @@ pub fn text_bytes(entries: &[PathBuf]) -> Result<u64, TextError> {
 }
 
 /// The first words of the first file, letters and digits alone: something that a model of this text can continue. `None` where it begins
-/// with none, or cannot be read any more.
+/// with none, is JSON, or cannot be read any more.
 pub fn first_words(entries: &[PathBuf]) -> Option<String> {
     const BYTES: u64 = 512;
     const LETTERS: usize = 16;
-    let path = find_files(entries.first()?).ok()?.into_iter().next()?;
+    let path = find_files(entries.first()?).ok()?.into_iter().next().filter(|path| !is_json(path))?;
     let mut bytes = Vec::new();
     fs::File::open(path).ok()?.take(BYTES).read_to_end(&mut bytes).ok()?;
     let text = String::from_utf8_lossy(&bytes);
@@ -111,7 +108,11 @@ pub fn first_words(entries: &[PathBuf]) -> Option<String> {
     (!found.is_empty()).then_some(found)
 }
 
-fn read_file(path: PathBuf) -> Result<TextFile, TextError> {
+/// One of the files that [`find_all`] finds, read.
+///
+/// # Errors
+/// When it cannot be read, or is no UTF-8.
+pub fn read_file(path: PathBuf) -> Result<TextFile, TextError> {
     let bytes = fs::read(&path).map_err(|source| TextError::unreadable(&path, source))?;
     match String::from_utf8(bytes) {
         Ok(text) => Ok(TextFile { path, text }),

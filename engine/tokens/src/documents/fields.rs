@@ -1,0 +1,21 @@
+//! Which fields of an object hold its document.
+
+use serde::{Deserialize, Serialize};
+
+/// The names of the fields that a user may choose.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fields {
+    /// The field that is a document.
+    pub text: String,
+    /// The field that is a document's beginning, which carries no loss.
+    pub prompt: String,
+    /// The field that is its rest.
+    pub completion: String,
+}
+
+impl Default for Fields {
+    fn default() -> Self {
+        Self { text: "text".to_owned(), prompt: "prompt".to_owned(), completion: "completion".to_owned() }
+    }
+}
