@@ -87,7 +87,7 @@ fn conversations_are_written_by_the_chat_template() {
     for (data, path) in [
         ("--set data.tokens=null --set data.text=chats.jsonl", "chats.jsonl"),
         ("--set data.tokens=null --set data.text=[\"text.txt\",\"alpaca.json\"]", "alpaca.json"),
-        ("--set data.tokens=chats.jsonl", "chats.jsonl"),
+        ("--set data.tokens=chats.jsonl.bin", "chats.jsonl.bin"),
     ] {
         let said = home.run(format!("check run.json {data}"));
         assert!(said.stderr.contains(&hint(path)), "{}", said.stderr);
@@ -103,7 +103,7 @@ fn conversations_are_written_by_the_chat_template() {
         assert!(!home.run(format!("check run.json {data}")).stderr.contains("holds conversations"));
     }
     // Trained on either way, to the same bits, and the run directory keeps what the default was.
-    let data = ["--set data.tokens=chats.jsonl", "--set data.tokens=null --set data.text=chats.jsonl"];
+    let data = ["--set data.tokens=chats.jsonl.bin", "--set data.tokens=null --set data.text=chats.jsonl"];
     let losses = ["tokens", "text"].iter().zip(data).map(|(out, data)| {
         home.run(format!("train run.json {data} --out {out}")).success();
         let run: serde_json::Value = serde_json::from_str(&home.read(&format!("{out}/run.json"))).unwrap();
@@ -114,8 +114,9 @@ fn conversations_are_written_by_the_chat_template() {
     });
     let losses: Vec<_> = losses.collect();
     assert_eq!(losses[0], losses[1]);
-    let other = home
-        .run("train run.json --set data.tokens=chats.jsonl --set data.document_attention=false --out false");
+    let other = home.run(
+        "train run.json --set data.tokens=chats.jsonl.bin --set data.document_attention=false --out false",
+    );
     other.success();
     assert_ne!(
         home.read("false/metrics.jsonl").lines().next(),
