@@ -241,16 +241,14 @@ mod tests {
     /// `half` rounds to infinity from there on, and not before.
     #[test]
     fn a_type_overflows_exactly_where_rounding_to_it_gives_infinity() {
-        let is_infinite: [(ElementType, fn(f32) -> bool); 3] = [
-            (ElementType::F32, f32::is_infinite),
-            (ElementType::Bf16, |value| bf16::from_f32(value).is_infinite()),
-            (ElementType::F16, |value| f16::from_f32(value).is_infinite()),
-        ];
-        for (element, is_infinite) in is_infinite {
+        let check = |element: ElementType, is_infinite: fn(f32) -> bool| {
             let limit = element.overflow();
             assert!(is_infinite(limit) && is_infinite(-limit), "{element}");
             assert!(!is_infinite(limit.next_down()), "{element}");
-        }
+        };
+        check(ElementType::F32, f32::is_infinite);
+        check(ElementType::Bf16, |value| bf16::from_f32(value).is_infinite());
+        check(ElementType::F16, |value| f16::from_f32(value).is_infinite());
     }
 
     /// Each pattern, the middle to the next one, and what is just beside either: every boundary between two results of rounding.
