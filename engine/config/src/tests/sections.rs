@@ -154,7 +154,7 @@ fn document_attention_is_off_unless_it_is_asked_for() {
         &[&[data, ("model", &family("mlp"))], &[("data", r#"{"text": "a", "document_attention": "yes"}"#)]],
         expect![[r#"
             run.json:3:47: hint: `data.document_attention`: no effect here: the mlp family has no attention and no positions
-            run.json:3:47: `data.document_attention` must be true or false, but is the string "yes"; write a value such as false
+            run.json:3:47: `data.document_attention` must be true or false, but is the string "yes"; write a value such as true
         "#]],
     );
 }

@@ -379,7 +379,7 @@ fn json_that_is_no_data_is_refused_at_its_line() {
         ),
         ("[]", "the data has 0 tokens"),
         ("", "the text is empty: all 1 files have 0 bytes"),
-        ("{\"prompt\": \"a long prompt\", \"completion\": \"\"}", "none of its"),
+        ("{\"tokens\": [1, 2, 3, 4, 5, 6], \"mask\": [0, 0, 0, 0, 0, 0]}", "none of its"),
     ] {
         fs::write(&path, text).unwrap();
         let config = DataConfig { text: vec![path.clone()], ..DataConfig::default() };
