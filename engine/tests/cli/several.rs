@@ -350,7 +350,7 @@ fn engines_that_do_not_fit_together_are_refused_with_each_share() {
     let huge = "--set engines.left.model.hidden_size=4194304 --set engines.right.model.hidden_size=6291456";
     let error = home.run(format!("train pair.json --out out {huge}")).failure(1);
     let (needed, available) = error[error.find("error: ").unwrap()..].split_once(", but ").unwrap();
-    expect_test::expect!["error: the engines together need 49.88 PiB of memory (left: 24.00 PiB, ranks: 4; right: 25.88 PiB, ranks: 2)"].assert_eq(needed);
+    expect_test::expect!["error: the engines together need 49.97 PiB of memory (left: 24.05 PiB, ranks: 4; right: 25.93 PiB, ranks: 2)"].assert_eq(needed);
     assert!(
         available.contains(" is available on this host or to its control group; name fewer of them"),
         "{available}"
