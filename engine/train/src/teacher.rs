@@ -40,7 +40,7 @@ pub struct Teacher {
 pub(super) struct TeacherWeights {
     /// Where they were read.
     pub(super) path: PathBuf,
-    /// The checksum of [`InitialState::weights_checksum`]; `None` where this process does not see them.
+    /// The checksum of [`InitialState::weights_checksum`](pipezero_run::engine::InitialState::weights_checksum); `None` where this process does not see them.
     pub(super) checksum: Option<String>,
 }
 
