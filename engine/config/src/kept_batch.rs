@@ -1,5 +1,6 @@
 //! The batch of a resumed run: a step has as many sequences as it had, on another grid too.
 
+use super::batch_keys::BatchKeys;
 use super::resolved::BatchConfig;
 use super::run_file::RunFile;
 use super::whole_number;
@@ -7,26 +8,6 @@ use super::whole_number;
 const TRAIN: &str = "train_batch_size";
 const MICRO: &str = "train_micro_batch_size_per_gpu";
 const STEPS: &str = "gradient_accumulation_steps";
-
-/// The three keys of a batch, as far as they are numbers.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct BatchKeys {
-    /// `train_batch_size`.
-    pub(super) train: Option<usize>,
-    /// `train_micro_batch_size_per_gpu`.
-    pub(super) micro: Option<usize>,
-    /// `gradient_accumulation_steps`.
-    pub(super) steps: Option<usize>,
-}
-
-impl BatchKeys {
-    /// The size of a micro-batch, if as many of them make a step as take the `kept` sequences of the run before, whatever the file says of their number.
-    pub(super) fn micro_of_kept(self, kept: usize) -> Option<usize> {
-        // A file of all three keys describes another data degree; one with another size of a step asks for that.
-        let says_no_other_size = self.train.is_none_or(|train| train == kept && self.steps.is_some());
-        self.micro.filter(|_| says_no_other_size)
-    }
-}
 
 impl RunFile {
     /// For a resumed run, whose steps had so many sequences: where the file has no `train_batch_size`, or has all three batch keys, there are as many

@@ -6,6 +6,7 @@
 
 mod aliases;
 mod auto_section;
+mod batch_keys;
 mod byte_size;
 mod changed_keys;
 mod data_path;

@@ -72,15 +72,6 @@ impl TokenKeeper {
         Ok(())
     }
 
-    /// Begins a text of these tokens.
-    ///
-    /// # Errors
-    /// As [`TokenKeeper::append`].
-    pub fn add(&mut self, tokens: &[u32]) -> Result<(), TextError> {
-        self.begin();
-        self.append(tokens)
-    }
-
     /// The tokens of each text, in order.
     ///
     /// # Errors
@@ -180,8 +171,8 @@ mod tests {
         let mut keeper = TokenKeeper::within(folder.path()).unwrap();
         for tokens in &texts {
             let (first, rest) = tokens.split_at(tokens.len() / 3);
-            keeper.add(first).unwrap();
-            keeper.append(rest).unwrap();
+            keeper.begin();
+            [first, rest].iter().for_each(|tokens| keeper.append(tokens).unwrap());
         }
         let kept = keeper.finish().unwrap();
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);

@@ -115,7 +115,7 @@ impl StreamedText {
         Ok(())
     }
 
-    /// All of it.
+    /// The whole text.
     ///
     /// # Errors
     /// As [`StreamedText::read`].

@@ -6,8 +6,8 @@
 //! A resumed run keeps the sequences of its steps: where the file says micro-batches, whose product with another data degree would be another
 //! step, there are as many of them as make the step that it was.
 
+use crate::batch_keys::BatchKeys;
 use crate::findings::Site;
-use crate::kept_batch::BatchKeys;
 use crate::place::Place;
 use crate::raw::RawRun;
 use crate::resolved::BatchConfig;

@@ -85,7 +85,7 @@ fn separated(
     }
 }
 
-/// Where in a list the reader stands.
+/// How far a list has been read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     BeforeList,
@@ -190,7 +190,7 @@ fn take_value(from: &mut impl BufRead, bytes: &mut Vec<u8>) -> io::Result<bool> 
     }
 }
 
-/// Where the reader of a list stands behind a byte that is no white space; `None` where an entry begins with it.
+/// How far a list has been read once this byte, which is no white space, has been; `None` if an entry begins with it.
 fn next_place(place: Place, byte: u8) -> Result<Option<Place>, RecordFault> {
     let wanted = |wanted| Err(RecordFault::List { found: printed(byte), wanted });
     match (place, byte) {
@@ -210,7 +210,7 @@ fn printed(byte: u8) -> char {
     if byte.is_ascii_graphic() { char::from(byte) } else { char::REPLACEMENT_CHARACTER }
 }
 
-/// What has been read and not consumed; empty at the end alone.
+/// Bytes that were read and not consumed; there are none only at the end of the file.
 fn available(from: &mut impl BufRead) -> io::Result<&[u8]> {
     loop {
         match from.fill_buf() {

@@ -39,7 +39,7 @@ impl LayerKey {
     }
 }
 
-/// What a core of this host has achieved.
+/// The rates that a core of this host has reached.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CoreTimes {
     /// By kind of layer, where the layers are small enough to be measured.

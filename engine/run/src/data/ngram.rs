@@ -10,7 +10,7 @@
 //!
 //! and the cross-entropy is the mean of `-ln p` over every validation token but the first, which has none before it: the same tokens for
 //! both, in nats per token like the model's loss.
-
+//!
 //! Only pairs that occur in the validation tokens matter, so only those are counted in the training tokens: what is held does not grow with these.
 
 use std::collections::BTreeMap;

@@ -135,7 +135,8 @@ impl Store {
     /// Each byte as a token, for tests of what is read from a store.
     pub(super) fn of_bytes(bytes: &[u8]) -> Self {
         let mut keeper = pipezero_tokens::TokenKeeper::new().unwrap();
-        keeper.add(&bytes.iter().map(|&byte| u32::from(byte)).collect::<Vec<_>>()).unwrap();
+        keeper.begin();
+        keeper.append(&bytes.iter().map(|&byte| u32::from(byte)).collect::<Vec<_>>()).unwrap();
         Self::Tokens(keeper.finish().unwrap().remove(0))
     }
 }

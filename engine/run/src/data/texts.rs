@@ -47,7 +47,7 @@ impl Opener<'_> {
         for group in files.chunk_by(|one, next| !is_json(one) && !is_json(next)) {
             if is_json(&group[0]) {
                 num_bytes += fs::metadata(&group[0]).map_or(0, |found| found.len());
-                opened.push(Opened::Documents(self.json(&group[0], kept(&mut keeper)?)?));
+                opened.push(Opened::Documents(self.json(&group[0], made(&mut keeper)?)?));
                 continue;
             }
             let texts = self.opened(group, opened.len())?;
@@ -55,7 +55,7 @@ impl Opener<'_> {
             if self.tokenizer().is_none() {
                 opened.extend(texts.into_iter().map(Opened::Bytes));
             } else {
-                self.keep_tokens(&texts, kept(&mut keeper)?)?;
+                self.keep_tokens(&texts, made(&mut keeper)?)?;
                 opened.extend(texts.iter().map(|_| Opened::Tokens));
             }
         }
@@ -121,9 +121,9 @@ impl Opener<'_> {
 }
 
 /// The keeper, which is made for the first text that needs it.
-fn kept(keeper: &mut Option<TokenKeeper>) -> Result<&mut TokenKeeper, TextError> {
-    let made = keeper.take().map_or_else(TokenKeeper::new, Ok)?;
-    Ok(keeper.insert(made))
+fn made(keeper: &mut Option<TokenKeeper>) -> Result<&mut TokenKeeper, TextError> {
+    let new = keeper.take().map_or_else(TokenKeeper::new, Ok)?;
+    Ok(keeper.insert(new))
 }
 
 /// How many of the first texts of these lengths are turned into tokens at once: at least one.

@@ -26,7 +26,8 @@ impl Engine {
         Err(EngineError::NotFinite { step, what: found.to_string(), remedy: found.remedy() })
     }
 
-    /// Where the last step, which has changed no weight, or the last evaluation has ceased to be finite; every process knows it.
+    /// Finds the first value that is not finite in the last step, which has changed no weight, or in the last evaluation. Every process gets the same
+    /// answer.
     pub(super) fn find_not_finite(&mut self, command: &Command) -> Result<NotFinite, EngineError> {
         let findings = |answer| match answer {
             Answer::Findings(findings) => Some(*findings),
@@ -38,7 +39,7 @@ impl Engine {
         self.of_first_process(&found)
     }
 
-    /// What the process of rank 0 has.
+    /// Sends the value of the process of rank 0 to all processes.
     pub(super) fn of_first_process<T: Serialize + DeserializeOwned>(
         &mut self,
         own: &T,
@@ -48,7 +49,7 @@ impl Engine {
         Ok(serde_json::from_slice(&first).expect("every process runs this program"))
     }
 
-    /// Of what the processes have found in files, the first value with which no run can begin.
+    /// The first value with which no run can begin among those that the processes have found in files.
     pub(super) fn first_unusable(
         &mut self,
         own: Option<UnusableValue>,

@@ -10,7 +10,7 @@ use super::first_not_finite::first_not_finite;
 use super::not_finite::{BrokenOutput, LayerOnRank};
 use crate::unusable_value::in_words;
 
-/// What has been seen of the outputs of a rank's layers.
+/// Outputs of a rank's layers that were not finite.
 #[derive(Debug)]
 pub(super) struct Watch {
     /// By micro-batch the first output that is not finite.

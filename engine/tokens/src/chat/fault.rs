@@ -71,7 +71,7 @@ pub enum ChatFault {
         "the chat template marks with `{{% generation %}}` what is learned, and marks nothing of it; leave it out, or correct the template"
     )]
     NothingMarked,
-    /// What the template makes of a beginning is no beginning of what it makes of all.
+    /// The text of the first messages is not the beginning of the text of all messages.
     #[error(
         "the chat template writes its first {num_messages} messages otherwise alone than before the others, so nothing says what the assistant says: at \
          byte {at} the text is {alone:?} alone and {whole:?} before the others; mark what is learned in the template, between `{{% generation %}}` and \

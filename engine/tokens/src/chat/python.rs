@@ -10,7 +10,7 @@ pub(super) struct JsonForm {
     pub(super) ensure_ascii: bool,
     /// What each level is indented by.
     pub(super) indent: Option<String>,
-    /// What stands between items, and behind a key.
+    /// The text between items, and the text after a key.
     pub(super) separators: Option<(String, String)>,
     pub(super) sort_keys: bool,
 }

@@ -49,7 +49,7 @@ pub struct ProcessRow {
 }
 
 impl ProcessNeeds {
-    /// Of the process with these ranks, which are started for `purpose`.
+    /// The needs of the process with these ranks, which are started for `purpose`.
     pub fn of(plan: &Plan, purpose: Purpose, ranks: &[usize]) -> Self {
         let is_on_host = plan.run().device == DeviceName::Cpu;
         let buffers = if is_on_host { plan.needed_bytes(purpose, ranks.iter().copied()) } else { 0 };
@@ -68,15 +68,14 @@ impl ProcessNeeds {
             ("text", held_bytes),
         ];
         // The text is read before ranks allocate.
-        let later: u64 = [buffers, pieces].into_iter().fold(0, u64::saturating_add);
-        rows.push(("reading the text", reading_bytes.saturating_sub(later)));
+        rows.push(("reading the text", reading_bytes.saturating_sub(buffers.saturating_add(pieces))));
         let rows: Vec<ProcessRow> =
             rows.into_iter().map(|(name, bytes)| ProcessRow { name, bytes }).collect();
         let bytes = rows.iter().fold(0, |sum: u64, row| sum.saturating_add(row.bytes));
         Self { ranks: ranks.len(), bytes, rows }
     }
 
-    /// Of the process of a run that needs most: of all ranks, where they are threads, else of the fullest.
+    /// The needs of the process of a run that needs most: the one with all ranks, if they are threads; else the one with the fullest rank.
     pub fn of_fullest(plan: &Plan, purpose: Purpose) -> Self {
         let all: Vec<usize> = (0..plan.grid().world_size()).collect();
         match plan.run().comm.backend {
