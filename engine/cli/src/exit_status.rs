@@ -59,7 +59,12 @@ input_mistakes! {
         matches!(error, PlanError::Pattern { .. } | PlanError::LoneUnit(_))
     };
     RunDirError: |error| match error {
-        RunDirError::NoRun { .. } | RunDirError::Unfinished { .. } | RunDirError::Summary { .. } => true,
+        RunDirError::NoRun { .. }
+        | RunDirError::Unfinished { .. }
+        | RunDirError::BeingRemoved { .. }
+        | RunDirError::LeftWeights { .. }
+        | RunDirError::Summary { .. } => true,
+        RunDirError::Checkpoint(error) => error.is_input_mistake(),
         RunDirError::Exists { .. }
         | RunDirError::RescueExists { .. }
         | RunDirError::WeightsAlone { .. }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use pipezero_comm::CommError;
 use pipezero_files::host::free_bytes;
 use pipezero_plan::{Bytes, Plan};
-use pipezero_train::{Claim, DiskNeeds, Place, RunDir, RunDirError};
+use pipezero_train::{Claim, DiskNeeds, RunDir, RunDirError};
 use serde::{Deserialize, Serialize};
 
 use super::check::{Check, Part};
@@ -218,7 +218,7 @@ pub(super) fn judge(plan: &Plan, facts: &DiskFacts) -> Vec<Check> {
 
 fn directory(directory: &Path) -> Check {
     let (value, is_free, is_writable) = match RunDir::check(directory, Claim::New) {
-        Ok(Place::Free | Place::EarlierRun) => (format!("{} can be made", directory.display()), true, true),
+        Ok(_) => (format!("{} can be made", directory.display()), true, true),
         Err(error @ (RunDirError::Exists { .. } | RunDirError::Busy { .. })) => {
             (error.to_string(), false, true)
         }

@@ -82,13 +82,16 @@ impl PartialFile {
         &mut self.file
     }
 
-    /// Renames the complete file, once it is on disk.
+    /// Renames the complete file, once it is on disk; then its new name is on disk too.
     ///
     /// # Errors
     /// The error of the system.
     pub fn finish(self) -> io::Result<()> {
         self.file.sync_all()?;
-        fs::rename(&self.partial, &self.path)
+        fs::rename(&self.partial, &self.path)?;
+        sync_folder(
+            self.path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new(".")),
+        )
     }
 
     /// Writes all contents, and renames the complete file.
@@ -98,6 +101,19 @@ impl PartialFile {
     pub fn finish_with(mut self, contents: impl AsRef<[u8]>) -> io::Result<()> {
         self.file.write_all(contents.as_ref())?;
         self.finish()
+    }
+}
+
+/// Returns once the names in a folder are on disk, as they are only then. File systems that cannot do so for a folder are left as they are.
+///
+/// # Errors
+/// The error of the system.
+pub fn sync_folder(path: &Path) -> io::Result<()> {
+    match File::open(path)?.sync_all() {
+        Err(error) if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) => {
+            Ok(())
+        }
+        synced => synced,
     }
 }
 

@@ -26,7 +26,7 @@ pub(super) struct CheckpointKeeper {
 }
 
 impl CheckpointKeeper {
-    /// Of a run that has done `step` steps.
+    /// Of a run that has done `step` steps. Checkpoints of `unreadable` steps stay.
     ///
     /// # Errors
     /// When the folder of its earlier checkpoints cannot be read.
@@ -35,8 +35,11 @@ impl CheckpointKeeper {
         run: &Run,
         step: u64,
         about: AboutRun,
+        unreadable: Vec<u64>,
     ) -> Result<Self, EngineError> {
-        let checkpoints = Checkpoints::of_run(directory.path()).keeping(run.checkpoint.keep).after(step)?;
+        let checkpoints =
+            Checkpoints::of_run(directory.path()).keeping(run.checkpoint.keep).sparing(unreadable);
+        let checkpoints = checkpoints.after(step)?;
         Ok(Self {
             config: run.checkpoint,
             checkpoints,

@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::ops::RangeInclusive;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use pipezero_files::input::read_text;
@@ -12,11 +12,18 @@ use serde::Serialize;
 use super::metrics::EvalLine;
 use super::run_dir_error::RunDirError;
 
-/// `metrics.jsonl`, open for writing. Each line reaches the system at once, so that a run can be watched.
+/// `metrics.jsonl`, open for writing. Each line reaches the system at once, so that a run can be watched. Lines that could not be written are kept, and
+/// written before the next.
 #[derive(Debug)]
 pub struct MetricsFile {
     path: PathBuf,
     file: File,
+    /// Bytes of the lines that were written whole.
+    num_bytes: u64,
+    /// Lines that are still to be written.
+    unwritten: String,
+    /// Whether the file may end with a part of them.
+    is_cut: bool,
 }
 
 impl MetricsFile {
@@ -27,11 +34,14 @@ impl MetricsFile {
 
     /// Opens the file: to add to it, or empty.
     pub(super) fn open(path: PathBuf, adds: bool) -> Result<Self, RunDirError> {
-        let opened = if adds { File::options().append(true).open(&path) } else { File::create(&path) };
-        match opened {
-            Ok(file) => Ok(Self { path, file }),
-            Err(source) => Err(RunDirError::Io { path, source }),
+        let io = |source| RunDirError::Io { path: path.clone(), source };
+        // To add in any case: another program may make the file shorter meanwhile.
+        let file = File::options().create(!adds).append(true).open(&path).map_err(io)?;
+        if !adds {
+            file.set_len(0).map_err(io)?;
         }
+        let num_bytes = file.metadata().map_err(io)?.len();
+        Ok(Self { path, file, num_bytes, unwritten: String::new(), is_cut: false })
     }
 
     /// The lines of the first `num_steps` steps, without the evaluation after the last of them where that is made again.
@@ -59,30 +69,110 @@ impl MetricsFile {
         end.lines().rev().find_map(|line| serde_json::from_str(line).ok()).map(|Line { step, .. }| step)
     }
 
-    /// The steps up to `step` that have no line although an earlier one has, as ranges. None where there are no lines at all: a folder may have checkpoints alone.
-    pub(super) fn missing_until(path: &Path, step: u64) -> Vec<RangeInclusive<u64>> {
+    /// What is wrong with the lines of the steps up to `step`. Nothing where there are no lines at all: a folder may have checkpoints alone.
+    pub(super) fn faults_until(path: &Path, step: u64) -> LineFaults {
         let text = read_text(path, Self::BYTES_MAX).unwrap_or_default();
-        let lines = text.lines().filter_map(|line| serde_json::from_str::<Line>(line).ok());
-        let mut steps: Vec<u64> = lines.filter(|line| line.kind.is_none()).map(|line| line.step).collect();
+        let mut num_damaged = 0;
+        let mut steps = Vec::new();
+        // Lines after the step are of what is done again.
+        for line in text.split_inclusive('\n') {
+            match serde_json::from_str::<Line>(line) {
+                Ok(line) if line.step > step => break,
+                Ok(line) => steps.extend(line.kind.is_none().then_some(line.step)),
+                Err(_) => num_damaged += usize::from(line.ends_with('\n')),
+            }
+        }
         steps.sort_unstable();
+        let doubled =
+            steps.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| pair[0]..=pair[0]).collect();
         let after_all = (!steps.is_empty()).then_some(step.saturating_add(1));
         steps.extend(after_all);
         let pairs = steps.windows(2).map(|pair| (pair[0].saturating_add(1), pair[1].saturating_sub(1)));
-        pairs.map(|(first, last)| first..=last.min(step)).filter(|missing| !missing.is_empty()).collect()
+        let missing = pairs.map(|(first, last)| first..=last.min(step)).filter(|missing| !missing.is_empty());
+        LineFaults { missing: missing.collect(), doubled, num_damaged }
     }
 
     /// Adds a line.
     ///
     /// # Errors
-    /// When the system refuses, or the file is not there any more.
+    /// When the system refuses; the line is then kept, and written before the next.
     pub fn add(&mut self, line: &impl Serialize) -> Result<(), RunDirError> {
-        let mut text = serde_json::to_string(line).expect("a metrics line has string keys and finite depth");
-        text.push('\n');
-        let written = self.file.write_all(text.as_bytes());
-        // A file that was removed can still be written, and nobody would see it.
-        let written = written.and_then(|()| fs::metadata(&self.path).map(drop));
-        written.map_err(|source| RunDirError::Io { path: self.path.clone(), source })
+        let line = serde_json::to_string(line).expect("a metrics line has string keys and finite depth");
+        self.unwritten.push_str(&line);
+        self.unwritten.push('\n');
+        self.write().map_err(|source| RunDirError::Io { path: self.path.clone(), source })
     }
+
+    /// Lines that could not be written.
+    pub(super) fn unwritten(&self) -> &str {
+        &self.unwritten
+    }
+
+    /// Writes what is still to be written, and returns once all lines are on disk: a checkpoint of their steps follows.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub(super) fn sync(&mut self) -> Result<(), RunDirError> {
+        let synced = self.write().and_then(|()| match self.file.sync_data() {
+            // A file system that cannot do so, or a pipe.
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
+            synced => synced,
+        });
+        synced.map_err(|source| RunDirError::Io { path: self.path.clone(), source })
+    }
+
+    fn write(&mut self) -> io::Result<()> {
+        self.follow()?;
+        if self.is_cut {
+            self.file.set_len(self.num_bytes)?;
+            self.is_cut = false;
+        }
+        if let Err(error) = self.file.write_all(self.unwritten.as_bytes()) {
+            self.is_cut = true;
+            return Err(error);
+        }
+        self.num_bytes += self.unwritten.len() as u64;
+        self.unwritten.clear();
+        Ok(())
+    }
+
+    /// Goes on in a file of this name where the one that was written was moved, removed or emptied, as programs do that keep logs short. A file that was moved
+    /// could still be written, and nobody would look there.
+    fn follow(&mut self) -> io::Result<()> {
+        let own = self.file.metadata()?;
+        let is_own = match fs::symlink_metadata(&self.path) {
+            Ok(found) => (found.dev(), found.ino()) == (own.dev(), own.ino()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+            Err(error) => return Err(error),
+        };
+        let is_whole = own.len() >= self.num_bytes;
+        if is_own && is_whole {
+            return Ok(());
+        }
+        let first = self.unwritten.lines().find_map(|line| serde_json::from_str(line).ok());
+        let step = first.map_or(0, |Line { step, .. }| step);
+        let path = self.path.display();
+        if is_own {
+            tracing::warn!(%path, step, "was made shorter by another program: its lines before this step are no more there");
+        } else {
+            tracing::warn!(%path, step, "was moved or removed: lines from this step on are in a new file of that name");
+            self.file = File::options().create(true).append(true).open(&self.path)?;
+            self.is_cut = false;
+        }
+        self.num_bytes = self.file.metadata()?.len();
+        Ok(())
+    }
+}
+
+/// What is wrong with lines of steps that were done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LineFaults {
+    /// Steps without a line, although an earlier one has a line.
+    pub missing: Vec<RangeInclusive<u64>>,
+    /// Steps with more than one line.
+    pub doubled: Vec<RangeInclusive<u64>>,
+    /// Lines that cannot be read.
+    pub num_damaged: usize,
 }
 
 /// The fields that every line has.
@@ -113,7 +203,7 @@ mod tests {
         let missing = |steps: &[u64], until: u64| {
             let lines: String = steps.iter().map(|step| format!("{{\"step\":{step}}}\n")).collect();
             fs::write(&path, format!("{lines}{{\"kind\":\"eval\",\"step\":3}}\n")).unwrap();
-            MetricsFile::missing_until(&path, until)
+            MetricsFile::faults_until(&path, until).missing
         };
         let none: Vec<RangeInclusive<u64>> = Vec::new();
         assert_eq!(missing(&[1, 2, 3, 4], 4), none);
@@ -123,6 +213,32 @@ mod tests {
         // Of a folder that had checkpoints alone.
         assert_eq!(missing(&[6, 7], 7), none);
         assert_eq!(missing(&[], 9), none);
-        assert_eq!(MetricsFile::missing_until(&folder.path().join("none"), 9), none);
+        assert_eq!(MetricsFile::faults_until(&folder.path().join("none"), 9), LineFaults::default());
+        fs::write(&path, "{\"step\":1}\n{\"st\n{\"step\":2}\n{\"step\":2}\n{\"step\":3}\n{\"st").unwrap();
+        let faults = LineFaults { missing: none, doubled: vec![2..=2], num_damaged: 1 };
+        assert_eq!(MetricsFile::faults_until(&path, 3), faults);
+    }
+
+    #[test]
+    fn lines_go_on_where_the_file_was_moved_or_emptied() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("metrics.jsonl");
+        let line = |step: u64| serde_json::json!({ "step": step });
+        let mut file = MetricsFile::open(path.clone(), false).unwrap();
+        file.add(&line(1)).unwrap();
+        fs::rename(&path, folder.path().join("metrics.jsonl.1")).unwrap();
+        file.add(&line(2)).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "{\"step\":2}\n");
+        File::create(&path).unwrap();
+        file.add(&line(3)).unwrap();
+        fs::remove_file(&path).unwrap();
+        fs::create_dir(&path).unwrap();
+        // Kept, and written once there is a file again.
+        file.add(&line(4)).unwrap_err();
+        assert_eq!(file.unwritten(), "{\"step\":4}\n");
+        fs::remove_dir(&path).unwrap();
+        file.add(&line(5)).unwrap();
+        file.sync().unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "{\"step\":4}\n{\"step\":5}\n");
     }
 }

@@ -5,6 +5,7 @@ use std::io;
 use std::path::PathBuf;
 
 use pipezero_plan::Bytes;
+use pipezero_run::checkpoint::CheckpointError;
 
 /// What can be done with a folder that is there already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +61,30 @@ pub enum RunDirError {
         /// The folder.
         path: PathBuf,
     },
+    /// Its run was being replaced when the process that did so ended.
+    #[error(
+        "{} holds the rest of a run that was being replaced with --overwrite when that process ended: the same command, with --overwrite or --resume, removes \
+         the rest and begins the new run",
+        path.display()
+    )]
+    BeingRemoved {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// Its weights are those of steps that the run has left.
+    #[error(
+        "{} is of step {step}, and the run was begun anew from an earlier step since: name a checkpoint with --step, or wait until the run has ended",
+        path.display()
+    )]
+    LeftWeights {
+        /// The weights file.
+        path: PathBuf,
+        /// Its step.
+        step: u64,
+    },
+    /// The list of its starts, or a checkpoint.
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
     /// It holds no run.
     #[error("{} is not a run directory: it has no {file}; name the folder that `pipezero train` wrote", path.display())]
     NoRun {

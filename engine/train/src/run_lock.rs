@@ -4,12 +4,15 @@ use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 /// The lock of a run directory, held until it is dropped.
 #[derive(Debug)]
 pub(super) struct RunLock {
-    file: File,
+    file: Mutex<File>,
     path: PathBuf,
+    /// The directory: its device and its number there.
+    directory: (u64, u64),
 }
 
 /// Why there is no lock.
@@ -21,6 +24,15 @@ pub(super) enum LockError {
     Io(io::Error),
 }
 
+/// Whether a lock that is looked at again is the one that was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum StillHeld {
+    /// It is.
+    Yes,
+    /// Its file had been removed, and another is locked now.
+    Anew,
+}
+
 impl RunLock {
     /// Its file in the directory, which stays: to remove it would let a third run lock another file of that name.
     pub(super) const FILE: &str = "run.lock";
@@ -28,33 +40,33 @@ impl RunLock {
     /// Takes the lock of a directory. A file system without locks, as some network mounts are, is warned of.
     pub(super) fn take(directory: &Path) -> Result<Self, LockError> {
         let path = directory.join(Self::FILE);
-        // A link would have its target overwritten, and to open a pipe would wait for its reader.
-        if fs::symlink_metadata(&path).is_ok_and(|found| !found.is_file()) {
-            return Err(LockError::Io(io::Error::other("it is not a regular file; remove it")));
-        }
-        let file = File::options().create(true).read(true).write(true).truncate(false).open(&path);
-        let mut file = file.map_err(LockError::Io)?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(LockError::Held(holder(&path))),
-            Err(TryLockError::Error(error)) => {
-                tracing::warn!(%error, path = %path.display(), "cannot be locked: another run here would not be noticed");
-                return Ok(Self { file, path });
-            }
-        }
-        let process = format!("process {}\n", std::process::id());
-        let written = file.set_len(0).and_then(|()| file.write_all(process.as_bytes()));
-        written.map_err(LockError::Io)?;
-        Ok(Self { file, path })
+        let directory = fs::metadata(directory).map(|found| number_of(&found)).map_err(LockError::Io)?;
+        let file = Mutex::new(locked(&path)?);
+        Ok(Self { file, path, directory })
     }
 
-    /// Checks that the directory still has this lock: it may have been removed, or be another that took its name.
-    pub(super) fn check_is_there(&self) -> io::Result<()> {
-        let (own, found) = (self.file.metadata()?, fs::metadata(&self.path)?);
-        match (own.dev(), own.ino()) == (found.dev(), found.ino()) {
-            true => Ok(()),
-            false => Err(io::Error::other("the folder is another one than that in which the run began")),
+    /// Checks that the directory still has this lock. Where its file was removed, as by one who cleans up, the lock is taken anew.
+    ///
+    /// # Errors
+    /// [`LockError::Held`] if another run has it by now; [`LockError::Io`] if the directory was removed, or is another that took its name.
+    pub(super) fn hold(&self) -> Result<StillHeld, LockError> {
+        let another = || io::Error::other("the folder is another one than that in which the run began");
+        let folder = self.path.parent().unwrap_or(Path::new("."));
+        match fs::metadata(folder).map(|found| number_of(&found)) {
+            Ok(found) if found == self.directory => {}
+            Ok(_) => return Err(LockError::Io(another())),
+            Err(error) => return Err(LockError::Io(error)),
         }
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = file.metadata().map_err(LockError::Io)?;
+        match fs::symlink_metadata(&self.path) {
+            Ok(found) if number_of(&found) == number_of(&own) => return Ok(StillHeld::Yes),
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(LockError::Io(error)),
+        }
+        *file = locked(&self.path)?;
+        Ok(StillHeld::Anew)
     }
 
     /// Whether another run has the lock of a directory.
@@ -66,6 +78,33 @@ impl RunLock {
         let file = File::open(&path).ok()?;
         matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)).then(|| holder(&path))
     }
+}
+
+/// What tells a file from all others while it is there.
+fn number_of(of: &fs::Metadata) -> (u64, u64) {
+    (of.dev(), of.ino())
+}
+
+/// The file of this name, locked.
+fn locked(path: &Path) -> Result<File, LockError> {
+    // A link would have its target overwritten, and to open a pipe would wait for its reader.
+    if fs::symlink_metadata(path).is_ok_and(|found| !found.is_file()) {
+        return Err(LockError::Io(io::Error::other("it is not a regular file; remove it")));
+    }
+    let file = File::options().create(true).read(true).write(true).truncate(false).open(path);
+    let mut file = file.map_err(LockError::Io)?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => return Err(LockError::Held(holder(path))),
+        Err(TryLockError::Error(error)) => {
+            tracing::warn!(%error, path = %path.display(), "cannot be locked: another run here would not be noticed");
+            return Ok(file);
+        }
+    }
+    let process = format!("process {}\n", std::process::id());
+    let written = file.set_len(0).and_then(|()| file.write_all(process.as_bytes()));
+    written.map_err(LockError::Io)?;
+    Ok(file)
 }
 
 fn holder(path: &Path) -> String {
@@ -89,5 +128,24 @@ mod tests {
         drop(first);
         assert_eq!(RunLock::is_held(folder.path()), None);
         RunLock::take(folder.path()).unwrap();
+    }
+
+    #[test]
+    fn a_lock_whose_file_was_removed_is_taken_anew_unless_another_has_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join(RunLock::FILE);
+        let first = RunLock::take(folder.path()).unwrap();
+        assert_eq!(first.hold().unwrap(), StillHeld::Yes);
+        fs::remove_file(&file).unwrap();
+        assert_eq!((first.hold().unwrap(), first.hold().unwrap()), (StillHeld::Anew, StillHeld::Yes));
+        assert!(matches!(RunLock::take(folder.path()), Err(LockError::Held(_))));
+        fs::remove_file(&file).unwrap();
+        let second = RunLock::take(folder.path()).unwrap();
+        assert!(matches!(first.hold(), Err(LockError::Held(_))));
+        drop(second);
+        fs::rename(folder.path(), folder.path().with_extension("moved")).unwrap();
+        fs::create_dir(folder.path()).unwrap();
+        assert!(matches!(first.hold(), Err(LockError::Io(_))));
+        fs::remove_dir_all(folder.path().with_extension("moved")).unwrap();
     }
 }

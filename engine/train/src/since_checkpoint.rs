@@ -42,7 +42,7 @@ pub(super) fn about(plan: &Plan, batches: &Batches, teacher: Option<&Teacher>) -
     if let Some(loss) = plan.loss_description() {
         run["loss"] = loss.into();
     }
-    AboutRun { run, text_checksum: batches.text_checksum.clone() }
+    AboutRun { run, text_checksum: batches.text_checksum.clone(), start: None }
 }
 
 impl Changes {
@@ -171,7 +171,11 @@ mod tests {
     }
 
     fn described(run: &Run, text: &str) -> AboutRun {
-        AboutRun { run: serde_json::to_value(run).unwrap(), text_checksum: Some(text.to_owned()) }
+        AboutRun {
+            run: serde_json::to_value(run).unwrap(),
+            text_checksum: Some(text.to_owned()),
+            start: None,
+        }
     }
 
     /// The lines about a run that goes on after step 5 of another one.

@@ -1,6 +1,5 @@
 //! A training run that is ready to start.
 
-use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -8,14 +7,14 @@ use pipezero_config::hugging_face::Unused;
 use pipezero_files::host::LaunchedProcess;
 use pipezero_measure::trace::TracedSteps;
 use pipezero_plan::{Plan, Purpose};
-use pipezero_run::checkpoint::{CheckpointError, CheckpointReader, Checkpoints, Position};
+use pipezero_run::checkpoint::{CheckpointError, CheckpointReader, Checkpoints, Position, StepOfStart};
 use pipezero_run::data::Start as TextStart;
 use pipezero_run::engine::{Engine, EngineError, InitialState};
 use pipezero_run::world::{World, world_of};
 
 use super::batches::Batches;
 use super::error::TrainingError;
-use super::metrics_file::MetricsFile;
+use super::metrics_file::{LineFaults, MetricsFile};
 use super::process_memory::MemoryWatch;
 use super::run_dir::RunDir;
 use super::since_checkpoint::{Changes, about};
@@ -49,8 +48,12 @@ pub struct Resumed {
     pub changes: Changes,
     /// Newer checkpoints that are damaged.
     pub refused: Vec<CheckpointError>,
-    /// Steps before it that have no line in `metrics.jsonl`: a disk was full when theirs was to be written.
-    pub without_metrics: Vec<RangeInclusive<u64>>,
+    /// The same step, and which start of the run did it.
+    pub from: StepOfStart,
+    /// Later steps with checkpoints of a branch that the run has left.
+    pub left: Vec<u64>,
+    /// What is wrong with the lines of `metrics.jsonl` before it: a disk was full when one was to be written, for example.
+    pub line_faults: LineFaults,
 }
 
 /// A training run that is ready to start: ranks allocated, text read.
@@ -257,7 +260,9 @@ impl Training {
             last_done: step,
             changes,
             refused: Vec::new(),
-            without_metrics: Vec::new(),
+            from: StepOfStart::of(found.manifest()),
+            left: Vec::new(),
+            line_faults: LineFaults::default(),
         });
         Ok(training)
     }
@@ -271,7 +276,8 @@ impl Training {
         let resumed = self.resumed.map(|resumed| Resumed {
             last_done: [of_metrics, of_checkpoints].into_iter().flatten().fold(resumed.step, u64::max),
             refused,
-            without_metrics: MetricsFile::missing_until(&metrics, resumed.step),
+            left: Checkpoints::of_run(directory).left_after(resumed.step).unwrap_or_default(),
+            line_faults: MetricsFile::faults_until(&metrics, resumed.step),
             ..resumed
         });
         Self { resumed, ..self }

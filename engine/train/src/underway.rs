@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use pipezero_plan::Plan;
-use pipezero_run::checkpoint::Checkpoints;
-use pipezero_run::engine::StepReport;
+use pipezero_run::checkpoint::{CheckpointError, Checkpoints, StepOfStart};
+use pipezero_run::engine::{AboutRun, StepReport};
 
 use super::checkpoints::CheckpointKeeper;
 use super::device_memory::DeviceMemory;
@@ -70,8 +70,14 @@ impl Training {
         observer: &mut dyn Observer,
     ) -> Result<Underway<'a>, TrainingError> {
         let first = self.resumed.as_ref().map_or(0, |resumed| resumed.step);
+        let from = self.resumed.as_ref().map_or_else(StepOfStart::default, |resumed| resumed.from);
+        // Before anything else of the run changes: who is killed from here on has begun with this step.
+        let start = self.engine.shared(|| directory.begin_start(from).map_err(TrainingError::from))?;
         let about = about(self.plan(), &self.batches, self.teacher.as_ref());
-        let keeper = CheckpointKeeper::new(directory, self.plan().run(), first, about);
+        let about = AboutRun { start: Some(start), ..about };
+        let unreadable = self.resumed.iter().flat_map(|resumed| &resumed.refused);
+        let unreadable = unreadable.filter_map(CheckpointError::unreadable_step).collect();
+        let keeper = CheckpointKeeper::new(directory, self.plan().run(), first, about, unreadable);
         let keeper = self.engine.agree(keeper)?;
         let is_traced = self.writes() && self.traced.is_some();
         let mut underway = Underway {
@@ -135,13 +141,13 @@ impl Underway<'_> {
         let engine = &mut self.training.engine;
         if error.leaves_weights() {
             observer.begins(Work::Saving);
-            return save_after(
-                error,
-                engine,
-                &mut self.keeper,
-                self.directory,
-                self.training.rescue.as_deref(),
-            );
+            // Lines that could not be written may be by now; if not, the folder to which the state is rescued has them.
+            let lines = self.metrics.as_mut().map_or("", |metrics| {
+                let _ = metrics.sync();
+                metrics.unwritten()
+            });
+            let rescue = self.training.rescue.as_deref();
+            return save_after(error, engine, &mut self.keeper, self.directory, rescue, lines);
         }
         let step = engine.position().step;
         TrainingError::Lost {
@@ -171,6 +177,8 @@ impl Underway<'_> {
         let engine = &mut self.training.engine;
         self.keeper.poll(engine, observer)?;
         if self.keeper.is_due(step, engine)? {
+            let synced = self.metrics.as_mut().map_or(Ok(()), MetricsFile::sync);
+            engine.agree(synced.map_err(TrainingError::from))?;
             self.keeper.start(step, engine, observer)?;
         }
         Ok(true)
@@ -184,6 +192,8 @@ impl Underway<'_> {
         let (has_all_steps, asks) =
             (step >= self.plan().run().steps, self.plan().run().checkpoint.is_asked_for());
         let engine = &mut self.training.engine;
+        let synced = self.metrics.as_mut().map_or(Ok(()), MetricsFile::sync);
+        engine.agree(synced.map_err(TrainingError::from))?;
         if !has_all_steps {
             self.keeper.start_of_interrupted(step, engine, observer)?;
         } else if asks {
@@ -191,12 +201,14 @@ impl Underway<'_> {
         }
         // The checkpoint first: weights without one are those of a run that cannot be gone on with. Both before the evaluation, whose errors so
         // lose nothing.
-        engine.agree(self.directory.check_is_there().map_err(TrainingError::from))?;
+        engine.agree(self.directory.check_is_held().map_err(TrainingError::from))?;
         self.keeper.finish(engine, observer)?;
         // Those of a run that was interrupted before its first step would be in the way of a new start.
         if step > 0 {
             observer.begins(Work::Saving);
+            engine.agree(self.directory.note_weights(None).map_err(TrainingError::from))?;
             engine.save(&self.directory.file(RunDir::WEIGHTS))?;
+            engine.agree(self.directory.note_weights(Some(step)).map_err(TrainingError::from))?;
             self.has_saved_weights = true;
         }
         self.training.memory.measure();
@@ -235,7 +247,7 @@ impl Underway<'_> {
         let written = self
             .metrics
             .as_mut()
-            .map_or(Ok(()), |metrics| self.directory.check_is_there().and_then(|()| metrics.add(&line)));
+            .map_or(Ok(()), |metrics| self.directory.check_is_held().and_then(|()| metrics.add(&line)));
         engine.agree(traced.and(written.map_err(TrainingError::from)))?;
         Ok((report, line))
     }

@@ -57,6 +57,8 @@ impl ResumeArgs {
             let several = LaunchedProcess::this().ok().flatten().is_some_and(|launched| launched.size > 1);
             return Err(Failure::Input(nothing_to_resume(&self.directory, several).into()));
         }
+        // Its run file may be that of a run which is being removed.
+        RunDir::of_run_file(&self.directory)?;
         Ok(TrainArgs {
             run: RunArgs { run, set: self.set },
             task: None,

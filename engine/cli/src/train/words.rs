@@ -1,12 +1,13 @@
 //! What `train` says of a run before its steps and after them.
 
+use std::ops::RangeInclusive;
 use std::path::Path;
 
 use pipezero_config::{DeviceName, RunFile};
 use pipezero_files::host;
 use pipezero_models::queue::Cuda;
 use pipezero_plan::Plan;
-use pipezero_train::{RankLog, Resumed, RunDir, Start, Summary, Training};
+use pipezero_train::{LineFaults, RankLog, Resumed, RunDir, Start, Summary, Training};
 
 use crate::describe;
 use crate::figures::{bytes, count, counted};
@@ -54,7 +55,7 @@ pub(super) fn where_it_starts(plan: &Plan) -> impl Fn(Start) -> Option<String> +
 }
 
 pub(super) fn say_where_it_goes_on(output: ProcessOutput, resumed: Option<&Resumed>, out: &Path) {
-    let Some(Resumed { step, last_done, changes, refused, without_metrics }) = resumed else {
+    let Some(Resumed { step, last_done, changes, refused, left, line_faults, .. }) = resumed else {
         return output
             .note(format_args!("{} has no checkpoint yet: the run starts at step 1", out.display()));
     };
@@ -68,19 +69,15 @@ pub(super) fn say_where_it_goes_on(output: ProcessOutput, resumed: Option<&Resum
         1 => output.note(format_args!("step {first} was done before, and is done again")),
         _ => output.note(format_args!("steps {first} to {last_done} were done before, and are done again")),
     }
-    if let Some(first) = without_metrics.first() {
-        let first = match first.end() - first.start() {
-            0 => format!("step {}", first.start()),
-            _ => format!("steps {} to {}", first.start(), first.end()),
-        };
-        let more = match without_metrics.len() {
-            1 => "",
-            _ => ", and of others",
-        };
+    if let Some(newest) = left.last() {
+        output.note(terminal::fitted(&format!(
+            "the last start of this run went on after step {step}: the checkpoint of step {newest} is of the branch that was left then, and --step {newest} goes on \
+             with that; it is removed once this one has written another"
+        )));
+    }
+    if let Some(faults) = faults_in_words(line_faults) {
         let metrics = out.join(RunDir::METRICS);
-        let line =
-            format!("warning: {} has no line of {first}{more}, which the run has done", metrics.display());
-        output.note(terminal::fitted(&line));
+        output.note(terminal::fitted(&format!("warning: {} {faults}", metrics.display())));
     }
     for warning in changes.warnings() {
         output.note(terminal::fitted(&format!("warning: {warning}")));
@@ -88,6 +85,24 @@ pub(super) fn say_where_it_goes_on(output: ProcessOutput, resumed: Option<&Resum
     if let Some(line) = changes.note() {
         output.note(terminal::fitted(&line));
     }
+}
+
+/// What is wrong with the lines of steps that were done, as what follows on the name of their file.
+fn faults_in_words(LineFaults { missing, doubled, num_damaged }: &LineFaults) -> Option<String> {
+    let steps = |ranges: &[RangeInclusive<u64>]| {
+        let first = ranges.first()?;
+        let first = match first.end() - first.start() {
+            0 => format!("step {}", first.start()),
+            _ => format!("steps {} to {}", first.start(), first.end()),
+        };
+        Some(if ranges.len() == 1 { first } else { format!("{first}, and of others") })
+    };
+    let missing = steps(missing).map(|steps| format!("has no line of {steps}, which the run has done"));
+    let doubled = steps(doubled).map(|steps| format!("has more than one line of {steps}"));
+    let damaged =
+        (*num_damaged > 0).then(|| format!("has {} that cannot be read", counted(*num_damaged, "line")));
+    let faults: Vec<String> = missing.into_iter().chain(doubled).chain(damaged).collect();
+    (!faults.is_empty()).then(|| faults.join("; it "))
 }
 
 pub(super) fn say_what_runs(output: ProcessOutput, plan: &Plan) {

@@ -4,7 +4,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use pipezero_config::hugging_face::HuggingFaceError;
+use rustix::io::Errno;
 
+use super::folder_name::step_of;
 use crate::unusable_value::UnusableValue;
 
 /// Why a checkpoint cannot be written or read.
@@ -32,6 +34,18 @@ pub enum CheckpointError {
         "{0}; the run had diverged: go on from an earlier checkpoint with --step, at a lower learning rate"
     )]
     Unusable(Box<UnusableValue>),
+    /// The list of the run's starts is not as it was written.
+    #[error(
+        "{}: {reason}; without this file the newest checkpoint is taken, whichever start of the run wrote it: remove the file, and choose another checkpoint \
+         with --step N if the run was begun anew from an earlier step",
+        path.display()
+    )]
+    Starts {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// Its weights cannot be written for transformers.
     #[error(transparent)]
     Published(#[from] HuggingFaceError),
@@ -174,9 +188,19 @@ impl CheckpointError {
         })
     }
 
-    /// Whether an earlier checkpoint may do.
+    /// Whether an earlier checkpoint may do: this one is damaged, or the disk does not give it back.
     pub fn is_damage(&self) -> bool {
-        matches!(self, Self::Damaged { .. })
+        matches!(self, Self::Damaged { .. }) || self.unreadable_step().is_some()
+    }
+
+    /// The step of the checkpoint that a disk, or a server of files, does not give back now: it may be whole. Missing rights and limits of this process are
+    /// no such error, since they would be met again with each earlier checkpoint.
+    pub fn unreadable_step(&self) -> Option<u64> {
+        let Self::Io { path, source } = self else { return None };
+        let errors = [Errno::IO, Errno::STALE, Errno::LOOP, Errno::NXIO, Errno::REMOTEIO, Errno::TIMEDOUT];
+        let is_unreadable = errors.iter().any(|error| source.raw_os_error() == Some(error.raw_os_error()));
+        let names = path.ancestors().filter_map(|path| path.file_name()?.to_str());
+        is_unreadable.then(|| names.into_iter().find_map(step_of)).flatten()
     }
 
     pub(super) fn io(path: &Path) -> impl Fn(io::Error) -> Self + use<> {

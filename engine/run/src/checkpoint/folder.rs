@@ -1,6 +1,6 @@
 //! The folder of a run's checkpoints: how one gets its name, which ones there are, and which are kept.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -9,6 +9,7 @@ use super::folder_name::{folder_name, step_of};
 use super::foreign::{System, system_of};
 use super::manifest::Manifest;
 use super::reader::CheckpointReader;
+use super::starts::{Starts, StepOfStart};
 
 /// The checkpoints of a run directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,15 +21,10 @@ pub struct Checkpoints {
     superseded: Vec<u64>,
     /// The step of one that stays, however many are newer.
     protected: Option<u64>,
+    /// Steps of checkpoints that could not be read, which therefore stay.
+    unreadable: Vec<u64>,
     /// Whether the run directory was there: if it has been removed, it is not made again.
     run_dir_is_there: bool,
-}
-
-/// A checkpoint that is being written, under another name than it will have.
-#[derive(Clone, Debug)]
-pub struct NewCheckpoint {
-    checkpoints: Checkpoints,
-    step: u64,
 }
 
 impl Checkpoints {
@@ -39,9 +35,6 @@ impl Checkpoints {
     /// The ending of its name while it is being removed.
     const REMOVED: &str = ".removed";
 
-    /// The name of the sign in a folder that is being written.
-    const SIGN: &str = "sign";
-
     /// Those of a run directory; the folder need not be there.
     pub fn of_run(run_dir: &Path) -> Self {
         Self {
@@ -49,6 +42,7 @@ impl Checkpoints {
             num_kept: usize::MAX,
             superseded: Vec::new(),
             protected: None,
+            unreadable: Vec::new(),
             run_dir_is_there: false,
         }
     }
@@ -80,6 +74,11 @@ impl Checkpoints {
         Self { protected: Some(step), ..self }
     }
 
+    /// The same, of which those of these steps stay: they could not be read, and may be whole.
+    pub fn sparing(self, unreadable: Vec<u64>) -> Self {
+        Self { unreadable, ..self }
+    }
+
     /// The same once another is complete.
     pub fn without_superseded(self) -> Self {
         Self { superseded: Vec::new(), ..self }
@@ -97,7 +96,10 @@ impl Checkpoints {
         let run_dir = path.parent().filter(|_| is_theirs).unwrap_or(path);
         let checkpoints = Self::of_run(run_dir);
         let steps = checkpoints.steps()?;
-        let found = steps.iter().rev().find(|&&found| step.is_none_or(|step| step == found));
+        let starts = Starts::read(run_dir)?;
+        let is_of_run = |step: u64| checkpoints.is_of(&starts, step);
+        let found =
+            steps.iter().rev().find(|&&found| step.map_or_else(|| is_of_run(found), |step| step == found));
         match found {
             Some(&step) => Ok(checkpoints.at(step)),
             None => Err(checkpoints.not_found(path, step, &steps)),
@@ -136,8 +138,41 @@ impl Checkpoints {
         with_ending(&self.at(step), Self::PARTIAL)
     }
 
-    /// Steps after which there are complete checkpoints, in order.
+    /// Whether a checkpoint is of the run as its last start goes on with it. One that cannot be read is: why is said where it is read.
+    fn is_of(&self, starts: &Starts, step: u64) -> bool {
+        Manifest::read(&self.at(step)).map_or(true, |manifest| starts.has(StepOfStart::of(&manifest)))
+    }
+
+    /// The folder.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether the run directory was there when the run went on.
+    pub(super) fn run_dir_is_there(&self) -> bool {
+        self.run_dir_is_there
+    }
+
+    /// The run directory.
+    pub(super) fn run_dir(&self) -> &Path {
+        self.path.parent().unwrap_or(&self.path)
+    }
+
+    /// Steps of complete checkpoints after a step that are of a branch which the run has left, in order.
+    ///
+    /// # Errors
+    /// When the folder, or the list of starts, cannot be read.
+    pub fn left_after(&self, step: u64) -> Result<Vec<u64>, CheckpointError> {
+        let starts = Starts::read(self.run_dir())?;
+        let later = self.steps()?.into_iter().filter(|&found| found > step);
+        Ok(later.filter(|&found| !self.is_of(&starts, found)).collect())
+    }
+
+    /// Steps after which there are complete checkpoints, in order; none where the run is being removed.
     pub fn steps(&self) -> Result<Vec<u64>, CheckpointError> {
+        if Starts::read(self.run_dir())?.is_being_removed() {
+            return Ok(Vec::new());
+        }
         let steps = self.names()?.into_iter().filter_map(|name| step_of(&name));
         let mut steps: Vec<u64> = steps.filter(|&step| self.at(step).is_dir()).collect();
         steps.sort_unstable();
@@ -167,14 +202,17 @@ impl Checkpoints {
         Ok(self.names()?.into_iter().find(|name| !is_ours(name)))
     }
 
-    /// The newest checkpoint before a step whose manifest and headers are sound; why newer ones are not is added to `refused`.
+    /// The newest checkpoint of the run before a step whose manifest and headers are sound; why newer ones are not is added to `refused`. Those of a branch
+    /// that the run has left do not count.
     pub fn newest_before(
         &self,
         step: u64,
         refused: &mut Vec<CheckpointError>,
     ) -> Result<Option<CheckpointReader>, CheckpointError> {
+        let starts = Starts::read(self.run_dir())?;
         for step in self.steps()?.into_iter().rev().filter(|&found| found < step) {
             match CheckpointReader::open(&self.at(step)) {
+                Ok(reader) if !starts.has(StepOfStart::of(reader.manifest())) => {}
                 Ok(reader) => return Ok(Some(reader)),
                 Err(error) if error.is_damage() => refused.push(error),
                 Err(error) => return Err(error),
@@ -183,38 +221,23 @@ impl Checkpoints {
         Ok(None)
     }
 
-    /// Starts the checkpoint after a step; what earlier runs left unfinished is removed. A sign in its folder shows other processes whether
-    /// they see it.
-    pub fn start(&self, step: u64, sign: Option<&str>) -> Result<NewCheckpoint, CheckpointError> {
+    /// Removes what a run that was killed has left: what it had begun to write or to remove, and the oldest of more checkpoints than are to stay.
+    ///
+    /// # Errors
+    /// When a checkpoint that is too many cannot be removed.
+    pub fn tidy(&self) -> Result<(), CheckpointError> {
         self.remove_leftovers()?;
-        let new = NewCheckpoint { checkpoints: self.clone(), step };
-        let folder = self.partial(step);
-        let made = match self.run_dir_is_there {
-            true if sign.is_none() => fs::create_dir(&self.path),
-            // Or this process has no such directory yet, and another has.
-            _ => fs::create_dir_all(&self.path),
-        };
-        match made {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            made => made.map_err(CheckpointError::io(&self.path))?,
-        }
-        let made = fs::create_dir(&folder)
-            .and_then(|()| sign.map_or(Ok(()), |sign| fs::write(folder.join(Self::SIGN), sign)));
-        made.map_err(CheckpointError::io(&folder))?;
-        Ok(new)
-    }
-
-    /// Whether this process sees the folder of the checkpoint after a step in which this sign is.
-    pub(crate) fn has_sign(&self, step: u64, sign: &str) -> Result<bool, CheckpointError> {
-        let path = self.partial(step).join(Self::SIGN);
-        match fs::read(&path) {
-            Ok(found) => Ok(found == sign.as_bytes()),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(CheckpointError::io(&path)(error)),
+        match self.steps()?.last() {
+            Some(&newest) => self.remove_oldest(newest),
+            None => Ok(()),
         }
     }
 
-    fn remove_leftovers(&self) -> Result<(), CheckpointError> {
+    /// Removes what a run that was killed had begun to write or to remove, as far as that can be.
+    ///
+    /// # Errors
+    /// When the folder cannot be read.
+    pub fn remove_leftovers(&self) -> Result<(), CheckpointError> {
         for name in self.names()? {
             let ending = [Self::PARTIAL, Self::REMOVED].iter().find_map(|ending| name.strip_suffix(ending));
             if ending.is_some_and(|name| step_of(name).is_some()) {
@@ -226,76 +249,23 @@ impl Checkpoints {
     }
 
     /// Removes those that the new one supersedes, and the oldest of more than are to stay.
-    fn remove_oldest(&self, new: u64) -> Result<(), CheckpointError> {
+    pub(super) fn remove_oldest(&self, new: u64) -> Result<(), CheckpointError> {
         let is_superseded = |&step: &u64| step != new && self.superseded.contains(&step);
         let (superseded, steps): (Vec<_>, Vec<_>) = self.steps()?.into_iter().partition(is_superseded);
         let old = superseded.iter().chain(steps.iter().rev().skip(self.num_kept).rev());
-        let old = old.filter(|&&step| step != new && self.protected != Some(step));
+        let stays = |step| step == new || self.protected == Some(step) || self.unreadable.contains(&step);
+        let old = old.filter(|&&step| !stays(step));
         // One that cannot be removed keeps no other.
         let removed: Vec<_> = old.map(|&step| self.remove(step)).collect();
         removed.into_iter().collect()
     }
 
     /// Takes the name away first, so that no half of a checkpoint has it.
-    fn remove(&self, step: u64) -> Result<(), CheckpointError> {
+    pub(super) fn remove(&self, step: u64) -> Result<(), CheckpointError> {
         let path = self.at(step);
         let removed = with_ending(&path, Self::REMOVED);
         fs::rename(&path, &removed).map_err(CheckpointError::io(&path))?;
         remove_whatever(&removed).map_err(CheckpointError::io(&removed))
-    }
-}
-
-impl NewCheckpoint {
-    /// Removes what has been written, as far as it can be.
-    pub fn abandon(self) {
-        let _ = fs::remove_dir_all(self.checkpoints.partial(self.step));
-    }
-
-    /// Completes it and removes the oldest.
-    pub fn finish(self, manifest: &Manifest) -> Result<(), CheckpointError> {
-        self.write_manifest(manifest)?;
-        self.give_name()?;
-        self.remove_oldest()
-    }
-
-    /// Writes the manifest, and returns once all of the folder is on disk.
-    pub(crate) fn write_manifest(&self, manifest: &Manifest) -> Result<(), CheckpointError> {
-        let folder = self.checkpoints.partial(self.step);
-        let sign = folder.join(Checkpoints::SIGN);
-        if sign.exists() {
-            fs::remove_file(&sign).map_err(CheckpointError::io(&sign))?;
-        }
-        let path = folder.join(Manifest::FILE);
-        let written = File::create_new(&path).and_then(|mut file| {
-            io::Write::write_all(&mut file, manifest.text().as_bytes())?;
-            file.sync_all()
-        });
-        written.map_err(CheckpointError::io(&path))?;
-        sync_folder(&folder)
-    }
-
-    /// Gives the folder its name.
-    pub(crate) fn give_name(&self) -> Result<(), CheckpointError> {
-        let (folder, place) = (self.checkpoints.partial(self.step), self.checkpoints.at(self.step));
-        // One of the same step is damaged, or could not be completed everywhere, or the run would not have come here once more.
-        if fs::symlink_metadata(&place).is_ok() {
-            self.checkpoints.remove(self.step)?;
-        }
-        fs::rename(&folder, &place).map_err(CheckpointError::io(&place))?;
-        sync_folder(&self.checkpoints.path)
-    }
-
-    /// Takes the name away again, and removes the folder, as far as that can be.
-    pub(crate) fn take_name_away(self) {
-        let _ = self.checkpoints.remove(self.step);
-        self.abandon();
-    }
-
-    /// Removes the oldest of more checkpoints than are to stay.
-    pub(crate) fn remove_oldest(&self) -> Result<(), CheckpointError> {
-        self.checkpoints
-            .remove_oldest(self.step)
-            .map_err(|error| CheckpointError::NotRemoved(Box::new(error)))
     }
 }
 
@@ -308,9 +278,4 @@ pub(super) fn with_ending(path: &Path, ending: &str) -> PathBuf {
     let mut path = path.as_os_str().to_owned();
     path.push(ending);
     path.into()
-}
-
-/// Names in a folder are on disk only once the folder is.
-fn sync_folder(path: &Path) -> Result<(), CheckpointError> {
-    File::open(path).and_then(|folder| folder.sync_all()).map_err(CheckpointError::io(path))
 }

@@ -27,6 +27,9 @@ pub struct Manifest {
     pub loss_scale: Option<LossScale>,
     /// The checksum of the training text; none of a run without text.
     pub text_checksum: Option<String>,
+    /// Which start of the run wrote it; none of a run whose starts are not counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start: Option<u64>,
     /// The grid that wrote it: pipeline ranks and data ranks.
     pub grid: [usize; 2],
     /// What is kept of each parameter: itself, and unless it is frozen the optimizer's states.
@@ -110,6 +113,7 @@ impl Manifest {
             position,
             loss_scale: None,
             text_checksum: None,
+            start: None,
             grid: [0, 0],
             kinds: Vec::new(),
             place: 0,

@@ -26,21 +26,25 @@ mod folder_name;
 mod foreign;
 mod joint;
 mod manifest;
+mod new_checkpoint;
 mod piece;
 mod published;
 mod reader;
 mod shard_header;
 mod shard_writer;
+mod starts;
 #[cfg(test)]
 mod tests;
 
 pub use blocks::digits;
 pub use cursor::Cursor;
 pub use error::CheckpointError;
-pub use folder::{Checkpoints, NewCheckpoint};
+pub use folder::Checkpoints;
 pub use joint::JointCheckpoints;
 pub(crate) use joint::JointSteps;
 pub use manifest::{FileRecord, Manifest, ParameterRecord, Position};
+pub use new_checkpoint::NewCheckpoint;
 pub use piece::Piece;
 pub use reader::CheckpointReader;
 pub(crate) use shard_writer::ShardWriter;
+pub use starts::{Starts, StepOfStart};

@@ -16,6 +16,7 @@ mod ranks;
 mod report;
 mod save;
 mod share;
+mod shared;
 mod shared_memory;
 mod state_check;
 mod threads;

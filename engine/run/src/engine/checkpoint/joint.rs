@@ -2,9 +2,6 @@
 
 use std::sync::Arc;
 
-use serde::Serialize;
-use serde::de::DeserializeOwned;
-
 use super::AboutRun;
 use crate::checkpoint::{CheckpointError, Checkpoints, JointCheckpoints, JointSteps};
 use crate::engine::Engine;
@@ -21,7 +18,7 @@ impl JointCheckpoints {
     /// # Panics
     /// If there is no engine.
     pub fn resume(&mut self, engines: &mut [(&str, &mut Engine)]) -> Result<bool, EngineError> {
-        let sets = first_of(engines).shared(|| self.sets())?;
+        let sets = first_of(engines).shared(|| self.sets().map_err(EngineError::from))?;
         let mut refused = Vec::new();
         for set in sets.into_iter().rev() {
             match self.resume_from(&set, engines) {
@@ -73,7 +70,7 @@ impl JointCheckpoints {
                 true => Ok(()),
                 false => Err(CheckpointError::NotGoneOn { path: self.list() }),
             };
-            first_of(engines).shared(|| self.sets().and_then(is_known))?;
+            first_of(engines).shared(|| self.sets().and_then(is_known).map_err(EngineError::from))?;
         }
         let mut not_removed = Ok(());
         for (name, engine) in &mut *engines {
@@ -84,7 +81,7 @@ impl JointCheckpoints {
             let to = engine.agree(self.to_write(name, step_before).map_err(EngineError::from))?;
             let run =
                 serde_json::to_value(engine.plan().run()).expect("a run has string keys and finite depth");
-            match engine.write_checkpoint(&to, &AboutRun { run, text_checksum: None }) {
+            match engine.write_checkpoint(&to, &AboutRun { run, ..AboutRun::default() }) {
                 Err(error @ EngineError::Checkpoint(CheckpointError::NotRemoved(_))) => {
                     not_removed = Err(error)
                 }
@@ -110,19 +107,4 @@ impl JointCheckpoints {
 
 fn first_of<'a>(engines: &'a mut [(&str, &mut Engine)]) -> &'a mut Engine {
     engines.first_mut().expect("there are engines").1
-}
-
-impl Engine {
-    /// What the process of rank 0 finds, in all processes.
-    fn shared<T: Serialize + DeserializeOwned>(
-        &mut self,
-        find: impl FnOnce() -> Result<T, CheckpointError>,
-    ) -> Result<T, EngineError> {
-        let found = if self.has_rank_0() { find().map(Some) } else { Ok(None) };
-        let found = self.agree(found.map_err(EngineError::from))?;
-        let message = postcard::to_stdvec(&found).expect("it is of numbers and names");
-        let message = self.ranks.together(|world| world.broadcast(message))?;
-        let found: Option<T> = postcard::from_bytes(&message).expect("every process runs this program");
-        Ok(found.expect("the process of rank 0 gives it"))
-    }
 }

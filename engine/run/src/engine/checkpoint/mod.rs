@@ -25,6 +25,8 @@ pub struct AboutRun {
     pub run: serde_json::Value,
     /// The checksum of the training text.
     pub text_checksum: Option<String>,
+    /// Which start of the run writes it, where starts are counted.
+    pub start: Option<u64>,
 }
 
 impl Engine {

@@ -172,6 +172,7 @@ impl Engine {
         Manifest {
             loss_scale: self.loss_scaler.as_ref().map(LossScaler::state),
             text_checksum: about.text_checksum.clone(),
+            start: about.start,
             grid: [grid.pipeline_degree, grid.data_degree],
             kinds: kinds(&self.plan),
             parameters: parameters_and_frozen(&self.plan).map(parameter).collect(),
