@@ -116,6 +116,7 @@ input_mistakes! {
         | EngineError::Device { .. }
         | EngineError::WorldSize { .. }
         | EngineError::OtherRun
+        | EngineError::OtherTokens { .. }
         | EngineError::OtherInstructions { .. }
         | EngineError::OtherState { .. }
         | EngineError::Elsewhere
@@ -134,6 +135,9 @@ input_mistakes! {
         TrainingError::Teacher { error, .. } => error.is_input_mistake(),
         TrainingError::RunDir(error) => error.is_input_mistake(),
         TrainingError::Trace(error) => error.is_input_mistake(),
+        // Another start would find the same files.
+        TrainingError::OtherInput(_) => true,
+        TrainingError::Unread { .. } => false,
         // A caller's of the library: the command line gives a run the ranks of its plan.
         TrainingError::OtherRanks { .. } => false,
         TrainingError::Saved { error, .. }

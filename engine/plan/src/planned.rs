@@ -314,11 +314,15 @@ impl Plan {
         if shape == self.shape { last.sizes.output } else { last.unit.sizes(shape).output }
     }
 
+    /// The pipeline ranks of the first unit and of the last, which read tokens.
+    pub fn ranks_of_ends(&self) -> [PipelineRank; 2] {
+        [0, self.units.len() - 1].map(|index| self.pipeline_rank_of(self.units[index].stage))
+    }
+
     /// What a rank reads of each micro-batch: tokens where it runs the first unit, or the loss, and where documents begin in any case, if
     /// its layers attend within these.
     pub fn tokens_read(&self, rank: PipelineRank) -> TokensRead {
-        let ends = [0, self.units.len() - 1];
-        let tokens = ends.into_iter().any(|index| self.pipeline_rank_of(self.units[index].stage) == rank);
+        let tokens = self.ranks_of_ends().contains(&rank);
         let encoder_values = self.units_of(rank).find_map(|(_, planned)| planned.encoder_values(self.shape));
         let document_starts = reads_documents(&self.run);
         let has_loss = self.rank_of(self.head()) == rank;

@@ -1,5 +1,6 @@
 //! The batches of a run: its text, cut for its plan.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use pipezero_plan::Plan;
@@ -20,6 +21,8 @@ pub(super) struct Batches {
     pub(super) text_checksum: Option<String>,
     /// The checksum of what is held out; `None` if nothing is.
     pub(super) validation_checksum: Option<String>,
+    /// Files of tokens, which are read in parts.
+    pub(super) token_files: Vec<PathBuf>,
     /// That of the tokenizer; `None` of a run without one.
     pub(super) tokenizer_checksum: Option<String>,
 }
@@ -36,12 +39,14 @@ impl Batches {
                 baselines: None,
                 text_checksum: None,
                 validation_checksum: None,
+                token_files: Vec::new(),
                 tokenizer_checksum: None,
             });
         }
         let (corpus, layout) = (corpus(plan)?, batch_layout(plan));
         Ok(Self {
             tokenizer_checksum: corpus.tokenizer_checksum().map(digits),
+            token_files: corpus.token_files(),
             training: Arc::new(
                 corpus
                     .training_batches(layout, run.seed)?

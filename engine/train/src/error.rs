@@ -9,6 +9,7 @@ use pipezero_run::data::DataError;
 use pipezero_run::engine::{EngineError, Report};
 
 use super::run_dir_error::RunDirError;
+use super::same_inputs::Difference;
 
 /// Why a run failed.
 #[derive(Debug, thiserror::Error)]
@@ -42,6 +43,17 @@ pub enum TrainingError {
         needed: usize,
         /// From which on, if the plan says it (`comm.first_rank`).
         first: Option<usize>,
+    },
+    /// Processes have read different things.
+    #[error("{0}")]
+    OtherInput(Box<Difference>),
+    /// A file that processes are to compare.
+    #[error("{}: {source}", path.display())]
+    Unread {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
     },
     /// A step that was to be traced.
     #[error(transparent)]
@@ -82,6 +94,12 @@ pub enum TrainingError {
         /// Why it could not be saved in the last place that was tried.
         why: Box<TrainingError>,
     },
+}
+
+impl From<Difference> for TrainingError {
+    fn from(difference: Difference) -> Self {
+        Self::OtherInput(Box::new(difference))
+    }
 }
 
 fn counted_ranks(count: usize) -> String {
@@ -147,6 +165,7 @@ impl TrainingError {
         match self {
             Self::Engine(error) => error.is_of_all(),
             Self::Teacher { error, .. } => error.is_of_all(),
+            Self::OtherInput(_) => true,
             Self::Saved { error, .. } | Self::Lost { error, .. } => error.is_of_all(),
             Self::NotSaved { error, why, .. } => error.is_of_all() && why.is_of_all(),
             _ => false,
@@ -185,6 +204,8 @@ impl TrainingError {
             Self::Teacher { error, .. } => stopped(error).is_none(),
             Self::RunDir(_) | Self::Trace(_) => true,
             Self::Data(_)
+            | Self::OtherInput(_)
+            | Self::Unread { .. }
             | Self::OtherRanks { .. }
             | Self::Saved { .. }
             | Self::Lost { .. }

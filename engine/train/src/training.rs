@@ -14,9 +14,11 @@ use pipezero_run::world::{World, world_of};
 
 use super::batches::Batches;
 use super::error::TrainingError;
+use super::inputs::inputs;
 use super::metrics_file::{LineFaults, MetricsFile};
 use super::process_memory::MemoryWatch;
 use super::run_dir::RunDir;
+use super::same_inputs::{Compared, compare};
 use super::since_checkpoint::{Changes, about};
 use super::teacher::Teacher;
 use super::weights_run::state_of;
@@ -26,6 +28,8 @@ use super::weights_run::state_of;
 pub enum Start {
     /// The text is read.
     Text,
+    /// Processes have compared what they read, and large files only in parts.
+    Compared(Compared),
     /// Ranks allocate their memory and draw their initial weights.
     Drawn,
     /// Ranks allocate their memory and read weights.
@@ -306,6 +310,11 @@ impl Training {
         Engine::check_host(&plan, Purpose::Training, &*world)?;
         begins(Start::Text);
         let batches = Batches::of(&plan, start)?;
+        let (inputs, large) = inputs(&plan, &batches, &state, teacher.as_ref())?;
+        let compared = compare(&*world, &inputs, &large)?;
+        if compared.sampled_bytes > 0 {
+            begins(Start::Compared(compared));
+        }
         begins(match &state {
             InitialState::Checkpoint(from) => Start::Resumed { step: from.manifest().position.step },
             InitialState::Drawn => Start::Drawn,

@@ -10,7 +10,8 @@ use pipezero_models::Distillation;
 use pipezero_plan::Plan;
 use pipezero_run::checkpoint::Checkpoints;
 use pipezero_train::{
-    Beginning, CopiedTokenizer, RunDir, RunDirError, Teacher, Training, TrainingError, origin_of,
+    Beginning, CopiedTokenizer, Input, RunDir, RunDirError, Teacher, Training, TrainingError, compare,
+    origin_of,
 };
 
 use super::options::RunOptions;
@@ -68,6 +69,7 @@ impl RunOptions {
             _ if self.resume => Beginning::Checkpoint { directory: &self.out, step: self.step },
             _ => Beginning::Drawn,
         };
+        compare(&*world, &self.said(), &[])?;
         let mut training = Training::beginning(plan, world, beginning, teacher, begins)?;
         if self.resume {
             say_where_it_goes_on(output, training.resumed(), &self.out);
@@ -79,6 +81,23 @@ impl RunOptions {
             training = training.rescued_to(folder);
         }
         Ok(training)
+    }
+
+    /// What was said on the command line, which is to be the same for all processes. Weights and checkpoints are compared by what is in them.
+    fn said(&self) -> Vec<Input> {
+        let yes = |is_given: bool| if is_given { "given" } else { "not given" };
+        let or_none = |value: Option<String>| value.unwrap_or_else(|| yes(false).to_owned());
+        let traced = self.trace_steps.as_ref().map(ToString::to_string);
+        vec![
+            Input::said("--out", self.out.display()),
+            Input::said("--overwrite", yes(self.overwrite)),
+            Input::said("--resume", yes(self.resume)),
+            Input::said("--step", or_none(self.step.map(|step| step.to_string()))),
+            Input::said(self.init_is_from.trim_end(), yes(self.init.is_some())),
+            Input::said("--rescue", or_none(self.rescue.as_ref().map(|path| path.display().to_string()))),
+            Input::said("--trace", yes(self.trace)),
+            Input::said("--trace-steps", or_none(traced)),
+        ]
     }
 
     /// Whether the run goes on from a checkpoint that is there.

@@ -7,7 +7,7 @@ use pipezero_config::{DeviceName, RunFile};
 use pipezero_files::host;
 use pipezero_models::queue::Cuda;
 use pipezero_plan::Plan;
-use pipezero_train::{LineFaults, RankLog, Resumed, RunDir, Start, Summary, Training};
+use pipezero_train::{Compared, LineFaults, RankLog, Resumed, RunDir, Start, Summary, Training};
 
 use crate::describe;
 use crate::figures::{bytes, count, counted};
@@ -48,6 +48,11 @@ pub(super) fn where_it_starts(plan: &Plan) -> impl Fn(Start) -> Option<String> +
     let reads_text = plan.run().model.learns();
     move |begins| match begins {
         Start::Text => reads_text.then(|| "reading the text".to_owned()),
+        Start::Compared(Compared { whole_bytes, sampled_bytes }) => Some(format!(
+            "files of tokens and weights were compared between the processes: {} whole, of {} more their sizes and some blocks",
+            bytes(whole_bytes),
+            bytes(sampled_bytes)
+        )),
         Start::Drawn => Some(format!("{ranks}; initial weights are drawn")),
         Start::Loaded => Some(format!("{ranks}; weights are read")),
         Start::Resumed { step } => Some(format!("{ranks}; the checkpoint of step {step} is read")),

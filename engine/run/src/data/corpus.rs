@@ -119,6 +119,17 @@ impl Corpus {
         [&self.training, &self.validation].map(|side| side.iter().map(Stream::num_tokens).sum())
     }
 
+    /// The files of tokens, each once, in their order.
+    pub fn token_files(&self) -> Vec<PathBuf> {
+        let mut files: Vec<PathBuf> = Vec::new();
+        for path in self.training.iter().chain(&self.validation).flat_map(Stream::token_files) {
+            if !files.iter().any(|known| known == path) {
+                files.push(path.to_owned());
+            }
+        }
+        files
+    }
+
     /// The checksum of the content of the run's tokenizer, if it has one.
     pub fn tokenizer_checksum(&self) -> Option<u64> {
         self.tokenizer_checksum

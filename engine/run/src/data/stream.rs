@@ -1,6 +1,7 @@
 //! Tokens of one side of a split, one after the other, wherever they lie.
 
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 
 use xxhash_rust::xxh3::Xxh3;
@@ -50,6 +51,16 @@ impl Stream {
             _ => self.parts.push(Part { store, range, at: self.num_tokens }),
         }
         self.num_tokens += num_tokens;
+    }
+
+    /// The files of tokens that it reads, each once where its parts follow each other.
+    pub(super) fn token_files(&self) -> impl Iterator<Item = &Path> {
+        let mut stores: Vec<usize> = self.parts.iter().map(|part| part.store).collect();
+        stores.dedup();
+        stores.into_iter().filter_map(|store| match &self.stores[store] {
+            Store::File(file) => Some(file.path()),
+            _ => None,
+        })
     }
 
     /// Tokens of all parts.

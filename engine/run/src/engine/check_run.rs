@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Write};
 use std::hash::{DefaultHasher, Hasher};
+use std::path::PathBuf;
 
 use pipezero_comm::world::World;
 use pipezero_models::kernels::instruction_set;
@@ -55,11 +56,16 @@ impl Given {
     }
 }
 
-/// Equal where engines run alike: the version, the run but for its threads, which are those of its host, the purpose, the model's
+/// Equal where engines run alike: the version, the run but for its threads and the paths of its data, which are those of its host, the purpose, the model's
 /// parameters and the programs.
 fn digest(plan: &Plan, purpose: Purpose) -> u64 {
     let mut run = plan.run().clone();
     run.threads = 0;
+    // Each host may have its own copy of the data, wherever it likes: contents are compared once they are read.
+    run.data.text.clear();
+    let nowhere = |path: &mut PathBuf| *path = PathBuf::new();
+    run.data.tokenizer.iter_mut().for_each(nowhere);
+    run.data.files.tokens.iter_mut().chain(&mut run.data.files.validation_tokens).for_each(nowhere);
     let run = serde_json::to_string(&run).expect("a run has string keys");
     let mut digest = Digest(DefaultHasher::new());
     let mut write = |text: fmt::Arguments<'_>| digest.write_fmt(text).expect("a digest takes any text");

@@ -221,6 +221,15 @@ pub enum EngineError {
         /// There.
         first: String,
     },
+    /// The first stage of the pipeline has read other tokens than the last.
+    #[error(
+        "step {step}: the first and the last stage of the pipeline have read different tokens, so their processes do not see the same data: a file was changed while \
+         the run read it, or a host has another copy; compare the files on all hosts, and go on from a checkpoint before this step"
+    )]
+    OtherTokens {
+        /// The step.
+        step: u64,
+    },
     /// The processes begin with different states.
     #[error(
         "this process begins with {own}, and the process of rank 0 with {first}: give all of them the same"
@@ -257,6 +266,7 @@ impl EngineError {
             Self::Weights(WeightsError::Unusable(_))
             | Self::Checkpoint(CheckpointError::Unusable(_))
             | Self::WorldSize { .. }
+            | Self::OtherTokens { .. }
             | Self::NotFinite { .. }
             | Self::LossScale { .. }
             | Self::EvaluationNotFinite { .. } => true,

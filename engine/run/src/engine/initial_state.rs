@@ -1,6 +1,6 @@
 //! What a new engine's ranks begin with.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use pipezero_comm::world::World;
@@ -40,6 +40,15 @@ impl InitialState {
                 Ok(Vec::new())
             }
         }
+    }
+
+    /// The weights files that ranks read in parts; none of a checkpoint, whose manifest has checksums of all of them.
+    ///
+    /// # Errors
+    /// When headers are damaged or cannot be read.
+    pub fn files(&self, plan: &Plan) -> Result<Vec<PathBuf>, EngineError> {
+        let Self::Weights(path) = self else { return Ok(Vec::new()) };
+        Ok(WeightsFile::open(plan, path)?.paths().into_iter().map(Path::to_owned).collect())
     }
 
     /// Refuses a checkpoint of another model or optimizer, and processes that begin with different states, in every process and before

@@ -85,6 +85,8 @@ pub struct Engine {
     update: u64,
     /// Sequences that the steps have read.
     num_samples: u64,
+    /// The digests of this process's ranks of the last step, until they are compared with those of the others.
+    tokens_digest: u64,
     /// A checkpoint that is not complete yet.
     writing: Option<Writing>,
 }
@@ -247,6 +249,7 @@ impl Engine {
             step: 0,
             update: 0,
             num_samples: 0,
+            tokens_digest: 0,
             writing: None,
         };
         match state {
@@ -263,14 +266,17 @@ impl Engine {
         self.ranks.local().contains(&0)
     }
 
-    /// Whether this holds in any process; each gives whether it holds there.
+    /// Whether this holds in any process; each gives whether it holds there. The processes also compare what their ranks have read in the last step.
     ///
     /// # Errors
-    /// When a rank, or another process, stops.
+    /// When a rank, or another process, stops; [`EngineError::OtherTokens`] in all of them.
     pub fn in_any_process(&mut self, holds: bool) -> Result<bool, EngineError> {
-        let mut words = [u64::from(holds)];
+        let mut words = [u64::from(holds), std::mem::take(&mut self.tokens_digest)];
         self.ranks.together(|world| world.add_words(&mut words))?;
-        Ok(words != [0])
+        match words {
+            [num_holding, 0] => Ok(num_holding > 0),
+            _ => Err(EngineError::OtherTokens { step: self.step }),
+        }
     }
 
     /// What this process did, if no process failed at it.
@@ -321,10 +327,13 @@ impl Engine {
         let found = first(&outcomes).clone();
         let overflowed = found.overflowed;
         let unread = outcomes.iter().find_map(|outcome| outcome.unread.clone());
+        let tokens_digest =
+            outcomes.iter().fold(0_u64, |sum, outcome| sum.wrapping_add(outcome.tokens_digest));
         let processes = self.gather_outcomes(clock, outcomes)?;
         if overflowed {
             self.check_left_out(inputs, unread)?;
         }
+        self.tokens_digest = tokens_digest;
         self.update_loss_scale(step, overflowed)?;
         self.step = step;
         self.update += u64::from(!overflowed);

@@ -46,6 +46,7 @@ mod tail;
 #[cfg(feature = "shuttle")]
 mod tests;
 mod to_rank_zero;
+mod tokens_digest;
 mod waited;
 mod watch;
 

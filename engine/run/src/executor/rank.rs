@@ -23,6 +23,7 @@ use super::staging::Staging;
 use super::step::Tail;
 use super::step_results::StepResults;
 use super::step_tokens::StepTokens;
+use super::tokens_digest::TokensDigest;
 use super::watch::Watch;
 use crate::shard::{StoreOptions, UnitStore};
 
@@ -62,6 +63,8 @@ pub(crate) struct Rank {
     pub(super) staging: Option<Staging>,
     /// What could not be read of the step's tokens.
     pub(super) unread: Option<ReadFault>,
+    /// The digest of the step's tokens, at the ends of the pipeline.
+    pub(super) tokens_digest: TokensDigest,
     /// Where the head puts logits, while they are asked for.
     pub(super) asked_logits: Option<AskedLogits>,
     /// What looks at the outputs of layers, while that is asked for.
@@ -127,6 +130,7 @@ impl Rank {
             tail: Tail::default(),
             staging: None,
             unread: None,
+            tokens_digest: TokensDigest::default(),
             asked_logits: None,
             watch: None,
             scratch: allocator(&ledgers.scratch),

@@ -12,6 +12,7 @@ use super::rank::Rank;
 use super::read_fault::ReadFault;
 use super::recorder::{EventKind, Recorded};
 use super::step::{RankOutcome, RankReport, StepInputs, Tail};
+use super::tokens_digest::TokensDigest;
 use crate::data::{BatchSource, DataError};
 
 impl Rank {
@@ -28,8 +29,9 @@ impl Rank {
         self.unread = self.begin(program, inputs.step, inputs.step, source)?;
         self.run_row(program, Some(inputs))?;
         let Tail { record, gradient_norm, overflowed, .. } = self.tail.clone();
+        let tokens_digest = self.tokens_digest.sum();
         let unread = self.unread.take().map(|fault| self.named(&fault));
-        Ok(RankOutcome { record, gradient_norm, overflowed, unread, ..self.outcome()? })
+        Ok(RankOutcome { record, gradient_norm, overflowed, unread, tokens_digest, ..self.outcome()? })
     }
 
     /// Losses of one batch, without gradients.
@@ -70,6 +72,7 @@ impl Rank {
         if !reads.is_any() {
             return Ok(fault);
         }
+        let mut digest = TokensDigest::new(&self.plan, self.pipeline_rank);
         for micro_batch in 0..program.num_micro_batches() as usize {
             self.set_position(Position::Reading { step, micro_batch });
             let id = MicroBatch(micro_batch as u32);
@@ -79,6 +82,7 @@ impl Rank {
                     .micro_batch(batch, self.data_rank, micro_batch, tokens)
                     .map_err(DataError::of_source)?;
                 let (vocab_size, encoder) = (self.plan.vocab_size(), self.plan.input_encoder());
+                digest.add(self.data_rank, micro_batch, tokens);
                 tokens.check(shape, vocab_size, encoder, reads.loss).map_err(DataError::Batch)
             });
             if let Err(error) = read {
@@ -86,6 +90,7 @@ impl Rank {
                 fault = fault.or(Some(ReadFault { micro_batch, error }));
             }
         }
+        self.tokens_digest = digest;
         Ok(fault)
     }
 

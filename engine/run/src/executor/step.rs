@@ -35,6 +35,8 @@ pub(crate) struct RankOutcome {
     pub(crate) overflowed: bool,
     /// What this rank could not read of the step's tokens: then the weights were left as they are too.
     pub(crate) unread: Option<String>,
+    /// The digest of its tokens: the sum over all ranks is 0 where both ends of the pipeline have read the same. 0 in an evaluation.
+    pub(crate) tokens_digest: u64,
     /// What differs from rank to rank.
     pub(crate) report: RankReport,
 }

@@ -1,0 +1,85 @@
+//! What a training run has read, as processes compare it.
+
+use std::path::PathBuf;
+
+use pipezero_config::Run;
+use pipezero_plan::Plan;
+use pipezero_run::checkpoint::digits;
+use pipezero_run::engine::InitialState;
+use pipezero_tokens::text::find_all;
+use serde_json::Value;
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::batches::Batches;
+use super::error::TrainingError;
+use super::same_inputs::Input;
+use super::teacher::Teacher;
+
+/// What a run has read, and the large files that it reads in parts.
+pub(super) fn inputs(
+    plan: &Plan,
+    batches: &Batches,
+    state: &InitialState,
+    teacher: Option<&Teacher>,
+) -> Result<(Vec<Input>, Vec<PathBuf>), TrainingError> {
+    let data = &plan.run().data;
+    let mut inputs = sections(plan.run());
+    let mut add = |what: &str, digest: Option<String>, files: Vec<PathBuf>| {
+        // Each process has all rows, so that one that has read nothing differs from one that has.
+        let digest = digest.unwrap_or_else(|| "none".to_owned());
+        inputs.push(Input { what: what.to_owned(), digest, files });
+    };
+    // Only where texts differ are they looked for again.
+    let texts = || find_all(&data.text).unwrap_or_default();
+    let (key, files) = match data.files.tokens.is_empty() {
+        true => ("data.text", texts()),
+        false => ("data.tokens", Vec::new()),
+    };
+    add(
+        "the tokenizer (`data.tokenizer`)",
+        batches.tokenizer_checksum.clone(),
+        data.tokenizer.iter().cloned().collect(),
+    );
+    add(&format!("what is trained on (`{key}`)"), batches.text_checksum.clone(), files);
+    add("what is held out for validation", batches.validation_checksum.clone(), Vec::new());
+    let weights = state.weights_checksum(plan)?.map(digits);
+    add("what the weights begin with", weights, Vec::new());
+    let step = match state {
+        InitialState::Checkpoint(from) => from.manifest().position.step,
+        _ => 0,
+    };
+    add("the step after which the run goes on", Some(step.to_string()), Vec::new());
+    if let Some(checksum) = teacher.and_then(|teacher| teacher.weights().checksum.clone()) {
+        add("the weights of the teacher", Some(checksum), Vec::new());
+    }
+    Ok((inputs, [batches.token_files.clone(), state.files(plan)?].concat()))
+}
+
+/// The longest value of a section of a run file that errors show; of others they show a checksum.
+const SHOWN_CHARS: usize = 80;
+
+/// The sections of a run, without what belongs to a host: how many threads its ranks have, and where its data lies.
+fn sections(run: &Run) -> Vec<Input> {
+    let mut run = serde_json::to_value(run).expect("a run has string keys and finite depth");
+    let Some(sections) = run.as_object_mut() else { return Vec::new() };
+    sections.remove("threads");
+    if let Some(data) = sections.get_mut("data").and_then(Value::as_object_mut) {
+        for key in ["text", "tokens", "validation_tokens", "tokenizer"] {
+            data.remove(key);
+        }
+    }
+    let input = |(name, value): (&String, &Value)| {
+        let text = value.to_string();
+        let shown = if text.len() <= SHOWN_CHARS {
+            text
+        } else {
+            format!("{} of checksum {}", value_kind(value), digits(xxh3_64(text.as_bytes())))
+        };
+        Input { what: format!("`{name}` of the run file"), digest: shown, files: Vec::new() }
+    };
+    sections.iter().map(input).collect()
+}
+
+fn value_kind(value: &Value) -> &'static str {
+    if value.is_object() { "a section" } else { "a value" }
+}

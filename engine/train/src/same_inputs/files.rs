@@ -1,0 +1,172 @@
+//! Large files that processes compare: which process reads which of them, and how much.
+//!
+//! Processes of one host that see the same file need not all read it, so one does. What a start would otherwise not read whole is read up to a bound; of the
+//! files beyond it the sizes count, and the blocks that checkpoints know the data by.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use pipezero_run::checkpoint::digits;
+use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::Xxh3;
+
+use super::{Compared, Told};
+use crate::error::TrainingError;
+
+/// Bytes of large files, at most, that are read to compare them.
+const READ_BYTES_MAX: u64 = 1 << 30;
+/// Bytes that are read at once.
+const BUFFER_BYTES: usize = 1 << 20;
+
+/// A large file as a process sees it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct FileFacts {
+    pub(super) name: String,
+    pub(super) num_bytes: u64,
+    /// What tells it from other files of its host: device, inode, time of the last change.
+    identity: (u64, u64, i64, i64),
+}
+
+impl FileFacts {
+    pub(super) fn of(path: &Path) -> Result<Self, TrainingError> {
+        let found =
+            fs::metadata(path).map_err(|source| TrainingError::Unread { path: path.to_owned(), source })?;
+        let identity = (found.dev(), found.ino(), found.ctime(), found.ctime_nsec());
+        Ok(Self { name: name_of(path), num_bytes: found.len(), identity })
+    }
+
+    #[cfg(test)]
+    pub(super) fn named(name: String, num_bytes: u64) -> Self {
+        Self { name, num_bytes, identity: (0, 0, 0, 0) }
+    }
+}
+
+fn name_of(path: &Path) -> String {
+    path.file_name().map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned())
+}
+
+/// How many of the first files are read whole.
+fn num_whole(files: &[FileFacts]) -> usize {
+    let mut sum = 0_u64;
+    let fits = |file: &&FileFacts| {
+        sum = sum.saturating_add(file.num_bytes);
+        sum <= READ_BYTES_MAX
+    };
+    files.iter().take_while(fits).count()
+}
+
+/// How much of the files is compared.
+pub(super) fn compared(files: &[FileFacts]) -> Compared {
+    let sum = |files: &[FileFacts]| files.iter().map(|file| file.num_bytes).sum();
+    let (whole, sampled) = files.split_at(num_whole(files));
+    Compared { whole_bytes: sum(whole), sampled_bytes: sum(sampled) }
+}
+
+/// Which process reads which large file: the first rank of a process, and the number of a file.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Reading(Vec<(usize, usize)>);
+
+/// Each file is read once on each host that has it: of the processes that see the same file, by the one that has the fewest bytes to read so far.
+pub(super) fn readers(all: &[Told]) -> Reading {
+    let Some(first) = all.first() else { return Reading(Vec::new()) };
+    let mut reading = Vec::new();
+    let mut bytes_of = HashMap::<usize, u64>::new();
+    for number in 0..num_whole(&first.files) {
+        let mut seen = HashMap::<_, Vec<usize>>::new();
+        for told in all {
+            let Some(file) = told.files.get(number) else { continue };
+            seen.entry((&told.host, file.identity)).or_default().push(told.rank);
+        }
+        let mut groups: Vec<Vec<usize>> = seen.into_values().collect();
+        groups.sort_unstable();
+        for ranks in groups {
+            let least =
+                ranks.into_iter().min_by_key(|rank| (bytes_of.get(rank).copied().unwrap_or(0), *rank));
+            let Some(rank) = least else { continue };
+            *bytes_of.entry(rank).or_default() += first.files[number].num_bytes;
+            reading.push((rank, number));
+        }
+    }
+    Reading(reading)
+}
+
+impl Reading {
+    /// The digests of the files that a process is to read, with their numbers.
+    pub(super) fn digests(
+        &self,
+        rank: usize,
+        files: &[PathBuf],
+    ) -> Result<Vec<(usize, String)>, TrainingError> {
+        let own = self.0.iter().filter(|(reader, _)| *reader == rank);
+        let digest = |&(_, number): &(usize, usize)| {
+            let path = &files[number];
+            let digest = digest(path, u64::MAX);
+            let digest = digest.map_err(|source| TrainingError::Unread { path: path.clone(), source })?;
+            Ok((number, digits(digest)))
+        };
+        own.map(digest).collect()
+    }
+}
+
+/// The name of a file, and what a process sees of its first part, in a few words.
+pub(super) fn digest_in_short(path: &Path) -> (String, String) {
+    let found = digest(path, READ_BYTES_MAX).map_or_else(|error| format!("unknown ({error})"), digits);
+    (name_of(path), found)
+}
+
+/// The digest of the first bytes of a file, and of its length.
+fn digest(path: &Path, bytes_max: u64) -> io::Result<u64> {
+    let file = File::open(path)?;
+    let mut digest = Xxh3::new();
+    digest.update(&file.metadata()?.len().to_le_bytes());
+    let mut rest = file.take(bytes_max);
+    let mut buffer = vec![0; BUFFER_BYTES];
+    loop {
+        match rest.read(&mut buffer)? {
+            0 => return Ok(digest.digest()),
+            num_bytes => digest.update(&buffer[..num_bytes]),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(rank: usize, host: &str, files: &[(u64, u64)]) -> Told {
+        let file = |&(inode, num_bytes): &(u64, u64)| FileFacts {
+            name: format!("{inode}"),
+            num_bytes,
+            identity: (1, inode, 0, 0),
+        };
+        Told { rank, host: host.to_owned(), inputs: Vec::new(), files: files.iter().map(file).collect() }
+    }
+
+    #[test]
+    fn each_file_is_read_once_on_each_host_that_has_it() {
+        let all = [
+            told(0, "a", &[(1, 10), (2, 20)]),
+            told(1, "a", &[(1, 10), (2, 20)]),
+            told(2, "b", &[(1, 10), (2, 20)]),
+            // Its own copy of the second, as in a container.
+            told(3, "b", &[(1, 10), (7, 20)]),
+        ];
+        assert_eq!(readers(&all), Reading(vec![(0, 0), (2, 0), (1, 1), (2, 1), (3, 1)]));
+    }
+
+    #[test]
+    fn files_beyond_the_bound_count_by_their_size() {
+        let gib = 1 << 30;
+        let files = |sizes: &[u64]| -> Vec<FileFacts> {
+            sizes.iter().map(|&size| FileFacts::named("a".to_owned(), size)).collect()
+        };
+        let of = |sizes: &[u64]| compared(&files(sizes));
+        assert_eq!(of(&[gib / 2, gib / 2]), Compared { whole_bytes: gib, sampled_bytes: 0 });
+        assert_eq!(of(&[gib / 2, gib, 5]), Compared { whole_bytes: gib / 2, sampled_bytes: gib + 5 });
+        assert_eq!(of(&[u64::MAX / 2, 1]), Compared { whole_bytes: 0, sampled_bytes: u64::MAX / 2 + 1 });
+        assert_eq!(of(&[]), Compared::default());
+    }
+}

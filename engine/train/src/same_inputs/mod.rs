@@ -1,0 +1,137 @@
+//! Processes of a run that have read different things do not train together.
+//!
+//! Under one path a host may have an older copy of a text, another tokenizer, weights of another run. Each process would go on with what it sees, and the run
+//! would end without an error, with weights that belong to no data. So before the first step every process says what it has read, by content: names of
+//! folders, inodes and times do not count, since each host may have a copy of its own.
+
+mod difference;
+mod files;
+
+use std::path::PathBuf;
+
+use pipezero_comm::CommError;
+use pipezero_comm::world::World;
+use pipezero_files::host;
+use pipezero_run::engine::EngineError;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+pub use self::difference::{Difference, Seen};
+use self::files::{FileFacts, Reading};
+use super::error::TrainingError;
+
+/// What a process has read, or was told on its command line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Input {
+    /// As errors name it: `the training text (`data.text`)`.
+    pub what: String,
+    /// The digest of its content, or what was said.
+    pub digest: String,
+    /// The files that it was read from, in the order in which each process has them.
+    pub files: Vec<PathBuf>,
+}
+
+impl Input {
+    /// An option of the command line.
+    pub fn said(what: &str, value: impl std::fmt::Display) -> Self {
+        Self { what: what.to_owned(), digest: value.to_string(), files: Vec::new() }
+    }
+}
+
+/// How much of large files was compared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Compared {
+    /// Bytes of which every one counts.
+    pub whole_bytes: u64,
+    /// Bytes of files of which the size counts, and blocks here and there.
+    pub sampled_bytes: u64,
+}
+
+/// What a process sends to that of rank 0.
+#[derive(Serialize, Deserialize)]
+struct Told {
+    rank: usize,
+    host: String,
+    inputs: Vec<(String, String)>,
+    files: Vec<FileFacts>,
+}
+
+/// Compares what all processes of a world have read; each calls it with inputs in the same order. `large` files are read here, once on each host that has
+/// them: no process reads more than 1 GiB of them.
+///
+/// # Errors
+/// [`TrainingError::OtherInput`] in every process, for the first difference; when a file cannot be read, or another process stops.
+pub fn compare(world: &dyn World, inputs: &[Input], large: &[PathBuf]) -> Result<Compared, TrainingError> {
+    if world.local_ranks().len() == world.size() {
+        return Ok(Compared::default());
+    }
+    let rank = world.local_ranks().start;
+    let facts = large.iter().map(|path| FileFacts::of(path)).collect::<Result<Vec<_>, _>>()?;
+    let told = Told {
+        rank,
+        host: host::name(),
+        inputs: inputs.iter().map(|input| (input.what.clone(), input.digest.clone())).collect(),
+        files: facts.clone(),
+    };
+    let judged = all(world, &told, |all: &[Told]| match difference::of_inputs(all) {
+        Some(found) => Judged::Differs(found),
+        None => Judged::Alike(files::readers(all)),
+    })?;
+    let reading = match judged {
+        Judged::Alike(reading) => reading,
+        Judged::Differs((difference, input)) => {
+            let files = input.map_or(&[][..], |input| &inputs[input].files);
+            return Err(named_by_file(world, difference, files)?.into());
+        }
+    };
+    // How long the disks take is not bounded by what ranks wait for each other.
+    let digests = reading.digests(rank, large);
+    world.add_words_in_any_time(&mut []).map_err(EngineError::from)?;
+    let found = all(world, &(rank, host::name(), digests?), |all| difference::of_files(all, &facts))?;
+    match found {
+        Some(difference) => Err(difference.into()),
+        None => Ok(files::compared(&facts)),
+    }
+}
+
+/// What the process of rank 0 says of what all have told.
+#[derive(Serialize, Deserialize)]
+enum Judged {
+    /// Which process reads which large file.
+    Alike(Reading),
+    /// The first difference, and which input has it.
+    Differs((Difference, Option<usize>)),
+}
+
+/// The difference with the name of the first file that differs: now that the run does not start, all files of the input are read once more.
+fn named_by_file(
+    world: &dyn World,
+    difference: Difference,
+    files: &[PathBuf],
+) -> Result<Difference, TrainingError> {
+    let digests: Vec<(String, String)> = files.iter().map(|path| files::digest_in_short(path)).collect();
+    world.add_words_in_any_time(&mut []).map_err(EngineError::from)?;
+    let told = (world.local_ranks().start, host::name(), digests);
+    all(world, &told, |all| difference::with_file(difference.clone(), all))
+}
+
+/// What the process of rank 0 makes of what all processes tell, in each of them.
+fn all<T, R>(world: &dyn World, own: &T, judge: impl FnOnce(&[T]) -> R) -> Result<R, TrainingError>
+where
+    T: Serialize + DeserializeOwned,
+    R: Serialize + DeserializeOwned,
+{
+    let expected = "every process runs this program";
+    let connected = |error: CommError| EngineError::of_others(error);
+    let messages = world.gather(postcard::to_stdvec(own).expect(expected)).map_err(connected)?;
+    // Other processes than that of rank 0 get nothing.
+    let answer = if messages.is_empty() {
+        Vec::new()
+    } else {
+        let read = |message: &Vec<u8>| postcard::from_bytes(message).expect(expected);
+        let all: Vec<T> = messages.iter().map(read).collect();
+        postcard::to_stdvec(&judge(&all)).expect(expected)
+    };
+    let answer = world.broadcast(answer).map_err(connected)?;
+    Ok(postcard::from_bytes(&answer).expect(expected))
+}
