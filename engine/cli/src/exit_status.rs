@@ -70,6 +70,7 @@ input_mistakes! {
         | RunDirError::WeightsAlone { .. }
         | RunDirError::Gone { .. }
         | RunDirError::Busy { .. }
+        | RunDirError::NotOnAll { .. }
         | RunDirError::NoSpace { .. }
         | RunDirError::NotARun { .. }
         | RunDirError::Unwritable { .. }
@@ -136,7 +137,7 @@ input_mistakes! {
         TrainingError::RunDir(error) => error.is_input_mistake(),
         TrainingError::Trace(error) => error.is_input_mistake(),
         // Another start would find the same files.
-        TrainingError::OtherInput(_) => true,
+        TrainingError::OtherInput { .. } => true,
         TrainingError::Unread { .. } => false,
         // A caller's of the library: the command line gives a run the ranks of its plan.
         TrainingError::OtherRanks { .. } => false,

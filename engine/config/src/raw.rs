@@ -460,5 +460,8 @@ section! {
         /// The signal by which a scheduler announces the end: the run ends after its step, with a checkpoint, as it does at Ctrl-C, SIGTERM
         /// and SIGHUP. `"none"` leaves such signals to the system.
         signal: EndSignal = "\"SIGUSR1\"", "what Slurm's users ask it to send";
+        /// Whether hosts may have run directories of their own, on their own disks. `false` allows that only where no other host sees that of rank 0: if some do and
+        /// some do not, a disk is not mounted, and the run is refused.
+        per_host: bool = "false", "a disk that is not mounted is the likelier cause";
     }
 }

@@ -82,7 +82,7 @@ fn a_directory_that_vanishes_ends_a_run_with_its_state_saved_elsewhere() {
     home.run("train run.json --out out --set steps=1").success();
     let stderr = String::from_utf8(child.wait_with_output().unwrap().stderr).unwrap();
     assert!(stderr.contains(" the run began: "), "{stderr}");
-    assert_eq!(home.names_in("out").len(), 5, "{:?}", home.names_in("out"));
+    assert_eq!(home.names_in("out").len(), 6, "{:?}", home.names_in("out"));
 }
 
 /// A run that writes its metrics already.

@@ -21,6 +21,7 @@ mod folders; // Folders of transformers.
 mod full_disk; // A disk without space.
 mod input; // Files that never end, and exit statuses.
 mod json; // Training data in JSON, and conversations.
+mod killed_anywhere; // A kill before every change of a run directory.
 mod launchers; // Variables of launchers.
 mod memory; // Runs that do not fit.
 mod memory_group; // A run in a control group.
@@ -41,6 +42,8 @@ mod resume_command; // `resume`.
 mod resume_contents; // And of files whose contents are others.
 #[cfg(feature = "mpi")]
 mod resume_mpi; // And in the processes of a job.
+#[cfg(feature = "mpi")]
+mod same_inputs_mpi; // Processes that see different files.
 mod schedules; // Several stages per rank, and schedule files.
 mod several; // Master files: several engines.
 mod several_arguments; // Arguments about them.

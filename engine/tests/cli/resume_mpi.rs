@@ -57,7 +57,7 @@ fn a_change_is_said_once_and_a_host_with_another_run_file_is_refused() {
     let metrics = home.read("a/out/metrics.jsonl");
     let refused = resumed(&home, "--set steps=5");
     assert_ne!(refused.status, Some(0));
-    let said = "error: this process was given another run than the process of rank 0: ";
+    let said = "error: `seed` of the run file differs between processes: 8 for rank 0 on host ";
     assert!(
         refused.stderr.contains(said) && refused.stderr.contains("copy that of rank 0's host there"),
         "{}",

@@ -39,7 +39,7 @@ fn a_run_leaves_its_file_metrics_weights_and_summary() {
     let home = Home::trained();
     assert_eq!(
         home.names_in("out"),
-        ["metrics.jsonl", "run.json", "run.lock", "summary.json", "weights.safetensors"]
+        ["metrics.jsonl", "run.json", "run.lock", "starts.json", "summary.json", "weights.safetensors"]
     );
 
     let metrics = home.read("out/metrics.jsonl");

@@ -45,8 +45,13 @@ pub enum TrainingError {
         first: Option<usize>,
     },
     /// Processes have read different things.
-    #[error("{0}")]
-    OtherInput(Box<Difference>),
+    #[error("{difference}: {repair}")]
+    OtherInput {
+        /// The first that differs.
+        difference: Box<Difference>,
+        /// What to do.
+        repair: &'static str,
+    },
     /// A file that processes are to compare.
     #[error("{}: {source}", path.display())]
     Unread {
@@ -94,12 +99,6 @@ pub enum TrainingError {
         /// Why it could not be saved in the last place that was tried.
         why: Box<TrainingError>,
     },
-}
-
-impl From<Difference> for TrainingError {
-    fn from(difference: Difference) -> Self {
-        Self::OtherInput(Box::new(difference))
-    }
 }
 
 fn counted_ranks(count: usize) -> String {
@@ -165,7 +164,7 @@ impl TrainingError {
         match self {
             Self::Engine(error) => error.is_of_all(),
             Self::Teacher { error, .. } => error.is_of_all(),
-            Self::OtherInput(_) => true,
+            Self::OtherInput { .. } => true,
             Self::Saved { error, .. } | Self::Lost { error, .. } => error.is_of_all(),
             Self::NotSaved { error, why, .. } => error.is_of_all() && why.is_of_all(),
             _ => false,
@@ -204,7 +203,7 @@ impl TrainingError {
             Self::Teacher { error, .. } => stopped(error).is_none(),
             Self::RunDir(_) | Self::Trace(_) => true,
             Self::Data(_)
-            | Self::OtherInput(_)
+            | Self::OtherInput { .. }
             | Self::Unread { .. }
             | Self::OtherRanks { .. }
             | Self::Saved { .. }

@@ -27,7 +27,7 @@ pub(super) fn inputs(
     let mut add = |what: &str, digest: Option<String>, files: Vec<PathBuf>| {
         // Each process has all rows, so that one that has read nothing differs from one that has.
         let digest = digest.unwrap_or_else(|| "none".to_owned());
-        inputs.push(Input { what: what.to_owned(), digest, files });
+        inputs.push(Input { what: what.to_owned(), digest, files, repair: Input::REPAIR });
     };
     // Only where texts differ are they looked for again.
     let texts = || find_all(&data.text).unwrap_or_default();
@@ -55,6 +55,10 @@ pub(super) fn inputs(
     Ok((inputs, [batches.token_files.clone(), state.files(plan)?].concat()))
 }
 
+/// What to do where the run differs.
+const OF_RUN_FILE: &str = "start all processes with the same run file and arguments; `resume` reads the run file in the run directory of its host, so copy that of \
+     rank 0's host there";
+
 /// The longest value of a section of a run file that errors show; of others they show a checksum.
 const SHOWN_CHARS: usize = 80;
 
@@ -75,7 +79,12 @@ fn sections(run: &Run) -> Vec<Input> {
         } else {
             format!("{} of checksum {}", value_kind(value), digits(xxh3_64(text.as_bytes())))
         };
-        Input { what: format!("`{name}` of the run file"), digest: shown, files: Vec::new() }
+        Input {
+            what: format!("`{name}` of the run file"),
+            digest: shown,
+            files: Vec::new(),
+            repair: OF_RUN_FILE,
+        }
     };
     sections.iter().map(input).collect()
 }

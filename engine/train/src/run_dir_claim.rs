@@ -55,6 +55,19 @@ impl RunDir {
         Ok(Self::locked_by(path, Some(lock)))
     }
 
+    /// The part of a run directory on a host that does not see that of rank 0: where its ranks keep their checkpoints. What an earlier run has left there is treated
+    /// as it is where rank 0 is.
+    ///
+    /// # Errors
+    /// As [`RunDir::create`] and [`RunDir::resume`].
+    pub fn part(path: &Path, claim: Claim) -> Result<Self, RunDirError> {
+        match claim {
+            Claim::New => Self::create(path, false),
+            Claim::Replace => Self::create(path, true),
+            Claim::GoOn => Self::resume(path),
+        }
+    }
+
     fn locked(path: &Path) -> Result<RunLock, RunDirError> {
         RunLock::take(path).map_err(|error| match error {
             LockError::Held(holder) => RunDirError::Busy { path: path.to_owned(), holder },
@@ -126,7 +139,8 @@ impl RunDir {
         let not_a_run = |reason: String| RunDirError::NotARun { path: path.to_owned(), reason };
         // The first that a run writes; a run file alone may be the user's own.
         let has_checkpoints = || Checkpoints::of_run(path).steps().is_ok_and(|steps| !steps.is_empty());
-        if !(path.join(Self::METRICS).is_file() || claim == Claim::GoOn && has_checkpoints()) {
+        // On hosts that do not see the folder of rank 0 a run writes checkpoints alone.
+        if !(path.join(Self::METRICS).is_file() || has_checkpoints()) {
             let file = Self::METRICS;
             return Err(not_a_run(format!("it has no {file}, so it may not be a run directory")));
         }

@@ -85,6 +85,20 @@ pub enum RunDirError {
     /// The list of its starts, or a checkpoint.
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
+    /// Some hosts see it, and some do not.
+    #[error(
+        "hosts {} see the run directory {} of rank 0, and hosts {} do not: mount its disk there too, name a folder that all of them share with --out, or allow hosts to have \
+         their own with `checkpoint.per_host`",
+        seeing.join(", "), path.display(), blind.join(", ")
+    )]
+    NotOnAll {
+        /// The folder.
+        path: PathBuf,
+        /// Hosts that see it, beside that of rank 0.
+        seeing: Vec<String>,
+        /// Hosts that do not.
+        blind: Vec<String>,
+    },
     /// It holds no run.
     #[error("{} is not a run directory: it has no {file}; name the folder that `pipezero train` wrote", path.display())]
     NoRun {

@@ -5,6 +5,13 @@ use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use pipezero_files::host;
+use pipezero_files::input::read_text;
+
+/// Bytes of what is written in the file, at most: the name of a host has 64.
+const SIGN_BYTES_MAX: u64 = 4096;
 
 /// The lock of a run directory, held until it is dropped.
 #[derive(Debug)]
@@ -69,6 +76,11 @@ impl RunLock {
         Ok(StillHeld::Anew)
     }
 
+    /// What the start that holds the lock of a directory has written there.
+    pub(super) fn sign_in(directory: &Path) -> Option<String> {
+        read_text(&directory.join(Self::FILE), SIGN_BYTES_MAX).ok()
+    }
+
     /// Whether another run has the lock of a directory.
     pub(super) fn is_held(directory: &Path) -> Option<String> {
         let path = directory.join(Self::FILE);
@@ -101,7 +113,9 @@ fn locked(path: &Path) -> Result<File, LockError> {
             return Ok(file);
         }
     }
-    let process = format!("process {}\n", std::process::id());
+    // The second line tells this start from all others: by it other hosts know that they see the same folder.
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let process = format!("process {}\nsince {} on {}\n", std::process::id(), since.as_nanos(), host::name());
     let written = file.set_len(0).and_then(|()| file.write_all(process.as_bytes()));
     written.map_err(LockError::Io)?;
     Ok(file)

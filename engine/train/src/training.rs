@@ -13,6 +13,7 @@ use pipezero_run::engine::{Engine, EngineError, InitialState};
 use pipezero_run::world::{World, world_of};
 
 use super::batches::Batches;
+use super::chosen_checkpoint::newest_of_all;
 use super::error::TrainingError;
 use super::inputs::inputs;
 use super::metrics_file::{LineFaults, MetricsFile};
@@ -200,14 +201,14 @@ impl Training {
         let checkpoints = Checkpoints::of_run(directory);
         let mut before = u64::MAX;
         loop {
-            let found = checkpoints.newest_before(before, &mut refused).map_err(EngineError::from)?;
-            let Some(found) = found else {
+            let world = world()?;
+            let Some(found) = newest_of_all(&*world, &checkpoints, before, &mut refused)? else {
                 check_start_anew(directory, refused)?;
                 let (start, drawn) = (TextStart::default(), InitialState::Drawn);
-                return Self::at(plan.clone(), world()?, start, drawn, teacher, begins);
+                return Self::at(plan.clone(), world, start, drawn, teacher, begins);
             };
             before = found.manifest().position.step;
-            match Self::from_checkpoint(plan.clone(), world()?, Arc::new(found), teacher, begins) {
+            match Self::from_checkpoint(plan.clone(), world, Arc::new(found), teacher, begins) {
                 Err(TrainingError::Engine(EngineError::Checkpoint(error)))
                     if error.is_damage() && can_connect_again(&plan) =>
                 {

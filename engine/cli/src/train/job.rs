@@ -211,8 +211,8 @@ impl<'a> Job<'a> {
         for Started { name, file, options, ranks, mut training, ready } in started {
             let speaks = self.process.speaks_for(&ranks);
             let recorded = options.recorded(ready.earlier, &file, training.plan(), speaks);
-            let recorded = training.together(recorded.map_err(TrainingError::from));
-            let directory = recorded.map_err(|error| self.failed(&name, &ranks, error))?;
+            let directory = options.directory(&mut training, recorded, self.process.output_of(&ranks));
+            let directory = directory.map_err(|error| self.failed(&name, &ranks, error))?;
             directories.push(directory);
             trainings.push((name, ranks, training));
         }

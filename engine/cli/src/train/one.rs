@@ -62,8 +62,8 @@ pub(super) fn run(
     // A directory is made or replaced only after everything else worked.
     let recorded = options.recorded(ready.earlier, file, training.plan(), is_first);
     // The others open their logs in it.
-    let recorded = training.together(recorded.map_err(TrainingError::from));
-    let directory = recorded.map_err(|error| said_once(error, rank_of(launched)))?;
+    let directory = options.directory(&mut training, recorded, ProcessOutput::of_this());
+    let directory = directory.map_err(|error| said_once(error, rank_of(launched)))?;
     if let Some(launched) = launched {
         keep_in(RankLog::open(out, launched.rank, args.resume));
         keep(&place_of(training.plan(), launched.rank));

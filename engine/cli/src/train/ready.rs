@@ -82,7 +82,7 @@ impl RunOptions {
         }
     }
 
-    fn claim(&self) -> Claim {
+    pub(super) fn claim(&self) -> Claim {
         match (self.overwrite, self.resume) {
             (true, _) => Claim::Replace,
             (_, true) => Claim::GoOn,

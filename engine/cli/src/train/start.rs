@@ -10,8 +10,8 @@ use pipezero_models::Distillation;
 use pipezero_plan::Plan;
 use pipezero_run::checkpoint::Checkpoints;
 use pipezero_train::{
-    Beginning, CopiedTokenizer, Input, RunDir, RunDirError, Teacher, Training, TrainingError, compare,
-    origin_of,
+    Beginning, CopiedTokenizer, FoundDirectory, Input, RunDir, RunDirError, Teacher, Training, TrainingError,
+    compare, origin_of,
 };
 
 use super::options::RunOptions;
@@ -20,6 +20,7 @@ use crate::failure::Failure;
 use crate::frozen_weights::are_drawn;
 use crate::output::ProcessOutput;
 use crate::run_args::{PlannedData, plan_with_data_of};
+use crate::terminal;
 use crate::unread_weights::unread_weights;
 use crate::unused_parts::unused_parts;
 
@@ -107,17 +108,17 @@ impl RunOptions {
         self.resume && (self.step.is_some() || !matches!(newest(), Ok(None)))
     }
 
-    /// The run directory with the run file in it, made by the process that writes it.
+    /// The run directory with the run file in it, made by the process that writes it; `None` in the others.
     pub(super) fn recorded(
         &self,
         earlier: Option<RunDir>,
         file: &RunFile,
         plan: &Plan,
         is_first: bool,
-    ) -> Result<RunDir, RunDirError> {
+    ) -> Result<Option<RunDir>, RunDirError> {
         let out: &Path = &self.out;
         if !is_first {
-            return Ok(RunDir::written_elsewhere(out));
+            return Ok(None);
         }
         // Read before the directory is replaced that may hold it.
         let tokenizer = CopiedTokenizer::of(&plan.run().data)?;
@@ -127,6 +128,29 @@ impl RunOptions {
         };
         let directory = earlier.map_or_else(|| RunDir::create(out, self.overwrite), Ok)?;
         directory.record(file, plan, tokenizer.as_ref(), origin.as_ref())?;
+        Ok(Some(directory))
+    }
+
+    /// The run directory of this process: that of rank 0, or one of its own host.
+    pub(super) fn directory(
+        &self,
+        training: &mut Training,
+        recorded: Result<Option<RunDir>, RunDirError>,
+        output: ProcessOutput,
+    ) -> Result<RunDir, TrainingError> {
+        let recorded = recorded.map_err(TrainingError::from);
+        let FoundDirectory { directory, apart } =
+            training.find_directory(recorded, &self.out, self.claim())?;
+        if !apart.is_empty() {
+            output.note(terminal::fitted(&format!(
+                "the run directory {} is on a disk that {} not see: each of these hosts keeps checkpoints and logs in a folder of that name of its own",
+                self.out.display(),
+                match &apart[..] {
+                    [host] => format!("host {host} does"),
+                    hosts => format!("hosts {} do", hosts.join(", ")),
+                }
+            )));
+        }
         Ok(directory)
     }
 }

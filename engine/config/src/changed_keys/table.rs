@@ -152,6 +152,7 @@ pub(super) const TABLE: &[Row] = &[
     plain("checkpoint.keep", "checkpoint.keep"),
     plain("checkpoint.on_error", "checkpoint.on_error"),
     plain("checkpoint.signal", "checkpoint.signal"),
+    plain("checkpoint.per_host", "checkpoint.per_host"),
     // These are said elsewhere than in a run file: by a task of a master file, or by the program that made the model.
     plain("ranks", "comm.first_rank"),
     content("loss", "loss", "loss", LOSS),

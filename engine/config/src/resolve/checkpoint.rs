@@ -23,5 +23,6 @@ pub(super) fn resolve(raw: &RawCheckpoint) -> Option<CheckpointConfig> {
         keep: keep?,
         on_error: raw.on_error.or(OnCheckpointError::Continue)?,
         signal: raw.signal.or(EndSignal::Usr1)?,
+        per_host: raw.per_host.or(false)?,
     })
 }

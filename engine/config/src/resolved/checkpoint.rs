@@ -19,6 +19,8 @@ pub struct CheckpointConfig {
     pub on_error: OnCheckpointError,
     /// The signal that ends the run with a checkpoint, beside those that end every process.
     pub signal: EndSignal,
+    /// Whether hosts may have run directories of their own although others share one.
+    pub per_host: bool,
 }
 
 /// What becomes of a run when a checkpoint cannot be written.
@@ -67,6 +69,7 @@ impl Default for CheckpointConfig {
             keep: 2,
             on_error: OnCheckpointError::Continue,
             signal: EndSignal::Usr1,
+            per_host: false,
         }
     }
 }

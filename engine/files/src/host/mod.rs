@@ -11,7 +11,7 @@ mod memory;
 pub mod name;
 mod own_folder;
 
-pub use disk::free_bytes;
+pub use disk::{free_bytes, may_be_shared};
 pub use launcher::LauncherError;
 pub use launcher::Master;
 pub use launcher::{LaunchedProcess, Launcher, Local, variables_in_force};

@@ -83,6 +83,9 @@ pub enum CheckpointError {
         /// What of the others is damaged.
         earlier: String,
     },
+    /// Another process cannot read it; its words.
+    #[error("{0}")]
+    Refused(String),
     /// An earlier checkpoint cannot be removed; the new one is complete.
     #[error("{0}; the new checkpoint is complete, and earlier ones stay")]
     NotRemoved(Box<Self>),

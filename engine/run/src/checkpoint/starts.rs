@@ -52,6 +52,8 @@ impl Starts {
     /// The name of the file in a run directory.
     pub const FILE: &str = "starts.json";
     const VERSION: u64 = 1;
+    /// Starts, at most, that a checkpoint from elsewhere may be ahead of those that are known.
+    const UNKNOWN_MAX: u64 = 1 << 16;
     /// Bytes of the file that are read, at most: a start takes some 60.
     const BYTES_MAX: u64 = 64 << 20;
 
@@ -87,6 +89,14 @@ impl Starts {
     /// When the file cannot be read or written.
     pub fn add(run_dir: &Path, from: StepOfStart) -> Result<u64, CheckpointError> {
         let mut starts = Self::read(run_dir)?;
+        if from.start > starts.last().saturating_add(Self::UNKNOWN_MAX) {
+            let reason = format!("its run was started {} times, and none of that is known here", from.start);
+            return Err(CheckpointError::Starts { path: run_dir.join(Self::FILE), reason });
+        }
+        // A checkpoint that was copied here is of a start that is not known here.
+        while starts.last() < from.start {
+            starts.from.push(StepOfStart::default());
+        }
         starts.from.push(from);
         starts.write(run_dir)?;
         Ok(starts.last())
@@ -206,6 +216,18 @@ mod tests {
         assert_eq!(Starts::read(path).unwrap().left_weights(), None);
         Starts::add(path, at(1, 6)).unwrap();
         assert_eq!(Starts::read(path).unwrap().left_weights(), Some(10));
+    }
+
+    #[test]
+    fn a_run_goes_on_from_a_checkpoint_that_was_copied_from_elsewhere() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(Starts::add(folder.path(), at(3, 8)).unwrap(), 4);
+        let starts = Starts::read(folder.path()).unwrap();
+        assert!(
+            starts.has(at(3, 8)) && starts.has(at(4, 9)) && !starts.has(at(2, 1)) && !starts.has(at(3, 9))
+        );
+        let error = Starts::add(folder.path(), at(1 << 40, 8)).unwrap_err();
+        assert!(matches!(error, CheckpointError::Starts { .. }), "{error:?}");
     }
 
     #[test]

@@ -40,7 +40,7 @@ impl fmt::Display for Difference {
         }
         write!(
             f,
-            "{} for rank {} on host {}, and {} for rank {} on host {}: give all processes the same",
+            "{} for rank {} on host {}, and {} for rank {} on host {}",
             first.found, first.rank, first.host, other.found, other.rank, other.host
         )
     }

@@ -29,12 +29,17 @@ pub struct Input {
     pub digest: String,
     /// The files that it was read from, in the order in which each process has them.
     pub files: Vec<PathBuf>,
+    /// What to do where processes differ.
+    pub repair: &'static str,
 }
 
 impl Input {
+    /// What to do, if nothing else is said.
+    pub const REPAIR: &str = "give all processes the same";
+
     /// An option of the command line.
     pub fn said(what: &str, value: impl std::fmt::Display) -> Self {
-        Self { what: what.to_owned(), digest: value.to_string(), files: Vec::new() }
+        Self { what: what.to_owned(), digest: value.to_string(), files: Vec::new(), repair: Self::REPAIR }
     }
 }
 
@@ -80,8 +85,11 @@ pub fn compare(world: &dyn World, inputs: &[Input], large: &[PathBuf]) -> Result
     let reading = match judged {
         Judged::Alike(reading) => reading,
         Judged::Differs((difference, input)) => {
-            let files = input.map_or(&[][..], |input| &inputs[input].files);
-            return Err(named_by_file(world, difference, files)?.into());
+            let input = input.and_then(|input| inputs.get(input));
+            let files = input.map_or(&[][..], |input| &input.files);
+            let difference = named_by_file(world, difference, files)?;
+            let repair = input.map_or(Input::REPAIR, |input| input.repair);
+            return Err(TrainingError::OtherInput { difference: Box::new(difference), repair });
         }
     };
     // How long the disks take is not bounded by what ranks wait for each other.
@@ -89,7 +97,9 @@ pub fn compare(world: &dyn World, inputs: &[Input], large: &[PathBuf]) -> Result
     world.add_words_in_any_time(&mut []).map_err(EngineError::from)?;
     let found = all(world, &(rank, host::name(), digests?), |all| difference::of_files(all, &facts))?;
     match found {
-        Some(difference) => Err(difference.into()),
+        Some(difference) => {
+            Err(TrainingError::OtherInput { difference: Box::new(difference), repair: Input::REPAIR })
+        }
         None => Ok(files::compared(&facts)),
     }
 }

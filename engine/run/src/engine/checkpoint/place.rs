@@ -48,13 +48,4 @@ impl Engine {
         let sign = self.ranks.together(|world| world.broadcast(own.into_bytes()))?;
         Ok(Some(String::from_utf8_lossy(&sign).into_owned()))
     }
-
-    /// The first rank of the first process of which something holds.
-    fn first_process(&mut self, holds: bool) -> Result<Option<usize>, EngineError> {
-        let own = self.ranks.local().start;
-        let mut words = vec![0; self.plan.grid().world_size()];
-        words[own] = u64::from(holds);
-        self.ranks.together(|world| world.add_words(&mut words))?;
-        Ok(words.iter().position(|&word| word > 0))
-    }
 }

@@ -1,0 +1,130 @@
+//! A run that is killed before any of its changes to the run directory: the same command with `--resume` gives the bits of a run that was never stopped.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Stdio;
+
+use crate::command::Home;
+use crate::failing_disk::{counted, shim};
+use crate::resume_changes::copy;
+
+/// What a process does that is killed.
+struct Killed {
+    name: &'static str,
+    /// What is in the run directory before, if anything.
+    before: Option<&'static str>,
+    /// How the run is begun.
+    arguments: &'static str,
+    /// How the same run goes on; the weights at its end.
+    goes_on: &'static str,
+    expected: &'static str,
+}
+
+/// Arguments of the run whose bits are expected.
+const RUN: &str = "--set steps=4 --set checkpoint.every=1";
+/// Those of a run that is replaced, with other weights at each step.
+const OLD: &str = "--set steps=4 --set checkpoint.every=1 --set seed=9";
+/// Those of a branch that begins at step 2.
+const BRANCH: &str =
+    "--set steps=4 --set checkpoint.every=1 --set checkpoint.keep=3 --set optimizer.params.lr=0.002";
+
+const CASES: [Killed; 4] = [
+    Killed { name: "a new run", before: None, arguments: RUN, goes_on: RUN, expected: "run" },
+    Killed {
+        name: "a run that replaces another",
+        before: Some("old"),
+        arguments: "--overwrite --set steps=4 --set checkpoint.every=1",
+        goes_on: RUN,
+        expected: "run",
+    },
+    Killed {
+        name: "a run that goes on",
+        before: Some("half"),
+        arguments: "--resume --set steps=4 --set checkpoint.every=1",
+        goes_on: RUN,
+        expected: "run",
+    },
+    Killed {
+        name: "a branch",
+        before: Some("run"),
+        arguments: "--resume --step 2 --set steps=4 --set checkpoint.every=1 --set checkpoint.keep=3 --set optimizer.params.lr=0.002",
+        goes_on: BRANCH,
+        expected: "branch",
+    },
+];
+
+#[test]
+fn a_run_that_is_killed_anywhere_goes_on() {
+    // Each kill takes a start and a resume.
+    let one_in = if std::env::var("PIPEZERO_TESTS").is_ok_and(|value| value == "full") { 1 } else { 14 };
+    let home = Home::with(&[("\"validation\": 0.2", "\"validation\": 0.2")]);
+    let shim = shim(&home);
+    home.run(format!("train run.json --out run {RUN} --set checkpoint.keep=4")).success();
+    home.run(format!("train run.json --out old {OLD}")).success();
+    home.run("train run.json --out half --set steps=2 --set checkpoint.every=1").success();
+    copy(&home, "run", "branch");
+    home.run(format!("train run.json --out branch --resume --step 2 {BRANCH}")).success();
+    let weights = |name: &str| fs::read(home.path(name).join("weights.safetensors")).unwrap();
+    assert!(weights("run") != weights("old") && weights("run") != weights("branch"));
+    let begin = |place: &str, Killed { before, arguments, .. }: &Killed, kill_at: usize| {
+        fs::create_dir(home.path(place)).unwrap();
+        if let Some(before) = before {
+            copy(&home, before, &format!("{place}/out"));
+        }
+        let mut command = home.command(format!("train run.json --out {place}/out {arguments}"));
+        command.env("LD_PRELOAD", &shim).env("COUNT_FILE", home.path("count"));
+        command.env("KILL_AT", kill_at.to_string()).stdout(Stdio::null()).stderr(Stdio::null());
+        command.status().unwrap()
+    };
+    let (mut num_changes, mut num_killed) = (0, 0);
+    for (number, case) in CASES.iter().enumerate() {
+        assert!(begin("counted", case, 0).success(), "{}", case.name);
+        let [_, changes] = counted(&home);
+        assert!(changes > 60, "{}: {changes} changes", case.name);
+        num_changes += changes;
+        fs::remove_dir_all(home.path("counted")).unwrap();
+        for kill_at in (1..=changes).filter(|kill_at| (kill_at + number) % one_in == 0) {
+            let status = begin("killed", case, kill_at);
+            // Threads may change things in another order, and then there are fewer calls.
+            num_killed += usize::from(!status.success());
+            let what = format!("{}, killed before change {kill_at} of {changes}", case.name);
+            let resumed = home.run(format!("train run.json --out killed/out --resume {}", case.goes_on));
+            let begins_anew = case.name == "a branch" && !has_begun_branch(&home);
+            if begins_anew {
+                // It goes on as the run that it was, whose last step it has.
+                assert_eq!(resumed.status, Some(0), "{what}: {}", resumed.stderr);
+            } else {
+                assert_eq!(resumed.status, Some(0), "{what}: {}", resumed.stderr);
+                assert!(weights("killed/out") == weights(case.expected), "{what}: {}", resumed.stderr);
+            }
+            let left = leftovers(&home, "killed/out");
+            assert!(left.is_empty(), "{what}: {left:?}");
+            fs::remove_dir_all(home.path("killed")).unwrap();
+        }
+    }
+    println!("{num_changes} changes in all, {num_killed} runs killed");
+    assert!(num_killed > 10, "{num_killed}");
+}
+
+/// Whether the branch has been noted, so that the run goes on with it.
+fn has_begun_branch(home: &Home) -> bool {
+    let starts: serde_json::Value = serde_json::from_str(&home.read("killed/out/starts.json")).unwrap();
+    starts["from"].as_array().unwrap().iter().any(|from| from["step"] == 2)
+}
+
+/// What a killed process had begun to write or to remove.
+fn leftovers(home: &Home, name: &str) -> Vec<PathBuf> {
+    let mut left = Vec::new();
+    let mut folders = vec![home.path(name)];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path.clone());
+            }
+            let ending = path.extension().and_then(|ending| ending.to_str());
+            left.extend(matches!(ending, Some("partial" | "removed")).then_some(path));
+        }
+    }
+    left
+}
