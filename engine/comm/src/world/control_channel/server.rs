@@ -17,7 +17,7 @@ use super::timed::Timed;
 use super::{frame, greeting};
 use crate::sync::{AtomicUsize, Instant, Ordering, Receiver, Sender, TryRecvError, channel, thread};
 
-/// How long a connection may take to greet, in all.
+/// How long a connection may take to greet at most, in all.
 const GREETING_TIME: Duration = Duration::from_secs(5);
 /// How long the accepting thread takes at most to see that all are there.
 const TIME_TO_CLOSE: Duration = Duration::from_secs(1);
@@ -43,6 +43,7 @@ struct Shared {
     num_nameless: AtomicUsize,
     num_nameless_max: usize,
     secret: Option<JobSecret>,
+    greeting_time: Duration,
     timeout: Duration,
 }
 
@@ -53,7 +54,7 @@ impl Server {
     /// When the system gives no thread.
     pub(super) fn start(listener: TcpListener, member: Member, clock: Clock) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
-        let Member { program, world_size, secret, start_timeout: timeout, .. } = member;
+        let Member { program, world_size, secret, timeout, start_timeout, .. } = member;
         let connections = Arc::new(Connections::new(program, world_size, clock));
         let num_max = world_size + UNKNOWN_PROGRAMS_MAX;
         let shared = Arc::new(Shared {
@@ -62,7 +63,8 @@ impl Server {
             num_nameless: AtomicUsize::new(0),
             num_nameless_max: num_max,
             secret,
-            timeout,
+            greeting_time: GREETING_TIME.min(timeout),
+            timeout: start_timeout,
         });
         let (alive, is_alive) = channel();
         let (closed, listens) = channel::<()>();
@@ -127,7 +129,7 @@ impl Shared {
     fn checked(&self, stream: &TcpStream) -> io::Result<Proved> {
         stream.set_nonblocking(false)?;
         stream.set_nodelay(true)?;
-        let proved = greeting::check(&mut Timed::new(stream, GREETING_TIME), self.secret.as_ref());
+        let proved = greeting::check(&mut Timed::new(stream, self.greeting_time), self.secret.as_ref());
         proved.map_err(|error| match error.kind() {
             io::ErrorKind::UnexpectedEof => io::Error::other("it has not greeted"),
             _ => error,

@@ -5,7 +5,7 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pipezero_files::host::JobSecret;
 
@@ -17,6 +17,8 @@ use crate::world::{ControlChannel, Member};
 
 /// How long a job waits for its processes, and a test for anything.
 const LONGEST: Duration = Duration::from_secs(20);
+/// How long a process waits that comes during an attack: less than an unknown program may take to greet.
+const SOON: Duration = Duration::from_secs(4);
 /// Bytes that a program hears at most that does not know the secret: a random number, and that its proof is wrong.
 const HEARD_MAX: usize = 33;
 
@@ -74,7 +76,8 @@ fn sums_of_job_under(attack: &Attack<'_>) -> [u64; 3] {
         });
         starts.recv_timeout(LONGEST).expect("the attack is under way");
         let others = [1, 2].map(|rank| {
-            scope.spawn(move || body(&ControlChannel::join(address, of_job(rank)).unwrap(), rank, None))
+            let member = Member { start_timeout: SOON, ..of_job(rank) };
+            scope.spawn(move || body(&ControlChannel::join(address, member).unwrap(), rank, None))
         });
         let [second, third] = others.map(|other| other.join().unwrap());
         let sums = [first.join().unwrap(), second, third];
@@ -208,6 +211,8 @@ fn a_job_ends_alike_whatever_programs_without_its_secret_do() {
     let expected = [3_u64.wrapping_pow(100).wrapping_mul(7); 3];
     let recorded = recorded_greeting();
     let opening = [&b"pipezero"[..], &[7; 200]].concat();
+    // Less than what the coordinator answers.
+    let begun = &opening[..30];
     let attacks: [(&str, &Attack<'_>); 10] = [
         ("says nothing and stays", &|to| {
             let _open = to.connected()?;
@@ -222,11 +227,41 @@ fn a_job_ends_alike_whatever_programs_without_its_secret_do() {
         ("no secret", &|to| ask_for_a_place(to, None)),
         ("asks for a place at once", &|to| say(to, &hello_bytes())),
         ("a recorded greeting", &|to| say(to, &recorded)),
-        ("1,000 connections, whose bytes come slowly", &|to| many(to, 1000, &opening)),
+        ("1,000 connections, whose bytes come slowly", &|to| many(to, 1000, begun)),
     ];
     for (what, attack) in attacks {
         assert_eq!(sums_of_job_under(attack), expected, "{what}");
     }
+}
+
+#[test]
+fn a_connection_has_so_long_to_greet_in_all_and_no_longer() {
+    let (listener, address) = listener();
+    let soon = Duration::from_millis(300);
+    let member = |rank| Member { timeout: soon, ..of_job(rank) };
+    thread::scope(|scope| {
+        let first = scope.spawn(move || ControlChannel::host(listener, || 0, member(0)).unwrap().processes());
+        let mut slow = TcpStream::connect(address).unwrap();
+        slow.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
+        let start = Instant::now();
+        // Bytes come all the time, and never enough of them.
+        let is_cut = |slow: &mut TcpStream| match slow.read(&mut [0; 99]) {
+            Ok(0) => true,
+            Ok(_) => panic!("it is answered"),
+            Err(error) => !matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut),
+        };
+        let mut said = b"pipezero".iter().chain(&[7; 20]);
+        while !is_cut(&mut slow) {
+            said.next().into_iter().for_each(|&byte| slow.write_all(&[byte]).unwrap());
+            assert!(start.elapsed() < LONGEST, "it is not cut");
+        }
+        assert!(start.elapsed() >= soon, "it is cut after {:?}", start.elapsed());
+        let others = [1, 2].map(|rank| {
+            scope.spawn(move || ControlChannel::join(address, member(rank)).unwrap().processes())
+        });
+        let all = first.join().unwrap();
+        assert!(others.into_iter().all(|other| other.join().unwrap() == all));
+    });
 }
 
 #[test]
