@@ -279,6 +279,8 @@ impl Drop for Running {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     /// How a job of three processes ends, each of which is a shell with this script, and what is told meanwhile.
@@ -314,6 +316,23 @@ mod tests {
         assert_eq!(events, [Event::Unsaid { rank: 1, error: "rank 0 has ended".to_owned() }]);
         let says = "test $RANK = 1 && printf 1 > $PIPEZERO_STATUSES/1 && exit 1;";
         assert_eq!(ended(&format!("{killed} {says} {NOTICES}")), (End::Lost(lost), Vec::new()));
+    }
+
+    #[test]
+    fn all_ranks_have_one_secret_which_another_start_has_not() {
+        let home = tempfile::tempdir().unwrap();
+        let secrets = |start: &str| -> Vec<String> {
+            let file = home.path().join(start);
+            let script = format!(
+                "printf '%s' $PIPEZERO_JOB_SECRET > {}-$RANK; printf 0 > $PIPEZERO_STATUSES/$RANK",
+                file.display()
+            );
+            assert_eq!(ended(&script), (End::Done, Vec::new()));
+            (0..3).map(|rank| fs::read_to_string(format!("{}-{rank}", file.display())).unwrap()).collect()
+        };
+        let [first, second] = ["first", "second"].map(secrets);
+        assert!(first[0].len() == 64 && first.iter().all(|secret| *secret == first[0]), "{first:?}");
+        assert_ne!(first[0], second[0]);
     }
 
     #[test]

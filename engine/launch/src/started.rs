@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
 
-use pipezero_files::host::{Launcher, OwnFolder, cores, job_files};
+use pipezero_files::host::{JobSecret, Launcher, OwnFolder, cores, job_files};
 
 use super::error::JobError;
 use super::mpirun;
@@ -40,19 +40,24 @@ pub(super) struct Mpirun {
 }
 
 impl Started {
-    /// Starts so many processes of a program, which leave their statuses in this folder.
+    /// Starts so many processes of a program, which leave their statuses in this folder. They have a secret, unless the user has given them one.
     pub(super) fn new(
         connected_by: ConnectedBy,
         num_processes: usize,
         (program, arguments): (&Path, &[OsString]),
         statuses: &Path,
     ) -> Result<Self, JobError> {
+        let secret = match JobSecret::of_environment() {
+            Some(of_user) => of_user,
+            None => JobSecret::draw().map_err(|source| JobError::Io { what: "a secret for the job", source })?,
+        };
         let start = |mut command: Command, launcher: Launcher| {
             // A shell that another launcher has started has its variables, by which each process would be one of another job.
             Launcher::variables_beside(launcher).for_each(|name| {
                 command.env_remove(name);
             });
             command.env(cores::BIND, "1").env(job_files::FOLDER, statuses);
+            command.env(JobSecret::VARIABLE, secret.value());
             // A Ctrl-C of the terminal reaches this process alone, which hands it on.
             command.env(PARENT, std::process::id().to_string()).process_group(0).spawn()
         };
