@@ -8,6 +8,7 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
 
 use pipezero_files::host::{JobSecret, Launcher, OwnFolder, cores, job_files};
+use rustix::process::{Pid, Signal, kill_process};
 
 use super::error::JobError;
 use super::mpirun;
@@ -127,8 +128,8 @@ impl Started {
 
     /// Ends all of them, and `mpirun`.
     pub(super) fn kill(&mut self) {
-        self.processes().into_iter().for_each(|process| process.signal(rustix::process::Signal::KILL));
-        self.kill_starter();
+        self.processes().into_iter().for_each(|process| process.signal(Signal::KILL));
+        self.signal_starter(Signal::KILL);
         let children = match self {
             Self::By(mpirun) => std::slice::from_mut(&mut mpirun.process),
             Self::Here(children) => children.as_mut_slice(),
@@ -138,10 +139,14 @@ impl Started {
         }
     }
 
-    /// Ends `mpirun`, whose processes have ended; its end is noticed at the next look.
-    pub(super) fn kill_starter(&mut self) {
-        if let Self::By(mpirun) = self {
-            let _ = mpirun.process.kill();
+    /// Sends `mpirun` a signal; its end is noticed at the next look.
+    pub(super) fn signal_starter(&mut self, signal: Signal) {
+        let Self::By(mpirun) = self else { return };
+        // Once it has been waited for, its number may be another process's.
+        if !has_ended(&mut mpirun.process)
+            && let Some(pid) = Pid::from_raw(mpirun.process.id().cast_signed())
+        {
+            let _ = kill_process(pid, signal);
         }
     }
 }
