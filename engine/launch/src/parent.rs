@@ -20,7 +20,9 @@ pub fn end_with_parent() {
         Ok(parent) => parent,
         // It has ended before this process began.
         Err(Errno::SRCH) => return signal_own(Signal::KILL),
-        Err(error) => return tracing::warn!(%error, "this process will not notice the end of `pipezero launch`"),
+        Err(error) => {
+            return tracing::warn!(%error, "this process will not notice the end of `pipezero launch`");
+        }
     };
     let wait = move || {
         // A signal may interrupt it.

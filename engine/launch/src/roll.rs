@@ -100,7 +100,8 @@ mod tests {
     fn who_was_seen_is_missed_at_once_and_who_was_not_once_no_other_begins() {
         let start = Instant::now();
         let mut roll = Roll::new(3, start);
-        let missed = |roll: &Roll, now| -> Vec<usize> { (0..3).filter(|&rank| roll.is_missed(rank, now)).collect() };
+        let missed =
+            |roll: &Roll, now| -> Vec<usize> { (0..3).filter(|&rank| roll.is_missed(rank, now)).collect() };
         let now = note(&mut roll, start, 30.0, &[]);
         assert_eq!((missed(&roll, now), roll.has_one_begun()), (Vec::new(), false));
         let now = note(&mut roll, start, 31.0, &[0]);

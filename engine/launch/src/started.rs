@@ -50,7 +50,9 @@ impl Started {
     ) -> Result<Self, JobError> {
         let secret = match JobSecret::of_environment() {
             Some(of_user) => of_user,
-            None => JobSecret::draw().map_err(|source| JobError::Io { what: "a secret for the job", source })?,
+            None => {
+                JobSecret::draw().map_err(|source| JobError::Io { what: "a secret for the job", source })?
+            }
         };
         let start = |mut command: Command, launcher: Launcher| {
             // A shell that another launcher has started has its variables, by which each process would be one of another job.

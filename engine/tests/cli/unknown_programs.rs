@@ -149,7 +149,9 @@ fn what_a_run_writes_follows_the_umask() {
         let plain = launch(&home, &format!("-- train run.json --out {umask} --set checkpoint.every=1"));
         let mut command = Command::new("sh");
         command.args(["-c", &format!("umask {umask}; exec \"$0\" \"$@\"")]).arg(plain.get_program());
-        command.args(plain.get_args()).envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        command
+            .args(plain.get_args())
+            .envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))));
         let ended = command.current_dir(home.path("")).output().unwrap();
         Printed::new(ended, &home.path("")).success();
         let mut found = BTreeSet::new();

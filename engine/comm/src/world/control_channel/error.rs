@@ -58,7 +58,9 @@ pub enum ControlChannelError {
     /// The processes of the job have different secrets, or this one has found another job.
     #[error(
         "the process that listens on {address} has another job secret than this one: give every process of the job the same value of {}, which \
-         mpirun passes on with -x {}, and each job a port of its own", JobSecret::VARIABLE, JobSecret::VARIABLE
+         mpirun passes on with -x {}, and each job a port of its own",
+        JobSecret::VARIABLE,
+        JobSecret::VARIABLE
     )]
     OtherSecret {
         /// Where.

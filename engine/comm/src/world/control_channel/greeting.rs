@@ -87,10 +87,7 @@ impl Proved {
 ///
 /// # Errors
 /// When the other end does not prove that it knows the secret, or does not accept this one's proof.
-pub(super) fn greet(
-    stream: &mut (impl Read + Write),
-    secret: Option<&JobSecret>,
-) -> Result<(), NotGreeted> {
+pub(super) fn greet(stream: &mut (impl Read + Write), secret: Option<&JobSecret>) -> Result<(), NotGreeted> {
     let of_process: [u8; NUMBER_BYTES] = random()?;
     let mut opening = OPENING.to_vec();
     opening.extend(of_process);
@@ -123,7 +120,8 @@ impl Greeting<'_> {
 
     fn digest(&self, of: Prover) -> Hmac<Sha256> {
         let key = self.secret.map_or(&[][..], JobSecret::bytes);
-        let mut digest = <Hmac<Sha256> as KeyInit>::new_from_slice(key).expect("HMAC takes keys of any length");
+        let mut digest =
+            <Hmac<Sha256> as KeyInit>::new_from_slice(key).expect("HMAC takes keys of any length");
         digest.update(match of {
             Prover::Process => b"pipezero control channel: process",
             Prover::Coordinator => b"pipezero control channel: coordinator",
@@ -163,9 +161,8 @@ mod tests {
         of_coordinator: Option<JobSecret>,
     ) -> (Result<(), NotGreeted>, io::Result<()>) {
         let [mut process, mut coordinator] = connection();
-        let other = thread::spawn(move || {
-            check(&mut coordinator, of_coordinator.as_ref())?.answer(&mut coordinator)
-        });
+        let other =
+            thread::spawn(move || check(&mut coordinator, of_coordinator.as_ref())?.answer(&mut coordinator));
         let own = greet(&mut process, of_process.as_ref());
         drop(process);
         (own, other.join().unwrap())

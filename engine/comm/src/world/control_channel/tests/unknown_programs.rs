@@ -273,7 +273,8 @@ fn a_process_with_another_secret_is_told_so_and_the_job_waits_for_the_right_one(
         for wrong in [None, secret("of another job")] {
             let error = ControlChannel::join(address, Member { secret: wrong, ..of_job(1) }).unwrap_err();
             assert!(matches!(error, ControlChannelError::OtherSecret { .. }), "{error}");
-            let expected = format!("the process that listens on {address} has another job secret than this one: ");
+            let expected =
+                format!("the process that listens on {address} has another job secret than this one: ");
             assert!(error.to_string().starts_with(&expected), "{error}");
         }
         let second = ControlChannel::join(address, of_job(1)).unwrap().processes();
