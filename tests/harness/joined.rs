@@ -46,8 +46,10 @@ pub fn on_devices<R: Send>(
     let listener = ControlChannel::listen(([127, 0, 0, 1], 0).into()).expect("the host has a port");
     let address = listener.local_addr().expect("it has an address");
     let timeout = comm.timeout;
-    let program = || "tests".to_owned();
-    let member = |ranks| Member { program: program(), world_size, ranks, timeout, start_timeout: timeout };
+    let member = |ranks| {
+        let program = "tests".to_owned();
+        Member { program, secret: None, world_size, ranks, timeout, start_timeout: timeout }
+    };
     let end = |ranks: Range<usize>, channel, clock: &Arc<dyn Queue>| {
         let (threads, clock) = (threads.clone(), Arc::clone(clock));
         Arc::new(End { ranks, threads, channel, clock }) as Arc<dyn World>

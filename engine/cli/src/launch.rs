@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::{env, thread};
 
 use clap::Args;
+use pipezero_comm::world::{WorldError, mpi_library};
 use pipezero_config::{BackendName, GivenFile, MasterFile, Part, Resources, Run, RunFile, StudentRun, Task};
 use pipezero_launch::{ConnectedBy, End, Event, Job, JobError, Lost};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
@@ -28,7 +29,7 @@ Examples:
   pipezero launch -n 4 --max-restarts 3 -- train run.json --resume \\
     --set checkpoint.every=100
 
-Each rank is a process of this host. On CPUs Open MPI connects them, whose mpirun starts them: pipezero must be built with --features mpi. On GPUs NCCL does, with a GPU for each. Each process takes its share of the cores. Ctrl-C, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 end the run after its step, with a checkpoint: the ranks get SIGTERM; a second one ends it at once. If a rank is killed, frozen or fails, the others say which and where, and end; what does not end by itself is ended, and if `launch` itself is killed, its processes end after their step. With --max-restarts the job is then started again, and --resume goes on from the newest checkpoint. For several hosts use mpirun or srun: docs/launch.md has complete commands.
+Each rank is a process of this host. On CPUs Open MPI connects them, whose mpirun starts them: pipezero must be built with --features mpi. On GPUs NCCL does, with a GPU for each. Each process takes its share of the cores. Ctrl-C, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 end the run after its step, with a checkpoint: the ranks get SIGTERM; a second one ends it at once. If a rank is killed, frozen or fails, the others say which and where, and end; what does not end by itself is ended, and if `launch` itself is killed, its processes end after their step. With --max-restarts the job is then started again, and --resume goes on from the newest checkpoint. The processes share a secret, so that nobody else can take part: PIPEZERO_JOB_SECRET, or one that launch draws. For several hosts use mpirun or srun: docs/launch.md has complete commands.
 
 Exit status: 0 if all ranks succeed, also where a signal ended the run after a step, which summary.json names; 2 for a mistake in the input; 1 if a rank fails or is lost; 143 if a signal ended the run at once.";
 
@@ -88,8 +89,14 @@ fn connection(run: &RunArgs, takes: &Takes, num_processes: usize) -> Result<Conn
             }
         },
     };
-    let is_nccl = backends.contains(&BackendName::Nccl);
-    Ok(if is_nccl { ConnectedBy::Nccl } else { ConnectedBy::Mpi })
+    if backends.contains(&BackendName::Nccl) {
+        return Ok(ConnectedBy::Nccl);
+    }
+    // Each process would say so.
+    if backends.contains(&BackendName::Mpi) && mpi_library().is_none() {
+        return Err(Failure::Input(WorldError::NoMpi.into()));
+    }
+    Ok(ConnectedBy::Mpi)
 }
 
 /// The runs of a task's engines, in its order.

@@ -10,20 +10,19 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
+use super::end::{End, Lost, end_of, unsaid};
 use super::error::JobError;
+use super::lone_starter::LoneStarter;
 use super::processes::Process;
+use super::roll::Roll;
 use super::started::{ConnectedBy, Started};
 use super::statuses::Statuses;
 
-/// How often it is looked which processes there are: the system lists all of its own.
-const BETWEEN_LISTS: Duration = Duration::from_secs(1);
-/// How long after the first process the last one begins, at the latest.
-const TIME_TO_BEGIN: Duration = Duration::from_secs(20);
 /// How often it is looked whether something has happened.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
 /// How long the others have to end once a process has said that it failed: ranks that notice a failure wait for the reports of others that are slow.
 const TIME_TO_END: Duration = Duration::from_secs(8);
-/// How long `mpirun` then has.
+/// How long they then have until `mpirun` is ended too, whether or not they have.
 const TIME_OF_MPIRUN: Duration = Duration::from_secs(10);
 
 /// What happens while processes run.
@@ -52,30 +51,6 @@ pub enum Event {
     },
 }
 
-/// The ranks that have failed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Lost {
-    /// Those that something ended before they could say anything.
-    pub killed: Vec<usize>,
-    /// Those that ended with an error of their own, which they have printed.
-    pub failed: Vec<usize>,
-    /// Those that waited for others to be connected, which were killed, and so were ended.
-    pub ended: Vec<usize>,
-}
-
-/// How a job ends.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum End {
-    /// All processes have done what they were asked.
-    Done,
-    /// They were given something wrong, and have said what.
-    InputMistake,
-    /// Ranks have failed.
-    Lost(Lost),
-    /// A signal has ended them before they were done.
-    Interrupted,
-}
-
 /// Starts so many processes of a program once, and returns when they have ended. `num_signals` counts those that ask this process to end.
 pub(super) fn run(
     (connected_by, num_processes): (ConnectedBy, usize),
@@ -89,12 +64,11 @@ pub(super) fn run(
         started,
         statuses,
         num_passed_on: BTreeMap::new(),
-        listed_at: Instant::now(),
-        begun: BTreeSet::new(),
-        begun_at: None,
+        roll: Roll::new(num_processes, Instant::now()),
         failed_at: None,
         ended_at: None,
         ended: BTreeSet::new(),
+        lone_starter: LoneStarter::default(),
     };
     let end = loop {
         if let Some(end) = running.started.end().map_err(io_error("the processes of the job"))? {
@@ -102,6 +76,8 @@ pub(super) fn run(
         }
         running.pass_on(num_signals());
         running.end_what_is_left(tell);
+        let Running { started, statuses, roll, lone_starter, .. } = &mut running;
+        lone_starter.end_if_alone(started, roll, &statuses.read(), num_signals() > 0);
         thread::sleep(BETWEEN_LOOKS);
     };
     running.end(end, num_signals() > 0, tell)
@@ -116,17 +92,16 @@ struct Running {
     statuses: Statuses,
     /// How many signals each process has been sent.
     num_passed_on: BTreeMap<Process, usize>,
-    /// When it was last looked which processes there are.
-    listed_at: Instant,
-    /// The ranks whose processes were there, and when the first was.
-    begun: BTreeSet<usize>,
-    begun_at: Option<Instant>,
+    /// Which processes there are, and were.
+    roll: Roll,
     /// When it was first seen that a process has failed.
     failed_at: Option<Instant>,
     /// When the others were ended.
     ended_at: Option<Instant>,
     /// The ranks that were ended while they waited for others to be connected.
     ended: BTreeSet<usize>,
+    /// `mpirun`, once no process is there.
+    lone_starter: LoneStarter,
 }
 
 impl Running {
@@ -158,7 +133,7 @@ impl Running {
             self.end_all(is_unnoticed, tell);
         }
         if self.ended_at.is_some_and(|since| since.elapsed() > TIME_OF_MPIRUN) {
-            self.started.kill_starter();
+            self.started.signal_starter(Signal::KILL);
         }
     }
 
@@ -188,22 +163,16 @@ impl Running {
                 return true;
             }
         }
-        if self.listed_at.elapsed() < BETWEEN_LISTS {
+        let now = Instant::now();
+        if !self.roll.is_due(now) {
             return false;
         }
-        self.listed_at = Instant::now();
         // Listed first, for the same reason.
         let left = self.started.processes();
         let statuses = self.statuses.read();
-        self.begun.extend(left.iter().map(|process| process.rank));
-        if !left.is_empty() {
-            self.begun_at.get_or_insert_with(Instant::now);
-        }
-        let have_all_begun = self.begun_at.is_some_and(|since| since.elapsed() > TIME_TO_BEGIN);
-        let is_there = |rank: usize| left.iter().any(|process| process.rank == rank);
-        let is_missed = |(rank, status): (usize, &Option<u8>)| {
-            status.is_none() && !is_there(rank) && (have_all_begun || self.begun.contains(&rank))
-        };
+        self.roll.note(&left, now);
+        let is_missed =
+            |(rank, status): (usize, &Option<u8>)| status.is_none() && self.roll.is_missed(rank, now);
         let are_frozen = !left.is_empty() && left.iter().all(|process| process.is_frozen);
         let has_one_ended = statuses.iter().any(Option::is_some);
         statuses.iter().enumerate().any(is_missed) || (are_frozen && has_one_ended)
@@ -215,7 +184,7 @@ impl Running {
         is_interrupted: bool,
         tell: &mut dyn FnMut(Event),
     ) -> Result<End, JobError> {
-        let have_begun = end.is_ok() || !self.begun.is_empty();
+        let have_begun = end.is_ok() || self.roll.has_one_begun() || self.lone_starter.was_signalled();
         match (end_of(&self.statuses.read(), &self.ended, have_begun, is_interrupted), end) {
             (Some(end), _) => {
                 if let End::Lost(lost) = &end
@@ -231,43 +200,6 @@ impl Running {
     }
 }
 
-/// What those that have failed leave to another rank to say, where that one was killed; `all` have left it by rank, or not.
-fn unsaid(lost: &Lost, mut all: Vec<Option<String>>) -> Option<(usize, String)> {
-    let &rank = lost.failed.first()?;
-    let is_said = lost.killed.is_empty() || lost.failed.iter().any(|&rank| all[rank].is_none());
-    if is_said { None } else { Some((rank, all[rank].take()?)) }
-}
-
-/// How processes with these statuses have ended, by rank; `None` if there was none. Those in `ended` would not have without this process. `have_begun`: there
-/// were some, whatever they say.
-fn end_of(
-    statuses: &[Option<u8>],
-    ended: &BTreeSet<usize>,
-    have_begun: bool,
-    is_interrupted: bool,
-) -> Option<End> {
-    let ranks_with = |is_so: fn(&Option<u8>) -> bool| -> Vec<usize> {
-        statuses.iter().enumerate().filter(|(_, status)| is_so(status)).map(|(rank, _)| rank).collect()
-    };
-    let (ended, killed) = ranks_with(Option::is_none).into_iter().partition(|rank| ended.contains(rank));
-    let failed = ranks_with(|status| status.is_some_and(|status| status != 0));
-    let lost = Lost { killed, failed, ended };
-    if lost.killed.is_empty() && lost.failed.is_empty() {
-        return Some(End::Done);
-    }
-    if statuses.contains(&Some(INPUT_MISTAKE)) {
-        return Some(End::InputMistake);
-    }
-    if is_interrupted {
-        return Some(End::Interrupted);
-    }
-    let is_none = lost.killed.len() == statuses.len();
-    (!is_none || have_begun).then_some(End::Lost(lost))
-}
-
-/// The exit status of a mistake in the input.
-const INPUT_MISTAKE: u8 = 2;
-
 impl Drop for Running {
     /// However this ends, no process stays behind; after a SIGKILL of this process none stays longer than its step.
     fn drop(&mut self) {
@@ -279,6 +211,8 @@ impl Drop for Running {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     /// How a job of three processes ends, each of which is a shell with this script, and what is told meanwhile.
@@ -317,28 +251,19 @@ mod tests {
     }
 
     #[test]
-    fn an_end_is_what_the_processes_say_and_what_they_do_not_say() {
-        let lost = |killed: &[usize], failed: &[usize]| {
-            Some(End::Lost(Lost { killed: killed.to_vec(), failed: failed.to_vec(), ended: Vec::new() }))
+    fn all_ranks_have_one_secret_which_another_start_has_not() {
+        let home = tempfile::tempdir().unwrap();
+        let secrets = |start: &str| -> Vec<String> {
+            let file = home.path().join(start);
+            let script = format!(
+                "printf '%s' $PIPEZERO_JOB_SECRET > {}-$RANK; printf 0 > $PIPEZERO_STATUSES/$RANK",
+                file.display()
+            );
+            assert_eq!(ended(&script), (End::Done, Vec::new()));
+            (0..3).map(|rank| fs::read_to_string(format!("{}-{rank}", file.display())).unwrap()).collect()
         };
-        for (statuses, is_interrupted, expected) in [
-            (&[Some(0), Some(0)][..], false, Some(End::Done)),
-            // It has ended after its step, as it was asked.
-            (&[Some(0), Some(0)], true, Some(End::Done)),
-            (&[Some(1), None], false, lost(&[1], &[0])),
-            (&[Some(1), Some(1)], false, lost(&[], &[0, 1])),
-            (&[Some(2), Some(2)], false, Some(End::InputMistake)),
-            (&[Some(2), None], false, Some(End::InputMistake)),
-            (&[None, None], true, Some(End::Interrupted)),
-            (&[Some(1), None], true, Some(End::Interrupted)),
-            (&[None, None], false, None),
-        ] {
-            let found = end_of(statuses, &BTreeSet::new(), false, is_interrupted);
-            assert_eq!(found, expected, "{statuses:?}, {is_interrupted}");
-        }
-        // mpirun ends well although all its processes were killed, or is killed itself because it does not notice.
-        assert_eq!(end_of(&[None, None], &BTreeSet::new(), true, false), lost(&[0, 1], &[]));
-        let ended = Lost { killed: vec![1], failed: Vec::new(), ended: vec![0, 2] };
-        assert_eq!(end_of(&[None; 3], &BTreeSet::from([0, 2]), true, false), Some(End::Lost(ended)));
+        let [first, second] = ["first", "second"].map(secrets);
+        assert!(first[0].len() == 64 && first.iter().all(|secret| *secret == first[0]), "{first:?}");
+        assert_ne!(first[0], second[0]);
     }
 }

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use pipezero_files::host::LaunchedProcess;
 
-use super::attempt::{self, End, Event};
+use super::attempt::{self, Event};
+use super::end::End;
 use super::error::JobError;
 use super::started::ConnectedBy;
 

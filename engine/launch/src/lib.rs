@@ -6,15 +6,19 @@
 //! connects are started here (`started.rs`). All of them end if this process is lost (`parent.rs`).
 
 mod attempt;
+mod end;
 mod error;
 mod job;
+mod lone_starter;
 mod mpirun;
 mod parent;
 mod processes;
+mod roll;
 mod started;
 mod statuses;
 
-pub use attempt::{End, Event, Lost};
+pub use attempt::Event;
+pub use end::{End, Lost};
 pub use error::JobError;
 pub use job::Job;
 pub use parent::end_with_parent;

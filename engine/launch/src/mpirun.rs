@@ -1,7 +1,7 @@
 //! The command that starts the processes.
 
 use std::env;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::process::Command;
 
@@ -24,18 +24,21 @@ pub(super) fn command(
     // Who is root starts it as root, as any command.
     command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
     let Folders { of_job, of_shared_memory } = folders;
-    let places = [
-        ("OMPI_MCA_orte_tmpdir_base", Some(of_job)),
-        ("OMPI_MCA_btl_vader_backing_directory", of_shared_memory),
-    ];
-    for (name, folder) in places {
-        // Another place is the user's choice.
-        if let (Some(folder), None) = (folder, env::var_os(name)) {
-            command.env(name, folder);
+    let places = [("OMPI_MCA_orte_tmpdir_base", Some(of_job)), (SHARED_MEMORY, of_shared_memory)];
+    let places = places.into_iter().filter_map(|(name, folder)| Some((name, folder?.as_os_str())));
+    let shared_memory_alone = SHARED_MEMORY_ALONE.map(|(name, value)| (name, OsStr::new(value)));
+    for (name, value) in places.chain(shared_memory_alone) {
+        // Another value is the user's choice.
+        if env::var_os(name).is_none() {
+            command.env(name, value);
         }
     }
     command
 }
+
+/// Ranks of one host send each other messages through shared memory. By default Open MPI has each of them also listen on all networks, and a rank ends when
+/// something other than MPI connects to it.
+const SHARED_MEMORY_ALONE: [(&str, &str); 2] = [("OMPI_MCA_pml", "ob1"), ("OMPI_MCA_btl", "vader,self")];
 
 /// By which Open MPI is told where the segments of shared memory lie.
 pub(super) const SHARED_MEMORY: &str = "OMPI_MCA_btl_vader_backing_directory";
@@ -63,5 +66,10 @@ mod tests {
             words.join(" "),
             "-n 4 --host localhost:4 --enable-recovery --oversubscribe --bind-to none /bin/pipezero train run.json"
         );
+        let set: Vec<_> = command.get_envs().filter_map(|(name, value)| Some((name, value?))).collect();
+        for (name, value) in [("OMPI_MCA_btl", "vader,self"), ("OMPI_MCA_orte_tmpdir_base", "/tmp/job")] {
+            let is_of_user = env::var_os(name).is_some();
+            assert_eq!(set.contains(&(OsStr::new(name), OsStr::new(value))), !is_of_user, "{name}");
+        }
     }
 }

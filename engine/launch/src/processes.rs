@@ -75,6 +75,12 @@ fn rank_in(environment: &[u8], name: &str) -> Option<usize> {
     variables.find_map(|line| line.strip_prefix(name)?.strip_prefix('='))?.parse().ok()
 }
 
+/// A process of this rank that nobody signals.
+#[cfg(test)]
+pub(super) fn of_rank(rank: usize) -> Process {
+    Process { rank, pid: 0, is_frozen: false }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

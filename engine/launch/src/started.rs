@@ -7,7 +7,8 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
 
-use pipezero_files::host::{Launcher, OwnFolder, cores, job_files};
+use pipezero_files::host::{JobSecret, Launcher, OwnFolder, cores, job_files};
+use rustix::process::{Pid, Signal, kill_process};
 
 use super::error::JobError;
 use super::mpirun;
@@ -40,19 +41,26 @@ pub(super) struct Mpirun {
 }
 
 impl Started {
-    /// Starts so many processes of a program, which leave their statuses in this folder.
+    /// Starts so many processes of a program, which leave their statuses in this folder. They have a secret, unless the user has given them one.
     pub(super) fn new(
         connected_by: ConnectedBy,
         num_processes: usize,
         (program, arguments): (&Path, &[OsString]),
         statuses: &Path,
     ) -> Result<Self, JobError> {
+        let secret = match JobSecret::of_environment() {
+            Some(of_user) => of_user,
+            None => {
+                JobSecret::draw().map_err(|source| JobError::Io { what: "a secret for the job", source })?
+            }
+        };
         let start = |mut command: Command, launcher: Launcher| {
             // A shell that another launcher has started has its variables, by which each process would be one of another job.
             Launcher::variables_beside(launcher).for_each(|name| {
                 command.env_remove(name);
             });
             command.env(cores::BIND, "1").env(job_files::FOLDER, statuses);
+            command.env(JobSecret::VARIABLE, secret.value());
             // A Ctrl-C of the terminal reaches this process alone, which hands it on.
             command.env(PARENT, std::process::id().to_string()).process_group(0).spawn()
         };
@@ -122,8 +130,8 @@ impl Started {
 
     /// Ends all of them, and `mpirun`.
     pub(super) fn kill(&mut self) {
-        self.processes().into_iter().for_each(|process| process.signal(rustix::process::Signal::KILL));
-        self.kill_starter();
+        self.processes().into_iter().for_each(|process| process.signal(Signal::KILL));
+        self.signal_starter(Signal::KILL);
         let children = match self {
             Self::By(mpirun) => std::slice::from_mut(&mut mpirun.process),
             Self::Here(children) => children.as_mut_slice(),
@@ -133,10 +141,14 @@ impl Started {
         }
     }
 
-    /// Ends `mpirun`, whose processes have ended; its end is noticed at the next look.
-    pub(super) fn kill_starter(&mut self) {
-        if let Self::By(mpirun) = self {
-            let _ = mpirun.process.kill();
+    /// Sends `mpirun` a signal; its end is noticed at the next look.
+    pub(super) fn signal_starter(&mut self, signal: Signal) {
+        let Self::By(mpirun) = self else { return };
+        // Once it has been waited for, its number may be another process's.
+        if !has_ended(&mut mpirun.process)
+            && let Some(pid) = Pid::from_raw(mpirun.process.id().cast_signed())
+        {
+            let _ = kill_process(pid, signal);
         }
     }
 }

@@ -14,6 +14,8 @@ mod distill_processes; // Distillation in the processes of a job.
 mod doctor; // `doctor`.
 #[cfg(feature = "mpi")]
 mod doctor_mpi; // `doctor` under `mpirun`.
+#[cfg(feature = "mpi")]
+mod early_ends; // Jobs that a signal ends while they start.
 mod exports; // Folders that transformers wrote, exported again.
 mod failing_disk; // A disk that fails once, at every write.
 mod fix; // `check --fix`.
@@ -61,4 +63,6 @@ mod simulate_what_if; // Ranks that differ, and share links and cores.
 mod text; // Mistakes in the run file and in the text.
 mod tokens; // `tokenize`, and runs on its tokens.
 mod training; // `train`, then `eval` and `generate`.
+#[cfg(feature = "mpi")]
+mod unknown_programs; // Programs that do not belong to a job.
 mod widths; // Output on 80, 120 and 200 columns.

@@ -147,7 +147,6 @@ impl WorldError {
         matches!(
             self,
             Self::Launched { .. }
-                | Self::NoMpi
                 | Self::MpiOnGpus
                 | Self::SaidByFirst
                 | Self::NotJoined(_)

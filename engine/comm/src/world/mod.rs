@@ -19,6 +19,7 @@ mod not_joined;
 mod position;
 mod process_world;
 mod program;
+mod secret;
 mod spec;
 mod threads;
 

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pipezero_files::host::LaunchedProcess;
+use pipezero_files::host::{JobSecret, LaunchedProcess};
 use pipezero_models::{Host, Queue};
 
 use super::World;
@@ -15,6 +15,7 @@ use super::device::{NamedDevice, RanksOnDevice};
 use super::error::WorldError;
 use super::process_world::{ProcessWorld, Transport};
 use super::program;
+use super::secret::over_mpi;
 use crate::{CommError, Communicator, IsStopped, Processes};
 
 /// Bytes of an address as text, or of why there is none.
@@ -102,24 +103,27 @@ impl ProcessWorld {
             Some(Ok((address, _))) => address.to_string(),
             Some(Err(error)) => error.to_string(),
         };
-        let member = |place| changed(Member::of_process(program::name_of_this(), place, timeout));
-        let start_timeout = member([0, 1]).start_timeout;
+        let member =
+            |secret, place| changed(Member::of_process((program::name_of_this(), secret), place, timeout));
+        let start_timeout = member(None, [0, 1]).start_timeout;
+        let own_secret = JobSecret::of_environment();
+        // The secret first, then an address if MPI carries one.
+        let mut bytes =
+            if job_rank == 0 { over_mpi::told(own_secret.as_ref())? } else { vec![0; over_mpi::NUM_BYTES] };
+        if let Meeting::OnPort(_) = meeting {
+            bytes.extend(told.as_bytes());
+            bytes.resize(over_mpi::NUM_BYTES + ADDRESS_BYTES, 0);
+        }
+        let heard = processes.meet(bytes, start_timeout).map_err(WorldError::not_connected)?;
+        let (secret, address) = heard.split_at(over_mpi::NUM_BYTES);
         let heard = match meeting {
-            Meeting::OnPort(_) => {
-                let mut bytes = told.into_bytes();
-                bytes.resize(ADDRESS_BYTES, 0);
-                let heard = processes.meet(bytes, start_timeout).map_err(WorldError::not_connected)?;
-                String::from_utf8_lossy(&heard).trim_end_matches('\0').to_owned()
-            }
-            Meeting::Told(around) => {
-                // MPI wants a byte at least.
-                processes.meet(vec![0], start_timeout).map_err(WorldError::not_connected)?;
-                broadcast_from(around, first, told)?
-            }
+            Meeting::OnPort(_) => String::from_utf8_lossy(address).trim_end_matches('\0').to_owned(),
+            Meeting::Told(around) => broadcast_from(around, first, told)?,
         };
+        let secret = over_mpi::heard(own_secret, secret)?;
         let Some(rank) = processes.own_rank() else { return Ok(None) };
         let place = [rank, processes.size()];
-        let member = member(place);
+        let member = member(Some(secret), place);
         let channel = match listener {
             Some(listening) => {
                 let (_, listener) = listening.map_err(WorldError::not_connected)?;

@@ -41,6 +41,11 @@ pub fn leave_connected() {
     leave(|folder, _| connected(folder), "");
 }
 
+/// Whether the processes of the job have said so, where `pipezero launch` has started this one.
+pub fn are_connected() -> bool {
+    env::var_os(FOLDER).is_some_and(|folder| connected(Path::new(&folder)).exists())
+}
+
 fn leave(file: impl FnOnce(&Path, String) -> PathBuf, text: &str) {
     // The other variables of launchers may be what is wrong.
     let rank = RANKS.iter().find_map(|name| env::var(name).ok());

@@ -1,10 +1,11 @@
 //! The name, the processor, the cores and the memory of this host, all of it and what is left, and what of it this process occupies; what is left on
 //! its disks;
-//! what a launcher says of the process, and what the process says to `pipezero launch`.
+//! what a launcher says of the process, what the process says to `pipezero launch`, and the secret of its job.
 
 pub mod cores;
 mod disk;
 pub mod job_files;
+mod job_secret;
 mod launcher;
 mod machine;
 mod memory;
@@ -12,6 +13,7 @@ pub mod name;
 mod own_folder;
 
 pub use disk::{free_bytes, may_be_shared};
+pub use job_secret::{JobSecret, random};
 pub use launcher::LauncherError;
 pub use launcher::Master;
 pub use launcher::{LaunchedProcess, Launcher, Local, variables_in_force};

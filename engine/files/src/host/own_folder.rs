@@ -2,11 +2,17 @@
 //!
 //! It is locked, and removed when it is dropped. If nobody holds the lock any more, that process was killed, and the next process that makes one removes
 //! the folder. Rejected: the process's number in the name, because in another container that may be another process.
+//!
+//! Only the user can read it or write to it, whatever the umask: others could end a job by what they write there.
 
-use std::fs::{self, File};
+use std::fs::{self, DirBuilder, File};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 use std::{io, process};
+
+/// The mode of a folder that is the user's alone.
+const OF_THE_USER: u32 = 0o700;
 
 /// A folder of this process.
 #[derive(Debug)]
@@ -27,7 +33,7 @@ impl OwnFolder {
         let name = format!("{prefix}{}-{now}", process::id());
         // It gets its name once it is locked.
         let (unlocked, path) = (home.join(format!(".{name}")), home.join(name));
-        fs::create_dir(&unlocked)?;
+        DirBuilder::new().mode(OF_THE_USER).create(&unlocked)?;
         let lock = File::open(&unlocked)?;
         let lock = lock.try_lock().is_ok().then_some(lock);
         fs::rename(&unlocked, &path)?;
@@ -60,6 +66,8 @@ fn remove_abandoned(home: &Path, prefix: &str) {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]
@@ -74,6 +82,10 @@ mod tests {
         let second = OwnFolder::within(home.path(), "pipezero-job-").unwrap();
         assert!(!abandoned.exists() && other.join("0").exists());
         assert!(first.path().exists() && second.path().exists());
+        for folder in [&first, &second] {
+            let mode = fs::metadata(folder.path()).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o700, "{mode:o}");
+        }
         drop((first, second));
         assert_eq!(fs::read_dir(home.path()).unwrap().count(), 1);
     }

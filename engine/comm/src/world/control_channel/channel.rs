@@ -59,8 +59,7 @@ impl ControlChannel {
     ) -> Result<Self, ControlChannelError> {
         let address = listener.local_addr()?;
         let clock: Clock = Arc::new(clock);
-        let Member { program, world_size, start_timeout, .. } = member.clone();
-        let server = Server::start(listener, program, world_size, start_timeout, clock)?;
+        let server = Server::start(listener, member.clone(), clock)?;
         Self::connect(address, member, Some(server))
     }
 
@@ -78,12 +77,19 @@ impl ControlChannel {
         server: Option<Server>,
     ) -> Result<Self, ControlChannelError> {
         let start = Instant::now();
-        let stream = connected(address, member.start_timeout)?;
+        let stream = connected(address, member.secret.as_ref(), member.start_timeout)?;
+        stream.set_read_timeout(None)?;
         stream.set_nodelay(true)?;
         stream.set_write_timeout(Some(member.timeout))?;
         let local_ip = stream.local_addr()?.ip();
         let connections = server.as_ref().map(|server| Arc::clone(server.connections()));
-        let mut own = Self::over(Box::new(stream.try_clone()?), stream, member, connections, start)?;
+        let connected = Self::over(Box::new(stream.try_clone()?), stream, member, connections, start);
+        let mut own = connected.map_err(|error| match (error, &server) {
+            (ControlChannelError::Missing { waited, missing, .. }, Some(server)) => {
+                ControlChannelError::Missing { waited, missing, num_dropped: server.num_dropped() }
+            }
+            (error, _) => error,
+        })?;
         server.iter().for_each(Server::wait_until_closed);
         (own.local_ip, own._server) = (Some(local_ip), server);
         Ok(own)

@@ -3,11 +3,15 @@
 use std::ops::Range;
 use std::time::Duration;
 
+use pipezero_files::host::JobSecret;
+
 /// Who takes part.
 #[derive(Clone, Debug)]
 pub struct Member {
     /// The program and its version: the same in all processes.
     pub program: String,
+    /// What all of them prove to know when they connect; `None` in a job without one.
+    pub secret: Option<JobSecret>,
     /// Ranks in all processes.
     pub world_size: usize,
     /// The ranks of this process.
@@ -23,8 +27,13 @@ const START_TIME: Duration = Duration::from_secs(60);
 
 impl Member {
     /// A process with one rank of a world of so many.
-    pub(crate) fn of_process(program: String, [rank, world_size]: [usize; 2], timeout: Duration) -> Self {
-        Self { program, world_size, ranks: rank..rank + 1, timeout, start_timeout: timeout.max(START_TIME) }
+    pub(crate) fn of_process(
+        (program, secret): (String, Option<JobSecret>),
+        [rank, world_size]: [usize; 2],
+        timeout: Duration,
+    ) -> Self {
+        let (ranks, start_timeout) = (rank..rank + 1, timeout.max(START_TIME));
+        Self { program, secret, world_size, ranks, timeout, start_timeout }
     }
 
     /// The same, of processes that have found each other before: they have started, and have only to come.

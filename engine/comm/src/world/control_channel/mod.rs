@@ -5,8 +5,9 @@
 //! *coordinator* ([`coordinator`]) receives the frames ([`frame`]) of all processes, its own included, and answers over the same TCP
 //! connections. While ranks train, nothing that grows with the model goes over them.
 //!
-//! Who connects must greet as this program does, in its version, and be a rank that is missing; anything else is dropped and logged, or ends
-//! the start with an error in every process. Every wait is bounded by the time-out of the run.
+//! Both ends of a connection first prove that they know the job's secret ([`greeting`]). A connection whose other end cannot is dropped and logged, and
+//! changes nothing else. Then the process must be of the same program and have ranks that are missing; if not, the start ends with an error in every
+//! process. Every wait is bounded by the time-out of the run.
 //!
 //! When the process of the coordinator ends, its threads and connections end too, even if something is still unwritten. So it first says
 //! that it ends, and waits until the others have received that and everything before it.
@@ -17,12 +18,15 @@ mod connections;
 mod coordinator;
 mod error;
 mod frame;
+mod greeters;
+mod greeting;
 mod known;
 mod member;
 mod server;
 mod shared;
 #[cfg(test)]
 mod tests;
+mod timed;
 
 pub use channel::ControlChannel;
 pub(super) use coordinator::fallback_reporters;

@@ -242,7 +242,7 @@ impl Shared {
                 return Err(ControlChannelError::Io(ended));
             }
             if waited >= timeout {
-                return Err(ControlChannelError::Missing { waited, missing: missing() });
+                return Err(ControlChannelError::Missing { waited, missing: missing(), num_dropped: 0 });
             }
             known = self.known.wait(known, now, timeout - waited);
         }

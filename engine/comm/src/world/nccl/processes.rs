@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pipezero_files::host::LaunchedProcess;
+use pipezero_files::host::{JobSecret, LaunchedProcess};
 use pipezero_models::queue::Cuda;
 
 use super::super::address::{address_of_first, broadcast_from, own_address};
@@ -14,7 +14,7 @@ use super::super::device::{NamedDevice, RanksOnDevice, number_on_host};
 use super::super::error::WorldError;
 use super::super::process_world::{ProcessWorld, Transport, or_stop};
 use super::super::spec::WorldSpec;
-use super::super::{World, program};
+use super::super::{World, program, secret};
 use super::agreement::agree;
 use super::gpu::{GpuFacts, own_gpu};
 use super::spare_channels::spare_channels;
@@ -28,7 +28,7 @@ struct OverNccl {
     name: String,
     /// Its number among those that the process sees.
     ordinal: usize,
-    /// What is worth knowing of how GPUs differ.
+    /// What is worth knowing of how GPUs differ, and that the job has no secret.
     warnings: Vec<String>,
     channel: Arc<ControlChannel>,
     /// By which reports come too.
@@ -73,14 +73,18 @@ pub(super) fn world(
     }
     let place = [launched.rank - ranks.start, ranks.len()];
     let own = own_gpu(launched, spec.f32_products);
-    let member = Member::of_process(program::name_of_this(), place, timeout);
+    let who = (program::name_of_this(), JobSecret::of_environment());
+    let member = Member::of_process(who, place, timeout);
     let member = if around.is_some() { member.again() } else { member };
     let channel = match listener {
         Some(listener) => ControlChannel::host(listener, Cuda::now_ns, member.clone()),
         None => ControlChannel::join(address, member.clone()),
     };
     let channel = Arc::new(channel.map_err(WorldError::not_connected)?);
-    let transport = or_stop(&channel, transport(spec, own, &channel, member))?;
+    // Where something connects all processes already, that has said it.
+    let warning = (around.is_none() && member.secret.is_none()).then(secret::missing);
+    let mut transport = or_stop(&channel, transport(spec, own, &channel, member))?;
+    transport.warnings.extend(warning);
     Ok(Some(Arc::new(ProcessWorld::new(transport, channel, place)?)))
 }
 

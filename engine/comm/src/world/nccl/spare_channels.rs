@@ -127,12 +127,14 @@ mod tests {
     use std::thread;
     use std::time::{Duration, Instant};
 
+    use pipezero_files::host::JobSecret;
+
     use super::*;
 
     const LONGEST: Duration = Duration::from_secs(20);
 
     fn member(rank: usize, size: usize) -> Member {
-        Member::of_process("pipezero 1.2".to_owned(), [rank, size], LONGEST)
+        Member::of_process(("pipezero 1.2".to_owned(), JobSecret::new(b"x".to_vec())), [rank, size], LONGEST)
     }
 
     /// What a process receives from the others after the processes of the first `num_ended` ranks have ended.

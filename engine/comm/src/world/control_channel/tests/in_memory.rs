@@ -82,7 +82,8 @@ pub(super) struct Process {
 }
 
 pub(super) fn member(world_size: usize, ranks: Range<usize>, timeout: Duration) -> Member {
-    Member { program: "pipezero 1.2".to_owned(), world_size, ranks, timeout, start_timeout: timeout }
+    let program = "pipezero 1.2".to_owned();
+    Member { program, secret: None, world_size, ranks, timeout, start_timeout: timeout }
 }
 
 /// What becomes of the coordinator when the channel of its process is dropped.

@@ -7,3 +7,4 @@ mod over_tcp;
 mod shuttle_exchanges;
 #[cfg(feature = "shuttle")]
 mod shuttle_starts;
+mod unknown_programs;

@@ -11,15 +11,16 @@ use pipezero_models::Host;
 use crate::CommError;
 use crate::world::{ControlChannel, Member, Position};
 
-fn listener() -> (TcpListener, SocketAddr) {
+pub(super) fn listener() -> (TcpListener, SocketAddr) {
     let listener = ControlChannel::listen(([127, 0, 0, 1], 0).into()).unwrap();
     let address = listener.local_addr().unwrap();
     (listener, address)
 }
 
-fn member(world_size: usize, ranks: Range<usize>) -> Member {
+pub(super) fn member(world_size: usize, ranks: Range<usize>) -> Member {
     let timeout = Duration::from_secs(20);
-    Member { program: "pipezero 1.2".to_owned(), world_size, ranks, timeout, start_timeout: timeout }
+    let program = "pipezero 1.2".to_owned();
+    Member { program, secret: None, world_size, ranks, timeout, start_timeout: timeout }
 }
 
 /// Runs `body` in a process for each of these ranges of ranks, the first with rank 0.
