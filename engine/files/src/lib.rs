@@ -5,6 +5,7 @@ pub mod host;
 pub mod input;
 pub mod json;
 pub mod made_by;
+pub mod opened;
 pub mod partial;
 pub mod printable;
 pub mod records;
