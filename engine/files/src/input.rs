@@ -5,8 +5,9 @@
 
 use std::fs;
 use std::io::{self, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use crate::folder::leads_out;
 use crate::opened::look;
 
 /// Why a file was not read. The caller adds its path and the repair.
@@ -23,6 +24,9 @@ pub enum InputError {
         /// Bytes that are read at most.
         max_bytes: u64,
     },
+    /// It is a link that leads out of its folder.
+    #[error("it is a link to {}, outside of its folder, and only files of the folder are copied; put a copy in its place, or remove it", .0.display())]
+    LeadsOut(PathBuf),
     /// It is larger than any file of its kind.
     #[error("it has {num_bytes} bytes or more, and at most {max_bytes} are read")]
     TooLarge {
@@ -54,6 +58,15 @@ pub fn is_not_regular(path: &Path) -> bool {
 /// Reads the text of a regular file of at most `max_bytes`.
 pub fn read_text(path: &Path, max_bytes: u64) -> Result<String, InputError> {
     text_from(read_bytes(path, max_bytes)?)
+}
+
+/// Reads the text of a file of a folder that somebody else may have made, in order to copy it. A link in such a folder could lead to a file that
+/// its maker cannot read, and the copy would be handed on.
+pub fn read_text_of_folder(path: &Path, max_bytes: u64) -> Result<String, InputError> {
+    match leads_out(path)? {
+        Some(target) => Err(InputError::LeadsOut(target)),
+        None => read_text(path, max_bytes),
+    }
 }
 
 /// Reads the bytes of a regular file of at most `max_bytes`.

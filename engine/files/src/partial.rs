@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, openat, renameat, unlinkat};
 
-use crate::opened::kind_of;
+use crate::opened::{kind_of, open_regular};
 
 /// What happens to an existing file of that name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,6 +136,21 @@ impl PartialFile {
         self.file.write_all(contents.as_ref())?;
         self.finish()
     }
+}
+
+/// Copies a regular file, which is not a link, to another name.
+///
+/// # Errors
+/// [`ErrorKind::InvalidInput`] if it is anything else; as [`PartialFile::create`]; else the error of the system.
+pub fn copy(from: &Path, to: &Path, existing: Existing) -> io::Result<()> {
+    if fs::symlink_metadata(from)?.is_symlink() {
+        let error = format!("{} is a link, and only files are copied; put a copy in its place", from.display());
+        return Err(io::Error::new(ErrorKind::InvalidInput, error));
+    }
+    let mut source = open_regular(from)?;
+    let mut copied = PartialFile::create(to, existing)?;
+    io::copy(&mut source, copied.file())?;
+    copied.finish()
 }
 
 /// Refuses to replace what is no regular file. A link is replaced itself, but not one to a device or a pipe, or into /proc, as /dev/stdout

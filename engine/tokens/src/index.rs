@@ -18,6 +18,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use pipezero_config::TokenType;
+use pipezero_files::opened::open_regular;
 
 use super::error::{TokenFault, TokenFileError};
 
@@ -44,7 +45,7 @@ pub(super) struct Index {
 impl Index {
     /// Reads an index, and compares its entries with each other.
     pub(super) fn read(path: &Path) -> Result<Self, TokenFileError> {
-        let file = File::open(path).map_err(|error| TokenFileError::new(path, error))?;
+        let file = open_regular(path).map_err(|error| TokenFileError::new(path, error))?;
         read(&file).map_err(|fault| TokenFileError::new(path, fault))
     }
 }

@@ -5,6 +5,7 @@ use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use pipezero_files::input::{InputError, read_bytes};
 use pipezero_files::records::RECORD_BYTES_MAX;
 use tokenizers::ModelWrapper;
 use xxhash_rust::xxh3::xxh3_64;
@@ -279,12 +280,16 @@ fn metadata(path: &Path) -> Result<fs::Metadata, TokenizerError> {
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, TokenizerError> {
-    let found = metadata(path)?;
-    if found.len() > Tokenizer::BYTES_MAX {
-        let (num_bytes, max_bytes) = (found.len(), Tokenizer::BYTES_MAX);
-        return Err(TokenizerError::TooLarge { path: path.to_owned(), num_bytes, max_bytes });
-    }
-    fs::read(path).map_err(|source| TokenizerError::Io { path: path.to_owned(), source })
+    read_bytes(path, Tokenizer::BYTES_MAX).map_err(|error| match error {
+        InputError::TooLarge { num_bytes, max_bytes } => {
+            TokenizerError::TooLarge { path: path.to_owned(), num_bytes, max_bytes }
+        }
+        InputError::Io(source) => TokenizerError::Io { path: path.to_owned(), source },
+        error => {
+            let source = io::Error::new(io::ErrorKind::InvalidInput, error.to_string());
+            TokenizerError::Io { path: path.to_owned(), source }
+        }
+    })
 }
 
 /// Refuses a map of characters, as SentencePiece's tokenizers have, whose first number says that more bytes follow than there are: the library would
@@ -315,11 +320,12 @@ fn first_number(text: &str) -> Option<u64> {
     Some(u64::from(((bits >> 4) as u32).swap_bytes()))
 }
 
+/// Bytes of a tokenizer_config.json at most.
+const CONFIG_BYTES_MAX: u64 = 64 << 20;
+
 /// `eos_token` of the tokenizer_config.json beside a tokenizer.json.
 fn end_beside(path: &Path) -> Option<String> {
-    let config = path.with_file_name("tokenizer_config.json");
-    let found = fs::metadata(&config).ok().filter(|found| found.is_file() && found.len() <= 64 << 20)?;
-    let bytes = fs::read(config).ok().filter(|bytes| bytes.len() as u64 == found.len())?;
+    let bytes = read_bytes(&path.with_file_name("tokenizer_config.json"), CONFIG_BYTES_MAX).ok()?;
     let config: serde_json::Value = serde_json::from_slice(&bytes).ok()?;
     let token = &config["eos_token"];
     token.as_str().or_else(|| token["content"].as_str()).map(str::to_owned)

@@ -7,6 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use pipezero_files::input::read_text;
+use pipezero_files::opened::{Own, open_own, open_regular};
 use serde::Serialize;
 
 use super::metrics::EvalLine;
@@ -25,10 +26,9 @@ impl MetricsFile {
     /// Bytes at its end in which its last line is looked for.
     const END_BYTES: u64 = 1 << 16;
 
-    /// Opens the file: to add to it, or empty.
-    pub(super) fn open(path: PathBuf, adds: bool) -> Result<Self, RunDirError> {
-        let opened = if adds { File::options().append(true).open(&path) } else { File::create(&path) };
-        match opened {
+    /// Opens the file to add to it.
+    pub(super) fn open(path: PathBuf) -> Result<Self, RunDirError> {
+        match open_own(&path, Own::AddedTo) {
             Ok(file) => Ok(Self { path, file }),
             Err(source) => Err(RunDirError::Io { path, source }),
         }
@@ -50,7 +50,7 @@ impl MetricsFile {
 
     /// The last step that has a line; `None` where there is none, or the file cannot be read.
     pub(super) fn last_step(path: &Path) -> Option<u64> {
-        let file = File::open(path).ok()?;
+        let file = open_regular(path).ok()?;
         let num_bytes = file.metadata().ok().filter(fs::Metadata::is_file)?.len();
         let num_read = num_bytes.min(Self::END_BYTES);
         let mut end = vec![0; num_read as usize];

@@ -1,11 +1,12 @@
 //! The folder that a run writes: its run file and schedule, metrics, weights and summary. Never overwritten unasked.
 
-use std::fs::{self};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use pipezero_config::hugging_face::Origin;
+use pipezero_files::folder;
 use pipezero_files::input::{named, read_text};
 use pipezero_files::partial::{Existing, PartialFile};
 use pipezero_measure::trace::TraceFolder;
@@ -109,8 +110,7 @@ impl RunDir {
             entries.sort_by_key(|entry| (!entry.ends_with(RankLog::FOLDER), entry.ends_with(Self::METRICS)));
             for entry in entries {
                 // Folders are those of traced steps, logs and checkpoints, and they hold nothing else.
-                if entry.is_dir() { fs::remove_dir_all(&entry) } else { fs::remove_file(&entry) }
-                    .map_err(|source| RunDirError::Io { path: entry, source })?;
+                folder::remove(&entry).map_err(|source| RunDirError::Io { path: entry, source })?;
             }
         }
         Ok(Self::locked_by(path, Some(lock)))
@@ -155,6 +155,7 @@ impl RunDir {
     /// # Errors
     /// As [`RunDir::create`].
     pub fn check(path: &Path, claim: Claim) -> Result<Place, RunDirError> {
+        Self::links(path)?;
         // Not `exists`, which is false for a link whose target is gone.
         match fs::symlink_metadata(path) {
             Ok(_) => {}
@@ -170,6 +171,21 @@ impl RunDir {
             Some(holder) => Err(RunDirError::Busy { path: path.to_owned(), holder }),
             None => Ok(place),
         }
+    }
+
+    /// Links to folders of this user that a run with this directory follows: the directory itself, and its checkpoints. Each with the folder that it
+    /// leads to.
+    ///
+    /// # Errors
+    /// When a link is another user's, or leads to a folder of another user.
+    pub fn links(path: &Path) -> Result<Vec<(PathBuf, PathBuf)>, RunDirError> {
+        let mut links = Vec::new();
+        for path in [path.to_owned(), path.join(Checkpoints::NAME)] {
+            let target = folder::followed(&path);
+            let target = target.map_err(|source| RunDirError::Io { path: path.clone(), source })?;
+            links.extend(target.map(|target| (path, target)));
+        }
+        Ok(links)
     }
 
     /// What is in a folder, and whether it may be replaced.
@@ -345,11 +361,13 @@ impl RunDir {
     /// When the system refuses.
     pub fn metrics_until(&self, num_steps: u64, evaluates_again: bool) -> Result<MetricsFile, RunDirError> {
         let path = self.file(Self::METRICS);
-        if num_steps > 0 {
-            let kept = MetricsFile::lines_until(&path, num_steps, evaluates_again)?;
-            self.write(Self::METRICS, &kept)?;
-        }
-        MetricsFile::open(path, num_steps > 0)
+        let kept = match num_steps {
+            0 => String::new(),
+            _ => MetricsFile::lines_until(&path, num_steps, evaluates_again)?,
+        };
+        // Written anew, so that a link of this name is replaced.
+        self.write(Self::METRICS, &kept)?;
+        MetricsFile::open(path)
     }
 }
 

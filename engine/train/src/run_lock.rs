@@ -5,6 +5,9 @@ use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use pipezero_files::input::read_text;
+use pipezero_files::opened::{Own, open_own, open_regular};
+
 /// The lock of a run directory, held until it is dropped.
 #[derive(Debug)]
 pub(super) struct RunLock {
@@ -28,12 +31,7 @@ impl RunLock {
     /// Takes the lock of a directory. A file system without locks, as some network mounts are, is warned of.
     pub(super) fn take(directory: &Path) -> Result<Self, LockError> {
         let path = directory.join(Self::FILE);
-        // A link would have its target overwritten, and to open a pipe would wait for its reader.
-        if fs::symlink_metadata(&path).is_ok_and(|found| !found.is_file()) {
-            return Err(LockError::Io(io::Error::other("it is not a regular file; remove it")));
-        }
-        let file = File::options().create(true).read(true).write(true).truncate(false).open(&path);
-        let mut file = file.map_err(LockError::Io)?;
+        let mut file = open_own(&path, Own::Kept).map_err(LockError::Io)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(LockError::Held(holder(&path))),
@@ -60,16 +58,16 @@ impl RunLock {
     /// Whether another run has the lock of a directory.
     pub(super) fn is_held(directory: &Path) -> Option<String> {
         let path = directory.join(Self::FILE);
-        if !fs::symlink_metadata(&path).ok()?.is_file() {
-            return None;
-        }
-        let file = File::open(&path).ok()?;
+        let file = open_regular(&path).ok()?;
         matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)).then(|| holder(&path))
     }
 }
 
+/// Bytes of a lock file at most: it names a process.
+const HOLDER_BYTES_MAX: u64 = 4096;
+
 fn holder(path: &Path) -> String {
-    let text = std::fs::read_to_string(path).unwrap_or_default();
+    let text = read_text(path, HOLDER_BYTES_MAX).unwrap_or_default();
     let known = text.lines().next().filter(|line| line.starts_with("process ")).map(str::to_owned);
     known.unwrap_or_else(|| "another process".to_owned())
 }

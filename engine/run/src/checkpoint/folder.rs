@@ -4,6 +4,9 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use pipezero_files::folder;
+use pipezero_files::input::read_bytes;
+
 use super::error::CheckpointError;
 use super::folder_name::{folder_name, step_of};
 use super::foreign::{System, system_of};
@@ -41,6 +44,8 @@ impl Checkpoints {
 
     /// The name of the sign in a folder that is being written.
     const SIGN: &str = "sign";
+    /// Bytes of a sign at most.
+    const SIGN_BYTES_MAX: u64 = 4096;
 
     /// Those of a run directory; the folder need not be there.
     pub fn of_run(run_dir: &Path) -> Self {
@@ -186,6 +191,7 @@ impl Checkpoints {
     /// Starts the checkpoint after a step; what earlier runs left unfinished is removed. A sign in its folder shows other processes whether
     /// they see it.
     pub fn start(&self, step: u64, sign: Option<&str>) -> Result<NewCheckpoint, CheckpointError> {
+        folder::followed(&self.path).map_err(CheckpointError::io(&self.path))?;
         self.remove_leftovers()?;
         let new = NewCheckpoint { checkpoints: self.clone(), step };
         let folder = self.partial(step);
@@ -199,7 +205,7 @@ impl Checkpoints {
             made => made.map_err(CheckpointError::io(&self.path))?,
         }
         let made = fs::create_dir(&folder)
-            .and_then(|()| sign.map_or(Ok(()), |sign| fs::write(folder.join(Self::SIGN), sign)));
+            .and_then(|()| sign.map_or(Ok(()), |sign| write_new(&folder.join(Self::SIGN), sign)));
         made.map_err(CheckpointError::io(&folder))?;
         Ok(new)
     }
@@ -207,10 +213,10 @@ impl Checkpoints {
     /// Whether this process sees the folder of the checkpoint after a step in which this sign is.
     pub(crate) fn has_sign(&self, step: u64, sign: &str) -> Result<bool, CheckpointError> {
         let path = self.partial(step).join(Self::SIGN);
-        match fs::read(&path) {
+        match read_bytes(&path, Self::SIGN_BYTES_MAX) {
             Ok(found) => Ok(found == sign.as_bytes()),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(CheckpointError::io(&path)(error)),
+            Err(error) if error.is_missing() => Ok(false),
+            Err(error) => Err(CheckpointError::io(&path)(io::Error::other(error))),
         }
     }
 
@@ -219,7 +225,7 @@ impl Checkpoints {
             let ending = [Self::PARTIAL, Self::REMOVED].iter().find_map(|ending| name.strip_suffix(ending));
             if ending.is_some_and(|name| step_of(name).is_some()) {
                 // What cannot be removed is in the way of nothing else than the checkpoint of its step.
-                let _ = remove_whatever(&self.path.join(name));
+                let _ = folder::remove_itself(&self.path.join(name));
             }
         }
         Ok(())
@@ -241,7 +247,7 @@ impl Checkpoints {
         let path = self.at(step);
         let removed = with_ending(&path, Self::REMOVED);
         fs::rename(&path, &removed).map_err(CheckpointError::io(&path))?;
-        remove_whatever(&removed).map_err(CheckpointError::io(&removed))
+        folder::remove_itself(&removed).map_err(CheckpointError::io(&removed))
     }
 }
 
@@ -299,9 +305,9 @@ impl NewCheckpoint {
     }
 }
 
-/// Removes a folder with what is in it, or whatever else has the name.
-fn remove_whatever(path: &Path) -> io::Result<()> {
-    if fs::symlink_metadata(path)?.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) }
+/// Writes a file that is not there yet.
+fn write_new(path: &Path, text: &str) -> io::Result<()> {
+    io::Write::write_all(&mut File::create_new(path)?, text.as_bytes())
 }
 
 pub(super) fn with_ending(path: &Path, ending: &str) -> PathBuf {
