@@ -5,7 +5,7 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, Mode, OFlags, openat};
@@ -26,7 +26,11 @@ impl OwnFolder {
     pub fn within(home: &Path, prefix: &str) -> io::Result<Self> {
         remove_abandoned(home, prefix);
         // It gets its name once it is locked.
-        let unlocked = tempfile::Builder::new().prefix(&format!(".{prefix}")).rand_bytes(16).tempdir_in(home)?;
+        let unlocked = tempfile::Builder::new()
+            .prefix(&format!(".{prefix}"))
+            .rand_bytes(16)
+            .permissions(fs::Permissions::from_mode(0o700))
+            .tempdir_in(home)?;
         let name = unlocked.path().file_name().and_then(|name| name.to_str()).unwrap_or_default();
         let path = home.join(name.trim_start_matches('.'));
         let lock = File::open(unlocked.path())?;
