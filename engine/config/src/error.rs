@@ -379,7 +379,9 @@ impl ConfigError {
             path => format!("`{}`", shorten_path(path)),
         };
         // Neither the value nor its line is shown.
-        if let (Problem::WrongType { expected, .. }, false) = (&self.problem, self.place.span.source.is_shown()) {
+        if let (Problem::WrongType { expected, .. }, false) =
+            (&self.problem, self.place.span.source.is_shown())
+        {
             return format!("{}: {path} must be {expected}: it does not begin with `{{`", self.place.span);
         }
         match &self.problem {

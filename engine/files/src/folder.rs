@@ -14,7 +14,9 @@ use std::path::{Path, PathBuf};
 /// [`ErrorKind::PermissionDenied`] if the link or the folder belongs to another user; else the error of the system.
 pub fn followed(path: &Path) -> io::Result<Option<PathBuf>> {
     let link = match fs::symlink_metadata(path) {
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(None),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            return Ok(None);
+        }
         found => found?,
     };
     let Some(target) = fs::metadata(path).ok().filter(|found| link.is_symlink() && found.is_dir()) else {

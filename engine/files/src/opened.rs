@@ -13,12 +13,8 @@ use rustix::fs::{CWD, Mode, OFlags, fstatfs, openat};
 const ALWAYS: OFlags = OFlags::CLOEXEC.union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
 
 /// Permissions of a new file, of which the user's umask takes away some.
-const NEW_FILE: Mode = Mode::RUSR
-    .union(Mode::WUSR)
-    .union(Mode::RGRP)
-    .union(Mode::WGRP)
-    .union(Mode::ROTH)
-    .union(Mode::WOTH);
+const NEW_FILE: Mode =
+    Mode::RUSR.union(Mode::WUSR).union(Mode::RGRP).union(Mode::WGRP).union(Mode::ROTH).union(Mode::WOTH);
 
 /// Opens a regular file to read it; a link is followed.
 ///
@@ -169,7 +165,9 @@ mod tests {
         assert_eq!(fs::read_to_string(&target).unwrap(), "a thesis");
         assert_eq!(fs::metadata(&target).unwrap().permissions().mode() & 0o777, 0o600);
         use std::io::Write;
-        for (how, expected) in [(Own::AddedTo, "a"), (Own::AddedTo, "aa"), (Own::Kept, "aa"), (Own::Emptied, "a")] {
+        for (how, expected) in
+            [(Own::AddedTo, "a"), (Own::AddedTo, "aa"), (Own::Kept, "aa"), (Own::Emptied, "a")]
+        {
             open_own(&own, how).unwrap().write_all(b"a").unwrap();
             assert_eq!(fs::read_to_string(&own).unwrap(), expected, "{how:?}");
         }

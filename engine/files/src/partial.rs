@@ -62,7 +62,8 @@ impl PartialFile {
         if let Some(earlier) = &earlier {
             check_replaceable(path, earlier)?;
         }
-        let name = path.file_name().ok_or_else(|| io::Error::new(ErrorKind::InvalidInput, "it has no name"))?;
+        let name =
+            path.file_name().ok_or_else(|| io::Error::new(ErrorKind::InvalidInput, "it has no name"))?;
         let home = path.parent().filter(|home| !home.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let folder = openat(CWD, home, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
         let partial = PathBuf::from(name).with_added_extension(&Self::ENDING[1..]).into_os_string();
@@ -144,7 +145,8 @@ impl PartialFile {
 /// [`ErrorKind::InvalidInput`] if it is anything else; as [`PartialFile::create`]; else the error of the system.
 pub fn copy(from: &Path, to: &Path, existing: Existing) -> io::Result<()> {
     if fs::symlink_metadata(from)?.is_symlink() {
-        let error = format!("{} is a link, and only files are copied; put a copy in its place", from.display());
+        let error =
+            format!("{} is a link, and only files are copied; put a copy in its place", from.display());
         return Err(io::Error::new(ErrorKind::InvalidInput, error));
     }
     let mut source = open_regular(from)?;

@@ -117,8 +117,12 @@ mod tests {
         for (text, escaped, replaced) in [
             ("runs/a.json", "runs/a.json", None),
             ("a\tb\r\nc é", "a\tb\r\nc é", None),
-            ("a\rb\n\r", r"a\u{d}b
-\u{d}", Some("a?b\n?")),
+            (
+                "a\rb\n\r",
+                r"a\u{d}b
+\u{d}",
+                Some("a?b\n?"),
+            ),
             ("a\u{1b}[31m.json", r"a\u{1b}[31m.json", Some("a?[31m.json")),
             ("\u{7}\u{9b}x\u{7f}", r"\u{7}\u{9b}x\u{7f}", Some("???x?")),
             ("a\u{2028}b\u{202e}c\u{2066}", r"a\u{2028}b\u{202e}c\u{2066}", Some("a???b???c???")),
@@ -133,7 +137,8 @@ mod tests {
     #[test]
     fn every_control_character_and_mark_of_direction_is_escaped() {
         let marks = [
-            0x61c, 0x200e, 0x200f, 0x202a, 0x202b, 0x202c, 0x202d, 0x202e, 0x2066, 0x2067, 0x2068, 0x2069, 0x2028, 0x2029,
+            0x61c, 0x200e, 0x200f, 0x202a, 0x202b, 0x202c, 0x202d, 0x202e, 0x2066, 0x2067, 0x2068, 0x2069,
+            0x2028, 0x2029,
         ];
         for number in 0..0x3000_u32 {
             let Some(character) = char::from_u32(number) else { continue };

@@ -107,7 +107,8 @@ fn check(home: &Home, line: &str, path: &str, stands: Stands) {
     });
     command.current_dir(home.path("")).stdin(std::process::Stdio::null());
     let output = command.output().unwrap();
-    let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
+    let said =
+        [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
     let status = output.status.code();
     assert!(matches!(status, Some(0..=2)), "{case}: status {status:?}: {said}");
     assert!(!said.contains("panicked"), "{case}: {said}");
@@ -149,7 +150,9 @@ fn in_the_place_of_any_file_of_a_run() {
     let example = home(trained);
     let mut names = names_of(&example, "out");
     // One of several files of a kind.
-    names.retain(|name| !name.contains("step-00000002") && !name.contains("rank-00001") && !name.contains("rank-00002"));
+    names.retain(|name| {
+        !name.contains("step-00000002") && !name.contains("rank-00001") && !name.contains("rank-00002")
+    });
     assert!(names.len() > 12, "{names:?}");
     thread::scope(|scope| {
         for kinds in Stands::ALL.chunks(4) {
@@ -213,7 +216,10 @@ fn in_the_place_of_what_a_run_reads() {
                 for name in ["out.json", "costs.json", "step.json", "pages", "tokenizer.json", "tokens.bin"] {
                     home.write(name, "{}");
                 }
-                home.write("tokens.json", home.read("run.json").replace("\"text\": \"text.txt\"", "\"tokens\": \"tokens.bin\""));
+                home.write(
+                    "tokens.json",
+                    home.read("run.json").replace("\"text\": \"text.txt\"", "\"tokens\": \"tokens.bin\""),
+                );
             });
             if name == "pages" && stands == Stands::LinkToFolder {
                 // A folder that the user names is written to, wherever it is.
@@ -242,7 +248,11 @@ fn links_to_folders_of_the_same_user_are_followed_and_said() {
     refused(&line);
     fs::remove_file(home.path("disk/run/checkpoints")).unwrap();
     let said = home.run(&line);
-    assert!(said.stderr.contains("out is a link: what the run writes there goes to ~/disk/run"), "{}", said.stderr);
+    assert!(
+        said.stderr.contains("out is a link: what the run writes there goes to ~/disk/run"),
+        "{}",
+        said.stderr
+    );
     said.success();
     // The checkpoints move to another disk.
     fs::rename(home.path("disk/run/checkpoints"), home.path("disk/moved")).unwrap();
@@ -274,7 +284,10 @@ fn a_link_beside_a_tokenizer_is_not_copied() {
         let home = home(|home| {
             fs::create_dir(home.path("theirs")).unwrap();
             home.write("theirs/tokenizer.json", tokenizer);
-            home.write("run.json", home.read("run.json").replace("\"text.txt\",", "\"text.txt\", \"tokenizer\": \"theirs\","));
+            home.write(
+                "run.json",
+                home.read("run.json").replace("\"text.txt\",", "\"text.txt\", \"tokenizer\": \"theirs\","),
+            );
         });
         home.run("train run.json --out whole").success();
         let path = format!("theirs/{name}");

@@ -106,7 +106,9 @@ fn read(file: &File) -> Result<Index, TokenFault> {
         index.ends.push(end);
         // Documents without tokens cost a file that is sparse nothing, and memory here.
         if index.ends.len() as u64 > 2 * end + EMPTY_MAX {
-            return Err(damaged(format!("its first {document} documents have {end} tokens: nearly all of them are empty")));
+            return Err(damaged(format!(
+                "its first {document} documents have {end} tokens: nearly all of them are empty"
+            )));
         }
     }
     if num_read != num_sequences {

@@ -23,6 +23,7 @@ pub use pipezero_files::text;
 mod text_stream;
 mod token_file;
 mod tokenizer;
+mod tokenizer_bounds;
 mod tokenizer_content;
 mod train;
 mod writer;

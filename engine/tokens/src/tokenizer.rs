@@ -11,6 +11,7 @@ use tokenizers::ModelWrapper;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::catch_panics::catch_panic;
+use super::tokenizer_bounds::Growth;
 use super::tokenizer_content::content_checksum;
 
 /// Turns text into tokens as a tokenizer.json says, special tokens that its post-processor adds included. Neither truncates nor pads, even
@@ -22,6 +23,7 @@ pub struct Tokenizer {
     checksum: u64,
     content_checksum: u64,
     end_token: Option<u32>,
+    growth: Growth,
 }
 
 /// Why there is no tokenizer.
@@ -119,6 +121,7 @@ impl Tokenizer {
         let json: serde_json::Value =
             serde_json::from_slice(&bytes).map_err(|error| format(error.to_string()))?;
         check_character_maps(&json).map_err(|reason| format(reason.to_owned()))?;
+        let growth = Growth::of(&json).map_err(format)?;
         let mut inner = catch_panic(|| tokenizers::Tokenizer::from_bytes(&bytes))
             .ok_or_else(|| format(PANICS.to_owned()))?
             .map_err(|error| format(error.to_string()))?;
@@ -131,7 +134,7 @@ impl Tokenizer {
             return Err(format(reason.to_owned()));
         }
         let (checksum, content_checksum) = (xxh3_64(&bytes), content_checksum(&json));
-        let mut tokenizer = Self { inner, path, checksum, content_checksum, end_token: None };
+        let mut tokenizer = Self { inner, path, checksum, content_checksum, end_token: None, growth };
         tokenizer.end_token = match end_token {
             Some(name) => Some(tokenizer.named(name)?),
             None => {
@@ -225,6 +228,7 @@ impl Tokenizer {
     /// # Errors
     /// As [`Tokenizer::encode`].
     pub fn encode_with_places(&self, text: &str) -> Result<Vec<(u32, Range<usize>)>, TokenizerError> {
+        self.growth.check(text.len()).map_err(|reason| self.failed(&reason))?;
         let encoding = catch_panic(|| self.inner.encode(text, false))
             .ok_or_else(|| self.failed(&PANICS))?
             .map_err(|error| self.failed(&error))?;
@@ -233,6 +237,7 @@ impl Tokenizer {
     }
 
     fn encoded(&self, text: &str, is_whole: bool) -> Result<Vec<u32>, TokenizerError> {
+        self.growth.check(text.len()).map_err(|reason| self.failed(&reason))?;
         // The library panics where a pattern of the tokenizer takes too many steps on a text.
         let encoding = catch_panic(|| self.inner.encode_fast(text, is_whole))
             .ok_or_else(|| self.failed(&PANICS))?

@@ -53,7 +53,8 @@ impl RunOptions {
         if is_first {
             for (link, target) in RunDir::links(out)? {
                 let (link, target) = (link.display(), target.display());
-                ProcessOutput::of_this().note(format_args!("{link} is a link: what the run writes there goes to {target}"));
+                ProcessOutput::of_this()
+                    .note(format_args!("{link} is a link: what the run writes there goes to {target}"));
             }
         }
         self.check_rescue(is_first)?;

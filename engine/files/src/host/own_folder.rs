@@ -104,8 +104,9 @@ mod tests {
     #[test]
     fn what_others_have_put_there_is_left_alone() {
         let home = tempfile::tempdir().unwrap();
-        let [pipe, link, file, elsewhere] = ["pipezero-job-pipe", "pipezero-job-link", "pipezero-job-file", "elsewhere"]
-            .map(|name| home.path().join(name));
+        let [pipe, link, file, elsewhere] =
+            ["pipezero-job-pipe", "pipezero-job-link", "pipezero-job-file", "elsewhere"]
+                .map(|name| home.path().join(name));
         assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
         fs::create_dir(&elsewhere).unwrap();
         fs::write(elsewhere.join("thesis"), "").unwrap();

@@ -133,7 +133,10 @@ fn links_that_lead_to_each_other_are_walked_once() {
     found.sort();
     assert_eq!(found, names);
     let message = refused(&tree, &["**/*.txt"]);
-    assert!(message.starts_with("links lead to `FOLDER/f") && message.contains("in more than 16 ways"), "{message}");
+    assert!(
+        message.starts_with("links lead to `FOLDER/f") && message.contains("in more than 16 ways"),
+        "{message}"
+    );
     assert_eq!(read(&tree, &["*/*.txt"]).expect("texts").len(), 40);
 }
 

@@ -4,8 +4,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use pipezero_files::input::{InputError, read_text};
 use pipezero_files::folder::make_within;
+use pipezero_files::input::{InputError, read_text};
 use pipezero_files::partial::{Existing, PartialFile};
 use pipezero_files::unknown_files;
 use pipezero_plan::Plan;

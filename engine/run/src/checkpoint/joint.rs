@@ -9,8 +9,8 @@
 //! killed, there is a set in which each engine is where the others were with it.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 use std::io;
+use std::path::{Path, PathBuf};
 
 use pipezero_files::input::read_bytes;
 use pipezero_files::partial::{Existing, PartialFile};

@@ -159,7 +159,10 @@ impl Manifest {
             return Err("its parameters have more elements than can be counted".to_owned());
         }
         if self.kinds.len() > KINDS_MAX {
-            return Err(format!("it has {} kinds, and at most {KINDS_MAX} are kept of a parameter", self.kinds.len()));
+            return Err(format!(
+                "it has {} kinds, and at most {KINDS_MAX} are kept of a parameter",
+                self.kinds.len()
+            ));
         }
         if !self.kinds.iter().any(|kind| kind == Piece::PARAMETER) {
             return Err(format!("it has no `{}` among its kinds", Piece::PARAMETER));

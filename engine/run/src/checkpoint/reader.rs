@@ -190,7 +190,9 @@ impl Shard {
         let header_bytes = u64::from_le_bytes(length);
         // Before memory is taken for it.
         if header_bytes > header_bytes_max || header_bytes > num_bytes - 8 {
-            let reason = format!("its header claims {header_bytes} bytes of {num_bytes}, and has at most {header_bytes_max}");
+            let reason = format!(
+                "its header claims {header_bytes} bytes of {num_bytes}, and has at most {header_bytes_max}"
+            );
             return Err(damaged(reason));
         }
         let mut header = length.to_vec();
