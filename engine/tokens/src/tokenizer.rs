@@ -4,12 +4,14 @@ use std::fs;
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use pipezero_files::input::{InputError, read_bytes};
 use pipezero_files::records::RECORD_BYTES_MAX;
-use tokenizers::ModelWrapper;
+use tokenizers::{Encoding, ModelWrapper};
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::bounded_time::within;
 use super::catch_panics::catch_panic;
 use super::tokenizer_bounds::Growth;
 use super::tokenizer_content::content_checksum;
@@ -18,7 +20,7 @@ use super::tokenizer_content::content_checksum;
 /// where the file says so: that is about batches of a model that was trained before, and would cut documents short.
 #[derive(Debug)]
 pub struct Tokenizer {
-    inner: tokenizers::Tokenizer,
+    inner: Arc<tokenizers::Tokenizer>,
     path: PathBuf,
     checksum: u64,
     content_checksum: u64,
@@ -84,6 +86,12 @@ fn known(special: &[String]) -> String {
     format!("its special tokens are {}{}", names.join(", "), if special.len() > 8 { ", ..." } else { "" })
 }
 
+/// Bytes of a text with which a tokenizer has little to do, however slow it is: for such a text no thread is asked.
+const SHORT_BYTES: usize = 256;
+/// Seconds that a text may take, and that each MiB of it may take besides: a hundred times as long as published tokenizers do.
+const SECONDS_MAX: u64 = 8;
+const SECONDS_OF_MIB: u64 = 30;
+
 const PANICS: &str = "the tokenizers library panics at it";
 
 /// What published models call the token that ends a document, in the order in which they are looked for: GPT-2, NeoX and Qwen; Llama 3; Llama
@@ -134,7 +142,8 @@ impl Tokenizer {
             return Err(format(reason.to_owned()));
         }
         let (checksum, content_checksum) = (xxh3_64(&bytes), content_checksum(&json));
-        let mut tokenizer = Self { inner, path, checksum, content_checksum, end_token: None, growth };
+        let mut tokenizer =
+            Self { inner: Arc::new(inner), path, checksum, content_checksum, end_token: None, growth };
         tokenizer.end_token = match end_token {
             Some(name) => Some(tokenizer.named(name)?),
             None => {
@@ -228,21 +237,33 @@ impl Tokenizer {
     /// # Errors
     /// As [`Tokenizer::encode`].
     pub fn encode_with_places(&self, text: &str) -> Result<Vec<(u32, Range<usize>)>, TokenizerError> {
-        self.growth.check(text.len()).map_err(|reason| self.failed(&reason))?;
-        let encoding = catch_panic(|| self.inner.encode(text, false))
-            .ok_or_else(|| self.failed(&PANICS))?
-            .map_err(|error| self.failed(&error))?;
+        let encoding = self.bounded(text, |inner, text| inner.encode(text, false))?;
         let places = encoding.get_offsets().iter().map(|&(start, end)| start..end);
         Ok(encoding.get_ids().iter().copied().zip(places).collect())
     }
 
     fn encoded(&self, text: &str, is_whole: bool) -> Result<Vec<u32>, TokenizerError> {
+        let encoding = self.bounded(text, move |inner, text| inner.encode_fast(text, is_whole))?;
+        Ok(encoding.get_ids().to_vec())
+    }
+
+    /// Calls the library with bounds of what it makes, and of the time that it takes.
+    fn bounded(
+        &self,
+        text: &str,
+        call: impl FnOnce(&tokenizers::Tokenizer, &str) -> tokenizers::Result<Encoding> + Send + 'static,
+    ) -> Result<Encoding, TokenizerError> {
         self.growth.check(text.len()).map_err(|reason| self.failed(&reason))?;
         // The library panics where a pattern of the tokenizer takes too many steps on a text.
-        let encoding = catch_panic(|| self.inner.encode_fast(text, is_whole))
-            .ok_or_else(|| self.failed(&PANICS))?
-            .map_err(|error| self.failed(&error))?;
-        Ok(encoding.get_ids().to_vec())
+        let encoding = if text.len() <= SHORT_BYTES {
+            catch_panic(|| call(&self.inner, text))
+        } else {
+            let (inner, owned) = (Arc::clone(&self.inner), text.to_owned());
+            let seconds = SECONDS_MAX + SECONDS_OF_MIB * (text.len() >> 20) as u64;
+            let called = within(seconds, move || catch_panic(|| call(&inner, &owned)));
+            called.ok_or_else(|| self.failed(&self.growth.too_slow(text.len(), seconds)))?
+        };
+        encoding.ok_or_else(|| self.failed(&PANICS))?.map_err(|error| self.failed(&error))
     }
 
     /// The text of tokens, special ones left out.

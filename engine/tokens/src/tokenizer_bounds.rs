@@ -1,8 +1,8 @@
 //! Bounds of what a tokenizer.json may make of a text: it may be a stranger's, and it is a small program.
 //!
 //! A few hundred bytes can make gigabytes of one letter, by forty steps of which each doubles the text, or millions of tokens, by a template of many
-//! parts. The library has no bounds of its own and cannot be stopped. So what each part of the file can add is computed before it is used. Not bounded is the time
-//! that regular expressions take, beyond the number of steps at which the library gives up.
+//! parts. The library has no bounds of its own and cannot be stopped. So what each part of the file can add is computed before it is used. How long its regular
+//! expressions take shows only while they do ([`bounded_time`](super::bounded_time)).
 
 use std::collections::HashSet;
 
@@ -28,6 +28,8 @@ const LENGTHS_MAX: usize = 256;
 pub(super) struct Growth {
     /// The part that makes most of a text, and how many times as long.
     most: (&'static str, u64),
+    /// The first part with a regular expression, which may be slow; else the model.
+    slowest: &'static str,
 }
 
 impl Growth {
@@ -50,7 +52,17 @@ impl Growth {
                 most = (part, growth);
             }
         }
-        Ok(Self { most })
+        let has_expression = |part: &&&str| has_key(&json[**part], "Regex");
+        let slowest = ["normalizer", "pre_tokenizer"].iter().find(has_expression).copied().unwrap_or("model");
+        Ok(Self { most, slowest })
+    }
+
+    /// Says that a text of so many bytes took too long.
+    pub(super) fn too_slow(self, num_bytes: usize, seconds: u64) -> String {
+        let part = self.slowest;
+        format!(
+            "its `{part}` takes more than {seconds} s for {num_bytes} bytes; use another tokenizer, or simplify that part"
+        )
     }
 
     /// Refuses a text of so many bytes if it could become too long.
@@ -63,6 +75,15 @@ impl Growth {
             )),
             false => Ok(()),
         }
+    }
+}
+
+/// Whether an object in a part has this key.
+fn has_key(part: &Value, key: &str) -> bool {
+    match part {
+        Value::Array(values) => values.iter().any(|value| has_key(value, key)),
+        Value::Object(fields) => fields.contains_key(key) || fields.values().any(|value| has_key(value, key)),
+        _ => false,
     }
 }
 
