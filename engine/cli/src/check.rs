@@ -20,7 +20,7 @@ use super::figures::{count, counted, percent};
 use super::frozen_weights::may_be_drawn;
 use super::notices::Notices;
 use super::out_file::{OutFile, Written};
-use super::output::print;
+use super::output::{print, print_json};
 use super::run_args::{PlannedData, RunArgs, not_found, plan_with_data_of};
 use super::terminal;
 use super::unread_weights::unread_weights;
@@ -70,7 +70,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<(), Failure> {
     let mut checked = Checked::of(&file, Resources::this_host(), None)?;
     checked.notices.extend(may_be_drawn(&checked.plan, &file, None));
     if args.json {
-        print(format_args!("{}\n", in_json(checked.plan.run())))?;
+        print_json(format_args!("{}\n", in_json(checked.plan.run())))?;
         drop(Notices::new(args.run.name(), checked.notices));
         return Ok(());
     }

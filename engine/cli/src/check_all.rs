@@ -13,7 +13,7 @@ use super::figures::{bytes, counted};
 use super::frozen_weights::may_be_drawn;
 use super::master::resolve_all;
 use super::notices::Notices;
-use super::output::{note, print};
+use super::output::{note, print, print_json};
 use super::run_args::{PlannedData, plan_with_data_of};
 use super::task_plans::{EnginePlan, TaskPlans, ranks_as_json, task_plans, text_of_teacher};
 use super::terminal;
@@ -54,7 +54,7 @@ impl CheckArgs {
         if self.json {
             let checked: Vec<&Run> = engines.iter().map(|(_, checked)| checked.plan.run()).collect();
             let runs = trained.iter().zip(checked).collect();
-            print(format_args!("{}\n", all_in_json(&master, runs, &of_tasks, &together)))?;
+            print_json(format_args!("{}\n", all_in_json(&master, runs, &of_tasks, &together)))?;
             engines.into_iter().for_each(|(file, checked)| drop(Notices::new(file, checked.notices)));
             return Ok(());
         }

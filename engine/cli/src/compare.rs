@@ -17,7 +17,7 @@ use serde::Serialize;
 
 use super::failure::{Failure, OfCostsFile};
 use super::figures::{bytes, counted, nanoseconds};
-use super::output::{note, print};
+use super::output::{note, print, print_json};
 use super::table::Table;
 use super::terminal;
 
@@ -66,7 +66,7 @@ pub(super) fn run(args: &CompareArgs) -> Result<(), Failure> {
     if args.json {
         let printed = Printed { costs: &costs, comparison: &comparison };
         let text = serde_json::to_string_pretty(&printed);
-        print(text.expect("a comparison has string keys and finite depth") + "\n")?;
+        print_json(text.expect("a comparison has string keys and finite depth") + "\n")?;
     } else {
         print(as_text(&comparison, &costs, terminal::width()))?;
         note(format_args!("\nto look at: {}", directory.file(RunDir::COMPARISON).display()));

@@ -83,7 +83,7 @@ impl Failure {
                     .collect();
                 let with = if set.is_empty() { "" } else { " with" };
                 let headline = format!("error: not {subject}{with}{set}, {mistakes}:");
-                let headline = terminal::fitted(&headline);
+                let headline = terminal::fitted(&printable(&headline));
                 let _ = io::stderr().write_all(format!("{headline}\n{drawn}{table}").as_bytes());
                 2
             }

@@ -1,10 +1,11 @@
 //! `pipezero generate`.
 
-use std::io::{Write, stdout};
+use std::io::{self, IsTerminal, StdoutLock, Write, stdout};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use pipezero_files::input::{read_text, without_mark};
+use pipezero_files::printable::PrintableStream;
 use pipezero_files::records::is_json_lines;
 use pipezero_run::engine::Engine;
 use pipezero_run::generation::{Generation, Sampling};
@@ -12,7 +13,7 @@ use pipezero_tokens::{TextCodec, TextStream};
 use pipezero_train::TrainedRunError;
 
 use super::failure::Failure;
-use super::output::{note, print};
+use super::output::{note, print_json};
 use super::trained_run::TrainedRunArgs;
 use super::whole::{at_least_one, whole};
 
@@ -52,6 +53,10 @@ pub(super) struct GenerateArgs {
     /// Draw from this many of the likeliest tokens; 0 = all.
     #[arg(long, value_name = "K", default_value_t = 0, allow_negative_numbers = true, value_parser = top_k)]
     top_k: usize,
+    /// Write the text as it is to a terminal too, where control characters are otherwise written as their escapes. Into a pipe or a file it always
+    /// goes as it is.
+    #[arg(long, conflicts_with = "prompts")]
+    raw: bool,
     /// Seed of the draws.
     #[arg(long, value_name = "SEED", default_value_t = 0, allow_negative_numbers = true, value_parser = whole::<u64>)]
     seed: u64,
@@ -113,18 +118,40 @@ fn continued(
     args: &GenerateArgs,
 ) -> Result<(), Failure> {
     let tokens = tokens_of(codec, prompt)?;
-    let mut out = stdout().lock();
-    out.write_all(prompt.as_bytes())?;
+    let is_shown = !args.raw && stdout().is_terminal();
+    let mut out = Written { out: stdout().lock(), shown: is_shown.then(PrintableStream::default) };
+    out.write(prompt.as_bytes())?;
     let mut text = TextStream::after(codec, &tokens).map_err(TrainedRunError::from)?;
     let mut generation = Generation::new(engine, [(0, tokens)], args.sampling(), codec.end_token());
     for _ in 0..args.max_tokens {
         let Some(token) = generation.next_tokens()?[0] else { break };
-        out.write_all(&text.push(token).map_err(TrainedRunError::from)?)?;
-        out.flush()?;
+        out.write(&text.push(token).map_err(TrainedRunError::from)?)?;
     }
-    out.write_all(&text.finish().map_err(TrainedRunError::from)?)?;
-    out.write_all(b"\n")?;
-    Ok(())
+    out.write(&text.finish().map_err(TrainedRunError::from)?)?;
+    Ok(out.finish()?)
+}
+
+/// Where the text goes, piece by piece.
+struct Written {
+    out: StdoutLock<'static>,
+    /// Of a terminal: a model writes what it has learned from its texts, and that may be what moves a cursor.
+    shown: Option<PrintableStream>,
+}
+
+impl Written {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match &mut self.shown {
+            Some(shown) => self.out.write_all(shown.push(bytes).as_bytes())?,
+            None => self.out.write_all(bytes)?,
+        }
+        self.out.flush()
+    }
+
+    fn finish(mut self) -> io::Result<()> {
+        let rest = self.shown.map(PrintableStream::finish).unwrap_or_default();
+        self.out.write_all(rest.as_bytes())?;
+        self.out.write_all(b"\n")
+    }
 }
 
 /// Continues prompts together, and writes a line of JSON for each.
@@ -152,7 +179,7 @@ fn lines(
         let whole = text_of(codec, &[begun, written].concat())?;
         let completion = whole.strip_prefix(&before).unwrap_or(&whole);
         let line = serde_json::json!({ "prompt": prompt, "completion": completion, "ended": ended });
-        print(format_args!("{line}\n"))?;
+        print_json(format_args!("{line}\n"))?;
     }
     Ok(())
 }

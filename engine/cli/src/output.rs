@@ -5,7 +5,7 @@ use std::fmt::Display;
 use std::io::{self, Write, stderr, stdout};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use pipezero_files::printable::printable;
+use pipezero_files::printable::{printable, printable_json};
 use pipezero_train::{RankLog, RunDirError};
 
 use super::log;
@@ -73,6 +73,14 @@ impl ProcessOutput {
 /// The system's error. If the pipe is closed, [`super::failure`] ends the program without a message.
 pub(super) fn print(text: impl Display) -> io::Result<()> {
     ProcessOutput::of_this().print(text)
+}
+
+/// As [`print()`], of a text of JSON, which stays JSON.
+///
+/// # Errors
+/// As [`print()`].
+pub(super) fn print_json(text: impl Display) -> io::Result<()> {
+    print(printable_json(&text.to_string()))
 }
 
 /// Writes a line to stderr: progress, hints and warnings. An error is ignored, since there is no other place for it.

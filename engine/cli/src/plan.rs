@@ -15,7 +15,7 @@ use super::figures::{bytes, count, counted, percent};
 use super::in_use::{InUse, too_long};
 use super::master::no_tasks;
 use super::notices::Notices;
-use super::output::print;
+use super::output::{print, print_json};
 use super::parameters;
 use super::run_args::{RunArgs, resources_for};
 use super::table::{MemoryColumns, Table};
@@ -67,7 +67,7 @@ pub(super) fn run(args: &PlanArgs) -> Result<(), Failure> {
     let (plan, notices) = Plan::from_file(&file, resources)?;
     let mut notices = Notices::new(args.run.name(), notices);
     if args.json {
-        return Ok(print(format_args!("{:#}\n", args.json_of(&plan, &mut notices)?))?);
+        return Ok(print_json(format_args!("{:#}\n", args.json_of(&plan, &mut notices)?))?);
     }
     Ok(print(args.text_of(&plan, &mut notices)?)?)
 }
@@ -103,7 +103,7 @@ impl PlanArgs {
             if plans.ranks.are_said() {
                 json["ranks"] = ranks_as_json(engines);
             }
-            return Ok(print(format_args!("{json:#}\n"))?);
+            return Ok(print_json(format_args!("{json:#}\n"))?);
         }
         for (EnginePlan { engine, plan, .. }, mut notices) in engines.iter().zip(notices) {
             let name = &engine.name;

@@ -4,6 +4,7 @@ use std::io::{IsTerminal, stderr};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
+use pipezero_files::printable::printable;
 use pipezero_run::checkpoint::CheckpointError;
 use pipezero_run::engine::{EngineError, LossPart};
 use pipezero_train::{EvalLine, Observer, StepLine, Work};
@@ -109,7 +110,7 @@ impl Progress {
         match &self.bar {
             Some(bar) => {
                 keep(&text);
-                bar.println(text);
+                bar.println(printable(&text));
             }
             None => self.output.note(text),
         }

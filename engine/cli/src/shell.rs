@@ -1,9 +1,11 @@
 //! `pipezero completions` and `pipezero man`: what a shell and `man` read.
 
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Command};
 use clap_complete::Shell;
+use pipezero_files::partial::{self, Existing};
 
 use super::failure::Failure;
 use super::output::{note, print};
@@ -44,11 +46,22 @@ pub(super) fn completions(args: &CompletionsArgs, mut command: Command) -> Resul
 }
 
 pub(super) fn man(args: &ManArgs, command: Command) -> Result<(), Failure> {
-    let made = std::fs::create_dir_all(&args.out);
-    made.and_then(|()| clap_mangen::generate_to(command, &args.out)).map_err(|error| {
+    pages(command, &args.out).map_err(|error| {
         let message = format!("cannot write the pages to {}: {error}", args.out.display());
-        std::io::Error::new(error.kind(), message)
+        io::Error::new(error.kind(), message)
     })?;
     note(format_args!("man pages: {}", args.out.display()));
+    Ok(())
+}
+
+/// Writes the pages elsewhere first: the library would write through links.
+fn pages(command: Command, out: &Path) -> io::Result<()> {
+    std::fs::create_dir_all(out)?;
+    let made = tempfile::tempdir()?;
+    clap_mangen::generate_to(command, made.path())?;
+    for page in std::fs::read_dir(made.path())? {
+        let page = page?;
+        partial::copy(&page.path(), &out.join(page.file_name()), Existing::Replaced)?;
+    }
     Ok(())
 }

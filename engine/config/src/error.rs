@@ -378,12 +378,21 @@ impl ConfigError {
             "" => "the run file".to_owned(),
             path => format!("`{}`", shorten_path(path)),
         };
+        // Neither the value nor its line is shown.
+        if let (Problem::WrongType { expected, .. }, false) =
+            (&self.problem, self.place.span.source.is_shown())
+        {
+            return format!("{}: {path} must be {expected}: it does not begin with `{{`", self.place.span);
+        }
         match &self.problem {
             // No line of the file can be shown that would say which file it is.
             Problem::Unreadable { reason } => {
                 format!("{}: cannot read the run file: {reason}", self.place.span.source.name)
             }
-            Problem::Syntax { message, .. } => message.clone(),
+            Problem::Syntax { message, .. } => match self.place.span.source.is_shown() {
+                true => message.clone(),
+                false => format!("{}: {message}", self.place.span),
+            },
             Problem::UnknownKey { .. } => format!("unknown key {path}"),
             Problem::WrongType { expected, found, .. } => {
                 format!("{path} must be {expected}, but is {found}")
@@ -407,7 +416,7 @@ impl Diagnostic for ConfigError {
     fn source_code(&self) -> Option<&dyn SourceCode> {
         // There is nothing to show of a file that could not be read.
         let is_read = !matches!(self.problem, Problem::Unreadable { .. });
-        is_read.then_some(&*self.place.span.source as &dyn SourceCode)
+        (is_read && self.place.span.source.is_shown()).then_some(&*self.place.span.source as &dyn SourceCode)
     }
 
     fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {

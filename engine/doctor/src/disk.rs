@@ -3,8 +3,7 @@
 //! Each process writes a file of its own there at the same time, as ranks write their parts of a checkpoint, and looks for the file of
 //! rank 0's: checkpoints are read back from one folder.
 
-use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -14,6 +13,7 @@ use pipezero_files::host::free_bytes;
 use pipezero_plan::{Bytes, Plan};
 use pipezero_train::{Claim, DiskNeeds, RunDir, RunDirError};
 use serde::{Deserialize, Serialize};
+use tempfile::NamedTempFile;
 
 use super::check::{Check, Part};
 use super::team::Team;
@@ -82,12 +82,12 @@ pub(super) fn look(team: &Team, plan: &Plan, directory: &Path) -> Result<DiskFac
     let bytes = share
         .clamp(PIECE_BYTES as u64, FILE_BYTES_MAX)
         .min(free_bytes.unwrap_or(u64::MAX) / 16 / num_processes);
-    // A name that no process before has left behind.
-    let tag = team.decide(&std::process::id())?;
-    let path = |rank: usize| tried.join(format!(".pipezero-doctor-{tag}-{rank}"));
-    let created = TriedFile::create(path(ranks.start));
+    let created = TriedFile::create(&tried);
+    // All have theirs before any looks for the first, whose name nobody can guess.
+    let name = created.as_ref().ok().and_then(TriedFile::name).map(str::to_owned);
+    let first = team.decide(&name)?;
     team.meet()?;
-    let sees_first = appears(&path(0));
+    let sees_first = first.is_some_and(|name| appears(&tried.join(name)));
     let speed = created.and_then(|file| Ok((try_disk(&file, bytes)?, file)));
     team.meet()?;
     // It is removed when all have looked for it.
@@ -100,19 +100,16 @@ pub(super) fn look(team: &Team, plan: &Plan, directory: &Path) -> Result<DiskFac
     Ok(DiskFacts { directory, tried, weights_bytes, checkpoint_bytes, all_bytes, checkpoint_s, processes })
 }
 
-/// A file of this process, which is removed.
-struct TriedFile(PathBuf);
+/// A file of this process, which is removed. No other user can read it.
+struct TriedFile(NamedTempFile);
 
 impl TriedFile {
-    fn create(path: PathBuf) -> io::Result<Self> {
-        File::create_new(&path)?;
-        Ok(Self(path))
+    fn create(folder: &Path) -> io::Result<Self> {
+        Ok(Self(tempfile::Builder::new().prefix(".pipezero-doctor-").rand_bytes(16).tempfile_in(folder)?))
     }
-}
 
-impl Drop for TriedFile {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0);
+    fn name(&self) -> Option<&str> {
+        self.0.path().file_name()?.to_str()
     }
 }
 
@@ -134,7 +131,7 @@ fn nearest_folder(directory: &Path) -> PathBuf {
 }
 
 fn try_disk(tried: &TriedFile, bytes: u64) -> io::Result<Speed> {
-    let mut file = File::options().write(true).open(&tried.0)?;
+    let mut file = tried.0.as_file();
     // No disk that packs what is written can pack it.
     let mut state = 1_u64;
     let piece: Vec<u8> = std::iter::repeat_with(|| {
@@ -152,10 +149,9 @@ fn try_disk(tried: &TriedFile, bytes: u64) -> io::Result<Speed> {
     }
     file.sync_all()?;
     let write_s = start.elapsed().as_secs_f64();
-    drop(file);
-    let mut file = File::open(&tried.0)?;
+    file.rewind()?;
     // A hint, which some file systems ignore: what is in memory would say nothing of the disk.
-    let _ = rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed);
+    let _ = rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed);
     let start = Instant::now();
     let mut read = vec![0; PIECE_BYTES];
     let mut left = written;
@@ -255,6 +251,8 @@ fn space(plan: &Plan, facts: &DiskFacts) -> Check {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use crate::check::Verdict;
     use pipezero_config::{Resources, RunFile};
@@ -309,10 +307,10 @@ mod tests {
     #[test]
     fn what_is_written_is_read_again_and_removed() {
         let home = tempfile::tempdir().unwrap();
-        let file = TriedFile::create(home.path().join("tried")).unwrap();
+        let file = TriedFile::create(home.path()).unwrap();
         let bytes = PIECE_BYTES as u64 + 5;
         let speed = try_disk(&file, bytes).unwrap();
-        assert_eq!((speed.bytes, fs::metadata(&file.0).unwrap().len()), (bytes, bytes));
+        assert_eq!((speed.bytes, file.0.as_file().metadata().unwrap().len()), (bytes, bytes));
         assert!(speed.write_s > 0.0 && speed.read_s > 0.0);
         drop(file);
         assert_eq!(fs::read_dir(home.path()).unwrap().count(), 0);

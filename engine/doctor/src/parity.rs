@@ -112,7 +112,10 @@ fn trained(plan: Plan, world: Arc<dyn World>) -> Result<Outcome, EngineError> {
     let home = std::env::temp_dir();
     let folder = OwnFolder::within(&home, "pipezero-doctor-");
     // Where there can be no folder there can be no file, which all processes are told when it is saved.
-    let file = folder.as_ref().map_or(home.as_path(), OwnFolder::path).join("pipezero-doctor-weights");
+    let file = match &folder {
+        Ok(folder) => folder.path().join("weights"),
+        Err(_) => home.join("no-folder-could-be-made").join("weights"),
+    };
     engine.save(&file)?;
     Ok(Outcome { losses, norms, weights: fs::read(&file).unwrap_or_default() })
 }

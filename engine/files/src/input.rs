@@ -1,11 +1,14 @@
 //! Reading files that users name: only regular files, whole, up to a size limit.
 //!
-//! A device may never end, and a pipe may never begin: reading one would wait, or fill the memory. So the kind of file is
-//! checked before it is opened, and bytes are counted while they are read: files grow, and some report a size of 0.
+//! A device may never end, and a pipe may never begin: reading one would wait, or fill the memory. So a file is opened without waiting
+//! and its kind is checked before anything is read. It is read up to the length that it had then: another program may be adding to it.
 
-use std::fs::{self, File, FileType};
+use std::fs;
 use std::io::{self, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+use crate::folder::leads_out;
+use crate::opened::look;
 
 /// Why a file was not read. The caller adds its path and the repair.
 #[derive(Debug, thiserror::Error)]
@@ -21,6 +24,9 @@ pub enum InputError {
         /// Bytes that are read at most.
         max_bytes: u64,
     },
+    /// It is a link that leads out of its folder.
+    #[error("it is a link to {}, outside of its folder, and only files of the folder are copied; put a copy in its place, or remove it", .0.display())]
+    LeadsOut(PathBuf),
     /// It is larger than any file of its kind.
     #[error("it has {num_bytes} bytes or more, and at most {max_bytes} are read")]
     TooLarge {
@@ -51,14 +57,32 @@ pub fn is_not_regular(path: &Path) -> bool {
 
 /// Reads the text of a regular file of at most `max_bytes`.
 pub fn read_text(path: &Path, max_bytes: u64) -> Result<String, InputError> {
-    let found = fs::metadata(path)?;
-    if !found.is_file() {
-        return Err(InputError::NotRegular { what: kind_of(found.file_type()), max_bytes });
+    text_from(read_bytes(path, max_bytes)?)
+}
+
+/// Reads the text of a file of a folder that somebody else may have made, in order to copy it. A link in such a folder could lead to a file that
+/// its maker cannot read, and the copy would be handed on.
+pub fn read_text_of_folder(path: &Path, max_bytes: u64) -> Result<String, InputError> {
+    match leads_out(path)? {
+        Some(target) => Err(InputError::LeadsOut(target)),
+        None => read_text(path, max_bytes),
     }
-    if found.len() > max_bytes {
-        return Err(InputError::TooLarge { num_bytes: found.len(), max_bytes });
+}
+
+/// Reads the bytes of a regular file of at most `max_bytes`.
+pub fn read_bytes(path: &Path, max_bytes: u64) -> Result<Vec<u8>, InputError> {
+    // Some file systems in user space do not say how long a file is.
+    const UNKNOWN_MAX: u64 = 16 << 20;
+    let file = look(path)?.map_err(|what| InputError::NotRegular { what, max_bytes })?;
+    match file.metadata()?.len() {
+        num_bytes if num_bytes > max_bytes => Err(InputError::TooLarge { num_bytes, max_bytes }),
+        0 => bytes_of(file, max_bytes.min(UNKNOWN_MAX)),
+        num_bytes => {
+            let mut bytes = Vec::new();
+            file.take(num_bytes).read_to_end(&mut bytes)?;
+            Ok(bytes)
+        }
     }
-    text_of(File::open(path)?, max_bytes)
 }
 
 /// The path by which messages and new files are named: `stdin` where the input is `-`.
@@ -73,37 +97,20 @@ pub fn is_stdio(path: &Path) -> bool {
 
 /// Reads stdin to its end, as text of at most `max_bytes`.
 pub fn read_stdin(max_bytes: u64) -> Result<String, InputError> {
-    text_of(io::stdin().lock(), max_bytes)
+    text_from(bytes_of(io::stdin().lock(), max_bytes)?)
 }
 
-fn text_of(from: impl Read, max_bytes: u64) -> Result<String, InputError> {
+fn bytes_of(from: impl Read, max_bytes: u64) -> Result<Vec<u8>, InputError> {
     let mut bytes = Vec::new();
     from.take(max_bytes.saturating_add(1)).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > max_bytes {
-        return Err(InputError::TooLarge { num_bytes: bytes.len() as u64, max_bytes });
+    match bytes.len() as u64 {
+        num_bytes if num_bytes > max_bytes => Err(InputError::TooLarge { num_bytes, max_bytes }),
+        _ => Ok(bytes),
     }
+}
+
+fn text_from(bytes: Vec<u8>) -> Result<String, InputError> {
     String::from_utf8(bytes).map_err(|error| InputError::NotUtf8 { offset: error.utf8_error().valid_up_to() })
-}
-
-/// The kind of a file that is not regular, in words.
-#[cfg(unix)]
-fn kind_of(found: FileType) -> &'static str {
-    use std::os::unix::fs::FileTypeExt;
-    if found.is_dir() {
-        "a folder"
-    } else if found.is_fifo() {
-        "a pipe"
-    } else if found.is_socket() {
-        "a socket"
-    } else {
-        "a device"
-    }
-}
-
-/// The kind of a file that is not regular, in words.
-#[cfg(not(unix))]
-fn kind_of(found: FileType) -> &'static str {
-    if found.is_dir() { "a folder" } else { "a device" }
 }
 
 /// A text without the byte order mark that some editors write at its beginning, to say that it is UTF-8.
@@ -131,25 +138,25 @@ mod tests {
         assert!(matches!(error, InputError::NotRegular { what: "a folder", .. }), "{error:?}");
     }
 
-    /// The system reports a size of 0 for such a file, although it has bytes.
-    #[cfg(target_os = "linux")]
+    /// A reader that never ends, as stdin may be.
     #[test]
     fn bytes_are_counted_while_they_are_read() {
-        let path = Path::new("/proc/self/status");
-        assert_eq!(fs::metadata(path).unwrap().len(), 0);
-        assert!(read_text(path, 1 << 20).unwrap().len() > 16);
-        let error = read_text(path, 16).unwrap_err();
+        assert_eq!(bytes_of(&b"four"[..], 4).unwrap(), b"four");
+        let error = bytes_of(io::repeat(b'x'), 16).unwrap_err();
         assert!(matches!(error, InputError::TooLarge { num_bytes: 17, max_bytes: 16 }), "{error:?}");
     }
 
     /// Opening the pipe would wait for a writer, reading the device for its end.
-    #[cfg(unix)]
     #[test]
     fn devices_and_pipes_are_not_opened() {
         let folder = tempfile::tempdir().unwrap();
         let pipe = folder.path().join("pipe");
         assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-        for (path, expected) in [(pipe.as_path(), "a pipe"), (Path::new("/dev/zero"), "a device")] {
+        for (path, expected) in [
+            (pipe.as_path(), "a pipe"),
+            (Path::new("/dev/zero"), "a device"),
+            (Path::new("/proc/self/status"), "a file of the kernel"),
+        ] {
             let error = read_text(path, 1 << 20).unwrap_err();
             assert!(matches!(error, InputError::NotRegular { what, .. } if what == expected), "{error:?}");
         }

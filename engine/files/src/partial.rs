@@ -1,11 +1,19 @@
 //! Writing a file so that it appears under its name only when it is complete.
 //!
-//! It is written under another name and renamed at the end: a reader never sees a part of it, and a failure leaves an earlier
-//! file as it was.
+//! It is written under another name in the same folder and renamed at the end: a reader never sees a part of it, and a failure leaves an
+//! earlier file as it was. If the name is a link, the link is replaced and what it leads to is not changed. The folder is opened once, and
+//! both names are names in it: whoever puts another folder or a link in its place meanwhile changes nothing.
 
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::ffi::OsString;
+use std::fs::{self, File, Metadata};
+use std::io::{self, ErrorKind, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, openat, renameat, unlinkat};
+
+use crate::opened::{kind_of, open_regular};
 
 /// What happens to an existing file of that name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,37 +34,61 @@ impl Existing {
 /// A file that is being written; if it is dropped before it is complete, nothing is left of it.
 #[derive(Debug)]
 pub struct PartialFile {
-    path: PathBuf,
-    partial: PathBuf,
+    folder: OwnedFd,
+    name: OsString,
+    partial: OsString,
     file: File,
+    is_finished: bool,
 }
 
 impl PartialFile {
     /// The ending of its name while it is being written.
     pub const ENDING: &str = ".partial";
 
-    /// Starts a file of this name.
+    /// Starts a file of this name. It gets the permissions of a file of the same user that it replaces; else the umask decides.
     ///
     /// # Errors
-    /// [`io::ErrorKind::AlreadyExists`] if there is one that is to be kept, [`io::ErrorKind::InvalidInput`] if a device or a pipe
-    /// would be replaced, [`io::ErrorKind::ResourceBusy`] if the other name is taken; else the error of the system. If the name
-    /// is a link, its target is replaced.
+    /// [`ErrorKind::AlreadyExists`] if there is one that is to be kept, [`ErrorKind::InvalidInput`] if anything but a regular file
+    /// or a link to one would be replaced, [`ErrorKind::ResourceBusy`] if the other name is taken; else the error of the system.
     pub fn create(path: &Path, existing: Existing) -> io::Result<Self> {
-        // Not `exists`, which is false for a link whose target is gone.
-        if existing == Existing::Kept && fs::symlink_metadata(path).is_ok() {
-            return Err(io::Error::new(io::ErrorKind::AlreadyExists, "the file exists already"));
+        // The link itself, even if its target is gone.
+        let earlier = match fs::symlink_metadata(path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            found => Some(found?),
+        };
+        if earlier.is_some() && existing == Existing::Kept {
+            return Err(io::Error::new(ErrorKind::AlreadyExists, "the file exists already"));
         }
-        let path = if path.is_symlink() { fs::canonicalize(path)? } else { path.to_owned() };
-        if fs::metadata(&path).is_ok_and(|found| !found.is_file()) {
-            let error = "it is not a regular file, and only a regular file can be replaced";
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, error));
+        if let Some(earlier) = &earlier {
+            check_replaceable(path, earlier)?;
         }
-        let partial = Self::partial_of(&path);
-        let file = File::create_new(&partial).map_err(|error| match error.kind() {
-            io::ErrorKind::AlreadyExists => taken(&partial),
-            _ => error,
-        })?;
-        Ok(Self { path, file, partial })
+        let name =
+            path.file_name().ok_or_else(|| io::Error::new(ErrorKind::InvalidInput, "it has no name"))?;
+        let home = path.parent().filter(|home| !home.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let folder = openat(CWD, home, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        let partial = PathBuf::from(name).with_added_extension(&Self::ENDING[1..]).into_os_string();
+        // Made anew: what has the name already is neither followed nor opened.
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let mode = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::WGRP | Mode::ROTH | Mode::WOTH;
+        let opened = openat(&folder, &partial, flags, mode);
+        let file = File::from(opened.map_err(|error| match error {
+            rustix::io::Errno::EXIST => taken(&Self::partial_of(path)),
+            error => error.into(),
+        })?);
+        let partial = Self { folder, name: name.to_owned(), partial, file, is_finished: false };
+        partial.take_permissions(earlier.as_ref())?;
+        Ok(partial)
+    }
+
+    /// A file that its user has closed to others stays closed.
+    fn take_permissions(&self, earlier: Option<&Metadata>) -> io::Result<()> {
+        let own = self.file.metadata()?;
+        match earlier.filter(|earlier| earlier.is_file() && earlier.uid() == own.uid()) {
+            Some(earlier) if earlier.mode() & 0o777 != own.mode() & 0o777 => {
+                self.file.set_permissions(fs::Permissions::from_mode(earlier.mode() & 0o777))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Removes what a process that was ended while it wrote a file of this name has left; no other may be writing it.
@@ -65,7 +97,7 @@ impl PartialFile {
     /// The error of the system.
     pub fn remove_leftover(path: &Path) -> io::Result<()> {
         match fs::remove_file(Self::partial_of(path)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
             _ => Ok(()),
         }
     }
@@ -82,16 +114,19 @@ impl PartialFile {
         &mut self.file
     }
 
-    /// Renames the complete file, once it is on disk; then its new name is on disk too.
+    /// Renames the complete file, once it is on disk, and returns once its name is there too.
     ///
     /// # Errors
     /// The error of the system.
-    pub fn finish(self) -> io::Result<()> {
+    pub fn finish(mut self) -> io::Result<()> {
         self.file.sync_all()?;
-        fs::rename(&self.partial, &self.path)?;
-        sync_folder(
-            self.path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new(".")),
-        )
+        renameat(&self.folder, &self.partial, &self.folder, &self.name)?;
+        self.is_finished = true;
+        match rustix::fs::fsync(&self.folder) {
+            // Some network file systems have no such operation for folders.
+            Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOTSUP) => Ok(()),
+            synced => Ok(synced?),
+        }
     }
 
     /// Writes all contents, and renames the complete file.
@@ -117,19 +152,49 @@ pub fn sync_folder(path: &Path) -> io::Result<()> {
     }
 }
 
+/// Copies a regular file, which is not a link, to another name.
+///
+/// # Errors
+/// [`ErrorKind::InvalidInput`] if it is anything else; as [`PartialFile::create`]; else the error of the system.
+pub fn copy(from: &Path, to: &Path, existing: Existing) -> io::Result<()> {
+    if fs::symlink_metadata(from)?.is_symlink() {
+        let error =
+            format!("{} is a link, and only files are copied; put a copy in its place", from.display());
+        return Err(io::Error::new(ErrorKind::InvalidInput, error));
+    }
+    let mut source = open_regular(from)?;
+    let mut copied = PartialFile::create(to, existing)?;
+    io::copy(&mut source, copied.file())?;
+    copied.finish()
+}
+
+/// Refuses to replace what is no regular file. A link is replaced itself, but not one to a device or a pipe, or into /proc, as /dev/stdout
+/// is: the system needs those.
+fn check_replaceable(path: &Path, earlier: &Metadata) -> io::Result<()> {
+    let target = if earlier.is_symlink() { fs::metadata(path).ok() } else { Some(earlier.clone()) };
+    let what = match target.filter(|target| !target.is_file()) {
+        Some(target) if !(earlier.is_symlink() && target.is_dir()) => kind_of(target.file_type()),
+        _ if fs::read_link(path).is_ok_and(|target| target.starts_with("/proc")) => "a link of the system",
+        _ => return Ok(()),
+    };
+    let error = format!("it is {what}, and only a regular file can be replaced");
+    Err(io::Error::new(ErrorKind::InvalidInput, error))
+}
+
 /// The error if the other name is taken: another process may be writing, or one was ended while it wrote.
 fn taken(partial: &Path) -> io::Error {
     let error = format!(
         "it is written as {} first, which exists: wait if another process is writing it, else remove it",
         partial.display()
     );
-    io::Error::new(io::ErrorKind::ResourceBusy, error)
+    io::Error::new(ErrorKind::ResourceBusy, error)
 }
 
 impl Drop for PartialFile {
-    /// Nothing is left to remove after the file was renamed.
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.partial);
+        if !self.is_finished {
+            let _ = unlinkat(&self.folder, &self.partial, AtFlags::empty());
+        }
     }
 }
 
@@ -154,25 +219,70 @@ mod tests {
         assert_eq!(fs::read_to_string(&path).unwrap(), "half and half");
     }
 
-    #[cfg(unix)]
     #[test]
-    fn devices_are_not_replaced_and_links_stay_links() {
+    fn a_link_is_replaced_and_its_target_is_not() {
         use std::os::unix::fs::symlink;
         let folder = tempfile::tempdir().unwrap();
-        let device = PartialFile::create(Path::new("/dev/null"), Existing::Replaced).unwrap_err();
-        assert_eq!(device.kind(), io::ErrorKind::InvalidInput);
-        let (target, link) = (folder.path().join("target"), folder.path().join("link"));
-        fs::write(&target, "old").unwrap();
+        let [target, link, nowhere, hard] =
+            ["target", "link", "nowhere", "hard"].map(|name| folder.path().join(name));
+        fs::write(&target, "a thesis").unwrap();
+        fs::set_permissions(&target, fs::Permissions::from_mode(0o600)).unwrap();
         symlink(&target, &link).unwrap();
-        PartialFile::create(&link, Existing::Replaced).unwrap().finish_with("new").unwrap();
-        assert!(link.is_symlink());
-        assert_eq!(fs::read_to_string(&target).unwrap(), "new");
-        let nowhere = folder.path().join("nowhere");
         symlink(folder.path().join("missing"), &nowhere).unwrap();
-        assert_eq!(
-            PartialFile::create(&nowhere, Existing::Replaced).unwrap_err().kind(),
-            io::ErrorKind::NotFound
-        );
+        fs::hard_link(&target, &hard).unwrap();
+        let to_folder = folder.path().join("to-folder");
+        symlink(folder.path(), &to_folder).unwrap();
+        for path in [&link, &nowhere, &hard, &to_folder] {
+            PartialFile::create(path, Existing::Replaced).unwrap().finish_with("new").unwrap();
+            assert!(fs::symlink_metadata(path).unwrap().is_file(), "{}", path.display());
+            assert_eq!(fs::read_to_string(path).unwrap(), "new");
+        }
+        assert_eq!(fs::read_to_string(&target).unwrap(), "a thesis");
+        assert_eq!(fs::metadata(&target).unwrap().permissions().mode() & 0o777, 0o600);
+        assert!(!folder.path().join("missing").exists());
+    }
+
+    #[test]
+    fn what_is_no_file_is_not_replaced() {
+        use std::os::unix::fs::symlink;
+        let folder = tempfile::tempdir().unwrap();
+        let [null, stdout] = ["null", "stdout"].map(|name| folder.path().join(name));
+        symlink("/dev/null", &null).unwrap();
+        symlink("/proc/self/fd/1", &stdout).unwrap();
+        for path in [Path::new("/dev/null"), &null, &stdout, folder.path()] {
+            let error = PartialFile::create(path, Existing::Replaced).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidInput, "{}", path.display());
+        }
+    }
+
+    /// Its user may have closed a file to others, since it holds a secret.
+    #[test]
+    fn a_file_keeps_its_permissions() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.json");
+        for mode in [0o600, 0o640] {
+            fs::write(&path, "old").unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            PartialFile::create(&path, Existing::Replaced).unwrap().finish_with("new").unwrap();
+            assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, mode);
+        }
+    }
+
+    /// Somebody puts a link in the place of the folder while a file is written in it.
+    #[test]
+    fn the_folder_stays_the_one_in_which_it_began() {
+        let home = tempfile::tempdir().unwrap();
+        let [own, moved, other] = ["own", "moved", "other"].map(|name| home.path().join(name));
+        fs::create_dir(&own).unwrap();
+        fs::create_dir(&other).unwrap();
+        fs::write(other.join("a.json"), "a thesis").unwrap();
+        let file = PartialFile::create(&own.join("a.json"), Existing::Replaced).unwrap();
+        fs::rename(&own, &moved).unwrap();
+        std::os::unix::fs::symlink(&other, &own).unwrap();
+        file.finish_with("new").unwrap();
+        assert_eq!(fs::read_to_string(moved.join("a.json")).unwrap(), "new");
+        assert_eq!(fs::read_to_string(other.join("a.json")).unwrap(), "a thesis");
+        assert_eq!(names(&other), ["a.json"]);
     }
 
     #[test]
@@ -181,7 +291,7 @@ mod tests {
         let (path, partial) = (folder.path().join("a.json"), folder.path().join("a.json.partial"));
         fs::write(&partial, "mine").unwrap();
         let error = PartialFile::create(&path, Existing::Kept).unwrap_err();
-        assert_eq!(error.kind(), io::ErrorKind::ResourceBusy);
+        assert_eq!(error.kind(), ErrorKind::ResourceBusy);
         assert_eq!(
             (names(folder.path()), fs::read_to_string(&partial).unwrap().as_str()),
             (vec!["a.json.partial".to_owned()], "mine")
@@ -199,7 +309,7 @@ mod tests {
         let path = folder.path().join("a.json");
         fs::write(&path, "old").unwrap();
         let kept = PartialFile::create(&path, Existing::Kept).unwrap_err();
-        assert_eq!(kept.kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(kept.kind(), ErrorKind::AlreadyExists);
         drop(PartialFile::create(&path, Existing::Replaced).unwrap());
         assert_eq!(
             (names(folder.path()), fs::read_to_string(&path).unwrap()),

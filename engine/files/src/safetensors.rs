@@ -1,13 +1,12 @@
 //! The header of a safetensors file: which tensors it has, and where.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
 use safetensors::tensor::{Dtype, Metadata, TensorInfo};
 
-use super::input::is_not_regular;
+use super::opened::open_regular;
 
 /// No header of a model that fits anywhere is longer.
 const HEADER_BYTES_MAX: u64 = 100_000_000;
@@ -50,10 +49,10 @@ impl Header {
     /// Reads the header of a file, and checks that the file has as many bytes as it says.
     pub fn read(path: &Path) -> Result<Self, HeaderError> {
         let damaged = |reason| Err(HeaderError::Damaged(reason));
-        if is_not_regular(path) {
-            return damaged("it is not a regular file".to_owned());
-        }
-        let mut file = File::open(path).map_err(HeaderError::Io)?;
+        let mut file = match open_regular(path) {
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => return damaged(error.to_string()),
+            opened => opened.map_err(HeaderError::Io)?,
+        };
         let file_bytes = file.metadata().map_err(HeaderError::Io)?.len();
         let mut length = [0; 8];
         if file.read_exact(&mut length).is_err() {

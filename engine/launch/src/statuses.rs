@@ -2,12 +2,16 @@
 //! none.
 
 use std::path::{Path, PathBuf};
-use std::{env, fs, io};
+use std::{env, io};
 
 use pipezero_files::host::{OwnFolder, job_files};
+use pipezero_files::input::read_text;
 
 /// Prefix of the names of a job's folders.
 pub(super) const FOLDER_PREFIX: &str = "pipezero-job-";
+
+/// Bytes of such a file at most: an error that a process leaves to another to say.
+const STATUS_BYTES_MAX: u64 = 1 << 20;
 
 /// The files of the processes of one attempt, in a folder that is removed when this is dropped.
 #[derive(Debug)]
@@ -45,12 +49,14 @@ impl Statuses {
     }
 
     fn each(&self, file: fn(&Path, usize) -> PathBuf) -> impl Iterator<Item = Option<String>> {
-        (0..self.num_processes).map(move |rank| fs::read_to_string(file(self.folder(), rank)).ok())
+        (0..self.num_processes).map(move |rank| read_text(&file(self.folder(), rank), STATUS_BYTES_MAX).ok())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

@@ -30,6 +30,7 @@ mod memory_group; // A run in a control group.
 #[cfg(feature = "mpi")]
 mod mpi; // `launch`.
 mod nccl; // Ranks that are processes with a GPU each.
+mod neighbours; // Links, pipes and files of others in the place of files.
 mod not_finite; // Values with which no run can begin.
 mod parameters; // What becomes of parameters.
 mod planning; // `check`, `plan` and `show`.

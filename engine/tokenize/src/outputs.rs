@@ -13,6 +13,7 @@ use std::fs::{self, File, TryLockError};
 use std::io::{self, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
+use pipezero_files::opened::{Own, open_own, open_regular};
 use pipezero_files::partial::{Existing, PartialFile};
 use pipezero_tokens::{MadeBy, TokenType, Written, write_index};
 
@@ -157,7 +158,7 @@ impl Outputs {
             }
             return Err(TokenizeError::io(&self.bin)(error));
         }
-        let mut sequences = File::open(&self.sequences).map_err(TokenizeError::io(&self.sequences))?;
+        let mut sequences = open_regular(&self.sequences).map_err(TokenizeError::io(&self.sequences))?;
         let mut file = PartialFile::create(&self.idx, Existing::Replaced).map_err(&index)?;
         write_index(file.file(), &mut sequences, written, token_type).map_err(&index)?;
         file.finish().map_err(&index)?;
@@ -189,12 +190,7 @@ fn is_same(path: &Path, other: &Path) -> bool {
 }
 
 fn opened(path: &Path) -> Result<File, TokenizeError> {
-    if fs::symlink_metadata(path).is_ok_and(|found| !found.is_file()) {
-        let error = io::Error::other("it is no regular file; remove it");
-        return Err(TokenizeError::io(path)(error));
-    }
-    let file = File::options().create(true).read(true).write(true).truncate(false).open(path);
-    file.map_err(TokenizeError::io(path))
+    open_own(path, Own::Kept).map_err(TokenizeError::io(path))
 }
 
 /// Cuts a file to its first bytes, and stands at their end.

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
+use pipezero_files::opened::open_regular;
 use pipezero_files::records::{self, Layout, Record, RecordError, RecordFault};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::Xxh3;
@@ -131,7 +132,7 @@ impl<'a> Reader<'a> {
 impl OpenFile {
     fn new(path: &Path, separator: Option<&str>) -> Result<Self, TokenizeError> {
         let layout = Layout::of(path, separator).map_err(TokenizeError::io(path))?;
-        let file = File::open(path).map_err(TokenizeError::io(path))?;
+        let file = open_regular(path).map_err(TokenizeError::io(path))?;
         Ok(Self { from: BufReader::with_capacity(1 << 18, file), layout, checksum: Xxh3::new() })
     }
 

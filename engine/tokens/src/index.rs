@@ -18,6 +18,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use pipezero_config::TokenType;
+use pipezero_files::opened::open_regular;
 
 use super::error::{TokenFault, TokenFileError};
 
@@ -27,6 +28,9 @@ pub(super) const VERSION: u64 = 1;
 
 /// Bytes before the first list.
 const HEADER_BYTES: u64 = 34;
+
+/// Documents without tokens that an index may have, beside as many as others and tokens allow.
+const EMPTY_MAX: u64 = 1 << 20;
 
 /// The mode of a sequence that carries no loss.
 pub(super) const NO_LOSS: u8 = 1;
@@ -44,7 +48,7 @@ pub(super) struct Index {
 impl Index {
     /// Reads an index, and compares its entries with each other.
     pub(super) fn read(path: &Path) -> Result<Self, TokenFileError> {
-        let file = File::open(path).map_err(|error| TokenFileError::new(path, error))?;
+        let file = open_regular(path).map_err(|error| TokenFileError::new(path, error))?;
         read(&file).map_err(|fault| TokenFileError::new(path, fault))
     }
 }
@@ -100,6 +104,12 @@ fn read(file: &File) -> Result<Index, TokenFault> {
         }
         num_read = last;
         index.ends.push(end);
+        // Documents without tokens cost a file that is sparse nothing, and memory here.
+        if index.ends.len() as u64 > 2 * end + EMPTY_MAX {
+            return Err(damaged(format!(
+                "its first {document} documents have {end} tokens: nearly all of them are empty"
+            )));
+        }
     }
     if num_read != num_sequences {
         return Err(damaged(format!("its documents have {num_read} of {num_sequences} sequences")));

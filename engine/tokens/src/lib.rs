@@ -8,6 +8,7 @@
 //! Tokens are read where they lie, by position ([`TokenFile::read`]), and are not mapped into memory: a mapped file that becomes shorter
 //! while a run reads it kills the process with SIGBUS, which no error can report.
 
+mod bounded_time;
 mod catch_panics;
 pub mod chat;
 mod codec;
@@ -23,6 +24,7 @@ pub use pipezero_files::text;
 mod text_stream;
 mod token_file;
 mod tokenizer;
+mod tokenizer_bounds;
 mod tokenizer_content;
 mod train;
 mod writer;

@@ -11,6 +11,8 @@ use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use pipezero_files::opened::open_regular;
+
 use super::text::TextError;
 
 /// Bytes that are read at once while a text is looked through.
@@ -55,7 +57,7 @@ impl StreamedText {
     /// When it cannot be read, is not UTF-8, or changes meanwhile.
     pub fn open(path: &Path, is_held: bool) -> Result<Self, TextError> {
         let unreadable = |source| TextError::unreadable(path, source);
-        let file = File::open(path).map_err(unreadable)?;
+        let file = open_regular(path).map_err(unreadable)?;
         let found = Found::of(&file.metadata().map_err(unreadable)?);
         let mut text = Self { path: path.to_owned(), held: Some(file), found, largest: None };
         text.largest = text.check()?;
@@ -94,7 +96,7 @@ impl StreamedText {
             Some(file) => file,
             None => {
                 opened =
-                    File::open(&self.path).map_err(|source| TextError::unreadable(&self.path, source))?;
+                    open_regular(&self.path).map_err(|source| TextError::unreadable(&self.path, source))?;
                 &opened
             }
         };

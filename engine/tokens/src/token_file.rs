@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use pipezero_config::TokenType;
 use pipezero_files::made_by::MadeBy;
+use pipezero_files::opened::open_regular;
 
 use super::error::{TokenFault, TokenFileError};
 use super::index::Index;
@@ -64,7 +65,7 @@ impl TokenFile {
         let (named, path) = (path, bin_of(path)?);
         let index = path.with_extension("idx");
         let fault = |fault| TokenFileError::new(&path, fault);
-        let file = File::open(&path).map_err(|error| fault(error.into()))?;
+        let file = open_regular(&path).map_err(|error| fault(error.into()))?;
         let actual = file.metadata().map_err(|error| fault(error.into()))?.len();
         let opened = if path.extension().is_some_and(|ending| ending == "bin") && index.is_file() {
             let Index { token_type, ends, unscored } = Index::read(&index)?;

@@ -4,23 +4,28 @@ use std::fs;
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use pipezero_files::input::{InputError, read_bytes};
 use pipezero_files::records::RECORD_BYTES_MAX;
-use tokenizers::ModelWrapper;
+use tokenizers::{Encoding, ModelWrapper};
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::bounded_time::within;
 use super::catch_panics::catch_panic;
+use super::tokenizer_bounds::Growth;
 use super::tokenizer_content::content_checksum;
 
 /// Turns text into tokens as a tokenizer.json says, special tokens that its post-processor adds included. Neither truncates nor pads, even
 /// where the file says so: that is about batches of a model that was trained before, and would cut documents short.
 #[derive(Debug)]
 pub struct Tokenizer {
-    inner: tokenizers::Tokenizer,
+    inner: Arc<tokenizers::Tokenizer>,
     path: PathBuf,
     checksum: u64,
     content_checksum: u64,
     end_token: Option<u32>,
+    growth: Growth,
 }
 
 /// Why there is no tokenizer.
@@ -81,6 +86,12 @@ fn known(special: &[String]) -> String {
     format!("its special tokens are {}{}", names.join(", "), if special.len() > 8 { ", ..." } else { "" })
 }
 
+/// Bytes of a text with which a tokenizer has little to do, however slow it is: for such a text no thread is asked.
+const SHORT_BYTES: usize = 256;
+/// Seconds that a text may take, and that each MiB of it may take besides: a hundred times as long as published tokenizers do.
+const SECONDS_MAX: u64 = 8;
+const SECONDS_OF_MIB: u64 = 30;
+
 const PANICS: &str = "the tokenizers library panics at it";
 
 /// What published models call the token that ends a document, in the order in which they are looked for: GPT-2, NeoX and Qwen; Llama 3; Llama
@@ -118,6 +129,7 @@ impl Tokenizer {
         let json: serde_json::Value =
             serde_json::from_slice(&bytes).map_err(|error| format(error.to_string()))?;
         check_character_maps(&json).map_err(|reason| format(reason.to_owned()))?;
+        let growth = Growth::of(&json).map_err(format)?;
         let mut inner = catch_panic(|| tokenizers::Tokenizer::from_bytes(&bytes))
             .ok_or_else(|| format(PANICS.to_owned()))?
             .map_err(|error| format(error.to_string()))?;
@@ -130,7 +142,8 @@ impl Tokenizer {
             return Err(format(reason.to_owned()));
         }
         let (checksum, content_checksum) = (xxh3_64(&bytes), content_checksum(&json));
-        let mut tokenizer = Self { inner, path, checksum, content_checksum, end_token: None };
+        let mut tokenizer =
+            Self { inner: Arc::new(inner), path, checksum, content_checksum, end_token: None, growth };
         tokenizer.end_token = match end_token {
             Some(name) => Some(tokenizer.named(name)?),
             None => {
@@ -224,19 +237,33 @@ impl Tokenizer {
     /// # Errors
     /// As [`Tokenizer::encode`].
     pub fn encode_with_places(&self, text: &str) -> Result<Vec<(u32, Range<usize>)>, TokenizerError> {
-        let encoding = catch_panic(|| self.inner.encode(text, false))
-            .ok_or_else(|| self.failed(&PANICS))?
-            .map_err(|error| self.failed(&error))?;
+        let encoding = self.bounded(text, |inner, text| inner.encode(text, false))?;
         let places = encoding.get_offsets().iter().map(|&(start, end)| start..end);
         Ok(encoding.get_ids().iter().copied().zip(places).collect())
     }
 
     fn encoded(&self, text: &str, is_whole: bool) -> Result<Vec<u32>, TokenizerError> {
-        // The library panics where a pattern of the tokenizer takes too many steps on a text.
-        let encoding = catch_panic(|| self.inner.encode_fast(text, is_whole))
-            .ok_or_else(|| self.failed(&PANICS))?
-            .map_err(|error| self.failed(&error))?;
+        let encoding = self.bounded(text, move |inner, text| inner.encode_fast(text, is_whole))?;
         Ok(encoding.get_ids().to_vec())
+    }
+
+    /// Calls the library with bounds of what it makes, and of the time that it takes.
+    fn bounded(
+        &self,
+        text: &str,
+        call: impl FnOnce(&tokenizers::Tokenizer, &str) -> tokenizers::Result<Encoding> + Send + 'static,
+    ) -> Result<Encoding, TokenizerError> {
+        self.growth.check(text.len()).map_err(|reason| self.failed(&reason))?;
+        // The library panics where a pattern of the tokenizer takes too many steps on a text.
+        let encoding = if text.len() <= SHORT_BYTES {
+            catch_panic(|| call(&self.inner, text))
+        } else {
+            let (inner, owned) = (Arc::clone(&self.inner), text.to_owned());
+            let seconds = SECONDS_MAX + SECONDS_OF_MIB * (text.len() >> 20) as u64;
+            let called = within(seconds, move || catch_panic(|| call(&inner, &owned)));
+            called.ok_or_else(|| self.failed(&self.growth.too_slow(text.len(), seconds)))?
+        };
+        encoding.ok_or_else(|| self.failed(&PANICS))?.map_err(|error| self.failed(&error))
     }
 
     /// The text of tokens, special ones left out.
@@ -279,12 +306,16 @@ fn metadata(path: &Path) -> Result<fs::Metadata, TokenizerError> {
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, TokenizerError> {
-    let found = metadata(path)?;
-    if found.len() > Tokenizer::BYTES_MAX {
-        let (num_bytes, max_bytes) = (found.len(), Tokenizer::BYTES_MAX);
-        return Err(TokenizerError::TooLarge { path: path.to_owned(), num_bytes, max_bytes });
-    }
-    fs::read(path).map_err(|source| TokenizerError::Io { path: path.to_owned(), source })
+    read_bytes(path, Tokenizer::BYTES_MAX).map_err(|error| match error {
+        InputError::TooLarge { num_bytes, max_bytes } => {
+            TokenizerError::TooLarge { path: path.to_owned(), num_bytes, max_bytes }
+        }
+        InputError::Io(source) => TokenizerError::Io { path: path.to_owned(), source },
+        error => {
+            let source = io::Error::new(io::ErrorKind::InvalidInput, error.to_string());
+            TokenizerError::Io { path: path.to_owned(), source }
+        }
+    })
 }
 
 /// Refuses a map of characters, as SentencePiece's tokenizers have, whose first number says that more bytes follow than there are: the library would
@@ -315,11 +346,12 @@ fn first_number(text: &str) -> Option<u64> {
     Some(u64::from(((bits >> 4) as u32).swap_bytes()))
 }
 
+/// Bytes of a tokenizer_config.json at most.
+const CONFIG_BYTES_MAX: u64 = 64 << 20;
+
 /// `eos_token` of the tokenizer_config.json beside a tokenizer.json.
 fn end_beside(path: &Path) -> Option<String> {
-    let config = path.with_file_name("tokenizer_config.json");
-    let found = fs::metadata(&config).ok().filter(|found| found.is_file() && found.len() <= 64 << 20)?;
-    let bytes = fs::read(config).ok().filter(|bytes| bytes.len() as u64 == found.len())?;
+    let bytes = read_bytes(&path.with_file_name("tokenizer_config.json"), CONFIG_BYTES_MAX).ok()?;
     let config: serde_json::Value = serde_json::from_slice(&bytes).ok()?;
     let token = &config["eos_token"];
     token.as_str().or_else(|| token["content"].as_str()).map(str::to_owned)

@@ -1,8 +1,8 @@
 //! Makes a tokenizer.json from texts.
 
-use std::fs;
 use std::path::Path;
 
+use pipezero_files::partial::{Existing, PartialFile};
 use tokenizers::models::bpe::{BPE, BpeTrainerBuilder};
 use tokenizers::normalizers::NormalizerWrapper;
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;
@@ -35,5 +35,7 @@ pub fn train_tokenizer<T: AsRef<str> + Send>(
         .build();
     tokenizer.train(&mut trainer, texts).map_err(|error| failed(&error))?;
     let text = tokenizer.to_string(true).map_err(|error| failed(&error))?;
-    fs::write(path, text).map_err(|source| TokenizerError::Io { path: path.to_owned(), source })
+    PartialFile::create(path, Existing::Replaced)
+        .and_then(|file| file.finish_with(text))
+        .map_err(|source| TokenizerError::Io { path: path.to_owned(), source })
 }

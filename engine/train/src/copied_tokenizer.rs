@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use pipezero_config::DataConfig;
-use pipezero_files::input::read_text;
+use pipezero_files::input::{read_text, read_text_of_folder};
 use pipezero_run::data::tokenizer_of;
 use pipezero_tokens::Tokenizer;
 
@@ -46,7 +46,7 @@ impl CopiedTokenizer {
             let path: PathBuf = path.with_file_name(name);
             beside.push((
                 name,
-                match read_text(&path, BESIDE_BYTES_MAX) {
+                match read_text_of_folder(&path, BESIDE_BYTES_MAX) {
                     Ok(text) => Some(text),
                     Err(error) if error.is_missing() => None,
                     Err(error) => return Err(failed(&path, &error)),

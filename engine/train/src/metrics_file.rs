@@ -7,6 +7,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use pipezero_files::input::read_text;
+use pipezero_files::opened::{Own, open_own, open_regular};
 use serde::Serialize;
 
 use super::metrics::EvalLine;
@@ -32,14 +33,10 @@ impl MetricsFile {
     /// Bytes at its end in which its last line is looked for.
     const END_BYTES: u64 = 1 << 16;
 
-    /// Opens the file: to add to it, or empty.
-    pub(super) fn open(path: PathBuf, adds: bool) -> Result<Self, RunDirError> {
+    /// Opens the file to add to it.
+    pub(super) fn open(path: PathBuf) -> Result<Self, RunDirError> {
         let io = |source| RunDirError::Io { path: path.clone(), source };
-        // To add in any case: another program may make the file shorter meanwhile.
-        let file = File::options().create(!adds).append(true).open(&path).map_err(io)?;
-        if !adds {
-            file.set_len(0).map_err(io)?;
-        }
+        let file = open_own(&path, Own::AddedTo).map_err(io)?;
         let num_bytes = file.metadata().map_err(io)?.len();
         Ok(Self { path, file, num_bytes, unwritten: String::new(), is_cut: false })
     }
@@ -60,7 +57,7 @@ impl MetricsFile {
 
     /// The last step that has a line; `None` where there is none, or the file cannot be read.
     pub(super) fn last_step(path: &Path) -> Option<u64> {
-        let file = File::open(path).ok()?;
+        let file = open_regular(path).ok()?;
         let num_bytes = file.metadata().ok().filter(fs::Metadata::is_file)?.len();
         let num_read = num_bytes.min(Self::END_BYTES);
         let mut end = vec![0; num_read as usize];
@@ -156,7 +153,7 @@ impl MetricsFile {
             tracing::warn!(%path, step, "was made shorter by another program: its lines before this step are no more there");
         } else {
             tracing::warn!(%path, step, "was moved or removed: lines from this step on are in a new file of that name");
-            self.file = File::options().create(true).append(true).open(&self.path)?;
+            self.file = open_own(&self.path, Own::AddedTo)?;
             self.is_cut = false;
         }
         self.num_bytes = self.file.metadata()?.len();
@@ -224,7 +221,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("metrics.jsonl");
         let line = |step: u64| serde_json::json!({ "step": step });
-        let mut file = MetricsFile::open(path.clone(), false).unwrap();
+        let mut file = MetricsFile::open(path.clone()).unwrap();
         file.add(&line(1)).unwrap();
         fs::rename(&path, folder.path().join("metrics.jsonl.1")).unwrap();
         file.add(&line(2)).unwrap();

@@ -7,6 +7,7 @@ use pipezero_config::hugging_face::{
     About, ExportForm, HuggingFaceError, Origin, PublishedModel, SpecialTokens,
 };
 use pipezero_files::input::read_text;
+use pipezero_files::partial::{self, Existing};
 use pipezero_models::model::Tying;
 use pipezero_run::checkpoint::Checkpoints;
 use pipezero_run::engine::{EngineError, OwnWeights, WeightsError};
@@ -95,8 +96,9 @@ impl RunDir {
     /// When the system refuses.
     pub fn copy_tokenizer(&self, folder: &Path) -> io::Result<()> {
         for name in [Self::TOKENIZER].into_iter().chain(Self::BESIDE_TOKENIZER) {
-            if self.file(name).is_file() && !folder.join(name).exists() {
-                std::fs::copy(self.file(name), folder.join(name))?;
+            let is_there = std::fs::symlink_metadata(folder.join(name)).is_ok();
+            if self.file(name).is_file() && !is_there {
+                partial::copy(&self.file(name), &folder.join(name), Existing::Kept)?;
             }
         }
         Ok(())

@@ -1,9 +1,11 @@
 //! What a process of a job says, in the run directory: `DIR/logs/rank-00003.log` and so on, a file for each.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use pipezero_files::folder::make_within;
+use pipezero_files::opened::{Own, open_own};
 use pipezero_files::unknown_files;
 
 use super::run_dir_error::RunDirError;
@@ -31,7 +33,7 @@ impl RankLog {
     /// When the system refuses.
     pub fn open(directory: &Path, rank: usize, goes_on: bool) -> Result<Self, RunDirError> {
         let folder = Self::folder(directory);
-        fs::create_dir_all(&folder).map_err(|source| RunDirError::Io { path: folder.clone(), source })?;
+        make_within(&folder).map_err(|source| RunDirError::Io { path: folder.clone(), source })?;
         let path = folder.join(name_of(rank));
         match opened(&path, goes_on) {
             Ok(file) => Ok(Self { file, path }),
@@ -58,11 +60,7 @@ impl RankLog {
 }
 
 fn opened(path: &Path, goes_on: bool) -> io::Result<File> {
-    // What a link leads to is not ours to write, and to open a pipe would wait for its reader.
-    if fs::symlink_metadata(path).is_ok_and(|found| !found.is_file()) {
-        return Err(io::Error::other("it is not a regular file; remove it"));
-    }
-    File::options().create(true).append(goes_on).write(true).truncate(!goes_on).open(path)
+    open_own(path, if goes_on { Own::AddedTo } else { Own::Emptied })
 }
 
 fn name_of(rank: usize) -> String {
@@ -76,6 +74,8 @@ fn is_name(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

@@ -2,10 +2,10 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::FileTypeExt;
 
 use pipezero_config::hugging_face::Origin;
 use pipezero_config::{Copies, Precision, RunFile, ScheduleConfig, ShardingConfig, ZeroLevel};
+use pipezero_files::input::is_not_regular;
 use pipezero_plan::Plan;
 
 use super::copied_tokenizer::CopiedTokenizer;
@@ -36,11 +36,15 @@ impl RunDir {
         let run = plan.run();
         let metrics = self.file(Self::METRICS);
         let io = |source| RunDirError::Io { path: metrics.clone(), source };
-        // To open a pipe would wait for its reader.
-        if fs::metadata(&metrics).is_ok_and(|found| found.file_type().is_fifo()) {
-            return Err(io(io::Error::other("it is a pipe; remove it")));
+        match File::create_new(&metrics) {
+            // The lines that it has are still needed.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                if is_not_regular(&metrics) || !metrics.exists() {
+                    self.write(Self::METRICS, "")?;
+                }
+            }
+            made => drop(made.map_err(io)?),
         }
-        File::options().create(true).append(true).open(&metrics).map_err(io)?;
         // The schedule comes first, so that a run file never names one that is missing.
         if let ScheduleConfig::File { order, .. } = &run.parallel.schedule {
             self.write(Self::SCHEDULE, &order.to_csv())?;

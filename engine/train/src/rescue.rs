@@ -1,9 +1,9 @@
 //! What is saved of a run that an error ends, and where.
 
-use std::fs;
 use std::path::Path;
 
 use pipezero_config::hugging_face::Origin;
+use pipezero_files::partial::{self, Existing};
 use pipezero_run::checkpoint::Starts;
 use pipezero_run::engine::Engine;
 
@@ -66,7 +66,7 @@ fn copied(directory: &RunDir, folder: &Path, lines: &str) -> Result<RunDir, RunD
     let beside = RunDir::BESIDE_TOKENIZER.into_iter().chain(Origin::FILES);
     for name in names.into_iter().chain(beside).chain([RunDir::RUN_FILE]) {
         let (from, to) = (directory.file(name), made.file(name));
-        if fs::copy(from, &to).is_ok() {
+        if partial::copy(&from, &to, Existing::Kept).is_ok() {
             continue;
         }
         match (name, directory.recorded()) {

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use pipezero_files::input::{named, read_text};
+use pipezero_files::opened::{Own, open_own};
 use pipezero_files::partial::{Existing, PartialFile};
 use pipezero_run::checkpoint::{Starts, StepOfStart};
 use pipezero_tokens::Tokenizer;
@@ -235,10 +236,7 @@ impl RunDir {
     /// When the system refuses.
     pub(super) fn metrics_with(&self, lines: &str) -> Result<(), RunDirError> {
         let path = self.file(Self::METRICS);
-        let added = fs::OpenOptions::new()
-            .append(true)
-            .open(&path)
-            .and_then(|mut file| file.write_all(lines.as_bytes()));
+        let added = open_own(&path, Own::AddedTo).and_then(|mut file| file.write_all(lines.as_bytes()));
         added.map_err(|source| RunDirError::Io { path, source })
     }
 
@@ -249,11 +247,13 @@ impl RunDir {
     /// When the system refuses.
     pub fn metrics_until(&self, num_steps: u64, evaluates_again: bool) -> Result<MetricsFile, RunDirError> {
         let path = self.file(Self::METRICS);
-        if num_steps > 0 {
-            let kept = MetricsFile::lines_until(&path, num_steps, evaluates_again)?;
-            self.write(Self::METRICS, &kept)?;
-        }
-        MetricsFile::open(path, num_steps > 0)
+        let kept = match num_steps {
+            0 => String::new(),
+            _ => MetricsFile::lines_until(&path, num_steps, evaluates_again)?,
+        };
+        // Written anew, so that a link of this name is replaced.
+        self.write(Self::METRICS, &kept)?;
+        MetricsFile::open(path)
     }
 }
 

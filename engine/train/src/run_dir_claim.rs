@@ -3,9 +3,10 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use pipezero_config::hugging_face::Origin;
+use pipezero_files::folder;
 use pipezero_files::partial::{PartialFile, sync_folder};
 use pipezero_measure::trace::TraceFolder;
 use pipezero_run::checkpoint::{Checkpoints, Starts};
@@ -99,6 +100,7 @@ impl RunDir {
     /// # Errors
     /// As [`RunDir::create`].
     pub fn check(path: &Path, claim: Claim) -> Result<Place, RunDirError> {
+        Self::links(path)?;
         // Not `exists`, which is false for a link whose target is gone.
         match fs::symlink_metadata(path) {
             Ok(_) => {}
@@ -114,6 +116,21 @@ impl RunDir {
             Some(holder) => Err(RunDirError::Busy { path: path.to_owned(), holder }),
             None => Ok(place),
         }
+    }
+
+    /// Links to folders of this user that a run with this directory follows: the directory itself, and its checkpoints. Each with the folder that it
+    /// leads to.
+    ///
+    /// # Errors
+    /// When a link is another user's, or leads to a folder of another user.
+    pub fn links(path: &Path) -> Result<Vec<(PathBuf, PathBuf)>, RunDirError> {
+        let mut links = Vec::new();
+        for path in [path.to_owned(), path.join(Checkpoints::NAME)] {
+            let target = folder::followed(&path);
+            let target = target.map_err(|source| RunDirError::Io { path: path.clone(), source })?;
+            links.extend(target.map(|target| (path, target)));
+        }
+        Ok(links)
     }
 
     /// What is in a folder, and whether it may be replaced.
@@ -205,12 +222,7 @@ fn remove_run(path: &Path) -> Result<(), RunDirError> {
     for entry in entries.iter().filter(|entry| !RunDir::is_beside_a_run(&entry.file_name())) {
         let path = entry.path();
         // Folders are those of traced steps, logs and checkpoints, and they hold nothing else.
-        if entry.file_type().is_ok_and(|of| of.is_dir()) {
-            fs::remove_dir_all(&path)
-        } else {
-            fs::remove_file(&path)
-        }
-        .map_err(|source| RunDirError::Io { path, source })?;
+        folder::remove(&path).map_err(|source| RunDirError::Io { path, source })?;
     }
     sync_folder(path).and_then(|()| Starts::remove(path)).map_err(io)
 }

@@ -9,6 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use pipezero_files::host;
 use pipezero_files::input::read_text;
+use pipezero_files::opened::{Own, open_own, open_regular};
 
 /// Bytes of what is written in the file, at most: the name of a host has 64.
 const SIGN_BYTES_MAX: u64 = 4096;
@@ -84,10 +85,7 @@ impl RunLock {
     /// Whether another run has the lock of a directory.
     pub(super) fn is_held(directory: &Path) -> Option<String> {
         let path = directory.join(Self::FILE);
-        if !fs::symlink_metadata(&path).ok()?.is_file() {
-            return None;
-        }
-        let file = File::open(&path).ok()?;
+        let file = open_regular(&path).ok()?;
         matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)).then(|| holder(&path))
     }
 }
@@ -99,12 +97,7 @@ fn number_of(of: &fs::Metadata) -> (u64, u64) {
 
 /// The file of this name, locked.
 fn locked(path: &Path) -> Result<File, LockError> {
-    // A link would have its target overwritten, and to open a pipe would wait for its reader.
-    if fs::symlink_metadata(path).is_ok_and(|found| !found.is_file()) {
-        return Err(LockError::Io(io::Error::other("it is not a regular file; remove it")));
-    }
-    let file = File::options().create(true).read(true).write(true).truncate(false).open(path);
-    let mut file = file.map_err(LockError::Io)?;
+    let mut file = open_own(path, Own::Kept).map_err(LockError::Io)?;
     match file.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => return Err(LockError::Held(holder(path))),
@@ -122,7 +115,7 @@ fn locked(path: &Path) -> Result<File, LockError> {
 }
 
 fn holder(path: &Path) -> String {
-    let text = std::fs::read_to_string(path).unwrap_or_default();
+    let text = read_text(path, SIGN_BYTES_MAX).unwrap_or_default();
     let known = text.lines().next().filter(|line| line.starts_with("process ")).map(str::to_owned);
     known.unwrap_or_else(|| "another process".to_owned())
 }

@@ -91,9 +91,11 @@ impl TrainedRun {
         let (source, num_batches) = batches(&plan, &corpus, data.is_empty(), scored)?;
         let bytes = codec.filter(|codec| corpus.is_text() || matches!(codec, TextCodec::Tokenizer(_)));
         let bytes = bytes.map(|codec| BytesOfTargets { codec, layout: batch_layout(&plan) });
-        let num_bytes = bytes.map(|bytes| bytes.of(&*source, num_batches)).transpose()?;
         let world = world(&plan)?;
         let purpose = Purpose::Inference;
+        // A run file can ask for batches of any size.
+        Engine::check_host(&plan, purpose, &*world)?;
+        let num_bytes = bytes.map(|bytes| bytes.of(&*source, num_batches)).transpose()?;
         let mut engine = Engine::with_state(plan, Arc::clone(&source), purpose, world, &self.weights)?;
         let report = evaluate(&mut engine, &source, num_batches, |_| {})?;
         let loss = report.loss.ok_or(TrainedRunError::NoTargets)?;

@@ -44,6 +44,12 @@ pub enum CsvSite {
 impl fmt::Display for CsvSite {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            // Any file can be named by mistake, also one that holds passwords: only what begins as an action is shown.
+            Self::Cell { place, text }
+                if !text.starts_with(|first: char| first.is_ascii_digit() || first == '(') =>
+            {
+                write!(f, "{place}")
+            }
             Self::Cell { place, text } => write!(f, "{place}, `{text}`"),
             Self::Row(row) => write!(f, "row {row}"),
             Self::RowEnd(row) => write!(f, "end of row {row}"),

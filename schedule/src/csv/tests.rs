@@ -107,7 +107,7 @@ fn every_error_has_place_rule_and_repair() {
         row 1, column 2, `0X0`: not an action: a stage, one of `F`, `B`, `I`, `W`, and a micro-batch, as in `0F0`; nothing for idle
         row 1, column 2, `0F1 0B0`: not an action: a stage, one of `F`, `B`, `I`, `W`, and a micro-batch, as in `0F0`; nothing for idle
         row 2, column 1, `1F`: not an action: a stage, one of `F`, `B`, `I`, `W`, and a micro-batch, as in `0F0`; nothing for idle
-        row 1, column 2, `�[31m`: not an action: a stage, one of `F`, `B`, `I`, `W`, and a micro-batch, as in `0F0`; nothing for idle
+        row 1, column 2: not an action: a stage, one of `F`, `B`, `I`, `W`, and a micro-batch, as in `0F0`; nothing for idle
         row 1, column 2, `0SEND_F0`: not of the compute-only form: messages, gathers and reductions are added here, and actions are not fused; dump the schedule before it is lowered
         row 1, column 2, `(0F1;0B0)OVERLAP_F_B`: not of the compute-only form: messages, gathers and reductions are added here, and actions are not fused; dump the schedule before it is lowered
         row 1, column 2, `0B4000000000`: 4000000000 is too large: stages and micro-batches are numbered from 0 without gaps, and the file has 2 actions; number them so

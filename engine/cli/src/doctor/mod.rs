@@ -20,7 +20,7 @@ use super::failure::Failure;
 use super::figures::counted;
 use super::nccl_variable::set_variable;
 use super::out_file::{OutFile, Written};
-use super::output::{note, print};
+use super::output::{note, print, print_json};
 use super::terminal;
 
 /// What is written.
@@ -59,7 +59,7 @@ pub(super) fn run(args: &DoctorArgs) -> Result<(), Failure> {
     out.write(&whole_text(&args.run.name(), &file.effective_json(&RunDir::COPIES), &plan, &report))?;
     if args.json {
         let json = serde_json::to_string_pretty(&report).expect("a report has string keys and finite depth");
-        print(json + "\n")?;
+        print_json(json + "\n")?;
     } else {
         print(summary(&report, terminal::width()))?;
     }

@@ -3,10 +3,10 @@
 //! The mark comes first, because another program that edits and saves such a file writes a beginning of its own, and the
 //! file is then not replaced. Tables have no mark: notes into which somebody pasted a table would be replaced.
 
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
+use pipezero_files::opened::open_regular;
 use pipezero_schedule::render::{Gantt, Track};
 use serde_json::{Map, Value};
 
@@ -56,6 +56,6 @@ fn begins_with_mark(path: &Path) -> bool {
     let beginnings = beginnings();
     let longest = beginnings.iter().map(String::len).max().unwrap_or(0);
     let mut found = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(longest as u64).read_to_end(&mut found));
+    let read = open_regular(path).and_then(|file| file.take(longest as u64).read_to_end(&mut found));
     read.is_ok() && beginnings.iter().any(|beginning| found.starts_with(beginning.as_bytes()))
 }

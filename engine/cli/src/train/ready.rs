@@ -51,6 +51,13 @@ impl RunOptions {
         let traced = self.traced(plan.run().steps)?;
         // The process of rank 0 alone makes or replaces the folder.
         let place = if is_first { RunDir::check(out, self.claim())? } else { Place::Free };
+        if is_first {
+            for (link, target) in RunDir::links(out)? {
+                let (link, target) = (link.display(), target.display());
+                ProcessOutput::of_this()
+                    .note(format_args!("{link} is a link: what the run writes there goes to {target}"));
+            }
+        }
         self.check_rescue(is_first)?;
         if !self.goes_on() {
             self.check_init(plan)?;

@@ -8,6 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use half::{bf16, f16};
+use pipezero_files::opened::open_regular;
 use pipezero_files::safetensors::{Header, HeaderError};
 use safetensors::tensor::{Dtype, TensorInfo};
 
@@ -235,7 +236,7 @@ impl Opened<'_> {
 impl Stored {
     /// Reads elements of the part of a parameter that the tensor is, in the parameter's order.
     fn read(self, path: &Path, part: &Part, range: Range<usize>, values: &mut [f32]) -> io::Result<()> {
-        let file = File::open(path)?;
+        let file = open_regular(path)?;
         if part.layout == Layout::Same {
             return self.read_run(&file, range.start, values);
         }
@@ -271,7 +272,7 @@ impl Stored {
         }
         let open = |stored: Self| {
             let path = &paths[stored.file];
-            File::open(path).map_err(|error| (path.clone(), error))
+            open_regular(path).map_err(|error| (path.clone(), error))
         };
         let files = [(self, open(self)?), (other, open(other)?)];
         for first in (0..num_elements).step_by(ELEMENTS_AT_ONCE) {

@@ -8,7 +8,8 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use pipezero_files::input::read_text;
+use pipezero_files::input::read_text_of_folder;
+use pipezero_files::opened::open_regular;
 use pipezero_files::partial::{Existing, PartialFile};
 use pipezero_files::safetensors::{Header, HeaderError, f32_header};
 use pipezero_models::ModelConfig;
@@ -241,13 +242,13 @@ fn read_positions(path: &Path) -> Result<Vec<f32>, HuggingFaceError> {
     let info = info.ok_or_else(|| damaged(format!("it has no tensor `{POSITIONS}`")))?;
     let mut bytes = vec![0; info.data_offsets.1 - info.data_offsets.0];
     let start = header.data_start + info.data_offsets.0 as u64;
-    let read = fs::File::open(path).and_then(|file| file.read_exact_at(&mut bytes, start));
+    let read = open_regular(path).and_then(|file| file.read_exact_at(&mut bytes, start));
     read.map_err(HuggingFaceError::io(path))?;
     Ok(bytes.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect())
 }
 
 fn text_if_there(path: &Path) -> Result<Option<String>, HuggingFaceError> {
-    match read_text(path, CONFIG_BYTES_MAX) {
+    match read_text_of_folder(path, CONFIG_BYTES_MAX) {
         Ok(text) => Ok(Some(text)),
         Err(error) if error.is_missing() => Ok(None),
         Err(error) => Err(HuggingFaceError::unreadable(path, error)),

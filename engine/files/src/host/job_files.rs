@@ -1,9 +1,11 @@
 //! What a process of a job tells `pipezero launch`, which has started it: files in a folder, since who has been killed can say nothing any more.
 
+use std::env;
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::{env, fs};
 
 use super::launcher::Launcher;
+use crate::opened::{Own, open_own};
 
 /// The variables by which a process knows its rank that `pipezero launch` has started: it sets one of them.
 const RANKS: [&str; 2] = [Launcher::OpenMpi.names()[0], Launcher::Torchrun.names()[0]];
@@ -50,5 +52,6 @@ fn leave(file: impl FnOnce(&Path, String) -> PathBuf, text: &str) {
     // The other variables of launchers may be what is wrong.
     let rank = RANKS.iter().find_map(|name| env::var(name).ok());
     let (Some(folder), Some(rank)) = (env::var_os(FOLDER), rank) else { return };
-    let _ = fs::write(file(Path::new(&folder), rank), text);
+    let _ = open_own(&file(Path::new(&folder), rank), Own::Emptied)
+        .and_then(|mut file| file.write_all(text.as_bytes()));
 }

@@ -22,6 +22,10 @@ impl Source {
     }
 }
 
+/// How a text begins whose first mistake is shown with the words that stand there: JSON, or JSON with comments or other quotes.
+const BEGINNINGS: [char; 6] = ['{', '[', '"', '\'', '#', '/'];
+const NO_JSON: &str = "this is no file of JSON: it does not begin with `{`";
+
 /// Lists and objects within each other at most: reading goes down by recursion.
 const MAX_DEPTH: usize = 128;
 
@@ -238,6 +242,10 @@ impl<'a> Parser<'a> {
             kind,
             Kind::EofWhileParsingList | Kind::EofWhileParsingObject | Kind::EofWhileParsingValue
         );
+        // Such a file may be one of passwords.
+        if self.open.is_empty() && !self.source.is_shown() && !text.trim_start().starts_with(BEGINNINGS) {
+            return Box::new(self.error(at, NO_JSON.to_owned()));
+        }
         let (start, rule) = match (kind, self.open.last()) {
             (Kind::EofWhileParsingString, _) => (self.at(), never_closed("string", '"')),
             (_, Some(&(open, _))) if ends => {

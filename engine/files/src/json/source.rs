@@ -50,6 +50,12 @@ impl Source {
         Arc::new(Self { name: printable(name).into_owned(), drawn: in_place(&text), text, strict, kind })
     }
 
+    /// Whether errors may show lines of it. Somebody may name a file by mistake, or be made to name one, that holds passwords: what does not begin as
+    /// the files that are read is not shown.
+    pub fn is_shown(&self) -> bool {
+        self.kind == SourceKind::Argument || self.json().trim_start().starts_with('{')
+    }
+
     /// What is drawn of the text, every place where it is.
     pub fn drawn(&self) -> &str {
         self.drawn.as_deref().unwrap_or(&self.text)

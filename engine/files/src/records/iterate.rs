@@ -4,6 +4,8 @@ use std::fs::File;
 use std::io::{self, BufReader};
 use std::path::Path;
 
+use crate::opened::open_regular;
+
 use super::error::{RecordError, RecordFault};
 use super::layout::Layout;
 use super::read::{Record, read};
@@ -26,7 +28,7 @@ impl Records {
     /// When it cannot be read.
     pub fn open(path: &Path) -> io::Result<Self> {
         let layout = Layout::of(path, None)?;
-        let from = BufReader::with_capacity(1 << 18, File::open(path)?);
+        let from = BufReader::with_capacity(1 << 18, open_regular(path)?);
         Ok(Self { from, layout, line: 1, is_first: true, has_ended: false })
     }
 

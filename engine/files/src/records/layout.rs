@@ -1,8 +1,9 @@
 //! How the documents of a file follow each other: its name says whether it is JSON, and its first bytes say in which form.
 
-use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
+
+use crate::opened::open_regular;
 
 use super::entry::{Brackets, is_space};
 
@@ -50,7 +51,7 @@ impl Layout {
         if !is_json(path) {
             return Ok(separator.map_or(Self::Whole, |separator| Self::Separated(separator.to_owned())));
         }
-        Self::of_json(&mut BufReader::new(File::open(path)?), is_json_lines(path))
+        Self::of_json(&mut BufReader::new(open_regular(path)?), is_json_lines(path))
     }
 
     /// That of JSON from its beginning on. A file that is said to have a value on each line has one, unless it is a list: then a mistake is one
@@ -112,7 +113,7 @@ impl Layout {
 /// cannot be read.
 pub fn begins_as_json(path: &Path) -> bool {
     let mut bytes = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(LOOKED_AT).read_to_end(&mut bytes));
+    let read = open_regular(path).and_then(|file| file.take(LOOKED_AT).read_to_end(&mut bytes));
     if read.is_err() || is_json(path) {
         return false;
     }

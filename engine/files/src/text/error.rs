@@ -29,6 +29,22 @@ pub enum TextError {
          where the glob spells their dot)"
     )]
     NoFiles(PathBuf),
+    /// Links make many ways to one folder.
+    #[error("links lead to `{path}` in more than {max} ways; name that folder itself, or remove links")]
+    TooManyWays {
+        /// The folder.
+        path: PathBuf,
+        /// How many are followed.
+        max: usize,
+    },
+    /// A folder holds more than is looked through.
+    #[error("there are more than {max} files and folders up to `{path}`; name folders with fewer")]
+    TooManyEntries {
+        /// Where the walk has ended.
+        path: PathBuf,
+        /// How many are looked through.
+        max: usize,
+    },
     /// A file or folder cannot be read.
     #[error("`{path}` cannot be read: {source}; make it readable or leave it out")]
     Unreadable {

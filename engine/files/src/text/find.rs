@@ -1,7 +1,10 @@
 //! Finds the files that an entry of the run file stands for: a file, all files of a folder, or the matches of a glob.
 
+use std::cell::Cell;
+use std::collections::HashMap;
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use glob::{MatchOptions, Pattern};
@@ -13,7 +16,7 @@ use super::error::TextError;
 pub(super) fn find_files(entry: &Path) -> Result<Vec<PathBuf>, TextError> {
     let mut files = match fs::metadata(entry) {
         Ok(metadata) if metadata.is_dir() => {
-            collect(WalkDir::new(entry), |entry| !is_hidden(entry), |_| true)?
+            collect(WalkDir::new(entry), |entry| !is_hidden(entry), |_| true, 1)?
         }
         Ok(metadata) if metadata.is_file() => return Ok(vec![entry.to_owned()]),
         Ok(_) => return Err(TextError::NotAFile(entry.to_owned())),
@@ -71,6 +74,7 @@ fn find_matches(entry: &Path) -> Result<Vec<PathBuf>, TextError> {
             None => spells_dot || !is_hidden(entry),
         },
         |path| path.strip_prefix(root).is_ok_and(|below| pattern.matches_path_with(below, options)),
+        WAYS_MAX,
     )
 }
 
@@ -78,16 +82,45 @@ fn is_hidden(entry: &DirEntry) -> bool {
     entry.file_name().as_encoded_bytes().starts_with(b".")
 }
 
+/// How often one folder is entered in a walk for a glob, which may match its files under one of its names and not under another.
+const WAYS_MAX: usize = 16;
+
+/// Entries of a walk at most: as many as a large file system has files.
+const ENTRIES_MAX: usize = 1 << 24;
+
 /// The wanted files of a walk. Symbolic links are followed; below the walk's root, an entry that is not entered is
-/// skipped with all that it holds.
+/// skipped with all that it holds. Links make more ways to a folder, and a few of them that lead to each other make millions. So a folder is
+/// entered at most `ways_max` times; with 1, by the first of its paths in their order, under which its files are known.
 fn collect(
     walk: WalkDir,
     is_entered: impl Fn(&DirEntry) -> bool,
     is_wanted: impl Fn(&Path) -> bool,
+    ways_max: usize,
 ) -> Result<Vec<PathBuf>, TextError> {
-    let entries = walk.follow_links(true).into_iter();
+    let mut entered: HashMap<(u64, u64), usize> = HashMap::new();
+    let too_many_ways = Cell::new(None);
+    let is_entered = |entry: &DirEntry| {
+        if entry.depth() > 0 && !is_entered(entry) {
+            return false;
+        }
+        let Some(folder) = entry.metadata().ok().filter(fs::Metadata::is_dir) else { return true };
+        let ways = entered.entry((folder.dev(), folder.ino())).or_default();
+        *ways += 1;
+        if *ways > ways_max && ways_max > 1 {
+            too_many_ways.set(Some(entry.path().to_owned()));
+        }
+        *ways <= ways_max
+    };
+    let entries = walk.follow_links(true).sort_by_file_name().into_iter();
     let mut files = Vec::new();
-    for entry in entries.filter_entry(|entry| entry.depth() == 0 || is_entered(entry)) {
+    for (number, entry) in entries.filter_entry(is_entered).enumerate() {
+        if let Some(path) = too_many_ways.take() {
+            return Err(TextError::TooManyWays { path, max: ways_max });
+        }
+        if number == ENTRIES_MAX {
+            let path = entry.map_or_else(|_| PathBuf::new(), DirEntry::into_path);
+            return Err(TextError::TooManyEntries { path, max: ENTRIES_MAX });
+        }
         match entry {
             Ok(entry) if entry.file_type().is_file() && is_wanted(entry.path()) => {
                 files.push(entry.into_path())

@@ -11,12 +11,14 @@ mod tests;
 
 use std::collections::HashSet;
 use std::fs;
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 pub use error::TextError;
 use find::find_files;
 
+use crate::input::{InputError, read_bytes};
+use crate::opened::open_regular;
 use crate::records::is_json;
 
 /// One file of the text.
@@ -69,7 +71,7 @@ pub fn find_all(entries: &[PathBuf]) -> Result<Vec<PathBuf>, TextError> {
 pub fn find_text(entry: &Path) -> Result<(), TextError> {
     for path in find_files(entry)? {
         // Opening reads nothing, and says whether reading is allowed.
-        fs::File::open(&path).map_err(|source| TextError::unreadable(&path, source))?;
+        open_regular(&path).map_err(|source| TextError::unreadable(&path, source))?;
     }
     Ok(())
 }
@@ -96,7 +98,7 @@ pub fn first_words(entries: &[PathBuf]) -> Option<String> {
     const LETTERS: usize = 16;
     let path = find_files(entries.first()?).ok()?.into_iter().next().filter(|path| !is_json(path))?;
     let mut bytes = Vec::new();
-    fs::File::open(path).ok()?.take(BYTES).read_to_end(&mut bytes).ok()?;
+    open_regular(&path).ok()?.take(BYTES).read_to_end(&mut bytes).ok()?;
     let text = String::from_utf8_lossy(&bytes);
     let mut found = String::new();
     for word in text.split(|letter: char| !letter.is_ascii_alphanumeric()).filter(|word| !word.is_empty()) {
@@ -113,7 +115,13 @@ pub fn first_words(entries: &[PathBuf]) -> Option<String> {
 /// # Errors
 /// When it cannot be read, or is no UTF-8.
 pub fn read_file(path: PathBuf) -> Result<TextFile, TextError> {
-    let bytes = fs::read(&path).map_err(|source| TextError::unreadable(&path, source))?;
+    let bytes = read_bytes(&path, u64::MAX).map_err(|error| {
+        let source = match error {
+            InputError::Io(source) => source,
+            error => io::Error::other(error),
+        };
+        TextError::unreadable(&path, source)
+    })?;
     match String::from_utf8(bytes) {
         Ok(text) => Ok(TextFile { path, text }),
         Err(error) => Err(TextError::NotUtf8 { path, offset: error.utf8_error().valid_up_to() }),

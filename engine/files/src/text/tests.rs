@@ -116,6 +116,30 @@ fn links_are_followed_but_not_in_circles() {
     assert_eq!(read(&tree, &["**/*.md"]).expect("texts"), ["notes.md"]);
 }
 
+/// Forty folders, each with a link to every other one: more paths than can be walked, and forty files.
+#[test]
+fn links_that_lead_to_each_other_are_walked_once() {
+    let tree = tempfile::tempdir().expect("a temporary folder");
+    let names: Vec<String> = (0..40).map(|number| format!("f{number:02}")).collect();
+    for name in &names {
+        fs::create_dir(tree.path().join(name)).expect("a new folder");
+        fs::write(tree.path().join(name).join("a.txt"), name).expect("a new file");
+        for other in names.iter().filter(|other| *other != name) {
+            let link = tree.path().join(name).join(format!("to-{other}"));
+            std::os::unix::fs::symlink(tree.path().join(other), link).expect("a link");
+        }
+    }
+    let mut found = read(&tree, &[""]).expect("texts");
+    found.sort();
+    assert_eq!(found, names);
+    let message = refused(&tree, &["**/*.txt"]);
+    assert!(
+        message.starts_with("links lead to `FOLDER/f") && message.contains("in more than 16 ways"),
+        "{message}"
+    );
+    assert_eq!(read(&tree, &["*/*.txt"]).expect("texts").len(), 40);
+}
+
 #[cfg(unix)]
 #[test]
 fn dangling_links_matter_where_they_are_wanted() {

@@ -4,6 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use pipezero_files::folder::make_within;
 use pipezero_files::input::{InputError, read_text};
 use pipezero_files::partial::{Existing, PartialFile};
 use pipezero_files::unknown_files;
@@ -93,7 +94,7 @@ impl TraceFolder {
     /// # Errors
     /// [`TraceError::Io`] when the system refuses.
     pub fn write(&self, recording: &Recording<'_>) -> Result<(), TraceError> {
-        fs::create_dir_all(&self.path).map_err(|source| Self::io(&self.path, source))?;
+        make_within(&self.path).map_err(|source| Self::io(&self.path, source))?;
         let path = self.file(recording.step());
         PartialFile::create(&path, Existing::Replaced)
             .and_then(|file| file.finish_with(recording.to_json()))

@@ -4,6 +4,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use pipezero_files::folder;
+
 use super::error::CheckpointError;
 use super::folder_name::{folder_name, step_of};
 use super::foreign::{System, system_of};
@@ -242,7 +244,7 @@ impl Checkpoints {
             let ending = [Self::PARTIAL, Self::REMOVED].iter().find_map(|ending| name.strip_suffix(ending));
             if ending.is_some_and(|name| step_of(name).is_some()) {
                 // What cannot be removed is in the way of nothing else than the checkpoint of its step.
-                let _ = remove_whatever(&self.path.join(name));
+                let _ = folder::remove_itself(&self.path.join(name));
             }
         }
         Ok(())
@@ -265,13 +267,8 @@ impl Checkpoints {
         let path = self.at(step);
         let removed = with_ending(&path, Self::REMOVED);
         fs::rename(&path, &removed).map_err(CheckpointError::io(&path))?;
-        remove_whatever(&removed).map_err(CheckpointError::io(&removed))
+        folder::remove_itself(&removed).map_err(CheckpointError::io(&removed))
     }
-}
-
-/// Removes a folder with what is in it, or whatever else has the name.
-fn remove_whatever(path: &Path) -> io::Result<()> {
-    if fs::symlink_metadata(path)?.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) }
 }
 
 pub(super) fn with_ending(path: &Path, ending: &str) -> PathBuf {

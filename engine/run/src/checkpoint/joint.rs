@@ -9,9 +9,10 @@
 //! killed, there is a set in which each engine is where the others were with it.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::{Path, PathBuf};
-use std::{fs, io};
 
+use pipezero_files::input::read_bytes;
 use pipezero_files::partial::{Existing, PartialFile};
 use serde::{Deserialize, Serialize};
 
@@ -46,6 +47,8 @@ struct List {
 impl JointCheckpoints {
     /// The name of the list in its folder.
     pub const LIST: &str = "joint.json";
+    /// Bytes of the list at most: it has a number for each engine and checkpoint.
+    const LIST_BYTES_MAX: u64 = 64 << 20;
 
     /// Those in a folder, which need not be there. Where ranks are processes, all hosts share it.
     pub fn in_folder(folder: &Path) -> Self {
@@ -79,9 +82,9 @@ impl JointCheckpoints {
     /// Those that are listed, the newest last.
     pub(crate) fn sets(&self) -> Result<Vec<JointSteps>, CheckpointError> {
         let path = self.list();
-        let text = match fs::read(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            text => text.map_err(CheckpointError::io(&path))?,
+        let text = match read_bytes(&path, Self::LIST_BYTES_MAX) {
+            Err(error) if error.is_missing() => return Ok(Vec::new()),
+            text => text.map_err(|error| CheckpointError::io(&path)(io::Error::other(error)))?,
         };
         let list: List = serde_json::from_slice(&text)
             .map_err(|error| CheckpointError::damaged(&path, format!("it is no list of steps: {error}")))?;

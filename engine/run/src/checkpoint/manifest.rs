@@ -7,7 +7,7 @@ use pipezero_files::input::{InputError, read_text};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::blocks::checksum;
+use super::blocks::{DIGITS, checksum, num_blocks};
 use super::error::CheckpointError;
 use super::folder_name::step_of;
 use super::piece::Piece;
@@ -95,6 +95,9 @@ pub struct FileRecord {
 /// What no count of steps, sequences or elements reaches: 2^53, which every reader of JSON has exactly.
 const COUNT_MAX: u64 = 1 << 53;
 
+/// What is kept of a parameter at most: itself, and the states of an optimizer, of which AdamW has two.
+const KINDS_MAX: usize = 16;
+
 impl Manifest {
     /// The name of its file.
     pub const FILE: &str = "manifest.json";
@@ -129,6 +132,21 @@ impl Manifest {
         self.kinds.iter().filter(move |kind| !is_frozen || *kind == Piece::PARAMETER)
     }
 
+    /// Bytes of the header of a file at most, given what the manifest lists: some for each piece, and the checksum of each block.
+    pub(super) fn header_bytes_max(&self, file: &FileRecord) -> u64 {
+        /// Bytes of a piece beside its name, and pieces of a parameter and kind in one file, both with room to spare.
+        const OF_PIECE: u64 = 512;
+        const PIECES: u64 = 4;
+        let blocks = (num_blocks(file.num_bytes) * DIGITS) as u64;
+        // A character may be escaped, as six.
+        let of_name = |parameter: &ParameterRecord| OF_PIECE + 6 * parameter.name.len() as u64;
+        let of_kind = |kind: &String| {
+            let of_parameters = self.parameters.iter().map(of_name).sum::<u64>();
+            of_parameters + 6 * (kind.len() * self.parameters.len()) as u64
+        };
+        4096 + blocks + PIECES * self.kinds.iter().map(of_kind).sum::<u64>()
+    }
+
     /// Refuses what no run writes, and what could not be counted.
     fn check(&self) -> Result<(), String> {
         let Position { step, update, num_samples } = self.position;
@@ -143,6 +161,12 @@ impl Manifest {
         // Bytes of all of them can be counted too, in f32 and with the optimizer's states.
         if num_elements.is_none_or(|num| num as u64 > COUNT_MAX) {
             return Err("its parameters have more elements than can be counted".to_owned());
+        }
+        if self.kinds.len() > KINDS_MAX {
+            return Err(format!(
+                "it has {} kinds, and at most {KINDS_MAX} are kept of a parameter",
+                self.kinds.len()
+            ));
         }
         if !self.kinds.iter().any(|kind| kind == Piece::PARAMETER) {
             return Err(format!("it has no `{}` among its kinds", Piece::PARAMETER));

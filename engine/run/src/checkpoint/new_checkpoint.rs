@@ -2,7 +2,10 @@
 
 use std::fs::{self, File};
 use std::io;
+use std::path::Path;
 
+use pipezero_files::folder;
+use pipezero_files::input::read_bytes;
 use pipezero_files::partial::sync_folder;
 
 use super::error::CheckpointError;
@@ -19,10 +22,13 @@ pub struct NewCheckpoint {
 impl Checkpoints {
     /// The name of the sign in a folder that is being written.
     const SIGN: &str = "sign";
+    /// Bytes of a sign at most.
+    const SIGN_BYTES_MAX: u64 = 4096;
 
     /// Starts the checkpoint after a step; what earlier runs left unfinished is removed. A sign in its folder shows other processes whether
     /// they see it.
     pub fn start(&self, step: u64, sign: Option<&str>) -> Result<NewCheckpoint, CheckpointError> {
+        folder::followed(self.path()).map_err(CheckpointError::io(self.path()))?;
         self.remove_leftovers()?;
         let new = NewCheckpoint { checkpoints: self.clone(), step };
         let folder = self.partial(step);
@@ -38,7 +44,7 @@ impl Checkpoints {
             }
         }
         let made = fs::create_dir(&folder)
-            .and_then(|()| sign.map_or(Ok(()), |sign| fs::write(folder.join(Self::SIGN), sign)));
+            .and_then(|()| sign.map_or(Ok(()), |sign| write_new(&folder.join(Self::SIGN), sign)));
         made.map_err(CheckpointError::io(&folder))?;
         Ok(new)
     }
@@ -46,10 +52,10 @@ impl Checkpoints {
     /// Whether this process sees the folder of the checkpoint after a step in which this sign is.
     pub(crate) fn has_sign(&self, step: u64, sign: &str) -> Result<bool, CheckpointError> {
         let path = self.partial(step).join(Self::SIGN);
-        match fs::read(&path) {
+        match read_bytes(&path, Self::SIGN_BYTES_MAX) {
             Ok(found) => Ok(found == sign.as_bytes()),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(CheckpointError::io(&path)(error)),
+            Err(error) if error.is_missing() => Ok(false),
+            Err(error) => Err(CheckpointError::io(&path)(io::Error::other(error))),
         }
     }
 }
@@ -107,4 +113,9 @@ impl NewCheckpoint {
             .remove_oldest(self.step)
             .map_err(|error| CheckpointError::NotRemoved(Box::new(error)))
     }
+}
+
+/// Writes a file that is not there yet.
+fn write_new(path: &Path, text: &str) -> io::Result<()> {
+    io::Write::write_all(&mut File::create_new(path)?, text.as_bytes())
 }

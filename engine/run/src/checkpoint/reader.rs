@@ -1,13 +1,12 @@
 //! Reads elements of a checkpoint, in whichever files they lie.
 
 use std::collections::HashMap;
-use std::fs::File;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use pipezero_files::input::is_not_regular;
+use pipezero_files::opened::open_regular;
 use pipezero_files::safetensors::index_of;
 use pipezero_models::parameter::ParameterSpec;
 
@@ -63,7 +62,7 @@ impl CheckpointReader {
                 elsewhere.push(record.clone());
                 continue;
             }
-            let (shard, header) = Shard::open(folder, record)?;
+            let (shard, header) = Shard::open(folder, record, manifest.header_bytes_max(record))?;
             for (Piece { kind, name, range }, start) in header.pieces {
                 parts.entry((name, kind)).or_default().push(Part { range, shard: shards.len(), start });
             }
@@ -167,17 +166,19 @@ impl CheckpointReader {
 }
 
 impl Shard {
-    fn open(folder: &Path, record: &FileRecord) -> Result<(Self, ShardHeader), CheckpointError> {
+    fn open(
+        folder: &Path,
+        record: &FileRecord,
+        header_bytes_max: u64,
+    ) -> Result<(Self, ShardHeader), CheckpointError> {
         let path = folder.join(&record.name);
         let damaged = |reason: String| CheckpointError::damaged(&path, reason);
         let io = CheckpointError::io(&path);
-        if is_not_regular(&path) {
-            return Err(damaged("it is not a regular file".to_owned()));
-        }
-        let mut file = match File::open(&path) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+        let mut file = match open_regular(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
                 return Err(damaged("it is missing".to_owned()));
             }
+            Err(error) if error.kind() == ErrorKind::InvalidInput => return Err(damaged(error.to_string())),
             opened => opened.map_err(&io)?,
         };
         let num_bytes = file.metadata().map_err(&io)?.len();
@@ -187,8 +188,12 @@ impl Shard {
         let mut length = [0; 8];
         file.read_exact(&mut length).map_err(&io)?;
         let header_bytes = u64::from_le_bytes(length);
-        if header_bytes > num_bytes - 8 {
-            return Err(damaged(format!("its header claims {header_bytes} bytes of {num_bytes}")));
+        // Before memory is taken for it.
+        if header_bytes > header_bytes_max || header_bytes > num_bytes - 8 {
+            let reason = format!(
+                "its header claims {header_bytes} bytes of {num_bytes}, and has at most {header_bytes_max}"
+            );
+            return Err(damaged(reason));
         }
         let mut header = length.to_vec();
         header.resize(8 + header_bytes as usize, 0);
@@ -220,7 +225,7 @@ impl Shard {
         let Range { start, end } = self.block(index);
         let bytes = &mut bytes[..(end - start) as usize];
         // Opened each time: there may be more files than a process may have open.
-        let read = File::open(&self.path).and_then(|file| file.read_exact_at(bytes, self.start + start));
+        let read = open_regular(&self.path).and_then(|file| file.read_exact_at(bytes, self.start + start));
         read.map_err(CheckpointError::io(&self.path))?;
         if checksum(bytes) != self.blocks[index] {
             let reason = format!("bytes {start} to {} of its data do not match their checksum", end - 1);

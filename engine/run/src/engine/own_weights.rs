@@ -1,12 +1,12 @@
 //! A file of weights that this program wrote.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use pipezero_config::hugging_face::PublishedModel;
+use pipezero_files::opened::open_regular;
 use pipezero_files::safetensors::{Header, HeaderError};
 use pipezero_models::parameter::ParameterSpec;
 use safetensors::tensor::{Dtype, TensorInfo};
@@ -52,7 +52,7 @@ impl OwnWeights {
     /// Reads elements of a parameter, from its element `first` on.
     pub fn read(&self, name: &str, first: usize, values: &mut [f32]) -> io::Result<()> {
         let mut bytes = vec![0; 4 * values.len()];
-        File::open(&self.path)?.read_exact_at(&mut bytes, self.starts[name] + 4 * first as u64)?;
+        open_regular(&self.path)?.read_exact_at(&mut bytes, self.starts[name] + 4 * first as u64)?;
         for (value, bytes) in values.iter_mut().zip(bytes.as_chunks::<4>().0) {
             *value = f32::from_le_bytes(*bytes);
         }

@@ -9,6 +9,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use pipezero_config::model_sizes::sizes_of_weights;
+use pipezero_files::opened::open_regular;
 use pipezero_files::safetensors::{Header, HeaderError};
 use pipezero_plan::Plan;
 use xxhash_rust::xxh3::Xxh3;
@@ -60,7 +61,7 @@ fn add_file(checksum: &mut Xxh3, path: &Path) -> Result<(), WeightsError> {
     let mut tensors: Vec<_> = tensors.iter().collect();
     tensors.sort_unstable_by_key(|(name, _)| *name);
     let read = || -> io::Result<()> {
-        let file = File::open(path)?;
+        let file = open_regular(path)?;
         for (name, info) in tensors {
             checksum.update(format!("{name} {:?} {:?}", info.dtype, info.shape).as_bytes());
             let (start, end) = info.data_offsets;

@@ -77,7 +77,11 @@ fn unwritable(path: &Path, error: &io::Error) -> String {
 fn write_whole(file: &Path, text: &str) -> io::Result<()> {
     file.parent().map_or(Ok(()), fs::create_dir_all)?;
     let own = file.with_extension(format!("{}.tmp", process::id()));
-    let written = fs::write(&own, text).and_then(|()| fs::rename(&own, file));
+    // A process of the same number may have left one. What has the name is removed, and never followed or opened.
+    let _ = fs::remove_file(&own);
+    let written = fs::File::create_new(&own)
+        .and_then(|mut kept| io::Write::write_all(&mut kept, text.as_bytes()))
+        .and_then(|()| fs::rename(&own, file));
     if written.is_err() {
         let _ = fs::remove_file(&own);
     }
