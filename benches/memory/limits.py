@@ -86,6 +86,7 @@ RUNS = {
     "8 ranks": run(gpt(8, 512), parallel={"pipeline": 4, "data": 2}, gradient_accumulation_steps=4),
     "checkpoints": run(gpt(6, 640), checkpoint={"every": 1, "keep": 1}),
     "400 MB of text": run(gpt(4, 512, family="llama"), data={"text": "large.txt", "validation": 0.05}),
+    "one rank, 2 GiB": run(gpt(12, 896)),
     "2 data ranks, ZeRO-2": run(gpt(4, 512), parallel={"data": 2}, zero_optimization={"stage": 2}, gradient_accumulation_steps=2),
 }
 

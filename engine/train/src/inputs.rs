@@ -49,9 +49,9 @@ pub(super) fn inputs(
         _ => 0,
     };
     add("the step after which the run goes on", Some(step.to_string()), Vec::new());
-    if let Some(checksum) = teacher.and_then(|teacher| teacher.weights().checksum.clone()) {
-        add("the weights of the teacher", Some(checksum), Vec::new());
-    }
+    // A process without a rank of the teacher may not see its weights, and need not.
+    let teacher = teacher.map(|teacher| teacher.weights().checksum.clone().unwrap_or_default());
+    add("the weights of the teacher", teacher, Vec::new());
     Ok((inputs, [batches.token_files.clone(), state.files(plan)?].concat()))
 }
 

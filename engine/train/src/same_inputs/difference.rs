@@ -55,8 +55,12 @@ pub(super) fn of_inputs(all: &[Told]) -> Option<(Difference, Option<usize>)> {
     let input = |of: &Told, number: usize| of.inputs.get(number).cloned();
     let num_inputs = all.iter().map(|of| of.inputs.len()).max().unwrap_or(0);
     for number in 0..num_inputs {
+        // A process that need not have something is not asked.
+        let is_asked = |of: &&Told| input(of, number).is_none_or(|(_, digest)| !digest.is_empty());
+        let mut asked = all.iter().filter(is_asked);
+        let Some(first) = asked.next() else { continue };
         let own = input(first, number);
-        let Some(other) = others.iter().find(|other| input(other, number) != own) else { continue };
+        let Some(other) = asked.find(|other| input(other, number) != own) else { continue };
         let (theirs, found) = (input(other, number), |of: Option<(String, String)>| {
             of.map_or_else(|| NONE.to_owned(), |(_, digest)| digest)
         });
@@ -171,6 +175,12 @@ mod tests {
             let (difference, _) = of_inputs(&[alike(0), alike(1), other]).unwrap();
             assert!(difference.to_string().contains(expected), "{difference}");
         }
+        // One that need not have something differs from nobody.
+        let none = |rank| told(rank, &[("the text", "")], &[]);
+        let of = |rank, digest| told(rank, &[("the text", digest)], &[]);
+        assert_eq!(of_inputs(&[none(0), of(1, "a1"), none(2), of(3, "a1")]), None);
+        let (difference, _) = of_inputs(&[none(0), of(1, "a1"), none(2), of(3, "b2")]).unwrap();
+        assert!(difference.to_string().contains("a1 for rank 1 on host h0, and b2 for rank 3"), "{difference}");
         // Seen from another process than the first.
         let (difference, _) = of_inputs(&[told(0, &[], &[]), alike(1)]).unwrap();
         assert!(

@@ -25,7 +25,7 @@ use super::error::TrainingError;
 pub struct Input {
     /// As errors name it: `the training text (`data.text`)`.
     pub what: String,
-    /// The digest of its content, or what was said.
+    /// The digest of its content, or what was said; empty in a process that need not have it.
     pub digest: String,
     /// The files that it was read from, in the order in which each process has them.
     pub files: Vec<PathBuf>,
