@@ -71,6 +71,8 @@ input_mistakes! {
         | RunDirError::Gone { .. }
         | RunDirError::Busy { .. }
         | RunDirError::NoSpace { .. }
+        | RunDirError::NoFiles { .. }
+        | RunDirError::Limit(_)
         | RunDirError::NotARun { .. }
         | RunDirError::Unwritable { .. }
         | RunDirError::RescueUnwritable { .. }
@@ -123,6 +125,7 @@ input_mistakes! {
         | EngineError::MemoryTogether { .. }
         | EngineError::ThreadsTogether { .. }
         | EngineError::Threads { .. }
+        | EngineError::Limit(_)
         | EngineError::LossScale { .. }
         | EngineError::NotFinite { .. }
         | EngineError::EvaluationNotFinite { .. }

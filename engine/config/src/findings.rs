@@ -27,7 +27,7 @@ impl Findings {
 }
 
 /// Mistakes for which a repair is sought at most; fewer are shown.
-const MANY_ERRORS: usize = 1000;
+pub(crate) const MANY_ERRORS: usize = 1000;
 
 /// Where a key or a section stands, and what is found there.
 #[derive(Clone, Debug)]

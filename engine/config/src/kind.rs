@@ -257,7 +257,9 @@ impl<T: Kind> Kind for Vec<T> {
 
     fn read(node: &Node) -> Option<Self> {
         match &node.value {
-            Value::Array(elements) if elements.len() <= T::MOST_IN_LIST => elements.iter().map(T::read).collect(),
+            Value::Array(elements) if elements.len() <= T::MOST_IN_LIST => {
+                elements.iter().map(T::read).collect()
+            }
             _ => None,
         }
     }

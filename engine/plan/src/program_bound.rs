@@ -58,3 +58,46 @@ fn num_instructions(order: &ComputeOrder, units: &[PlannedUnit], is_sharded: boo
     // An activation and a gradient, each sent and received.
     computes.saturating_add(4 * num_edges * u64::from(order.num_micro_batches))
 }
+
+#[cfg(test)]
+mod tests {
+    use pipezero_config::{Resources, RunFile};
+
+    use super::*;
+    use crate::Plan;
+    use crate::testing::{GPT2, plan};
+
+    /// Programs gather less often than is counted where units stay resident, and have a few instructions at their end.
+    #[test]
+    fn what_is_counted_is_near_what_is_made() {
+        for changes in [
+            "parallel.pipeline=1 parallel.data=1 zero_optimization.stage=1 gradient_accumulation_steps=32",
+            "parallel.data=1 zero_optimization.stage=1 gradient_accumulation_steps=32",
+            "parallel.data=1 zero_optimization.stage=1 parallel.schedule=\"zb-h1\" gradient_accumulation_steps=32",
+            "parallel.pipeline=1 gradient_accumulation_steps=32",
+            "gradient_accumulation_steps=32 zero_optimization.resident_units=\"strict\"",
+        ] {
+            let plan = plan(GPT2, changes);
+            let is_sharded = plan.run().zero.level == ZeroLevel::Zero3;
+            let counted = num_instructions(plan.order(), plan.units(), is_sharded);
+            let made = plan.num_instructions() as u64;
+            assert!(
+                made <= counted + 64 && counted <= 2 * made,
+                "{changes}: {counted} are counted, {made} made"
+            );
+        }
+    }
+
+    #[test]
+    fn a_step_that_is_too_long_is_refused_with_the_number_of_micro_batches_that_fits() {
+        let num_micro_batches = 400_000;
+        let changes = ["parallel.data=1", "zero_optimization.stage=1", "gradient_accumulation_steps=400000"];
+        let file = RunFile::parse("run.json", GPT2).unwrap().set(&changes.map(str::to_owned)).unwrap();
+        let (run, _) = file.resolve(Resources::this_host()).unwrap();
+        let error = Plan::new(run).unwrap_err();
+        let PlanError::StepTooLong { found, max, fitting, .. } = error else { panic!("{error}") };
+        // Ten units forward and backward, and four ends of messages.
+        assert_eq!((found, max), (num_micro_batches * 24, MAX_INSTRUCTIONS));
+        assert_eq!(fitting as u64, max / 24);
+    }
+}

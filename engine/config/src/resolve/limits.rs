@@ -5,6 +5,7 @@
 
 use pipezero_models::facts::Activations;
 
+use crate::findings::Site;
 use crate::raw::RawRun;
 use crate::resolved::{BatchConfig, ModelConfig, ParallelConfig};
 
@@ -23,10 +24,13 @@ const MAX_LAYERS: usize = 32_768;
 const MAX_RANKS: usize = 65_536;
 
 /// Pipeline ranks; the time of a plan grows faster than their number.
-pub(super) const MAX_PIPELINE: usize = 4096;
+pub(super) const MAX_PIPELINE: usize = 2048;
 
 /// Patterns of a list x layers: each plan of a run looks for each of them in the names of each layer and of its parameters.
 const MAX_LOOKS: usize = 65_536;
+
+/// Letters of all patterns of a list: each plan of a run compiles them.
+const MAX_LETTERS: usize = 65_536;
 
 /// Threads of one rank; more than any host has cores.
 const MAX_THREADS: usize = 4096;
@@ -99,13 +103,18 @@ pub(super) fn patterns(raw: &RawRun, model: Option<&ModelConfig>) -> Option<()> 
         counted(num_layers, "layer")
     );
     let repair = format!("use at most {max}, several names in each: \"wte|lm_head\"");
-    let lists = [
-        (raw.zero_optimization.parameters.given().map(|list| list.len()), &raw.zero_optimization.parameters.site),
-        (raw.train_only.given().map(|list| list.len()), &raw.train_only.site),
-    ];
-    for (len, site) in lists {
-        if let Some(len) = len.filter(|&len| len > max) {
-            site.broken::<()>(format!("a list of {}", counted(len, "pattern")), &rule, &repair);
+    let letters = format!("its patterns have at most {MAX_LETTERS} letters together");
+    let zero = &raw.zero_optimization.parameters;
+    let of_zero = zero.given().map(|list| list.iter().map(|rule| rule.pattern.len()).collect());
+    let of_trained = raw.train_only.given().map(|list| list.iter().map(|of| of.to_string().len()).collect());
+    let lists: [(Option<Vec<usize>>, &Site); 2] = [(of_zero, &zero.site), (of_trained, &raw.train_only.site)];
+    for (lens, site) in lists {
+        let Some(lens) = lens else { continue };
+        let value = format!("a list of {}", counted(lens.len(), "pattern"));
+        if lens.len() > max {
+            site.broken::<()>(value, &rule, &repair);
+        } else if lens.iter().sum::<usize>() > MAX_LETTERS {
+            site.broken::<()>(value, &letters, "use fewer or shorter ones");
         }
     }
     Some(())

@@ -36,7 +36,9 @@ pub(super) fn read(raw: &RawParallel, path: &Path, pipeline: usize) -> Option<Co
     };
     let rows = text.lines().filter(|line| !line.trim().is_empty()).count();
     if rows > MAX_PIPELINE {
-        let rule = format!("it has {rows} rows, and a pipeline has at most {MAX_PIPELINE} ranks, so that a plan takes seconds");
+        let rule = format!(
+            "it has {rows} rows, and a pipeline has at most {MAX_PIPELINE} ranks, so that a plan takes seconds"
+        );
         return field.broken(file_value(raw), rule, "use fewer");
     }
     let order = match ComputeOrder::from_csv(&text) {
