@@ -2,6 +2,12 @@
 
 use std::process::ExitCode;
 
+use pipezero_models::memory::LimitedMemory;
+
+/// Where the system gives no more memory, the program ends with a line and a status instead of a signal.
+#[global_allocator]
+static MEMORY: LimitedMemory = LimitedMemory::new();
+
 fn main() -> ExitCode {
     pipezero_cli::main()
 }

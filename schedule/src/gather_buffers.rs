@@ -108,6 +108,11 @@ impl GatherBuffers {
         &self.bytes
     }
 
+    /// The gathers of the row in its order: where each stands, and the buffer that it fills.
+    pub(crate) fn gathers(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
+        self.gathers.iter().map(|&(step, buffer)| (step as usize, buffer as usize))
+    }
+
     /// The buffer that the gather at this position fills.
     ///
     /// # Panics

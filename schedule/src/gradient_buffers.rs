@@ -102,6 +102,11 @@ impl GradientBuffers {
         &self.bytes
     }
 
+    /// The gradients of the row in its order: where each is computed, and its buffer.
+    pub(crate) fn gradients(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
+        self.gradients.iter().map(|&(step, buffer)| (step as usize, buffer as usize))
+    }
+
     /// The buffer that the `B` or `W` at this position overwrites, if it does.
     pub(crate) fn buffer(&self, step: usize) -> Option<usize> {
         let at = self.gradients.binary_search_by_key(&step, |&(gradient, _)| gradient as usize).ok()?;

@@ -75,6 +75,8 @@ impl EdgeState {
 
 struct Play<'a> {
     program: &'a Program,
+    /// Whether any stage may wait for a slot: one without a backward, which only the first stages can be.
+    has_slots: bool,
     /// `[edge]`
     edges: Vec<EdgeState>,
     /// `[edge, micro-batch]`: how many messages have passed once this one has; `None` until its receive is issued.
@@ -93,8 +95,12 @@ impl<'a> Play<'a> {
     fn new(program: &'a Program) -> Self {
         let num_edges = program.chain.num_edges();
         let num_ranks = program.rows.len();
+        let chain = &program.chain;
+        let has_slots =
+            program.purpose == Purpose::Training && !chain.has_backward(chain.last_unit(Stage(0)));
         let mut play = Self {
             program,
+            has_slots,
             edges: vec![EdgeState::default(); num_edges],
             passed_with: ByMicroBatch::new(num_edges, program.num_micro_batches, None),
             most: vec![GRADIENT_SEND_BUFFERS as u32; num_edges],
@@ -145,11 +151,13 @@ impl<'a> Play<'a> {
 
     /// The stage without a backward that a rank would compute next, if it has its input and all its outputs are still to be sent.
     fn full_stage(&self, rank: usize) -> Option<Stage> {
+        if !self.has_slots {
+            return None;
+        }
         let chain = &self.program.chain;
         let (stage, edge, _) = filled_send_slot(chain, self.next_of(rank)?)?;
         let is_full = self.edges[edge.index()].num_waiting() >= self.slots[stage.index()];
-        let has_slots = self.program.purpose == Purpose::Training && chain.ends_with_send(stage);
-        (has_slots && is_full && self.has_input(rank)).then_some(stage)
+        (is_full && chain.ends_with_send(stage) && self.has_input(rank)).then_some(stage)
     }
 
     /// Whether the rank that receives a stage's output computes for another stage.

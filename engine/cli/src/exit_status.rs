@@ -72,6 +72,8 @@ input_mistakes! {
         | RunDirError::Busy { .. }
         | RunDirError::NotOnAll { .. }
         | RunDirError::NoSpace { .. }
+        | RunDirError::NoFiles { .. }
+        | RunDirError::Limit(_)
         | RunDirError::NotARun { .. }
         | RunDirError::Unwritable { .. }
         | RunDirError::RescueUnwritable { .. }
@@ -125,6 +127,7 @@ input_mistakes! {
         | EngineError::MemoryTogether { .. }
         | EngineError::ThreadsTogether { .. }
         | EngineError::Threads { .. }
+        | EngineError::Limit(_)
         | EngineError::LossScale { .. }
         | EngineError::NotFinite { .. }
         | EngineError::EvaluationNotFinite { .. }

@@ -17,6 +17,7 @@ mod frozen_weights;
 mod generate;
 mod in_use;
 mod launch;
+mod limits;
 mod log;
 mod master;
 mod nccl_variable;
@@ -127,6 +128,10 @@ enum Command {
 /// Runs the command that the process was started with.
 pub fn main() -> ExitCode {
     give_back_freed_memory();
+    limits::within_limits(run)
+}
+
+fn run() -> ExitCode {
     tracing_subscriber::registry()
         .with(EnvFilter::from_env("PIPEZERO_LOG"))
         .with(fmt::layer().with_writer(std::io::stderr).with_ansi(terminal::has_colours()))
@@ -144,6 +149,13 @@ pub fn main() -> ExitCode {
         cores::bind(local);
     }
     end_with_parent();
+    let saves =
+        matches!(command, Command::Train(_) | Command::Resume(_) | Command::Tokenize(_) | Command::Launch(_));
+    if let Err(error) = limits::end_before_processor_time(saves) {
+        output::note(format_args!(
+            "warning: a limit of processor time will end the command at once: {error}"
+        ));
+    }
     let result = match command {
         Command::Launch(args) => {
             return launch::run(args).unwrap_or_else(|failure| ExitCode::from(failure.report()));

@@ -7,7 +7,7 @@ use std::thread;
 
 use pipezero_config::EndSignal;
 use pipezero_files::host::{LaunchedProcess, Launcher, job_files};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::signal_name;
 
@@ -64,7 +64,7 @@ impl After {
     }
 }
 
-/// The first of these signals asks a run, or all runs of this process, to end after the step: Ctrl-C, SIGTERM, SIGHUP, and those that a scheduler sends. The second ends the process
+/// The first of these signals asks a run, or all runs of this process, to end after the step: Ctrl-C, SIGTERM, SIGHUP, SIGXCPU when processor time is nearly used up, and those that a scheduler sends. The second ends the process
 /// at once, with status 128 and its number, as shells report it. A signal that is ignored when the program starts, as `nohup` has it, stays so.
 pub(super) fn end_after_the_step(own: impl IntoIterator<Item = EndSignal>) -> Arc<Signalled> {
     end_after(After::Step, own)
@@ -83,7 +83,8 @@ fn end_after(after: After, own: impl IntoIterator<Item = EndSignal>) -> Arc<Sign
         EndSignal::None => None,
     });
     let ignored = ignored_signals(&status_of_process());
-    let signals = [SIGINT, SIGTERM, SIGHUP].into_iter().chain(own).filter(|&signal| !is_in(ignored, signal));
+    let signals =
+        [SIGINT, SIGTERM, SIGHUP, SIGXCPU].into_iter().chain(own).filter(|&signal| !is_in(ignored, signal));
     if let Err(error) = wait_for(signals.collect(), after, Arc::clone(&signalled)) {
         note(format_args!("warning: a signal will end the run at once: {error}"));
     }
@@ -95,6 +96,10 @@ fn wait_for(signals: Vec<i32>, after: After, signalled: Arc<Signalled>) -> io::R
     let wait = move || {
         for signal in signals.forever() {
             let name = signal_name(signal).unwrap_or("a signal");
+            // The system repeats it every second.
+            if signal == SIGXCPU && signalled.interrupted.load(Ordering::Acquire) {
+                continue;
+            }
             // Before `interrupted`, so that a thread that sees that there was a signal sees which.
             let _ = signalled.first.compare_exchange(0, signal, Ordering::Relaxed, Ordering::Relaxed);
             if signalled.interrupted.swap(true, Ordering::AcqRel) {

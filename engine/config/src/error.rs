@@ -29,6 +29,9 @@ pub struct ConfigErrors {
 /// Mistakes that are drawn at most.
 const DRAWN_MAX: usize = 100;
 
+/// Bytes of files that are read at most to draw mistakes: each is looked for from the beginning of its file.
+const DRAWN_BYTES_MAX: usize = 128 << 20;
+
 impl ConfigErrors {
     /// Sorts the errors by place: those of the file first, then those of `--set` arguments. `errors` is not empty.
     pub(crate) fn new(mut errors: Vec<ConfigError>) -> Self {
@@ -121,13 +124,16 @@ impl ConfigErrors {
     /// Every error as miette draws it: message, the line of the file with the value marked, and the repair.
     pub fn render(&self, handler: &GraphicalReportHandler) -> String {
         let mut text = String::new();
-        for (i, error) in self.errors.iter().take(DRAWN_MAX).enumerate() {
+        let longest =
+            self.errors.iter().take(DRAWN_MAX).map(|error| error.place.span.source.text.len()).max();
+        let num_drawn = (DRAWN_BYTES_MAX / longest.unwrap_or(0).max(1)).clamp(1, DRAWN_MAX);
+        for (i, error) in self.errors.iter().take(num_drawn).enumerate() {
             if i > 0 {
                 text.push('\n');
             }
             handler.render_report(&mut text, error).expect("a String takes all that is written to it");
         }
-        if self.errors.len() > DRAWN_MAX {
+        if self.errors.len() > num_drawn {
             text += "\nand more; mend these first\n";
         }
         // An empty line of a repair comes indented.

@@ -19,6 +19,16 @@ pub(crate) struct Findings {
     pub(crate) notices: Rc<RefCell<Vec<Notice>>>,
 }
 
+impl Findings {
+    /// Whether more mistakes are known than are shown: of those that follow no repair is sought, since each search takes long.
+    pub(crate) fn has_many_errors(&self) -> bool {
+        self.errors.borrow().len() > MANY_ERRORS
+    }
+}
+
+/// Mistakes for which a repair is sought at most; fewer are shown.
+pub(crate) const MANY_ERRORS: usize = 1000;
+
 /// Where a key or a section stands, and what is found there.
 #[derive(Clone, Debug)]
 pub(crate) struct Site {

@@ -12,6 +12,9 @@ pub(crate) trait Kind: Sized {
     /// Whether null stands for an absent key, as in DeepSpeed's batch keys.
     const NULL_IS_ABSENT: bool = false;
 
+    /// Values of this type that a list has at most.
+    const MOST_IN_LIST: usize = usize::MAX;
+
     /// The type in words, for "must be ...".
     fn expected() -> String;
 
@@ -254,13 +257,20 @@ impl<T: Kind> Kind for Vec<T> {
 
     fn read(node: &Node) -> Option<Self> {
         match &node.value {
-            Value::Array(elements) => elements.iter().map(T::read).collect(),
+            Value::Array(elements) if elements.len() <= T::MOST_IN_LIST => {
+                elements.iter().map(T::read).collect()
+            }
             _ => None,
         }
     }
 
     fn fault(node: &Node, place: &Place) -> Option<(Place, Problem)> {
         let Value::Array(elements) = &node.value else { return None };
+        if elements.len() > T::MOST_IN_LIST {
+            let value = format!("a list of {} entries", elements.len());
+            let most = format!("it has at most {}", T::MOST_IN_LIST);
+            return Some(rule(place, &value, &most, &format!("join some, as in {}", T::example())));
+        }
         let unread = elements.iter().enumerate().find(|(_, element)| T::read(element).is_none());
         let (index, element) = unread?;
         let place = Place { path: format!("{}[{index}]", place.path), span: element.span.clone() };

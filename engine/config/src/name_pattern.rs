@@ -13,12 +13,14 @@ use super::resolved::NamePattern;
 const EMPTY: &str = "it names nothing, and would be found in every name";
 
 impl Kind for NamePattern {
+    const MOST_IN_LIST: usize = pattern::MOST_IN_LIST;
+
     fn expected() -> String {
         "a regular expression of names of layers or parameters".to_owned()
     }
 
     fn example() -> String {
-        "\"lm_head\"".to_owned()
+        "\"wte|lm_head\"".to_owned()
     }
 
     fn schema() -> Schema {

@@ -5,8 +5,8 @@ use std::path::Path;
 use pipezero_files::input::{InputError, read_text};
 use pipezero_schedule::{ComputeOrder, CsvError};
 
-/// Bytes of a file at most; the largest program that is planned has four million forwards, of ten bytes each.
-const MAX_BYTES: u64 = 256 << 20;
+/// Bytes of a file at most; the longest step that is planned has a million computes, of ten bytes each.
+const MAX_BYTES: u64 = 16 << 20;
 
 /// The repair of a file that is not an order.
 pub(crate) const NAME_ONE: &str =

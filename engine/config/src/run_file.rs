@@ -9,7 +9,7 @@ use pipezero_files::json::{Node, Source, Span, Value, parse};
 use super::aliases;
 use super::data_path::DataPath;
 use super::error::{ConfigError, ConfigErrors, Problem};
-use super::findings::Findings;
+use super::findings::{Findings, MANY_ERRORS};
 use super::notice::{Notice, NoticeKind};
 use super::place::Place;
 use super::raw::RawRun;
@@ -160,7 +160,7 @@ impl RunFile {
             let keys = RawRun::spec();
             let find = |section: &str, name: &str| keys.key_elsewhere(section, name);
             let has = |path: &str| root.find(path).map(|node| node.span.line_column());
-            errors.iter_mut().for_each(|error| error.look_elsewhere(find, has));
+            errors.iter_mut().take(MANY_ERRORS).for_each(|error| error.look_elsewhere(find, has));
             let renamed: Vec<String> =
                 errors.iter().filter_map(ConfigError::usual_key).map(str::to_owned).collect();
             errors.retain(|error| !(error.is_missing() && renamed.iter().any(|key| key == error.path())));
@@ -264,7 +264,18 @@ fn is_auto(node: &Node) -> bool {
     matches!(&node.value, Value::String(word) if word == "auto")
 }
 
+/// Values of a run file or master file at most, keys and elements of lists, so that each is answered within seconds.
+const MAX_VALUES: usize = 100_000;
+
 pub(super) fn parse_text(name: &str, text: &str) -> Result<Node, ConfigErrors> {
+    // All values but the first of a list or section stand behind a comma, so the text need not be parsed to know that it has too many.
+    let num_values = text.bytes().filter(|&byte| byte == b',').count();
+    if num_values > MAX_VALUES {
+        let reason = format!(
+            "it has about {num_values} values, and a run file has at most {MAX_VALUES}; name files by their folder or a pattern such as \"data/*.txt\""
+        );
+        return Err(unreadable(name, &reason));
+    }
     parse(&Source::relaxed_file(name, text))
         .map_err(|errors| ConfigErrors::new(errors.into_iter().map(ConfigError::from).collect()))
 }

@@ -319,6 +319,11 @@ impl<'a> Object<'a> {
                 site.hint("no effect here: keys that begin with `_` are comments");
                 continue;
             }
+            if self.site.findings.has_many_errors() {
+                let site = self.site_of(&entry.key, &entry.key_span);
+                site.error::<()>(Problem::UnknownKey { elsewhere: None, nearest: None, stands_at: None });
+                continue;
+            }
             let names = own.iter().copied().chain(known.iter().map(|key| key.name));
             let nearest = nearest(&entry.key, names).map(str::to_owned);
             let is_slip = nearest.as_deref().is_some_and(|nearest| is_slip(&entry.key, nearest));

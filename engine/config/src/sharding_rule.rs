@@ -14,6 +14,8 @@ use super::words::one_of;
 const FORMS: &[&str] = &["sharded:REGEX", "persistent:REGEX", "whole:REGEX"];
 
 impl Kind for ShardingRule {
+    const MOST_IN_LIST: usize = pattern::MOST_IN_LIST;
+
     fn expected() -> String {
         one_of(FORMS)
     }

@@ -9,7 +9,7 @@ use super::cut::{self, ChosenSplit};
 use super::grid::Grid;
 use super::planned::Plan;
 use super::run_model::RunModel;
-use super::{PlanError, programs, units};
+use super::{PlanError, program_bound, programs, units};
 
 impl Plan {
     /// Plans a run.
@@ -147,6 +147,7 @@ impl Plan {
         let run_model = RunModel { run: &run, model: &model, graph: &graph, shape };
         let ChosenSplit { split, is_proven: is_split_proven } = cut::split(run_model, &order, limit_bytes)?;
         let units = units::units(run_model, &split)?;
+        program_bound::check(&run, &order, &units)?;
         let (training, evaluation) = programs::both(&run, &order, &units)?;
         let (asked_residency, asked_sharding) = (run.zero.resident_units.clone(), run.zero.sharding.clone());
         let plan = Self {

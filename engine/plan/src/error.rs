@@ -155,6 +155,23 @@ pub enum PlanError {
         /// T of the model.
         longest: usize,
     },
+    /// A step has more instructions than are planned.
+    #[error(
+        "a step of {num_micro_batches} micro-batches has about {found} instructions, but at most {max} are planned{limited}: use fewer \
+         micro-batches (about {fitting} fit), each larger, or larger units (`zero_optimization.unit_layers`)"
+    )]
+    StepTooLong {
+        /// Instructions of all pipeline ranks.
+        found: u64,
+        /// The most that are planned.
+        max: u64,
+        /// Of which runs that is true; empty for all.
+        limited: &'static str,
+        /// Micro-batches of the step.
+        num_micro_batches: usize,
+        /// The number of them that fits, if each has as many instructions.
+        fitting: usize,
+    },
     /// The schedule cannot be generated.
     #[error(transparent)]
     Generate(#[from] SizeError),

@@ -23,6 +23,7 @@ mod logits_bytes;
 mod names;
 mod parameter_kinds;
 mod planned;
+mod program_bound;
 mod programs;
 mod rank_rows;
 mod recomputation;

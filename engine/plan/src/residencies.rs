@@ -34,7 +34,7 @@ const MOST_NUMBERS: usize = 12;
 impl Plan {
     /// Instructions of a step beyond which residencies are not compared, nor a step simulated unasked: each of up to 16 is planned in full, a million
     /// instructions in about a second.
-    pub const COMPARED_INSTRUCTIONS_MAX: usize = 500_000;
+    pub const COMPARED_INSTRUCTIONS_MAX: usize = 150_000;
 
     /// What every residency from strict to all would cost this run, as by [`Plan::residencies`]; `None` for a run of more than
     /// [`Plan::COMPARED_INSTRUCTIONS_MAX`] instructions.

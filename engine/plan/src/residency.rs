@@ -84,10 +84,10 @@ impl Plan {
         };
         let num_data_ranks = self.grid.data_degree as u64;
         // Upper bounds: a program may fill fewer buffers than its number allows.
+        let filled = self.filled_peaks();
         let world_bytes_at = |level_bytes| {
-            let numbers = self.suggested(&bounds(level_bytes));
-            let peaks =
-                self.training.ranks().zip(numbers).map(|(rank, number)| self.peak_if_filled(rank, number));
+            let of_ranks = filled.iter().zip(bounds(level_bytes));
+            let peaks = of_ranks.map(|(rank, bound)| rank.peak_bytes(rank.most_within(bound)));
             peaks.fold(0, |sum: u64, peak| sum.saturating_add(peak.saturating_mul(num_data_ranks)))
         };
         let (mut fitting, mut too_high) = (0, fullest);
@@ -148,22 +148,25 @@ impl Plan {
 
     /// How many units every rank may hold within its bound, if it fills all buffers that they allow.
     fn suggested(&self, bounds: &[u64]) -> Vec<usize> {
-        let least = self.least_resident_units();
-        let num_fitting = |(rank, &bound): (PipelineRank, &u64)| {
-            let fits = |&number: &usize| self.peak_if_filled(rank, number) <= bound;
-            let most = self.gathered_unit_bytes(rank).len();
-            (least + 1..=most).take_while(fits).last().unwrap_or(least)
-        };
-        self.training.ranks().zip(bounds).map(num_fitting).collect()
+        self.filled_peaks().iter().zip(bounds).map(|(rank, &bound)| rank.most_within(bound)).collect()
     }
 
-    /// The peak of a rank if it has all buffers that a number of resident units allows it.
-    fn peak_if_filled(&self, rank: PipelineRank, number: usize) -> u64 {
-        let num_gathered: usize = self.gather_buffers(rank, Purpose::Training).iter().flatten().sum();
-        let gathered_bytes = (self.element_type().num_bytes() * num_gathered) as u64;
-        let buffers = gather_buffer_bytes(self.gathered_unit_bytes(rank), number);
-        let bytes = buffers.into_iter().fold(0, u64::saturating_add);
-        (self.peak_of(rank) - gathered_bytes).saturating_add(bytes)
+    /// `[pipeline rank]`: its peak with each number of resident units.
+    fn filled_peaks(&self) -> Vec<FilledPeaks> {
+        let least = self.least_resident_units();
+        let of_rank = |rank: PipelineRank| {
+            let num_gathered: usize = self.gather_buffers(rank, Purpose::Training).iter().flatten().sum();
+            let gathered_bytes = (self.element_type().num_bytes() * num_gathered) as u64;
+            // The buffers of a smaller number are the first of these.
+            let buffers = gather_buffer_bytes(self.gathered_unit_bytes(rank), usize::MAX);
+            let mut peak_bytes = vec![self.peak_of(rank) - gathered_bytes];
+            peak_bytes.extend(buffers.into_iter().scan(peak_bytes[0], |sum, bytes| {
+                *sum = sum.saturating_add(bytes);
+                Some(*sum)
+            }));
+            FilledPeaks { peak_bytes, least }
+        };
+        self.training.ranks().map(of_rank).collect()
     }
 
     fn least_resident_units(&self) -> usize {
@@ -222,6 +225,26 @@ impl Plan {
         plan.run.parallel.partition = self.run.parallel.partition.clone();
         plan.is_split_proven = self.is_split_proven;
         Ok(plan)
+    }
+}
+
+/// The peaks of a rank if it has all buffers that a number of resident units allows it.
+struct FilledPeaks {
+    /// `[number]`: ascending; the last of all its units.
+    peak_bytes: Vec<u64>,
+    /// The fewest units that it may hold.
+    least: usize,
+}
+
+impl FilledPeaks {
+    /// The most units with which it stays within a bound, or the fewest that it may hold.
+    fn most_within(&self, bound_bytes: u64) -> usize {
+        let num_fitting = self.peak_bytes.partition_point(|&bytes| bytes <= bound_bytes);
+        num_fitting.saturating_sub(1).max(self.least)
+    }
+
+    fn peak_bytes(&self, number: usize) -> u64 {
+        self.peak_bytes[number.min(self.peak_bytes.len() - 1)]
     }
 }
 

@@ -107,9 +107,10 @@ impl Plan {
         let num_buffers = programs.iter().map(|program| program.gather_buffers(rank).len()).max();
         let mut buffers = vec![[0; MAX_GATHERED_PARTS]; num_buffers.unwrap_or(0)];
         for program in programs {
-            for (index, instruction) in program.row(rank).iter().enumerate() {
-                let &Instruction::Unshard { unit } = instruction else { continue };
-                let (unit, buffer) = (self.unit(unit), program.gather_buffer(rank.at(index)));
+            let row = program.row(rank);
+            for (index, buffer) in program.filled_gather_buffers(rank) {
+                let Instruction::Unshard { unit } = row[index] else { continue };
+                let unit = self.unit(unit);
                 for (len, part) in buffers[buffer].iter_mut().zip(unit.gathered_parts()) {
                     *len = (*len).max(unit.parts[part].layout.padded_len());
                 }
@@ -128,9 +129,9 @@ impl Plan {
             return Vec::new();
         }
         let mut buffers = vec![[0; MAX_REDUCED_PARTS]; self.training.gradient_buffers(rank).len()];
-        for (index, instruction) in self.training.row(rank).iter().enumerate() {
-            let buffer = self.training.gradient_buffer(rank.at(index));
-            if let (Some(buffer), Some(unit)) = (buffer, instruction.unit()) {
+        let row = self.training.row(rank);
+        for (index, buffer) in self.training.filled_gradient_buffers(rank) {
+            if let Some(unit) = row[index].unit() {
                 for (len, part) in buffers[buffer].iter_mut().zip(&self.unit(unit).parts) {
                     if part.reduced(&self.run.zero) == Reduced::Every {
                         *len = (*len).max(part.layout.padded_len());

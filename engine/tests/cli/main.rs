@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "an unwrap that fails is how a test fails")]
 
 mod bar; // The progress bar on a terminal.
+mod bounds; // Questions that would take too long.
 mod checkpoint; // `checkpoint`.
 mod command; // Starts the binary and keeps what it printed.
 mod compare; // `train --trace`, then `compare`.
@@ -25,6 +26,8 @@ mod input; // Files that never end, and exit statuses.
 mod json; // Training data in JSON, and conversations.
 mod killed_anywhere; // A kill before every change of a run directory.
 mod launchers; // Variables of launchers.
+#[cfg(target_os = "linux")]
+mod limits; // Limits of the system.
 mod memory; // Runs that do not fit.
 mod memory_group; // A run in a control group.
 #[cfg(feature = "mpi")]

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use pipezero_files::host;
+use pipezero_files::host::{self, Limit};
 use pipezero_plan::{Bytes, Plan};
 use walkdir::WalkDir;
 
@@ -50,6 +50,7 @@ impl DiskNeeds {
 /// # Errors
 /// [`RunDirError::NoSpace`].
 pub fn check_disk_space(plan: &Plan, directory: &Path) -> Result<Option<String>, RunDirError> {
+    check_files(plan, directory)?;
     let Some(free_bytes) = room(directory) else { return Ok(None) };
     let needs = DiskNeeds::of(plan);
     let checkpoints = match needs.num_checkpoints {
@@ -72,6 +73,26 @@ pub fn check_disk_space_together(plans: &[&Plan], directory: &Path) -> Result<Op
     let Some(free_bytes) = room(directory) else { return Ok(None) };
     let needs = DiskNeeds { weights_bytes, checkpoint_bytes, num_checkpoints: 1 };
     check(needs, free_bytes, directory, "the weights and checkpoints of all engines at once take")
+}
+
+/// Bytes of a file beside its weights: names and sizes, and text files that are written first.
+const BESIDE_WEIGHTS_BYTES: u64 = 64 << 10;
+
+/// Files of a run directory beside its checkpoints, and of a checkpoint beside the parts of ranks, at most.
+const OTHER_FILES: u64 = 8;
+
+/// Refuses a directory where a file of the run would be longer, or where there would be more of them, than the system allows.
+fn check_files(plan: &Plan, directory: &Path) -> Result<(), RunDirError> {
+    let needs = DiskNeeds::of(plan);
+    Limit::FileSize.check(needs.weights_bytes.saturating_add(BESIDE_WEIGHTS_BYTES))?;
+    let of_checkpoint = plan.grid().world_size() as u64 + OTHER_FILES;
+    let needed_files = OTHER_FILES.saturating_add(needs.num_checkpoints.saturating_mul(of_checkpoint));
+    match host::free_files(directory) {
+        Some(free_files) if free_files < needed_files => {
+            Err(RunDirError::NoFiles { path: directory.to_owned(), free_files, needed_files })
+        }
+        _ => Ok(()),
+    }
 }
 
 /// What is free on the disk of a directory, with what is in it, since that is replaced.

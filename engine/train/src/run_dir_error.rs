@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
+use pipezero_files::host::LimitError;
 use pipezero_plan::Bytes;
 use pipezero_run::checkpoint::CheckpointError;
 
@@ -159,6 +160,22 @@ pub enum RunDirError {
         free_bytes: u64,
         /// What the weights take.
         weights_bytes: u64,
+    },
+    /// The system lets this process write no file as long as the weights.
+    #[error(transparent)]
+    Limit(#[from] LimitError),
+    /// Its disk takes too few files.
+    #[error(
+        "{} is on a disk that takes {free_files} more files, and the run writes up to {needed_files}: remove some, or name another folder with --out",
+        path.display()
+    )]
+    NoFiles {
+        /// The folder.
+        path: PathBuf,
+        /// Files that can be made there.
+        free_files: u64,
+        /// Files and folders that are there at once.
+        needed_files: u64,
     },
     /// The folder cannot be made.
     #[error("cannot make the run directory {}: {source}; name one with --out in a folder that can be written to", path.display())]

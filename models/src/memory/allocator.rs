@@ -23,3 +23,20 @@ pub fn give_back_freed_memory() {
 /// Other C libraries have no such setting.
 #[cfg(not(target_env = "gnu"))]
 pub fn give_back_freed_memory() {}
+
+/// Makes all threads take small blocks from one heap. Each has one of its own otherwise, which reserves 64 MiB of address space: a program calls this where its address
+/// space has a limit.
+#[cfg(target_env = "gnu")]
+pub fn share_one_heap() {
+    /// The parameter of that name in glibc's malloc.h.
+    const M_ARENA_MAX: i32 = -8;
+    // SAFETY: as in `give_back_freed_memory`.
+    unsafe extern "C" {
+        safe fn mallopt(param: i32, value: i32) -> i32;
+    }
+    mallopt(M_ARENA_MAX, 1);
+}
+
+/// Other C libraries have no such setting.
+#[cfg(not(target_env = "gnu"))]
+pub fn share_one_heap() {}

@@ -13,11 +13,13 @@ use crate::error::ModelError;
 
 mod allocator;
 mod host;
+mod out_of_memory;
 mod view;
 
 use self::host::HostMemory;
 
-pub use allocator::give_back_freed_memory;
+pub use allocator::{give_back_freed_memory, share_one_heap};
+pub use out_of_memory::LimitedMemory;
 pub(crate) use view::Retained;
 pub use view::{View, ViewMut};
 

@@ -173,6 +173,16 @@ impl CheckedProgram {
         self.gradients_of(compute.rank).buffer(compute.index)
     }
 
+    /// The `UNSHARD`s of a rank's row in its order: where each stands, and the gather buffer that it fills.
+    pub fn filled_gather_buffers(&self, rank: PipelineRank) -> impl Iterator<Item = (usize, usize)> + '_ {
+        self.gather_buffers[rank.index()].gathers()
+    }
+
+    /// What overwrites a gradient buffer in a rank's row, in its order: where each stands, and the buffer.
+    pub fn filled_gradient_buffers(&self, rank: PipelineRank) -> impl Iterator<Item = (usize, usize)> + '_ {
+        self.gradients_of(rank).gradients()
+    }
+
     fn gradients_of(&self, rank: PipelineRank) -> &GradientBuffers {
         self.dependencies.gradient_buffers(rank)
     }

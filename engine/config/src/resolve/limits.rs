@@ -5,6 +5,7 @@
 
 use pipezero_models::facts::Activations;
 
+use crate::findings::Site;
 use crate::raw::RawRun;
 use crate::resolved::{BatchConfig, ModelConfig, ParallelConfig};
 
@@ -17,13 +18,19 @@ use crate::whole_number::MAX_COUNT;
 const MAX_FORWARDS: f64 = 4_194_304.0;
 
 /// Layers of the model; a plan looks at each many times over.
-const MAX_LAYERS: usize = 131_072;
+const MAX_LAYERS: usize = 32_768;
 
 /// Ranks of the whole grid; each has a row in the forecast.
 const MAX_RANKS: usize = 65_536;
 
 /// Pipeline ranks; the time of a plan grows faster than their number.
-const MAX_PIPELINE: usize = 4096;
+pub(super) const MAX_PIPELINE: usize = 2048;
+
+/// Patterns of a list x layers: each plan of a run looks for each of them in the names of each layer and of its parameters.
+const MAX_LOOKS: usize = 65_536;
+
+/// Letters of all patterns of a list: each plan of a run compiles them.
+const MAX_LETTERS: usize = 65_536;
 
 /// Threads of one rank; more than any host has cores.
 const MAX_THREADS: usize = 4096;
@@ -85,6 +92,32 @@ pub(super) fn check(
         counted(batch.micro_batch_size, "sequence")
     );
     model_size::broken(&raw.model, &raw.model.seq_length, model.seq_length(), rule, SHORTER)
+}
+
+/// Refuses more patterns than can be looked for in the names of so many layers within seconds.
+pub(super) fn patterns(raw: &RawRun, model: Option<&ModelConfig>) -> Option<()> {
+    let num_layers = model?.num_layers();
+    let max = MAX_LOOKS / num_layers.max(1);
+    let rule = format!(
+        "each is looked for in the names of {}, and patterns x layers are at most {MAX_LOOKS}",
+        counted(num_layers, "layer")
+    );
+    let repair = format!("use at most {max}, several names in each: \"wte|lm_head\"");
+    let letters = format!("its patterns have at most {MAX_LETTERS} letters together");
+    let zero = &raw.zero_optimization.parameters;
+    let of_zero = zero.given().map(|list| list.iter().map(|rule| rule.pattern.len()).collect());
+    let of_trained = raw.train_only.given().map(|list| list.iter().map(|of| of.to_string().len()).collect());
+    let lists: [(Option<Vec<usize>>, &Site); 2] = [(of_zero, &zero.site), (of_trained, &raw.train_only.site)];
+    for (lens, site) in lists {
+        let Some(lens) = lens else { continue };
+        let value = format!("a list of {}", counted(lens.len(), "pattern"));
+        if lens.len() > max {
+            site.broken::<()>(value, &rule, &repair);
+        } else if lens.iter().sum::<usize>() > MAX_LETTERS {
+            site.broken::<()>(value, &letters, "use fewer or shorter ones");
+        }
+    }
+    Some(())
 }
 
 /// Refuses more threads than any host has cores for.

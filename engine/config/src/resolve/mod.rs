@@ -69,6 +69,7 @@ pub(crate) fn resolve(
     let comm = comm::resolve(&raw.comm, backend, grid.as_ref(), resources);
     let threads = rules::threads(&raw.threads, grid.as_ref(), resources);
     let threads = limits::threads(raw, threads);
+    limits::patterns(raw, model.as_ref());
     limits::check(raw, grid.as_ref(), batch.as_ref(), model.as_ref());
     gpu::check(raw, device, model.as_ref());
     if let Some(grid) = &grid {

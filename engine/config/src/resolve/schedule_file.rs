@@ -11,6 +11,7 @@ use crate::resolved::{BatchConfig, ParallelConfig, ScheduleConfig};
 use crate::schedule_name::ScheduleName;
 
 use super::counted::counted;
+use super::limits::MAX_PIPELINE;
 
 /// How messages name the file that is to be the schedule.
 pub(super) fn file_value(raw: &RawParallel) -> String {
@@ -33,6 +34,13 @@ pub(super) fn read(raw: &RawParallel, path: &Path, pipeline: usize) -> Option<Co
             return field.broken(file_value(raw), rule, repair);
         }
     };
+    let rows = text.lines().filter(|line| !line.trim().is_empty()).count();
+    if rows > MAX_PIPELINE {
+        let rule = format!(
+            "it has {rows} rows, and a pipeline has at most {MAX_PIPELINE} ranks, so that a plan takes seconds"
+        );
+        return field.broken(file_value(raw), rule, "use fewer");
+    }
     let order = match ComputeOrder::from_csv(&text) {
         Ok(order) => order,
         Err(error) => return field.broken(file_value(raw), format!("it is no schedule: {error}"), NAME_ONE),

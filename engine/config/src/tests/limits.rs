@@ -14,7 +14,7 @@ fn models_and_programs_that_are_too_large_are_refused() {
     check_each(
         &[&[("model", deep)], &changes],
         expect![[r#"
-            run.json:2:45: `model.num_layers` is 1000000000, but a model has at most 131072, so that a plan takes seconds; use fewer
+            run.json:2:45: `model.num_layers` is 1000000000, but a model has at most 32768, so that a plan takes seconds; use fewer
             run.json:2:45: `model.num_layers` is 4, but with 4000000 micro-batches that is more than 4194304 forwards of a layer in a step, too many for a program; use fewer of either
         "#]],
     );

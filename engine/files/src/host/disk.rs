@@ -2,10 +2,22 @@
 
 use std::path::Path;
 
+use rustix::fs::StatVfs;
+
 /// Bytes that this user may still write where a path is, or will be; `None` where the system does not say.
 pub fn free_bytes(path: &Path) -> Option<u64> {
-    let disk = rustix::fs::statvfs(folder_of(path)?).ok()?;
+    let disk = disk_of(path)?;
     Some(disk.f_bavail.saturating_mul(disk.f_frsize))
+}
+
+/// Files that this user may still make where a path is, or will be; `None` where the disk does not count them.
+pub fn free_files(path: &Path) -> Option<u64> {
+    let disk = disk_of(path)?;
+    (disk.f_files > 0).then_some(disk.f_favail)
+}
+
+fn disk_of(path: &Path) -> Option<StatVfs> {
+    rustix::fs::statvfs(folder_of(path)?).ok()
 }
 
 /// File systems of this host alone, by the numbers that `statfs` gives them (linux/magic.h): ext4, XFS, btrfs, tmpfs, overlayfs, ramfs, ZFS, F2FS.

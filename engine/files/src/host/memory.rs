@@ -29,7 +29,7 @@ fn from_meminfo(key: &str) -> Option<u64> {
 }
 
 /// The figure of a line of a file under `/proc`, given there in KiB.
-fn bytes_of_line(text: &str, key: &str) -> Option<u64> {
+pub(super) fn bytes_of_line(text: &str, key: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(key))?;
     let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     kibibytes.checked_mul(1024)

@@ -1,5 +1,5 @@
 //! The name, the processor, the cores and the memory of this host, all of it and what is left, and what of it this process occupies; what is left on
-//! its disks;
+//! its disks, and what limits the system sets to this process;
 //! what a launcher says of the process, what the process says to `pipezero launch`, and the secret of its job.
 
 pub mod cores;
@@ -7,16 +7,18 @@ mod disk;
 pub mod job_files;
 mod job_secret;
 mod launcher;
+mod limits;
 mod machine;
 mod memory;
 pub mod name;
 mod own_folder;
 
-pub use disk::{free_bytes, may_be_shared};
+pub use disk::{free_bytes, free_files, may_be_shared};
 pub use job_secret::{JobSecret, random};
 pub use launcher::LauncherError;
 pub use launcher::Master;
 pub use launcher::{LaunchedProcess, Launcher, Local, variables_in_force};
+pub use limits::{Limit, LimitError, warn_of_processor_time};
 pub use machine::{cpu_model, host_cores, system};
 pub use memory::{available_bytes, memory_bytes, resident_bytes};
 pub use name::name;

@@ -4,6 +4,7 @@ use std::fmt;
 
 use pipezero_comm::CommError;
 use pipezero_comm::world::WorldError;
+use pipezero_files::host::LimitError;
 use pipezero_models::{ElementType, ModelError};
 use pipezero_plan::{Bytes, Change, Changes, CountedRanks};
 
@@ -77,6 +78,9 @@ pub enum EngineError {
         /// What of a changed plan counts.
         counted: CountedRanks,
     },
+    /// A limit that the system sets to this process leaves less than the plan needs.
+    #[error(transparent)]
+    Limit(#[from] LimitError),
     /// Several engines that are to run at once need more memory than there is on this host, or on a device.
     #[error(
         "the engines together need {} of memory ({}), but {} is available {memory}; name fewer of them in a task, or lower what one needs, \

@@ -8,6 +8,7 @@ mod error;
 mod failures;
 mod host_memory;
 mod initial_state;
+mod limits;
 mod logits;
 mod not_finite;
 mod own_weights;
@@ -188,6 +189,7 @@ impl Engine {
     ) -> Result<(), EngineError> {
         let computed = ElementTypes::computed_in(plan.run());
         threads::check(plan, world.local_ranks().len(), threads::max_threads())?;
+        limits::check(plan, purpose, &world.local_ranks().collect::<Vec<_>>(), held)?;
         for of_device in world.devices() {
             let RanksOnDevice { on, number, ranks } = &of_device;
             if !on.device.computes_in(computed) {

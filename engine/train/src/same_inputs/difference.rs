@@ -180,7 +180,10 @@ mod tests {
         let of = |rank, digest| told(rank, &[("the text", digest)], &[]);
         assert_eq!(of_inputs(&[none(0), of(1, "a1"), none(2), of(3, "a1")]), None);
         let (difference, _) = of_inputs(&[none(0), of(1, "a1"), none(2), of(3, "b2")]).unwrap();
-        assert!(difference.to_string().contains("a1 for rank 1 on host h0, and b2 for rank 3"), "{difference}");
+        assert!(
+            difference.to_string().contains("a1 for rank 1 on host h0, and b2 for rank 3"),
+            "{difference}"
+        );
         // Seen from another process than the first.
         let (difference, _) = of_inputs(&[told(0, &[], &[]), alike(1)]).unwrap();
         assert!(

@@ -93,7 +93,7 @@ impl ProcessNeeds {
     }
 
     /// Bytes of it that the process holds already when it asks whether there is enough.
-    pub(super) fn held_bytes(plan: &Plan, held: Held) -> u64 {
+    pub(in crate::engine) fn held_bytes(plan: &Plan, held: Held) -> u64 {
         match held {
             Held::Program => PROGRAM_BYTES,
             Held::ProgramAndText => PROGRAM_BYTES.saturating_add(text_of(plan).held_bytes),
