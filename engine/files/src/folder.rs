@@ -13,12 +13,8 @@ use std::path::{Path, PathBuf};
 /// # Errors
 /// [`ErrorKind::PermissionDenied`] if the link or the folder belongs to another user; else the error of the system.
 pub fn followed(path: &Path) -> io::Result<Option<PathBuf>> {
-    let link = match fs::symlink_metadata(path) {
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
-            return Ok(None);
-        }
-        found => found?,
-    };
+    // What is wrong with a name that cannot be looked up is said where it is used.
+    let Ok(link) = fs::symlink_metadata(path) else { return Ok(None) };
     let Some(target) = fs::metadata(path).ok().filter(|found| link.is_symlink() && found.is_dir()) else {
         return Ok(None);
     };

@@ -282,7 +282,7 @@ fn links_to_folders_of_the_same_user_are_followed_and_said() {
     }
 }
 
-/// A link in a stranger's folder: what it leads to does not travel into the run directory.
+/// A link in a folder that somebody else made: what it leads to does not travel into the run directory.
 #[test]
 fn a_link_beside_a_tokenizer_is_not_copied() {
     let tokenizer = r#"{"version":"1.0","added_tokens":[],"model":{"type":"WordLevel","vocab":{"the":0,"[UNK]":1},"unk_token":"[UNK]"},"pre_tokenizer":{"type":"Whitespace"}}"#;

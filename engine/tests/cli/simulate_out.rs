@@ -101,7 +101,7 @@ fn nothing_else_is_replaced() {
         $ none/step.json
         [1] error: cannot write none/step.json: No such file or directory (os error 2); name a file with --out in a folder that can be written to
         $ /dev/null --overwrite
-        [1] error: cannot write /dev/null: it is not a regular file, and only a regular file can be replaced; name a file with --out in a folder that can be written to
+        [1] error: cannot write /dev/null: it is a device, and only a regular file can be replaced; name a file with --out in a folder that can be written to
     "#]]);
     assert_eq!(home.read("run.json"), before);
     let alone = home.run(format!("{SCHEDULE} --overwrite")).failure(2);

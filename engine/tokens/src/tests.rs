@@ -257,21 +257,19 @@ fn damaged_maps_of_characters_are_refused() {
     }
 }
 
-/// An expression that tries every way to cut the text before it gives up, at each place of the text.
+/// An expression that tries the square of the text's length at each place of the text, and so stays below the steps at which the library gives up.
 #[test]
 fn a_tokenizer_that_takes_too_long_is_left_and_its_part_named() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tokenizer.json");
     let json = serde_json::json!({
         "version": "1.0", "added_tokens": [],
-        "pre_tokenizer": {"type": "Split", "pattern": {"Regex": "(a*)*(a*)*(a*)*b"}, "behavior": "Isolated", "invert": false},
+        "pre_tokenizer": {"type": "Split", "pattern": {"Regex": "a*a*[^a]"}, "behavior": "Isolated", "invert": false},
         "model": {"type": "WordLevel", "vocab": {"a": 0, "[UNK]": 1}, "unk_token": "[UNK]"}
     });
     fs::write(&path, json.to_string()).unwrap();
     let tokenizer = Tokenizer::load(&path, None).unwrap();
-    let error = tokenizer.encode(&"a".repeat(20_000)).unwrap_err().to_string();
-    // The library gives up by itself after some number of steps, if it counts them.
-    let is_bounded = error.contains("its `pre_tokenizer` takes more than 8 s for 20000 bytes")
-        || error.contains("the tokenizers library panics at it");
-    assert!(is_bounded, "{error}");
+    assert_eq!(tokenizer.encode("a").unwrap(), [0]);
+    let error = tokenizer.encode(&"a".repeat(4000)).unwrap_err().to_string();
+    assert!(error.contains("its `pre_tokenizer` takes more than 8 s for 4000 bytes"), "{error}");
 }

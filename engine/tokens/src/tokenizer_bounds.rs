@@ -1,4 +1,4 @@
-//! Bounds of what a tokenizer.json may make of a text: it may be a stranger's, and it is a small program.
+//! Bounds of what a tokenizer.json may make of a text: it is a small program, and anybody may have written it.
 //!
 //! A few hundred bytes can make gigabytes of one letter, by forty steps of which each doubles the text, or millions of tokens, by a template of many
 //! parts. The library has no bounds of its own and cannot be stopped. So what each part of the file can add is computed before it is used. How long its regular

@@ -53,7 +53,8 @@ impl Source {
     /// Whether errors may show lines of it. Somebody may name a file by mistake, or be made to name one, that holds passwords: what does not begin as
     /// the files that are read is not shown.
     pub fn is_shown(&self) -> bool {
-        self.kind == SourceKind::Argument || self.json().trim_start().starts_with('{')
+        let text = self.json().trim_start();
+        self.kind == SourceKind::Argument || text.is_empty() || text.starts_with('{')
     }
 
     /// What is drawn of the text, every place where it is.
