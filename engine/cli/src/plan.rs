@@ -203,7 +203,12 @@ impl<'a> Found<'a> {
             notices.add(format_args!("what is in use at once is not known: {why}"));
         }
         if residencies.is_none() && plan.run().zero.level == ZeroLevel::Zero3 {
-            notices.add(format_args!("residencies are not compared: {}", too_long(plan)));
+            let why = if plan.num_instructions() > Plan::COMPARED_INSTRUCTIONS_MAX {
+                too_long(plan)
+            } else {
+                format!("instructions x units of a rank are more than {}", Plan::COMPARED_CHOICES_MAX)
+            };
+            notices.add(format_args!("residencies are not compared: {why}"));
         }
         Ok(Self { simulation, in_use: in_use.ok(), residencies })
     }

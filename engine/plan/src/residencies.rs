@@ -36,13 +36,20 @@ impl Plan {
     /// instructions in about a second.
     pub const COMPARED_INSTRUCTIONS_MAX: usize = 150_000;
 
+    /// Instructions x units that a rank gathers beyond which residencies are not compared: where many units may stay, each gather is chosen among
+    /// them.
+    pub const COMPARED_CHOICES_MAX: usize = 20_000_000;
+
     /// What every residency from strict to all would cost this run, as by [`Plan::residencies`]; `None` for a run of more than
-    /// [`Plan::COMPARED_INSTRUCTIONS_MAX`] instructions.
+    /// [`Plan::COMPARED_INSTRUCTIONS_MAX`] instructions, or [`Plan::COMPARED_CHOICES_MAX`].
     ///
     /// # Errors
     /// As [`Plan::residencies`].
     pub fn residencies_in_time(&self) -> Result<Option<Vec<ResidencyCost>>, PlanError> {
-        let is_compared = self.num_instructions() <= Self::COMPARED_INSTRUCTIONS_MAX;
+        let num_instructions = self.num_instructions();
+        let num_choices = num_instructions.saturating_mul(self.most_units_of_a_rank());
+        let is_compared =
+            num_instructions <= Self::COMPARED_INSTRUCTIONS_MAX && num_choices <= Self::COMPARED_CHOICES_MAX;
         is_compared.then(|| self.residencies()).transpose()
     }
 
