@@ -48,6 +48,17 @@ pub fn make_within(path: &Path) -> io::Result<()> {
     }
 }
 
+/// Returns once the names in a folder are on disk, as they are only then. File systems that cannot do so for a folder are left as they are.
+///
+/// # Errors
+/// The error of the system.
+pub fn sync(path: &Path) -> io::Result<()> {
+    match fs::File::open(path)?.sync_all() {
+        Err(error) if matches!(error.kind(), ErrorKind::InvalidInput | ErrorKind::Unsupported) => Ok(()),
+        synced => synced,
+    }
+}
+
 /// Removes what has a name: a file, a folder with all that it holds, or a link itself. Of a link to a folder of this user the link stays, and
 /// what the folder holds is removed.
 ///

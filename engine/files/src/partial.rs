@@ -139,19 +139,6 @@ impl PartialFile {
     }
 }
 
-/// Returns once the names in a folder are on disk, as they are only then. File systems that cannot do so for a folder are left as they are.
-///
-/// # Errors
-/// The error of the system.
-pub fn sync_folder(path: &Path) -> io::Result<()> {
-    match File::open(path)?.sync_all() {
-        Err(error) if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) => {
-            Ok(())
-        }
-        synced => synced,
-    }
-}
-
 /// Copies a regular file, which is not a link, to another name.
 ///
 /// # Errors

@@ -12,6 +12,7 @@ mod evaluate;
 mod in_turn;
 mod inputs;
 mod logits_exchange;
+mod make_folder;
 mod metrics;
 mod metrics_file;
 mod observer;

@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 
 use pipezero_config::hugging_face::Origin;
 use pipezero_files::folder;
-use pipezero_files::partial::{PartialFile, sync_folder};
+use pipezero_files::partial::PartialFile;
 use pipezero_measure::trace::TraceFolder;
 use pipezero_run::checkpoint::{Checkpoints, Starts};
 
+use super::make_folder::{can_be_made, make_all};
 use super::rank_log::RankLog;
 use super::run_dir::RunDir;
 use super::run_dir_error::{RunDirError, Ways};
@@ -224,33 +225,7 @@ fn remove_run(path: &Path) -> Result<(), RunDirError> {
         // Folders are those of traced steps, logs and checkpoints, and they hold nothing else.
         folder::remove(&path).map_err(|source| RunDirError::Io { path, source })?;
     }
-    sync_folder(path).and_then(|()| Starts::remove(path)).map_err(io)
-}
-
-/// Makes a folder and those that it lies in, and removes what was made.
-fn can_be_made(path: &Path) -> io::Result<()> {
-    let missing: Vec<&Path> =
-        path.ancestors().take_while(|folder| !folder.as_os_str().is_empty() && !folder.exists()).collect();
-    let made = make_all(path);
-    for folder in missing {
-        // What could not be made is not there to be removed.
-        let _ = fs::remove_dir(folder);
-    }
-    made
-}
-
-/// Makes a folder and those that it lies in. Another process that tries whether its own can be made, for another engine of the job, may remove one of them
-/// meanwhile: then they are made again.
-fn make_all(path: &Path) -> io::Result<()> {
-    const NUM_TRIES: usize = 100;
-    let mut made = fs::create_dir_all(path);
-    for _ in 1..NUM_TRIES {
-        match made {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => made = fs::create_dir_all(path),
-            made => return made,
-        }
-    }
-    made
+    folder::sync(path).and_then(|()| Starts::remove(path)).map_err(io)
 }
 
 #[cfg(test)]

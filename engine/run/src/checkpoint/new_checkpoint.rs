@@ -6,7 +6,6 @@ use std::path::Path;
 
 use pipezero_files::folder;
 use pipezero_files::input::read_bytes;
-use pipezero_files::partial::sync_folder;
 
 use super::error::CheckpointError;
 use super::folder::Checkpoints;
@@ -40,7 +39,7 @@ impl Checkpoints {
         match made {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             made => {
-                made.and_then(|()| sync_folder(self.run_dir())).map_err(CheckpointError::io(self.path()))?
+                made.and_then(|()| folder::sync(self.run_dir())).map_err(CheckpointError::io(self.path()))?
             }
         }
         let made = fs::create_dir(&folder)
@@ -86,7 +85,7 @@ impl NewCheckpoint {
             file.sync_all()
         });
         written.map_err(CheckpointError::io(&path))?;
-        sync_folder(&folder).map_err(CheckpointError::io(&folder))
+        folder::sync(&folder).map_err(CheckpointError::io(&folder))
     }
 
     /// Gives the folder its name.
@@ -98,7 +97,7 @@ impl NewCheckpoint {
         }
         fs::rename(&folder, &place).map_err(CheckpointError::io(&place))?;
         let folder = self.checkpoints.path();
-        sync_folder(folder).map_err(CheckpointError::io(folder))
+        folder::sync(folder).map_err(CheckpointError::io(folder))
     }
 
     /// Takes the name away again, and removes the folder, as far as that can be.

@@ -10,8 +10,9 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use pipezero_files::folder;
 use pipezero_files::input::read_text;
-use pipezero_files::partial::{Existing, PartialFile, sync_folder};
+use pipezero_files::partial::{Existing, PartialFile};
 use serde::{Deserialize, Serialize};
 
 use super::error::CheckpointError;
@@ -163,7 +164,7 @@ impl Starts {
         // Only who has the lock of the directory writes it: what is there was left by one who was killed.
         PartialFile::remove_leftover(&path).map_err(&io)?;
         let file = PartialFile::create(&path, Existing::Replaced).map_err(&io)?;
-        file.finish_with(text).and_then(|()| sync_folder(run_dir)).map_err(&io)
+        file.finish_with(text).and_then(|()| folder::sync(run_dir)).map_err(&io)
     }
 
     /// The file and the name that it has while it is written.
@@ -183,7 +184,7 @@ impl Starts {
                 _ => {}
             }
         }
-        sync_folder(run_dir)
+        folder::sync(run_dir)
     }
 }
 

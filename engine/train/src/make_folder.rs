@@ -1,0 +1,31 @@
+//! Making the folder of a run, and trying whether it can be made.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+/// Makes a folder and those that it lies in, and removes what was made.
+pub(super) fn can_be_made(path: &Path) -> io::Result<()> {
+    let missing: Vec<&Path> =
+        path.ancestors().take_while(|folder| !folder.as_os_str().is_empty() && !folder.exists()).collect();
+    let made = make_all(path);
+    for folder in missing {
+        // What could not be made is not there to be removed.
+        let _ = fs::remove_dir(folder);
+    }
+    made
+}
+
+/// Makes a folder and those that it lies in. Another process that tries whether its own can be made, for another engine of the job, may remove one of them
+/// meanwhile: then they are made again.
+pub(super) fn make_all(path: &Path) -> io::Result<()> {
+    const NUM_TRIES: usize = 100;
+    let mut made = fs::create_dir_all(path);
+    for _ in 1..NUM_TRIES {
+        match made {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => made = fs::create_dir_all(path),
+            made => return made,
+        }
+    }
+    made
+}
