@@ -96,8 +96,10 @@ mod tests {
         let (run, _) = file.resolve(Resources::this_host()).unwrap();
         let error = Plan::new(run).unwrap_err();
         let PlanError::StepTooLong { found, max, fitting, .. } = error else { panic!("{error}") };
-        // Ten units forward and backward, and four ends of messages.
-        assert_eq!((found, max), (num_micro_batches * 24, MAX_INSTRUCTIONS));
-        assert_eq!(fitting as u64, max / 24);
+        // Each unit forward and backward, and four ends of messages.
+        let num_units = plan(GPT2, "parallel.data=1 zero_optimization.stage=1").units().len() as u64;
+        let of_micro_batch = 2 * num_units + 4;
+        assert_eq!((found, max), (num_micro_batches * of_micro_batch, MAX_INSTRUCTIONS));
+        assert_eq!(fitting as u64, max / of_micro_batch);
     }
 }

@@ -234,7 +234,7 @@ fn a_file_that_is_no_schedule() {
             --set parallel={"pipeline":2,"schedule":{"file...: `parallel.schedule` is file "order.csv", but it is no schedule: row 1, column 2, `0X0`: not an action: a stage, one of `F`, `B`, `I`, `W`, and a micro-batch, as in `0F0`; nothing for idle; name a file in PyTorch's pipelining CSV: a row per rank, such as `0F0,0F1,0B0,0B1`
             --set parallel={"schedule":{"file":"other.csv"...: `parallel.schedule` is file "other.csv", but `FOLDER/other.csv` cannot be read: No such file or directory (os error 2); relative paths start at the run file's folder; name a file in PyTorch's pipelining CSV: a row per rank, such as `0F0,0F1,0B0,0B1`
             --set parallel={"schedule":"order.csv"}: `parallel.schedule` is "order.csv", but it must be "gpipe", "1f1b", "eager-1f1b", "interleaved", "bfs", "zb-h1", "zb-h2" or "zb-v", or an object that names a file; write {"file": "order.csv"}
-            --set parallel={"schedule":{"file":"."}}: `parallel.schedule` is file ".", but `FOLDER` cannot be read: it is a folder, and only regular files of at most 268435456 bytes are read; relative paths start at the run file's folder; name a file in PyTorch's pipelining CSV: a row per rank, such as `0F0,0F1,0B0,0B1`
+            --set parallel={"schedule":{"file":"."}}: `parallel.schedule` is file ".", but `FOLDER` cannot be read: it is a folder, and only regular files of at most 16777216 bytes are read; relative paths start at the run file's folder; name a file in PyTorch's pipelining CSV: a row per rank, such as `0F0,0F1,0B0,0B1`
         "#]],
     );
     Folder::new("0F0,0F1\n1F0,1F1\n").check(&[FROM_FILE], expect![[r#"
