@@ -48,7 +48,7 @@ pub fn make_within(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Returns once the names in a folder are on disk, as they are only then. File systems that cannot do so for a folder are left as they are.
+/// Returns once the names in a folder are on disk: a file that is on disk can still lose its name. File systems that cannot do so for a folder are left as they are.
 ///
 /// # Errors
 /// The error of the system.

@@ -68,7 +68,7 @@ pub fn open_own(path: &Path, how: Own) -> io::Result<File> {
     let file = File::from(opened.map_err(|error| match error {
         rustix::io::Errno::LOOP => refused("a link"),
         // A pipe that nobody reads, or a socket.
-        rustix::io::Errno::NXIO => refused("no regular file"),
+        rustix::io::Errno::NXIO => refused("a pipe or a socket"),
         error => error.into(),
     })?);
     check_own(&file.metadata()?)?;
@@ -104,7 +104,12 @@ fn check_own(found: &Metadata) -> io::Result<()> {
 }
 
 fn refused(what: &str) -> io::Error {
-    io::Error::new(ErrorKind::InvalidInput, format!("it is {what}, not a regular file of its own; remove it"))
+    io::Error::new(
+        ErrorKind::InvalidInput,
+        format!(
+            "it is {what}, and the program writes only to a regular file that has no other name; remove it"
+        ),
+    )
 }
 
 /// Whether a file is one that the kernel makes while it is read, as those in /proc and /sys: some wait, some never end, and none has

@@ -69,8 +69,8 @@ fn run_files_and_schedules_that_never_end_are_not_read() {
         ("/dev/zero", "it is a device", "16777216"),
         ("pipe", "it is a pipe", "16777216"),
         ("large", "it has 16777217 bytes", "16777216"),
-        (r#"run.json --set parallel.schedule={"file":"/dev/zero"}"#, "it is a device", "268435456"),
-        (r#"run.json --set parallel.schedule={"file":"pipe"}"#, "it is a pipe", "268435456"),
+        (r#"run.json --set parallel.schedule={"file":"/dev/zero"}"#, "it is a device", "16777216"),
+        (r#"run.json --set parallel.schedule={"file":"pipe"}"#, "it is a pipe", "16777216"),
     ] {
         let said = home.run(format!("check {line}")).failure(2).replace("\n", " ");
         assert!(said.contains(what) && said.contains(most), "{said}");

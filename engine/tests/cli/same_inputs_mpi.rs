@@ -78,14 +78,14 @@ fn processes_that_see_different_things_do_not_train() {
         (
             "b/text.txt",
             String::new(),
-            "what is trained on (`data.text`) differs between processes: text.txt is of checksum ",
+            "what is trained on (`data.text`) differs between processes: text.txt has checksum ",
         ),
-        ("a/text.txt", String::new(), "text.txt is of checksum "),
+        ("a/text.txt", String::new(), "text.txt has checksum "),
         ("b/tokens.bin", format!(" {tokens}"), "tokens"),
         (
             "a/before/weights.safetensors",
             " --init before/weights.safetensors".to_owned(),
-            "what the weights begin with",
+            "the initial weights",
         ),
     ];
     for (file, arguments, expected) in cases {
@@ -126,7 +126,7 @@ fn processes_that_see_different_things_do_not_train() {
     fs::remove_dir_all(home.path("b/before")).unwrap();
     copy(&home, "another", "b/before");
     let line = "train run.json --out before --set comm.backend=mpi --resume --set steps=3";
-    refused(run(&home, [line, line]), "what the weights begin with");
+    refused(run(&home, [line, line]), "the initial weights");
     // The same files under other names and at other times are the same.
     let trained = run(&home, [plain, plain]);
     assert!(

@@ -11,7 +11,9 @@ use serde_json::Value;
 /// How many times as long a part may make any text.
 const GROWTH_MAX: u64 = 1024;
 /// How many times as long a part may make a text whose result may have more than [`BYTES_MAX`].
-const GROWTH_OF_LONG: u64 = 128;
+const GROWTH_OF_LONG: u64 = 256;
+/// Bytes of the longest form of a character that Unicode has, U+FDFA: published maps of characters have no longer one.
+const LONGEST_FORM: u64 = 33;
 /// Bytes of a text after it has grown.
 const BYTES_MAX: u64 = 1 << 30;
 /// How often a template may have the text.
@@ -87,36 +89,84 @@ fn has_key(part: &Value, key: &str) -> bool {
     }
 }
 
+/// The steps of a part, those of sequences in sequences too.
+fn steps(part: &Value) -> Vec<&Value> {
+    let inner = ["normalizers", "pretokenizers", "decoders", "processors"]
+        .iter()
+        .find_map(|key| part[*key].as_array());
+    inner.map_or_else(|| vec![part], |inner| inner.iter().flat_map(steps).collect())
+}
+
 /// How many times as long a normalizer, pre-tokenizer or decoder can make a text.
+///
+/// Unicode's forms make a text longer once: a second one finds nothing to do, unless another step has written letters in between. Published maps of characters are such
+/// forms too.
 fn growth_of(part: &Value) -> u64 {
-    let steps = ["normalizers", "pretokenizers", "decoders"].iter().find_map(|key| part[*key].as_array());
-    if let Some(steps) = steps {
-        return steps.iter().map(growth_of).fold(1, u64::saturating_mul);
+    // That of forms counts until a step has written something else.
+    let (mut growth, mut of_forms, mut has_map) = (1_u64, 1_u64, false);
+    for step in steps(part) {
+        let mut form = growth_of_form(step);
+        let mut written = growth_of_written(step);
+        if let Some(map) = step["precompiled_charsmap"].as_str() {
+            let longest = longest_replacement(map);
+            if has_map || longest > LONGEST_FORM {
+                written = Some(longest);
+            } else {
+                form = form.max(longest);
+            }
+            has_map = true;
+        }
+        if let Some(written) = written {
+            (growth, of_forms) = (growth.saturating_mul(written), 1);
+        }
+        if form > of_forms {
+            (growth, of_forms) = (growth.saturating_mul(form.div_ceil(of_forms)), form);
+        }
     }
-    let bytes = |value: &Value| value.as_str().map_or(0, |text| text.len() as u64);
-    match part["type"].as_str() {
-        Some("Replace") => match bytes(&part["pattern"]["String"]) {
-            // An expression may match nothing, and so at every place.
-            0 => bytes(&part["content"]) + 1,
-            pattern => bytes(&part["content"]).div_ceil(pattern).max(1),
-        },
-        Some("Prepend") => bytes(&part["prepend"]) + 1,
-        // Half of all bytes become letters of two bytes.
-        Some("ByteLevel") => 2,
-        Some("Precompiled") => longest_replacement(part["precompiled_charsmap"].as_str().unwrap_or_default()),
+    growth
+}
+
+/// How many times as many bytes of UTF-8 a form of Unicode has, at most (UAX #15, and the longest lower-case letters).
+fn growth_of_form(step: &Value) -> u64 {
+    match step["type"].as_str() {
+        Some("NFKC" | "NFKD") => 11,
+        Some("NFC" | "NFD" | "BertNormalizer") => 3,
+        Some("Lowercase") => 2,
         _ => 1,
     }
 }
 
-/// How many times as long the longest replacement of a map of characters is as a character of three bytes: those that Unicode makes
-/// longest have three.
+/// How many times as long a step makes a text that writes what the file says; `None` of one that writes nothing of its own. By the keys of steps, since the library reads
+/// steps without a `type` too.
+fn growth_of_written(step: &Value) -> Option<u64> {
+    let bytes = |value: &Value| value.as_str().map_or(0, |text| text.len() as u64);
+    // Half of all bytes become letters of two bytes; words get a space.
+    let is_doubling = matches!(step["type"].as_str(), Some("ByteLevel" | "WordPiece"));
+    // An empty text is found at every place.
+    let has_empty = ["suffix", "word_delimiter_token"].iter().any(|key| step[*key].as_str() == Some(""));
+    let mut written = (is_doubling || has_empty).then_some(2_u64);
+    if step["content"].is_string() {
+        let replaced = match bytes(&step["pattern"]["String"]) {
+            // An expression may match nothing, and so at every place.
+            0 => bytes(&step["content"]) + 1,
+            pattern => bytes(&step["content"]).div_ceil(pattern).max(1),
+        };
+        written = Some(written.unwrap_or(1).saturating_mul(replaced));
+    }
+    if step["prepend"].is_string() {
+        written = Some(written.unwrap_or(1).saturating_mul(bytes(&step["prepend"]) + 1));
+    }
+    written
+}
+
+/// Bytes of the longest replacement in a map of characters: a character may have one byte.
 fn longest_replacement(map: &str) -> u64 {
     let bytes = bytes_of_base64(map);
     let Some(Ok(first)) = bytes.get(..4).map(<[u8; 4]>::try_from) else { return 1 };
     // A tree of characters, behind its length, and then the replacements, each ended by a zero.
     let replacements = bytes.get(4 + u32::from_le_bytes(first) as usize..).unwrap_or_default();
     let longest = replacements.split(|&byte| byte == 0).map(<[u8]>::len).max().unwrap_or(0);
-    (longest as u64).div_ceil(3).max(1)
+    longest.max(1) as u64
 }
 
 fn bytes_of_base64(text: &str) -> Vec<u8> {
@@ -132,12 +182,8 @@ fn bytes_of_base64(text: &str) -> Vec<u8> {
 
 /// Refuses templates that have the text more often than is of use, or add more tokens than that.
 fn check_template(post_processor: &Value) -> Result<(), String> {
-    let steps = match post_processor["processors"].as_array() {
-        Some(steps) => steps.iter().collect(),
-        None => vec![post_processor],
-    };
     let (mut repeats, mut added) = (1_u64, 0_u64);
-    for step in steps {
+    for step in steps(post_processor) {
         let Some(pieces) = step["single"].as_array() else { continue };
         let num_texts = pieces.iter().filter(|piece| piece.get("Sequence").is_some()).count() as u64;
         let num_tokens: u64 = pieces.iter().map(|piece| tokens_of(step, piece)).fold(0, u64::saturating_add);
@@ -199,6 +245,21 @@ mod tests {
         let text = json!({"Sequence": {"id": "A", "type_id": 0}});
         let template = |single: Vec<Value>| json!({"type": "TemplateProcessing", "single": single, "special_tokens": {"a": {"ids": ids}}});
         let nested = vec![template(vec![text.clone(); 2]); 40];
+        let deep =
+            json!({"type": "Sequence", "processors": [{"type": "Sequence", "processors": nested.clone()}]});
+        let without_type = vec![json!({"pattern": {"String": "x"}, "content": "xx"}); 40];
+        // A map of one character of a byte to three, which is written twice.
+        let small = "AAAAAA".to_owned() + "YWFh";
+        let maps = vec![json!({"type": "Precompiled", "precompiled_charsmap": small}); 40];
+        // A letter of two bytes becomes one of three, which stands for 33.
+        let forms: Vec<Value> = (0..7)
+            .flat_map(|_| {
+                let replaced =
+                    json!({"type": "Replace", "pattern": {"String": "\u{644}"}, "content": "\u{fdfa}"});
+                [replaced, json!({"type": "NFKC"})]
+            })
+            .collect();
+        let empty = vec![json!({"type": "BPEDecoder", "suffix": ""}); 40];
         let lengths: Vec<Value> = (1..400).map(|len| json!(["x".repeat(len), -1.0])).collect();
         let map = "AAAAAA".to_owned() + &"YWFh".repeat(4000);
         for (json, part) in [
@@ -207,6 +268,11 @@ mod tests {
             (json!({"normalizer": everywhere}), "`normalizer`"),
             (json!({"normalizer": {"type": "Prepend", "prepend": "x".repeat(5000)}}), "`normalizer`"),
             (json!({"normalizer": {"type": "Precompiled", "precompiled_charsmap": map}}), "`normalizer`"),
+            (json!({"normalizer": {"type": "Sequence", "normalizers": without_type}}), "`normalizer`"),
+            (json!({"normalizer": {"normalizers": maps}}), "`normalizer`"),
+            (json!({"normalizer": {"type": "Sequence", "normalizers": forms}}), "`normalizer`"),
+            (json!({"decoder": {"type": "Sequence", "decoders": empty}}), "`decoder`"),
+            (json!({"post_processor": deep}), "`post_processor`"),
             (json!({"pre_tokenizer": {"type": "Sequence", "pretokenizers": bytes}}), "`pre_tokenizer`"),
             (json!({"decoder": {"type": "Sequence", "decoders": doubled(40)}}), "`decoder`"),
             (json!({"post_processor": template(vec![text.clone(); 100])}), "`post_processor`"),
@@ -231,7 +297,7 @@ mod tests {
         assert!(error.contains("`normalizer` can make 2147483648 bytes"), "{error}");
     }
 
-    /// The parts of Llama 2, GPT-2, BERT and T5, as published: texts of any length pass.
+    /// The parts of Llama 2, GPT-2, BERT, T5 and ALBERT, as published: texts of any length pass.
     #[test]
     fn published_tokenizers_pass() {
         let llama = json!({"normalizer": {"type": "Sequence", "normalizers": [
@@ -248,7 +314,16 @@ mod tests {
             {"type": "Precompiled", "precompiled_charsmap": map},
             {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": "\u{2581}"},
         ]}});
-        for json in [llama, gpt, bert, t5] {
+        let map = "AAAAAA".to_owned() + &"YWFh".repeat(11);
+        let albert = json!({"normalizer": {"type": "Sequence", "normalizers": [
+            {"type": "Replace", "pattern": {"String": "``"}, "content": "\""},
+            {"type": "NFKD"},
+            {"type": "StripAccents"},
+            {"type": "Lowercase"},
+            {"type": "Precompiled", "precompiled_charsmap": map},
+            {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "},
+        ]}});
+        for json in [llama, gpt, bert, t5, albert] {
             Growth::of(&json).unwrap().check(usize::MAX).unwrap();
         }
     }

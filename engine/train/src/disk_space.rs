@@ -78,15 +78,22 @@ pub fn check_disk_space_together(plans: &[&Plan], directory: &Path) -> Result<Op
 /// Bytes of a file beside its weights: names and sizes, and text files that are written first.
 const BESIDE_WEIGHTS_BYTES: u64 = 64 << 10;
 
-/// Files of a run directory beside its checkpoints, and of a checkpoint beside the parts of ranks, at most.
-const OTHER_FILES: u64 = 8;
+/// Files and folders of a run directory beside its checkpoints, logs and traces, at most.
+const OTHER_FILES: u64 = 32;
 
 /// Refuses a directory where a file of the run would be longer, or where there would be more of them, than the system allows.
 fn check_files(plan: &Plan, directory: &Path) -> Result<(), RunDirError> {
     let needs = DiskNeeds::of(plan);
-    Limit::FileSize.check(needs.weights_bytes.saturating_add(BESIDE_WEIGHTS_BYTES))?;
-    let of_checkpoint = plan.grid().world_size() as u64 + OTHER_FILES;
-    let needed_files = OTHER_FILES.saturating_add(needs.num_checkpoints.saturating_mul(of_checkpoint));
+    let num_ranks = plan.grid().world_size() as u64;
+    // A rank's file of a checkpoint, which is at least as long as the mean.
+    let of_rank = match plan.run().checkpoint.is_asked_for() {
+        true => needs.checkpoint_bytes.div_ceil(num_ranks),
+        false => 0,
+    };
+    Limit::FileSize.check(needs.weights_bytes.max(of_rank).saturating_add(BESIDE_WEIGHTS_BYTES))?;
+    // A checkpoint has a folder and a manifest beside the files of ranks, and each rank has a log.
+    let of_checkpoints = needs.num_checkpoints.saturating_mul(num_ranks.saturating_add(2));
+    let needed_files = OTHER_FILES.saturating_add(num_ranks).saturating_add(of_checkpoints);
     match host::free_files(directory) {
         Some(free_files) if free_files < needed_files => {
             Err(RunDirError::NoFiles { path: directory.to_owned(), free_files, needed_files })

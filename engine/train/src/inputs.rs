@@ -29,12 +29,12 @@ pub(super) fn inputs(
         let digest = digest.unwrap_or_else(|| "none".to_owned());
         inputs.push(Input { what: what.to_owned(), digest, files, repair: Input::REPAIR });
     };
-    // Only where texts differ are they looked for again.
-    let texts = || find_all(&data.text).unwrap_or_default();
     let (key, files) = match data.files.tokens.is_empty() {
-        true => ("data.text", texts()),
-        false => ("data.tokens", Vec::new()),
+        // Walks the folders once more.
+        true => ("data.text", find_all(&data.text).unwrap_or_default()),
+        false => ("data.tokens", batches.token_files.clone()),
     };
+    let weights_files = state.files(plan)?;
     add(
         "the tokenizer (`data.tokenizer`)",
         batches.tokenizer_checksum.clone(),
@@ -43,7 +43,7 @@ pub(super) fn inputs(
     add(&format!("what is trained on (`{key}`)"), batches.text_checksum.clone(), files);
     add("what is held out for validation", batches.validation_checksum.clone(), Vec::new());
     let weights = state.weights_checksum(plan)?.map(digits);
-    add("what the weights begin with", weights, Vec::new());
+    add("the initial weights", weights, weights_files.clone());
     let step = match state {
         InitialState::Checkpoint(from) => from.manifest().position.step,
         _ => 0,
@@ -52,7 +52,7 @@ pub(super) fn inputs(
     // A process without a rank of the teacher may not see its weights, and need not.
     let teacher = teacher.map(|teacher| teacher.weights().checksum.clone().unwrap_or_default());
     add("the weights of the teacher", teacher, Vec::new());
-    Ok((inputs, [batches.token_files.clone(), state.files(plan)?].concat()))
+    Ok((inputs, [batches.token_files.clone(), weights_files].concat()))
 }
 
 /// What to do where the run differs.
@@ -60,7 +60,7 @@ const OF_RUN_FILE: &str = "start all processes with the same run file and argume
      rank 0's host there";
 
 /// The longest value of a section of a run file that errors show; of others they show a checksum.
-const SHOWN_CHARS: usize = 80;
+const SHOWN_BYTES_MAX: usize = 80;
 
 /// The sections of a run, without what belongs to a host: how many threads its ranks have, and where its data lies.
 fn sections(run: &Run) -> Vec<Input> {
@@ -74,7 +74,7 @@ fn sections(run: &Run) -> Vec<Input> {
     }
     let input = |(name, value): (&String, &Value)| {
         let text = value.to_string();
-        let shown = if text.len() <= SHOWN_CHARS {
+        let shown = if text.len() <= SHOWN_BYTES_MAX {
             text
         } else {
             format!("{} of checksum {}", value_kind(value), digits(xxh3_64(text.as_bytes())))

@@ -119,6 +119,10 @@ impl MetricsFile {
     }
 
     fn write(&mut self) -> io::Result<()> {
+        // The file is looked for when there is something to write, so that a warning names its step.
+        if self.unwritten.is_empty() {
+            return Ok(());
+        }
         self.follow()?;
         if self.is_cut {
             self.file.set_len(self.num_bytes)?;

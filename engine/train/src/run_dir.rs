@@ -200,7 +200,7 @@ impl RunDir {
         }
     }
 
-    /// Notes that this start goes on after a step, before it changes anything else of the run; the number of the start.
+    /// Notes that this start goes on after a step, before it changes metrics, checkpoints or weights; the number of the start.
     ///
     /// # Errors
     /// When the list of starts cannot be read or written.

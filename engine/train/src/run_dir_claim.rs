@@ -20,7 +20,7 @@ use super::run_lock::{LockError, RunLock};
 /// What is at the path of a new run directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// Nothing, or an empty folder.
+    /// Nothing, an empty folder, or one with nothing but the lock, the list of starts and logs.
     Free,
     /// An earlier run, which is to be replaced or gone on with.
     EarlierRun,
@@ -155,7 +155,7 @@ impl RunDir {
             return Err(RunDirError::Exists { path: path.to_owned(), ways });
         }
         let not_a_run = |reason: String| RunDirError::NotARun { path: path.to_owned(), reason };
-        // The first that a run writes; a run file alone may be the user's own.
+        // A run writes its metrics first. A run file proves nothing: it may be the user's own.
         let has_checkpoints = || Checkpoints::of_run(path).steps().is_ok_and(|steps| !steps.is_empty());
         // On hosts that do not see the folder of rank 0 a run writes checkpoints alone.
         if !(path.join(Self::METRICS).is_file() || has_checkpoints()) {

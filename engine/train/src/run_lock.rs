@@ -103,7 +103,6 @@ fn locked(path: &Path) -> Result<File, LockError> {
         Err(TryLockError::WouldBlock) => return Err(LockError::Held(holder(path))),
         Err(TryLockError::Error(error)) => {
             tracing::warn!(%error, path = %path.display(), "cannot be locked: another run here would not be noticed");
-            return Ok(file);
         }
     }
     // The second line tells this start from all others: by it other hosts know that they see the same folder.

@@ -3,6 +3,7 @@
 //! The process of rank 0 makes the directory. Other processes look under the same path for what it has written into the lock. Those that do not find it keep a
 //! directory of their own, on a disk of their host; the first of them makes that, and the next look for it there, until each has one.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -75,7 +76,7 @@ impl Training {
                 directory = self.engine.agree(part.map_err(TrainingError::from))?.or(directory);
             }
             let sign = self.engine.told_by(rank, || RunLock::sign_in(path).unwrap_or_default())?;
-            if directory.is_none() && looks_for(path, &sign) {
+            if directory.is_none() && finds_within_time(path, &sign) {
                 directory = Some(RunDir::written_elsewhere(path));
             }
             let look = Look { host: host::name(), has_found: directory.is_some() };
@@ -101,8 +102,8 @@ impl Training {
     }
 }
 
-/// Whether a folder is there with what another process has written into its lock.
-fn looks_for(path: &Path, sign: &str) -> bool {
+/// Whether a folder with what another process has written into its lock is found in time.
+fn finds_within_time(path: &Path, sign: &str) -> bool {
     let begin = Instant::now();
     loop {
         if RunLock::sign_in(path).is_some_and(|found| found == sign) {
@@ -121,10 +122,8 @@ fn judged(looks: &[Look]) -> Hosts {
     // Another process of the first host says nothing of other hosts' disks, unless it does not see the folder, as in a container.
     let others = || looks.iter().filter(|look| look.host != first || !look.has_found);
     let hosts = |has_found: bool| {
-        let mut hosts: Vec<String> =
-            others().filter(|look| look.has_found == has_found).map(|look| look.host.clone()).collect();
-        hosts.dedup();
-        hosts
+        let hosts = others().filter(|look| look.has_found == has_found).map(|look| look.host.clone());
+        hosts.collect::<BTreeSet<String>>().into_iter().collect::<Vec<String>>()
     };
     let (seeing, blind) = (hosts(true), hosts(false));
     if seeing.is_empty() || blind.is_empty() { Hosts::Apart(blind) } else { Hosts::Mixed { seeing, blind } }
@@ -145,9 +144,15 @@ mod tests {
             judged(&looks.chars().map(look).collect::<Vec<_>>())
         };
         let names = |names: &str| -> Vec<String> { names.chars().map(|name| name.to_string()).collect() };
-        for (looks, apart) in
-            [("AABB", ""), ("AAbb", "b"), ("AAbbcc", "bc"), ("Aabb", "ab"), ("Aa", "a"), ("AA", "")]
-        {
+        for (looks, apart) in [
+            ("AABB", ""),
+            ("AAbb", "b"),
+            ("AAbbcc", "bc"),
+            ("Aabb", "ab"),
+            ("Aa", "a"),
+            ("AA", ""),
+            ("AAbcbc", "bc"),
+        ] {
             assert_eq!(judged(looks), Hosts::Apart(names(apart)), "{looks}");
         }
         for (looks, seeing, blind) in [("AABBcc", "b", "c"), ("AaBB", "b", "a"), ("ABb", "b", "b")] {

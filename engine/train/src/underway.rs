@@ -71,7 +71,7 @@ impl Training {
     ) -> Result<Underway<'a>, TrainingError> {
         let first = self.resumed.as_ref().map_or(0, |resumed| resumed.step);
         let from = self.resumed.as_ref().map_or_else(StepOfStart::default, |resumed| resumed.from);
-        // Before anything else of the run changes: who is killed from here on has begun with this step.
+        // Before metrics, checkpoints or weights change: from here on a run that is killed is known to have gone on from this step.
         let start = self.engine.shared(|| directory.begin_start(from).map_err(TrainingError::from))?;
         let about = about(self.plan(), &self.batches, self.teacher.as_ref());
         let about = AboutRun { start: Some(start), ..about };

@@ -5,7 +5,6 @@ use std::path::Path;
 use pipezero_comm::world::World;
 use pipezero_measure::trace::{TracedSteps, TracedStepsError};
 use pipezero_plan::{Plan, Purpose};
-use pipezero_run::checkpoint::Checkpoints;
 use pipezero_run::engine::{Engine, EngineError};
 use pipezero_train::{Claim, Place, RunDir, RunDirError, Training, TrainingError, check_disk_space};
 
@@ -70,7 +69,7 @@ impl RunOptions {
                 "{} has done all {steps} steps: nothing is left to resume",
                 out.display()
             ));
-            self.tidy(plan, is_first);
+            self.tidy(is_first);
             return Ok(Ready { is_finished: true, ..Ready::default() });
         }
         // Locked before its checkpoint is read.
@@ -82,10 +81,10 @@ impl RunOptions {
         Ok(Ready { is_finished: false, earlier, traced })
     }
 
-    /// Removes what a process that was killed at the run's end has left in its directory. Nothing depends on it, so what cannot be removed stays.
-    fn tidy(&self, plan: &Plan, is_first: bool) {
-        if is_first && RunDir::resume(&self.out).is_ok() {
-            let _ = Checkpoints::of_run(&self.out).keeping(plan.run().checkpoint.keep).tidy();
+    /// Removes what a process that was killed at the run's end had begun to write or to remove. Nothing depends on it, so what cannot be removed stays.
+    fn tidy(&self, is_first: bool) {
+        if is_first {
+            let _ = RunDir::resume(&self.out);
         }
     }
 

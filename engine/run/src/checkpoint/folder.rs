@@ -142,7 +142,7 @@ impl Checkpoints {
 
     /// Whether a checkpoint is of the run as its last start goes on with it. One that cannot be read is: why is said where it is read.
     fn is_of(&self, starts: &Starts, step: u64) -> bool {
-        Manifest::read(&self.at(step)).map_or(true, |manifest| starts.has(StepOfStart::of(&manifest)))
+        Manifest::read(&self.at(step)).map_or(true, |manifest| starts.includes(StepOfStart::of(&manifest)))
     }
 
     /// The folder.
@@ -214,25 +214,13 @@ impl Checkpoints {
         let starts = Starts::read(self.run_dir())?;
         for step in self.steps()?.into_iter().rev().filter(|&found| found < step) {
             match CheckpointReader::open(&self.at(step)) {
-                Ok(reader) if !starts.has(StepOfStart::of(reader.manifest())) => {}
+                Ok(reader) if !starts.includes(StepOfStart::of(reader.manifest())) => {}
                 Ok(reader) => return Ok(Some(reader)),
                 Err(error) if error.is_damage() => refused.push(error),
                 Err(error) => return Err(error),
             }
         }
         Ok(None)
-    }
-
-    /// Removes what a run that was killed has left: what it had begun to write or to remove, and the oldest of more checkpoints than are to stay.
-    ///
-    /// # Errors
-    /// When a checkpoint that is too many cannot be removed.
-    pub fn tidy(&self) -> Result<(), CheckpointError> {
-        self.remove_leftovers()?;
-        match self.steps()?.last() {
-            Some(&newest) => self.remove_oldest(newest),
-            None => Ok(()),
-        }
     }
 
     /// Removes what a run that was killed had begun to write or to remove, as far as that can be.

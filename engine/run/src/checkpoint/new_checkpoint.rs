@@ -1,4 +1,4 @@
-//! A checkpoint while it is written, under another name than it will have: how it gets its name.
+//! A checkpoint that is being written: in a folder with the ending `.partial`, which is renamed once all is on disk.
 
 use std::fs::{self, File};
 use std::io;
@@ -33,7 +33,7 @@ impl Checkpoints {
         let folder = self.partial(step);
         let made = match self.run_dir_is_there() {
             true if sign.is_none() => fs::create_dir(self.path()),
-            // Or this process has no such directory yet, and another has.
+            // Otherwise another process may have the run directory, and this one not yet.
             _ => fs::create_dir_all(self.path()),
         };
         match made {
@@ -91,7 +91,7 @@ impl NewCheckpoint {
     /// Gives the folder its name.
     pub(crate) fn give_name(&self) -> Result<(), CheckpointError> {
         let (folder, place) = (self.checkpoints.partial(self.step), self.checkpoints.at(self.step));
-        // One of the same step is damaged, or could not be completed everywhere, or the run would not have come here once more.
+        // A checkpoint of this step may exist if it is damaged, of a branch that was left, or not complete on another host; it is replaced.
         if fs::symlink_metadata(&place).is_ok() {
             self.checkpoints.remove(self.step)?;
         }

@@ -1,7 +1,7 @@
 //! The starts of a run, in `starts.json` of its directory.
 //!
 //! A run that is resumed from an earlier step than its newest leaves a branch: checkpoints of later steps, which belong to it no more. Each start writes,
-//! before it trains, after which step of which earlier start it goes on, and each checkpoint says which start wrote it. So the newest checkpoint *of the
+//! before it changes metrics, checkpoints or weights, after which step of which earlier start it goes on, and each checkpoint says which start wrote it. So the newest checkpoint *of the
 //! run* is known, even if the last start was killed before it wrote one.
 //!
 //! The same file marks a directory whose run is being replaced: once the mark is on disk, nothing of the old run is read any more, and whoever starts
@@ -18,11 +18,11 @@ use serde::{Deserialize, Serialize};
 use super::error::CheckpointError;
 use super::manifest::Manifest;
 
-/// A step as a start of the run did it.
+/// A step of a run, and which start of the run did it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StepOfStart {
-    /// The start, from 1; 0 before the first, and of what an earlier version wrote, which did not count them.
+    /// The number of the start, from 1; 0 if nothing was done before, or if an earlier version, which did not count starts, did the step.
     pub start: u64,
     /// The step; 0 before the first.
     pub step: u64,
@@ -43,7 +43,7 @@ pub struct Starts {
     version: u64,
     /// Whether the run is being removed, since another replaces it.
     is_being_removed: bool,
-    /// After which step each start went on; the first is start 1.
+    /// `[start - 1]`: the step after which the start went on.
     from: Vec<StepOfStart>,
     /// The step of the weights file, if that is known.
     weights: Option<StepOfStart>,
@@ -94,9 +94,9 @@ impl Starts {
             let reason = format!("its run was started {} times, and none of that is known here", from.start);
             return Err(CheckpointError::Starts { path: run_dir.join(Self::FILE), reason });
         }
-        // A checkpoint that was copied here is of a start that is not known here.
+        // A checkpoint that was copied here is of a start that is not known here: each unknown start is taken to go on from all of the one before it.
         while starts.last() < from.start {
-            starts.from.push(StepOfStart::default());
+            starts.from.push(StepOfStart { start: starts.last(), step: u64::MAX });
         }
         starts.from.push(from);
         starts.write(run_dir)?;
@@ -135,11 +135,11 @@ impl Starts {
 
     /// The step of the weights file, if that is known and the run has left it for an earlier one.
     pub fn left_weights(&self) -> Option<u64> {
-        self.weights.filter(|&weights| !self.has(weights)).map(|weights| weights.step)
+        self.weights.filter(|&weights| !self.includes(weights)).map(|weights| weights.step)
     }
 
-    /// Whether the last start goes on from a step: directly, or through other starts.
-    pub fn has(&self, of: StepOfStart) -> bool {
+    /// Whether a step belongs to the run as its last start goes on with it; false for a step of a branch that was left.
+    pub fn includes(&self, of: StepOfStart) -> bool {
         // From the last start back: of each, only steps until the one from which the next went on.
         let (mut start, mut until) = (self.last(), u64::MAX);
         // A file without starts says nothing of what an earlier version wrote.
@@ -200,7 +200,7 @@ mod tests {
     fn steps_of_a_branch_that_was_left_are_not_of_the_run() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path();
-        let has = |of| Starts::read(path).unwrap().has(of);
+        let has = |of| Starts::read(path).unwrap().includes(of);
         // A directory of an earlier version: whatever it holds is of the run.
         assert!(has(at(0, 9)));
         assert_eq!(Starts::add(path, at(0, 0)).unwrap(), 1);
@@ -225,7 +225,10 @@ mod tests {
         assert_eq!(Starts::add(folder.path(), at(3, 8)).unwrap(), 4);
         let starts = Starts::read(folder.path()).unwrap();
         assert!(
-            starts.has(at(3, 8)) && starts.has(at(4, 9)) && !starts.has(at(2, 1)) && !starts.has(at(3, 9))
+            starts.includes(at(3, 8))
+                && starts.includes(at(4, 9))
+                && starts.includes(at(2, 1))
+                && !starts.includes(at(3, 9))
         );
         let error = Starts::add(folder.path(), at(1 << 40, 8)).unwrap_err();
         assert!(matches!(error, CheckpointError::Starts { .. }), "{error:?}");

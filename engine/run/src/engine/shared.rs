@@ -19,7 +19,7 @@ impl Engine {
         let found = if self.has_rank_0() { find().map(Some) } else { Ok(None) };
         let found = self.agree(found)?;
         let message = postcard::to_stdvec(&found).expect("it is of numbers and names");
-        let message = self.ranks.together(|world| world.broadcast(message)).map_err(EngineError::from)?;
+        let message = self.ranks.together(|world| world.broadcast(message))?;
         let found: Option<T> = postcard::from_bytes(&message).expect("every process runs this program");
         Ok(found.expect("the process of rank 0 gives it"))
     }
@@ -34,13 +34,13 @@ impl Engine {
         self.ranks.local().start
     }
 
-    /// What the process that begins with a rank says, in all processes.
+    /// Every process gets the text that the process whose first rank is `rank` gives.
     ///
     /// # Errors
     /// When a rank, or another process, stops.
     pub fn told_by(&mut self, rank: usize, say: impl FnOnce() -> String) -> Result<String, EngineError> {
         let own = if self.first_rank() == rank { say() } else { String::new() };
-        // What others say is empty.
+        // The others give an empty text.
         let said = self.gather(own)?;
         self.shared(|| {
             Ok::<_, EngineError>(said.into_iter().find(|said| !said.is_empty()).unwrap_or_default())

@@ -10,7 +10,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 use crate::data::TokenBatch;
 
-/// What a rank adds for the micro-batches of a step, wrapping.
+/// A rank's share of the sum that compares both ends of the pipeline; it wraps.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct TokensDigest {
     end: End,
@@ -56,7 +56,7 @@ impl TokensDigest {
         };
     }
 
-    /// What it adds to the sum over all ranks.
+    /// Its share of the sum over all ranks.
     pub(super) fn sum(self) -> u64 {
         self.sum
     }

@@ -14,7 +14,7 @@ pub struct Seen {
     pub rank: usize,
     /// Its host.
     pub host: String,
-    /// What it sees: a digest, a size, or what it was told.
+    /// A digest, a size, or what it was told.
     pub found: String,
 }
 
@@ -36,7 +36,7 @@ impl fmt::Display for Difference {
         let Self { what, file, first, other } = self;
         write!(f, "{what} differs between processes: ")?;
         if let Some(file) = file {
-            write!(f, "{file} is ")?;
+            write!(f, "{file} ")?;
         }
         write!(
             f,
@@ -48,6 +48,8 @@ impl fmt::Display for Difference {
 
 /// What is said of something that a process does not have.
 const NONE: &str = "none";
+/// And of a file that it does not have.
+const MISSING: &str = "is missing";
 
 /// The first difference between what processes tell, and which input it is; `None` for the second where it is a large file.
 pub(super) fn of_inputs(all: &[Told]) -> Option<(Difference, Option<usize>)> {
@@ -74,7 +76,7 @@ pub(super) fn of_inputs(all: &[Told]) -> Option<(Difference, Option<usize>)> {
         let Some(other) = others.iter().find(|other| size(other) != size(first)) else { continue };
         let name = first.files.get(number).or(other.files.get(number)).map(|file| file.name.clone());
         let found = |of: &Told| {
-            size(of).map_or_else(|| NONE.to_owned(), |num_bytes| format!("{num_bytes} bytes long"))
+            size(of).map_or_else(|| MISSING.to_owned(), |num_bytes| format!("has {num_bytes} bytes"))
         };
         let [first, other] = [seen(first, found(first)), seen(other, found(other))];
         let what = "a file of tokens or weights".to_owned();
@@ -95,7 +97,7 @@ pub(super) fn of_files(all: &[Digests], files: &[FileFacts]) -> Option<Differenc
     for (number, file) in files.iter().enumerate() {
         let mut found = all.iter().filter_map(|(rank, host, digests)| {
             let (_, digest) = digests.iter().find(|(of, _)| *of == number)?;
-            Some(Seen { rank: *rank, host: host.clone(), found: format!("of checksum {digest}") })
+            Some(Seen { rank: *rank, host: host.clone(), found: format!("has checksum {digest}") })
         });
         let Some(first) = found.next() else { continue };
         if let Some(other) = found.find(|other| other.found != first.found) {
@@ -120,10 +122,10 @@ pub(super) fn with_file(difference: Difference, all: &[Named]) -> Difference {
     let file = first.get(number).or(other.get(number)).map(|(name, _)| name.clone());
     let found = |files: &[(String, String)]| {
         files.get(number).map_or_else(
-            || "missing".to_owned(),
+            || MISSING.to_owned(),
             |(name, digest)| match Some(name) == file.as_ref() {
-                true => format!("of checksum {digest}"),
-                false => format!("another, {name},"),
+                true => format!("has checksum {digest}"),
+                false => format!("is another file, {name},"),
             },
         )
     };
@@ -164,11 +166,11 @@ mod tests {
             ),
             (
                 told(2, &[("the text", "a1"), ("--out", "runs/a")], &[7, 8]),
-                "a file of tokens or weights differs between processes: f1 is 9 bytes long for rank 0",
+                "a file of tokens or weights differs between processes: f1 has 9 bytes for rank 0",
             ),
             (
                 told(2, &[("the text", "a1"), ("--out", "runs/a")], &[7]),
-                "f1 is 9 bytes long for rank 0 on host h0, and none for rank 2",
+                "f1 has 9 bytes for rank 0 on host h0, and none for rank 2",
             ),
         ];
         for (other, expected) in cases {
@@ -209,11 +211,11 @@ mod tests {
         };
         assert!(
             said(files(&["x", "z"]))
-                .contains("t1.txt is of checksum y for rank 0 on host h0, and of checksum z for rank 3")
+                .contains("t1.txt has checksum y for rank 0 on host h0, and has checksum z for rank 3")
         );
         assert!(
             said(files(&["x"]))
-                .contains("t1.txt is of checksum y for rank 0 on host h0, and missing for rank 3")
+                .contains("t1.txt has checksum y for rank 0 on host h0, and is missing for rank 3")
         );
         assert!(said(files(&["x", "y"])).contains("a1 for rank 0"));
     }

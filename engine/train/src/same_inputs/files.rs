@@ -4,11 +4,12 @@
 //! files beyond it the sizes count, and the blocks that checkpoints know the data by.
 
 use std::collections::HashMap;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use pipezero_files::opened::open_regular;
 use pipezero_run::checkpoint::digits;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::Xxh3;
@@ -111,15 +112,19 @@ impl Reading {
     }
 }
 
-/// The name of a file, and what a process sees of its first part, in a few words.
-pub(super) fn digest_in_short(path: &Path) -> (String, String) {
-    let found = digest(path, READ_BYTES_MAX).map_or_else(|error| format!("unknown ({error})"), digits);
-    (name_of(path), found)
+/// The names of files, and digests of as many of their first bytes as may be read in all, as errors show them.
+pub(super) fn digests_in_short(files: &[PathBuf]) -> Vec<(String, String)> {
+    let of_each = READ_BYTES_MAX / files.len().max(1) as u64;
+    let of = |path: &PathBuf| {
+        let found = digest(path, of_each).map_or_else(|error| format!("unknown ({error})"), digits);
+        (name_of(path), found)
+    };
+    files.iter().map(of).collect()
 }
 
 /// The digest of the first bytes of a file, and of its length.
 fn digest(path: &Path, bytes_max: u64) -> io::Result<u64> {
-    let file = File::open(path)?;
+    let file = open_regular(path)?;
     let mut digest = Xxh3::new();
     digest.update(&file.metadata()?.len().to_le_bytes());
     let mut rest = file.take(bytes_max);

@@ -35,7 +35,8 @@ pub struct Input {
 
 impl Input {
     /// What to do, if nothing else is said.
-    pub const REPAIR: &str = "give all processes the same";
+    pub const REPAIR: &str =
+        "copy the files of one host to the others, or give all processes the same options";
 
     /// An option of the command line.
     pub fn said(what: &str, value: impl std::fmt::Display) -> Self {
@@ -92,9 +93,8 @@ pub fn compare(world: &dyn World, inputs: &[Input], large: &[PathBuf]) -> Result
             return Err(TrainingError::OtherInput { difference: Box::new(difference), repair });
         }
     };
-    // How long the disks take is not bounded by what ranks wait for each other.
     let digests = reading.digests(rank, large);
-    world.add_words_in_any_time(&mut []).map_err(EngineError::from)?;
+    wait_for_all(world)?;
     let found = all(world, &(rank, host::name(), digests?), |all| difference::of_files(all, &facts))?;
     match found {
         Some(difference) => {
@@ -104,7 +104,7 @@ pub fn compare(world: &dyn World, inputs: &[Input], large: &[PathBuf]) -> Result
     }
 }
 
-/// What the process of rank 0 says of what all have told.
+/// The verdict of the process of rank 0.
 #[derive(Serialize, Deserialize)]
 enum Judged {
     /// Which process reads which large file.
@@ -119,13 +119,18 @@ fn named_by_file(
     difference: Difference,
     files: &[PathBuf],
 ) -> Result<Difference, TrainingError> {
-    let digests: Vec<(String, String)> = files.iter().map(|path| files::digest_in_short(path)).collect();
-    world.add_words_in_any_time(&mut []).map_err(EngineError::from)?;
+    let digests = files::digests_in_short(files);
+    wait_for_all(world)?;
     let told = (world.local_ranks().start, host::name(), digests);
     all(world, &told, |all| difference::with_file(difference.clone(), all))
 }
 
-/// What the process of rank 0 makes of what all processes tell, in each of them.
+/// Waits, without a limit of time, until all processes have read their files: how long disks take is unknown.
+fn wait_for_all(world: &dyn World) -> Result<(), TrainingError> {
+    Ok(world.add_words_in_any_time(&mut []).map_err(EngineError::from)?)
+}
+
+/// Gathers the messages of all processes in that of rank 0, which judges them, and gives all processes its verdict.
 fn all<T, R>(world: &dyn World, own: &T, judge: impl FnOnce(&[T]) -> R) -> Result<R, TrainingError>
 where
     T: Serialize + DeserializeOwned,

@@ -12,7 +12,7 @@ use crate::sync::{AtomicUsize, Instant, Monitor, Ordering};
 const LOGGED_MAX: usize = 10;
 /// How long it takes at most until connections that were cut have ended.
 const TIME_TO_END: Duration = Duration::from_secs(1);
-/// How long it is waited until it is looked again.
+/// How long to wait before the connections are counted again.
 const STEP: Duration = Duration::from_millis(10);
 
 /// The connections that are greeting, the oldest first.
@@ -30,7 +30,7 @@ struct Open {
 }
 
 impl Greeters {
-    /// Of which so many may greet at once.
+    /// `max` connections may greet at once.
     pub(super) fn new(max: usize) -> Self {
         Self { max, open: Monitor::new(Open::default()), num_dropped: AtomicUsize::new(0) }
     }
