@@ -97,9 +97,9 @@ fn without_gathers_there_is_no_table_of_them() {
 /// Each row of the table is a plan of its own, so a program of hundreds of thousands of instructions has none.
 #[test]
 fn a_large_program_has_no_table_and_a_line_says_why() {
-    let steps = "--set gradient_accumulation_steps=20000 --set train_batch_size=80000";
+    let steps = "--set gradient_accumulation_steps=6000 --set train_batch_size=24000";
     let printed = Home::new().run(format!("plan run.json --json {steps}"));
-    expect!["residencies are not compared: the program has 600022 instructions, more than 150000"]
+    expect!["residencies are not compared: the program has 180022 instructions, more than 150000"]
         .assert_eq(printed.stderr.lines().last().unwrap());
     let plan: Value = serde_json::from_str(&printed.success()).unwrap();
     assert_eq!(plan["residencies"], Value::Null);

@@ -170,7 +170,7 @@ mod tests {
             ),
             (
                 told(2, &[("the text", "a1"), ("--out", "runs/a")], &[7]),
-                "f1 has 9 bytes for rank 0 on host h0, and none for rank 2",
+                "f1 has 9 bytes for rank 0 on host h0, and is missing for rank 2",
             ),
         ];
         for (other, expected) in cases {
