@@ -55,7 +55,7 @@ impl RunDir {
     const SUMMARY_BYTES_MAX: u64 = 64 << 20;
     /// Bytes of a run file that is read back, at most.
     pub(super) const RUN_FILE_BYTES_MAX: u64 = 64 << 20;
-    /// Everything that a run writes, but for [`RunDir::BESIDE_TOKENIZER`] and [`Origin::FILES`].
+    /// Everything that a run writes, but for [`RunDir::BESIDE_TOKENIZER`] and [`Origin::FILES`](pipezero_config::hugging_face::Origin::FILES).
     pub(super) const FILES: [&str; 8] = [
         Self::RUN_FILE,
         Self::SCHEDULE,
