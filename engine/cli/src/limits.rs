@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::thread;
 
-use pipezero_files::host::{Limit, warn_of_processor_time};
+use pipezero_files::host::{Limit, signal_before_processor_time_ends};
 use pipezero_models::memory::share_one_heap;
 use signal_hook::consts::{SIGXCPU, SIGXFSZ};
 use signal_hook::flag;
@@ -46,7 +46,7 @@ pub(super) fn within_limits(run: fn() -> ExitCode) -> ExitCode {
 /// Where processor time has a limit, ends a command that has nothing to save with an error before the system kills it. Runs and `tokenize` save what
 /// they have ([`super::signals`]).
 pub(super) fn end_before_processor_time(saves: bool) -> io::Result<()> {
-    if !warn_of_processor_time() || saves {
+    if !signal_before_processor_time_ends() || saves {
         return Ok(());
     }
     let mut signals = Signals::new([SIGXCPU])?;

@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use super::end::{End, Lost, end_of, unsaid};
+use super::end::{End, Lost, end_of, unprinted_error};
 use super::error::JobError;
-use super::lone_starter::LoneStarter;
+use super::idle_mpirun::IdleMpirun;
 use super::processes::Process;
-use super::roll::Roll;
+use super::seen_processes::SeenProcesses;
 use super::started::{ConnectedBy, Started};
 use super::statuses::Statuses;
 
@@ -64,11 +64,11 @@ pub(super) fn run(
         started,
         statuses,
         num_passed_on: BTreeMap::new(),
-        roll: Roll::new(num_processes, Instant::now()),
+        seen: SeenProcesses::new(num_processes, Instant::now()),
         failed_at: None,
         ended_at: None,
         ended: BTreeSet::new(),
-        lone_starter: LoneStarter::default(),
+        idle_mpirun: IdleMpirun::default(),
     };
     let end = loop {
         if let Some(end) = running.started.end().map_err(io_error("the processes of the job"))? {
@@ -76,8 +76,8 @@ pub(super) fn run(
         }
         running.pass_on(num_signals());
         running.end_what_is_left(tell);
-        let Running { started, statuses, roll, lone_starter, .. } = &mut running;
-        lone_starter.end_if_alone(started, roll, &statuses.read(), num_signals() > 0);
+        let Running { started, statuses, seen, idle_mpirun, .. } = &mut running;
+        idle_mpirun.end_if_alone(started, seen, &statuses.read(), num_signals() > 0);
         thread::sleep(BETWEEN_LOOKS);
     };
     running.end(end, num_signals() > 0, tell)
@@ -93,7 +93,7 @@ struct Running {
     /// How many signals each process has been sent.
     num_passed_on: BTreeMap<Process, usize>,
     /// Which processes there are, and were.
-    roll: Roll,
+    seen: SeenProcesses,
     /// When it was first seen that a process has failed.
     failed_at: Option<Instant>,
     /// When the others were ended.
@@ -101,7 +101,7 @@ struct Running {
     /// The ranks that were ended while they waited for others to be connected.
     ended: BTreeSet<usize>,
     /// `mpirun`, once no process is there.
-    lone_starter: LoneStarter,
+    idle_mpirun: IdleMpirun,
 }
 
 impl Running {
@@ -164,18 +164,18 @@ impl Running {
             }
         }
         let now = Instant::now();
-        if !self.roll.is_due(now) {
+        if !self.seen.is_due(now) {
             return false;
         }
         // Listed first, for the same reason.
         let left = self.started.processes();
         let statuses = self.statuses.read();
-        self.roll.note(&left, now);
-        let is_missed =
-            |(rank, status): (usize, &Option<u8>)| status.is_none() && self.roll.is_missed(rank, now);
+        self.seen.note(&left, now);
+        let is_missing =
+            |(rank, status): (usize, &Option<u8>)| status.is_none() && self.seen.is_missing(rank, now);
         let are_frozen = !left.is_empty() && left.iter().all(|process| process.is_frozen);
         let has_one_ended = statuses.iter().any(Option::is_some);
-        statuses.iter().enumerate().any(is_missed) || (are_frozen && has_one_ended)
+        statuses.iter().enumerate().any(is_missing) || (are_frozen && has_one_ended)
     }
 
     fn end(
@@ -184,11 +184,11 @@ impl Running {
         is_interrupted: bool,
         tell: &mut dyn FnMut(Event),
     ) -> Result<End, JobError> {
-        let have_begun = end.is_ok() || self.roll.has_one_begun() || self.lone_starter.was_signalled();
+        let have_begun = end.is_ok() || self.seen.has_one_begun() || self.idle_mpirun.was_signalled();
         match (end_of(&self.statuses.read(), &self.ended, have_begun, is_interrupted), end) {
             (Some(end), _) => {
                 if let End::Lost(lost) = &end
-                    && let Some((rank, error)) = unsaid(lost, self.statuses.unsaid())
+                    && let Some((rank, error)) = unprinted_error(lost, self.statuses.unsaid())
                 {
                     tell(Event::Unsaid { rank, error });
                 }

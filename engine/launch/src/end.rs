@@ -26,8 +26,8 @@ pub enum End {
     Interrupted,
 }
 
-/// What those that have failed leave to another rank to say, where that one was killed; `all` have left it by rank, or not.
-pub(super) fn unsaid(lost: &Lost, mut all: Vec<Option<String>>) -> Option<(usize, String)> {
+/// The error that a failed rank left for another rank to print, if that rank was killed. `all`: what each rank left.
+pub(super) fn unprinted_error(lost: &Lost, mut all: Vec<Option<String>>) -> Option<(usize, String)> {
     let &rank = lost.failed.first()?;
     let is_said = lost.killed.is_empty() || lost.failed.iter().any(|&rank| all[rank].is_none());
     if is_said { None } else { Some((rank, all[rank].take()?)) }
@@ -56,8 +56,8 @@ pub(super) fn end_of(
     if is_interrupted {
         return Some(End::Interrupted);
     }
-    let is_none = lost.killed.len() == statuses.len();
-    (!is_none || have_begun).then_some(End::Lost(lost))
+    let all_were_killed = lost.killed.len() == statuses.len();
+    (!all_were_killed || have_begun).then_some(End::Lost(lost))
 }
 
 /// The exit status of a mistake in the input.

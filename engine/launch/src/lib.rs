@@ -8,12 +8,12 @@
 mod attempt;
 mod end;
 mod error;
+mod idle_mpirun;
 mod job;
-mod lone_starter;
 mod mpirun;
 mod parent;
 mod processes;
-mod roll;
+mod seen_processes;
 mod started;
 mod statuses;
 

@@ -90,7 +90,8 @@ impl Training {
             evaluated: None,
             has_saved_weights: false,
         };
-        match underway.open_metrics(first) {
+        let opened = underway.open_metrics(first);
+        match underway.training.engine.agree(opened) {
             Ok(()) => Ok(underway),
             Err(error) => Err(underway.ended_by(error, observer)),
         }

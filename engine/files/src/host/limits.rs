@@ -39,7 +39,7 @@ struct Row {
     command: &'static str,
     /// The limit, if there is one.
     read: fn() -> Option<u64>,
-    /// What of it is used.
+    /// How much of it this process uses.
     used: fn() -> u64,
 }
 
@@ -154,7 +154,7 @@ impl Limit {
 
 /// Makes the system say that processor time is nearly used up, a tenth of the limit before it kills the process: where both are one number, as
 /// `ulimit -t` has it, it kills without a word. Returns whether there is such a limit.
-pub fn warn_of_processor_time() -> bool {
+pub fn signal_before_processor_time_ends() -> bool {
     let limits = getrlimit(Resource::Cpu);
     let Some(hard) = limits.maximum else { return limits.current.is_some() };
     let early = hard.saturating_sub((hard / 10).max(1)).max(1);

@@ -18,7 +18,7 @@ pub use job_secret::{JobSecret, random};
 pub use launcher::LauncherError;
 pub use launcher::Master;
 pub use launcher::{LaunchedProcess, Launcher, Local, variables_in_force};
-pub use limits::{Limit, LimitError, warn_of_processor_time};
+pub use limits::{Limit, LimitError, signal_before_processor_time_ends};
 pub use machine::{cpu_model, host_cores, system};
 pub use memory::{available_bytes, memory_bytes, resident_bytes};
 pub use name::name;

@@ -4,8 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::Told;
-use super::files::FileFacts;
+use super::told::{FileFacts, Told};
 
 /// Something as one process sees it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -4,9 +4,7 @@
 //! files beyond it the sizes count, and the blocks that checkpoints know the data by.
 
 use std::collections::HashMap;
-use std::fs;
 use std::io::{self, Read};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use pipezero_files::opened::open_regular;
@@ -14,39 +12,20 @@ use pipezero_run::checkpoint::digits;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::Xxh3;
 
-use super::{Compared, Told};
-use crate::error::TrainingError;
+use super::told::{FileFacts, Told, name_of};
 
 /// Bytes of large files, at most, that are read to compare them.
 const READ_BYTES_MAX: u64 = 1 << 30;
 /// Bytes that are read at once.
 const BUFFER_BYTES: usize = 1 << 20;
 
-/// A large file as a process sees it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct FileFacts {
-    pub(super) name: String,
-    pub(super) num_bytes: u64,
-    /// What tells it from other files of its host: device, inode, time of the last change.
-    identity: (u64, u64, i64, i64),
-}
-
-impl FileFacts {
-    pub(super) fn of(path: &Path) -> Result<Self, TrainingError> {
-        let found =
-            fs::metadata(path).map_err(|source| TrainingError::Unread { path: path.to_owned(), source })?;
-        let identity = (found.dev(), found.ino(), found.ctime(), found.ctime_nsec());
-        Ok(Self { name: name_of(path), num_bytes: found.len(), identity })
-    }
-
-    #[cfg(test)]
-    pub(super) fn named(name: String, num_bytes: u64) -> Self {
-        Self { name, num_bytes, identity: (0, 0, 0, 0) }
-    }
-}
-
-fn name_of(path: &Path) -> String {
-    path.file_name().map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned())
+/// How much of large files was compared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Compared {
+    /// Bytes of which every one counts.
+    pub whole_bytes: u64,
+    /// Bytes of files of which the size counts, and blocks here and there.
+    pub sampled_bytes: u64,
 }
 
 /// How many of the first files are read whole.
@@ -94,18 +73,21 @@ pub(super) fn readers(all: &[Told]) -> Reading {
     Reading(reading)
 }
 
+/// A large file that cannot be read.
+#[derive(Debug)]
+pub(super) struct Unread {
+    pub(super) path: PathBuf,
+    pub(super) source: io::Error,
+}
+
 impl Reading {
     /// The digests of the files that a process is to read, with their numbers.
-    pub(super) fn digests(
-        &self,
-        rank: usize,
-        files: &[PathBuf],
-    ) -> Result<Vec<(usize, String)>, TrainingError> {
+    pub(super) fn digests(&self, rank: usize, files: &[PathBuf]) -> Result<Vec<(usize, String)>, Unread> {
         let own = self.0.iter().filter(|(reader, _)| *reader == rank);
         let digest = |&(_, number): &(usize, usize)| {
             let path = &files[number];
             let digest = digest(path, u64::MAX);
-            let digest = digest.map_err(|source| TrainingError::Unread { path: path.clone(), source })?;
+            let digest = digest.map_err(|source| Unread { path: path.clone(), source })?;
             Ok((number, digits(digest)))
         };
         own.map(digest).collect()

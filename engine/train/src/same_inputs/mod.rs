@@ -6,6 +6,7 @@
 
 mod difference;
 mod files;
+mod told;
 
 use std::path::PathBuf;
 
@@ -17,7 +18,9 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 pub use self::difference::{Difference, Seen};
-use self::files::{FileFacts, Reading};
+pub use self::files::Compared;
+use self::files::{Reading, Unread};
+use self::told::{FileFacts, Told};
 use super::error::TrainingError;
 
 /// What a process has read, or was told on its command line.
@@ -44,24 +47,6 @@ impl Input {
     }
 }
 
-/// How much of large files was compared.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Compared {
-    /// Bytes of which every one counts.
-    pub whole_bytes: u64,
-    /// Bytes of files of which the size counts, and blocks here and there.
-    pub sampled_bytes: u64,
-}
-
-/// What a process sends to that of rank 0.
-#[derive(Serialize, Deserialize)]
-struct Told {
-    rank: usize,
-    host: String,
-    inputs: Vec<(String, String)>,
-    files: Vec<FileFacts>,
-}
-
 /// Compares what all processes of a world have read; each calls it with inputs in the same order. `large` files are read here, once on each host that has
 /// them: no process reads more than 1 GiB of them.
 ///
@@ -72,7 +57,10 @@ pub fn compare(world: &dyn World, inputs: &[Input], large: &[PathBuf]) -> Result
         return Ok(Compared::default());
     }
     let rank = world.local_ranks().start;
-    let facts = large.iter().map(|path| FileFacts::of(path)).collect::<Result<Vec<_>, _>>()?;
+    let unread = |Unread { path, source }| TrainingError::Unread { path, source };
+    let facts =
+        |path: &PathBuf| FileFacts::of(path).map_err(|source| unread(Unread { path: path.clone(), source }));
+    let facts = large.iter().map(facts).collect::<Result<Vec<_>, _>>()?;
     let told = Told {
         rank,
         host: host::name(),
@@ -95,7 +83,8 @@ pub fn compare(world: &dyn World, inputs: &[Input], large: &[PathBuf]) -> Result
     };
     let digests = reading.digests(rank, large);
     wait_for_all(world)?;
-    let found = all(world, &(rank, host::name(), digests?), |all| difference::of_files(all, &facts))?;
+    let found =
+        all(world, &(rank, host::name(), digests.map_err(unread)?), |all| difference::of_files(all, &facts))?;
     match found {
         Some(difference) => {
             Err(TrainingError::OtherInput { difference: Box::new(difference), repair: Input::REPAIR })

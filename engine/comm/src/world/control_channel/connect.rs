@@ -62,7 +62,7 @@ pub(super) fn connected(
     }
 }
 
-/// What has not succeeded, and may at the next try.
+/// The attempt that failed; the next one may succeed.
 enum Failed {
     ToConnect(io::Error),
     ToGreet(io::Error),

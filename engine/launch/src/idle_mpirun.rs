@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use super::roll::Roll;
+use super::seen_processes::SeenProcesses;
 use super::started::Started;
 
 /// How long it may take until the first process begins.
@@ -19,21 +19,21 @@ const TIME_AFTER_SIGNAL: Duration = Duration::from_secs(2);
 
 /// Ends `mpirun` with a SIGTERM, and with a SIGKILL if that is not enough.
 #[derive(Debug, Default)]
-pub(super) struct LoneStarter {
+pub(super) struct IdleMpirun {
     signalled_at: Option<Instant>,
 }
 
-impl LoneStarter {
+impl IdleMpirun {
     /// To be called again and again, with the statuses that the processes have left so far.
     pub(super) fn end_if_alone(
         &mut self,
         started: &mut Started,
-        roll: &Roll,
+        seen: &SeenProcesses,
         statuses: &[Option<u8>],
         is_interrupted: bool,
     ) {
-        let patience = patience(roll.has_one_begun(), statuses, is_interrupted);
-        if roll.none_for(Instant::now()).is_none_or(|time| time <= patience) {
+        let patience = patience(seen.has_one_begun(), statuses, is_interrupted);
+        if seen.none_for(Instant::now()).is_none_or(|time| time <= patience) {
             return;
         }
         match self.signalled_at {
