@@ -280,13 +280,10 @@ fn metrics_that_cannot_be_written_end_both_processes_with_weights() {
         };
         let (writes, mut watch) = (training.writes(), Watch::default());
         let mut underway = training.begin(&directory, &mut watch).expect("its files are opened");
-        if writes {
-            // No line can be written to what stands there now.
-            fs::remove_file(folder.join(RunDir::METRICS)).expect("a file");
-            fs::create_dir(folder.join(RunDir::METRICS)).expect("a folder");
-        }
-        let ended = (0..).find_map(|_| underway.step(false, &mut watch).err());
-        ended.expect("no step ends without a line").to_string()
+        // No line can be written to what stands there now.
+        let replaced = |path| fs::remove_file(&path).and_then(|()| fs::create_dir(path)).expect("a folder");
+        writes.then(|| replaced(folder.join(RunDir::METRICS)));
+        (0..).find_map(|_| underway.step(false, &mut watch).err()).expect("no line is written").to_string()
     });
     assert!(errors[0].contains("metrics.jsonl: Is a directory"), "{errors:?}");
     let shown = folder.display();

@@ -193,6 +193,10 @@ impl Observer for Progress {
         self.print_line(&format!("warning: {error}"));
     }
 
+    fn warning(&mut self, warning: &str) {
+        self.print_line(&format!("warning: {warning}"));
+    }
+
     fn evaluation(&mut self, line: &EvalLine) {
         if let Some(bar) = &self.bar {
             bar.set_message(self.figures.clone());

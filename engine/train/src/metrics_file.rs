@@ -25,6 +25,8 @@ pub struct MetricsFile {
     unwritten: String,
     /// Whether the file may end with a part of them.
     is_cut: bool,
+    /// What other programs did to the file, until the run says it.
+    warnings: Vec<String>,
 }
 
 impl MetricsFile {
@@ -38,7 +40,7 @@ impl MetricsFile {
         let io = |source| RunDirError::Io { path: path.clone(), source };
         let file = open_own(&path, Own::AddedTo).map_err(io)?;
         let num_bytes = file.metadata().map_err(io)?.len();
-        Ok(Self { path, file, num_bytes, unwritten: String::new(), is_cut: false })
+        Ok(Self { path, file, num_bytes, unwritten: String::new(), is_cut: false, warnings: Vec::new() })
     }
 
     /// The lines of the first `num_steps` steps, without the evaluation after the last of them where that is made again.
@@ -100,6 +102,11 @@ impl MetricsFile {
         self.write().map_err(|source| RunDirError::Io { path: self.path.clone(), source })
     }
 
+    /// What other programs did to the file since the last call.
+    pub(super) fn take_warnings(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.warnings)
+    }
+
     /// Lines that could not be written.
     pub(super) fn unwritten(&self) -> &str {
         &self.unwritten
@@ -154,15 +161,27 @@ impl MetricsFile {
         let step = first.map_or(0, |Line { step, .. }| step);
         let path = self.path.display();
         if is_own {
-            tracing::warn!(%path, step, "was made shorter by another program: its lines before this step are no more there");
+            self.warnings.push(format!(
+                "another program has made {path} shorter: lines before step {step} may be missing there"
+            ));
+            if !ends_with_a_line(&self.path, own.len()) {
+                self.unwritten.insert(0, '\n');
+            }
         } else {
-            tracing::warn!(%path, step, "was moved or removed: lines from this step on are in a new file of that name");
+            self.warnings.push(format!("another program has moved or removed {path}: lines from step {step} on are in a new file of that name"));
             self.file = open_own(&self.path, Own::AddedTo)?;
             self.is_cut = false;
         }
         self.num_bytes = self.file.metadata()?.len();
         Ok(())
     }
+}
+
+/// Whether a file of so many bytes is empty or ends with a whole line.
+fn ends_with_a_line(path: &Path, num_bytes: u64) -> bool {
+    let mut last = [0];
+    let Some(at) = num_bytes.checked_sub(1) else { return true };
+    open_regular(path).and_then(|file| file.read_exact_at(&mut last, at)).is_ok() && last == *b"\n"
 }
 
 /// What is wrong with lines of steps that were done.
@@ -241,5 +260,13 @@ mod tests {
         file.add(&line(5)).unwrap();
         file.sync().unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "{\"step\":4}\n{\"step\":5}\n");
+        File::options().write(true).open(&path).unwrap().set_len(15).unwrap();
+        file.add(&line(6)).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "{\"step\":4}\n{\"st\n{\"step\":6}\n");
+        let warnings = file.take_warnings();
+        assert!(
+            warnings.len() == 4 && warnings[3].ends_with("lines before step 6 may be missing there"),
+            "{warnings:?}"
+        );
     }
 }

@@ -17,6 +17,10 @@ pub trait Observer {
     fn checkpoint_failed(&mut self, _step: u64, _error: &EngineError) {}
     /// A checkpoint is complete, and an earlier one could not be removed.
     fn old_checkpoint_stays(&mut self, _error: &CheckpointError) {}
+    /// Something happened to the run directory, and the run goes on.
+    fn warning(&mut self, warning: &str) {
+        tracing::warn!("{warning}");
+    }
 }
 
 /// What a run does between steps and after the last one.

@@ -64,9 +64,12 @@ fn copied(directory: &RunDir, folder: &Path, lines: &str) -> Result<RunDir, RunD
     let made = RunDir::create(folder, false)?;
     let names = [RunDir::METRICS, RunDir::SCHEDULE, RunDir::TOKENIZER, Starts::FILE];
     let beside = RunDir::BESIDE_TOKENIZER.into_iter().chain(Origin::FILES);
+    // The folder may be another run's by now.
+    let is_own = directory.check_is_held().is_ok();
     for name in names.into_iter().chain(beside).chain([RunDir::RUN_FILE]) {
         let (from, to) = (directory.file(name), made.file(name));
-        if partial::copy(&from, &to, Existing::Kept).is_ok() {
+        let is_of_this_run = is_own || ![RunDir::METRICS, RunDir::RUN_FILE, Starts::FILE].contains(&name);
+        if is_of_this_run && partial::copy(&from, &to, Existing::Kept).is_ok() {
             continue;
         }
         match (name, directory.recorded()) {

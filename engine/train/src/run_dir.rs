@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use pipezero_files::input::{named, read_text};
 use pipezero_files::opened::{Own, open_own};
@@ -24,6 +24,8 @@ pub struct RunDir {
     pub(super) recorded: OnceLock<String>,
     /// The number of the start that writes the folder.
     start: OnceLock<u64>,
+    /// What happened to the folder, until the run says it.
+    warnings: Mutex<Vec<String>>,
     /// Held by a run that writes the folder.
     lock: Option<RunLock>,
 }
@@ -73,7 +75,13 @@ impl RunDir {
     }
 
     pub(super) fn locked_by(path: &Path, lock: Option<RunLock>) -> Self {
-        Self { path: path.to_owned(), recorded: OnceLock::new(), start: OnceLock::new(), lock }
+        Self {
+            path: path.to_owned(),
+            recorded: OnceLock::new(),
+            start: OnceLock::new(),
+            warnings: Mutex::default(),
+            lock,
+        }
     }
 
     /// Checks that a run which starts at its first step replaces nothing: weights of steps that an earlier one did.
@@ -184,20 +192,28 @@ impl RunDir {
     /// When the folder was removed, or another has its name, or another run has begun in it.
     pub(super) fn check_is_held(&self) -> Result<(), RunDirError> {
         let path = self.path.clone();
-        match self.lock.as_ref().map(RunLock::hold) {
+        match self.lock.as_ref().map(|lock| lock.hold(|| !self.is_last_start())) {
             None | Some(Ok(StillHeld::Yes)) => Ok(()),
-            // Another run may have been here meanwhile, and have ended.
-            Some(Ok(StillHeld::Anew)) if !self.is_last_start() => {
-                Err(RunDirError::Busy { path, holder: "which has ended".to_owned() })
-            }
             Some(Ok(StillHeld::Anew)) => {
                 let file = path.join(RunLock::FILE);
-                tracing::warn!(path = %file.display(), "was removed: the run has locked its folder anew, and goes on");
+                self.warn(format!(
+                    "{} was removed: the run has locked its folder anew, and goes on",
+                    file.display()
+                ));
                 Ok(())
             }
             Some(Err(LockError::Held(holder))) => Err(RunDirError::Busy { path, holder }),
             Some(Err(LockError::Io(source))) => Err(RunDirError::Gone { path, source }),
         }
+    }
+
+    fn warn(&self, warning: String) {
+        self.warnings.lock().unwrap_or_else(PoisonError::into_inner).push(warning);
+    }
+
+    /// What happened to the folder since the last call.
+    pub(super) fn take_warnings(&self) -> Vec<String> {
+        std::mem::take(&mut *self.warnings.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Notes that this start goes on after a step, before it changes metrics, checkpoints or weights; the number of the start.

@@ -157,8 +157,9 @@ impl RunDir {
         let not_a_run = |reason: String| RunDirError::NotARun { path: path.to_owned(), reason };
         // A run writes its metrics first. A run file proves nothing: it may be the user's own.
         let has_checkpoints = || Checkpoints::of_run(path).steps().is_ok_and(|steps| !steps.is_empty());
-        // On hosts that do not see the folder of rank 0 a run writes checkpoints alone.
-        if !(path.join(Self::METRICS).is_file() || has_checkpoints()) {
+        // On hosts that do not see the folder of rank 0 a run writes checkpoints alone, and may have been killed before the first was complete.
+        let is_part = || path.join(Checkpoints::NAME).is_dir() && Self::check_all_is_written(path).is_ok();
+        if !(path.join(Self::METRICS).is_file() || has_checkpoints() || is_part()) {
             let file = Self::METRICS;
             return Err(not_a_run(format!("it has no {file}, so it may not be a run directory")));
         }

@@ -53,11 +53,11 @@ impl RunLock {
         Ok(Self { file, path, directory })
     }
 
-    /// Checks that the directory still has this lock. Where its file was removed, as by one who cleans up, the lock is taken anew.
+    /// Checks that the directory still has this lock. Where its file was removed, as by one who cleans up, the lock is taken anew, unless another run `has_been_here`.
     ///
     /// # Errors
-    /// [`LockError::Held`] if another run has it by now; [`LockError::Io`] if the directory was removed, or is another that took its name.
-    pub(super) fn hold(&self) -> Result<StillHeld, LockError> {
+    /// [`LockError::Held`] if another run has, or had, its lock there; [`LockError::Io`] if the directory was removed, or is another that took its name.
+    pub(super) fn hold(&self, has_been_here: impl FnOnce() -> bool) -> Result<StillHeld, LockError> {
         let another = || io::Error::other("the folder is another one than that in which the run began");
         let folder = self.path.parent().unwrap_or(Path::new("."));
         match fs::metadata(folder).map(|found| number_of(&found)) {
@@ -69,9 +69,13 @@ impl RunLock {
         let own = file.metadata().map_err(LockError::Io)?;
         match fs::symlink_metadata(&self.path) {
             Ok(found) if number_of(&found) == number_of(&own) => return Ok(StillHeld::Yes),
-            Ok(_) => {}
+            // The lock of another run, which may have ended.
+            Ok(_) => return Err(LockError::Held(holder(&self.path))),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(LockError::Io(error)),
+        }
+        if has_been_here() {
+            return Err(LockError::Held("which has ended".to_owned()));
         }
         *file = locked(&self.path)?;
         Ok(StillHeld::Anew)
@@ -141,17 +145,23 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join(RunLock::FILE);
         let first = RunLock::take(folder.path()).unwrap();
-        assert_eq!(first.hold().unwrap(), StillHeld::Yes);
+        assert_eq!(first.hold(|| false).unwrap(), StillHeld::Yes);
         fs::remove_file(&file).unwrap();
-        assert_eq!((first.hold().unwrap(), first.hold().unwrap()), (StillHeld::Anew, StillHeld::Yes));
+        assert_eq!(
+            (first.hold(|| false).unwrap(), first.hold(|| false).unwrap()),
+            (StillHeld::Anew, StillHeld::Yes)
+        );
         assert!(matches!(RunLock::take(folder.path()), Err(LockError::Held(_))));
         fs::remove_file(&file).unwrap();
+        assert!(matches!(first.hold(|| true), Err(LockError::Held(_))) && !file.exists());
         let second = RunLock::take(folder.path()).unwrap();
-        assert!(matches!(first.hold(), Err(LockError::Held(_))));
+        assert!(matches!(first.hold(|| false), Err(LockError::Held(_))));
         drop(second);
+        // It has ended, and what is in the folder is its.
+        assert!(matches!(first.hold(|| false), Err(LockError::Held(_))));
         fs::rename(folder.path(), folder.path().with_extension("moved")).unwrap();
         fs::create_dir(folder.path()).unwrap();
-        assert!(matches!(first.hold(), Err(LockError::Io(_))));
+        assert!(matches!(first.hold(|| false), Err(LockError::Io(_))));
         fs::remove_dir_all(folder.path().with_extension("moved")).unwrap();
     }
 }

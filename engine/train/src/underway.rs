@@ -169,6 +169,10 @@ impl Underway<'_> {
         let every = self.plan().run().evaluation.every;
         let (report, line) = self.train_and_write(self.num_steps() + 1)?;
         self.training.memory.measure();
+        let of_metrics = self.metrics.as_mut().map_or_else(Vec::new, MetricsFile::take_warnings);
+        for warning in self.directory.take_warnings().into_iter().chain(of_metrics) {
+            observer.warning(&warning);
+        }
         observer.step(&line);
         self.progress.add(&line, report);
         let step = self.num_steps();

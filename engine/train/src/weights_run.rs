@@ -8,7 +8,7 @@ use pipezero_config::model_sizes::{first_difference, sizes};
 use pipezero_config::{ConfigErrors, ModelConfig, Resources, RunFile};
 use pipezero_files::input::read_text;
 use pipezero_plan::Plan;
-use pipezero_run::checkpoint::Checkpoints;
+use pipezero_run::checkpoint::{CheckpointError, Checkpoints, Starts};
 use pipezero_run::engine::{EngineError, InitialState, WeightsError};
 use serde_json::{Value, json};
 
@@ -22,7 +22,13 @@ pub(super) fn state_of(plan: &Plan, path: &Path) -> Result<InitialState, EngineE
     }
     check_run_of_weights(plan, path)?;
     let weights = if path.is_dir() { path.join(RunDir::WEIGHTS) } else { path.to_owned() };
-    if path.is_dir() && !weights.is_file() {
+    let starts = if path.is_dir() { Starts::read(path)? } else { Starts::default() };
+    if starts.is_being_removed() {
+        let reason = "the rest of a run that was being replaced".to_owned();
+        return Err(CheckpointError::NotFound { path: path.to_owned(), reason }.into());
+    }
+    // Weights of a branch that was left are not those of the run.
+    if path.is_dir() && (!weights.is_file() || starts.left_weights().is_some()) {
         return Ok(InitialState::Parameters(Arc::new(Checkpoints::open(path, None)?)));
     }
     Ok(InitialState::Weights(weights))
