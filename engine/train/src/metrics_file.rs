@@ -168,8 +168,8 @@ impl MetricsFile {
                 self.unwritten.insert(0, '\n');
             }
         } else {
-            self.warnings.push(format!("another program has moved or removed {path}: lines from step {step} on are in a new file of that name"));
             self.file = open_own(&self.path, Own::AddedTo)?;
+            self.warnings.push(format!("another program has moved or removed {path}: lines from step {step} on are in a new file of that name"));
             self.is_cut = false;
         }
         self.num_bytes = self.file.metadata()?.len();

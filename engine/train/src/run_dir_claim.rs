@@ -305,4 +305,20 @@ mod tests {
         RunDir::create(home.path(), true).unwrap();
         assert!(!home.path().join("logs").exists());
     }
+
+    /// As a process leaves it that is killed before its first checkpoint is complete, on a host that does not see the folder of rank 0.
+    #[test]
+    fn a_part_of_a_run_directory_can_be_gone_on_with_and_replaced() {
+        let home = tempfile::tempdir().unwrap();
+        RankLog::open(home.path(), 3, false).unwrap();
+        fs::create_dir_all(home.path().join("checkpoints/step-00000001.partial")).unwrap();
+        assert!(matches!(RunDir::check(home.path(), Claim::New), Err(RunDirError::Exists { .. })));
+        drop(RunDir::part(home.path(), Claim::GoOn).unwrap());
+        assert!(!home.path().join("checkpoints/step-00000001.partial").exists());
+        drop(RunDir::part(home.path(), Claim::Replace).unwrap());
+        assert!(!home.path().join("checkpoints").exists());
+        fs::create_dir(home.path().join("checkpoints")).unwrap();
+        fs::write(home.path().join("checkpoints/thesis.txt"), "years of work").unwrap();
+        assert!(matches!(RunDir::part(home.path(), Claim::Replace), Err(RunDirError::NotARun { .. })));
+    }
 }
