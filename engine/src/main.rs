@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use pipezero_models::memory::LimitedMemory;
 
-/// Where the system gives no more memory, the program ends with a line and a status instead of a signal.
+/// If the system gives no more memory, the program ends with an error line and a status instead of a signal.
 #[global_allocator]
 static MEMORY: LimitedMemory = LimitedMemory::new();
 

@@ -131,10 +131,10 @@ fn continued(
     Ok(out.finish()?)
 }
 
-/// Where the text goes, piece by piece.
+/// The output of `generate`, which gets the text piece by piece.
 struct Written {
     out: StdoutLock<'static>,
-    /// Of a terminal: a model writes what it has learned from its texts, and that may be what moves a cursor.
+    /// For a terminal: a model may have learned control characters from its texts, which would move the cursor.
     shown: Option<PrintableStream>,
 }
 

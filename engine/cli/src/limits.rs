@@ -1,4 +1,4 @@
-//! What the program does about limits that the system sets to it: none ends it without a word.
+//! Turns limits of the system into errors, so that none ends the program without a message.
 
 use std::io;
 use std::process::ExitCode;

@@ -5,15 +5,18 @@
 
 use std::fs;
 use std::io::{self, ErrorKind};
+use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
 
 /// The folder that a link leads to; `None` where the name is no link, or no folder is behind it.
 ///
 /// # Errors
 /// [`ErrorKind::PermissionDenied`] if the link or the folder belongs to another user; else the error of the system.
 pub fn followed(path: &Path) -> io::Result<Option<PathBuf>> {
-    // What is wrong with a name that cannot be looked up is said where it is used.
+    // If a name cannot be looked up, the code that uses it reports the error.
     let Ok(link) = fs::symlink_metadata(path) else { return Ok(None) };
     let Some(target) = fs::metadata(path).ok().filter(|found| link.is_symlink() && found.is_dir()) else {
         return Ok(None);
@@ -48,15 +51,26 @@ pub fn make_within(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Returns once the names in a folder are on disk: a file that is on disk can still lose its name. File systems that cannot do so for a folder are left as they are.
+/// Returns once the names in a folder are on disk: a file that is on disk can still lose its name.
 ///
 /// # Errors
 /// The error of the system.
 pub fn sync(path: &Path) -> io::Result<()> {
-    match fs::File::open(path)?.sync_all() {
-        Err(error) if matches!(error.kind(), ErrorKind::InvalidInput | ErrorKind::Unsupported) => Ok(()),
-        synced => synced,
+    sync_open(&fs::File::open(path)?)
+}
+
+/// As [`sync`], of a folder that is open.
+pub(crate) fn sync_open(folder: impl AsFd) -> io::Result<()> {
+    match rustix::fs::fsync(folder) {
+        // Some network file systems have no such operation for folders.
+        Err(Errno::INVAL | Errno::NOTSUP) => Ok(()),
+        synced => Ok(synced?),
     }
+}
+
+/// The folder that a name is in.
+pub(crate) fn parent_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// Removes what has a name: a file, a folder with all that it holds, or a link itself. Of a link to a folder of this user the link stays, and
@@ -79,7 +93,7 @@ pub fn remove_itself(path: &Path) -> io::Result<()> {
     if fs::symlink_metadata(path)?.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) }
 }
 
-/// Where a file of a folder lies, if that is somewhere else: it is a link that leads out of the folder. A folder of Hugging Face's cache holds
+/// The target of a link in a folder, if it lies outside of the folder. A folder of Hugging Face's cache holds
 /// links to the cache's own `blobs`.
 ///
 /// # Errors
@@ -89,8 +103,7 @@ pub fn leads_out(path: &Path) -> io::Result<Option<PathBuf>> {
         return Ok(None);
     }
     let target = fs::canonicalize(path)?;
-    let home = path.parent().filter(|home| !home.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let home = fs::canonicalize(home)?;
+    let home = fs::canonicalize(parent_of(path))?;
     // `models--NAME/snapshots/REVISION/config.json` leads to `models--NAME/blobs/CHECKSUM`.
     let snapshots = home.parent().filter(|folder| folder.ends_with("snapshots"));
     let blobs = snapshots.and_then(Path::parent).map(|model| model.join("blobs"));

@@ -13,7 +13,7 @@ use rustix::fs::{CWD, Mode, OFlags, fstatfs, openat};
 const ALWAYS: OFlags = OFlags::CLOEXEC.union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
 
 /// Permissions of a new file, of which the user's umask takes away some.
-const NEW_FILE: Mode =
+pub(crate) const NEW_FILE: Mode =
     Mode::RUSR.union(Mode::WUSR).union(Mode::RGRP).union(Mode::WGRP).union(Mode::ROTH).union(Mode::WOTH);
 
 /// Opens a regular file to read it; a link is followed.

@@ -13,7 +13,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, openat, renameat, unlinkat};
 
-use crate::opened::{kind_of, open_regular};
+use crate::folder::{parent_of, sync_open};
+use crate::opened::{NEW_FILE, kind_of, open_regular};
 
 /// What happens to an existing file of that name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,13 +65,16 @@ impl PartialFile {
         }
         let name =
             path.file_name().ok_or_else(|| io::Error::new(ErrorKind::InvalidInput, "it has no name"))?;
-        let home = path.parent().filter(|home| !home.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let folder = openat(CWD, home, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-        let partial = PathBuf::from(name).with_added_extension(&Self::ENDING[1..]).into_os_string();
+        let folder = openat(
+            CWD,
+            parent_of(path),
+            OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
+            Mode::empty(),
+        )?;
+        let partial = Self::partial_of(Path::new(name)).into_os_string();
         // Made anew: what has the name already is neither followed nor opened.
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-        let mode = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::WGRP | Mode::ROTH | Mode::WOTH;
-        let opened = openat(&folder, &partial, flags, mode);
+        let opened = openat(&folder, &partial, flags, NEW_FILE);
         let file = File::from(opened.map_err(|error| match error {
             rustix::io::Errno::EXIST => taken(&Self::partial_of(path)),
             error => error.into(),
@@ -122,11 +126,7 @@ impl PartialFile {
         self.file.sync_all()?;
         renameat(&self.folder, &self.partial, &self.folder, &self.name)?;
         self.is_finished = true;
-        match rustix::fs::fsync(&self.folder) {
-            // Some network file systems have no such operation for folders.
-            Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOTSUP) => Ok(()),
-            synced => Ok(synced?),
-        }
+        sync_open(&self.folder)
     }
 
     /// Writes all contents, and renames the complete file.

@@ -45,7 +45,7 @@ pub struct PrintableStream {
 }
 
 impl PrintableStream {
-    /// What is shown of the next bytes. Bytes that are no UTF-8 are shown as U+FFFD, as terminals do, since some terminals take single bytes for
+    /// The next bytes as text for a terminal. Bytes that are no UTF-8 are shown as U+FFFD, as terminals do, since some terminals take single bytes for
     /// control characters.
     pub fn push(&mut self, bytes: &[u8]) -> String {
         self.begun.extend_from_slice(bytes);
@@ -56,7 +56,7 @@ impl PrintableStream {
         shown(whole)
     }
 
-    /// What is shown of the bytes that nothing has completed.
+    /// The text for bytes at the end that form no whole character.
     pub fn finish(self) -> String {
         shown(&self.begun)
     }

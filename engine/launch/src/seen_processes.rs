@@ -28,7 +28,7 @@ pub(super) struct SeenProcesses {
 }
 
 impl SeenProcesses {
-    /// Of processes that are being started now.
+    /// For processes that are being started now.
     pub(super) fn new(num_processes: usize, now: Instant) -> Self {
         Self {
             num_processes,

@@ -52,7 +52,7 @@ fn steps_layers_and_patterns_beyond_the_bounds_are_refused() {
     );
 }
 
-/// Of so many unknown keys the first are shown, and of more none.
+/// A file with many unknown keys gets an error that shows the first of them; a file with more values than are read is refused.
 #[test]
 fn a_file_of_many_values_is_answered_and_one_of_more_is_refused() {
     let home = Home::new();

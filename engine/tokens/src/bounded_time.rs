@@ -12,11 +12,11 @@ use std::time::Duration;
 type Call = Box<dyn FnOnce() + Send>;
 
 thread_local! {
-    /// Where the thread of this one takes its calls from, once it has one.
+    /// The sender of calls to this thread's helper, once it has one.
     static HELPER: RefCell<Option<Sender<Call>>> = const { RefCell::new(None) };
 }
 
-/// What a call returns; `None` if it takes more than so many seconds.
+/// The result of a call; `None` if it takes more than so many seconds.
 ///
 /// # Panics
 /// If the call does.

@@ -25,7 +25,7 @@ const WORD_MAX: u64 = 10_000;
 /// Different lengths of tokens of a Unigram model: as many tokens may begin at each place of a text.
 const LENGTHS_MAX: usize = 256;
 
-/// What the parts of a tokenizer can make of texts.
+/// How much longer the parts of a tokenizer can make texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Growth {
     /// The part that makes most of a text, and how many times as long.

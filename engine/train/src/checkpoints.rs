@@ -26,7 +26,7 @@ pub(super) struct CheckpointKeeper {
 }
 
 impl CheckpointKeeper {
-    /// Of a run that has done `step` steps. Checkpoints of `unreadable` steps stay.
+    /// For a run that has done `step` steps. Checkpoints of `unreadable` steps are not removed.
     ///
     /// # Errors
     /// When the folder of its earlier checkpoints cannot be read.

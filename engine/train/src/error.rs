@@ -49,7 +49,7 @@ pub enum TrainingError {
     OtherInput {
         /// The first that differs.
         difference: Box<Difference>,
-        /// What to do.
+        /// The repair.
         repair: &'static str,
     },
     /// A file that processes are to compare.

@@ -1,4 +1,4 @@
-//! What a training run has read, as processes compare it.
+//! The inputs of a training run that its processes compare.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,6 @@ use pipezero_config::Run;
 use pipezero_plan::Plan;
 use pipezero_run::checkpoint::digits;
 use pipezero_run::engine::InitialState;
-use pipezero_tokens::text::find_all;
 use serde_json::Value;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -15,7 +14,7 @@ use super::error::TrainingError;
 use super::same_inputs::Input;
 use super::teacher::Teacher;
 
-/// What a run has read, and the large files that it reads in parts.
+/// The inputs of a run, and the large files that its ranks read in parts.
 pub(super) fn inputs(
     plan: &Plan,
     batches: &Batches,
@@ -30,8 +29,7 @@ pub(super) fn inputs(
         inputs.push(Input { what: what.to_owned(), digest, files, repair: Input::REPAIR });
     };
     let (key, files) = match data.files.tokens.is_empty() {
-        // Walks the folders once more.
-        true => ("data.text", find_all(&data.text).unwrap_or_default()),
+        true => ("data.text", data.text.clone()),
         false => ("data.tokens", batches.token_files.clone()),
     };
     let weights_files = state.files(plan)?;
@@ -55,7 +53,7 @@ pub(super) fn inputs(
     Ok((inputs, [batches.token_files.clone(), weights_files].concat()))
 }
 
-/// What to do where the run differs.
+/// The repair if run files differ.
 const OF_RUN_FILE: &str = "start all processes with the same run file and arguments; `resume` reads the run file in the run directory of its host, so copy that of \
      rank 0's host there";
 
@@ -64,14 +62,8 @@ const SHOWN_BYTES_MAX: usize = 80;
 
 /// The sections of a run, without what belongs to a host: how many threads its ranks have, and where its data lies.
 fn sections(run: &Run) -> Vec<Input> {
-    let mut run = serde_json::to_value(run).expect("a run has string keys and finite depth");
-    let Some(sections) = run.as_object_mut() else { return Vec::new() };
-    sections.remove("threads");
-    if let Some(data) = sections.get_mut("data").and_then(Value::as_object_mut) {
-        for key in ["text", "tokens", "validation_tokens", "tokenizer"] {
-            data.remove(key);
-        }
-    }
+    let run = serde_json::to_value(run.on_any_host()).expect("a run has string keys and finite depth");
+    let Value::Object(sections) = run else { return Vec::new() };
     let input = |(name, value): (&String, &Value)| {
         let text = value.to_string();
         let shown = if text.len() <= SHOWN_BYTES_MAX {

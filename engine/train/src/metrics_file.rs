@@ -25,7 +25,7 @@ pub struct MetricsFile {
     unwritten: String,
     /// Whether the file may end with a part of them.
     is_cut: bool,
-    /// What other programs did to the file, until the run says it.
+    /// Changes of the file by other programs that have not been reported yet.
     warnings: Vec<String>,
 }
 
@@ -68,7 +68,7 @@ impl MetricsFile {
         end.lines().rev().find_map(|line| serde_json::from_str(line).ok()).map(|Line { step, .. }| step)
     }
 
-    /// What is wrong with the lines of the steps up to `step`. Nothing where there are no lines at all: a folder may have checkpoints alone.
+    /// The faults of the lines of the steps up to `step`. None if there are no lines at all: a folder may have only checkpoints.
     pub(super) fn faults_until(path: &Path, step: u64) -> LineFaults {
         let text = read_text(path, Self::BYTES_MAX).unwrap_or_default();
         let mut num_damaged = 0;
@@ -102,7 +102,7 @@ impl MetricsFile {
         self.write().map_err(|source| RunDirError::Io { path: self.path.clone(), source })
     }
 
-    /// What other programs did to the file since the last call.
+    /// Changes of the file by other programs since the last call.
     pub(super) fn take_warnings(&mut self) -> Vec<String> {
         std::mem::take(&mut self.warnings)
     }
@@ -184,7 +184,7 @@ fn ends_with_a_line(path: &Path, num_bytes: u64) -> bool {
     open_regular(path).and_then(|file| file.read_exact_at(&mut last, at)).is_ok() && last == *b"\n"
 }
 
-/// What is wrong with lines of steps that were done.
+/// Faults of the lines of finished steps.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LineFaults {
     /// Steps without a line, although an earlier one has a line.

@@ -24,7 +24,7 @@ pub struct RunDir {
     pub(super) recorded: OnceLock<String>,
     /// The number of the start that writes the folder.
     start: OnceLock<u64>,
-    /// What happened to the folder, until the run says it.
+    /// Changes of the folder that have not been reported yet.
     warnings: Mutex<Vec<String>>,
     /// Held by a run that writes the folder.
     lock: Option<RunLock>,
@@ -211,7 +211,7 @@ impl RunDir {
         self.warnings.lock().unwrap_or_else(PoisonError::into_inner).push(warning);
     }
 
-    /// What happened to the folder since the last call.
+    /// Changes of the folder since the last call.
     pub(super) fn take_warnings(&self) -> Vec<String> {
         std::mem::take(&mut *self.warnings.lock().unwrap_or_else(PoisonError::into_inner))
     }

@@ -24,7 +24,7 @@ pub enum Place {
     Free,
     /// An earlier run, which is to be replaced or gone on with.
     EarlierRun,
-    /// What is left of a run that was being replaced when the process that did so ended: the next start removes it.
+    /// The rest of a run that was being replaced when the process that replaced it was killed. The next start removes it.
     BeingRemoved,
 }
 
@@ -201,18 +201,19 @@ impl RunDir {
 
     /// Whether a run writes a file of this name, whole or while it is being written.
     fn is_written(name: &str) -> bool {
-        let whole = name.strip_suffix(PartialFile::ENDING).unwrap_or(name);
         let lists = [&Self::FILES[..], &Self::BESIDE_TOKENIZER, &Origin::FILES];
-        lists.iter().any(|list| list.contains(&whole)) || name == RunLock::FILE || whole == Starts::FILE
+        lists.iter().any(|list| list.contains(&whole(name))) || Self::is_beside_a_run(OsStr::new(name))
     }
 
     /// Whether a file of this name is of the folder rather than of the run in it.
     fn is_beside_a_run(name: &OsStr) -> bool {
-        name == RunLock::FILE
-            || name
-                .to_str()
-                .is_some_and(|name| name.strip_suffix(PartialFile::ENDING).unwrap_or(name) == Starts::FILE)
+        name == RunLock::FILE || name.to_str().is_some_and(|name| whole(name) == Starts::FILE)
     }
+}
+
+/// The name of a file that may be still being written.
+fn whole(name: &str) -> &str {
+    name.strip_suffix(PartialFile::ENDING).unwrap_or(name)
 }
 
 /// Removes the run of a folder that this process has locked. First it is marked, in one step, so that nothing of it is read any more, whenever this process

@@ -5,7 +5,6 @@ use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use pipezero_files::host;
 use pipezero_files::input::read_text;
@@ -81,7 +80,7 @@ impl RunLock {
         Ok(StillHeld::Anew)
     }
 
-    /// What the start that holds the lock of a directory has written there.
+    /// The text that the holder of a directory's lock has written into it.
     pub(super) fn sign_in(directory: &Path) -> Option<String> {
         read_text(&directory.join(Self::FILE), SIGN_BYTES_MAX).ok()
     }
@@ -94,7 +93,7 @@ impl RunLock {
     }
 }
 
-/// What tells a file from all others while it is there.
+/// The device and the inode, which identify a file while it exists.
 fn number_of(of: &fs::Metadata) -> (u64, u64) {
     (of.dev(), of.ino())
 }
@@ -110,8 +109,7 @@ fn locked(path: &Path) -> Result<File, LockError> {
         }
     }
     // The second line tells this start from all others: by it other hosts know that they see the same folder.
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let process = format!("process {}\nsince {} on {}\n", std::process::id(), since.as_nanos(), host::name());
+    let process = format!("process {}\n{}\n", std::process::id(), host::unique_sign());
     let written = file.set_len(0).and_then(|()| file.write_all(process.as_bytes()));
     written.map_err(LockError::Io)?;
     Ok(file)

@@ -8,7 +8,6 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use pipezero_files::host::{self, may_be_shared};
-use pipezero_run::engine::EngineError;
 use serde::{Deserialize, Serialize};
 
 use super::error::TrainingError;
@@ -60,12 +59,11 @@ impl Training {
         path: &Path,
         claim: Claim,
     ) -> Result<FoundDirectory, TrainingError> {
-        let mut own = self.engine.agree(own)?;
+        let mut directory = self.engine.agree(own)?;
         if self.engine.has_all_ranks() {
-            let directory = own.unwrap_or_else(|| RunDir::written_elsewhere(path));
+            let directory = directory.unwrap_or_else(|| RunDir::written_elsewhere(path));
             return Ok(FoundDirectory { directory, apart: Vec::new() });
         }
-        let mut directory = own.take();
         let mut apart = None;
         // The folder of rank 0 first.
         let mut maker = Some(0);
@@ -75,14 +73,16 @@ impl Training {
                 let part = if is_maker { RunDir::part(path, claim).map(Some) } else { Ok(None) };
                 directory = self.engine.agree(part.map_err(TrainingError::from))?.or(directory);
             }
-            let sign = self.engine.told_by(rank, || RunLock::sign_in(path).unwrap_or_default())?;
+            let own_sign = if is_maker { RunLock::sign_in(path) } else { None };
+            let sign =
+                self.engine.judged(&own_sign, |all| all.into_iter().flatten().next())?.unwrap_or_default();
             if directory.is_none() && finds_within_time(path, &sign) {
                 directory = Some(RunDir::written_elsewhere(path));
             }
             let look = Look { host: host::name(), has_found: directory.is_some() };
-            let looks = self.engine.gather(look)?;
+            // This is decided by the first folder, that of rank 0.
             if apart.is_none() {
-                let hosts = self.engine.shared(|| Ok::<_, EngineError>(judged(&looks)))?;
+                let hosts = self.engine.judged(&look, |looks| judged(&looks))?;
                 apart = Some(self.allowed(hosts, path)?);
             }
             maker = self.engine.first_process(directory.is_none())?;

@@ -57,7 +57,7 @@ pub struct Resumed {
     pub from: StepOfStart,
     /// Later steps with checkpoints of a branch that the run has left.
     pub left: Vec<u64>,
-    /// What is wrong with the lines of `metrics.jsonl` before it: a disk was full when one was to be written, for example.
+    /// The faults of the lines of `metrics.jsonl` before it, for example from a full disk.
     pub line_faults: LineFaults,
 }
 
@@ -311,10 +311,13 @@ impl Training {
         Engine::check_host(&plan, Purpose::Training, &*world)?;
         begins(Start::Text);
         let batches = Batches::of(&plan, start)?;
-        let (inputs, large) = inputs(&plan, &batches, &state, teacher.as_ref())?;
-        let compared = compare(&*world, &inputs, &large)?;
-        if compared.sampled_bytes > 0 {
-            begins(Start::Compared(compared));
+        // A process that is alone has nothing to compare, and need not read for it.
+        if !world.has_all_ranks() {
+            let (inputs, large) = inputs(&plan, &batches, &state, teacher.as_ref())?;
+            let compared = compare(&*world, &inputs, &large)?;
+            if compared.sampled_bytes > 0 {
+                begins(Start::Compared(compared));
+            }
         }
         begins(match &state {
             InitialState::Checkpoint(from) => Start::Resumed { step: from.manifest().position.step },

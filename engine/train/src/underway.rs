@@ -182,11 +182,16 @@ impl Underway<'_> {
         let engine = &mut self.training.engine;
         self.keeper.poll(engine, observer)?;
         if self.keeper.is_due(step, engine)? {
-            let synced = self.metrics.as_mut().map_or(Ok(()), MetricsFile::sync);
-            engine.agree(synced.map_err(TrainingError::from))?;
-            self.keeper.start(step, engine, observer)?;
+            self.sync_metrics()?;
+            self.keeper.start(step, &mut self.training.engine, observer)?;
         }
         Ok(true)
+    }
+
+    /// Puts the lines of all steps on disk, before a checkpoint of them is written.
+    fn sync_metrics(&mut self) -> Result<(), TrainingError> {
+        let synced = self.metrics.as_mut().map_or(Ok(()), MetricsFile::sync);
+        self.training.engine.agree(synced.map_err(TrainingError::from))
     }
 
     fn end(&mut self, observer: &mut dyn Observer) -> Result<Summary, TrainingError> {
@@ -196,9 +201,8 @@ impl Underway<'_> {
         let step = self.num_steps();
         let (has_all_steps, asks) =
             (step >= self.plan().run().steps, self.plan().run().checkpoint.is_asked_for());
+        self.sync_metrics()?;
         let engine = &mut self.training.engine;
-        let synced = self.metrics.as_mut().map_or(Ok(()), MetricsFile::sync);
-        engine.agree(synced.map_err(TrainingError::from))?;
         if !has_all_steps {
             self.keeper.start_of_interrupted(step, engine, observer)?;
         } else if asks {

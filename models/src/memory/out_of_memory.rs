@@ -34,7 +34,7 @@ impl LimitedMemory {
     /// Nothing here may allocate.
     #[cold]
     fn end(&self, num_bytes: usize) {
-        // What ends the program may itself ask for memory; Rust then aborts as it would without this.
+        // Ending the program may itself need memory; then Rust aborts, as it would without this.
         if self.is_ending.swap(true, Ordering::Relaxed) {
             return;
         }

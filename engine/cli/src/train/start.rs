@@ -84,7 +84,7 @@ impl RunOptions {
         Ok(training)
     }
 
-    /// What was said on the command line, which is to be the same for all processes. Weights and checkpoints are compared by what is in them.
+    /// Options of the command line that must be the same for all processes. Weights and checkpoints are compared by their contents.
     fn said(&self) -> Vec<Input> {
         let yes = |is_given: bool| if is_given { "given" } else { "not given" };
         let or_none = |value: Option<String>| value.unwrap_or_else(|| yes(false).to_owned());

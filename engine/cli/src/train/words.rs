@@ -92,7 +92,7 @@ pub(super) fn say_where_it_goes_on(output: ProcessOutput, resumed: Option<&Resum
     }
 }
 
-/// What is wrong with the lines of steps that were done, as what follows on the name of their file.
+/// The faults of the lines of finished steps, in words that follow the name of their file.
 fn faults_in_words(LineFaults { missing, doubled, num_damaged }: &LineFaults) -> Option<String> {
     let steps = |ranges: &[RangeInclusive<u64>]| {
         let first = ranges.first()?;

@@ -12,6 +12,7 @@ mod device;
 mod error;
 mod hosts;
 pub mod instruction_text;
+mod judged;
 #[cfg(feature = "mpi")]
 mod mpi;
 mod nccl;
@@ -38,6 +39,7 @@ pub use control_channel::{ControlChannel, ControlChannelError, Member};
 pub use device::{NamedDevice, Names, RanksOnDevice};
 pub use error::WorldError;
 pub use hosts::{OtherHosts, RanksOnHosts};
+pub use judged::judged_by_first;
 pub use nccl::missing_variable as missing_nccl_variable;
 pub use not_joined::NotJoined;
 pub use pipezero_files::host::LauncherError;
@@ -61,6 +63,11 @@ pub trait World: Debug + Send + Sync {
 
     /// The world ranks of this process, at least one. They are consecutive, and so are those of the processes.
     fn local_ranks(&self) -> Range<usize>;
+
+    /// Whether all ranks are in this process.
+    fn has_all_ranks(&self) -> bool {
+        self.local_ranks().len() == self.size()
+    }
 
     /// How its ranks lie on hosts; `None` where they are threads.
     fn on_hosts(&self) -> Option<RanksOnHosts> {

@@ -88,6 +88,19 @@ pub struct Run {
     pub seed: u64,
 }
 
+impl Run {
+    /// The same without what belongs to a host: the threads of its ranks, and where it keeps its copy of the data.
+    pub fn on_any_host(&self) -> Self {
+        let mut run = self.clone();
+        run.threads = 0;
+        run.data.text.clear();
+        let DataConfig { tokenizer, files, .. } = &mut run.data;
+        let paths = tokenizer.iter_mut().chain(&mut files.tokens).chain(&mut files.validation_tokens);
+        paths.for_each(|path| *path = PathBuf::new());
+        run
+    }
+}
+
 /// When to validate.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct EvaluationConfig {

@@ -9,6 +9,8 @@ use std::path::Path;
 
 use rustix::process::{Resource, Rlimit, getrlimit, getuid, setrlimit};
 
+use super::control_groups;
+
 /// A limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
@@ -117,9 +119,9 @@ pub struct LimitError {
     pub limit: Limit,
     /// Its value.
     pub max: u64,
-    /// What the process uses of it already.
+    /// How much the process uses already.
     pub used: u64,
-    /// What it needs beside that.
+    /// How much more it needs.
     pub needed: u64,
 }
 
@@ -129,7 +131,7 @@ impl Limit {
         (self.row().read)()
     }
 
-    /// What raises it.
+    /// The command that raises it.
     pub fn command(self) -> &'static str {
         self.row().command
     }
@@ -209,24 +211,8 @@ fn threads_of_user(user: u32) -> u64 {
 
 /// The limit of threads of this process's control groups of which least is left, and what is used of it.
 fn group_threads() -> Option<(u64, u64)> {
-    let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    let roots = own.lines().filter_map(|line| {
-        let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
-        let root = match controllers {
-            "" => "/sys/fs/cgroup",
-            of if of.split(',').any(|controller| controller == "pids") => "/sys/fs/cgroup/pids",
-            _ => return None,
-        };
-        Some((Path::new(root), path.trim_start_matches('/')))
-    });
-    let folders = roots.flat_map(|(root, path)| {
-        let folder = root.join(path);
-        let within: Vec<_> =
-            folder.ancestors().take_while(|folder| folder.starts_with(root)).map(Path::to_owned).collect();
-        within
-    });
     let number = |path: &Path| fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
-    let limits = folders.filter_map(|folder| {
+    let limits = control_groups::folders("pids").into_iter().filter_map(|(_, folder)| {
         // "max" is no number.
         Some((number(&folder.join("pids.max"))?, number(&folder.join("pids.current"))?))
     });

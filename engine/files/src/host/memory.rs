@@ -3,15 +3,17 @@
 use std::fs;
 use std::path::Path;
 
+use super::control_groups::{self, Version};
+
 /// Bytes that can be allocated without swapping; `None` where the system does not report it (any but Linux).
 pub fn available_bytes() -> Option<u64> {
     // The kernel's own estimate, page cache that can be dropped included.
-    least(from_meminfo("MemAvailable:")?, Version::left)
+    least(from_meminfo("MemAvailable:")?, GroupFiles::left)
 }
 
 /// Bytes that this host has, used or not; `None` where the system does not report it (any but Linux).
 pub fn memory_bytes() -> Option<u64> {
-    least(from_meminfo("MemTotal:")?, Version::limit)
+    least(from_meminfo("MemTotal:")?, GroupFiles::limit)
 }
 
 /// Bytes of this process that lie in memory and belong to no file; `None` where the system does not report it (any but Linux).
@@ -20,7 +22,7 @@ pub fn resident_bytes() -> Option<u64> {
 }
 
 /// What the host has, or less where one of the groups of this process has less.
-fn least(host: u64, of_group: impl Fn(&Version, &Path) -> Option<u64>) -> Option<u64> {
+fn least(host: u64, of_group: impl Fn(&GroupFiles, &Path) -> Option<u64>) -> Option<u64> {
     Some(groups(of_group).into_iter().fold(host, u64::min))
 }
 
@@ -35,23 +37,15 @@ pub(super) fn bytes_of_line(text: &str, key: &str) -> Option<u64> {
     kibibytes.checked_mul(1024)
 }
 
-/// Bytes of each control group that this process is in, from its own up to the root. Inside a container the
-/// path of the own group may not be visible; then the root's files, which are the container's, still are.
-fn groups(bytes: impl Fn(&Version, &Path) -> Option<u64>) -> Vec<u64> {
-    let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    let mut found = Vec::new();
-    for (version, path) in own.lines().filter_map(version_and_path) {
-        let folder = Path::new(version.root).join(path.trim_start_matches('/'));
-        let folders = folder.ancestors().take_while(|folder| folder.starts_with(version.root));
-        found.extend(folders.filter_map(|folder| bytes(&version, folder)));
-    }
-    found
+/// Bytes of each control group that this process is in, from its own up to the root.
+fn groups(bytes: impl Fn(&GroupFiles, &Path) -> Option<u64>) -> Vec<u64> {
+    let files = |version| if version == Version::One { &VERSION_1 } else { &VERSION_2 };
+    let folders = control_groups::folders("memory").into_iter();
+    folders.filter_map(|(version, folder)| bytes(files(version), &folder)).collect()
 }
 
 /// The files of a version of Linux's control groups.
-#[derive(Debug, PartialEq, Eq)]
-struct Version {
-    root: &'static str,
+struct GroupFiles {
     limit: &'static str,
     used: &'static str,
     /// The lines of `memory.stat` with what the kernel drops when a process of the group needs memory: pages of files, and what it remembers of
@@ -59,20 +53,18 @@ struct Version {
     droppable: &'static [&'static str],
 }
 
-const VERSION_1: Version = Version {
-    root: "/sys/fs/cgroup/memory",
+const VERSION_1: GroupFiles = GroupFiles {
     limit: "memory.limit_in_bytes",
     used: "memory.usage_in_bytes",
     droppable: &["total_inactive_file", "total_active_file"],
 };
-const VERSION_2: Version = Version {
-    root: "/sys/fs/cgroup",
+const VERSION_2: GroupFiles = GroupFiles {
     limit: "memory.max",
     used: "memory.current",
     droppable: &["inactive_file", "active_file", "slab_reclaimable"],
 };
 
-impl Version {
+impl GroupFiles {
     fn limit(&self, folder: &Path) -> Option<u64> {
         limit(&fs::read_to_string(folder.join(self.limit)).ok()?)
     }
@@ -82,16 +74,6 @@ impl Version {
         let stat = read("memory.stat").unwrap_or_default();
         left_in_group(&read(self.limit)?, &read(self.used)?, &stat, self.droppable)
     }
-}
-
-/// The version and the group's path in a line of `/proc/self/cgroup`, if the line is about memory.
-fn version_and_path(line: &str) -> Option<(Version, &str)> {
-    let (_, rest) = line.split_once(':')?;
-    let (controllers, path) = rest.split_once(':')?;
-    if controllers.is_empty() {
-        return Some((VERSION_2, path));
-    }
-    controllers.split(',').any(|controller| controller == "memory").then_some((VERSION_1, path))
 }
 
 /// A limit that is not a number (`max`) bounds nothing.
@@ -150,13 +132,5 @@ mod tests {
         );
         assert_eq!(left("1000\n", "1300\n", "shmem 200\nactive_file 100\n"), Some(0));
         assert_eq!(left("max\n", "300\n", ""), None);
-    }
-
-    #[test]
-    fn groups_of_both_versions_are_found() {
-        assert_eq!(version_and_path("0::/user.slice/run"), Some((VERSION_2, "/user.slice/run")));
-        assert_eq!(version_and_path("9:cpu,memory:/docker/ab"), Some((VERSION_1, "/docker/ab")));
-        assert_eq!(version_and_path("3:cpu,cpuacct:/docker/ab"), None);
-        assert_eq!(version_and_path("what"), None);
     }
 }

@@ -2,6 +2,7 @@
 //! its disks, and what limits the system sets to this process;
 //! what a launcher says of the process, what the process says to `pipezero launch`, and the secret of its job.
 
+mod control_groups;
 pub mod cores;
 mod disk;
 pub mod job_files;
@@ -21,5 +22,5 @@ pub use launcher::{LaunchedProcess, Launcher, Local, variables_in_force};
 pub use limits::{Limit, LimitError, signal_before_processor_time_ends};
 pub use machine::{cpu_model, host_cores, system};
 pub use memory::{available_bytes, memory_bytes, resident_bytes};
-pub use name::name;
+pub use name::{name, unique_sign};
 pub use own_folder::OwnFolder;

@@ -16,7 +16,7 @@ use super::starts::{Starts, StepOfStart};
 /// The checkpoints of a run directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checkpoints {
-    path: PathBuf,
+    pub(super) path: PathBuf,
     /// How many stay when another is complete.
     num_kept: usize,
     /// Steps of checkpoints that the run did not go on from, damaged ones for example: they go when another is complete.
@@ -26,7 +26,7 @@ pub struct Checkpoints {
     /// Steps of checkpoints that could not be read, which therefore stay.
     unreadable: Vec<u64>,
     /// Whether the run directory was there: if it has been removed, it is not made again.
-    run_dir_is_there: bool,
+    pub(super) run_dir_is_there: bool,
 }
 
 impl Checkpoints {
@@ -97,8 +97,8 @@ impl Checkpoints {
         let is_theirs = path.file_name().is_some_and(|name| name == Self::NAME);
         let run_dir = path.parent().filter(|_| is_theirs).unwrap_or(path);
         let checkpoints = Self::of_run(run_dir);
-        let steps = checkpoints.steps()?;
         let starts = Starts::read(run_dir)?;
+        let steps = checkpoints.steps_of(&starts)?;
         let is_of_run = |step: u64| checkpoints.is_of(&starts, step);
         let found =
             steps.iter().rev().find(|&&found| step.map_or_else(|| is_of_run(found), |step| step == found));
@@ -145,16 +145,6 @@ impl Checkpoints {
         Manifest::read(&self.at(step)).map_or(true, |manifest| starts.includes(StepOfStart::of(&manifest)))
     }
 
-    /// The folder.
-    pub(super) fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// Whether the run directory was there when the run went on.
-    pub(super) fn run_dir_is_there(&self) -> bool {
-        self.run_dir_is_there
-    }
-
     /// The run directory.
     pub(super) fn run_dir(&self) -> &Path {
         self.path.parent().unwrap_or(&self.path)
@@ -166,13 +156,17 @@ impl Checkpoints {
     /// When the folder, or the list of starts, cannot be read.
     pub fn left_after(&self, step: u64) -> Result<Vec<u64>, CheckpointError> {
         let starts = Starts::read(self.run_dir())?;
-        let later = self.steps()?.into_iter().filter(|&found| found > step);
+        let later = self.steps_of(&starts)?.into_iter().filter(|&found| found > step);
         Ok(later.filter(|&found| !self.is_of(&starts, found)).collect())
     }
 
     /// Steps after which there are complete checkpoints, in order; none where the run is being removed.
     pub fn steps(&self) -> Result<Vec<u64>, CheckpointError> {
-        if Starts::read(self.run_dir())?.is_being_removed() {
+        self.steps_of(&Starts::read(self.run_dir())?)
+    }
+
+    fn steps_of(&self, starts: &Starts) -> Result<Vec<u64>, CheckpointError> {
+        if starts.is_being_removed() {
             return Ok(Vec::new());
         }
         let steps = self.names()?.into_iter().filter_map(|name| step_of(&name));
@@ -212,7 +206,7 @@ impl Checkpoints {
         refused: &mut Vec<CheckpointError>,
     ) -> Result<Option<CheckpointReader>, CheckpointError> {
         let starts = Starts::read(self.run_dir())?;
-        for step in self.steps()?.into_iter().rev().filter(|&found| found < step) {
+        for step in self.steps_of(&starts)?.into_iter().rev().filter(|&found| found < step) {
             match CheckpointReader::open(&self.at(step)) {
                 Ok(reader) if !starts.includes(StepOfStart::of(reader.manifest())) => {}
                 Ok(reader) => return Ok(Some(reader)),

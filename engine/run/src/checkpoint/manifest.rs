@@ -95,7 +95,7 @@ pub struct FileRecord {
 /// What no count of steps, sequences or elements reaches: 2^53, which every reader of JSON has exactly.
 const COUNT_MAX: u64 = 1 << 53;
 
-/// What is kept of a parameter at most: itself, and the states of an optimizer, of which AdamW has two.
+/// The most kinds of tensors for a parameter: the parameter itself, and the optimizer's states, of which AdamW has two.
 const KINDS_MAX: usize = 16;
 
 impl Manifest {

@@ -27,19 +27,19 @@ impl Checkpoints {
     /// Starts the checkpoint after a step; what earlier runs left unfinished is removed. A sign in its folder shows other processes whether
     /// they see it.
     pub fn start(&self, step: u64, sign: Option<&str>) -> Result<NewCheckpoint, CheckpointError> {
-        folder::followed(self.path()).map_err(CheckpointError::io(self.path()))?;
+        folder::followed(&self.path).map_err(CheckpointError::io(&self.path))?;
         self.remove_leftovers()?;
         let new = NewCheckpoint { checkpoints: self.clone(), step };
         let folder = self.partial(step);
-        let made = match self.run_dir_is_there() {
-            true if sign.is_none() => fs::create_dir(self.path()),
+        let made = match self.run_dir_is_there {
+            true if sign.is_none() => fs::create_dir(&self.path),
             // Otherwise another process may have the run directory, and this one not yet.
-            _ => fs::create_dir_all(self.path()),
+            _ => fs::create_dir_all(&self.path),
         };
         match made {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             made => {
-                made.and_then(|()| folder::sync(self.run_dir())).map_err(CheckpointError::io(self.path()))?
+                made.and_then(|()| folder::sync(self.run_dir())).map_err(CheckpointError::io(&self.path))?
             }
         }
         let made = fs::create_dir(&folder)
@@ -96,7 +96,7 @@ impl NewCheckpoint {
             self.checkpoints.remove(self.step)?;
         }
         fs::rename(&folder, &place).map_err(CheckpointError::io(&place))?;
-        let folder = self.checkpoints.path();
+        let folder = &self.checkpoints.path;
         folder::sync(folder).map_err(CheckpointError::io(folder))
     }
 

@@ -8,7 +8,7 @@
 //! there next finishes the removal.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use pipezero_files::folder;
 use pipezero_files::input::read_text;
@@ -164,13 +164,7 @@ impl Starts {
         // Only who has the lock of the directory writes it: what is there was left by one who was killed.
         PartialFile::remove_leftover(&path).map_err(&io)?;
         let file = PartialFile::create(&path, Existing::Replaced).map_err(&io)?;
-        file.finish_with(text).and_then(|()| folder::sync(run_dir)).map_err(&io)
-    }
-
-    /// The file and the name that it has while it is written.
-    pub fn files(run_dir: &Path) -> [PathBuf; 2] {
-        let path = run_dir.join(Self::FILE);
-        [PartialFile::partial_of(&path), path]
+        file.finish_with(text).map_err(&io)
     }
 
     /// Removes the file, as the last of a run that is removed.
@@ -178,13 +172,12 @@ impl Starts {
     /// # Errors
     /// The error of the system.
     pub fn remove(run_dir: &Path) -> io::Result<()> {
-        for file in Self::files(run_dir) {
-            match std::fs::remove_file(file) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => {}
-            }
+        let path = run_dir.join(Self::FILE);
+        PartialFile::remove_leftover(&path)?;
+        match std::fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => folder::sync(run_dir),
         }
-        folder::sync(run_dir)
     }
 }
 

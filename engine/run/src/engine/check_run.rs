@@ -2,7 +2,6 @@
 
 use std::fmt::{self, Write};
 use std::hash::{DefaultHasher, Hasher};
-use std::path::PathBuf;
 
 use pipezero_comm::world::World;
 use pipezero_models::kernels::instruction_set;
@@ -18,7 +17,7 @@ use super::EngineError;
 /// [`EngineError::OtherRun`] in each process that has another run than that of rank 0, [`EngineError::OtherInstructions`] in one whose CPU would
 /// compute other bits, [`EngineError::Elsewhere`] where only others have.
 pub(super) fn check_run(plan: &Plan, purpose: Purpose, world: &dyn World) -> Result<(), EngineError> {
-    if world.local_ranks().len() == world.size() {
+    if world.has_all_ranks() {
         return Ok(());
     }
     let own = Given { run: digest(plan, purpose), instructions: instruction_set() };
@@ -59,14 +58,7 @@ impl Given {
 /// Equal where engines run alike: the version, the run but for its threads and the paths of its data, which are those of its host, the purpose, the model's
 /// parameters and the programs.
 fn digest(plan: &Plan, purpose: Purpose) -> u64 {
-    let mut run = plan.run().clone();
-    run.threads = 0;
-    // Each host may have its own copy of the data, wherever it likes: contents are compared once they are read.
-    run.data.text.clear();
-    let nowhere = |path: &mut PathBuf| *path = PathBuf::new();
-    run.data.tokenizer.iter_mut().for_each(nowhere);
-    run.data.files.tokens.iter_mut().chain(&mut run.data.files.validation_tokens).for_each(nowhere);
-    let run = serde_json::to_string(&run).expect("a run has string keys");
+    let run = serde_json::to_string(&plan.run().on_any_host()).expect("a run has string keys");
     let mut digest = Digest(DefaultHasher::new());
     let mut write = |text: fmt::Arguments<'_>| digest.write_fmt(text).expect("a digest takes any text");
     write(format_args!("{} {run} {purpose:?}", env!("CARGO_PKG_VERSION")));

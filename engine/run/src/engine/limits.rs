@@ -18,7 +18,7 @@ const STACK_BYTES: u64 = (2 << 20) + (64 << 10);
 /// Threads beside those of ranks: for signals, checkpoints, the control channel and MPI.
 const OTHER_THREADS: u64 = 8;
 
-/// What blocks lose to the sizes that the allocator maps, and what threads of other libraries reserve.
+/// Address space that the allocator's rounding and threads of other libraries take.
 const MARGIN_BYTES: u64 = 16 << 20;
 
 /// Files that a start and a checkpoint have open at once, beside those that are open when it begins.

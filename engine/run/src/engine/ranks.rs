@@ -178,7 +178,7 @@ impl Ranks {
 
     /// Whether all ranks are local.
     pub(super) fn are_all(&self) -> bool {
-        self.local().len() == self.world.size()
+        self.world.has_all_ranks()
     }
 
     /// What a local rank holds.

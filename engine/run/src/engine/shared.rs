@@ -1,5 +1,6 @@
 //! Values that one process finds and all use.
 
+use pipezero_comm::world::judged_by_first;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -34,17 +35,16 @@ impl Engine {
         self.ranks.local().start
     }
 
-    /// Every process gets the text that the process whose first rank is `rank` gives.
+    /// As [`judged_by_first`], over the processes of the engine.
     ///
     /// # Errors
     /// When a rank, or another process, stops.
-    pub fn told_by(&mut self, rank: usize, say: impl FnOnce() -> String) -> Result<String, EngineError> {
-        let own = if self.first_rank() == rank { say() } else { String::new() };
-        // The others give an empty text.
-        let said = self.gather(own)?;
-        self.shared(|| {
-            Ok::<_, EngineError>(said.into_iter().find(|said| !said.is_empty()).unwrap_or_default())
-        })
+    pub fn judged<T, R>(&mut self, own: &T, judge: impl FnOnce(Vec<T>) -> R) -> Result<R, EngineError>
+    where
+        T: Serialize + DeserializeOwned,
+        R: Serialize + DeserializeOwned,
+    {
+        self.ranks.together(|world| judged_by_first(world, own, judge))
     }
 
     /// The first rank of the first process of which something holds.

@@ -89,7 +89,7 @@ fn add(in_demand: &mut Vec<InDemand>, memory: SharedMemory, free_bytes: Option<u
 
 /// Processes of a world on this host, as far as it is known.
 fn processes_here(world: &dyn World) -> usize {
-    let is_alone = world.local_ranks().len() == world.size();
+    let is_alone = world.has_all_ranks();
     let each = world.on_hosts().and_then(RanksOnHosts::ranks_per_node);
     if is_alone { 1 } else { each.unwrap_or_else(|| world.size()) }
 }

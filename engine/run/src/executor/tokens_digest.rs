@@ -28,7 +28,7 @@ enum End {
 }
 
 impl TokensDigest {
-    /// Of a rank that has read nothing yet.
+    /// For a rank that has read nothing yet.
     pub(super) fn new(plan: &Plan, rank: PipelineRank) -> Self {
         let [first, last] = plan.ranks_of_ends();
         let end = match () {

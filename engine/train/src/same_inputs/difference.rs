@@ -45,9 +45,9 @@ impl fmt::Display for Difference {
     }
 }
 
-/// What is said of something that a process does not have.
+/// Shown for an input that a process does not have.
 const NONE: &str = "none";
-/// And of a file that it does not have.
+/// Shown for a file that a process does not have.
 const MISSING: &str = "is missing";
 
 /// The first difference between what processes tell, and which input it is; `None` for the second where it is a large file.
@@ -88,7 +88,7 @@ fn seen(of: &Told, found: String) -> Seen {
     Seen { rank: of.rank, host: of.host.clone(), found }
 }
 
-/// What a process has read of large files: its rank, its host, and digests with the number of the file.
+/// A process's digests of large files: its rank, its host, and for each file its number and its digest.
 pub(super) type Digests = (usize, String, Vec<(usize, String)>);
 
 /// The first large file of which two processes have read different contents.
@@ -107,7 +107,7 @@ pub(super) fn of_files(all: &[Digests], files: &[FileFacts]) -> Option<Differenc
     None
 }
 
-/// What a process says of files of an input: its rank, its host, and names with digests.
+/// A process's digests of the files of one input: its rank, its host, and for each file its name and its digest.
 pub(super) type Named = (usize, String, Vec<(String, String)>);
 
 /// The difference with the first file that shows it.

@@ -9,12 +9,12 @@ mod files;
 mod told;
 
 use std::path::PathBuf;
+use std::slice;
 
-use pipezero_comm::CommError;
-use pipezero_comm::world::World;
+use pipezero_comm::world::{World, judged_by_first};
 use pipezero_files::host;
 use pipezero_run::engine::EngineError;
-use serde::de::DeserializeOwned;
+use pipezero_tokens::text::find_all;
 use serde::{Deserialize, Serialize};
 
 pub use self::difference::{Difference, Seen};
@@ -23,21 +23,21 @@ use self::files::{Reading, Unread};
 use self::told::{FileFacts, Told};
 use super::error::TrainingError;
 
-/// What a process has read, or was told on its command line.
+/// Something that all processes must have alike: a file that was read, or an option.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Input {
     /// As errors name it: `the training text (`data.text`)`.
     pub what: String,
     /// The digest of its content, or what was said; empty in a process that need not have it.
     pub digest: String,
-    /// The files that it was read from, in the order in which each process has them.
+    /// The files that it was read from, as entries of a run file name them: files, folders or globs.
     pub files: Vec<PathBuf>,
-    /// What to do where processes differ.
+    /// The repair, if processes differ.
     pub repair: &'static str,
 }
 
 impl Input {
-    /// What to do, if nothing else is said.
+    /// The usual repair.
     pub const REPAIR: &str =
         "copy the files of one host to the others, or give all processes the same options";
 
@@ -53,7 +53,7 @@ impl Input {
 /// # Errors
 /// [`TrainingError::OtherInput`] in every process, for the first difference; when a file cannot be read, or another process stops.
 pub fn compare(world: &dyn World, inputs: &[Input], large: &[PathBuf]) -> Result<Compared, TrainingError> {
-    if world.local_ranks().len() == world.size() {
+    if world.has_all_ranks() {
         return Ok(Compared::default());
     }
     let rank = world.local_ranks().start;
@@ -67,11 +67,11 @@ pub fn compare(world: &dyn World, inputs: &[Input], large: &[PathBuf]) -> Result
         inputs: inputs.iter().map(|input| (input.what.clone(), input.digest.clone())).collect(),
         files: facts.clone(),
     };
-    let judged = all(world, &told, |all: &[Told]| match difference::of_inputs(all) {
+    let judged = judged_by_first(world, &told, |all: Vec<Told>| match difference::of_inputs(&all) {
         Some(found) => Judged::Differs(found),
-        None => Judged::Alike(files::readers(all)),
-    })?;
-    let reading = match judged {
+        None => Judged::Alike(files::readers(&all)),
+    });
+    let reading = match judged.map_err(EngineError::of_others)? {
         Judged::Alike(reading) => reading,
         Judged::Differs((difference, input)) => {
             let input = input.and_then(|input| inputs.get(input));
@@ -83,9 +83,9 @@ pub fn compare(world: &dyn World, inputs: &[Input], large: &[PathBuf]) -> Result
     };
     let digests = reading.digests(rank, large);
     wait_for_all(world)?;
-    let found =
-        all(world, &(rank, host::name(), digests.map_err(unread)?), |all| difference::of_files(all, &facts))?;
-    match found {
+    let told = (rank, host::name(), digests.map_err(unread)?);
+    let found = judged_by_first(world, &told, |all| difference::of_files(&all, &facts));
+    match found.map_err(EngineError::of_others)? {
         Some(difference) => {
             Err(TrainingError::OtherInput { difference: Box::new(difference), repair: Input::REPAIR })
         }
@@ -108,34 +108,16 @@ fn named_by_file(
     difference: Difference,
     files: &[PathBuf],
 ) -> Result<Difference, TrainingError> {
-    let digests = files::digests_in_short(files);
+    let found = |entry| find_all(slice::from_ref(entry)).unwrap_or_else(|_| vec![entry.clone()]);
+    let files: Vec<PathBuf> = files.iter().flat_map(found).collect();
+    let digests = files::digests_in_short(&files);
     wait_for_all(world)?;
     let told = (world.local_ranks().start, host::name(), digests);
-    all(world, &told, |all| difference::with_file(difference.clone(), all))
+    let named = judged_by_first(world, &told, |all| difference::with_file(difference, &all));
+    Ok(named.map_err(EngineError::of_others)?)
 }
 
 /// Waits, without a limit of time, until all processes have read their files: how long disks take is unknown.
 fn wait_for_all(world: &dyn World) -> Result<(), TrainingError> {
     Ok(world.add_words_in_any_time(&mut []).map_err(EngineError::from)?)
-}
-
-/// Gathers the messages of all processes in that of rank 0, which judges them, and gives all processes its verdict.
-fn all<T, R>(world: &dyn World, own: &T, judge: impl FnOnce(&[T]) -> R) -> Result<R, TrainingError>
-where
-    T: Serialize + DeserializeOwned,
-    R: Serialize + DeserializeOwned,
-{
-    let expected = "every process runs this program";
-    let connected = |error: CommError| EngineError::of_others(error);
-    let messages = world.gather(postcard::to_stdvec(own).expect(expected)).map_err(connected)?;
-    // Other processes than that of rank 0 get nothing.
-    let answer = if messages.is_empty() {
-        Vec::new()
-    } else {
-        let read = |message: &Vec<u8>| postcard::from_bytes(message).expect(expected);
-        let all: Vec<T> = messages.iter().map(read).collect();
-        postcard::to_stdvec(&judge(&all)).expect(expected)
-    };
-    let answer = world.broadcast(answer).map_err(connected)?;
-    Ok(postcard::from_bytes(&answer).expect(expected))
 }

@@ -1,4 +1,4 @@
-//! What a process says of itself before processes are compared.
+//! The message that each process sends before processes are compared.
 
 use std::fs;
 use std::io;
@@ -7,7 +7,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-/// A process, with the inputs that it has read and the large files that it sees.
+/// A process, with its inputs and the large files that it sees.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Told {
     pub(super) rank: usize,
@@ -21,7 +21,7 @@ pub(super) struct Told {
 pub(super) struct FileFacts {
     pub(super) name: String,
     pub(super) num_bytes: u64,
-    /// What tells it from other files of its host: device, inode, time of the last change.
+    /// The device, the inode and the time of the last change, which identify a file on its host.
     pub(super) identity: (u64, u64, i64, i64),
 }
 

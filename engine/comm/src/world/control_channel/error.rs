@@ -42,7 +42,7 @@ pub enum ControlChannelError {
         /// The system's error of the last try.
         source: std::io::Error,
     },
-    /// What answers on the address is no process of the job.
+    /// The program that answers on the address is no process of the job.
     #[error(
         "what listens on {address} does not greet as the process of rank 0 does ({source}), after {waited:.1?}: see which program has the port, and \
          give each job a port of its own"
@@ -52,7 +52,7 @@ pub enum ControlChannelError {
         address: SocketAddr,
         /// How long it was tried.
         waited: Duration,
-        /// What went wrong in the last try.
+        /// The error of the last try.
         source: std::io::Error,
     },
     /// The processes of the job have different secrets, or this one has found another job.

@@ -18,7 +18,7 @@ use sha2::Sha256;
 
 /// Every greeting begins with it, so that other programs are recognised at once.
 const OPENING: [u8; 8] = *b"pipezero";
-/// What the coordinator says of a proof.
+/// The coordinator's answer to a proof.
 const ACCEPTED: u8 = 1;
 const REFUSED: u8 = 0;
 

@@ -10,7 +10,7 @@ use pipezero_files::host::JobSecret;
 pub struct Member {
     /// The program and its version: the same in all processes.
     pub program: String,
-    /// What all of them prove to know when they connect; `None` in a job without one.
+    /// The secret that all of them prove to know when they connect; `None` in a job without one.
     pub secret: Option<JobSecret>,
     /// Ranks in all processes.
     pub world_size: usize,

@@ -28,7 +28,7 @@ struct OverNccl {
     name: String,
     /// Its number among those that the process sees.
     ordinal: usize,
-    /// What is worth knowing of how GPUs differ, and that the job has no secret.
+    /// Warnings about GPUs that differ, and about a job without a secret.
     warnings: Vec<String>,
     channel: Arc<ControlChannel>,
     /// By which reports come too.

@@ -7,7 +7,7 @@ use crate::world::WorldError;
 /// Bytes that MPI carries.
 pub(in crate::world) const NUM_BYTES: usize = JobSecret::DRAWN_LEN;
 
-/// What rank 0 gives the others: a secret that it draws, or zeros if the environment has one, which never leaves it.
+/// The bytes that rank 0 sends to the others: a secret that it draws, or zeros if the environment has one, which is never sent.
 ///
 /// # Errors
 /// When the system has no random numbers.

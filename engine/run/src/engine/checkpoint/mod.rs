@@ -98,11 +98,6 @@ impl Engine {
 
     /// What is damaged, and how, as the first process says that has found something: an earlier checkpoint is then taken by all or by none.
     fn first_damage(&mut self, own: Option<&Damage>) -> Result<Option<Damage>, EngineError> {
-        let own = own.map_or_else(Vec::new, |own| postcard::to_stdvec(own).unwrap_or_default());
-        let first = self.ranks.together(|world| {
-            let found = world.gather(own)?;
-            world.broadcast(found.into_iter().find(|damage| !damage.is_empty()).unwrap_or_default())
-        })?;
-        Ok(postcard::from_bytes(&first).ok())
+        self.judged(&own.cloned(), |all| all.into_iter().flatten().next())
     }
 }

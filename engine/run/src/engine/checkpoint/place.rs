@@ -43,9 +43,7 @@ impl Engine {
         if self.ranks.are_all() {
             return Ok(None);
         }
-        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-        let own = format!("{} {} {}", host::name(), std::process::id(), since.as_nanos());
-        let sign = self.ranks.together(|world| world.broadcast(own.into_bytes()))?;
+        let sign = self.ranks.together(|world| world.broadcast(host::unique_sign().into_bytes()))?;
         Ok(Some(String::from_utf8_lossy(&sign).into_owned()))
     }
 }
