@@ -61,6 +61,7 @@ input_mistakes! {
     RunDirError: |error| match error {
         RunDirError::NoRun { .. }
         | RunDirError::Unfinished { .. }
+        | RunDirError::OnlyCheckpoints { .. }
         | RunDirError::BeingRemoved { .. }
         | RunDirError::LeftWeights { .. }
         | RunDirError::Summary { .. } => true,

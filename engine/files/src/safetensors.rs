@@ -55,8 +55,11 @@ impl Header {
         };
         let file_bytes = file.metadata().map_err(HeaderError::Io)?.len();
         let mut length = [0; 8];
-        if file.read_exact(&mut length).is_err() {
-            return damaged(format!("it has {file_bytes} bytes, a header 8 or more"));
+        match file.read_exact(&mut length) {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                return damaged(format!("it has {file_bytes} bytes, a header 8 or more"));
+            }
+            read => read.map_err(HeaderError::Io)?,
         }
         let header_bytes = u64::from_le_bytes(length);
         if header_bytes > HEADER_BYTES_MAX || header_bytes + 8 > file_bytes {

@@ -41,7 +41,36 @@ fn resume_says_what_it_takes_and_what_it_refuses() {
     // Done is done.
     let done = home.run("train run.json --out out --resume");
     assert!(done.stderr.contains("out has done all 3 steps: nothing is left to resume\n"), "{}", done.stderr);
+    assert!(!done.stderr.contains("nothing was trained"), "{}", done.stderr);
     done.success();
+    let done = home.run("train run.json --out out --resume --set seed=9 --set checkpoint.every=2");
+    let expected = "warning: nothing was trained with what differs from its last checkpoint: seed 3 -> 9, checkpoint.every 1 -> 2; to train on, set `steps` to more than 3";
+    assert!(done.stderr.replace("\n    ", " ").contains(expected), "{}", done.stderr);
+    done.success();
+    // Without weights a checkpoint can be named, and one of a run that is being replaced cannot.
+    let weights = home.path("out/weights.safetensors");
+    std::fs::rename(&weights, home.path("kept")).unwrap();
+    for command in ["eval out", "generate out --prompt a"] {
+        let unfinished = home.run(command);
+        let stderr = unfinished.stderr.replace("\n    ", " ");
+        assert!(
+            stderr.contains("name a checkpoint, such as the newest with --step 3"),
+            "{command}: {stderr}"
+        );
+    }
+    home.run("eval out --step 3").success();
+    std::fs::rename(home.path("kept"), weights).unwrap();
+    let starts = home.read("out/starts.json");
+    home.write(
+        "out/starts.json",
+        starts.replace("\"is_being_removed\": false", "\"is_being_removed\": true"),
+    );
+    let removed = home.run("checkpoint inspect out").stderr.replace("\n    ", " ");
+    assert!(
+        removed.contains("out has no checkpoint: its run was being replaced with --overwrite"),
+        "{removed}"
+    );
+    home.write("out/starts.json", starts);
     // The newest is damaged: the one before it is taken, and the metrics are cut back to it.
     damage(&home, 3);
     let resumed = home.run("train run.json --out out --resume --set steps=4");

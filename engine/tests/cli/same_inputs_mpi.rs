@@ -1,6 +1,7 @@
 //! Processes that see different files under one name do not train: here two folders are two hosts, and a process is started in each.
 
 use std::fs;
+use std::io::{Seek, SeekFrom, Write};
 use std::process::{Command, Stdio};
 
 use crate::command::{Home, Printed};
@@ -95,6 +96,23 @@ fn processes_that_see_different_things_do_not_train() {
         refused(run(&home, [&line, &line]), expected);
         fs::write(home.path(file), before).unwrap();
     }
+    // Of a file of more than 1 GiB only the first is read whole: whatever else a step does not read differs unseen, unless all of it is verified.
+    for (host, byte) in [("a", 0), ("b", 1)] {
+        let path = home.path(host).join("tokens.bin");
+        let mut file = fs::File::create(&path).unwrap();
+        file.set_len((1 << 30) + (1 << 26)).unwrap();
+        file.seek(SeekFrom::Start((1 << 29) + (1 << 16))).unwrap();
+        file.write_all(&[byte]).unwrap();
+    }
+    let sampled = format!("{plain} {tokens} --set steps=1 --set checkpoint=null");
+    let trained = run(&home, [&sampled, &sampled]);
+    assert!(trained.stderr.contains("1.06 GiB more their sizes and some blocks"), "{}", trained.stderr);
+    trained.success();
+    for host in ["a", "b"] {
+        fs::remove_dir_all(home.path(host).join("out")).unwrap();
+    }
+    let verified = format!("{sampled} --set data.verify=true");
+    refused(run(&home, [&verified, &verified]), "tokens.bin has checksum ");
     // Options, and the run file.
     let step = "train run.json --out before --set comm.backend=mpi --resume --set steps=3 --step 1";
     for (first, second, expected) in [

@@ -1,6 +1,7 @@
 //! From which checkpoint a run goes on: the newest that every process can read.
 
 use pipezero_comm::world::{World, judged_by_first};
+use pipezero_files::host;
 use pipezero_run::checkpoint::{CheckpointError, CheckpointReader, Checkpoints};
 use pipezero_run::engine::EngineError;
 
@@ -38,7 +39,7 @@ pub(super) fn newest_of_all(
             Err(error) if !error.is_damage() => return Err(EngineError::from(error).into()),
             opened => opened,
         };
-        let own = opened.as_ref().err().map(ToString::to_string);
+        let own = opened.as_ref().err().map(|error| format!("on host {}: {error}", host::name()));
         let found = judged_by_first(world, &own, |all| all.into_iter().flatten().next());
         let found = found.map_err(EngineError::of_others)?;
         match (opened, found) {

@@ -11,7 +11,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::batches::Batches;
 use super::error::TrainingError;
-use super::same_inputs::Input;
+use super::same_inputs::{Input, LargeFiles};
 use super::teacher::Teacher;
 
 /// The inputs of a run, and the large files that its ranks read in parts.
@@ -20,7 +20,7 @@ pub(super) fn inputs(
     batches: &Batches,
     state: &InitialState,
     teacher: Option<&Teacher>,
-) -> Result<(Vec<Input>, Vec<PathBuf>), TrainingError> {
+) -> Result<(Vec<Input>, LargeFiles), TrainingError> {
     let data = &plan.run().data;
     let mut inputs = sections(plan.run());
     let mut add = |what: &str, digest: Option<String>, files: Vec<PathBuf>| {
@@ -50,7 +50,8 @@ pub(super) fn inputs(
     // A process without a rank of the teacher may not see its weights, and need not.
     let teacher = teacher.map(|teacher| teacher.weights().checksum.clone().unwrap_or_default());
     add("the weights of the teacher", teacher, Vec::new());
-    Ok((inputs, [batches.token_files.clone(), weights_files].concat()))
+    let paths = [batches.token_files.clone(), weights_files].concat();
+    Ok((inputs, LargeFiles { paths, are_verified: data.verify }))
 }
 
 /// The repair if run files differ.

@@ -8,7 +8,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use pipezero_files::input::{named, read_text};
 use pipezero_files::opened::{Own, open_own};
 use pipezero_files::partial::{Existing, PartialFile};
-use pipezero_run::checkpoint::{Starts, StepOfStart};
+use pipezero_run::checkpoint::{Checkpoints, Starts, StepOfStart};
 use pipezero_tokens::Tokenizer;
 
 use super::metrics_file::MetricsFile;
@@ -104,7 +104,16 @@ impl RunDir {
     /// # Errors
     /// When its run file or weights are missing.
     pub fn open(path: &Path) -> Result<Self, RunDirError> {
-        let run = Self::with_files(path, &[Self::RUN_FILE, Self::WEIGHTS])?;
+        let run = match Self::with_files(path, &[Self::RUN_FILE, Self::WEIGHTS]) {
+            Err(RunDirError::NoRun { path, file: Self::WEIGHTS }) => {
+                let newest = Checkpoints::of_run(&path).steps()?.last().copied();
+                return Err(match newest {
+                    Some(newest) => RunDirError::OnlyCheckpoints { path, newest },
+                    None => RunDirError::NoRun { path, file: Self::WEIGHTS },
+                });
+            }
+            run => run?,
+        };
         match Starts::read(path)?.left_weights() {
             Some(step) => Err(RunDirError::LeftWeights { path: run.file(Self::WEIGHTS), step }),
             None => Ok(run),

@@ -108,6 +108,17 @@ pub enum RunDirError {
         /// What is missing.
         file: &'static str,
     },
+    /// It has checkpoints, and no weights yet.
+    #[error(
+        "{} has no weights yet: its run has not ended; name a checkpoint, such as the newest with --step {newest}, or go on with the run with `pipezero resume`",
+        path.display()
+    )]
+    OnlyCheckpoints {
+        /// The folder.
+        path: PathBuf,
+        /// The newest step with a checkpoint.
+        newest: u64,
+    },
     /// Its run has not ended.
     #[error("{}: the run has not ended: it has no summary.json; wait for its end, or run it again", path.display())]
     Unfinished {

@@ -3,11 +3,12 @@
 //! The checkpoint's own record of its run is compared, not the run file of the last start: that one may have ended before it wrote a checkpoint.
 
 use std::cell::LazyCell;
+use std::path::Path;
 
 use pipezero_config::{ChangedKey, Effect, OptimizerConfig, Run, SchedulerConfig};
 use pipezero_models::{CrossEntropy, Loss};
 use pipezero_plan::Plan;
-use pipezero_run::checkpoint::Manifest;
+use pipezero_run::checkpoint::{Checkpoints, Manifest};
 use pipezero_run::engine::AboutRun;
 use pipezero_run::optimizer::LearningRate;
 use serde_json::{Value, json};
@@ -112,6 +113,18 @@ impl Changes {
     pub fn note(&self) -> Option<String> {
         (!self.others.is_empty()).then(|| format!("since the checkpoint: {}", listed(&self.others)))
     }
+}
+
+/// The keys in which a run differs from the one that wrote the newest checkpoint of a run directory, in words; `None` where there is no difference, or no
+/// checkpoint. Contents of files are not compared.
+pub fn changed_keys(plan: &Plan, directory: &Path) -> Option<String> {
+    let newest = Checkpoints::of_run(directory).newest_before(u64::MAX, &mut Vec::new()).ok().flatten()?;
+    let now = serde_json::to_string(plan.run()).expect("a run has string keys and finite depth");
+    let now: Value = serde_json::from_str(&now).expect("it was written as JSON");
+    let mut keys = ChangedKey::between(&newest.manifest().run, &now);
+    // What a run file does not say, such as the loss.
+    keys.retain(|key| key.now.is_some());
+    (!keys.is_empty()).then(|| listed(&keys))
 }
 
 /// The run of a checkpoint with its loss, if that of `now` says one: earlier versions named only losses other than cross-entropy.

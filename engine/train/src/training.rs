@@ -29,7 +29,14 @@ use super::weights_run::state_of;
 pub enum Start {
     /// The text is read.
     Text,
-    /// Processes have compared what they read, and large files only in parts.
+    /// Large files are read, so that processes can compare them.
+    Compares {
+        /// Bytes that this process has read.
+        num_read_bytes: u64,
+        /// Bytes that this process reads in all.
+        num_bytes: u64,
+    },
+    /// Processes have compared what they read: large files only in parts, unless all were asked for.
     Compared(Compared),
     /// Ranks allocate their memory and draw their initial weights.
     Drawn,
@@ -314,8 +321,10 @@ impl Training {
         // A process that is alone has nothing to compare, and need not read for it.
         if !world.has_all_ranks() {
             let (inputs, large) = inputs(&plan, &batches, &state, teacher.as_ref())?;
-            let compared = compare(&*world, &inputs, &large)?;
-            if compared.sampled_bytes > 0 {
+            let mut progress =
+                |num_read_bytes, num_bytes| begins(Start::Compares { num_read_bytes, num_bytes });
+            let compared = compare(&*world, &inputs, &large, &mut progress)?;
+            if compared.sampled_bytes > 0 || large.are_verified {
                 begins(Start::Compared(compared));
             }
         }

@@ -6,11 +6,14 @@ use pipezero_comm::world::World;
 use pipezero_measure::trace::{TracedSteps, TracedStepsError};
 use pipezero_plan::{Plan, Purpose};
 use pipezero_run::engine::{Engine, EngineError};
-use pipezero_train::{Claim, Place, RunDir, RunDirError, Training, TrainingError, check_disk_space};
+use pipezero_train::{
+    Claim, Place, RunDir, RunDirError, Training, TrainingError, changed_keys, check_disk_space,
+};
 
 use super::options::RunOptions;
 use crate::failure::Failure;
 use crate::output::ProcessOutput;
+use crate::terminal;
 
 /// What was found before the ranks start.
 #[derive(Debug, Default)]
@@ -65,10 +68,13 @@ impl RunOptions {
         let finished = if goes_on { finished_steps(out, plan.run().steps) } else { None };
         if let Some(steps) = finished {
             let output = ProcessOutput::new(is_first);
-            output.note(format_args!(
-                "{} has done all {steps} steps: nothing is left to resume",
-                out.display()
-            ));
+            let out = out.display();
+            output.note(format_args!("{out} has done all {steps} steps: nothing is left to resume"));
+            if let Some(changed) = changed_keys(plan, &self.out) {
+                output.note(terminal::fitted(&format!(
+                    "warning: nothing was trained with what differs from its last checkpoint: {changed}; to train on, set `steps` to more than {steps}"
+                )));
+            }
             self.tidy(is_first);
             return Ok(Ready { is_finished: true, ..Ready::default() });
         }

@@ -10,8 +10,8 @@ use pipezero_models::Distillation;
 use pipezero_plan::Plan;
 use pipezero_run::checkpoint::Checkpoints;
 use pipezero_train::{
-    Beginning, CopiedTokenizer, FoundDirectory, Input, RunDir, RunDirError, Teacher, Training, TrainingError,
-    compare, origin_of,
+    Beginning, CopiedTokenizer, FoundDirectory, Input, LargeFiles, RunDir, RunDirError, Teacher, Training,
+    TrainingError, compare, origin_of,
 };
 
 use super::options::RunOptions;
@@ -62,7 +62,7 @@ impl RunOptions {
         teacher: Option<Teacher>,
         output: ProcessOutput,
     ) -> Result<Training, TrainingError> {
-        let words = where_it_starts(&plan);
+        let mut words = where_it_starts(&plan);
         let begins = &mut |begins| words(begins).into_iter().for_each(|line| output.note(line));
         let beginning = match &self.init {
             // A task says its weights every time; those of a run that goes on are its checkpoint's.
@@ -70,7 +70,7 @@ impl RunOptions {
             _ if self.resume => Beginning::Checkpoint { directory: &self.out, step: self.step },
             _ => Beginning::Drawn,
         };
-        compare(&*world, &self.said(), &[])?;
+        compare(&*world, &self.said(), &LargeFiles::default(), &mut |_, _| ())?;
         let mut training = Training::beginning(plan, world, beginning, teacher, begins)?;
         if self.resume {
             say_where_it_goes_on(output, training.resumed(), &self.out);

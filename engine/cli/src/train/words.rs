@@ -12,6 +12,7 @@ use pipezero_train::{Compared, LineFaults, RankLog, Resumed, RunDir, Start, Summ
 use crate::describe;
 use crate::figures::{bytes, count, counted};
 use crate::output::ProcessOutput;
+use crate::progress::Pace;
 use crate::terminal;
 
 /// With what a start of the run begins in a log.
@@ -39,17 +40,26 @@ pub(super) fn place_of(plan: &Plan, rank: usize) -> String {
 }
 
 /// The line about what a run does before its first step, if there is one.
-pub(super) fn where_it_starts(plan: &Plan) -> impl Fn(Start) -> Option<String> + use<> {
+pub(super) fn where_it_starts(plan: &Plan) -> impl FnMut(Start) -> Option<String> + use<> {
     let ranks = format!(
         "starting {} and {} of memory in all",
         counted(plan.grid().world_size(), "rank"),
         bytes(plan.needs().world_bytes)
     );
     let reads_text = plan.run().model.learns();
+    let mut pace = Pace::later();
     move |begins| match begins {
         Start::Text => reads_text.then(|| "reading the text".to_owned()),
+        Start::Compares { num_read_bytes, num_bytes } => pace.is_line_due().then(|| {
+            let (read, all) = (bytes(num_read_bytes), bytes(num_bytes));
+            format!("comparing files of tokens and weights between the processes: {read} of {all} read here")
+        }),
+        Start::Compared(Compared { whole_bytes, sampled_bytes: 0 }) => Some(format!(
+            "files of tokens and weights were compared between the processes: all {}",
+            bytes(whole_bytes)
+        )),
         Start::Compared(Compared { whole_bytes, sampled_bytes }) => Some(format!(
-            "files of tokens and weights were compared between the processes: {} whole, of {} more their sizes and some blocks",
+            "files of tokens and weights were compared between the processes: {} whole, of {} more their sizes and some blocks; `data.verify` true compares all of them",
             bytes(whole_bytes),
             bytes(sampled_bytes)
         )),

@@ -89,6 +89,7 @@ pub(super) const TABLE: &[Row] = &[
     content("data.validation_tokens", "data.validation_tokens", "data.validation_checksum", VALIDATION),
     learned("data.document_attention", "data.document_attention", DOCUMENTS),
     learned("data.seq_lengths", "data.seq_lengths", LENGTHS),
+    plain("data.verify", "data.verify"),
     plain("evaluation.every", "evaluation.every"),
     plain("evaluation.batches", "evaluation.batches"),
     plain("parallel.pipeline", "parallel.pipeline"),

@@ -67,6 +67,7 @@ pub(super) fn resolve(raw: &RawData, reads_text: bool, folder: &Path) -> Option<
         validation,
         document_attention,
         seq_lengths: seq_lengths(raw)?,
+        verify: raw.verify.or(false)?,
     })
 }
 

@@ -22,6 +22,8 @@ pub struct DataConfig {
     pub document_attention: bool,
     /// Lengths of which each micro-batch in training has one; none where all have that of the model's sequences.
     pub seq_lengths: Vec<usize>,
+    /// Whether processes compare every byte of large files.
+    pub verify: bool,
 }
 
 impl DataConfig {

@@ -38,8 +38,10 @@ pub(super) struct Trial {
     recomputed: Buffer,
     workspace: Buffer,
     loss: Buffer,
-    /// The least of the forward, and of each half of the backward.
-    least: [Duration; 3],
+    /// How long the forward and each half of the backward have taken in all.
+    total: [Duration; 3],
+    /// Rounds of forward and backward that count.
+    num_rounds: u32,
 }
 
 impl Trial {
@@ -85,7 +87,8 @@ impl Trial {
             recomputed: zeros(0)?,
             workspace: wide(workspace)?,
             loss: words(LossSum::NUM_WORDS * (1 + plan.loss_parts().len()))?,
-            least: [Duration::MAX; 3],
+            total: [Duration::ZERO; 3],
+            num_rounds: 0,
             unit,
         };
         fill(&mut trial.parameters)?;
@@ -116,7 +119,7 @@ impl Trial {
         };
         let start = Instant::now();
         unit.forward(&Host, *shape, args);
-        self.least[0] = self.least[0].min(start.elapsed());
+        self.total[0] += start.elapsed();
     }
 
     pub(super) fn backward(&mut self) {
@@ -141,20 +144,29 @@ impl Trial {
             unit.backward(&Host, *shape, args);
             // Nobody runs its halves.
             let half = start.elapsed() / 2;
-            self.least = [self.least[0], self.least[1].min(half), self.least[2].min(half)];
+            self.total[1] += half;
+            self.total[2] += half;
+            self.num_rounds += 1;
             return;
         }
         let args =
             UnitBackwardInput { tokens, parameters, gradient, saved, weight_inputs, workspace, loss_seed };
         let start = Instant::now();
         unit.backward_input(&Host, *shape, args);
-        self.least[1] = self.least[1].min(start.elapsed());
+        self.total[1] += start.elapsed();
         let to = GradientView::overwriting(self.parameter_gradients.view_mut());
         let args =
             UnitBackwardWeight { tokens, saved, weight_inputs, parameter_gradients: to.into(), workspace };
         let start = Instant::now();
         unit.backward_weight(&Host, *shape, args);
-        self.least[2] = self.least[2].min(start.elapsed());
+        self.total[2] += start.elapsed();
+        self.num_rounds += 1;
+    }
+
+    /// Forgets what was measured so far.
+    pub(super) fn begin_again(&mut self) {
+        self.total = [Duration::ZERO; 3];
+        self.num_rounds = 0;
     }
 
     /// Bytes of all that it works on, counted as if every element were an f32.
@@ -167,8 +179,9 @@ impl Trial {
 
     /// The time of a micro-batch of the run.
     pub(super) fn passes(&self) -> CorePasses {
+        let scale = self.scale / f64::from(self.num_rounds.max(1));
         let [forward_ns, backward_input_ns, backward_weight_ns] =
-            self.least.map(|time| time.as_nanos() as f64 * self.scale);
+            self.total.map(|time| time.as_nanos() as f64 * scale);
         CorePasses { forward_ns, backward_input_ns, backward_weight_ns }
     }
 }

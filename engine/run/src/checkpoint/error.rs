@@ -83,6 +83,9 @@ pub enum CheckpointError {
         /// What of the others is damaged.
         earlier: String,
     },
+    /// Another host has the checkpoint.
+    #[error("{} is not on this host: copy the checkpoint here, or write checkpoints to a folder that all hosts share", .0.display())]
+    NotHere(PathBuf),
     /// Another process cannot read it; its words.
     #[error("{0}")]
     Refused(String),
@@ -193,7 +196,7 @@ impl CheckpointError {
 
     /// Whether an earlier checkpoint may do: this one is damaged, or the disk does not give it back.
     pub fn is_damage(&self) -> bool {
-        matches!(self, Self::Damaged { .. }) || self.unreadable_step().is_some()
+        matches!(self, Self::Damaged { .. } | Self::NotHere(_)) || self.unreadable_step().is_some()
     }
 
     /// The step of the checkpoint that a disk, or a server of files, does not give back now: it may be whole. Missing rights and limits of this process are

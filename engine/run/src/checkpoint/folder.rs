@@ -104,6 +104,10 @@ impl Checkpoints {
             steps.iter().rev().find(|&&found| step.map_or_else(|| is_of_run(found), |step| step == found));
         match found {
             Some(&step) => Ok(checkpoints.at(step)),
+            None if starts.is_being_removed() => {
+                let reason = "no checkpoint: its run was being replaced with --overwrite".to_owned();
+                Err(CheckpointError::NotFound { path: path.to_owned(), reason })
+            }
             None => Err(checkpoints.not_found(path, step, &steps)),
         }
     }

@@ -11,7 +11,7 @@ use std::io;
 use std::path::Path;
 
 use pipezero_files::folder;
-use pipezero_files::input::read_text;
+use pipezero_files::input::{InputError, read_text};
 use pipezero_files::partial::{Existing, PartialFile};
 use serde::{Deserialize, Serialize};
 
@@ -68,6 +68,7 @@ impl Starts {
         let text = match read_text(&path, Self::BYTES_MAX) {
             Ok(text) => text,
             Err(error) if error.is_missing() => return Ok(Self::default()),
+            Err(InputError::Io(source)) => return Err(CheckpointError::Io { path, source }),
             Err(error) => return Err(damaged(error.to_string())),
         };
         let starts: Self = serde_json::from_str(&text).map_err(|error| damaged(error.to_string()))?;

@@ -14,10 +14,26 @@ use xxhash_rust::xxh3::Xxh3;
 
 use super::told::{FileFacts, Told, name_of};
 
-/// Bytes of large files, at most, that are read to compare them.
+/// Bytes of large files, at most, that are read to compare them, unless all are asked for.
 const READ_BYTES_MAX: u64 = 1 << 30;
 /// Bytes that are read at once.
 const BUFFER_BYTES: usize = 1 << 20;
+
+/// Files of tokens and weights: ranks read parts of them, here and there.
+#[derive(Clone, Debug, Default)]
+pub struct LargeFiles {
+    /// Where they are, in the same order in all processes.
+    pub paths: Vec<PathBuf>,
+    /// Whether every byte of them is compared.
+    pub are_verified: bool,
+}
+
+impl LargeFiles {
+    /// How many bytes of them are compared whole, at most.
+    fn whole_bytes_max(&self) -> u64 {
+        if self.are_verified { u64::MAX } else { READ_BYTES_MAX }
+    }
+}
 
 /// How much of large files was compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,20 +44,20 @@ pub struct Compared {
     pub sampled_bytes: u64,
 }
 
-/// How many of the first files are read whole.
-fn num_whole(files: &[FileFacts]) -> usize {
+/// How many of the first files are read whole, which together have at most so many bytes.
+fn num_whole(files: &[FileFacts], bytes_max: u64) -> usize {
     let mut sum = 0_u64;
     let fits = |file: &&FileFacts| {
         sum = sum.saturating_add(file.num_bytes);
-        sum <= READ_BYTES_MAX
+        sum <= bytes_max
     };
     files.iter().take_while(fits).count()
 }
 
 /// How much of the files is compared.
-pub(super) fn compared(files: &[FileFacts]) -> Compared {
-    let sum = |files: &[FileFacts]| files.iter().map(|file| file.num_bytes).sum();
-    let (whole, sampled) = files.split_at(num_whole(files));
+pub(super) fn compared(large: &LargeFiles, facts: &[FileFacts]) -> Compared {
+    let sum = |files: &[FileFacts]| files.iter().fold(0, |sum: u64, file| sum.saturating_add(file.num_bytes));
+    let (whole, sampled) = facts.split_at(num_whole(facts, large.whole_bytes_max()));
     Compared { whole_bytes: sum(whole), sampled_bytes: sum(sampled) }
 }
 
@@ -50,11 +66,11 @@ pub(super) fn compared(files: &[FileFacts]) -> Compared {
 pub(super) struct Reading(Vec<(usize, usize)>);
 
 /// Each file is read once on each host that has it: of the processes that see the same file, by the one that has the fewest bytes to read so far.
-pub(super) fn readers(all: &[Told]) -> Reading {
+pub(super) fn readers(large: &LargeFiles, all: &[Told]) -> Reading {
     let Some(first) = all.first() else { return Reading(Vec::new()) };
     let mut reading = Vec::new();
     let mut bytes_of = HashMap::<usize, u64>::new();
-    for number in 0..num_whole(&first.files) {
+    for number in 0..num_whole(&first.files, large.whole_bytes_max()) {
         let mut seen = HashMap::<_, Vec<usize>>::new();
         for told in all {
             let Some(file) = told.files.get(number) else { continue };
@@ -81,16 +97,32 @@ pub(super) struct Unread {
 }
 
 impl Reading {
-    /// The digests of the files that a process is to read, with their numbers.
-    pub(super) fn digests(&self, rank: usize, files: &[PathBuf]) -> Result<Vec<(usize, String)>, Unread> {
+    /// The digests of the files that a process is to read, with their numbers. It tells `progress` again and again how many bytes it has read.
+    pub(super) fn digests(
+        &self,
+        rank: usize,
+        files: &[PathBuf],
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<Vec<(usize, String)>, Unread> {
         let own = self.0.iter().filter(|(reader, _)| *reader == rank);
-        let digest = |&(_, number): &(usize, usize)| {
+        let mut num_read = 0;
+        let mut digest = |&(_, number): &(usize, usize)| {
             let path = &files[number];
-            let digest = digest(path, u64::MAX);
+            let mut has_read = |num_bytes| {
+                num_read += num_bytes;
+                progress(num_read);
+            };
+            let digest = digest(path, u64::MAX, &mut has_read);
             let digest = digest.map_err(|source| Unread { path: path.clone(), source })?;
             Ok((number, digits(digest)))
         };
-        own.map(digest).collect()
+        own.map(&mut digest).collect()
+    }
+
+    /// How many bytes a process is to read.
+    pub(super) fn num_bytes(&self, rank: usize, files: &[FileFacts]) -> u64 {
+        let own = self.0.iter().filter(|(reader, _)| *reader == rank);
+        own.map(|&(_, number)| files[number].num_bytes).fold(0, u64::saturating_add)
     }
 }
 
@@ -98,23 +130,28 @@ impl Reading {
 pub(super) fn digests_in_short(files: &[PathBuf]) -> Vec<(String, String)> {
     let of_each = READ_BYTES_MAX / files.len().max(1) as u64;
     let of = |path: &PathBuf| {
-        let found = digest(path, of_each).map_or_else(|error| format!("unknown ({error})"), digits);
+        let found =
+            digest(path, of_each, &mut |_| ()).map_or_else(|error| format!("unknown ({error})"), digits);
         (name_of(path), found)
     };
     files.iter().map(of).collect()
 }
 
-/// The digest of the first bytes of a file, and of its length.
-fn digest(path: &Path, bytes_max: u64) -> io::Result<u64> {
+/// The digest of the first bytes of a file, and of its length. What is added to the file meanwhile is not read.
+fn digest(path: &Path, bytes_max: u64, has_read: &mut dyn FnMut(u64)) -> io::Result<u64> {
     let file = open_regular(path)?;
     let mut digest = Xxh3::new();
-    digest.update(&file.metadata()?.len().to_le_bytes());
-    let mut rest = file.take(bytes_max);
+    let len = file.metadata()?.len();
+    digest.update(&len.to_le_bytes());
+    let mut rest = file.take(bytes_max.min(len));
     let mut buffer = vec![0; BUFFER_BYTES];
     loop {
         match rest.read(&mut buffer)? {
             0 => return Ok(digest.digest()),
-            num_bytes => digest.update(&buffer[..num_bytes]),
+            num_bytes => {
+                digest.update(&buffer[..num_bytes]);
+                has_read(num_bytes as u64);
+            }
         }
     }
 }
@@ -141,16 +178,37 @@ mod tests {
             // Its own copy of the second, as in a container.
             told(3, "b", &[(1, 10), (7, 20)]),
         ];
-        assert_eq!(readers(&all), Reading(vec![(0, 0), (2, 0), (1, 1), (2, 1), (3, 1)]));
+        let reading = readers(&LargeFiles::default(), &all);
+        assert_eq!(reading, Reading(vec![(0, 0), (2, 0), (1, 1), (2, 1), (3, 1)]));
+        assert_eq!([0, 1, 2, 3].map(|rank| reading.num_bytes(rank, &all[0].files)), [10, 20, 30, 20]);
     }
 
     #[test]
-    fn files_beyond_the_bound_count_by_their_size() {
+    fn progress_ends_with_all_bytes_that_a_process_reads() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let files = [3_000_000, 5, 0].map(|len| {
+            let path = folder.path().join(len.to_string());
+            std::fs::write(&path, vec![7; len]).expect("a file");
+            path
+        });
+        let mut seen = Vec::new();
+        let reading = Reading(vec![(0, 0), (1, 0), (1, 1), (1, 2)]);
+        let digests =
+            reading.digests(1, &files, &mut |num_bytes| seen.push(num_bytes)).expect("they are there");
+        assert_eq!(digests.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [0, 1, 2]);
+        assert!(seen.is_sorted() && seen.last() == Some(&3_000_005), "{seen:?}");
+    }
+
+    #[test]
+    fn files_beyond_the_bound_count_by_their_size_unless_all_are_verified() {
         let gib = 1 << 30;
         let files = |sizes: &[u64]| -> Vec<FileFacts> {
             sizes.iter().map(|&size| FileFacts::named("a".to_owned(), size)).collect()
         };
-        let of = |sizes: &[u64]| compared(&files(sizes));
+        let verified = LargeFiles { are_verified: true, ..LargeFiles::default() };
+        let all = compared(&verified, &files(&[gib / 2, gib, 5]));
+        assert_eq!(all, Compared { whole_bytes: gib / 2 + gib + 5, sampled_bytes: 0 });
+        let of = |sizes: &[u64]| compared(&LargeFiles::default(), &files(sizes));
         assert_eq!(of(&[gib / 2, gib / 2]), Compared { whole_bytes: gib, sampled_bytes: 0 });
         assert_eq!(of(&[gib / 2, gib, 5]), Compared { whole_bytes: gib / 2, sampled_bytes: gib + 5 });
         assert_eq!(of(&[u64::MAX / 2, 1]), Compared { whole_bytes: 0, sampled_bytes: u64::MAX / 2 + 1 });

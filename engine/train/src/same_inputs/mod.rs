@@ -18,7 +18,7 @@ use pipezero_tokens::text::find_all;
 use serde::{Deserialize, Serialize};
 
 pub use self::difference::{Difference, Seen};
-pub use self::files::Compared;
+pub use self::files::{Compared, LargeFiles};
 use self::files::{Reading, Unread};
 use self::told::{FileFacts, Told};
 use super::error::TrainingError;
@@ -48,11 +48,16 @@ impl Input {
 }
 
 /// Compares what all processes of a world have read; each calls it with inputs in the same order. `large` files are read here, once on each host that has
-/// them: no process reads more than 1 GiB of them.
+/// them, and no more than 1 GiB of them unless all are verified. It tells `progress` again and again how many bytes this process has read, and of how many.
 ///
 /// # Errors
 /// [`TrainingError::OtherInput`] in every process, for the first difference; when a file cannot be read, or another process stops.
-pub fn compare(world: &dyn World, inputs: &[Input], large: &[PathBuf]) -> Result<Compared, TrainingError> {
+pub fn compare(
+    world: &dyn World,
+    inputs: &[Input],
+    large: &LargeFiles,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Compared, TrainingError> {
     if world.has_all_ranks() {
         return Ok(Compared::default());
     }
@@ -60,7 +65,7 @@ pub fn compare(world: &dyn World, inputs: &[Input], large: &[PathBuf]) -> Result
     let unread = |Unread { path, source }| TrainingError::Unread { path, source };
     let facts =
         |path: &PathBuf| FileFacts::of(path).map_err(|source| unread(Unread { path: path.clone(), source }));
-    let facts = large.iter().map(facts).collect::<Result<Vec<_>, _>>()?;
+    let facts = large.paths.iter().map(facts).collect::<Result<Vec<_>, _>>()?;
     let told = Told {
         rank,
         host: host::name(),
@@ -69,7 +74,7 @@ pub fn compare(world: &dyn World, inputs: &[Input], large: &[PathBuf]) -> Result
     };
     let judged = judged_by_first(world, &told, |all: Vec<Told>| match difference::of_inputs(&all) {
         Some(found) => Judged::Differs(found),
-        None => Judged::Alike(files::readers(&all)),
+        None => Judged::Alike(files::readers(large, &all)),
     });
     let reading = match judged.map_err(EngineError::of_others)? {
         Judged::Alike(reading) => reading,
@@ -81,7 +86,8 @@ pub fn compare(world: &dyn World, inputs: &[Input], large: &[PathBuf]) -> Result
             return Err(TrainingError::OtherInput { difference: Box::new(difference), repair });
         }
     };
-    let digests = reading.digests(rank, large);
+    let num_bytes = reading.num_bytes(rank, &facts);
+    let digests = reading.digests(rank, &large.paths, &mut |num_read| progress(num_read, num_bytes));
     wait_for_all(world)?;
     let told = (rank, host::name(), digests.map_err(unread)?);
     let found = judged_by_first(world, &told, |all| difference::of_files(&all, &facts));
@@ -89,7 +95,7 @@ pub fn compare(world: &dyn World, inputs: &[Input], large: &[PathBuf]) -> Result
         Some(difference) => {
             Err(TrainingError::OtherInput { difference: Box::new(difference), repair: Input::REPAIR })
         }
-        None => Ok(files::compared(&facts)),
+        None => Ok(files::compared(large, &facts)),
     }
 }
 
