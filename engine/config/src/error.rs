@@ -147,7 +147,7 @@ impl fmt::Display for ConfigErrors {
             if i > 0 {
                 writeln!(f)?;
             }
-            if !matches!(error.problem, Problem::Unreadable { .. }) {
+            if !error.says_its_place() {
                 write!(f, "{}: ", error.place.span)?;
             }
             write!(f, "{error}")?;
@@ -378,6 +378,15 @@ impl fmt::Display for ConfigError {
 }
 
 impl ConfigError {
+    /// Whether the message begins with its place, since no line of the file can be shown for it.
+    fn says_its_place(&self) -> bool {
+        match self.problem {
+            Problem::Unreadable { .. } => true,
+            Problem::Syntax { .. } | Problem::WrongType { .. } => !self.place.span.source.is_shown(),
+            _ => false,
+        }
+    }
+
     /// The path is added here and nowhere else.
     fn message(&self) -> String {
         let path = match self.place.path.as_str() {

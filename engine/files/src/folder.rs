@@ -69,7 +69,7 @@ pub(crate) fn sync_open(folder: impl AsFd) -> io::Result<()> {
 }
 
 /// The folder that a name is in.
-pub(crate) fn parent_of(path: &Path) -> &Path {
+pub fn parent_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 

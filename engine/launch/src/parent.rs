@@ -1,11 +1,11 @@
 //! The parent process: `pipezero launch` itself. If it ends, even by SIGKILL, its processes end too: after their step, as for a signal, once there are steps.
 
-use std::{env, process, thread};
+use std::{env, fs, process, thread};
 
 use pipezero_files::host::job_files;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Signal, getppid, kill_process, pidfd_open};
 
 /// The variable with the number of the parent process, `pipezero launch`.
 pub(super) const PARENT: &str = "PIPEZERO_PARENT";
@@ -19,7 +19,7 @@ pub fn end_with_parent() {
     let parent = match pidfd_open(parent, PidfdFlags::empty()) {
         Ok(parent) => parent,
         // It has ended before this process began.
-        Err(Errno::SRCH) => return signal_own(Signal::KILL),
+        Err(Errno::SRCH) => return end_at_once(),
         Err(error) => {
             return tracing::warn!(%error, "this process will not notice the end of `pipezero launch`");
         }
@@ -28,7 +28,7 @@ pub fn end_with_parent() {
         // A signal may interrupt it.
         while poll(&mut [PollFd::new(&parent, PollFlags::IN)], None).is_err() {}
         if !job_files::are_connected() {
-            return signal_own(Signal::KILL);
+            return end_at_once();
         }
         tracing::warn!("`pipezero launch` has ended: this process ends after its step");
         signal_own(Signal::TERM);
@@ -36,6 +36,18 @@ pub fn end_with_parent() {
     if let Err(error) = thread::Builder::new().name("parent".to_owned()).spawn(wait) {
         tracing::warn!(%error, "this process will not notice the end of `pipezero launch`");
     }
+}
+
+/// Ends this process, and `mpirun` if that has started it: it waits for ever for processes that have ended before they were connected, and nobody else would
+/// end it.
+fn end_at_once() {
+    if let Some(starter) = getppid()
+        && fs::read_to_string(format!("/proc/{}/comm", starter.as_raw_pid()))
+            .is_ok_and(|name| name.trim_end() == "mpirun")
+    {
+        let _ = kill_process(starter, Signal::KILL);
+    }
+    signal_own(Signal::KILL);
 }
 
 fn signal_own(signal: Signal) {

@@ -37,6 +37,8 @@ mod neighbours; // Links, pipes and files of others in the place of files.
 mod not_finite; // Values with which no run can begin.
 mod parameters; // What becomes of parameters.
 mod planning; // `check`, `plan` and `show`.
+#[cfg(target_os = "linux")]
+mod power_cut; // A power cut before every change of a run directory.
 mod precision; // fp16 and bf16.
 mod processes; // Processes that a command starts.
 mod profile; // `profile`.

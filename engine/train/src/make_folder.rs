@@ -4,10 +4,11 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
+use pipezero_files::folder;
+
 /// Makes a folder and those that it lies in, and removes what was made.
 pub(super) fn can_be_made(path: &Path) -> io::Result<()> {
-    let missing: Vec<&Path> =
-        path.ancestors().take_while(|folder| !folder.as_os_str().is_empty() && !folder.exists()).collect();
+    let missing = missing(path);
     let made = make_all(path);
     for folder in missing {
         // What could not be made is not there to be removed.
@@ -16,16 +17,30 @@ pub(super) fn can_be_made(path: &Path) -> io::Result<()> {
     made
 }
 
-/// Makes a folder and those that it lies in. Another process that tries whether its own can be made, for another engine of the job, may remove one of them
-/// meanwhile: then they are made again.
+/// Makes a folder and those that it lies in, and returns once their names are on disk. Another process that tries whether its own can be made, for another engine of
+/// the job, may remove one of them meanwhile: then they are made again.
 pub(super) fn make_all(path: &Path) -> io::Result<()> {
     const NUM_TRIES: usize = 100;
+    let missing = missing(path);
     let mut made = fs::create_dir_all(path);
     for _ in 1..NUM_TRIES {
-        match made {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => made = fs::create_dir_all(path),
-            made => return made,
+        if made.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+            made = fs::create_dir_all(path);
         }
     }
-    made
+    made?;
+    for folder in missing {
+        match folder::sync(folder::parent_of(folder)) {
+            // Names can be made in a folder that this user cannot read, and one that was removed again has none.
+            Err(error)
+                if matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::NotFound) => {}
+            synced => synced?,
+        }
+    }
+    Ok(())
+}
+
+/// Those of a folder and the ones it lies in that are not there.
+fn missing(path: &Path) -> Vec<&Path> {
+    path.ancestors().take_while(|folder| !folder.as_os_str().is_empty() && !folder.exists()).collect()
 }

@@ -87,7 +87,8 @@ impl RunDir {
         }
         let run = Self::locked_by(path, Some(Self::locked(path)?));
         // What a killed run had begun to write: nobody else writes here now.
-        for name in Self::FILES.into_iter().chain(Self::BESIDE_TOKENIZER).chain(Origin::FILES) {
+        let names = Self::FILES.into_iter().chain(Self::BESIDE_TOKENIZER).chain(Origin::FILES);
+        for name in names.chain([Starts::FILE]) {
             let file = run.file(name);
             PartialFile::remove_leftover(&file)
                 .map_err(|source| RunDirError::Io { path: PartialFile::partial_of(&file), source })?;

@@ -72,7 +72,7 @@ impl RunOptions {
             output.note(format_args!("{out} has done all {steps} steps: nothing is left to resume"));
             if let Some(changed) = changed_keys(plan, &self.out) {
                 output.note(terminal::fitted(&format!(
-                    "warning: nothing was trained with what differs from its last checkpoint: {changed}; to train on, set `steps` to more than {steps}"
+                    "warning: nothing was trained with what differs from its last checkpoint: {changed}; to train on, set `steps` to more than {steps}, and for another run name another folder with --out or replace this one with --overwrite"
                 )));
             }
             self.tidy(is_first);

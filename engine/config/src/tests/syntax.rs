@@ -59,7 +59,7 @@ fn truncated_and_malformed_json() {
             run.json:1:11: JSON knows no `NaN`; write a number
             run.json:1:12: a number of JSON has no leading zeros; remove them
             run.json:1:4: this is not JSON: the end of the file belongs here, but `{` stands there
-            run.json:1:1: run.json:1:1: the run file must be an object: it does not begin with `{`; begin the file with `{` and end it with `}`
+            run.json:1:1: the run file must be an object: it does not begin with `{`; begin the file with `{` and end it with `}`
         "#]],
     );
 }
