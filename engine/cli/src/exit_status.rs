@@ -125,7 +125,6 @@ input_mistakes! {
         | EngineError::OtherState { .. }
         | EngineError::Elsewhere
         | EngineError::Memory { .. }
-        | EngineError::MemoryOfHost(_)
         | EngineError::MemoryTogether { .. }
         | EngineError::ThreadsTogether { .. }
         | EngineError::Threads { .. }

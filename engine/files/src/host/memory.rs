@@ -7,32 +7,23 @@ use super::control_groups::{self, Version};
 
 /// Bytes that can be allocated without swapping; `None` where the system does not report it (any but Linux).
 pub fn available_bytes() -> Option<u64> {
-    available_by_bound().into_iter().map(|(_, bytes)| bytes).min()
-}
-
-/// Bytes that can be allocated without swapping on this host, and in each control group of this process, with a name of it that other processes of the host
-/// have too; empty where the system does not report it (any but Linux).
-pub fn available_by_bound() -> Vec<(String, u64)> {
     // The kernel's own estimate, page cache that can be dropped included.
-    let Some(on_host) = from_meminfo("MemAvailable:") else { return Vec::new() };
-    let mut bounds = vec![("this host".to_owned(), on_host)];
-    for (version, folder) in control_groups::folders("memory") {
-        let left = files_of(version).left(&folder);
-        bounds.extend(left.map(|left| (folder.to_string_lossy().into_owned(), left)));
-    }
-    bounds
+    least(from_meminfo("MemAvailable:")?, GroupFiles::left)
 }
 
 /// Bytes that this host has, used or not; `None` where the system does not report it (any but Linux).
 pub fn memory_bytes() -> Option<u64> {
-    let groups = control_groups::folders("memory").into_iter();
-    let limits = groups.filter_map(|(version, folder)| files_of(version).limit(&folder));
-    Some(limits.fold(from_meminfo("MemTotal:")?, u64::min))
+    least(from_meminfo("MemTotal:")?, GroupFiles::limit)
 }
 
 /// Bytes of this process that lie in memory and belong to no file; `None` where the system does not report it (any but Linux).
 pub fn resident_bytes() -> Option<u64> {
     bytes_of_line(&fs::read_to_string("/proc/self/status").ok()?, "RssAnon:")
+}
+
+/// What the host has, or less where one of the groups of this process has less.
+fn least(host: u64, of_group: impl Fn(&GroupFiles, &Path) -> Option<u64>) -> Option<u64> {
+    Some(groups(of_group).into_iter().fold(host, u64::min))
 }
 
 fn from_meminfo(key: &str) -> Option<u64> {
@@ -46,8 +37,11 @@ pub(super) fn bytes_of_line(text: &str, key: &str) -> Option<u64> {
     kibibytes.checked_mul(1024)
 }
 
-fn files_of(version: Version) -> &'static GroupFiles {
-    if version == Version::One { &VERSION_1 } else { &VERSION_2 }
+/// Bytes of each control group that this process is in, from its own up to the root.
+fn groups(bytes: impl Fn(&GroupFiles, &Path) -> Option<u64>) -> Vec<u64> {
+    let files = |version| if version == Version::One { &VERSION_1 } else { &VERSION_2 };
+    let folders = control_groups::folders("memory").into_iter();
+    folders.filter_map(|(version, folder)| bytes(files(version), &folder)).collect()
 }
 
 /// The files of a version of Linux's control groups.

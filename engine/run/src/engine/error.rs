@@ -8,7 +8,6 @@ use pipezero_files::host::LimitError;
 use pipezero_models::{ElementType, ModelError};
 use pipezero_plan::{Bytes, Change, Changes, CountedRanks};
 
-use super::host_memory::TooManyProcesses;
 use super::share::{InBytes, InThreads, Share, sum};
 use super::shared_memory::SharedMemory;
 use super::weights_error::WeightsError;
@@ -79,9 +78,6 @@ pub enum EngineError {
         /// What of a changed plan counts.
         counted: CountedRanks,
     },
-    /// The processes of a host together need more memory than there is.
-    #[error(transparent)]
-    MemoryOfHost(#[from] TooManyProcesses),
     /// A limit that the system sets to this process leaves less than the plan needs.
     #[error(transparent)]
     Limit(#[from] LimitError),

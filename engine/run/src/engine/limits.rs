@@ -40,7 +40,8 @@ pub(super) fn check(plan: &Plan, purpose: Purpose, ranks: &[usize], held: Held) 
     Limit::OpenFiles.check(OPEN_FILES + num_connections)?;
     // CUDA reserves more address space than there is memory.
     if plan.run().device == DeviceName::Cpu {
-        let needed = ProcessNeeds::still_needed_bytes(plan, purpose, ranks, held);
+        let needed = ProcessNeeds::of(plan, purpose, ranks).bytes;
+        let needed = needed.saturating_sub(ProcessNeeds::held_bytes(plan, held));
         let needed = needed.saturating_add(num_threads * STACK_BYTES).saturating_add(MARGIN_BYTES);
         for limit in [Limit::AddressSpace, Limit::Data] {
             limit.check(needed)?;

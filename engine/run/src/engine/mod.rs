@@ -47,7 +47,7 @@ use command::{Answer, Command};
 pub use error::{EngineError, Report};
 pub use failures::{gave_up, stopped};
 use host_memory::Held;
-pub use host_memory::{ProcessNeeds, ProcessRow, TooManyProcesses};
+pub use host_memory::{ProcessNeeds, ProcessRow};
 pub use initial_state::InitialState;
 pub use own_weights::OwnWeights;
 use ranks::Ranks;
@@ -182,24 +182,6 @@ impl Engine {
     }
 
     fn check_host_beside(
-        plan: &Plan,
-        purpose: Purpose,
-        world: &dyn World,
-        held: Held,
-    ) -> Result<(), EngineError> {
-        let own = Self::check_process(plan, purpose, world, held);
-        if world.has_all_ranks() {
-            return own;
-        }
-        // All processes take part, whatever each has found, so that none waits for another.
-        let ranks: Vec<usize> = world.local_ranks().collect();
-        let needed_bytes = ProcessNeeds::still_needed_bytes(plan, purpose, &ranks, held);
-        let together = host_memory::check_all_processes(world, needed_bytes);
-        own.and(together)
-    }
-
-    /// Whether this process has what its ranks need, if it were alone.
-    fn check_process(
         plan: &Plan,
         purpose: Purpose,
         world: &dyn World,

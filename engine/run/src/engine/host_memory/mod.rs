@@ -14,11 +14,8 @@ use super::error::EngineError;
 use super::shared_memory::SharedMemory;
 use crate::executor::scratch_bytes;
 
-mod of_processes;
 mod process_needs;
 
-pub use of_processes::TooManyProcesses;
-pub(super) use of_processes::check_all_processes;
 pub(super) use process_needs::Held;
 pub use process_needs::{ProcessNeeds, ProcessRow};
 
@@ -95,9 +92,10 @@ pub(super) fn still_needed_bytes(
     ranks: &[usize],
     memory: &SharedMemory,
 ) -> u64 {
+    let needed_bytes = needed_bytes(plan, purpose, ranks, memory);
     match memory {
-        SharedMemory::Host => ProcessNeeds::still_needed_bytes(plan, purpose, ranks, Held::Program),
-        SharedMemory::Gpu { .. } => needed_bytes(plan, purpose, ranks, memory),
+        SharedMemory::Host => needed_bytes - ProcessNeeds::held_bytes(plan, Held::Program),
+        SharedMemory::Gpu { .. } => needed_bytes,
     }
 }
 

@@ -92,16 +92,6 @@ impl ProcessNeeds {
         self.rows[1..].iter().fold(0, |sum: u64, row| sum.saturating_add(row.bytes))
     }
 
-    /// Bytes that the process of these ranks will still allocate.
-    pub(in crate::engine) fn still_needed_bytes(
-        plan: &Plan,
-        purpose: Purpose,
-        ranks: &[usize],
-        held: Held,
-    ) -> u64 {
-        Self::of(plan, purpose, ranks).bytes.saturating_sub(Self::held_bytes(plan, held))
-    }
-
     /// Bytes of it that the process holds already when it asks whether there is enough.
     pub(in crate::engine) fn held_bytes(plan: &Plan, held: Held) -> u64 {
         match held {
