@@ -181,6 +181,16 @@ impl Engine {
         Self::check_host_beside(plan, purpose, world, Held::Program)
     }
 
+    /// As [`Engine::check_host`], and what the processes of a host need together. Every process of the world calls it, before it reads its text.
+    ///
+    /// # Errors
+    /// As [`Engine::check_host`]; [`EngineError::MemoryOfProcesses`] in one process of a host that has too little memory for its processes, and
+    /// [`EngineError::Elsewhere`] in the others; when another process stops.
+    pub fn check_hosts(plan: &Plan, purpose: Purpose, world: &dyn World) -> Result<(), EngineError> {
+        Self::check_host(plan, purpose, world)?;
+        host_memory::check_processes(plan, purpose, world, Held::Program)
+    }
+
     fn check_host_beside(
         plan: &Plan,
         purpose: Purpose,
@@ -235,6 +245,7 @@ impl Engine {
         }
         Self::check_host_beside(&plan, purpose, &*world, Held::ProgramAndText)?;
         check_run(&plan, purpose, &*world)?;
+        host_memory::check_processes(&plan, purpose, &*world, Held::ProgramAndText)?;
         state.check(&plan, &*world)?;
         let plan = Arc::new(plan);
         let learning_rate = LearningRate::new(&plan.run().optimizer, &plan.run().scheduler);
