@@ -47,6 +47,7 @@ use command::{Answer, Command};
 pub use error::{EngineError, Report};
 pub use failures::{gave_up, stopped};
 use host_memory::Held;
+use limits::Limited;
 pub use host_memory::{ProcessNeeds, ProcessRow};
 pub use initial_state::InitialState;
 pub use own_weights::OwnWeights;
@@ -199,7 +200,7 @@ impl Engine {
     ) -> Result<(), EngineError> {
         let computed = ElementTypes::computed_in(plan.run());
         threads::check(plan, world.local_ranks().len(), threads::max_threads())?;
-        limits::check(plan, purpose, &world.local_ranks().collect::<Vec<_>>(), held)?;
+        Limited::of(plan, purpose, &world.local_ranks().collect::<Vec<_>>(), held).check()?;
         for of_device in world.devices() {
             let RanksOnDevice { on, number, ranks } = &of_device;
             if !on.device.computes_in(computed) {
