@@ -110,11 +110,7 @@ impl Files {
 /// Refuses a directory where a file of these runs would be longer, or where there would be more of them, than the system allows.
 fn check_files(plans: &[&Plan], directory: &Path) -> Result<(), RunDirError> {
     let of_plan = |plan: &&Plan| {
-        Files::of(
-            DiskNeeds::of(plan),
-            plan.grid().world_size() as u64,
-            plan.run().checkpoint.is_asked_for(),
-        )
+        Files::of(DiskNeeds::of(plan), plan.grid().world_size() as u64, plan.run().checkpoint.is_asked_for())
     };
     let Some(Files { longest_bytes, count: needed_files }) =
         plans.iter().map(of_plan).reduce(Files::together)
@@ -165,7 +161,8 @@ mod tests {
     /// By hand: 32 + 2 + 4 x (2 + 2) files of two ranks that keep three checkpoints, 32 + 1 + (1 + 2) of one that is asked for none.
     #[test]
     fn files_of_several_runs_add_up_and_the_longest_counts() {
-        let needs = |num_checkpoints| DiskNeeds { weights_bytes: 100, checkpoint_bytes: 300, num_checkpoints };
+        let needs =
+            |num_checkpoints| DiskNeeds { weights_bytes: 100, checkpoint_bytes: 300, num_checkpoints };
         let two = Files::of(needs(4), 2, true);
         let one = Files::of(needs(1), 1, false);
         assert_eq!(two, Files { longest_bytes: 150 + BESIDE_WEIGHTS_BYTES, count: 50 });
