@@ -125,6 +125,7 @@ input_mistakes! {
         | EngineError::OtherState { .. }
         | EngineError::Elsewhere
         | EngineError::Memory { .. }
+        | EngineError::MemoryOfProcesses { .. }
         | EngineError::MemoryTogether { .. }
         | EngineError::ThreadsTogether { .. }
         | EngineError::Threads { .. }

@@ -16,10 +16,10 @@ struct Group {
 
 impl Group {
     /// `None` where this process may make none, which is said.
-    fn new() -> Option<Self> {
+    fn new(name: &str) -> Option<Self> {
         let versions = [("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")];
         let made = versions.into_iter().find_map(|(root, limit)| {
-            let folder = Path::new(root).join(format!("pipezero-test-{}", process::id()));
+            let folder = Path::new(root).join(format!("pipezero-test-{name}-{}", process::id()));
             fs::create_dir(&folder).ok()?;
             let group = Self { folder, limit };
             // A folder of another kind of group has no such file.
@@ -52,7 +52,7 @@ impl Drop for Group {
 
 #[test]
 fn a_run_lives_under_what_is_planned_for_its_process_and_is_refused_below() {
-    let Some(group) = Group::new() else { return };
+    let Some(group) = Group::new("alone") else { return };
     let home = Home::with(&[
         ("\"hidden_size\": 16", "\"hidden_size\": 256"),
         ("\"num_layers\": 4", "\"num_layers\": 8"),
@@ -67,4 +67,31 @@ fn a_run_lives_under_what_is_planned_for_its_process_and_is_refused_below() {
     assert!(!home.path("out").exists());
     let trained = group.run(&home, planned.next_multiple_of(1 << 20), "train run.json --out out");
     assert_eq!(trained.status, Some(0), "with {planned} bytes: {}", trained.stderr);
+}
+
+/// Two processes in one group, each of which has enough memory by itself. With room for both, and for what MPI needs beside them, they train.
+#[cfg(feature = "mpi")]
+#[test]
+fn processes_of_a_host_are_refused_where_they_need_too_much_together() {
+    let Some(group) = Group::new("together") else { return };
+    let home = Home::with(&[
+        ("\"hidden_size\": 16", "\"hidden_size\": 512"),
+        ("\"num_layers\": 4", "\"num_layers\": 8"),
+        ("{ \"pipeline\": 2, \"data\": 2 }", "{ \"pipeline\": 2 }"),
+        ("\"stage\": 3", "\"stage\": 1"),
+        ("\"steps\": 3", "\"steps\": 1, \"comm\": {\"backend\": \"mpi\"}"),
+    ]);
+    let of_one = home.json("plan run.json --json")["process"]["bytes"].as_u64().unwrap();
+    // MPI and `launch` take less than this.
+    let beside = 128 << 20;
+    assert!(of_one > beside, "{of_one}: a process has enough below, and two have not");
+    let line = "launch -n 2 -- train run.json --out out";
+    let refused = group.run(&home, of_one + beside, line);
+    assert_ne!(refused.status, Some(0));
+    let said = |words: &str| refused.stderr.matches(words).count();
+    assert_eq!(said("error: the 2 processes on host `"), 1, "{}", refused.stderr);
+    assert_eq!(said("is available to their control group `"), 1, "{}", refused.stderr);
+    assert!(!home.path("out/metrics.jsonl").exists());
+    let trained = group.run(&home, 2 * of_one + beside, line);
+    assert_eq!(trained.status, Some(0), "with {of_one} bytes for each: {}", trained.stderr);
 }

@@ -50,7 +50,7 @@ impl DiskNeeds {
 /// # Errors
 /// [`RunDirError::NoSpace`].
 pub fn check_disk_space(plan: &Plan, directory: &Path) -> Result<Option<String>, RunDirError> {
-    check_files(plan, directory)?;
+    check_files(&[plan], directory)?;
     let Some(free_bytes) = room(directory) else { return Ok(None) };
     let needs = DiskNeeds::of(plan);
     let checkpoints = match needs.num_checkpoints {
@@ -61,11 +61,12 @@ pub fn check_disk_space(plan: &Plan, directory: &Path) -> Result<Option<String>,
 }
 
 /// As [`check_disk_space`], of several runs that write at once into folders of a directory: refuses where the weights of all have no room, although
-/// each alone may have it.
+/// each alone may have it, or where their files are more than the system allows.
 ///
 /// # Errors
-/// [`RunDirError::NoSpace`].
+/// As [`check_disk_space`].
 pub fn check_disk_space_together(plans: &[&Plan], directory: &Path) -> Result<Option<String>, RunDirError> {
+    check_files(plans, directory)?;
     let needs: Vec<DiskNeeds> = plans.iter().map(|plan| DiskNeeds::of(plan)).collect();
     let sum = |bytes: fn(&DiskNeeds) -> u64| needs.iter().map(bytes).fold(0, u64::saturating_add);
     let weights_bytes = sum(|needs| needs.weights_bytes);
@@ -81,19 +82,42 @@ const BESIDE_WEIGHTS_BYTES: u64 = 64 << 10;
 /// Files and folders of a run directory beside its checkpoints, logs and traces, at most.
 const OTHER_FILES: u64 = 32;
 
-/// Refuses a directory where a file of the run would be longer, or where there would be more of them, than the system allows.
-fn check_files(plan: &Plan, directory: &Path) -> Result<(), RunDirError> {
-    let needs = DiskNeeds::of(plan);
-    let num_ranks = plan.grid().world_size() as u64;
-    // A rank's file of a checkpoint, which is at least as long as the mean.
-    let of_rank = match plan.run().checkpoint.is_asked_for() {
-        true => needs.checkpoint_bytes.div_ceil(num_ranks),
-        false => 0,
+/// The longest file of a run, and how many it writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Files {
+    longest_bytes: u64,
+    count: u64,
+}
+
+impl Files {
+    fn of(needs: DiskNeeds, num_ranks: u64, is_checkpoint_asked_for: bool) -> Self {
+        // A rank's file of a checkpoint, which is at least as long as the mean.
+        let of_rank = if is_checkpoint_asked_for { needs.checkpoint_bytes.div_ceil(num_ranks) } else { 0 };
+        let longest_bytes = needs.weights_bytes.max(of_rank).saturating_add(BESIDE_WEIGHTS_BYTES);
+        // A checkpoint has a folder and a manifest beside the files of ranks, and each rank has a log.
+        let of_checkpoints = needs.num_checkpoints.saturating_mul(num_ranks.saturating_add(2));
+        let count = OTHER_FILES.saturating_add(num_ranks).saturating_add(of_checkpoints);
+        Self { longest_bytes, count }
+    }
+
+    /// Of runs that write at once.
+    fn together(self, other: Self) -> Self {
+        let longest_bytes = self.longest_bytes.max(other.longest_bytes);
+        Self { longest_bytes, count: self.count.saturating_add(other.count) }
+    }
+}
+
+/// Refuses a directory where a file of these runs would be longer, or where there would be more of them, than the system allows.
+fn check_files(plans: &[&Plan], directory: &Path) -> Result<(), RunDirError> {
+    let of_plan = |plan: &&Plan| {
+        Files::of(DiskNeeds::of(plan), plan.grid().world_size() as u64, plan.run().checkpoint.is_asked_for())
     };
-    Limit::FileSize.check(needs.weights_bytes.max(of_rank).saturating_add(BESIDE_WEIGHTS_BYTES))?;
-    // A checkpoint has a folder and a manifest beside the files of ranks, and each rank has a log.
-    let of_checkpoints = needs.num_checkpoints.saturating_mul(num_ranks.saturating_add(2));
-    let needed_files = OTHER_FILES.saturating_add(num_ranks).saturating_add(of_checkpoints);
+    let Some(Files { longest_bytes, count: needed_files }) =
+        plans.iter().map(of_plan).reduce(Files::together)
+    else {
+        return Ok(());
+    };
+    Limit::FileSize.check(longest_bytes)?;
     match host::free_files(directory) {
         Some(free_files) if free_files < needed_files => {
             Err(RunDirError::NoFiles { path: directory.to_owned(), free_files, needed_files })
@@ -133,6 +157,20 @@ fn check(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// By hand: 32 + 2 + 4 x (2 + 2) files of two ranks that keep three checkpoints, 32 + 1 + (1 + 2) of one that is asked for none.
+    #[test]
+    fn files_of_several_runs_add_up_and_the_longest_counts() {
+        let needs =
+            |num_checkpoints| DiskNeeds { weights_bytes: 100, checkpoint_bytes: 300, num_checkpoints };
+        let two = Files::of(needs(4), 2, true);
+        let one = Files::of(needs(1), 1, false);
+        assert_eq!(two, Files { longest_bytes: 150 + BESIDE_WEIGHTS_BYTES, count: 50 });
+        assert_eq!(one, Files { longest_bytes: 100 + BESIDE_WEIGHTS_BYTES, count: 36 });
+        for together in [one.together(two), two.together(one)] {
+            assert_eq!(together, Files { longest_bytes: 150 + BESIDE_WEIGHTS_BYTES, count: 86 });
+        }
+    }
 
     #[test]
     fn weights_that_do_not_fit_are_refused_and_checkpoints_warned_of() {

@@ -315,7 +315,7 @@ impl Training {
         begins: &mut dyn FnMut(Start),
     ) -> Result<Self, TrainingError> {
         // Before the text is read, which may take minutes.
-        Engine::check_host(&plan, Purpose::Training, &*world)?;
+        Engine::check_hosts(&plan, Purpose::Training, &*world)?;
         begins(Start::Text);
         let batches = Batches::of(&plan, start)?;
         // A process that is alone has nothing to compare, and need not read for it.

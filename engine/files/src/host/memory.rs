@@ -1,7 +1,8 @@
 //! What the system has for this process, and what of it is left: the host's memory, or less where a control group bounds it.
 
 use std::fs;
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
 use super::control_groups::{self, Version};
 
@@ -9,6 +10,36 @@ use super::control_groups::{self, Version};
 pub fn available_bytes() -> Option<u64> {
     // The kernel's own estimate, page cache that can be dropped included.
     least(from_meminfo("MemAvailable:")?, GroupFiles::left)
+}
+
+/// A memory that processes share: the host's, or what a control group may have of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemoryLeft {
+    /// The same text in all processes that share the memory, and in no other process.
+    pub identity: String,
+    /// The folder of the control group; `None` for the host's own memory.
+    pub group: Option<PathBuf>,
+    /// Bytes that can be allocated of it without swapping.
+    pub bytes: u64,
+}
+
+/// What is left of each memory that bounds this process: the host's, and that of every control group with a limit. Empty where the system does not report it
+/// (any but Linux).
+pub fn memories_left() -> Vec<MemoryLeft> {
+    let Some(bytes) = from_meminfo("MemAvailable:") else { return Vec::new() };
+    // Two hosts may have one name, and two containers of one host may have two, with another figure of memory in each.
+    let kernel = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let (kernel, name) = (kernel.trim(), super::name());
+    let of_host = MemoryLeft { identity: format!("{kernel} {name}"), group: None, bytes };
+    let of_group = |(version, folder): (Version, PathBuf)| {
+        let bytes = files_of(version).left(&folder)?;
+        // Containers see groups of their own under the same path, but the kernel numbers all groups.
+        let number = fs::metadata(&folder).ok()?.ino();
+        let identity = format!("{kernel} {version:?} {number}");
+        Some(MemoryLeft { identity, group: Some(folder), bytes })
+    };
+    let of_groups = control_groups::folders("memory").into_iter().filter_map(of_group);
+    std::iter::once(of_host).chain(of_groups).collect()
 }
 
 /// Bytes that this host has, used or not; `None` where the system does not report it (any but Linux).
@@ -39,9 +70,12 @@ pub(super) fn bytes_of_line(text: &str, key: &str) -> Option<u64> {
 
 /// Bytes of each control group that this process is in, from its own up to the root.
 fn groups(bytes: impl Fn(&GroupFiles, &Path) -> Option<u64>) -> Vec<u64> {
-    let files = |version| if version == Version::One { &VERSION_1 } else { &VERSION_2 };
     let folders = control_groups::folders("memory").into_iter();
-    folders.filter_map(|(version, folder)| bytes(files(version), &folder)).collect()
+    folders.filter_map(|(version, folder)| bytes(files_of(version), &folder)).collect()
+}
+
+fn files_of(version: Version) -> &'static GroupFiles {
+    if version == Version::One { &VERSION_1 } else { &VERSION_2 }
 }
 
 /// The files of a version of Linux's control groups.
@@ -119,6 +153,18 @@ mod tests {
         let (has, left) = (memory_bytes(), available_bytes());
         assert_eq!(has.is_some(), left.is_some());
         assert!(has >= left, "{has:?}, {left:?}");
+    }
+
+    /// The host's comes first, each is another one, and a second look finds the same ones.
+    #[test]
+    fn memories_are_known_again() {
+        let identities = |left: &[MemoryLeft]| left.iter().map(|of| of.identity.clone()).collect::<Vec<_>>();
+        let (left, again) = (memories_left(), memories_left());
+        assert_eq!(left.is_empty(), available_bytes().is_none());
+        assert_eq!(identities(&left), identities(&again));
+        assert!(left.iter().enumerate().all(|(place, of)| of.group.is_none() == (place == 0)), "{left:?}");
+        let different: std::collections::BTreeSet<_> = identities(&left).into_iter().collect();
+        assert_eq!(different.len(), left.len(), "{left:?}");
     }
 
     #[test]

@@ -21,6 +21,6 @@ pub use launcher::Master;
 pub use launcher::{LaunchedProcess, Launcher, Local, variables_in_force};
 pub use limits::{Limit, LimitError, signal_before_processor_time_ends};
 pub use machine::{cpu_model, host_cores, system};
-pub use memory::{available_bytes, memory_bytes, resident_bytes};
+pub use memory::{MemoryLeft, available_bytes, memories_left, memory_bytes, resident_bytes};
 pub use name::{name, unique_sign};
 pub use own_folder::OwnFolder;

@@ -15,6 +15,11 @@ pub const INSTRUCTION: &str = "instruction";
 /// See [`INSTRUCTION`].
 pub const OUTPUT: &str = "output";
 
+/// Fields of a prompt and of its completion, where the user names no others.
+pub const PROMPT: &str = "prompt";
+/// See [`PROMPT`].
+pub const COMPLETION: &str = "completion";
+
 /// The first of these files whose first object is a conversation, or a prompt with its completion. A file that cannot be read is passed over: whoever reads
 /// it says so.
 pub fn first_with_conversations(files: &[PathBuf]) -> Option<&Path> {
@@ -28,5 +33,5 @@ pub fn first_with_conversations(files: &[PathBuf]) -> Option<&Path> {
 fn is_conversation(fields: &Map<String, Value>) -> bool {
     let has = |name: &str| fields.get(name).is_some_and(|value| !value.is_null());
     let has_messages = MESSAGES.iter().any(|name| fields.get(*name).is_some_and(Value::is_array));
-    has_messages || has(INSTRUCTION) && has(OUTPUT) || has("prompt") && has("completion")
+    has_messages || has(INSTRUCTION) && has(OUTPUT) || has(PROMPT) && has(COMPLETION)
 }

@@ -17,7 +17,7 @@ mod read;
 #[cfg(test)]
 mod tests;
 
-pub use conversation::{INSTRUCTION, MESSAGES, OUTPUT, first_with_conversations};
+pub use conversation::{COMPLETION, INSTRUCTION, MESSAGES, OUTPUT, PROMPT, first_with_conversations};
 pub use error::{RecordError, RecordFault};
 pub use iterate::Records;
 pub use layout::{Layout, begins_as_json, is_json, is_json_lines};

@@ -49,6 +49,7 @@ pub use failures::{gave_up, stopped};
 use host_memory::Held;
 pub use host_memory::{ProcessNeeds, ProcessRow};
 pub use initial_state::InitialState;
+use limits::Limited;
 pub use own_weights::OwnWeights;
 use ranks::Ranks;
 pub use report::ProcessReport;
@@ -181,6 +182,16 @@ impl Engine {
         Self::check_host_beside(plan, purpose, world, Held::Program)
     }
 
+    /// As [`Engine::check_host`], and what the processes of a host need together. Every process of the world calls it, before it reads its text.
+    ///
+    /// # Errors
+    /// As [`Engine::check_host`]; [`EngineError::MemoryOfProcesses`] in one process of a host that has too little memory for its processes, and
+    /// [`EngineError::Elsewhere`] in the others; when another process stops.
+    pub fn check_hosts(plan: &Plan, purpose: Purpose, world: &dyn World) -> Result<(), EngineError> {
+        Self::check_host(plan, purpose, world)?;
+        host_memory::check_processes(plan, purpose, world, Held::Program)
+    }
+
     fn check_host_beside(
         plan: &Plan,
         purpose: Purpose,
@@ -189,7 +200,7 @@ impl Engine {
     ) -> Result<(), EngineError> {
         let computed = ElementTypes::computed_in(plan.run());
         threads::check(plan, world.local_ranks().len(), threads::max_threads())?;
-        limits::check(plan, purpose, &world.local_ranks().collect::<Vec<_>>(), held)?;
+        Limited::of(plan, purpose, &world.local_ranks().collect::<Vec<_>>(), held).check()?;
         for of_device in world.devices() {
             let RanksOnDevice { on, number, ranks } = &of_device;
             if !on.device.computes_in(computed) {
@@ -235,6 +246,7 @@ impl Engine {
         }
         Self::check_host_beside(&plan, purpose, &*world, Held::ProgramAndText)?;
         check_run(&plan, purpose, &*world)?;
+        host_memory::check_processes(&plan, purpose, &*world, Held::ProgramAndText)?;
         state.check(&plan, &*world)?;
         let plan = Arc::new(plan);
         let learning_rate = LearningRate::new(&plan.run().optimizer, &plan.run().scheduler);

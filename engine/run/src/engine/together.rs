@@ -9,7 +9,8 @@ use pipezero_partition::Purpose;
 use pipezero_plan::Plan;
 
 use super::error::EngineError;
-use super::host_memory;
+use super::host_memory::{self, Held};
+use super::limits::Limited;
 use super::share::{Share, sum};
 use super::shared_memory::SharedMemory;
 use super::threads;
@@ -48,7 +49,7 @@ struct InDemand {
 /// Checks that this host has the memory, that of its devices too, and the threads that all engines need together.
 ///
 /// # Errors
-/// [`EngineError::MemoryTogether`] and [`EngineError::ThreadsTogether`]; when a device does not say what it has.
+/// [`EngineError::MemoryTogether`], [`EngineError::ThreadsTogether`] and [`EngineError::Limit`]; when a device does not say what it has.
 pub fn check_together(engines: &[Together<'_>], logits: Option<LogitsHere<'_>>) -> Result<(), EngineError> {
     let threads = engines.iter().map(|engine| {
         let num_ranks = engine.world.local_ranks().len();
@@ -56,6 +57,11 @@ pub fn check_together(engines: &[Together<'_>], logits: Option<LogitsHere<'_>>) 
         Share { engine: engine.name.to_owned(), num_ranks, needed: needed as u64 }
     });
     check_threads(threads.collect(), threads::max_threads())?;
+    let limited = engines.iter().map(|engine| {
+        let ranks: Vec<usize> = engine.world.local_ranks().collect();
+        Limited::of(engine.plan, engine.purpose, &ranks, Held::Program)
+    });
+    limited.fold(Limited::default(), Limited::and).check()?;
     let mut in_demand: Vec<InDemand> = Vec::new();
     for engine in engines {
         for of_device in engine.world.devices() {

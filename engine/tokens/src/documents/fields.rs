@@ -1,5 +1,6 @@
 //! Which fields of an object hold its document.
 
+use pipezero_files::records::{COMPLETION, PROMPT};
 use serde::{Deserialize, Serialize};
 
 /// The names of the fields that a user may choose.
@@ -16,6 +17,6 @@ pub struct Fields {
 
 impl Default for Fields {
     fn default() -> Self {
-        Self { text: "text".to_owned(), prompt: "prompt".to_owned(), completion: "completion".to_owned() }
+        Self { text: "text".to_owned(), prompt: PROMPT.to_owned(), completion: COMPLETION.to_owned() }
     }
 }

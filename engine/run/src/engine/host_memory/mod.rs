@@ -15,9 +15,11 @@ use super::shared_memory::SharedMemory;
 use crate::executor::scratch_bytes;
 
 mod process_needs;
+mod processes;
 
 pub(super) use process_needs::Held;
 pub use process_needs::{ProcessNeeds, ProcessRow};
+pub(super) use processes::check_processes;
 
 /// Refuses a plan of which these ranks, all that use a memory, need more than is free of it.
 ///

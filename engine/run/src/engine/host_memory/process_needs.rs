@@ -28,6 +28,8 @@ const PRODUCTS_BYTES: u64 = 2048 * KIB;
 /// A page of 4096 bytes has an entry of 8 in a page table.
 const BYTES_PER_TABLE_BYTE: u64 = 512;
 
+const READING_THE_TEXT: &str = "reading the text";
+
 /// The host memory that a process of a run needs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ProcessNeeds {
@@ -68,7 +70,7 @@ impl ProcessNeeds {
             ("text", held_bytes),
         ];
         // The text is read before ranks allocate.
-        rows.push(("reading the text", reading_bytes.saturating_sub(buffers.saturating_add(pieces))));
+        rows.push((READING_THE_TEXT, reading_bytes.saturating_sub(buffers.saturating_add(pieces))));
         let rows: Vec<ProcessRow> =
             rows.into_iter().map(|(name, bytes)| ProcessRow { name, bytes }).collect();
         let bytes = rows.iter().fold(0, |sum: u64, row| sum.saturating_add(row.bytes));
@@ -90,6 +92,15 @@ impl ProcessNeeds {
     /// Bytes that it needs beside the buffers of its ranks.
     pub fn beside_bytes(&self) -> u64 {
         self.rows[1..].iter().fold(0, |sum: u64, row| sum.saturating_add(row.bytes))
+    }
+
+    /// Bytes that it needs from now on, with what it holds: reading the text needs none any more once it has been read.
+    pub(in crate::engine) fn bytes_from_now(&self, held: Held) -> u64 {
+        let of_reading = self.rows.iter().filter(|row| row.name == READING_THE_TEXT).map(|row| row.bytes);
+        match held {
+            Held::Program => self.bytes,
+            Held::ProgramAndText => self.bytes.saturating_sub(of_reading.sum()),
+        }
     }
 
     /// Bytes of it that the process holds already when it asks whether there is enough.
