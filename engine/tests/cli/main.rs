@@ -18,12 +18,14 @@ mod doctor_mpi; // `doctor` under `mpirun`.
 #[cfg(feature = "mpi")]
 mod early_ends; // Jobs that a signal ends while they start.
 mod exploding; // Files made to take time or memory without end.
+mod exploding_files; // Their table.
 mod exploding_tokenizers; // Tokenizers and templates among them.
 mod exports; // Folders that transformers wrote, exported again.
 mod failing_disk; // A disk that fails once, at every write.
 mod fix; // `check --fix`.
 mod folders; // Folders of transformers.
 mod full_disk; // A disk without space.
+mod in_threads; // Many cases by several threads.
 mod input; // Files that never end, and exit statuses.
 mod json; // Training data in JSON, and conversations.
 mod killed_anywhere; // A kill before every change of a run directory.

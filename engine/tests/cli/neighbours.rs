@@ -7,19 +7,18 @@ use std::os::unix::fs::{chown, symlink};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::process::Command;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
 
 use crate::command::Home;
+use crate::in_threads::in_threads;
 use crate::sample::Sample;
 use crate::several;
-use crate::stand_ins::{StandIn, TEMPORARY, add_targets, check};
+use crate::stand_ins::{StandIn, TEMPORARY, WAIT_MAX, add_targets, check};
 use crate::traced_files::traced;
 
 const CHECKPOINTS: &str = r#" --set checkpoint={"every":1}"#;
 
 /// Every command, and what it does with a run directory: `out` is a run that has ended, with a trace.
-const COMMANDS: [&str; 35] = [
+const COMMANDS: &[&str] = &[
     "check words.json",
     "check broken.json --fix",
     "check from.json",
@@ -55,6 +54,8 @@ const COMMANDS: [&str; 35] = [
     "doctor run.json",
     "man --out pages",
     "completions bash",
+    #[cfg(feature = "mpi")]
+    "launch -n 4 -- train run.json --out new --set checkpoint.every=1",
 ];
 
 /// Files that are texts: their user wants them to be learned, copied into files of tokens or shown, whatever they hold.
@@ -124,7 +125,8 @@ fn places(example: &Home, line: &str) -> Vec<String> {
     let is_changed = |path: &Path| !["/dev", "/proc"].iter().any(|own| path.starts_with(own));
     let elsewhere: Vec<_> = named.changed_elsewhere.iter().filter(|path| is_changed(path)).collect();
     assert!(elsewhere.is_empty(), "pipezero {line} changes {elsewhere:?}");
-    let of_others = ["rank-00001", "rank-00002", "rank-00003", "step-00000001", ".tmp"];
+    // Names that nobody can guess, and files of Open MPI, are no places.
+    let of_others = ["rank-00001", "rank-00002", "rank-00003", "step-00000001", ".tmp", "/ompi.", "/vader_"];
     // What is looked for below a file, as if it were a folder, can be nowhere.
     let is_below_file =
         |name: &str| Path::new(name).ancestors().skip(1).any(|above| example.path("").join(above).is_file());
@@ -138,7 +140,7 @@ fn places(example: &Home, line: &str) -> Vec<String> {
 fn is_meant(name: &str, line: &str, stand_in: StandIn) -> bool {
     let is_named = line.split(' ').any(|argument| argument == name);
     match stand_in {
-        StandIn::LinkToSecret => TEXTS.contains(&name),
+        StandIn::LinkToSecret | StandIn::LinkToTwin => TEXTS.contains(&name),
         // An error shows the lines of a run file.
         StandIn::LinkToSecretJson => TEXTS.contains(&name) || is_named,
         // A folder that the user names is written to, wherever it is.
@@ -151,10 +153,10 @@ fn is_meant(name: &str, line: &str, stand_in: StandIn) -> bool {
 fn in_the_place_of_any_file_of_any_command() {
     let example = prepared();
     add_targets(&example);
-    let found: Vec<Vec<String>> = in_threads(&COMMANDS, |line| places(&example, line));
+    let found: Vec<Vec<String>> = in_threads(COMMANDS, |line| places(&example, line));
     let names: BTreeSet<&String> = found.iter().flatten().collect();
     assert!(names.len() > 100, "{names:?}");
-    let mut sample = Sample::one_in(60, "thing in the place of a file that a command names");
+    let mut sample = Sample::one_in(100, "thing in the place of a file that a command names");
     let mut cases = Vec::new();
     for (line, places) in COMMANDS.iter().zip(&found) {
         for place in places {
@@ -166,37 +168,21 @@ fn in_the_place_of_any_file_of_any_command() {
     assert!(sample.num_cases() > 3000, "{}", sample.num_cases());
     let took = in_threads(&cases, |&(line, place, stand_in)| {
         let home = Home::new();
-        restore(&home, &example);
+        let took = || {
+            restore(&home, &example);
+            check(&home, line, place, stand_in)
+        };
+        // A machine with other work may keep a command from its processor for a while, but not each time.
+        let soon = || (0..3).map(|_| took()).find(|took| *took < WAIT_MAX);
         // All cases are run: which of them fail says more than the first.
-        let took = catch_unwind(AssertUnwindSafe(|| check(&home, line, place, stand_in)));
-        (took.ok(), format!("{line}, {place}, {stand_in:?}"))
+        let took = catch_unwind(AssertUnwindSafe(soon)).ok().flatten();
+        (took, format!("{line}, {place}, {stand_in:?}"))
     });
     let failed: Vec<&String> =
         took.iter().filter_map(|(took, case)| took.is_none().then_some(case)).collect();
     assert!(failed.is_empty(), "{} of {} cases fail: {failed:#?}", failed.len(), cases.len());
     let longest = took.iter().max().unwrap();
     println!("{} files, {} cases, the longest {longest:?}", names.len(), cases.len());
-}
-
-/// What a function makes of each value, in the order of the values, by several threads.
-pub(crate) fn in_threads<T: Sync, R: Send>(values: &[T], each: impl Fn(&T) -> R + Sync) -> Vec<R> {
-    let next = AtomicUsize::new(0);
-    let work = || {
-        let mut made = Vec::new();
-        while let Some((at, value)) =
-            Some(next.fetch_add(1, Ordering::Relaxed)).and_then(|at| Some((at, values.get(at)?)))
-        {
-            made.push((at, each(value)));
-        }
-        made
-    };
-    let num_threads = thread::available_parallelism().map_or(2, usize::from).clamp(2, 8);
-    let mut made: Vec<(usize, R)> = thread::scope(|scope| {
-        let threads: Vec<_> = (0..num_threads).map(|_| scope.spawn(work)).collect();
-        threads.into_iter().flat_map(|thread| thread.join().expect("no case fails")).collect()
-    });
-    made.sort_by_key(|(at, _)| *at);
-    made.into_iter().map(|(_, made)| made).collect()
 }
 
 /// A folder with what a link may lead to, and what `made` adds.
@@ -251,6 +237,47 @@ fn links_to_folders_of_the_same_user_are_followed_and_said() {
         assert!(said.contains("that folder belongs to user 1234"), "{said}");
         assert!(!home.path("disk/moved/step-00000009").exists());
     }
+}
+
+/// What cannot be replaced is found before hours of training, not after them.
+#[test]
+fn a_name_that_cannot_be_written_at_the_end_is_refused_at_the_beginning() {
+    for name in ["weights.safetensors", "summary.json"] {
+        let home = Home::new();
+        home.run(format!("train run.json --out out{CHECKPOINTS}")).success();
+        let before = home.read("out/metrics.jsonl");
+        fs::remove_file(home.path("out").join(name)).unwrap();
+        fs::create_dir(home.path("out").join(name)).unwrap();
+        let said =
+            home.run(format!("train run.json --out out --resume --set steps=9{CHECKPOINTS}")).failure(1);
+        assert!(said.contains(name) && said.contains("only a regular file can be replaced"), "{said}");
+        assert_eq!(home.read("out/metrics.jsonl"), before);
+        // A folder of the user's own is not removed, though a run writes a file of its name.
+        let said = home.run("train run.json --out out --overwrite").failure(1);
+        assert!(said.contains(&format!("it holds `{name}`, which no run wrote")), "{said}");
+    }
+}
+
+/// A link with the name of a file of a run is removed with the run, and what it leads to is not.
+#[test]
+fn a_run_is_replaced_without_what_its_links_lead_to() {
+    let home = with_targets(|_| {});
+    home.run("train run.json --out out").success();
+    symlink(home.path("elsewhere"), home.path("out/trace.json")).unwrap();
+    home.run("train run.json --out out --overwrite").success();
+    assert_eq!(home.names_in("elsewhere"), ["thesis"]);
+    assert!(!home.path("out/trace.json").is_symlink());
+}
+
+/// Lines of the metrics of another run do not go on in this one.
+#[test]
+fn metrics_of_another_run_are_not_copied() {
+    let home = Home::new();
+    home.run(format!("train run.json --out out{CHECKPOINTS}")).success();
+    fs::rename(home.path("out/metrics.jsonl"), home.path("theirs.jsonl")).unwrap();
+    symlink(home.path("theirs.jsonl"), home.path("out/metrics.jsonl")).unwrap();
+    let said = home.run(format!("train run.json --out out --resume --set steps=4{CHECKPOINTS}")).failure(1);
+    assert!(said.contains("metrics.jsonl: it is a link to ~/theirs.jsonl, outside of its folder"), "{said}");
 }
 
 /// A link in a folder that somebody else made: what it leads to does not travel into the run directory.

@@ -58,7 +58,10 @@ impl StandIn {
             return drop(path.is_file().then(|| fs::set_permissions(path, Permissions::from_mode(0o600))));
         }
         if self == Self::LinkToTwin {
-            let contents = fs::read(path).unwrap_or_default();
+            let mut contents = fs::read(path).unwrap_or_default();
+            if path.extension().is_some_and(|ending| ending == "jsonl") {
+                contents.extend(b"{\"step\": 1, \"owner\": \"swordfish\"}\n");
+            }
             home.write(TWIN, contents);
         }
         match fs::symlink_metadata(path) {
@@ -117,6 +120,7 @@ pub(crate) fn within(home: &Home, starter: &[&str], line: &str) -> Command {
         Some(value) => drop(command.env(name, value)),
         None => drop(command.env_remove(name)),
     });
+    command.env("OMPI_MCA_btl_vader_backing_directory", home.path(TEMPORARY));
     command.env("TMPDIR", home.path(TEMPORARY)).current_dir(home.path("")).stdin(Stdio::null());
     command
 }
@@ -125,10 +129,10 @@ pub(crate) fn within(home: &Home, starter: &[&str], line: &str) -> Command {
 pub(crate) const TEMPORARY: &str = "tmp";
 
 /// Seconds that no command may wait for anybody. A run takes a fraction of one.
-const WAIT_MAX: Duration = Duration::from_secs(3);
+pub(crate) const WAIT_MAX: Duration = Duration::from_secs(3);
 
-/// Runs a command where something stands in the place of a file, and looks at what it must not have touched. How long the command took, for which a machine with
-/// other work has several `tries`.
+/// Runs a command where something stands in the place of a file, and looks at what it must not have touched. Returns how long the
+/// command took.
 #[track_caller]
 pub(crate) fn check(home: &Home, line: &str, path: &str, stand_in: StandIn) -> Duration {
     let case = format!("pipezero {line}, with {path} as {stand_in:?}");
@@ -159,12 +163,12 @@ pub(crate) fn check(home: &Home, line: &str, path: &str, stand_in: StandIn) -> D
     assert_eq!(home.names_in("elsewhere"), ["thesis"], "{case} writes elsewhere: {said}");
     let mut all = Vec::new();
     files(&home.path(""), &mut all);
-    for path in all.iter().filter(|path| !NAMES.iter().any(|name| path.ends_with(name))) {
+    for path in all.iter().filter(|path| ![NAMES[0], NAMES[1], TWIN].iter().any(|name| path.ends_with(name)))
+    {
         if fs::symlink_metadata(path).unwrap().is_file() {
             let text = String::from_utf8_lossy(&fs::read(path).unwrap()).into_owned();
             assert!(!text.contains("swordfish"), "{case} copies the secret to {}", path.display());
         }
     }
-    assert!(took < WAIT_MAX + Duration::from_secs(7), "{case} takes {took:?}: {said}");
     took
 }

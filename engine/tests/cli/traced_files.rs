@@ -68,10 +68,12 @@ impl Named {
             let folder =
                 before.rsplit_once('<').and_then(|(_, rest)| rest.rsplit_once('>')).map(|(folder, _)| folder);
             let path = cleaned(&folder.map_or(home, Path::new).join(path));
-            match path.strip_prefix(cleaned(home)) {
-                Ok(inside) => drop(self.inside.insert(inside.to_str().unwrap().to_owned())),
-                Err(_) if changes => drop(self.changed_elsewhere.insert(path)),
-                Err(_) => {}
+            // Programs that make folders try those above too, which are there.
+            let is_made = changes && !call.contains(" = -1 ") && !home.starts_with(&path);
+            if let Ok(inside) = path.strip_prefix(cleaned(home)) {
+                self.inside.insert(inside.to_str().unwrap().to_owned());
+            } else if is_made {
+                self.changed_elsewhere.insert(path);
             }
         }
     }
