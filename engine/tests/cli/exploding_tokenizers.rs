@@ -5,10 +5,8 @@ use serde_json::{Value, json};
 use crate::exploding::Exploding;
 
 const FILE: &str = "bad/tokenizer.json";
-/// A text of 1 MiB, and one of 20 KB.
+/// A text of 1 MiB.
 const TOKENIZE: &str = "tokenize big.txt --tokenizer bad --no-end-token --out made";
-
-const TOKENIZE_SMALL: &str = "tokenize small.txt --tokenizer bad --no-end-token --out made";
 
 /// A tokenizer with another part.
 fn with(part: &str, value: Value) -> String {
@@ -24,7 +22,6 @@ fn with(part: &str, value: Value) -> String {
 
 pub(crate) fn tokenizers() -> Vec<Exploding> {
     let tokenizer = |name, part: &str, value| Exploding::text(name, FILE, TOKENIZE, with(part, value));
-    let small = |name, part: &str, value| Exploding::text(name, FILE, TOKENIZE_SMALL, with(part, value));
     let replaced = |pattern: Value, content: String| json!({ "type": "Replace", "pattern": pattern, "content": content });
     let doubled = |times: usize| vec![replaced(json!({ "String": "x" }), "xx".to_owned()); times];
     let normalizers = |steps: Vec<Value>| json!({ "type": "Sequence", "normalizers": steps });
@@ -38,7 +35,6 @@ pub(crate) fn tokenizers() -> Vec<Exploding> {
     });
     // Base64: a tree of no characters, and what they become.
     let map = |letters: usize| json!({ "type": "Precompiled", "precompiled_charsmap": "AAAAAA".to_owned() + &"YWFh".repeat(letters) });
-    let slow = |pattern: &str| json!({ "type": "Split", "pattern": { "Regex": pattern }, "behavior": "Isolated", "invert": false });
     let lengths: Vec<Value> = (1..400).map(|len| json!(["x".repeat(len), -1.0])).collect();
     let added: Vec<Value> = (0..300_000)
         .map(|id| json!({ "id": id + 2, "content": format!("<{id}>"), "single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": true }))
@@ -72,11 +68,10 @@ pub(crate) fn tokenizers() -> Vec<Exploding> {
             "pre_tokenizer",
             json!({ "type": "Sequence", "pretokenizers": vec![byte_level; 40] }),
         ),
-        small("a slow expression that cuts", "pre_tokenizer", slow("(x+ ?y? ?)+z|(x+x+)+z")),
-        small(
-            "a slow expression that replaces",
+        tokenizer(
+            "60 expressions that replace",
             "normalizer",
-            replaced(json!({ "Regex": "(?:[xy ]+)+z" }), "q".to_owned()),
+            normalizers(vec![replaced(json!({ "Regex": "[xy ]*z" }), "q".to_owned()); 60]),
         ),
         tokenizer("a template with the text 100 times", "post_processor", template(vec![text.clone(); 100])),
         tokenizer(

@@ -49,7 +49,7 @@ pub(crate) fn traced(home: &Home, line: &str) -> Named {
 }
 
 impl Named {
-    /// Adds the paths of a line, such as `7 openat(5</home/out>, "run.json", O_RDONLY) = 6</home/out/run.json>`.
+    /// Adds the paths of a line, such as `7 openat(5</top/out>, "run.json", O_RDONLY) = 6</top/out/run.json>`.
     fn add(&mut self, call: &str, home: &Path) {
         let Some((name, arguments)) = call.split_once('(') else { return };
         let name = name.rsplit(' ').next().unwrap_or(name);
@@ -96,17 +96,17 @@ fn cleaned(path: &Path) -> PathBuf {
 fn paths_of_system_calls_are_read() {
     let mut named = Named::default();
     for call in [
-        r#"12 openat(AT_FDCWD</home/a>, "run.json", O_RDONLY|O_CLOEXEC) = 3</home/a/run.json>"#,
-        r#"12 openat(5</home/a/out>, "run.json.partial", O_WRONLY|O_CREAT|O_EXCL, 0666) = 6</home/a/out/run.json.partial>"#,
-        r#"13 renameat(5</home/a/out>, "x.partial", 5</home/a/out>, "../y") = 0"#,
-        r#"13 statx(AT_FDCWD</home/a>, "./out/z", AT_STATX_SYNC_AS_STAT, STATX_ALL, 0x7f) = -1 ENOENT (No such file)"#,
+        r#"12 openat(AT_FDCWD</top/a>, "run.json", O_RDONLY|O_CLOEXEC) = 3</top/a/run.json>"#,
+        r#"12 openat(5</top/a/out>, "run.json.partial", O_WRONLY|O_CREAT|O_EXCL, 0666) = 6</top/a/out/run.json.partial>"#,
+        r#"13 renameat(5</top/a/out>, "x.partial", 5</top/a/out>, "../y") = 0"#,
+        r#"13 statx(AT_FDCWD</top/a>, "./out/z", AT_STATX_SYNC_AS_STAT, STATX_ALL, 0x7f) = -1 ENOENT (No such file)"#,
         r#"14 mkdir("out/checkpoints", 0777 <unfinished ...>"#,
         r#"14 execve("/bin/p", ["p", "check", "run.json"], 0x7ffd /* 35 vars */) = 0"#,
         r#"14 open("/dev/null", O_RDWR) = 3</dev/null>"#,
         r#"14 open("/etc/passwd", O_RDONLY) = 3</etc/passwd>"#,
         r#"+++ exited with 0 +++"#,
     ] {
-        named.add(call, Path::new("/home/a/"));
+        named.add(call, Path::new("/top/a/"));
     }
     let inside = ["out/checkpoints", "out/run.json.partial", "out/x.partial", "out/z", "run.json", "y"];
     assert_eq!(named.inside.into_iter().collect::<Vec<_>>(), inside);
