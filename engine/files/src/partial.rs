@@ -155,6 +155,18 @@ pub fn copy(from: &Path, to: &Path, existing: Existing) -> io::Result<()> {
     copied.finish()
 }
 
+/// Checks that [`PartialFile::create`] could replace what has a name, so that hours of work do not end with this error.
+///
+/// # Errors
+/// [`ErrorKind::InvalidInput`] if anything but a regular file or a link to one has the name.
+pub fn can_be_replaced(path: &Path) -> io::Result<()> {
+    match fs::symlink_metadata(path) {
+        Ok(earlier) => check_replaceable(path, &earlier),
+        // A name that cannot be looked up is reported by the code that uses it.
+        Err(_) => Ok(()),
+    }
+}
+
 /// Refuses to replace what is no regular file. A link is replaced itself, but not one to a device or a pipe, or into /proc, as /dev/stdout
 /// is: the system needs those.
 fn check_replaceable(path: &Path, earlier: &Metadata) -> io::Result<()> {
@@ -239,6 +251,7 @@ mod tests {
         for path in [Path::new("/dev/null"), &null, &stdout, folder.path()] {
             let error = PartialFile::create(path, Existing::Replaced).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidInput, "{}", path.display());
+            assert!(can_be_replaced(path).is_err(), "{}", path.display());
         }
     }
 

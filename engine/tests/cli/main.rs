@@ -17,11 +17,15 @@ mod doctor; // `doctor`.
 mod doctor_mpi; // `doctor` under `mpirun`.
 #[cfg(feature = "mpi")]
 mod early_ends; // Jobs that a signal ends while they start.
+mod exploding; // Files made to take time or memory without end.
+mod exploding_files; // Their table.
+mod exploding_tokenizers; // Tokenizers and templates among them.
 mod exports; // Folders that transformers wrote, exported again.
 mod failing_disk; // A disk that fails once, at every write.
 mod fix; // `check --fix`.
 mod folders; // Folders of transformers.
 mod full_disk; // A disk without space.
+mod in_threads; // Many cases by several threads.
 mod input; // Files that never end, and exit statuses.
 mod json; // Training data in JSON, and conversations.
 mod killed_anywhere; // A kill before every change of a run directory.
@@ -33,7 +37,7 @@ mod memory_group; // A run in a control group.
 #[cfg(feature = "mpi")]
 mod mpi; // `launch`.
 mod nccl; // Ranks that are processes with a GPU each.
-mod neighbours; // Links, pipes and files of others in the place of files.
+mod neighbours; // Links, pipes and files of others in the place of every file.
 mod not_finite; // Values with which no run can begin.
 mod parameters; // What becomes of parameters.
 mod planning; // `check`, `plan` and `show`.
@@ -52,6 +56,9 @@ mod resume_contents; // And of files whose contents are others.
 mod resume_mpi; // And in the processes of a job.
 #[cfg(feature = "mpi")]
 mod same_inputs_mpi; // Processes that see different files.
+#[allow(unreachable_pub, reason = "a file of a library of tests")]
+#[path = "../../../tests/harness/sample.rs"]
+mod sample; // Which cases of a long list are run.
 mod schedules; // Several stages per rank, and schedule files.
 mod several; // Master files: several engines.
 mod several_arguments; // Arguments about them.
@@ -66,8 +73,10 @@ mod simulate_out; // `simulate --out`.
 mod simulate_run; // `simulate RUN.json`.
 mod simulate_schedule; // `simulate --schedule` drawn, explained, and from a file.
 mod simulate_what_if; // Ranks that differ, and share links and cores.
+mod stand_ins; // What others can put in the place of a file.
 mod text; // Mistakes in the run file and in the text.
 mod tokens; // `tokenize`, and runs on its tokens.
+mod traced_files; // The files that a command names to the system.
 mod training; // `train`, then `eval` and `generate`.
 #[cfg(feature = "mpi")]
 mod unknown_programs; // Programs that do not belong to a job.

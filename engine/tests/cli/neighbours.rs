@@ -1,245 +1,202 @@
-//! What other users can put in the place of a file that a command reads or writes: a link to a secret, a pipe, a device, a folder, a file of
+//! What other users can put in the place of every file that a command reads or writes: a link to a secret, a pipe, a device, a folder, a file of
 //! theirs. The target of a link never changes, no secret is copied or shown, and no command waits.
 
-use std::fs::{self, Permissions};
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
-use std::path::{Path, PathBuf};
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::{chown, symlink};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 use std::process::Command;
-use std::thread;
 
 use crate::command::Home;
-
-const SECRET: &str = "swordfish:$6$x1:19000:0:99999:7:::\n";
-
-/// What stands in the place of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stands {
-    /// A link to a file that only its owner may read.
-    LinkToSecret,
-    /// A link to where nothing is.
-    LinkToNothing,
-    LinkToFolder,
-    /// Nobody writes it.
-    Pipe,
-    /// A link to a device that never ends.
-    LinkToDevice,
-    /// A link to a file of the kernel, which waits.
-    LinkToKernel,
-    Folder,
-    /// The same contents, of another user, whom only the superuser can name.
-    Others,
-}
-
-impl Stands {
-    const ALL: [Self; 8] = [
-        Self::LinkToSecret,
-        Self::LinkToNothing,
-        Self::LinkToFolder,
-        Self::Pipe,
-        Self::LinkToDevice,
-        Self::LinkToKernel,
-        Self::Folder,
-        Self::Others,
-    ];
-
-    fn put(self, home: &Home, path: &Path) {
-        if self == Self::Others {
-            // Who is not the superuser tries it with a file of its own.
-            return drop(chown(path, Some(1234), Some(1234)));
-        }
-        match fs::symlink_metadata(path) {
-            Ok(found) if found.is_dir() => fs::remove_dir_all(path).unwrap(),
-            Ok(_) => fs::remove_file(path).unwrap(),
-            Err(_) => {}
-        }
-        match self {
-            Self::LinkToSecret => symlink(home.path("secret"), path).unwrap(),
-            Self::LinkToNothing => symlink(home.path("nothing"), path).unwrap(),
-            Self::LinkToFolder => symlink(home.path("elsewhere"), path).unwrap(),
-            Self::LinkToDevice => symlink("/dev/zero", path).unwrap(),
-            Self::LinkToKernel => symlink("/proc/kmsg", path).unwrap(),
-            Self::Folder => fs::create_dir(path).unwrap(),
-            Self::Pipe => assert!(Command::new("mkfifo").arg(path).status().unwrap().success()),
-            Self::Others => {}
-        }
-    }
-}
-
-/// A folder with a secret, a folder of something else, and what `made` adds.
-fn home(made: impl Fn(&Home)) -> Home {
-    let home = Home::new();
-    home.write("secret", SECRET);
-    fs::set_permissions(home.path("secret"), Permissions::from_mode(0o600)).unwrap();
-    fs::create_dir(home.path("elsewhere")).unwrap();
-    home.write("elsewhere/thesis", "years of work");
-    made(&home);
-    home
-}
-
-/// All files in a folder and below, links not followed.
-fn files(folder: &Path, found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).unwrap() {
-        let entry = entry.unwrap();
-        found.push(entry.path());
-        if entry.file_type().unwrap().is_dir() {
-            files(&entry.path(), found);
-        }
-    }
-}
-
-/// Runs a command where something stands in the place of a file, and looks at what it must not have touched.
-#[track_caller]
-fn check(home: &Home, line: &str, path: &str, stands: Stands) {
-    let case = format!("pipezero {line}, with {path} as {stands:?}");
-    let of_secret = || {
-        let found = fs::metadata(home.path("secret")).unwrap();
-        (found.ino(), found.mode(), found.len(), found.mtime(), found.mtime_nsec(), found.nlink())
-    };
-    let before = of_secret();
-    stands.put(home, &home.path(path));
-    let program = home.command(line);
-    // A command takes a fraction of a second; a machine with other work takes longer. Who waits for a pipe waits for ever.
-    let mut command = Command::new("timeout");
-    command.args(["--signal=KILL", "20"]).arg(program.get_program()).args(program.get_args());
-    program.get_envs().for_each(|(name, value)| match value {
-        Some(value) => drop(command.env(name, value)),
-        None => drop(command.env_remove(name)),
-    });
-    command.current_dir(home.path("")).stdin(std::process::Stdio::null());
-    let output = command.output().unwrap();
-    let said =
-        [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
-    let status = output.status.code();
-    assert!(matches!(status, Some(0..=2)), "{case}: status {status:?}: {said}");
-    assert!(!said.contains("panicked"), "{case}: {said}");
-    assert!(!said.contains("swordfish"), "{case} shows the secret: {said}");
-    assert_eq!(of_secret(), before, "{case} changes the secret");
-    assert_eq!(home.read("secret"), SECRET, "{case} changes the secret");
-    assert!(!home.path("nothing").exists(), "{case} makes the target of a link: {said}");
-    assert_eq!(home.names_in("elsewhere"), ["thesis"], "{case} writes elsewhere: {said}");
-    let mut all = Vec::new();
-    files(&home.path(""), &mut all);
-    for path in all.iter().filter(|path| !path.ends_with("secret")) {
-        if fs::symlink_metadata(path).unwrap().is_file() {
-            let text = String::from_utf8_lossy(&fs::read(path).unwrap()).into_owned();
-            assert!(!text.contains("swordfish"), "{case} copies the secret to {}", path.display());
-        }
-    }
-}
-
-/// Where a command writes: each of these files, and each that an earlier start has left.
-fn names_of(home: &Home, folder: &str) -> Vec<String> {
-    let mut found = Vec::new();
-    files(&home.path(folder), &mut found);
-    let root = home.path("");
-    let mut names: Vec<String> =
-        found.iter().map(|path| path.strip_prefix(&root).unwrap().to_str().unwrap().to_owned()).collect();
-    names.sort();
-    names
-}
+use crate::in_threads::in_threads;
+use crate::sample::Sample;
+use crate::several;
+use crate::stand_ins::{StandIn, TEMPORARY, WAIT_MAX, add_targets, check};
+use crate::traced_files::traced;
 
 const CHECKPOINTS: &str = r#" --set checkpoint={"every":1}"#;
 
-fn trained(home: &Home) {
-    home.run(format!("train run.json --out out --trace{CHECKPOINTS}")).success();
+/// Every command, and what it does with a run directory: `out` is a run that has ended, with a trace.
+const COMMANDS: &[&str] = &[
+    "check words.json",
+    "check broken.json --fix",
+    "check from.json",
+    "check pair.json",
+    "plan words.json",
+    "show order.json",
+    "simulate words.json --costs costs.json",
+    "simulate run.json --format json --out step.json --overwrite",
+    "simulate --schedule order.csv --forward 1 --backward-input 1 --backward-weight 1",
+    "profile words.json --out costs.json --overwrite --steps 2",
+    "compare out",
+    "compare out --costs costs.json",
+    "checkpoint inspect out",
+    "checkpoint verify out",
+    "checkpoint export out --out weights.safetensors",
+    "checkpoint export out --format hf --out exported",
+    "checkpoint reshape out --files 2 --out reshaped",
+    "tokenize chats.jsonl --tokenizer tok --out tokens",
+    "tokenize chats.jsonl --tokenizer tok --out data --overwrite",
+    "train words.json --out new --trace --set checkpoint.every=1",
+    "train words.json --out out --overwrite --trace --set checkpoint.every=1",
+    "train words.json --out out --resume --set steps=4 --set checkpoint.every=1",
+    "train words.json --out out --resume --step 2 --set checkpoint.every=1",
+    "train words.json --out new --init out --rescue rescue",
+    "train words.json --out new --init out/weights.safetensors",
+    "train order.json",
+    "train from.json --out new",
+    "train pair.json --out new",
+    "resume out",
+    "eval out --batches 1",
+    "eval out --step 2 --batches 1 --data text.txt",
+    "generate out --prompts prompts.txt --max-tokens 4",
+    "doctor run.json",
+    "man --out pages",
+    "completions bash",
+    #[cfg(feature = "mpi")]
+    "launch -n 4 -- train run.json --out new --set checkpoint.every=1",
+];
+
+/// Files that are texts: their user wants them to be learned, copied into files of tokens or shown, whatever they hold.
+const TEXTS: [&str; 3] = ["text.txt", "chats.jsonl", "prompts.txt"];
+
+/// A folder in which every command succeeds.
+pub(crate) fn prepared() -> Home {
+    let home = several::home();
+    ["tok", TEMPORARY].iter().for_each(|folder| fs::create_dir(home.path(folder)).unwrap());
+    home.write("tok/tokenizer.json", TOKENIZER);
+    home.write("tok/tokenizer_config.json", r#"{"eos_token": "[UNK]"}"#);
+    home.write("tok/special_tokens_map.json", r#"{"eos_token": "[UNK]"}"#);
+    home.write("tok/generation_config.json", "{}");
+    let template = "{% for m in messages %}{{ m.role + ' : ' + m.content + ' ' }}{% endfor %}";
+    home.write("tok/chat_template.jinja", template);
+    let chat = r#"{"messages": [{"role": "user", "content": "the cat"}, {"role": "assistant", "content": "sat on a mat the mat"}]}"#;
+    home.write("chats.jsonl", format!("{chat}\n").repeat(60));
+    home.write("prompts.txt", "the cat\nthe mat\n");
+    home.run("tokenize chats.jsonl --tokenizer tok --out data").success();
+    let words = r#""tokens": "data", "tokenizer": "tok", "validation": 0.2"#;
+    home.write(
+        "words.json",
+        home.read("run.json").replace(r#""text": "text.txt", "validation": 0.2"#, words),
+    );
+    home.write("broken.json", home.read("run.json").replace("\"steps\"", "\"stpes\""));
+    home.write("order.csv", home.run("show run.json --format csv").success());
+    let order = r#""pipeline": 2, "schedule": {"file": "order.csv"}"#;
+    home.write("order.json", home.read("run.json").replace(r#""pipeline": 2"#, order));
+    several::pair(&home, [2, 2], &serde_json::json!({ "every": 1 }));
+    home.run(format!("train words.json --out out --trace{CHECKPOINTS}")).success();
+    home.run("checkpoint export out --format hf --out hf").success();
+    let mut from: serde_json::Value = serde_json::from_str(&home.read("words.json")).unwrap();
+    from["model"] = serde_json::json!({ "from": "hf" });
+    home.write("from.json", from.to_string());
+    home.run("profile words.json --out costs.json --steps 2").success();
+    home.run("simulate run.json --format json --out step.json").success();
+    home
 }
 
-/// A run directory in which each file, one after the other, is something else, and every command that reads or writes it.
-#[test]
-fn in_the_place_of_any_file_of_a_run() {
-    let example = home(trained);
-    let mut names = names_of(&example, "out");
-    // One of several files of a kind.
-    names.retain(|name| {
-        !name.contains("step-00000002") && !name.contains("rank-00001") && !name.contains("rank-00002")
-    });
-    assert!(names.len() > 12, "{names:?}");
-    thread::scope(|scope| {
-        for kinds in Stands::ALL.chunks(4) {
-            let (names, example) = (&names, &example);
-            scope.spawn(move || kinds.iter().for_each(|&stands| every_name(stands, names, example)));
-        }
-    });
+const TOKENIZER: &str = r#"{"version":"1.0","added_tokens":[],"model":{"type":"WordLevel","vocab":{"[UNK]":0,"the":1,"cat":2,"sat":3,"on":4,"a":5,"mat":6},"unk_token":"[UNK]"},"pre_tokenizer":{"type":"Whitespace"}}"#;
+
+/// Makes a folder as the example.
+pub(crate) fn restore(home: &Home, example: &Home) {
+    for name in home.names() {
+        let path = home.path(&name);
+        if path.is_dir() && !path.is_symlink() { fs::remove_dir_all(path) } else { fs::remove_file(path) }
+            .unwrap();
+    }
+    let copied = Command::new("cp").arg("-aT").args([example.path(""), home.path("")]).status();
+    assert!(copied.unwrap().success());
 }
 
-fn every_name(stands: Stands, names: &[String], example: &Home) {
-    let resumed = format!("train run.json --out out --resume --set steps=4{CHECKPOINTS}");
-    let lines: &[&str] = match stands {
-        // Whatever reads opens files as the first of these commands does.
-        Stands::LinkToFolder | Stands::Folder | Stands::LinkToNothing => &[&resumed],
-        _ => &[&resumed, "eval out --batches 1", "checkpoint verify out", "compare out"],
+/// Files that a command names, one of several of a kind, and none whose name nobody can guess.
+fn places(example: &Home, line: &str) -> Vec<String> {
+    let home = Home::new();
+    let trace = || {
+        restore(&home, example);
+        traced(&home, line)
     };
-    let home = home(|_| {});
-    for name in names {
-        for line in lines {
-            let _ = fs::remove_dir_all(home.path("out"));
-            let copied = Command::new("cp").arg("-a").args([example.path("out"), home.path("out")]).status();
-            assert!(copied.unwrap().success());
-            check(&home, line, name, stands);
-        }
+    let mut named = trace();
+    let is_temporary = |name: &str| name.starts_with(&format!("{TEMPORARY}/"));
+    if named.inside.iter().any(|name| is_temporary(name)) {
+        // A name that is another one each time cannot be guessed.
+        let again = trace().inside;
+        named.inside.retain(|name| !is_temporary(name) || again.contains(name));
+    }
+    let is_changed = |path: &Path| !["/dev", "/proc"].iter().any(|own| path.starts_with(own));
+    let elsewhere: Vec<_> = named.changed_elsewhere.iter().filter(|path| is_changed(path)).collect();
+    assert!(elsewhere.is_empty(), "pipezero {line} changes {elsewhere:?}");
+    // Names that nobody can guess, and files of Open MPI, are no places.
+    let of_others = ["rank-00001", "rank-00002", "rank-00003", "step-00000001", ".tmp", "/ompi.", "/vader_"];
+    // What is looked for below a file, as if it were a folder, can be nowhere.
+    let is_below_file =
+        |name: &str| Path::new(name).ancestors().skip(1).any(|above| example.path("").join(above).is_file());
+    let is_place = |name: &String| {
+        !name.is_empty() && !is_below_file(name) && !of_others.iter().any(|other| name.contains(other))
+    };
+    named.inside.into_iter().filter(is_place).collect()
+}
+
+/// Whether the user says with the command that what is there is to be used, wherever a link leads.
+fn is_meant(name: &str, line: &str, stand_in: StandIn) -> bool {
+    let is_named = line.split(' ').any(|argument| argument == name);
+    match stand_in {
+        StandIn::LinkToSecret | StandIn::LinkToTwin => TEXTS.contains(&name),
+        // An error shows the lines of a run file.
+        StandIn::LinkToSecretJson => TEXTS.contains(&name) || is_named,
+        // A folder that the user names is written to, wherever it is.
+        StandIn::LinkToFolder => is_named,
+        _ => false,
     }
 }
 
-/// Names that a first start writes, in a folder that a neighbour has made before.
 #[test]
-fn in_the_place_of_what_a_first_start_writes() {
-    let example = home(trained);
-    let mut names = names_of(&example, "out");
-    names.retain(|name| !name.starts_with("out/checkpoints/") && !name.starts_with("out/trace/"));
-    assert!(names.len() > 5, "{names:?}");
-    for stands in Stands::ALL.into_iter().filter(|&stands| stands != Stands::Others) {
-        for name in &names {
-            let home = home(|home| fs::create_dir(home.path("out")).unwrap());
-            for line in ["train run.json --out out --trace", "train run.json --out out --trace --overwrite"] {
-                check(&home, line, name, stands);
+fn in_the_place_of_any_file_of_any_command() {
+    let example = prepared();
+    add_targets(&example);
+    let found: Vec<Vec<String>> = in_threads(COMMANDS, |line| places(&example, line));
+    let names: BTreeSet<&String> = found.iter().flatten().collect();
+    assert!(names.len() > 100, "{names:?}");
+    let mut sample = Sample::one_in(100, "thing in the place of a file that a command names");
+    let mut cases = Vec::new();
+    for (line, places) in COMMANDS.iter().zip(&found) {
+        for place in places {
+            for stand_in in StandIn::ALL.into_iter().filter(|&stand_in| !is_meant(place, line, stand_in)) {
+                cases.extend(sample.takes_next().then_some((*line, place.as_str(), stand_in)));
             }
         }
     }
+    assert!(sample.num_cases() > 3000, "{}", sample.num_cases());
+    let took = in_threads(&cases, |&(line, place, stand_in)| {
+        let home = Home::new();
+        let took = || {
+            restore(&home, &example);
+            check(&home, line, place, stand_in)
+        };
+        // A machine with other work may keep a command from its processor for a while, but not each time.
+        let soon = || (0..3).map(|_| took()).find(|took| *took < WAIT_MAX);
+        // All cases are run: which of them fail says more than the first.
+        let took = catch_unwind(AssertUnwindSafe(soon)).ok().flatten();
+        (took, format!("{line}, {place}, {stand_in:?}"))
+    });
+    let failed: Vec<&String> =
+        took.iter().filter_map(|(took, case)| took.is_none().then_some(case)).collect();
+    assert!(failed.is_empty(), "{} of {} cases fail: {failed:#?}", failed.len(), cases.len());
+    let longest = took.iter().max().unwrap();
+    println!("{} files, {} cases, the longest {longest:?}", names.len(), cases.len());
 }
 
-/// What is read besides: the text and the run file.
-#[test]
-fn in_the_place_of_what_a_run_reads() {
-    for stands in Stands::ALL {
-        for (line, name) in [
-            ("check run.json", "run.json"),
-            ("check run.json", "text.txt"),
-            ("train run.json --out out", "text.txt"),
-            ("train out.json --out out", "out.json"),
-            ("simulate run.json --costs costs.json", "costs.json"),
-            ("simulate run.json --out step.json --overwrite", "step.json"),
-            ("man --out pages", "pages"),
-            ("tokenize text.txt --tokenizer tokenizer.json --out data", "tokenizer.json"),
-            ("check tokens.json", "tokens.bin"),
-        ] {
-            let home = home(|home| {
-                for name in ["out.json", "costs.json", "step.json", "pages", "tokenizer.json", "tokens.bin"] {
-                    home.write(name, "{}");
-                }
-                home.write(
-                    "tokens.json",
-                    home.read("run.json").replace("\"text\": \"text.txt\"", "\"tokens\": \"tokens.bin\""),
-                );
-            });
-            let is_followed = match name {
-                // A folder that the user names is written to, wherever it is.
-                "pages" => stands == Stands::LinkToFolder,
-                // A text that the user names is learned, wherever it is.
-                "text.txt" => stands == Stands::LinkToSecret,
-                _ => false,
-            };
-            if is_followed {
-                continue;
-            }
-            check(&home, line, name, stands);
-        }
-    }
+/// A folder with what a link may lead to, and what `made` adds.
+fn with_targets(made: impl Fn(&Home)) -> Home {
+    let home = Home::new();
+    add_targets(&home);
+    made(&home);
+    home
 }
 
 /// People keep a run, or its checkpoints, on another disk.
 #[test]
 fn links_to_folders_of_the_same_user_are_followed_and_said() {
-    let home = home(|home| {
+    let home = with_targets(|home| {
         fs::create_dir_all(home.path("disk/checkpoints")).unwrap();
         fs::create_dir(home.path("disk/run")).unwrap();
         symlink(home.path("disk/run"), home.path("out")).unwrap();
@@ -282,12 +239,53 @@ fn links_to_folders_of_the_same_user_are_followed_and_said() {
     }
 }
 
+/// What cannot be replaced is found before hours of training, not after them.
+#[test]
+fn a_name_that_cannot_be_written_at_the_end_is_refused_at_the_beginning() {
+    for name in ["weights.safetensors", "summary.json"] {
+        let home = Home::new();
+        home.run(format!("train run.json --out out{CHECKPOINTS}")).success();
+        let before = home.read("out/metrics.jsonl");
+        fs::remove_file(home.path("out").join(name)).unwrap();
+        fs::create_dir(home.path("out").join(name)).unwrap();
+        let said =
+            home.run(format!("train run.json --out out --resume --set steps=9{CHECKPOINTS}")).failure(1);
+        assert!(said.contains(name) && said.contains("only a regular file can be replaced"), "{said}");
+        assert_eq!(home.read("out/metrics.jsonl"), before);
+        // A folder of the user's own is not removed, though a run writes a file of its name.
+        let said = home.run("train run.json --out out --overwrite").failure(1);
+        assert!(said.contains(&format!("it holds `{name}`, which no run wrote")), "{said}");
+    }
+}
+
+/// A link with the name of a file of a run is removed with the run, and what it leads to is not.
+#[test]
+fn a_run_is_replaced_without_what_its_links_lead_to() {
+    let home = with_targets(|_| {});
+    home.run("train run.json --out out").success();
+    symlink(home.path("elsewhere"), home.path("out/trace.json")).unwrap();
+    home.run("train run.json --out out --overwrite").success();
+    assert_eq!(home.names_in("elsewhere"), ["thesis"]);
+    assert!(!home.path("out/trace.json").is_symlink());
+}
+
+/// Lines of the metrics of another run do not go on in this one.
+#[test]
+fn metrics_of_another_run_are_not_copied() {
+    let home = Home::new();
+    home.run(format!("train run.json --out out{CHECKPOINTS}")).success();
+    fs::rename(home.path("out/metrics.jsonl"), home.path("theirs.jsonl")).unwrap();
+    symlink(home.path("theirs.jsonl"), home.path("out/metrics.jsonl")).unwrap();
+    let said = home.run(format!("train run.json --out out --resume --set steps=4{CHECKPOINTS}")).failure(1);
+    assert!(said.contains("metrics.jsonl: it is a link to ~/theirs.jsonl, outside of its folder"), "{said}");
+}
+
 /// A link in a folder that somebody else made: what it leads to does not travel into the run directory.
 #[test]
 fn a_link_beside_a_tokenizer_is_not_copied() {
     let tokenizer = r#"{"version":"1.0","added_tokens":[],"model":{"type":"WordLevel","vocab":{"the":0,"[UNK]":1},"unk_token":"[UNK]"},"pre_tokenizer":{"type":"Whitespace"}}"#;
     for name in ["chat_template.jinja", "generation_config.json", "special_tokens_map.json"] {
-        let home = home(|home| {
+        let home = with_targets(|home| {
             fs::create_dir(home.path("theirs")).unwrap();
             home.write("theirs/tokenizer.json", tokenizer);
             home.write(
@@ -297,7 +295,7 @@ fn a_link_beside_a_tokenizer_is_not_copied() {
         });
         home.run("train run.json --out whole").success();
         let path = format!("theirs/{name}");
-        check(&home, "train run.json --out out", &path, Stands::LinkToSecret);
+        check(&home, "train run.json --out out", &path, StandIn::LinkToSecret);
         let said = home.run("train run.json --out out").stderr;
         assert!(said.contains(&format!("{name}: it is a link to ~/secret, outside of its folder")), "{said}");
     }

@@ -5,9 +5,10 @@
 
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 type Call = Box<dyn FnOnce() + Send>;
 
@@ -46,6 +47,29 @@ pub(super) fn within<T: Send + 'static>(
     None
 }
 
+/// The time that many calls take together. Each may be fast enough alone, and a text of a thousand tokens has thousands of them.
+#[derive(Debug, Default)]
+pub(super) struct TimeOfCalls {
+    num_calls: AtomicU64,
+    micros: AtomicU64,
+}
+
+impl TimeOfCalls {
+    /// Microseconds that each call may take on average: a hundred times as many as those of published tokenizers.
+    const OF_CALL: u64 = 5_000;
+
+    /// The result of a call; `None` if all calls together have taken so many seconds more than they may, or this one alone so many.
+    pub(super) fn add<T>(&self, seconds: u64, call: impl FnOnce() -> Option<T>) -> Option<T> {
+        let began = Instant::now();
+        let result = call();
+        let took = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
+        let micros = self.micros.fetch_add(took, Ordering::Relaxed).saturating_add(took);
+        let num_calls = self.num_calls.fetch_add(1, Ordering::Relaxed) + 1;
+        let may = seconds.saturating_mul(1_000_000).saturating_add(num_calls.saturating_mul(Self::OF_CALL));
+        result.filter(|_| micros <= may)
+    }
+}
+
 fn start() -> Option<Sender<Call>> {
     let (calls, taken) = channel::<Call>();
     let work = move || taken.into_iter().for_each(|call| call());
@@ -68,6 +92,19 @@ mod tests {
         let first = within(9, || thread::current().id());
         assert!(first.is_some() && first == within(9, || thread::current().id()));
         drop(end);
+    }
+
+    #[test]
+    fn calls_that_take_long_together_are_refused() {
+        let calls = TimeOfCalls::default();
+        assert_eq!(calls.add(1, || Some(7)), Some(7));
+        calls.micros.store(900_000, Ordering::Relaxed);
+        assert_eq!(calls.add(1, || Some(7)), Some(7));
+        calls.micros.store(2_000_000, Ordering::Relaxed);
+        assert_eq!(calls.add(1, || Some(7)), None);
+        // As long, of more calls.
+        calls.num_calls.store(1000, Ordering::Relaxed);
+        assert_eq!(calls.add(1, || Some(7)), Some(7));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use pipezero_files::records::RECORD_BYTES_MAX;
 use tokenizers::{Encoding, ModelWrapper};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::bounded_time::within;
+use super::bounded_time::{TimeOfCalls, within};
 use super::catch_panics::catch_panic;
 use super::tokenizer_bounds::Growth;
 use super::tokenizer_content::content_checksum;
@@ -26,6 +26,7 @@ pub struct Tokenizer {
     content_checksum: u64,
     end_token: Option<u32>,
     growth: Growth,
+    decoding: TimeOfCalls,
 }
 
 /// Why there is no tokenizer.
@@ -125,6 +126,7 @@ impl Tokenizer {
         let path = file_of(path);
         let bytes = read(&path)?;
         let format = |reason: String| TokenizerError::Format { path: path.clone(), reason };
+        check_num_values(&bytes).map_err(format)?;
         // The library panics at some texts that are no JSON, and at some that are and no tokenizer.
         let json: serde_json::Value =
             serde_json::from_slice(&bytes).map_err(|error| format(error.to_string()))?;
@@ -142,8 +144,15 @@ impl Tokenizer {
             return Err(format(reason.to_owned()));
         }
         let (checksum, content_checksum) = (xxh3_64(&bytes), content_checksum(&json));
-        let mut tokenizer =
-            Self { inner: Arc::new(inner), path, checksum, content_checksum, end_token: None, growth };
+        let mut tokenizer = Self {
+            inner: Arc::new(inner),
+            path,
+            checksum,
+            content_checksum,
+            end_token: None,
+            growth,
+            decoding: TimeOfCalls::default(),
+        };
         tokenizer.end_token = match end_token {
             Some(name) => Some(tokenizer.named(name)?),
             None => {
@@ -269,9 +278,20 @@ impl Tokenizer {
     /// The text of tokens, special ones left out.
     ///
     /// # Errors
-    /// When the tokenizer's decoder fails.
+    /// When the tokenizer's decoder fails, would make too much of the tokens, or takes too long.
     pub fn decode(&self, tokens: &[u32]) -> Result<String, TokenizerError> {
-        self.inner.decode(tokens, true).map_err(|error| self.failed(&error))
+        let num_bytes = tokens.iter().filter_map(|&token| self.name_of(token)).map(|name| name.len()).sum();
+        self.growth.check_decoded(num_bytes).map_err(|reason| self.failed(&reason))?;
+        let call = || {
+            if num_bytes <= SHORT_BYTES {
+                return Some(catch_panic(|| self.inner.decode(tokens, true)));
+            }
+            let (inner, owned) = (Arc::clone(&self.inner), tokens.to_owned());
+            within(SECONDS_MAX, move || catch_panic(|| inner.decode(&owned, true)))
+        };
+        let decoded = self.decoding.add(SECONDS_MAX, call);
+        let decoded = decoded.ok_or_else(|| self.failed(&Growth::decodes_too_slowly(SECONDS_MAX)))?;
+        decoded.ok_or_else(|| self.failed(&PANICS))?.map_err(|error| self.failed(&error))
     }
 
     /// Whether nothing that follows this token can change the text before it. It can where a token stands for a byte, as `<0xE2>` does: a
@@ -316,6 +336,18 @@ fn read(path: &Path) -> Result<Vec<u8>, TokenizerError> {
             TokenizerError::Io { path: path.to_owned(), source }
         }
     })
+}
+
+/// Refuses more values than any tokenizer has: each takes more than thirty bytes while it is looked at, in a file two.
+fn check_num_values(bytes: &[u8]) -> Result<(), String> {
+    /// Published ones have up to two millions: tokens, merges, and their numbers.
+    const VALUES_MAX: usize = 6_000_000;
+    // Each value but the first of its list comes behind a comma. Those in texts count too.
+    let num_values = bytes.iter().filter(|&&byte| byte == b',').count();
+    match num_values > VALUES_MAX {
+        true => Err(format!("it has about {num_values} values, and at most {VALUES_MAX} are read")),
+        false => Ok(()),
+    }
 }
 
 /// Refuses a map of characters, as SentencePiece's tokenizers have, whose first number says that more bytes follow than there are: the library would

@@ -11,17 +11,25 @@ use serde_json::Value;
 /// How many times as long a part may make any text.
 const GROWTH_MAX: u64 = 1024;
 /// How many times as long a part may make a text whose result may have more than [`BYTES_MAX`].
-const GROWTH_OF_LONG: u64 = 256;
+const GROWTH_OF_LONG: u64 = 140;
 /// Bytes of the longest form of a character that Unicode has, U+FDFA: published maps of characters have no longer one.
 const LONGEST_FORM: u64 = 33;
-/// Bytes of a text after it has grown.
-const BYTES_MAX: u64 = 1 << 30;
+/// Bytes of a text after it has grown: the library keeps some twenty bytes for each meanwhile.
+const BYTES_MAX: u64 = 16 << 20;
+/// Bytes of a text that is made of tokens at once.
+const DECODED_MAX: u64 = 64 << 20;
+/// Steps of a part: published ones have up to ten.
+const STEPS_MAX: usize = 64;
 /// How often a template may have the text.
 const REPEATS_MAX: u64 = 16;
 /// Tokens that a template may add to a text.
 const ADDED_MAX: u64 = 4096;
 /// Letters of the longest word that WordPiece looks up: its time is the square of it. BERT has 100.
 const WORD_MAX: u64 = 10_000;
+/// Tokens that are added to a model's: published ones have up to some ten thousands.
+const ADDED_TOKENS_MAX: usize = 200_000;
+/// Merges of a BPE model: published ones have up to 600,000.
+const MERGES_MAX: usize = 1_000_000;
 /// Different lengths of tokens of a Unigram model: as many tokens may begin at each place of a text.
 const LENGTHS_MAX: usize = 256;
 
@@ -32,6 +40,8 @@ pub(super) struct Growth {
     most: (&'static str, u64),
     /// The first part with a regular expression, which may be slow; else the model.
     slowest: &'static str,
+    /// How many times as long the decoder makes the names of tokens.
+    decoder: u64,
 }
 
 impl Growth {
@@ -42,21 +52,33 @@ impl Growth {
     pub(super) fn of(json: &Value) -> Result<Self, String> {
         check_template(&json["post_processor"])?;
         check_model(&json["model"])?;
-        let mut most = ("normalizer", 1);
-        for part in ["normalizer", "pre_tokenizer", "decoder"] {
+        let num_added = json["added_tokens"].as_array().map_or(0, Vec::len);
+        if num_added > ADDED_TOKENS_MAX {
+            return Err(format!(
+                "it has {num_added} `added_tokens`, and at most {ADDED_TOKENS_MAX} are read"
+            ));
+        }
+        let (mut most, mut decoder) = (("normalizer", 1), 1);
+        for part in ["normalizer", "pre_tokenizer", "decoder", "post_processor"] {
+            let num_steps = steps(&json[part]).len();
+            if num_steps > STEPS_MAX {
+                return Err(format!("its `{part}` has {num_steps} steps, and at most {STEPS_MAX} are read"));
+            }
             let growth = growth_of(&json[part]);
             if growth > GROWTH_MAX {
                 return Err(format!(
                     "its `{part}` can make a text {growth} times as long, and at most {GROWTH_MAX} times is read"
                 ));
             }
-            if part != "decoder" && growth > most.1 {
-                most = (part, growth);
+            match part {
+                "decoder" => decoder = growth,
+                _ if growth > most.1 => most = (part, growth),
+                _ => {}
             }
         }
         let has_expression = |part: &&&str| has_key(&json[**part], "Regex");
         let slowest = ["normalizer", "pre_tokenizer"].iter().find(has_expression).copied().unwrap_or("model");
-        Ok(Self { most, slowest })
+        Ok(Self { most, slowest, decoder })
     }
 
     /// Says that a text of so many bytes took too long.
@@ -65,6 +87,22 @@ impl Growth {
         format!(
             "its `{part}` takes more than {seconds} s for {num_bytes} bytes; use another tokenizer, or simplify that part"
         )
+    }
+
+    /// Says that the texts of tokens took too long.
+    pub(super) fn decodes_too_slowly(seconds: u64) -> String {
+        format!("its `decoder` takes more than {seconds} s; use another tokenizer, or simplify that part")
+    }
+
+    /// Refuses tokens whose names have so many bytes if their text could become too long.
+    pub(super) fn check_decoded(self, num_bytes: usize) -> Result<(), String> {
+        let decoded = self.decoder.saturating_mul(num_bytes as u64);
+        match decoded > DECODED_MAX {
+            true => Err(format!(
+                "its `decoder` can make {decoded} bytes of tokens of {num_bytes}, and at most {DECODED_MAX} are made; use another tokenizer"
+            )),
+            false => Ok(()),
+        }
     }
 
     /// Refuses a text of so many bytes if it could become too long.
@@ -216,6 +254,12 @@ fn check_model(model: &Value) -> Result<(), String> {
             "its `model.max_input_chars_per_word` is {longest}, and at most {WORD_MAX} letters of a word are looked up"
         ));
     }
+    let num_merges = model["merges"].as_array().map_or(0, Vec::len);
+    if num_merges > MERGES_MAX {
+        return Err(format!(
+            "its `model.merges` has {num_merges} entries, and at most {MERGES_MAX} are read"
+        ));
+    }
     // Unigram's vocabulary is a list of pairs; those of the others are objects.
     let tokens = model["vocab"].as_array().into_iter().flatten();
     let lengths: HashSet<usize> = tokens.filter_map(|pair| pair[0].as_str()).map(str::len).collect();
@@ -292,9 +336,14 @@ mod tests {
         }
         let json = json!({"normalizer": {"type": "Sequence", "normalizers": doubled(10)}});
         let growth = Growth::of(&json).unwrap();
-        growth.check(1 << 20).unwrap();
-        let error = growth.check(1 << 21).unwrap_err();
-        assert!(error.contains("`normalizer` can make 2147483648 bytes"), "{error}");
+        growth.check(1 << 14).unwrap();
+        let error = growth.check(1 << 15).unwrap_err();
+        assert!(error.contains("`normalizer` can make 33554432 bytes"), "{error}");
+        let decoder = json!({"decoder": {"type": "Sequence", "decoders": doubled(10)}});
+        let growth = Growth::of(&decoder).unwrap();
+        growth.check_decoded(1 << 16).unwrap();
+        assert!(growth.check_decoded(1 << 17).unwrap_err().contains("`decoder` can make 134217728 bytes"));
+        growth.check(usize::MAX).unwrap();
     }
 
     /// The parts of Llama 2, GPT-2, BERT, T5 and ALBERT, as published: texts of any length pass.

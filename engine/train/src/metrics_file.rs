@@ -1,12 +1,13 @@
 //! `metrics.jsonl`: a line for each step and evaluation, cut back where a run goes on from an earlier step.
 
 use std::fs::{self, File};
-use std::io::{self, Write};
-use std::ops::RangeInclusive;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::ops::{ControlFlow, RangeInclusive};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use pipezero_files::input::read_text;
+use pipezero_files::folder::leads_out;
+use pipezero_files::input::InputError;
 use pipezero_files::opened::{Own, open_own, open_regular};
 use serde::Serialize;
 
@@ -30,8 +31,6 @@ pub struct MetricsFile {
 }
 
 impl MetricsFile {
-    /// Bytes of metrics that are read to go on, at most: a line of a step has some 300.
-    const BYTES_MAX: u64 = 8 << 30;
     /// Bytes at its end in which its last line is looked for.
     const END_BYTES: u64 = 1 << 16;
 
@@ -49,10 +48,17 @@ impl MetricsFile {
         num_steps: u64,
         evaluates_again: bool,
     ) -> Result<String, RunDirError> {
-        let is_kept = |line: &&str| is_until(line, num_steps, evaluates_again);
-        match read_text(path, Self::BYTES_MAX) {
-            Ok(text) => Ok(text.split_inclusive('\n').filter(is_kept).collect()),
-            Err(error) if error.is_missing() => Ok(String::new()),
+        let mut kept = String::new();
+        // They are written anew: those of a file elsewhere would be copied.
+        let read = each_line(path, |line| {
+            if is_until(line, num_steps, evaluates_again) {
+                kept.push_str(line);
+            }
+            ControlFlow::Continue(())
+        });
+        match read {
+            Ok(()) => Ok(kept),
+            Err(error) if error.is_missing() => Ok(kept),
             Err(error) => Err(RunDirError::Io { path: path.to_owned(), source: io::Error::other(error) }),
         }
     }
@@ -70,17 +76,18 @@ impl MetricsFile {
 
     /// The faults of the lines of the steps up to `step`. None if there are no lines at all: a folder may have only checkpoints.
     pub(super) fn faults_until(path: &Path, step: u64) -> LineFaults {
-        let text = read_text(path, Self::BYTES_MAX).unwrap_or_default();
         let mut num_damaged = 0;
         let mut steps = Vec::new();
-        // Lines after the step are of what is done again.
-        for line in text.split_inclusive('\n') {
+        // What cannot be read has no lines.
+        let _ = each_line(path, |line| {
             match serde_json::from_str::<Line>(line) {
-                Ok(line) if line.step > step => break,
+                // Lines after the step are of what is done again.
+                Ok(line) if line.step > step => return ControlFlow::Break(()),
                 Ok(line) => steps.extend(line.kind.is_none().then_some(line.step)),
                 Err(_) => num_damaged += usize::from(line.ends_with('\n')),
             }
-        }
+            ControlFlow::Continue(())
+        });
         steps.sort_unstable();
         let doubled =
             steps.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| pair[0]..=pair[0]).collect();
@@ -174,6 +181,29 @@ impl MetricsFile {
         }
         self.num_bytes = self.file.metadata()?.len();
         Ok(())
+    }
+}
+
+/// Bytes of a line at most: that of a step has some 300.
+const LINE_BYTES_MAX: u64 = 1 << 20;
+
+/// Calls `each` with one line of a file after the other, its end included, until that breaks off. What is no text is no line, and behind a line that is too
+/// long nothing is read.
+fn each_line(path: &Path, mut each: impl FnMut(&str) -> ControlFlow<()>) -> Result<(), InputError> {
+    if let Some(target) = leads_out(path)? {
+        return Err(InputError::LeadsOut(target));
+    }
+    let mut file = BufReader::new(open_regular(path)?);
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        let num_bytes = file.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut line)? as u64;
+        if num_bytes == 0 || num_bytes == LINE_BYTES_MAX {
+            return Ok(());
+        }
+        if each(&String::from_utf8_lossy(&line)).is_break() {
+            return Ok(());
+        }
     }
 }
 

@@ -1,11 +1,12 @@
 //! The folder that a run writes: its run file and schedule, metrics, weights and summary. Never overwritten unasked.
 
 use std::fs;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use pipezero_files::input::{named, read_text};
+use pipezero_files::folder::leads_out;
+use pipezero_files::input::{InputError, named, read_text};
 use pipezero_files::opened::{Own, open_own};
 use pipezero_files::partial::{Existing, PartialFile};
 use pipezero_run::checkpoint::{Checkpoints, Starts, StepOfStart};
@@ -134,7 +135,19 @@ impl RunDir {
         }
         match files.iter().find(|file| !path.join(file).is_file()) {
             Some(file) => Err(RunDirError::NoRun { path: path.to_owned(), file }),
-            None => Ok(Self::locked_by(path, None)),
+            None => Self::check_run_file(path).map(|()| Self::locked_by(path, None)),
+        }
+    }
+
+    /// Refuses a run file that is a link out of the folder: an error would show lines of a file that the user has not named.
+    fn check_run_file(path: &Path) -> Result<(), RunDirError> {
+        let path = path.join(Self::RUN_FILE);
+        match leads_out(&path) {
+            Ok(Some(target)) => {
+                Err(RunDirError::Io { path, source: io::Error::other(InputError::LeadsOut(target)) })
+            }
+            Ok(None) => Ok(()),
+            Err(source) => Err(RunDirError::Io { path, source }),
         }
     }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use pipezero_config::hugging_face::Origin;
 use pipezero_files::folder;
-use pipezero_files::partial::PartialFile;
+use pipezero_files::partial::{PartialFile, can_be_replaced};
 use pipezero_measure::trace::TraceFolder;
 use pipezero_run::checkpoint::{Checkpoints, Starts};
 
@@ -166,7 +166,7 @@ impl RunDir {
         }
         // A run that goes on removes nothing that others wrote.
         if claim == Claim::GoOn {
-            return Ok(Place::EarlierRun);
+            return Self::check_can_be_written(path).map(|()| Place::EarlierRun);
         }
         Self::check_all_is_written(path).map(|()| Place::EarlierRun)
     }
@@ -193,11 +193,20 @@ impl RunDir {
                 if let Some(unknown) = RankLog::first_unknown(path).map_err(io)? {
                     return Err(not_a_run(format!("it holds `{}`, which no run wrote", unknown.display())));
                 }
-            } else if !name.to_str().is_some_and(Self::is_written) {
+            } else if !name.to_str().is_some_and(Self::is_written) || entry.file_type().map_err(io)?.is_dir()
+            {
                 return Err(not_a_run(format!("it holds `{}`, which no run wrote", name.display())));
             }
         }
         Ok(())
+    }
+
+    /// Refuses a folder in which something that is no file has the name of a file that the run writes, the weights at its end among them.
+    fn check_can_be_written(path: &Path) -> Result<(), RunDirError> {
+        Self::FILES
+            .iter()
+            .map(|name| path.join(name))
+            .try_for_each(|path| can_be_replaced(&path).map_err(|source| RunDirError::Io { path, source }))
     }
 
     /// Whether a run writes a file of this name, whole or while it is being written.
@@ -225,8 +234,13 @@ fn remove_run(path: &Path) -> Result<(), RunDirError> {
     let entries: Vec<fs::DirEntry> = fs::read_dir(path).map_err(io)?.collect::<Result<_, _>>().map_err(io)?;
     for entry in entries.iter().filter(|entry| !RunDir::is_beside_a_run(&entry.file_name())) {
         let path = entry.path();
-        // Folders are those of traced steps, logs and checkpoints, and they hold nothing else.
-        folder::remove(&path).map_err(|source| RunDirError::Io { path, source })?;
+        // Checkpoints may lie on another disk, behind a link. Any other link is removed itself, whatever it leads to. Folders are those of traced steps, logs and
+        // checkpoints, and they hold nothing else.
+        let removed = match entry.file_name() == *Checkpoints::NAME {
+            true => folder::remove(&path),
+            false => folder::remove_itself(&path),
+        };
+        removed.map_err(|source| RunDirError::Io { path, source })?;
     }
     folder::sync(path).and_then(|()| Starts::remove(path)).map_err(io)
 }

@@ -1,5 +1,7 @@
 //! The files of a folder that hold the weights: one, or several with an index.
 
+use std::collections::HashSet;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use pipezero_files::input::read_text;
@@ -101,13 +103,16 @@ fn read_index(index: &Path) -> Result<Vec<(String, String)>, HuggingFaceError> {
 
 /// Files with weights that are not read.
 fn others(folder: &Path, read: &[PathBuf], why: &str) -> Vec<Unused> {
+    /// Entries of a folder that are looked at: published ones have some hundreds.
+    const ENTRIES_MAX: usize = 10_000;
     let Ok(entries) = folder.read_dir() else { return Vec::new() };
+    let read: HashSet<&OsStr> = read.iter().filter_map(|path| path.file_name()).collect();
     let mut names: Vec<String> =
-        entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
+        entries.take(ENTRIES_MAX).filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
     names.sort_unstable();
     let of_weights = |name: &&String| {
-        let is_read = read.iter().any(|path| path.ends_with(name));
-        let is_index = *name == INDEX && read.iter().any(|path| path.ends_with(FILE));
+        let is_read = read.contains(OsStr::new(name));
+        let is_index = *name == INDEX && read.contains(OsStr::new(FILE));
         !is_read && (name.ends_with(".safetensors") || is_index)
     };
     let list = |names: Vec<String>, why: &str| {

@@ -7,6 +7,7 @@
 //! Templates are programs in Jinja, by which models are published. They are run by minijinja with Python's names for methods, values written as
 //! Python writes them, and a bound on the work and the memory of each rendering.
 
+mod bounded_value;
 mod conversation;
 mod date;
 mod fault;

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Kwargs, Serde, ValueKind};
@@ -9,15 +10,22 @@ use minijinja::{Environment, Error, ErrorKind, Output, State, Value};
 use minijinja_contrib::pycompat::unknown_method_callback;
 use serde_json::{Map, Value as Json};
 
+use super::bounded_value::{display_of, is_too_long, json_of};
 use super::date::Date;
 use super::fault::ChatFault;
 use super::files::{self, Written};
 use super::generation::Marked;
 use super::python::{JsonForm, dumps, str_of};
+use crate::bounded_time::within;
 
-/// Work of one rendering: an instruction is one, and so are 64 bytes that it makes. So it takes about a second at most, and 1.3 GB: the longest
-/// conversations that are read need a fourth of it.
-const FUEL: u64 = 20_000_000;
+/// Work of one rendering: an instruction is one, and so are 64 bytes that it makes. So it takes a tenth of a second at most, and some 130 MB. Published templates need
+/// a few thousand.
+const FUEL: u64 = 2_000_000;
+/// That of a conversation of more than [`LONG_BYTES`]: the longest that are read need a fourth of it.
+const FUEL_OF_LONG: u64 = 20_000_000;
+const LONG_BYTES: usize = 1 << 20;
+/// Seconds of one rendering. Some work is not counted, such as to compare lists.
+const SECONDS_MAX: u64 = 4;
 
 /// How deep templates may nest: macros count ten.
 const DEPTH_MAX: usize = 200;
@@ -26,7 +34,8 @@ const DEPTH_MAX: usize = 200;
 #[derive(Debug)]
 pub struct ChatTemplate {
     path: PathBuf,
-    environment: Environment<'static>,
+    /// For conversations of usual length, and for long ones.
+    environments: [Arc<Environment<'static>>; 2],
     usual: Marked,
     with_tools: Option<Marked>,
     special_tokens: Map<String, Json>,
@@ -69,15 +78,17 @@ impl ChatTemplate {
             .into_iter()
             .flatten()
             .any(|template| template.contains("strftime_now"));
-        let mut environment = environment(now);
+        let mut environments = [FUEL, FUEL_OF_LONG].map(|fuel| environment(now, fuel));
         let mut add = |name: &'static str, template: &str| {
             let marked = Marked::new(template);
-            let added = environment.add_template_owned(name, marked.source.clone());
+            let mut all = environments.iter_mut();
+            let added = all.try_for_each(|one| one.add_template_owned(name, marked.source.clone()));
             added.map(|()| marked).map_err(|error| fault(&path, &error))
         };
         let usual = add(USUAL, &template)?;
         let with_tools = with_tools.map(|template| add(WITH_TOOLS, &template)).transpose()?;
-        Ok(Self { path, environment, usual, with_tools, special_tokens, asks_for_date })
+        let environments = environments.map(Arc::new);
+        Ok(Self { path, environments, usual, with_tools, special_tokens, asks_for_date })
     }
 
     /// The file that it is in.
@@ -115,13 +126,26 @@ impl ChatTemplate {
         context.insert("tools".to_owned(), of.tools.cloned().unwrap_or_default());
         context.insert("documents".to_owned(), Json::Null);
         context.insert("add_generation_prompt".to_owned(), of.begins_answer.into());
-        let rendered = self
-            .environment
-            .get_template(name)
-            .and_then(|template| template.render_with_spans(Value::from(Serde(&context))));
+        let is_long = of.messages.iter().chain(of.tools).fold(LONG_BYTES, room_after) == 0;
+        let environment = Arc::clone(&self.environments[usize::from(is_long)]);
+        let render = move || {
+            let template = environment.get_template(name)?;
+            template.render_with_spans(Value::from(Serde(&context)))
+        };
+        let rendered = within(SECONDS_MAX, render).unwrap_or_else(|| Err(ErrorKind::OutOfFuel.into()));
         let (text, spans) = rendered.map_err(|error| fault(&self.path, &error))?;
         let marked = marked.written_by_blocks(&spans);
         Ok(Rendered { text, marked })
+    }
+}
+
+/// How many bytes of texts a value may still have, of so many.
+fn room_after(room: usize, value: &Json) -> usize {
+    match value {
+        Json::String(text) => room.saturating_sub(text.len()),
+        Json::Array(values) => values.iter().fold(room, room_after),
+        Json::Object(fields) => fields.values().fold(room, room_after),
+        _ => room.saturating_sub(1),
     }
 }
 
@@ -135,11 +159,11 @@ fn fault(path: &Path, error: &Error) -> ChatFault {
 }
 
 /// Jinja as transformers sets it up.
-fn environment(now: Date) -> Environment<'static> {
+fn environment(now: Date, fuel: u64) -> Environment<'static> {
     let mut environment = Environment::new();
     let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
     environment.set_syntax(syntax.expect("the usual tags do not overlap"));
-    environment.set_fuel(Some(FUEL));
+    environment.set_fuel(Some(fuel));
     environment.set_recursion_limit(DEPTH_MAX);
     environment.set_unknown_method_callback(unknown_method_callback);
     environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
@@ -163,22 +187,26 @@ fn is_iterable(value: &Value) -> bool {
 }
 
 fn raise(message: &Value) -> Result<Value, Error> {
-    Err(Error::new(ErrorKind::InvalidOperation, text_of(message)))
+    Err(Error::new(ErrorKind::InvalidOperation, text_of(message)?))
 }
 
 /// Writes a value as Python does: minijinja writes `none` and `true`.
 fn format(out: &mut Output<'_>, _: &mut State<'_, '_>, value: &Value) -> Result<(), Error> {
-    out.write_str(&text_of(value)).map_err(Error::from)
+    out.write_str(&text_of(value)?).map_err(Error::from)
 }
 
-fn text_of(value: &Value) -> String {
+fn text_of(value: &Value) -> Result<String, Error> {
     match value.kind() {
-        ValueKind::Undefined => String::new(),
-        ValueKind::String => value.as_str().map_or_else(|| value.to_string(), str::to_owned),
+        ValueKind::Undefined => Ok(String::new()),
+        ValueKind::String => Ok(value.as_str().map_or_else(|| value.to_string(), str::to_owned)),
         ValueKind::None | ValueKind::Bool | ValueKind::Number | ValueKind::Seq | ValueKind::Map => {
-            serde_json::to_value(value).map_or_else(|_| value.to_string(), |value| str_of(&value))
+            match json_of(value) {
+                Ok(json) => Ok(str_of(&json)),
+                Err(error) if is_too_long(&error) => Err(error),
+                Err(_) => display_of(value),
+            }
         }
-        _ => value.to_string(),
+        _ => display_of(value),
     }
 }
 
@@ -214,7 +242,6 @@ fn to_json(
     };
     let sort_keys = argument("sort_keys", None)?.is_true();
     named.assert_all_used()?;
-    let json = serde_json::to_value(value)
-        .map_err(|error| Error::new(ErrorKind::BadSerialization, error.to_string()))?;
+    let json = json_of(value)?;
     Ok(dumps(&json, &JsonForm { ensure_ascii, indent, separators, sort_keys }))
 }
