@@ -13,7 +13,7 @@ use crate::in_threads::in_threads;
 use crate::sample::Sample;
 use crate::several;
 use crate::stand_ins::{StandIn, TEMPORARY, WAIT_MAX, add_targets, check};
-use crate::traced_files::traced;
+use crate::traced_files::{has_strace, traced};
 
 const CHECKPOINTS: &str = r#" --set checkpoint={"every":1}"#;
 
@@ -151,6 +151,9 @@ fn is_meant(name: &str, line: &str, stand_in: StandIn) -> bool {
 
 #[test]
 fn in_the_place_of_any_file_of_any_command() {
+    if !has_strace() {
+        return;
+    }
     let example = prepared();
     add_targets(&example);
     let found: Vec<Vec<String>> = in_threads(COMMANDS, |line| places(&example, line));

@@ -2,8 +2,9 @@
 //! by itself.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::{Component, Path, PathBuf};
+use std::process::Command;
+use std::{env, fs};
 
 use crate::command::Home;
 use crate::stand_ins::within;
@@ -15,6 +16,17 @@ pub(crate) struct Named {
     pub(crate) inside: BTreeSet<String>,
     /// Paths elsewhere that it has changed or opened to write.
     pub(crate) changed_elsewhere: BTreeSet<PathBuf>,
+}
+
+/// Whether system calls can be traced; if not, the test is left out, which is said.
+pub(crate) fn has_strace() -> bool {
+    let found = Command::new("strace").args(["-qq", "-o", "/dev/null", "true"]).status();
+    let is_found = found.is_ok_and(|status| status.success());
+    if !is_found {
+        assert!(env::var_os("PIPEZERO_SKIP_NOTHING").is_none(), "strace is not installed, or may not trace");
+        eprintln!("left out: strace is not installed, or may not trace");
+    }
+    is_found
 }
 
 /// Runs a command with `strace`, and its children too.
