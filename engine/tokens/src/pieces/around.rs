@@ -6,14 +6,14 @@ use crate::catch_panics::catch_panic;
 
 /// Special tokens before and behind the tokens of any text.
 #[derive(Debug, PartialEq, Eq)]
-pub(in crate::pieces) struct Around {
-    pub(in crate::pieces) before: Vec<u32>,
-    pub(in crate::pieces) behind: Vec<u32>,
+pub(super) struct Around {
+    pub(super) before: Vec<u32>,
+    pub(super) behind: Vec<u32>,
 }
 
 impl Around {
     /// Of a post-processor; `None` if it does not have the text once.
-    pub(in crate::pieces) fn of(post_processor: Option<&PostProcessorWrapper>) -> Option<Self> {
+    pub(super) fn of(post_processor: Option<&PostProcessorWrapper>) -> Option<Self> {
         // No vocabulary has it.
         const TEXT: u32 = u32::MAX;
         let Some(post_processor) = post_processor else {

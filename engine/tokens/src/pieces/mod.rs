@@ -15,13 +15,13 @@
 
 mod added;
 mod around;
+mod cuts;
 mod normalized;
 mod pattern;
 mod steps;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
 use std::ops::Range;
 
 use serde::Deserialize;
@@ -29,9 +29,8 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokenizers::{AddedToken, NormalizerWrapper, PostProcessorWrapper, PreTokenizerWrapper};
 
-use added::Added;
 use around::Around;
-use steps::Steps;
+use cuts::Cuts;
 
 use super::catch_panics::catch_panic;
 use super::character_maps::check_character_maps;
@@ -41,9 +40,6 @@ pub(super) const PIECE_BYTES: usize = 1 << 18;
 
 /// Bytes within which a text must have a place where it may be cut, if its tokenizer is one that can cut all usual texts.
 pub(super) const STRETCH_BYTES: usize = 4 << 20;
-
-/// Pairs of characters between which usual texts in any language may be cut.
-const USUAL: [(char, char); 4] = [('e', ' '), ('e', '\n'), ('\u{4e16}', '\n'), ('\u{4e16}', ' ')];
 
 /// How a tokenizer's texts are cut, and what it writes around them.
 #[derive(Debug)]
@@ -100,7 +96,7 @@ impl Pieces {
     /// The tokens of a text, whose pieces `encode` turns into tokens; `is_whole` says that special tokens stand around them.
     ///
     /// # Errors
-    /// As `encode`; what [`Pieces::longest`] says as the library's errors.
+    /// As `encode`, and what `refused` makes of the reason why a piece is too long.
     pub(super) fn encode<E>(
         &self,
         text: &str,
@@ -127,68 +123,5 @@ impl Pieces {
             tokens.extend(&self.around.behind);
         }
         Ok(tokens)
-    }
-}
-
-/// What decides where a text may be cut.
-#[derive(Debug)]
-pub(super) struct Cuts {
-    normalizer: Option<NormalizerWrapper>,
-    steps: Steps,
-    added: Added,
-}
-
-impl Cuts {
-    /// Of a tokenizer with these parts; `None` if texts can be cut nowhere, as far as is known.
-    pub(super) fn of(
-        normalizer: Option<NormalizerWrapper>,
-        pre_tokenizer: Option<&PreTokenizerWrapper>,
-        added: impl Iterator<Item = AddedToken>,
-    ) -> Option<Self> {
-        let steps = Steps::of(pre_tokenizer?)?;
-        let added = Added::of(added, normalizer.as_ref())?;
-        let cuts = Self { normalizer, steps, added };
-        USUAL.iter().any(|&(before, after)| cuts.is_between(before, after)).then_some(cuts)
-    }
-
-    /// Whether all usual texts can be cut somewhere. If not, a text without a place for a cut is tokenized as a whole.
-    pub(super) fn are_usual(&self) -> bool {
-        USUAL.iter().all(|&(before, after)| self.is_between(before, after))
-    }
-
-    /// The ranges of bytes into which a text may be cut, each of about `piece_bytes`, and longer where there is no other way.
-    pub(super) fn pieces(&self, text: &str, piece_bytes: usize) -> Vec<Range<usize>> {
-        let mut known = HashMap::new();
-        let (mut pieces, mut start) = (Vec::new(), 0);
-        while text.len() - start > piece_bytes {
-            let middle = text.floor_char_boundary(start + piece_bytes);
-            let mut is_cut = |&at: &usize| {
-                let before = text[..at].chars().next_back();
-                before.zip(text[at..].chars().next()).is_some_and(|(before, after)| {
-                    *known.entry((before, after)).or_insert_with(|| self.is_between(before, after))
-                })
-            };
-            let places = |range: Range<usize>| range.filter(|&at| text.is_char_boundary(at));
-            let earlier = places(start + 1..middle + 1).rev().find(&mut is_cut);
-            let Some(end) = earlier.or_else(|| places(middle + 1..text.len()).find(is_cut)) else { break };
-            pieces.push(start..end);
-            start = end;
-        }
-        pieces.push(start..text.len());
-        pieces
-    }
-
-    /// Whether a text may be cut wherever these two characters stand beside each other.
-    fn is_between(&self, before: char, after: char) -> bool {
-        let seen = match &self.normalizer {
-            None => Some((before, after)),
-            Some(normalizer) => normalized::pair(normalizer, before, after),
-        };
-        // Tokens are looked for before and after the normalizer.
-        seen.is_some_and(|(to_left, to_right)| {
-            self.added.are_apart(before, after)
-                && self.added.are_apart(to_left, to_right)
-                && self.steps.are_apart(to_left, to_right)
-        })
     }
 }
