@@ -10,12 +10,14 @@
 
 mod bounded_time;
 mod catch_panics;
+mod character_maps;
 pub mod chat;
 mod codec;
 pub mod documents;
 mod error;
 mod index;
 mod kept_tokens;
+mod pieces;
 mod raw_file;
 mod streamed_text;
 #[cfg(test)]

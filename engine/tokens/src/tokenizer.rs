@@ -13,6 +13,8 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::bounded_time::{TimeOfCalls, within};
 use super::catch_panics::catch_panic;
+use super::character_maps::check_character_maps;
+use super::pieces::{PIECE_BYTES, Pieces};
 use super::tokenizer_bounds::Growth;
 use super::tokenizer_content::content_checksum;
 
@@ -27,6 +29,8 @@ pub struct Tokenizer {
     end_token: Option<u32>,
     growth: Growth,
     decoding: TimeOfCalls,
+    /// How long texts are cut, if they are.
+    pieces: Option<Pieces>,
 }
 
 /// Why there is no tokenizer.
@@ -117,6 +121,13 @@ impl Tokenizer {
         metadata(&file_of(path)).map(|_| ())
     }
 
+    /// Bytes of a text that the tokenizer of this file turns into tokens at once, at most: it takes longer texts in pieces if it can. Its model is not read. A file that
+    /// cannot be read is an error where it is loaded.
+    pub fn at_once_max(path: &Path) -> usize {
+        let pieces = read(&file_of(path)).ok().and_then(|bytes| Pieces::of_json(&bytes));
+        pieces.and_then(|pieces| pieces.longest()).unwrap_or(Self::TEXT_BYTES_MAX)
+    }
+
     /// Reads a tokenizer.json, or that of a folder. The token that ends a document is the one of that name or, without a name, what
     /// tokenizer_config.json beside it calls `eos_token`, if the tokenizer has it, or a token with a name that published models give to it.
     ///
@@ -144,14 +155,20 @@ impl Tokenizer {
             return Err(format(reason.to_owned()));
         }
         let (checksum, content_checksum) = (xxh3_64(&bytes), content_checksum(&json));
+        let pieces = catch_panic(|| {
+            let added = inner.get_added_tokens_decoder().into_values();
+            Pieces::of(inner.get_normalizer(), inner.get_pre_tokenizer(), inner.get_post_processor(), added)
+        });
+        let inner = Arc::new(inner);
         let mut tokenizer = Self {
-            inner: Arc::new(inner),
+            inner,
             path,
             checksum,
             content_checksum,
             end_token: None,
             growth,
             decoding: TimeOfCalls::default(),
+            pieces: pieces.flatten(),
         };
         tokenizer.end_token = match end_token {
             Some(name) => Some(tokenizer.named(name)?),
@@ -252,8 +269,33 @@ impl Tokenizer {
     }
 
     fn encoded(&self, text: &str, is_whole: bool) -> Result<Vec<u32>, TokenizerError> {
-        let encoding = self.bounded(text, move |inner, text| inner.encode_fast(text, is_whole))?;
-        Ok(encoding.get_ids().to_vec())
+        self.encoded_by(text, is_whole, PIECE_BYTES)
+    }
+
+    /// The tokens of a text, which is cut into pieces of about so many bytes if it is longer and the tokenizer allows it.
+    pub(super) fn encoded_by(
+        &self,
+        text: &str,
+        is_whole: bool,
+        piece_bytes: usize,
+    ) -> Result<Vec<u32>, TokenizerError> {
+        let at_once = |text: &str, is_whole: bool| {
+            let encoding = self.bounded(text, move |inner, text| inner.encode_fast(text, is_whole))?;
+            Ok(encoding.get_ids().to_vec())
+        };
+        match self.pieces.as_ref().filter(|_| text.len() > piece_bytes) {
+            None => at_once(text, is_whole),
+            Some(pieces) => {
+                let refused = |reason: String| self.failed(&reason);
+                pieces.encode(text, piece_bytes, is_whole, |piece| at_once(piece, false), refused)
+            }
+        }
+    }
+
+    /// How long texts are cut, if they are.
+    #[cfg(test)]
+    pub(super) fn pieces(&self) -> Option<&Pieces> {
+        self.pieces.as_ref()
     }
 
     /// Calls the library with bounds of what it makes, and of the time that it takes.
@@ -348,34 +390,6 @@ fn check_num_values(bytes: &[u8]) -> Result<(), String> {
         true => Err(format!("it has about {num_values} values, and at most {VALUES_MAX} are read")),
         false => Ok(()),
     }
-}
-
-/// Refuses a map of characters, as SentencePiece's tokenizers have, whose first number says that more bytes follow than there are: the library would
-/// allocate them.
-fn check_character_maps(json: &serde_json::Value) -> Result<(), &'static str> {
-    match json {
-        serde_json::Value::Array(values) => values.iter().try_for_each(check_character_maps),
-        serde_json::Value::Object(fields) => {
-            let map = fields.get("precompiled_charsmap").and_then(|map| map.as_str());
-            let is_whole =
-                |map: &str| first_number(map).is_some_and(|bytes| bytes <= map.len() as u64 * 3 / 4);
-            if map.is_some_and(|map| !is_whole(map)) {
-                return Err("its `precompiled_charsmap` is cut short or damaged");
-            }
-            fields.values().try_for_each(check_character_maps)
-        }
-        _ => Ok(()),
-    }
-}
-
-/// The first 32 bits of what a text in base64 stands for, little-endian.
-fn first_number(text: &str) -> Option<u64> {
-    const DIGITS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let digit = |letter| DIGITS.iter().position(|&digit| digit == letter).map(|value| value as u64);
-    let first = text.as_bytes().get(..6)?;
-    let bits = first.iter().try_fold(0, |bits, &letter| Some(bits << 6 | digit(letter)?))?;
-    // Of 36 bits the last 4 belong to the next byte.
-    Some(u64::from(((bits >> 4) as u32).swap_bytes()))
 }
 
 /// Bytes of a tokenizer_config.json at most.

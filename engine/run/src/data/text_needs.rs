@@ -26,6 +26,9 @@ const BYTE_PAIRS: u64 = 1 << 16;
 /// and 140 for each token, which may be a single byte.
 const TOKENIZING_BYTES: u64 = 232;
 
+/// Bytes for a byte of a text that is cut into pieces: itself, and a token of 4 bytes in a list that may be half empty while it grows, and is copied then.
+const PIECED_BYTES: u64 = 13;
+
 /// Bytes for a byte of JSON without a tokenizer: as it was read, as a text, as a value, and as a token.
 const JSON_BYTES: u64 = 8;
 
@@ -61,10 +64,16 @@ pub fn text_needs(config: &DataConfig) -> TextNeeds {
     let num_parts = 2.0 * rarer * all.div_ceil(BLOCK_TOKENS) as f64 + 2.0 * lengths.len() as f64;
     let held_bytes = (num_parts as u64 * PART_BYTES).next_multiple_of(STEP_BYTES);
     let of_tokenizer = config.tokenizer.as_ref().map_or(0, |path| {
-        let at_once = longest.max(AT_ONCE_BYTES).min(all).min(Tokenizer::TEXT_BYTES_MAX as u64);
+        let longest = longest.min(Tokenizer::TEXT_BYTES_MAX as u64);
+        // The file is read only if it matters.
+        let at_once_max =
+            if longest > AT_ONCE_BYTES { Tokenizer::at_once_max(path) as u64 } else { AT_ONCE_BYTES };
+        let at_once = longest.min(at_once_max).max(AT_ONCE_BYTES).min(all);
+        let of_pieces = if longest > at_once { longest.saturating_mul(PIECED_BYTES) } else { 0 };
         tokenizer_bytes(path)
             .saturating_mul(TOKENIZER_BYTES)
             .saturating_add(at_once.saturating_mul(TOKENIZING_BYTES))
+            .saturating_add(of_pieces)
     });
     let different = if config.tokenizer.is_some() { PAIRS_MAX } else { BYTE_PAIRS };
     let counting = all.min(PAIRS_AT_ONCE).saturating_mul(8) + all.min(different) * PAIR_BYTES;

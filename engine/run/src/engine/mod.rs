@@ -1,6 +1,7 @@
 //! The engine: runs a plan's ranks of this process, one thread for each, and carries out the few commands that users have.
 
 mod batch_logits;
+mod check_host;
 mod check_run;
 mod checkpoint;
 mod command;
@@ -33,8 +34,8 @@ use std::sync::Arc;
 use pipezero_comm::memory::Ledger;
 use pipezero_models::Device;
 use pipezero_partition::Purpose;
+use pipezero_plan::Plan;
 use pipezero_plan::costs::DeviceSpec;
-use pipezero_plan::{ElementTypes, Plan};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -49,7 +50,6 @@ pub use failures::{gave_up, stopped};
 use host_memory::Held;
 pub use host_memory::{ProcessNeeds, ProcessRow};
 pub use initial_state::InitialState;
-use limits::Limited;
 pub use own_weights::OwnWeights;
 use ranks::Ranks;
 pub use report::ProcessReport;
@@ -172,45 +172,6 @@ impl Engine {
     /// CPU never is.
     pub fn peak_flops_per_s(&self) -> Option<f64> {
         self.peak_flops_per_s
-    }
-
-    /// Checks that this host has the device, the memory and the threads that the plan's ranks need here.
-    ///
-    /// # Errors
-    /// [`EngineError::Device`], [`EngineError::Memory`] and [`EngineError::Threads`].
-    pub fn check_host(plan: &Plan, purpose: Purpose, world: &dyn World) -> Result<(), EngineError> {
-        Self::check_host_beside(plan, purpose, world, Held::Program)
-    }
-
-    /// As [`Engine::check_host`], and what the processes of a host need together. Every process of the world calls it, before it reads its text.
-    ///
-    /// # Errors
-    /// As [`Engine::check_host`]; [`EngineError::MemoryOfProcesses`] in one process of a host that has too little memory for its processes, and
-    /// [`EngineError::Elsewhere`] in the others; when another process stops.
-    pub fn check_hosts(plan: &Plan, purpose: Purpose, world: &dyn World) -> Result<(), EngineError> {
-        Self::check_host(plan, purpose, world)?;
-        host_memory::check_processes(plan, purpose, world, Held::Program)
-    }
-
-    fn check_host_beside(
-        plan: &Plan,
-        purpose: Purpose,
-        world: &dyn World,
-        held: Held,
-    ) -> Result<(), EngineError> {
-        let computed = ElementTypes::computed_in(plan.run());
-        threads::check(plan, world.local_ranks().len(), threads::max_threads())?;
-        Limited::of(plan, purpose, &world.local_ranks().collect::<Vec<_>>(), held).check()?;
-        for of_device in world.devices() {
-            let RanksOnDevice { on, number, ranks } = &of_device;
-            if !on.device.computes_in(computed) {
-                return Err(EngineError::Device { computed, device: on.name.clone() });
-            }
-            let (memory, free_bytes) = host_memory::of_device(*number, on)?;
-            let available_bytes = host_memory::may_have(plan, held, &memory, free_bytes);
-            host_memory::check(plan, purpose, ranks, memory, available_bytes)?;
-        }
-        Ok(())
     }
 
     /// As [`Engine::with_state`], with weights drawn from the seed.
