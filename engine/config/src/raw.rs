@@ -190,9 +190,10 @@ section! {
         /// Lengths of sequences in training. For each micro-batch one of them is drawn with the run's seed, and only that many first tokens of each of
         /// its samples are used. Memory is planned for `model.seq_length`, the longest possible; less is computed and sent for shorter ones.
         seq_lengths: Vec<u64> = "[model.seq_length]", "every token is a target once in an epoch";
-        /// Whether the processes of a job compare every byte of the files of tokens and weights before the first step, each host's once. `false` compares the
-        /// first GiB, and of the rest sizes and some blocks. Text is compared whole in any case.
-        verify: bool = "false", "a disk takes minutes for what a job with hundreds of GiB reads in days";
+        /// Whether the processes of a job compare every byte of their files of tokens and weights before the first step. `false` reads whole files, in their
+        /// order, as far as they have at most 1 GiB together; of the others it compares sizes and some blocks. Each file is read once on each host. Text is
+        /// always compared whole.
+        verify: bool = "false", "reading hundreds of GiB takes minutes before the first step";
     }
 }
 

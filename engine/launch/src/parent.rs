@@ -10,6 +10,9 @@ use rustix::process::{Pid, PidfdFlags, Signal, getppid, kill_process, pidfd_open
 /// The variable with the number of the parent process, `pipezero launch`.
 pub(super) const PARENT: &str = "PIPEZERO_PARENT";
 
+/// The program that starts the processes of MPI, by its name in the list of processes: Open MPI 5 has another one behind `mpirun`.
+const MPIRUN: [&str; 3] = ["mpirun", "orterun", "prterun"];
+
 /// If `pipezero launch` has started this process: once that has ended, this process gets a SIGTERM, or is ended at once if the processes of the job
 /// are not connected, since then there is no step to end.
 pub fn end_with_parent() {
@@ -38,12 +41,12 @@ pub fn end_with_parent() {
     }
 }
 
-/// Ends this process, and `mpirun` if that has started it: it waits for ever for processes that have ended before they were connected, and nobody else would
-/// end it.
+/// Ends this process, and the `mpirun` that started it: that waits for ever for processes that end before MPI connects them, and with `launch` gone nobody else
+/// ends it.
 fn end_at_once() {
     if let Some(starter) = getppid()
         && fs::read_to_string(format!("/proc/{}/comm", starter.as_raw_pid()))
-            .is_ok_and(|name| name.trim_end() == "mpirun")
+            .is_ok_and(|name| MPIRUN.contains(&name.trim_end()))
     {
         let _ = kill_process(starter, Signal::KILL);
     }

@@ -85,7 +85,7 @@ fn ended_after(home: &Home, signal_name: &str, victim: Victim, moment: Duration)
 
 #[test]
 fn a_job_that_is_ended_as_it_begins_is_over_within_ten_seconds() {
-    let num = if std::env::var("PIPEZERO_TESTS").is_ok_and(|value| value == "full") { 200 } else { 20 };
+    let num = if crate::sample::in_full() { 200 } else { 20 };
     let home = Home::new();
     let mut random = 1_u64;
     let mut longest = Duration::ZERO;

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::command::RUN;
-use crate::exploding::{Exploding, FILE, GOES_ON, INDEX};
+use crate::exploding::{Exploding, FILE, INDEX};
 
 /// Weights of Hugging Face's folders, their indexes, and config.json.
 pub(crate) fn weights() -> Vec<Exploding> {
@@ -155,7 +155,7 @@ pub(crate) fn runs() -> Vec<Exploding> {
             &(4_u64 << 30).to_le_bytes(),
             10 << 30,
         ),
-        Exploding::sparse(GOES_ON, "out/metrics.jsonl", RESUME, b"{\"step\":1}\n", 7 << 30),
+        Exploding::sparse("metrics of 7 GB", "out/metrics.jsonl", RESUME, b"{\"step\":1}\n", 7 << 30),
         Exploding::sparse("a list of starts of 10 GB", "out/starts.json", RESUME, b"{", 10 << 30),
         Exploding::sparse("a summary of 10 GB", "out/summary.json", "compare out", b"{", 10 << 30),
         Exploding::sparse(

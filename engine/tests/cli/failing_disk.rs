@@ -29,7 +29,7 @@ pub(crate) fn counted(home: &Home) -> [usize; 2] {
 
 #[test]
 fn a_disk_that_fails_once_anywhere_loses_nothing() {
-    let one_in = if std::env::var("PIPEZERO_TESTS").is_ok_and(|value| value == "full") { 1 } else { 6 };
+    let one_in = if crate::sample::in_full() { 1 } else { 6 };
     let home = Home::with(&[("\"threads\": 1", "\"threads\": 1, \"checkpoint\": { \"every\": 1 }")]);
     let shim = shim(&home);
     home.run("train run.json --out whole").success();

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-/// What a function makes of each value, in the order of the values, by several threads.
+/// The results of a function for each value, in the order of the values, by several threads.
 pub(crate) fn in_threads<T: Sync, R: Send>(values: &[T], each: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let next = AtomicUsize::new(0);
     let work = || {

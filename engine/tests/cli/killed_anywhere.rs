@@ -8,10 +8,10 @@ use crate::command::Home;
 use crate::failing_disk::{counted, shim};
 use crate::resume_changes::copy;
 
-/// What a process does that is killed.
+/// The work of a process that is killed.
 pub(crate) struct Killed {
     pub(crate) name: &'static str,
-    /// What is in the run directory before, if anything.
+    /// The run that is in the directory before, if there is one.
     pub(crate) before: Option<&'static str>,
     /// How the run is begun.
     pub(crate) arguments: &'static str,
@@ -56,7 +56,7 @@ pub(crate) const CASES: [Killed; 4] = [
 #[test]
 fn a_run_that_is_killed_anywhere_goes_on() {
     // Each kill takes a start and a resume.
-    let one_in = if std::env::var("PIPEZERO_TESTS").is_ok_and(|value| value == "full") { 1 } else { 20 };
+    let one_in = if crate::sample::in_full() { 1 } else { 20 };
     let home = Home::new();
     let shim = shim(&home);
     train_all(&home);
@@ -123,7 +123,7 @@ pub(crate) fn weights(home: &Home, name: &str) -> Vec<u8> {
     fs::read(home.path(name).join("weights.safetensors")).unwrap()
 }
 
-/// What a killed process had begun to write or to remove.
+/// Files and folders that a killed process had begun to write or to remove.
 pub(crate) fn leftovers(home: &Home, name: &str) -> Vec<PathBuf> {
     let mut left = Vec::new();
     let mut folders = vec![home.path(name)];

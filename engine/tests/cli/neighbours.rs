@@ -1,4 +1,4 @@
-//! What other users can put in the place of every file that a command reads or writes: a link to a secret, a pipe, a device, a folder, a file of
+//! Things that other users can put in the place of every file that a command reads or writes: a link to a secret, a pipe, a device, a folder, a file of
 //! theirs. The target of a link never changes, no secret is copied or shown, and no command waits.
 
 use std::collections::BTreeSet;

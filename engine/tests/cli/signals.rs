@@ -203,8 +203,7 @@ fn signalled_twice(home: &Home) -> Option<i32> {
 /// again until it has ended: its weights are those of a run that was never killed.
 #[test]
 fn a_killed_run_ends_with_the_same_bits() {
-    let num_kills_wanted =
-        if std::env::var("PIPEZERO_TESTS").is_ok_and(|value| value == "full") { 100 } else { 10 };
+    let num_kills_wanted = if crate::sample::in_full() { 100 } else { 10 };
     let home = Home::with(&[
         ("\"steps\": 3", "\"steps\": 12"),
         ("\"threads\": 1", "\"threads\": 1, \"checkpoint\": { \"every\": 1 }"),

@@ -1,4 +1,4 @@
-//! What other users can put in the place of a file, and what a command that meets it must not do.
+//! Things that other users can put in the place of a file, and rules that a command keeps which meets one.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};

@@ -9,7 +9,7 @@ use std::{env, fs};
 use crate::command::Home;
 use crate::stand_ins::within;
 
-/// What a command has named.
+/// The paths that a command has named.
 #[derive(Debug, Default)]
 pub(crate) struct Named {
     /// Names below the folder in which it ran, also of files that were not there.

@@ -380,14 +380,16 @@ fn read(path: &Path) -> Result<Vec<u8>, TokenizerError> {
     })
 }
 
-/// Refuses more values than any tokenizer has: each takes more than thirty bytes while it is looked at, in a file two.
+/// Refuses more values than any tokenizer has: a value of two bytes in the file takes over thirty in memory.
 fn check_num_values(bytes: &[u8]) -> Result<(), String> {
     /// Published ones have up to two millions: tokens, merges, and their numbers.
     const VALUES_MAX: usize = 6_000_000;
     // Each value but the first of its list comes behind a comma. Those in texts count too.
     let num_values = bytes.iter().filter(|&&byte| byte == b',').count();
     match num_values > VALUES_MAX {
-        true => Err(format!("it has about {num_values} values, and at most {VALUES_MAX} are read")),
+        true => Err(format!(
+            "it has about {num_values} values, and at most {VALUES_MAX} are read; use another tokenizer"
+        )),
         false => Ok(()),
     }
 }

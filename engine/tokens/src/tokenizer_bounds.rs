@@ -55,14 +55,16 @@ impl Growth {
         let num_added = json["added_tokens"].as_array().map_or(0, Vec::len);
         if num_added > ADDED_TOKENS_MAX {
             return Err(format!(
-                "it has {num_added} `added_tokens`, and at most {ADDED_TOKENS_MAX} are read"
+                "it has {num_added} `added_tokens`, and at most {ADDED_TOKENS_MAX} are read; use another tokenizer"
             ));
         }
         let (mut most, mut decoder) = (("normalizer", 1), 1);
         for part in ["normalizer", "pre_tokenizer", "decoder", "post_processor"] {
             let num_steps = steps(&json[part]).len();
             if num_steps > STEPS_MAX {
-                return Err(format!("its `{part}` has {num_steps} steps, and at most {STEPS_MAX} are read"));
+                return Err(format!(
+                    "its `{part}` has {num_steps} steps, and at most {STEPS_MAX} are read; use another tokenizer"
+                ));
             }
             let growth = growth_of(&json[part]);
             if growth > GROWTH_MAX {
@@ -257,7 +259,7 @@ fn check_model(model: &Value) -> Result<(), String> {
     let num_merges = model["merges"].as_array().map_or(0, Vec::len);
     if num_merges > MERGES_MAX {
         return Err(format!(
-            "its `model.merges` has {num_merges} entries, and at most {MERGES_MAX} are read"
+            "its `model.merges` has {num_merges} entries, and at most {MERGES_MAX} are read; use another tokenizer"
         ));
     }
     // Unigram's vocabulary is a list of pairs; those of the others are objects.

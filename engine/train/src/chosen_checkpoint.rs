@@ -44,7 +44,7 @@ pub(super) fn newest_of_all(
         let found = found.map_err(EngineError::of_others)?;
         match (opened, found) {
             (Ok(chosen), None) => return Ok(Some(chosen)),
-            (Ok(_), Some(found)) => refused.push(CheckpointError::Refused(found)),
+            (Ok(_), Some(found)) => refused.push(CheckpointError::Refused { step, words: found }),
             (Err(error), _) => refused.push(error),
         }
         before = step;

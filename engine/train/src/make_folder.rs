@@ -23,17 +23,22 @@ pub(super) fn make_all(path: &Path) -> io::Result<()> {
     const NUM_TRIES: usize = 100;
     let missing = missing(path);
     let mut made = fs::create_dir_all(path);
-    for _ in 1..NUM_TRIES {
-        if made.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
-            made = fs::create_dir_all(path);
-        }
+    let mut num_tries = 1;
+    while num_tries < NUM_TRIES && made.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+        made = fs::create_dir_all(path);
+        num_tries += 1;
     }
     made?;
-    for folder in missing {
+    // Whoever made it.
+    match folder::sync(folder::parent_of(path)) {
+        // Names can be made in a folder that this user cannot read.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
+        synced => synced?,
+    }
+    // Of those that it lies in, the ones that were made here.
+    for folder in missing.into_iter().skip(1) {
         match folder::sync(folder::parent_of(folder)) {
-            // Names can be made in a folder that this user cannot read, and one that was removed again has none.
-            Err(error)
-                if matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::NotFound) => {}
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
             synced => synced?,
         }
     }

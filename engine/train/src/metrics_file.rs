@@ -49,7 +49,6 @@ impl MetricsFile {
         evaluates_again: bool,
     ) -> Result<String, RunDirError> {
         let mut kept = String::new();
-        // They are written anew: those of a file elsewhere would be copied.
         let read = each_line(path, |line| {
             if is_until(line, num_steps, evaluates_again) {
                 kept.push_str(line);
@@ -78,7 +77,7 @@ impl MetricsFile {
     pub(super) fn faults_until(path: &Path, step: u64) -> LineFaults {
         let mut num_damaged = 0;
         let mut steps = Vec::new();
-        // What cannot be read has no lines.
+        // A file that cannot be read counts as one without lines.
         let _ = each_line(path, |line| {
             match serde_json::from_str::<Line>(line) {
                 // Lines after the step are of what is done again.
@@ -198,8 +197,12 @@ fn each_line(path: &Path, mut each: impl FnMut(&str) -> ControlFlow<()>) -> Resu
     loop {
         line.clear();
         let num_bytes = file.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut line)? as u64;
-        if num_bytes == 0 || num_bytes == LINE_BYTES_MAX {
+        if num_bytes == 0 {
             return Ok(());
+        }
+        if num_bytes == LINE_BYTES_MAX && !line.ends_with(b"\n") {
+            let error = "it has a line of more than 1 MiB, which no run wrote: move the file away";
+            return Err(io::Error::other(error).into());
         }
         if each(&String::from_utf8_lossy(&line)).is_break() {
             return Ok(());

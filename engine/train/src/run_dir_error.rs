@@ -108,10 +108,11 @@ pub enum RunDirError {
         /// What is missing.
         file: &'static str,
     },
-    /// It has checkpoints, and no weights yet.
+    /// It has checkpoints and no weights.
     #[error(
-        "{} has no weights yet: its run has not ended; name a checkpoint, such as the newest with --step {newest}, or go on with the run with `pipezero resume`",
-        path.display()
+        "{} has no weights.safetensors: its run has not ended, or the file was removed; name a checkpoint, such as the newest with --step {newest}, or end a run that has not \
+         ended with `pipezero resume {}`",
+        path.display(), path.display()
     )]
     OnlyCheckpoints {
         /// The folder.

@@ -82,7 +82,7 @@ impl Training {
             let look = Look { host: host::name(), has_found: directory.is_some() };
             // This is decided by the first folder, that of rank 0.
             if apart.is_none() {
-                let hosts = self.engine.judged(&look, |looks| judged(&looks))?;
+                let hosts = self.engine.judged(&look, |looks| hosts_apart(&looks))?;
                 apart = Some(self.allowed(hosts, path)?);
             }
             maker = self.engine.first_process(directory.is_none())?;
@@ -117,7 +117,7 @@ fn finds_within_time(path: &Path, sign: &str) -> bool {
 }
 
 /// Which hosts have folders of their own, as all processes have looked for that of the first.
-fn judged(looks: &[Look]) -> Hosts {
+fn hosts_apart(looks: &[Look]) -> Hosts {
     let first = looks.first().map(|look| look.host.clone()).unwrap_or_default();
     // Another process of the first host says nothing of other hosts' disks, unless it does not see the folder, as in a container.
     let others = || looks.iter().filter(|look| look.host != first || !look.has_found);
@@ -141,7 +141,7 @@ mod tests {
                 host: letter.to_ascii_lowercase().to_string(),
                 has_found: letter.is_ascii_uppercase(),
             };
-            judged(&looks.chars().map(look).collect::<Vec<_>>())
+            hosts_apart(&looks.chars().map(look).collect::<Vec<_>>())
         };
         let names = |names: &str| -> Vec<String> { names.chars().map(|name| name.to_string()).collect() };
         for (looks, apart) in [

@@ -120,9 +120,10 @@ impl Changes {
 pub fn changed_keys(plan: &Plan, directory: &Path) -> Option<String> {
     let newest = Checkpoints::of_run(directory).newest_before(u64::MAX, &mut Vec::new()).ok().flatten()?;
     let now = serde_json::to_string(plan.run()).expect("a run has string keys and finite depth");
+    // Read back, since writing may round numbers, as it did in the checkpoint.
     let now: Value = serde_json::from_str(&now).expect("it was written as JSON");
     let mut keys = ChangedKey::between(&newest.manifest().run, &now);
-    // What a run file does not say, such as the loss.
+    // Keys that a run file cannot have, such as the loss.
     keys.retain(|key| key.now.is_some());
     (!keys.is_empty()).then(|| listed(&keys))
 }

@@ -30,7 +30,7 @@ pub enum Start {
     /// The text is read.
     Text,
     /// Large files are read, so that processes can compare them.
-    Compares {
+    Comparing {
         /// Bytes that this process has read.
         num_read_bytes: u64,
         /// Bytes that this process reads in all.
@@ -322,7 +322,7 @@ impl Training {
         if !world.has_all_ranks() {
             let (inputs, large) = inputs(&plan, &batches, &state, teacher.as_ref())?;
             let mut progress =
-                |num_read_bytes, num_bytes| begins(Start::Compares { num_read_bytes, num_bytes });
+                |num_read_bytes, num_bytes| begins(Start::Comparing { num_read_bytes, num_bytes });
             let compared = compare(&*world, &inputs, &large, &mut progress)?;
             if compared.sampled_bytes > 0 || large.are_verified {
                 begins(Start::Compared(compared));

@@ -76,7 +76,7 @@ impl Training {
         let about = about(self.plan(), &self.batches, self.teacher.as_ref());
         let about = AboutRun { start: Some(start), ..about };
         let unreadable = self.resumed.iter().flat_map(|resumed| &resumed.refused);
-        let unreadable = unreadable.filter_map(CheckpointError::unreadable_step).collect();
+        let unreadable = unreadable.filter_map(CheckpointError::step_to_keep).collect();
         let keeper = CheckpointKeeper::new(directory, self.plan().run(), first, about, unreadable);
         let keeper = self.engine.agree(keeper)?;
         let is_traced = self.writes() && self.traced.is_some();

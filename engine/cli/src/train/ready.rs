@@ -72,7 +72,7 @@ impl RunOptions {
             output.note(format_args!("{out} has done all {steps} steps: nothing is left to resume"));
             if let Some(changed) = changed_keys(plan, &self.out) {
                 output.note(terminal::fitted(&format!(
-                    "warning: nothing was trained with what differs from its last checkpoint: {changed}; to train on, set `steps` to more than {steps}, and for another run name another folder with --out or replace this one with --overwrite"
+                    "warning: these settings differ from those of the last checkpoint and had no effect: {changed}; to train on, set `steps` above {steps}; to train anew, name another folder with --out or use --overwrite"
                 )));
             }
             self.tidy(is_first);

@@ -50,7 +50,7 @@ pub(super) fn where_it_starts(plan: &Plan) -> impl FnMut(Start) -> Option<String
     let mut pace = Pace::later();
     move |begins| match begins {
         Start::Text => reads_text.then(|| "reading the text".to_owned()),
-        Start::Compares { num_read_bytes, num_bytes } => pace.is_line_due().then(|| {
+        Start::Comparing { num_read_bytes, num_bytes } => pace.is_line_due().then(|| {
             let (read, all) = (bytes(num_read_bytes), bytes(num_bytes));
             format!("comparing files of tokens and weights between the processes: {read} of {all} read here")
         }),

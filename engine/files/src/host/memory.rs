@@ -15,7 +15,7 @@ pub fn available_bytes() -> Option<u64> {
 /// A memory that processes share: the host's, or what a control group may have of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryLeft {
-    /// The same text in all processes that share the memory, and in no other process.
+    /// The same text in processes that share the memory, unless they are in containers of other names, and in no other process.
     pub identity: String,
     /// The folder of the control group; `None` for the host's own memory.
     pub group: Option<PathBuf>,
@@ -23,12 +23,12 @@ pub struct MemoryLeft {
     pub bytes: u64,
 }
 
-/// What is left of each memory that bounds this process: the host's, and that of every control group with a limit. Empty where the system does not report it
-/// (any but Linux).
+/// The memory left on the host, and in each control group with a limit that bounds this process. Empty where the system does not report it (any but Linux).
 pub fn memories_left() -> Vec<MemoryLeft> {
     let Some(bytes) = from_meminfo("MemAvailable:") else { return Vec::new() };
-    // Two hosts may have one name, and two containers of one host may have two, with another figure of memory in each.
-    let kernel = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    // It tells hosts of one name apart. The name is added since containers of one host may see different figures; those that see the same are then not
+    // added up.
+    let Ok(kernel) = fs::read_to_string("/proc/sys/kernel/random/boot_id") else { return Vec::new() };
     let (kernel, name) = (kernel.trim(), super::name());
     let of_host = MemoryLeft { identity: format!("{kernel} {name}"), group: None, bytes };
     let of_group = |(version, folder): (Version, PathBuf)| {

@@ -18,7 +18,7 @@ use pipezero_plan::costs::{CorePasses, CoreTimes, LayerKey};
 
 use trial::{Trial, fill};
 
-/// How long rounds are begun.
+/// No round begins later than this.
 const TIME: Duration = Duration::from_millis(400);
 /// Cores that are measured at once, at most.
 const CORES_MAX: usize = 16;

@@ -8,7 +8,7 @@
 //! - A gradient that overwrites its buffer is priced as one that is added to it, which also reads the buffer: the first of a step,
 //!   and each that a backward makes for a reduction of its own. For these it is an upper bound. No buffer is cleared.
 //! - A message occupies its link for the bytes that a rank sends. Links are those of the run file (`comm.links`) where it has
-//!   any, the device's otherwise. On a host's CPU there is none: a collective occupies the cores of its ranks.
+//!   any, the device's otherwise. Without `comm.links` a CPU has no links: a collective occupies the cores of its ranks.
 //! - Layers of given times take these: they would on any device. Layers that were measured on a core of this host take what they took there.
 //! - A frozen unit has no weight gradient.
 //! - Left out: launches, fusion, and what shapes a kernel runs well at. That is what the achieved share stands for.
@@ -225,9 +225,10 @@ impl Prices for Analytic<'_> {
             Some(links) => message.over(&links),
             None => self.over_network(message),
         };
-        // Ranks of a host are threads, and the copies of a collective are made by one of them, on a core that computes nothing meanwhile. A transfer
-        // hands its memory over.
-        let is_copied = self.device.cores.is_some() && !message.kind.is_transfer();
+        // Without links of the run file, a collective on a CPU is a copy that one of its ranks makes, and its core computes nothing meanwhile. A transfer
+        // copies nothing.
+        let has_links = self.plan.run().comm.links.is_some();
+        let is_copied = self.device.cores.is_some() && !has_links && !message.kind.is_transfer();
         let [issue, occupied] =
             if is_copied { [issue.saturating_add(occupied), 0] } else { [issue, occupied] };
         Ok(MessageCost { issue, occupied, latency, landing })

@@ -83,12 +83,17 @@ pub enum CheckpointError {
         /// What of the others is damaged.
         earlier: String,
     },
-    /// Another host has the checkpoint.
-    #[error("{} is not on this host: copy the checkpoint here, or write checkpoints to a folder that all hosts share", .0.display())]
-    NotHere(PathBuf),
+    /// Its folder is not on this host: another host may have it, or it has been removed.
+    #[error("{} is not there: if another host has it, copy it here, or write checkpoints to a folder that all hosts share", .0.display())]
+    Missing(PathBuf),
     /// Another process cannot read it; its words.
-    #[error("{0}")]
-    Refused(String),
+    #[error("{words}")]
+    Refused {
+        /// The step of the checkpoint.
+        step: u64,
+        /// The words.
+        words: String,
+    },
     /// An earlier checkpoint cannot be removed; the new one is complete.
     #[error("{0}; the new checkpoint is complete, and earlier ones stay")]
     NotRemoved(Box<Self>),
@@ -196,13 +201,22 @@ impl CheckpointError {
 
     /// Whether an earlier checkpoint may do: this one is damaged, or the disk does not give it back.
     pub fn is_damage(&self) -> bool {
-        matches!(self, Self::Damaged { .. } | Self::NotHere(_)) || self.unreadable_step().is_some()
+        match self {
+            Self::Damaged { .. } | Self::Missing(_) => true,
+            Self::Io { .. } => self.step_to_keep().is_some(),
+            _ => false,
+        }
     }
 
-    /// The step of the checkpoint that a disk, or a server of files, does not give back now: it may be whole. Missing rights and limits of this process are
-    /// no such error, since they would be met again with each earlier checkpoint.
-    pub fn unreadable_step(&self) -> Option<u64> {
-        let Self::Io { path, source } = self else { return None };
+    /// The step of a checkpoint that may be whole, and so is not removed: a disk, or a server of files, does not give it back now, or another process cannot read
+    /// its copy. Missing rights and limits of this process are no such error, since they would be met again with each earlier checkpoint.
+    pub fn step_to_keep(&self) -> Option<u64> {
+        let (path, source) = match self {
+            Self::Refused { step, .. } => return Some(*step),
+            Self::Missing(path) => return path.file_name()?.to_str().and_then(step_of),
+            Self::Io { path, source } => (path, source),
+            _ => return None,
+        };
         let errors = [Errno::IO, Errno::STALE, Errno::LOOP, Errno::NXIO, Errno::REMOTEIO, Errno::TIMEDOUT];
         let is_unreadable = errors.iter().any(|error| source.raw_os_error() == Some(error.raw_os_error()));
         let names = path.ancestors().filter_map(|path| path.file_name()?.to_str());

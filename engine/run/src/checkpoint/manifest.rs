@@ -194,7 +194,7 @@ impl Manifest {
         let path = folder.join(Self::FILE);
         let damaged = |reason: String| CheckpointError::damaged(&path, reason);
         let text = read_text(&path, Self::BYTES_MAX).map_err(|error| match error {
-            error if error.is_missing() && !folder.exists() => CheckpointError::NotHere(folder.to_owned()),
+            error if error.is_missing() && !folder.exists() => CheckpointError::Missing(folder.to_owned()),
             InputError::Io(source) if source.kind() != io::ErrorKind::NotFound => {
                 CheckpointError::io(&path)(source)
             }

@@ -67,7 +67,7 @@ pub enum EngineError {
     Memory {
         /// Ranks that share the memory.
         num_ranks: usize,
-        /// What they need together.
+        /// Their needs together.
         needed_bytes: u64,
         /// What is free of it.
         available_bytes: u64,
@@ -81,19 +81,19 @@ pub enum EngineError {
     /// The processes of a host together need more memory than there is on it, or than their control group may have.
     #[error(
         "the {num_processes} processes on host `{host}` together need {} of memory, but {} is available {}; start fewer processes on this host, \
-         or lower what each needs, as `pipezero plan` of the run file says",
+         or make each smaller: `pipezero plan RUN_FILE` shows what a process needs and which settings lower it",
         Bytes(*needed_bytes).distinct(Bytes(*available_bytes))[0],
         Bytes(*available_bytes).distinct(Bytes(*needed_bytes))[0],
-        group.as_ref().map_or("on it".to_owned(), |group| format!("to their control group `{group}`"))
+        group.as_ref().map_or("on it".to_owned(), |group| format!("to their control group `{group}` (a limit of a container, a service or a batch system)"))
     )]
     MemoryOfProcesses {
         /// The name of the host.
         host: String,
         /// Processes that share the memory.
         num_processes: usize,
-        /// What they need together.
+        /// Their needs together.
         needed_bytes: u64,
-        /// What is left of the memory for them, with what they hold already.
+        /// The memory left for them, with what they hold already.
         available_bytes: u64,
         /// The folder of their control group; `None` where the memory is the host's.
         group: Option<String>,

@@ -24,7 +24,7 @@ const MARGIN_BYTES: u64 = 16 << 20;
 /// Files that a start and a checkpoint have open at once, beside those that are open when it begins.
 const OPEN_FILES: u64 = 16;
 
-/// What this process needs of the things that the system limits.
+/// The needs of this process for everything that the system limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Limited {
     threads: u64,

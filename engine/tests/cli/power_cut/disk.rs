@@ -7,10 +7,10 @@ use std::path::{Component, Path, PathBuf};
 
 use super::trace::Call;
 
-/// What a folder holds: the contents of files, and nothing for folders.
+/// The paths in a folder: files with their contents, folders without.
 pub(super) type State = BTreeMap<PathBuf, Option<Vec<u8>>>;
 
-/// What a power cut loses of all that was not forced.
+/// The part that a power cut loses of all that was not forced.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Loses {
     pub(super) contents: bool,
@@ -32,7 +32,7 @@ enum Node {
 
 #[derive(Clone, Copy, Debug)]
 struct Open {
-    /// What it shares with its duplicates.
+    /// The number that it shares with its duplicates.
     handle: usize,
     node: usize,
     adds: bool,

@@ -1,5 +1,5 @@
-//! A power cut before any change of a run directory: whatever of it was not forced onto the disk may be lost, and the same command with `--resume` still goes on from the last checkpoint
-//! that was finished, to the bits of a run that was never stopped.
+//! A power cut before any change of a run directory. Of all that was not forced onto the disk contents, names, both or nothing are lost, and the same command with `--resume` still
+//! goes on from the last checkpoint that was finished, to the bits of a run that was never stopped.
 
 mod disk;
 mod trace;
@@ -41,7 +41,7 @@ enum Answer {
     Finished,
 }
 
-/// What the run directory promises once something is on the disk.
+/// The promises of the run directory once something is on the disk.
 #[derive(Clone, Copy, Debug)]
 struct Promise {
     /// The run goes on after this step, or a later one.
@@ -55,7 +55,7 @@ fn after_a_power_cut_anywhere_the_run_goes_on() {
     if !has_strace() {
         return;
     }
-    let one_in = if std::env::var("PIPEZERO_TESTS").is_ok_and(|value| value == "full") { 1 } else { 40 };
+    let one_in = if crate::sample::in_full() { 1 } else { 40 };
     let home = Home::new();
     train_all(&home);
     let (mut num_states, mut num_trained) = (0, 0);

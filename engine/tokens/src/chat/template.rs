@@ -18,7 +18,7 @@ use super::generation::Marked;
 use super::python::{JsonForm, dumps, str_of};
 use crate::bounded_time::within;
 
-/// Work of one rendering: an instruction is one, and so are 64 bytes that it makes. So it takes a tenth of a second at most, and some 130 MB. Published templates need
+/// Work of one rendering: an instruction is one, and so are 64 bytes that it makes. What is counted takes about 0.1 s and 130 MB. Published templates need
 /// a few thousand.
 const FUEL: u64 = 2_000_000;
 /// That of a conversation of more than [`LONG_BYTES`]: the longest that are read need a fourth of it.
@@ -151,7 +151,9 @@ fn room_after(room: usize, value: &Json) -> usize {
 
 fn fault(path: &Path, error: &Error) -> ChatFault {
     let reason = match (error.kind(), error.detail()) {
-        (ErrorKind::OutOfFuel, _) => "it makes too much of it, or never ends".to_owned(),
+        (ErrorKind::OutOfFuel, _) => format!(
+            "it takes more than its {FUEL} units of work, or {SECONDS_MAX} s, for this conversation, or writes a list of more than 8 MiB; use another template"
+        ),
         (_, Some(detail)) => detail.to_owned(),
         (kind, None) => kind.to_string(),
     };

@@ -44,21 +44,29 @@ pub struct Compared {
     pub sampled_bytes: u64,
 }
 
-/// How many of the first files are read whole, which together have at most so many bytes.
-fn num_whole(files: &[FileFacts], bytes_max: u64) -> usize {
-    let mut sum = 0_u64;
-    let fits = |file: &&FileFacts| {
-        sum = sum.saturating_add(file.num_bytes);
-        sum <= bytes_max
+/// The numbers of the files that are read whole: in their order, each that still fits into the bound.
+fn read_whole(files: &[FileFacts], bytes_max: u64) -> Vec<usize> {
+    let mut left = bytes_max;
+    let mut fits = |bytes: u64| match left.checked_sub(bytes) {
+        Some(rest) => {
+            left = rest;
+            true
+        }
+        None => false,
     };
-    files.iter().take_while(fits).count()
+    (0..files.len()).filter(|&number| fits(files[number].num_bytes)).collect()
 }
 
 /// How much of the files is compared.
 pub(super) fn compared(large: &LargeFiles, facts: &[FileFacts]) -> Compared {
-    let sum = |files: &[FileFacts]| files.iter().fold(0, |sum: u64, file| sum.saturating_add(file.num_bytes));
-    let (whole, sampled) = facts.split_at(num_whole(facts, large.whole_bytes_max()));
-    Compared { whole_bytes: sum(whole), sampled_bytes: sum(sampled) }
+    let sum = |numbers: &mut dyn Iterator<Item = usize>| {
+        numbers.fold(0, |sum: u64, number| sum.saturating_add(facts[number].num_bytes))
+    };
+    let whole = read_whole(facts, large.whole_bytes_max());
+    Compared {
+        whole_bytes: sum(&mut whole.iter().copied()),
+        sampled_bytes: sum(&mut (0..facts.len()).filter(|number| whole.binary_search(number).is_err())),
+    }
 }
 
 /// Which process reads which large file: the first rank of a process, and the number of a file.
@@ -70,7 +78,7 @@ pub(super) fn readers(large: &LargeFiles, all: &[Told]) -> Reading {
     let Some(first) = all.first() else { return Reading(Vec::new()) };
     let mut reading = Vec::new();
     let mut bytes_of = HashMap::<usize, u64>::new();
-    for number in 0..num_whole(&first.files, large.whole_bytes_max()) {
+    for number in read_whole(&first.files, large.whole_bytes_max()) {
         let mut seen = HashMap::<_, Vec<usize>>::new();
         for told in all {
             let Some(file) = told.files.get(number) else { continue };
@@ -210,8 +218,8 @@ mod tests {
         assert_eq!(all, Compared { whole_bytes: gib / 2 + gib + 5, sampled_bytes: 0 });
         let of = |sizes: &[u64]| compared(&LargeFiles::default(), &files(sizes));
         assert_eq!(of(&[gib / 2, gib / 2]), Compared { whole_bytes: gib, sampled_bytes: 0 });
-        assert_eq!(of(&[gib / 2, gib, 5]), Compared { whole_bytes: gib / 2, sampled_bytes: gib + 5 });
-        assert_eq!(of(&[u64::MAX / 2, 1]), Compared { whole_bytes: 0, sampled_bytes: u64::MAX / 2 + 1 });
+        assert_eq!(of(&[gib / 2, gib, 5]), Compared { whole_bytes: gib / 2 + 5, sampled_bytes: gib });
+        assert_eq!(of(&[u64::MAX / 2, 1]), Compared { whole_bytes: 1, sampled_bytes: u64::MAX / 2 });
         assert_eq!(of(&[]), Compared::default());
     }
 }

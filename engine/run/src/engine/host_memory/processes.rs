@@ -14,17 +14,17 @@ use serde::{Deserialize, Serialize};
 use super::{Held, ProcessNeeds};
 use crate::engine::error::EngineError;
 
-/// What a process tells the first one.
+/// The message of a process to that of rank 0.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Wanted {
     /// The memories that bound the process, by [`MemoryLeft::identity`].
     memories: Vec<String>,
     needed_bytes: u64,
-    /// What it holds of this already.
+    /// The part of `needed_bytes` that it holds already.
     held_bytes: u64,
 }
 
-/// What all processes that share a memory need of it.
+/// The needs of all processes that share a memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Sum {
     num_processes: usize,
@@ -85,7 +85,7 @@ fn wanted(plan: &Plan, purpose: Purpose, world: &dyn World, held: Held) -> Wante
     }
 }
 
-/// What is needed of each memory.
+/// Adds up the needs for each memory.
 fn sums(all: Vec<Wanted>) -> BTreeMap<String, Sum> {
     let mut sums: BTreeMap<String, Sum> = BTreeMap::new();
     for Wanted { memories, needed_bytes, held_bytes } in all {
@@ -172,7 +172,7 @@ mod tests {
             EngineError::MemoryOfProcesses { host, num_processes: 3, needed_bytes, available_bytes, group }
                 .to_string()
         };
-        expect_test::expect!["the 3 processes on host `node7` together need 6.00 GiB of memory, but 5.00 GiB is available on it; start fewer processes on this host, or lower what each needs, as `pipezero plan` of the run file says"].assert_eq(&error(None, 5 << 30));
-        expect_test::expect!["the 3 processes on host `node7` together need 6442450944 bytes of memory, but 6442450943 bytes is available to their control group `/sys/fs/cgroup/job`; start fewer processes on this host, or lower what each needs, as `pipezero plan` of the run file says"].assert_eq(&error(Some("/sys/fs/cgroup/job"), (6 << 30) - 1));
+        expect_test::expect!["the 3 processes on host `node7` together need 6.00 GiB of memory, but 5.00 GiB is available on it; start fewer processes on this host, or make each smaller: `pipezero plan RUN_FILE` shows what a process needs and which settings lower it"].assert_eq(&error(None, 5 << 30));
+        expect_test::expect!["the 3 processes on host `node7` together need 6442450944 bytes of memory, but 6442450943 bytes is available to their control group `/sys/fs/cgroup/job` (a limit of a container, a service or a batch system); start fewer processes on this host, or make each smaller: `pipezero plan RUN_FILE` shows what a process needs and which settings lower it"].assert_eq(&error(Some("/sys/fs/cgroup/job"), (6 << 30) - 1));
     }
 }
