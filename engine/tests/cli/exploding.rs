@@ -104,7 +104,7 @@ fn files_that_are_made_to_explode_are_refused() {
         let (seconds, kib) = used.split_once(' ').unwrap();
         let used = Used { seconds: seconds.parse().unwrap(), kib: kib.parse().unwrap() };
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        (fault(row, output.status.code(), &said, &used), used, said)
+        (fault(output.status.code(), &said, &used), used, said)
     });
     let mut faults = Vec::new();
     for (row, (fault, Used { seconds, kib }, said)) in rows.iter().zip(&found) {
@@ -121,7 +121,7 @@ fn files_that_are_made_to_explode_are_refused() {
 }
 
 /// Why a row fails, if it does.
-fn fault(row: &Exploding, status: Option<i32>, said: &str, used: &Used) -> Option<String> {
+fn fault(status: Option<i32>, said: &str, used: &Used) -> Option<String> {
     let num_errors = said.lines().filter(|line| line.starts_with("error: ")).count();
     if !matches!(status, Some(1 | 2)) {
         Some(format!("status {status:?}"))
