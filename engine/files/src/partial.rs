@@ -176,7 +176,7 @@ fn check_replaceable(path: &Path, earlier: &Metadata) -> io::Result<()> {
         _ if fs::read_link(path).is_ok_and(|target| target.starts_with("/proc")) => "a link of the system",
         _ => return Ok(()),
     };
-    let error = format!("it is {what}, and only a regular file can be replaced; move it away");
+    let error = format!("it is {what}, and only a regular file can be replaced");
     Err(io::Error::new(ErrorKind::InvalidInput, error))
 }
 

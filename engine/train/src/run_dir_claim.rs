@@ -203,10 +203,12 @@ impl RunDir {
 
     /// Refuses a folder in which something that is no file has the name of a file that the run writes, the weights at its end among them.
     fn check_can_be_written(path: &Path) -> Result<(), RunDirError> {
-        Self::FILES
-            .iter()
-            .map(|name| path.join(name))
-            .try_for_each(|path| can_be_replaced(&path).map_err(|source| RunDirError::Io { path, source }))
+        Self::FILES.iter().map(|name| path.join(name)).try_for_each(|path| {
+            can_be_replaced(&path).map_err(|error| {
+                let source = io::Error::new(error.kind(), format!("{error}; move it away"));
+                RunDirError::Io { path, source }
+            })
+        })
     }
 
     /// Whether a run writes a file of this name, whole or while it is being written.
