@@ -63,9 +63,18 @@ pub fn read_text(path: &Path, max_bytes: u64) -> Result<String, InputError> {
 /// Reads the text of a file of a folder that somebody else may have made, in order to copy it. A link in such a folder could lead to a file that
 /// its maker cannot read, and the copy would be handed on.
 pub fn read_text_of_folder(path: &Path, max_bytes: u64) -> Result<String, InputError> {
+    check_is_of_folder(path)?;
+    read_text(path, max_bytes)
+}
+
+/// Refuses a link that leads out of its folder.
+///
+/// # Errors
+/// [`InputError::LeadsOut`]; else the error of the system.
+pub fn check_is_of_folder(path: &Path) -> Result<(), InputError> {
     match leads_out(path)? {
         Some(target) => Err(InputError::LeadsOut(target)),
-        None => read_text(path, max_bytes),
+        None => Ok(()),
     }
 }
 

@@ -7,16 +7,17 @@ use std::process::Stdio;
 use crate::command::Home;
 use crate::failing_disk::{counted, shim};
 use crate::resume_changes::copy;
+use crate::stand_ins::files;
 
 /// The work of a process that is killed.
 pub(crate) struct Killed {
     pub(crate) name: &'static str,
     /// The run that is in the directory before, if there is one.
     pub(crate) before: Option<&'static str>,
-    /// How the run is begun.
-    pub(crate) arguments: &'static str,
-    /// How the same run goes on; the weights at its end.
-    pub(crate) goes_on: &'static str,
+    /// The options with which the run is begun, beside its settings.
+    pub(crate) begins: &'static str,
+    /// The settings of the run, with which it is also resumed; the run with the weights of its end.
+    pub(crate) settings: &'static str,
     pub(crate) expected: &'static str,
 }
 
@@ -29,26 +30,26 @@ const BRANCH: &str =
     "--set steps=4 --set checkpoint.every=1 --set checkpoint.keep=3 --set optimizer.params.lr=0.002";
 
 pub(crate) const CASES: [Killed; 4] = [
-    Killed { name: "a new run", before: None, arguments: RUN, goes_on: RUN, expected: "run" },
+    Killed { name: "a new run", before: None, begins: "", settings: RUN, expected: "run" },
     Killed {
         name: "a run that replaces another",
         before: Some("old"),
-        arguments: "--overwrite --set steps=4 --set checkpoint.every=1",
-        goes_on: RUN,
+        begins: "--overwrite",
+        settings: RUN,
         expected: "run",
     },
     Killed {
         name: "a run that goes on",
         before: Some("half"),
-        arguments: "--resume --set steps=4 --set checkpoint.every=1",
-        goes_on: RUN,
+        begins: "--resume",
+        settings: RUN,
         expected: "run",
     },
     Killed {
         name: "a branch",
         before: Some("run"),
-        arguments: "--resume --step 2 --set steps=4 --set checkpoint.every=1 --set checkpoint.keep=3 --set optimizer.params.lr=0.002",
-        goes_on: BRANCH,
+        begins: "--resume --step 2",
+        settings: BRANCH,
         expected: "branch",
     },
 ];
@@ -60,12 +61,12 @@ fn a_run_that_is_killed_anywhere_goes_on() {
     let home = Home::new();
     let shim = shim(&home);
     train_all(&home);
-    let begin = |place: &str, Killed { before, arguments, .. }: &Killed, kill_at: usize| {
+    let begin = |place: &str, Killed { before, begins, settings, .. }: &Killed, kill_at: usize| {
         fs::create_dir(home.path(place)).unwrap();
         if let Some(before) = before {
             copy(&home, before, &format!("{place}/out"));
         }
-        let mut command = home.command(format!("train run.json --out {place}/out {arguments}"));
+        let mut command = home.command(format!("train run.json --out {place}/out {begins} {settings}"));
         command.env("LD_PRELOAD", &shim).env("COUNT_FILE", home.path("count"));
         command.env("KILL_AT", kill_at.to_string()).stdout(Stdio::null()).stderr(Stdio::null());
         command.status().unwrap()
@@ -91,7 +92,7 @@ fn a_run_that_is_killed_anywhere_goes_on() {
             let is_as_before =
                 |before: &&str| same("starts.json", before) && same("weights.safetensors", before);
             let earlier = case.before.filter(|before| *before != "half").filter(is_as_before);
-            let resumed = home.run(format!("train run.json --out killed/out --resume {}", case.goes_on));
+            let resumed = home.run(format!("train run.json --out killed/out --resume {}", case.settings));
             assert_eq!(resumed.status, Some(0), "{what}: {}", resumed.stderr);
             let expected = earlier.unwrap_or(case.expected);
             assert!(weights(&home, "killed/out") == weights(&home, expected), "{what}: {}", resumed.stderr);
@@ -126,16 +127,7 @@ pub(crate) fn weights(home: &Home, name: &str) -> Vec<u8> {
 /// Files and folders that a killed process had begun to write or to remove.
 pub(crate) fn leftovers(home: &Home, name: &str) -> Vec<PathBuf> {
     let mut left = Vec::new();
-    let mut folders = vec![home.path(name)];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                folders.push(path.clone());
-            }
-            let ending = path.extension().and_then(|ending| ending.to_str());
-            left.extend(matches!(ending, Some("partial" | "removed")).then_some(path));
-        }
-    }
+    files(&home.path(name), &mut left);
+    left.retain(|path| path.extension().is_some_and(|ending| ending == "partial" || ending == "removed"));
     left
 }

@@ -69,7 +69,7 @@ fn a_run_lives_under_what_is_planned_for_its_process_and_is_refused_below() {
     assert_eq!(trained.status, Some(0), "with {planned} bytes: {}", trained.stderr);
 }
 
-/// Two processes in one group, each of which has enough memory by itself. With room for both, and for what MPI needs beside them, they train.
+/// Two processes in one group, which has room for either of them but not for both. With room for both, and for MPI, they train.
 #[cfg(feature = "mpi")]
 #[test]
 fn processes_of_a_host_are_refused_where_they_need_too_much_together() {

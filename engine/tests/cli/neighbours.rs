@@ -127,7 +127,7 @@ fn places(example: &Home, line: &str) -> Vec<String> {
     assert!(elsewhere.is_empty(), "pipezero {line} changes {elsewhere:?}");
     // Names that nobody can guess, and files of Open MPI, are no places.
     let of_others = ["rank-00001", "rank-00002", "rank-00003", "step-00000001", ".tmp", "/ompi.", "/vader_"];
-    // What is looked for below a file, as if it were a folder, can be nowhere.
+    // A path below a file, as if that were a folder, cannot exist.
     let is_below_file =
         |name: &str| Path::new(name).ancestors().skip(1).any(|above| example.path("").join(above).is_file());
     let is_place = |name: &String| {
@@ -242,7 +242,7 @@ fn links_to_folders_of_the_same_user_are_followed_and_said() {
     }
 }
 
-/// What cannot be replaced is found before hours of training, not after them.
+/// A name that cannot be replaced is found before hours of training, not after them.
 #[test]
 fn a_name_that_cannot_be_written_at_the_end_is_refused_at_the_beginning() {
     for name in ["weights.safetensors", "summary.json"] {
@@ -272,7 +272,7 @@ fn a_run_is_replaced_without_what_its_links_lead_to() {
     assert!(!home.path("out/trace.json").is_symlink());
 }
 
-/// Lines of the metrics of another run do not go on in this one.
+/// The metrics of another run are not continued in this one.
 #[test]
 fn metrics_of_another_run_are_not_copied() {
     let home = Home::new();

@@ -12,7 +12,7 @@ use crate::sample::Sample;
 
 const HOSTS: [&str; 3] = ["a", "b", "c"];
 
-/// What one host has otherwise than the others.
+/// The difference of one host from the others.
 enum Other {
     /// A byte in the middle of a file.
     Byte(&'static str),
@@ -113,7 +113,7 @@ fn home() -> Home {
     home.run("train run.json --out before --set steps=2").success();
     home.run("train run.json --out another --set steps=2 --set seed=7").success();
     for host in HOSTS {
-        // Of the run directories all hosts have all, as if they had been copied there.
+        // Each host has all files of the run directories, as if they had been copied there.
         fs::create_dir(home.path(host)).unwrap();
         for name in home.names().into_iter().filter(|name| !HOSTS.contains(&name.as_str())) {
             put(&home, &name, &format!("{host}/{name}"));
@@ -205,7 +205,7 @@ fn copies_of_the_same_files_are_the_same() {
     assert!(trained.stderr.contains(expected), "{}", trained.stderr);
     trained.success();
     assert!(home.path("b/out/checkpoints").is_dir() && !home.path("b/out/metrics.jsonl").exists());
-    // What the run has left there is replaced on all hosts.
+    // The files of the run are replaced on all hosts.
     run(&home, ["--overwrite --set checkpoint=null --set steps=1"; 3]).success();
     assert!(!home.path("b/out/checkpoints").exists());
 }

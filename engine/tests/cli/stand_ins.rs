@@ -53,7 +53,7 @@ impl StandIn {
 
     fn put(self, home: &Home, path: &Path) {
         if self == Self::Others {
-            // Who is not the superuser tries it with a file of its own.
+            // A user who is not the superuser keeps the file, closed to others.
             drop(chown(path, Some(1234), Some(1234)));
             return drop(path.is_file().then(|| fs::set_permissions(path, Permissions::from_mode(0o600))));
         }
@@ -125,7 +125,7 @@ pub(crate) fn within(home: &Home, starter: &[&str], line: &str) -> Command {
     command
 }
 
-/// Where a command has temporary files.
+/// The folder for temporary files of a command.
 pub(crate) const TEMPORARY: &str = "tmp";
 
 /// Seconds that no command may wait for anybody. A run takes a fraction of one.
@@ -145,7 +145,7 @@ pub(crate) fn check(home: &Home, line: &str, path: &str, stand_in: StandIn) -> D
     let targets = || [NAMES[0], NAMES[1], TWIN, "elsewhere/thesis"].map(of);
     stand_in.put(home, &home.path(path));
     let before = targets();
-    // Who waits for a pipe waits for ever.
+    // A command that waits for a pipe would wait for ever.
     let mut command = within(home, &["timeout", "--signal=KILL", "20"], line);
     let began = Instant::now();
     let output = command.output().unwrap();

@@ -47,7 +47,7 @@ pub(super) fn within<T: Send + 'static>(
     None
 }
 
-/// The time that many calls take together. Each may be fast enough alone, and a text of a thousand tokens has thousands of them.
+/// The time that many calls take together. A text of a thousand tokens needs thousands of calls, so calls that are each fast enough may still take too long.
 #[derive(Debug, Default)]
 pub(super) struct TimeOfCalls {
     num_calls: AtomicU64,
@@ -58,7 +58,7 @@ impl TimeOfCalls {
     /// Microseconds that each call may take on average: a hundred times as many as those of published tokenizers.
     const OF_CALL: u64 = 5_000;
 
-    /// The result of a call; `None` if all calls together have taken so many seconds more than they may, or this one alone so many.
+    /// The result of a call; `None` if all calls together have taken more than this number of seconds and the time for each call.
     pub(super) fn add<T>(&self, seconds: u64, call: impl FnOnce() -> Option<T>) -> Option<T> {
         let began = Instant::now();
         let result = call();

@@ -24,6 +24,6 @@ fn first_number(text: &str) -> Option<u64> {
     let digit = |letter| DIGITS.iter().position(|&digit| digit == letter).map(|value| value as u64);
     let first = text.as_bytes().get(..6)?;
     let bits = first.iter().try_fold(0, |bits, &letter| Some(bits << 6 | digit(letter)?))?;
-    // Of 36 bits the last 4 belong to the next byte.
+    // Six digits have 36 bits, of which the last 4 belong to the next byte.
     Some(u64::from(((bits >> 4) as u32).swap_bytes()))
 }

@@ -100,7 +100,7 @@ impl Files {
         Self { longest_bytes, count }
     }
 
-    /// Of runs that write at once.
+    /// The files of two runs that write at the same time.
     fn together(self, other: Self) -> Self {
         let longest_bytes = self.longest_bytes.max(other.longest_bytes);
         Self { longest_bytes, count: self.count.saturating_add(other.count) }

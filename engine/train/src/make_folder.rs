@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::iter;
 use std::path::Path;
 
 use pipezero_files::folder;
@@ -29,15 +30,10 @@ pub(super) fn make_all(path: &Path) -> io::Result<()> {
         num_tries += 1;
     }
     made?;
-    // Whoever made it.
-    match folder::sync(folder::parent_of(path)) {
-        // Names can be made in a folder that this user cannot read.
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
-        synced => synced?,
-    }
-    // Of those that it lies in, the ones that were made here.
-    for folder in missing.into_iter().skip(1) {
-        match folder::sync(folder::parent_of(folder)) {
+    // Its own name, whoever made it, and those of the folders around it that were made here.
+    for named in iter::once(path).chain(missing.into_iter().skip(1)) {
+        match folder::sync(folder::parent_of(named)) {
+            // Names can be made in a folder that this user cannot read.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
             synced => synced?,
         }

@@ -6,8 +6,7 @@ use std::ops::{ControlFlow, RangeInclusive};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use pipezero_files::folder::leads_out;
-use pipezero_files::input::InputError;
+use pipezero_files::input::{InputError, check_is_of_folder};
 use pipezero_files::opened::{Own, open_own, open_regular};
 use serde::Serialize;
 
@@ -186,12 +185,9 @@ impl MetricsFile {
 /// Bytes of a line at most: that of a step has some 300.
 const LINE_BYTES_MAX: u64 = 1 << 20;
 
-/// Calls `each` with one line of a file after the other, its end included, until that breaks off. What is no text is no line, and behind a line that is too
-/// long nothing is read.
+/// Calls `each` with one line of a file after the other, its end included, until that breaks off. A line that is too long is an error.
 fn each_line(path: &Path, mut each: impl FnMut(&str) -> ControlFlow<()>) -> Result<(), InputError> {
-    if let Some(target) = leads_out(path)? {
-        return Err(InputError::LeadsOut(target));
-    }
+    check_is_of_folder(path)?;
     let mut file = BufReader::new(open_regular(path)?);
     let mut line = Vec::new();
     loop {

@@ -5,8 +5,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use pipezero_files::folder::leads_out;
-use pipezero_files::input::{InputError, named, read_text};
+use pipezero_files::input::{InputError, check_is_of_folder, named, read_text};
 use pipezero_files::opened::{Own, open_own};
 use pipezero_files::partial::{Existing, PartialFile};
 use pipezero_run::checkpoint::{Checkpoints, Starts, StepOfStart};
@@ -142,13 +141,13 @@ impl RunDir {
     /// Refuses a run file that is a link out of the folder: an error would show lines of a file that the user has not named.
     fn check_run_file(path: &Path) -> Result<(), RunDirError> {
         let path = path.join(Self::RUN_FILE);
-        match leads_out(&path) {
-            Ok(Some(target)) => {
-                Err(RunDirError::Io { path, source: io::Error::other(InputError::LeadsOut(target)) })
-            }
-            Ok(None) => Ok(()),
-            Err(source) => Err(RunDirError::Io { path, source }),
-        }
+        check_is_of_folder(&path).map_err(|error| {
+            let source = match error {
+                InputError::Io(source) => source,
+                error => io::Error::other(error),
+            };
+            RunDirError::Io { path, source }
+        })
     }
 
     /// Steps of the run, if it has ended with its last one.

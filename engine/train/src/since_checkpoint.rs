@@ -11,6 +11,7 @@ use pipezero_plan::Plan;
 use pipezero_run::checkpoint::{Checkpoints, Manifest};
 use pipezero_run::engine::AboutRun;
 use pipezero_run::optimizer::LearningRate;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::batches::Batches;
@@ -50,9 +51,7 @@ impl Changes {
     /// Compares the run of a checkpoint with `run`, which `now` describes as checkpoints do.
     pub(super) fn since(checkpoint: &Manifest, now: &AboutRun, run: &Run) -> Self {
         let has_other_data = checkpoint.text_checksum != now.text_checksum;
-        // Both have been written and read, which may round numbers.
-        let text = now.run.to_string();
-        let read: Value = serde_json::from_str(&text).expect("it was written as JSON");
+        let read = as_read_back(&now.run);
         // Many steps are looked at, and most resumed runs have changed no rate.
         let rate = LazyCell::new(|| OtherRate::of(&checkpoint.run, run, checkpoint.position.step + 1));
         let mut changes = Self::default();
@@ -119,13 +118,17 @@ impl Changes {
 /// checkpoint. Contents of files are not compared.
 pub fn changed_keys(plan: &Plan, directory: &Path) -> Option<String> {
     let newest = Checkpoints::of_run(directory).newest_before(u64::MAX, &mut Vec::new()).ok().flatten()?;
-    let now = serde_json::to_string(plan.run()).expect("a run has string keys and finite depth");
-    // Read back, since writing may round numbers, as it did in the checkpoint.
-    let now: Value = serde_json::from_str(&now).expect("it was written as JSON");
+    let now = as_read_back(plan.run());
     let mut keys = ChangedKey::between(&newest.manifest().run, &now);
     // Keys that a run file cannot have, such as the loss.
     keys.retain(|key| key.now.is_some());
     (!keys.is_empty()).then(|| listed(&keys))
+}
+
+/// A run as a checkpoint gives it back: writing numbers may round them.
+fn as_read_back(run: &impl Serialize) -> Value {
+    let text = serde_json::to_string(run).expect("a run has string keys and finite depth");
+    serde_json::from_str(&text).expect("it was written as JSON")
 }
 
 /// The run of a checkpoint with its loss, if that of `now` says one: earlier versions named only losses other than cross-entropy.

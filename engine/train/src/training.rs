@@ -318,7 +318,7 @@ impl Training {
         Engine::check_hosts(&plan, Purpose::Training, &*world)?;
         begins(Start::Text);
         let batches = Batches::of(&plan, start)?;
-        // A process that is alone has nothing to compare, and need not read for it.
+        // A single process has nothing to compare, so it need not read the files for that.
         if !world.has_all_ranks() {
             let (inputs, large) = inputs(&plan, &batches, &state, teacher.as_ref())?;
             let mut progress =

@@ -12,14 +12,14 @@ pub fn available_bytes() -> Option<u64> {
     least(from_meminfo("MemAvailable:")?, GroupFiles::left)
 }
 
-/// A memory that processes share: the host's, or what a control group may have of it.
+/// Memory that processes share: that of their host, or the part of it that their control group may use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryLeft {
     /// The same text in processes that share the memory, unless they are in containers of other names, and in no other process.
     pub identity: String,
     /// The folder of the control group; `None` for the host's own memory.
     pub group: Option<PathBuf>,
-    /// Bytes that can be allocated of it without swapping.
+    /// Bytes that can be allocated without swapping.
     pub bytes: u64,
 }
 
@@ -31,15 +31,13 @@ pub fn memories_left() -> Vec<MemoryLeft> {
     let Ok(kernel) = fs::read_to_string("/proc/sys/kernel/random/boot_id") else { return Vec::new() };
     let (kernel, name) = (kernel.trim(), super::name());
     let of_host = MemoryLeft { identity: format!("{kernel} {name}"), group: None, bytes };
-    let of_group = |(version, folder): (Version, PathBuf)| {
-        let bytes = files_of(version).left(&folder)?;
+    let of_group = |(version, folder, bytes): (Version, PathBuf, u64)| {
         // Containers see groups of their own under the same path, but the kernel numbers all groups.
         let number = fs::metadata(&folder).ok()?.ino();
         let identity = format!("{kernel} {version:?} {number}");
         Some(MemoryLeft { identity, group: Some(folder), bytes })
     };
-    let of_groups = control_groups::folders("memory").into_iter().filter_map(of_group);
-    std::iter::once(of_host).chain(of_groups).collect()
+    std::iter::once(of_host).chain(groups(GroupFiles::left).filter_map(of_group)).collect()
 }
 
 /// Bytes that this host has, used or not; `None` where the system does not report it (any but Linux).
@@ -54,7 +52,7 @@ pub fn resident_bytes() -> Option<u64> {
 
 /// What the host has, or less where one of the groups of this process has less.
 fn least(host: u64, of_group: impl Fn(&GroupFiles, &Path) -> Option<u64>) -> Option<u64> {
-    Some(groups(of_group).into_iter().fold(host, u64::min))
+    Some(groups(of_group).map(|(_, _, bytes)| bytes).fold(host, u64::min))
 }
 
 fn from_meminfo(key: &str) -> Option<u64> {
@@ -68,14 +66,16 @@ pub(super) fn bytes_of_line(text: &str, key: &str) -> Option<u64> {
     kibibytes.checked_mul(1024)
 }
 
-/// Bytes of each control group that this process is in, from its own up to the root.
-fn groups(bytes: impl Fn(&GroupFiles, &Path) -> Option<u64>) -> Vec<u64> {
+/// Each control group that this process is in, from its own up to the root, with its folder and such a figure of it.
+fn groups(
+    bytes: impl Fn(&GroupFiles, &Path) -> Option<u64>,
+) -> impl Iterator<Item = (Version, PathBuf, u64)> {
+    let files = |version| if version == Version::One { &VERSION_1 } else { &VERSION_2 };
     let folders = control_groups::folders("memory").into_iter();
-    folders.filter_map(|(version, folder)| bytes(files_of(version), &folder)).collect()
-}
-
-fn files_of(version: Version) -> &'static GroupFiles {
-    if version == Version::One { &VERSION_1 } else { &VERSION_2 }
+    folders.filter_map(move |(version, folder)| {
+        let bytes = bytes(files(version), &folder)?;
+        Some((version, folder, bytes))
+    })
 }
 
 /// The files of a version of Linux's control groups.

@@ -3,7 +3,7 @@
 use pipezero_partition::Purpose;
 use pipezero_plan::{ElementTypes, Plan};
 
-use super::host_memory::{self, Held};
+use super::host_memory::{self, Held, ProcessNeeds};
 use super::limits::Limited;
 use super::{Engine, EngineError, threads};
 use crate::world::{RanksOnDevice, World};
@@ -36,14 +36,15 @@ impl Engine {
     ) -> Result<(), EngineError> {
         let computed = ElementTypes::computed_in(plan.run());
         threads::check(plan, world.local_ranks().len(), threads::max_threads())?;
-        Limited::of(plan, purpose, &world.local_ranks().collect::<Vec<_>>(), held).check()?;
+        let needs = ProcessNeeds::of(plan, purpose, &world.local_ranks().collect::<Vec<_>>());
+        Limited::of(plan, &needs, held).check()?;
         for of_device in world.devices() {
             let RanksOnDevice { on, number, ranks } = &of_device;
             if !on.device.computes_in(computed) {
                 return Err(EngineError::Device { computed, device: on.name.clone() });
             }
             let (memory, free_bytes) = host_memory::of_device(*number, on)?;
-            let available_bytes = host_memory::may_have(plan, held, &memory, free_bytes);
+            let available_bytes = host_memory::may_have(&needs, held, &memory, free_bytes);
             host_memory::check(plan, purpose, ranks, memory, available_bytes)?;
         }
         Ok(())

@@ -6,7 +6,6 @@
 
 use pipezero_config::{BackendName, DeviceName};
 use pipezero_files::host::{Limit, LimitError};
-use pipezero_partition::Purpose;
 use pipezero_plan::Plan;
 
 use super::host_memory::{Held, ProcessNeeds};
@@ -33,17 +32,16 @@ pub(super) struct Limited {
 }
 
 impl Limited {
-    /// The needs of these ranks of a plan, beside what the process holds.
-    pub(super) fn of(plan: &Plan, purpose: Purpose, ranks: &[usize], held: Held) -> Self {
-        let threads = (ranks.len() * threads::of_rank(plan)) as u64 + OTHER_THREADS;
+    /// The needs of a process of a plan, without the memory that it holds already.
+    pub(super) fn of(plan: &Plan, needs: &ProcessNeeds, held: Held) -> Self {
+        let threads = (needs.ranks * threads::of_rank(plan)) as u64 + OTHER_THREADS;
         let connections = match plan.run().comm.backend {
             BackendName::Threads => 0,
-            BackendName::Mpi | BackendName::Nccl => (plan.grid().world_size() - ranks.len()) as u64,
+            BackendName::Mpi | BackendName::Nccl => (plan.grid().world_size() - needs.ranks) as u64,
         };
         // CUDA reserves more address space than there is memory.
         let mapped_bytes = if plan.run().device == DeviceName::Cpu {
-            let needed = ProcessNeeds::of(plan, purpose, ranks).bytes;
-            let needed = needed.saturating_sub(ProcessNeeds::held_bytes(plan, held));
+            let needed = needs.bytes.saturating_sub(needs.held_bytes(held));
             needed.saturating_add(threads * STACK_BYTES).saturating_add(MARGIN_BYTES)
         } else {
             0
@@ -68,7 +66,7 @@ impl Limited {
         self.each(|limit, needed| limit.check(needed))
     }
 
-    /// Calls `check` with each limit and what is needed of it, until it fails.
+    /// Calls `check` with each limit and the need for it, until it fails.
     fn each<E>(self, mut check: impl FnMut(Limit, u64) -> Result<(), E>) -> Result<(), E> {
         let Self { threads, open_files, mapped_bytes } = self;
         check(Limit::Threads, threads)?;

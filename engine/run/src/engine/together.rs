@@ -9,7 +9,7 @@ use pipezero_partition::Purpose;
 use pipezero_plan::Plan;
 
 use super::error::EngineError;
-use super::host_memory::{self, Held};
+use super::host_memory::{self, Held, ProcessNeeds};
 use super::limits::Limited;
 use super::share::{Share, sum};
 use super::shared_memory::SharedMemory;
@@ -59,7 +59,7 @@ pub fn check_together(engines: &[Together<'_>], logits: Option<LogitsHere<'_>>) 
     check_threads(threads.collect(), threads::max_threads())?;
     let limited = engines.iter().map(|engine| {
         let ranks: Vec<usize> = engine.world.local_ranks().collect();
-        Limited::of(engine.plan, engine.purpose, &ranks, Held::Program)
+        Limited::of(engine.plan, &ProcessNeeds::of(engine.plan, engine.purpose, &ranks), Held::Program)
     });
     limited.fold(Limited::default(), Limited::and).check()?;
     let mut in_demand: Vec<InDemand> = Vec::new();

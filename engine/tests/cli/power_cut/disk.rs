@@ -38,7 +38,7 @@ struct Open {
     adds: bool,
 }
 
-/// A folder on such a disk, and the files of it that a program has open.
+/// A folder on such a disk, and those of its files that a program has open.
 #[derive(Debug)]
 pub(super) struct Disk {
     path: PathBuf,

@@ -1,5 +1,5 @@
 //! A power cut before any change of a run directory. Of all that was not forced onto the disk contents, names, both or nothing are lost, and the same command with `--resume` still
-//! goes on from the last checkpoint that was finished, to the bits of a run that was never stopped.
+//! continues from the last checkpoint that was finished, to the bits of a run that was never stopped.
 
 mod disk;
 mod trace;
@@ -21,7 +21,7 @@ use crate::killed_anywhere::{CASES, Killed, leftovers, train_all, weights};
 use crate::resume_changes::copy;
 use crate::traced_files::has_strace;
 
-/// Contents and names are written in any order, so either may be lost alone.
+/// A disk may write contents and names in any order, so one may be lost without the other.
 const LOSSES: [Loses; 4] = [
     Loses { contents: false, names: false },
     Loses { contents: true, names: false },
@@ -32,7 +32,7 @@ const LOSSES: [Loses; 4] = [
 /// Steps of all runs.
 const NUM_STEPS: u64 = 4;
 
-/// From where a run goes on.
+/// The place from which a run continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answer {
     /// After this step.
@@ -44,7 +44,7 @@ enum Answer {
 /// The promises of the run directory once something is on the disk.
 #[derive(Clone, Copy, Debug)]
 struct Promise {
-    /// The run goes on after this step, or a later one.
+    /// The run continues after this step, or a later one.
     step: u64,
     /// The new start is known, so that no other run is taken for it.
     has_begun: bool,
@@ -70,7 +70,7 @@ fn after_a_power_cut_anywhere_the_run_goes_on() {
         let mut promise = Promise { step: if case.before == Some("half") { 2 } else { 0 }, has_begun: false };
         let mut last_renamed = None;
         let mut num_changes = 0;
-        for call in traced(&home, case.arguments) {
+        for call in traced(&home, case) {
             if !disk.apply(&call, &here) {
                 continue;
             }
@@ -88,7 +88,7 @@ fn after_a_power_cut_anywhere_the_run_goes_on() {
                 let answer = answer(&home.path("at/out")).unwrap_or_else(|error| panic!("{what}: {error}"));
                 let expected = check(&home, case, promise, answer, &what);
                 if seen.len() % one_in == 0 {
-                    let resumed = home.run(format!("train run.json --out at/out --resume {}", case.goes_on));
+                    let resumed = home.run(format!("train run.json --out at/out --resume {}", case.settings));
                     assert_eq!(resumed.status, Some(0), "{what}: {}", resumed.stderr);
                     assert!(
                         weights(&home, "at/out") == weights(&home, expected),
@@ -101,7 +101,7 @@ fn after_a_power_cut_anywhere_the_run_goes_on() {
             }
         }
         assert!(num_changes > 60, "{}: {num_changes} changes", case.name);
-        // All of it is there at the end, so that every change was seen.
+        // At the end the whole run is there: no change was missed.
         put(&home.path("at"), &disk.state(LOSSES[0]));
         assert!(weights(&home, "at/out") == weights(&home, case.expected), "{}", case.name);
         fs::remove_dir_all(home.path("at")).unwrap();
@@ -111,13 +111,13 @@ fn after_a_power_cut_anywhere_the_run_goes_on() {
 }
 
 /// The calls of a run in `at/out`.
-fn traced(home: &Home, arguments: &str) -> Vec<Call> {
+fn traced(home: &Home, Killed { begins, settings, .. }: &Killed) -> Vec<Call> {
     let mut strace = Command::new("strace");
     strace.args(["-f", "-y", "-qq", "-xx", "-s", "1000000", "-e", "signal=none", "-o", "trace"]);
     let calls = "openat,close,lseek,fcntl,dup,dup2,dup3,write,pwrite64,writev,pwritev,pwritev2,rename,renameat,renameat2,unlink,unlinkat,mkdir,mkdirat,rmdir,truncate,ftruncate,\
                  fsync,fdatasync,link,linkat,symlink,symlinkat,copy_file_range,sendfile,fallocate,creat,open";
     strace.args(["-e", &format!("trace={calls}"), env!("CARGO_BIN_EXE_pipezero")]);
-    strace.args(format!("train run.json --out at/out {arguments}").split(' '));
+    strace.args(format!("train run.json --out at/out {begins} {settings}").split_whitespace());
     let output = strace.current_dir(home.path("")).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     Call::read_all(&home.read("trace"))
@@ -163,7 +163,7 @@ fn put(folder: &Path, state: &State) {
     }
 }
 
-/// From where `--resume` would go on, or why it would not.
+/// The place from which `--resume` would continue, or its error.
 fn answer(out: &Path) -> Result<Answer, String> {
     fn words(error: impl Display) -> String {
         error.to_string()
@@ -183,7 +183,7 @@ fn check<'a>(home: &Home, case: &'a Killed, promise: Promise, answer: Answer, wh
     match answer {
         Answer::Step(step) => {
             assert!(step >= promise.step, "{what}: {answer:?}");
-            // Of a run that was finished the new start may have removed the summary alone.
+            // If the earlier run was finished, the new start may have removed its summary and nothing else.
             if step == NUM_STEPS && !promise.has_begun { case.before.unwrap() } else { case.expected }
         }
         // Until the new start is known, the run that was there before is as it was.

@@ -21,7 +21,7 @@ use crate::bounded_time::within;
 /// Work of one rendering: an instruction is one, and so are 64 bytes that it makes. What is counted takes about 0.1 s and 130 MB. Published templates need
 /// a few thousand.
 const FUEL: u64 = 2_000_000;
-/// That of a conversation of more than [`LONG_BYTES`]: the longest that are read need a fourth of it.
+/// Work of one rendering of a conversation of more than [`LONG_BYTES`]. The longest conversations that are read need a fourth.
 const FUEL_OF_LONG: u64 = 20_000_000;
 const LONG_BYTES: usize = 1 << 20;
 /// Seconds of one rendering. Some work is not counted, such as to compare lists.

@@ -4,22 +4,22 @@ use std::collections::HashSet;
 
 use tokenizers::{AddedToken, NormalizedString, Normalizer, NormalizerWrapper};
 
-/// What added tokens say of a cut.
+/// The added tokens, as far as they matter to a cut.
 #[derive(Debug, Default)]
 pub(super) struct Added {
-    /// Characters that stand beside each other in a token.
+    /// Pairs of neighbouring characters in a token.
     inner: HashSet<(char, char)>,
-    /// Whether a token takes the white space beside it.
+    /// Whether a token includes the white space before or after it.
     has_strip: bool,
     /// The last characters of tokens that take the white space behind them.
     before_space: HashSet<char>,
-    /// The first and last characters of tokens that are found only where no letter stands beside them.
+    /// The first and last characters of tokens that are found only as whole words.
     word_begins: HashSet<char>,
     word_ends: HashSet<char>,
 }
 
 impl Added {
-    /// Of these tokens; `None` if the normalizer fails at one.
+    /// Looks at these tokens; `None` if the normalizer fails for one.
     pub(super) fn of(
         tokens: impl Iterator<Item = AddedToken>,
         normalizer: Option<&NormalizerWrapper>,

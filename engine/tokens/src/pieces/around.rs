@@ -12,7 +12,7 @@ pub(super) struct Around {
 }
 
 impl Around {
-    /// Of a post-processor; `None` if it does not have the text once.
+    /// Asks a post-processor; `None` if its result does not contain the text exactly once.
     pub(super) fn of(post_processor: Option<&PostProcessorWrapper>) -> Option<Self> {
         // No vocabulary has it.
         const TEXT: u32 = u32::MAX;

@@ -12,7 +12,7 @@ use super::steps::Steps;
 /// Pairs of characters between which usual texts in any language may be cut.
 const USUAL: [(char, char); 4] = [('e', ' '), ('e', '\n'), ('\u{4e16}', '\n'), ('\u{4e16}', ' ')];
 
-/// What decides where a text may be cut.
+/// The parts of a tokenizer that decide where a text may be cut.
 #[derive(Debug)]
 pub(super) struct Cuts {
     normalizer: Option<NormalizerWrapper>,
@@ -21,7 +21,7 @@ pub(super) struct Cuts {
 }
 
 impl Cuts {
-    /// Of a tokenizer with these parts; `None` if texts can be cut nowhere, as far as is known.
+    /// Takes the parts of a tokenizer; `None` if no place is known where texts may be cut.
     pub(super) fn of(
         normalizer: Option<NormalizerWrapper>,
         pre_tokenizer: Option<&PreTokenizerWrapper>,
@@ -60,7 +60,7 @@ impl Cuts {
         pieces
     }
 
-    /// Whether a text may be cut wherever these two characters stand beside each other.
+    /// Whether a text may be cut between these two characters wherever one follows the other.
     fn is_between(&self, before: char, after: char) -> bool {
         let seen = match &self.normalizer {
             None => Some((before, after)),

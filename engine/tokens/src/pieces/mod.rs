@@ -1,11 +1,11 @@
-//! Where a long text may be cut, so that its pieces have the same tokens as the whole, bit for bit.
+//! Finds places where a long text may be cut: its pieces have exactly the tokens of the whole.
 //!
 //! The library tokenizes a text at once and takes more than a hundred bytes for each of its bytes meanwhile. So a long text is cut into pieces. A cut
 //! between two characters is allowed only if each part of the tokenizer is known to do the same with the pieces as with the whole:
 //!
 //! ```text
-//! added tokens   none has the two characters beside each other, and none takes white space or looks at a letter across the cut
-//! normalizer     it changes both characters each for itself, whatever stands beside them
+//! added tokens   none contains the two characters one after the other, takes white space across the cut, or looks for a letter there
+//! normalizer     it changes each of the two characters by itself, whatever its neighbours are
 //! pre-tokenizer  a word ends at the cut, and nothing that lies behind the cut is looked at before it, or the other way around
 //! model          it sees one word at a time, so it does not matter
 //! ```
@@ -51,7 +51,7 @@ pub(super) struct Pieces {
 }
 
 impl Pieces {
-    /// Of a tokenizer with these parts; `None` if it takes each text as a whole.
+    /// Takes the parts of a tokenizer; `None` if texts must be tokenized as a whole.
     pub(super) fn of(
         normalizer: Option<&NormalizerWrapper>,
         pre_tokenizer: Option<&PreTokenizerWrapper>,
@@ -64,7 +64,7 @@ impl Pieces {
         Some(Self { cuts, around, longest })
     }
 
-    /// Of a tokenizer.json, whose model is passed over.
+    /// Reads the parts from a tokenizer.json, without its model.
     pub(super) fn of_json(bytes: &[u8]) -> Option<Self> {
         #[derive(Deserialize)]
         #[serde(default)]

@@ -1,4 +1,4 @@
-//! What a normalizer makes of two characters that stand beside each other in a text.
+//! The result of a normalizer for two neighbouring characters of a text.
 
 use tokenizers::{NormalizedString, Normalizer, NormalizerWrapper};
 

@@ -1,4 +1,4 @@
-//! What a regular expression can look at: whether it ever goes on from one character to the next.
+//! Regular expressions: whether a match can ever continue from one given character to another.
 //!
 //! An expression is read as its atoms, each of which takes one character, and which atom may follow which (Glushkov's automaton). If no atom that takes `b`
 //! follows one that takes `a`, then every way through the expression fails between an `a` and a `b` just as it fails at the end of a text. So matches on both
@@ -22,7 +22,7 @@ pub(super) struct Pattern {
 }
 
 impl Pattern {
-    /// Of an expression as oniguruma reads it; `None` if it has a construct that is not known here.
+    /// Reads an expression in the syntax of oniguruma; `None` if it has a construct that is not known here.
     pub(super) fn of(expression: &str) -> Option<Self> {
         let mut reader =
             Reader { rest: expression, atoms: Vec::new(), follows: Vec::new(), ignores_case: false };
@@ -36,7 +36,7 @@ impl Pattern {
         Some(Self { whole, atoms, follows: reader.follows, ignores_case: reader.ignores_case })
     }
 
-    /// Whether it may go on from the first character to the second.
+    /// Whether a match may continue from the first character to the second.
     pub(super) fn reaches_across(&self, before: char, after: char) -> bool {
         // Without regard to case some characters are as two letters.
         let is_plain =
@@ -214,7 +214,7 @@ impl Reader<'_> {
         Some(begun[..begun.len() - self.rest.len()].to_owned())
     }
 
-    /// What follows a backslash: a class, or a character.
+    /// Reads a class or a character after a backslash.
     fn escape(&mut self) -> Option<()> {
         match self.next()? {
             'p' | 'P' => {

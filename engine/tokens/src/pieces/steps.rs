@@ -15,7 +15,7 @@ const GPT_2: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}
 #[derive(Debug)]
 pub(super) struct Steps {
     steps: Vec<Step>,
-    /// What a step writes before a text that does not begin with it, only at its beginning.
+    /// The character that a step writes at the beginning of a text, unless the text begins with it.
     first: Option<char>,
 }
 
@@ -23,28 +23,28 @@ pub(super) struct Steps {
 enum Step {
     /// Matches of an expression; whether each is a word, or what stands between words.
     Matches { pattern: Pattern, is_each_apart: bool },
-    /// Each boundary depends on the two characters beside it alone.
+    /// Whether a word ends between two characters depends on nothing but these two.
     Pairs(PreTokenizerWrapper),
     /// Writes a character before words, and begins a word at each, if it cuts at all.
     Metaspace { replacement: char, cuts: bool },
     /// May write a space before a text, cuts it, and writes it as bytes.
     ByteLevel { writes_space: bool, pattern: Option<Pattern> },
-    /// Nothing is known of it.
+    /// A step whose effect on a cut is not known.
     Other,
 }
 
-/// What a step does at a place where two characters stand beside each other.
+/// The effect of a step between two neighbouring characters.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Across {
     /// A word ends there, and all words are those of both sides.
     Apart,
-    /// All words are those of both sides, but the two beside the place may be one.
+    /// All words are those of both sides, except that the last one before the place and the first one after it may be one word.
     Joined,
     Unknown,
 }
 
 impl Steps {
-    /// Of a pre-tokenizer; `None` if no step is known to end words.
+    /// Takes the steps of a pre-tokenizer; `None` if no step is known to end words.
     pub(super) fn of(pre_tokenizer: &PreTokenizerWrapper) -> Option<Self> {
         use tokenizers::pre_tokenizers::metaspace::PrependScheme;
         let (mut steps, mut first) = (Vec::new(), None);
@@ -60,7 +60,7 @@ impl Steps {
         has_known.then_some(Self { steps, first })
     }
 
-    /// Whether words end at each place where these characters stand beside each other, and are those of both sides.
+    /// Whether a word ends wherever the second character follows the first, and all words are those of both sides.
     pub(super) fn are_apart(&self, before: char, after: char) -> bool {
         let is_written = self.first.is_some_and(|first| after != ' ' && after != first);
         // Behind the first step that ends a word there, each word is treated for itself.

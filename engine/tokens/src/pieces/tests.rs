@@ -19,7 +19,7 @@ const GPT_4O: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}
 const DEEPSEEK_3: &str = r##"[!"#$%&'()*+,\-./:;=?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"##;
 const BLOOM: &str = r" ?[^(\s|[.,!?…。,、।۔،])]+";
 
-/// What texts are made of: what the parts tell apart, and added tokens.
+/// The building blocks of texts: characters that the parts distinguish, and added tokens.
 const BITS: [&str; 40] = [
     "the",
     "cat",
@@ -297,7 +297,7 @@ fn pieces_have_the_tokens_of_the_whole_text() {
     }
 }
 
-/// Of these not enough is known: a word may be the whole text, or a part looks further.
+/// Not enough is known of these tokenizers: a word may be the whole text, or a part looks further.
 #[test]
 fn other_tokenizers_take_texts_as_a_whole() {
     let pieces = &unigram();

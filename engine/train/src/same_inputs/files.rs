@@ -22,7 +22,7 @@ const BUFFER_BYTES: usize = 1 << 20;
 /// Files of tokens and weights: ranks read parts of them, here and there.
 #[derive(Clone, Debug, Default)]
 pub struct LargeFiles {
-    /// Where they are, in the same order in all processes.
+    /// Their paths, in the same order in all processes.
     pub paths: Vec<PathBuf>,
     /// Whether every byte of them is compared.
     pub are_verified: bool,
@@ -47,26 +47,23 @@ pub struct Compared {
 /// The numbers of the files that are read whole: in their order, each that still fits into the bound.
 fn read_whole(files: &[FileFacts], bytes_max: u64) -> Vec<usize> {
     let mut left = bytes_max;
-    let mut fits = |bytes: u64| match left.checked_sub(bytes) {
-        Some(rest) => {
-            left = rest;
-            true
-        }
-        None => false,
+    let fits = |(number, file): (usize, &FileFacts)| {
+        left = left.checked_sub(file.num_bytes)?;
+        Some(number)
     };
-    (0..files.len()).filter(|&number| fits(files[number].num_bytes)).collect()
+    files.iter().enumerate().filter_map(fits).collect()
 }
 
 /// How much of the files is compared.
 pub(super) fn compared(large: &LargeFiles, facts: &[FileFacts]) -> Compared {
-    let sum = |numbers: &mut dyn Iterator<Item = usize>| {
-        numbers.fold(0, |sum: u64, number| sum.saturating_add(facts[number].num_bytes))
-    };
     let whole = read_whole(facts, large.whole_bytes_max());
-    Compared {
-        whole_bytes: sum(&mut whole.iter().copied()),
-        sampled_bytes: sum(&mut (0..facts.len()).filter(|number| whole.binary_search(number).is_err())),
+    let mut compared = Compared::default();
+    for (number, file) in facts.iter().enumerate() {
+        let is_whole = whole.binary_search(&number).is_ok();
+        let sum = if is_whole { &mut compared.whole_bytes } else { &mut compared.sampled_bytes };
+        *sum = sum.saturating_add(file.num_bytes);
     }
+    compared
 }
 
 /// Which process reads which large file: the first rank of a process, and the number of a file.

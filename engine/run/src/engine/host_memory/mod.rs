@@ -35,7 +35,7 @@ pub(super) fn check(
     let Some(available_bytes) = available_bytes else { return Ok(()) };
     let num_ranks = ranks.len();
     let beside_bytes = beside_bytes(plan, purpose, ranks, &memory);
-    let needed_bytes = needed_bytes(plan, purpose, ranks, &memory);
+    let needed_bytes = plan.needed_bytes(purpose, ranks.iter().copied()).saturating_add(beside_bytes);
     if needed_bytes <= available_bytes {
         return Ok(());
     }
@@ -68,15 +68,15 @@ pub(super) fn of_device(number: usize, on: &NamedDevice) -> Result<(SharedMemory
     })
 }
 
-/// Bytes of a memory that a process of a plan may have: the free ones, and those of its needs that it holds already.
+/// Bytes of a memory that a process with these needs may have: the free ones, and those of its needs that it holds already.
 pub(super) fn may_have(
-    plan: &Plan,
+    needs: &ProcessNeeds,
     held: Held,
     memory: &SharedMemory,
     free_bytes: Option<u64>,
 ) -> Option<u64> {
     match memory {
-        SharedMemory::Host => Some(free_bytes?.saturating_add(ProcessNeeds::held_bytes(plan, held))),
+        SharedMemory::Host => Some(free_bytes?.saturating_add(needs.held_bytes(held))),
         SharedMemory::Gpu { .. } => free_bytes,
     }
 }
@@ -94,10 +94,12 @@ pub(super) fn still_needed_bytes(
     ranks: &[usize],
     memory: &SharedMemory,
 ) -> u64 {
-    let needed_bytes = needed_bytes(plan, purpose, ranks, memory);
     match memory {
-        SharedMemory::Host => needed_bytes - ProcessNeeds::held_bytes(plan, Held::Program),
-        SharedMemory::Gpu { .. } => needed_bytes,
+        SharedMemory::Host => {
+            let needs = ProcessNeeds::of(plan, purpose, ranks);
+            needs.bytes - needs.held_bytes(Held::Program)
+        }
+        SharedMemory::Gpu { .. } => needed_bytes(plan, purpose, ranks, memory),
     }
 }
 

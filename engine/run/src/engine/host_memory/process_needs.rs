@@ -28,6 +28,8 @@ const PRODUCTS_BYTES: u64 = 2048 * KIB;
 /// A page of 4096 bytes has an entry of 8 in a page table.
 const BYTES_PER_TABLE_BYTE: u64 = 512;
 
+/// Rows that others ask for.
+const TEXT: &str = "text";
 const READING_THE_TEXT: &str = "reading the text";
 
 /// The host memory that a process of a run needs.
@@ -67,7 +69,7 @@ impl ProcessNeeds {
             ("products", if is_on_host { num_computing.saturating_mul(PRODUCTS_BYTES) } else { 0 }),
             ("pieces of parameters", pieces),
             ("page tables", buffers / BYTES_PER_TABLE_BYTE),
-            ("text", held_bytes),
+            (TEXT, held_bytes),
         ];
         // The text is read before ranks allocate.
         rows.push((READING_THE_TEXT, reading_bytes.saturating_sub(buffers.saturating_add(pieces))));
@@ -96,19 +98,22 @@ impl ProcessNeeds {
 
     /// Bytes that it needs from now on, with what it holds: reading the text needs none any more once it has been read.
     pub(in crate::engine) fn bytes_from_now(&self, held: Held) -> u64 {
-        let of_reading = self.rows.iter().filter(|row| row.name == READING_THE_TEXT).map(|row| row.bytes);
         match held {
             Held::Program => self.bytes,
-            Held::ProgramAndText => self.bytes.saturating_sub(of_reading.sum()),
+            Held::ProgramAndText => self.bytes.saturating_sub(self.bytes_of(READING_THE_TEXT)),
         }
     }
 
     /// Bytes of it that the process holds already when it asks whether there is enough.
-    pub(in crate::engine) fn held_bytes(plan: &Plan, held: Held) -> u64 {
+    pub(in crate::engine) fn held_bytes(&self, held: Held) -> u64 {
         match held {
             Held::Program => PROGRAM_BYTES,
-            Held::ProgramAndText => PROGRAM_BYTES.saturating_add(text_of(plan).held_bytes),
+            Held::ProgramAndText => PROGRAM_BYTES.saturating_add(self.bytes_of(TEXT)),
         }
+    }
+
+    fn bytes_of(&self, name: &str) -> u64 {
+        self.rows.iter().filter(|row| row.name == name).map(|row| row.bytes).sum()
     }
 }
 

@@ -78,10 +78,11 @@ fn wanted(plan: &Plan, purpose: Purpose, world: &dyn World, held: Held) -> Wante
         return Wanted { memories: Vec::new(), needed_bytes: 0, held_bytes: 0 };
     }
     let ranks: Vec<usize> = world.local_ranks().collect();
+    let needs = ProcessNeeds::of(plan, purpose, &ranks);
     Wanted {
         memories: host::memories_left().into_iter().map(|left| left.identity).collect(),
-        needed_bytes: ProcessNeeds::of(plan, purpose, &ranks).bytes_from_now(held),
-        held_bytes: ProcessNeeds::held_bytes(plan, held),
+        needed_bytes: needs.bytes_from_now(held),
+        held_bytes: needs.held_bytes(held),
     }
 }
 
@@ -148,7 +149,7 @@ mod tests {
         assert!(job().iter().map(|(name, &sum)| (name.as_str(), sum)).eq(expected), "{:?}", job());
     }
 
-    /// What the processes hold already, 15 MiB on the host and 10 in the group, is theirs too.
+    /// Memory that the processes hold already, 15 MiB on the host and 10 MiB in the group, counts as available to them.
     #[test]
     fn a_memory_with_too_little_for_all_is_found_although_each_alone_has_enough() {
         let found = |host, group| {

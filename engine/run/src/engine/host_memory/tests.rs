@@ -127,7 +127,7 @@ fn a_process_needs_its_ranks_buffers_and_more() {
     // Rank 0 has pieces twice.
     assert_eq!(row(&all, "pieces of parameters"), 5 * row(&of(&[1]), "pieces of parameters"));
     let still = still_needed_bytes(&plan, Purpose::Training, &[0], &SharedMemory::Host);
-    let held = ProcessNeeds::held_bytes(&plan, Held::Program);
-    assert_eq!(may_have(&plan, Held::Program, &SharedMemory::Host, Some(still)), Some(of(&[0]).bytes));
+    let held = of(&[0]).held_bytes(Held::Program);
+    assert_eq!(may_have(&of(&[0]), Held::Program, &SharedMemory::Host, Some(still)), Some(of(&[0]).bytes));
     assert_eq!(still + held, of(&[0]).bytes);
 }
