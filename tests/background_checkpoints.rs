@@ -5,7 +5,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 use pipezero_config::{CheckpointConfig, Precision, ResidencyConfig, Run, ZeroLevel};
-use pipezero_plan::Purpose;
 use pipezero_run::checkpoint::{CheckpointError, CheckpointReader, Checkpoints, Cursor, Piece};
 use pipezero_run::engine::{AboutRun, Engine, EngineError, InitialState};
 use tests::{Case, Mask, Sample, in_two_processes, plan_and_batches, small_run, spread, started, zero};
@@ -99,7 +98,7 @@ fn processes_share_a_folder_or_each_host_has_a_part() {
         let train = |engine: &mut Engine| engine.train_batch().expect("a step").loss.map(f64::to_bits);
         let start = |world| {
             let source = Arc::clone(&source);
-            Engine::in_world(plan.clone(), source, Purpose::Training, world).expect("ranks start")
+            Engine::in_world(plan.clone(), source, world).expect("ranks start")
         };
         let went_on = in_two_processes(&plan, 1, |world, process| {
             let mut engine = start(world);
@@ -161,7 +160,7 @@ fn processes_that_begin_with_different_states_are_refused() {
         let state =
             if process == 0 { InitialState::Checkpoint(Arc::clone(&found)) } else { InitialState::Drawn };
         let source = Arc::clone(&source);
-        let started = Engine::with_state(plan.clone(), source, Purpose::Training, world, &state);
+        let started = Engine::with_state(plan.clone(), source, world, &state);
         started.expect_err("other states").to_string()
     });
     let expected = "this process begins with drawn weights, and the process of rank 0 with a checkpoint of step 0 (0 updates, 0 \

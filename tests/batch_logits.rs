@@ -5,9 +5,9 @@ use std::sync::Arc;
 use pipezero_config::{HeadLogits, VocabularyConfig};
 use pipezero_models::queue::Deferred;
 use pipezero_models::{CrossEntropy, gpt2};
-use pipezero_plan::{Plan, Purpose};
+use pipezero_plan::Plan;
 use pipezero_run::data::{BatchSource, TokenBatch};
-use pipezero_run::engine::{BatchLogits, Engine, EngineError, InitialState};
+use pipezero_run::engine::{BatchLogits, Engine, EngineError, EngineKind, InitialState};
 use tests::{Case, Lengths, Mask, RandomBatches, Sample, grids, in_two_processes, small_run};
 
 const BATCH: u64 = 3;
@@ -21,7 +21,7 @@ fn batches(plan: &Plan, lengths: Lengths) -> Arc<dyn BatchSource> {
     Arc::new(RandomBatches::for_plan(plan, Mask::Uneven).with_lengths(lengths))
 }
 
-fn logits_of(engine: &mut Engine, source: &Arc<dyn BatchSource>) -> Arc<BatchLogits> {
+fn logits_of<K: EngineKind>(engine: &mut Engine<K>, source: &Arc<dyn BatchSource>) -> Arc<BatchLogits> {
     let logits = Arc::new(BatchLogits::for_plan(engine.plan()).expect("there is memory"));
     engine.batch_logits(source, BATCH, &logits).expect("logits");
     logits
@@ -66,7 +66,7 @@ fn sequences_have_the_same_logits_on_every_grid_whatever_computes_them() {
         assert_eq!(bits(&found, &whole_source, num_sequences, longest), wanted, "{lengths:?}, {case:?}");
         let num_ranks = plan.grid().world_size();
         let held: u64 = (0..num_ranks).map(|rank| inference.ledger(rank).total_peak_bytes()).sum();
-        assert_eq!(held, plan.needs_for(Purpose::Inference).world_bytes, "bytes of {case:?}");
+        assert_eq!(held, plan.clone().without_training().needs().world_bytes, "bytes of {case:?}");
         let of_micro_batch = 4 * (plan.micro_batch_shape().num_tokens() * plan.vocab_size()) as u64;
         let has_logits =
             |rank: &usize| inference.ledger_between_steps(*rank).total_peak_bytes() >= of_micro_batch;
@@ -150,13 +150,7 @@ fn every_process_gets_all_logits() {
     for cut in 1..4 {
         let both = in_two_processes(&plan, cut, |world, _| {
             let (plan, source) = (plan.clone(), Arc::clone(&source));
-            let engine = Engine::with_state(
-                plan,
-                Arc::clone(&source),
-                Purpose::Inference,
-                world,
-                &InitialState::Drawn,
-            );
+            let engine = Engine::for_inference_with(plan, Arc::clone(&source), world, &InitialState::Drawn);
             bits(&logits_of(&mut engine.expect("ranks start"), &source), &source, 8, 6)
         });
         assert!(both.iter().all(|found| *found == wanted), "ranks below {cut} in the first process");

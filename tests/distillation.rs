@@ -7,7 +7,7 @@ use pipezero_config::{BatchConfig, ModelConfig, Precision, ResidencyConfig, Run,
 use pipezero_models::layer::IGNORED_TARGET;
 use pipezero_models::queue::Deferred;
 use pipezero_models::{CrossEntropy, Device, Distillation, DistillationLoss, Host};
-use pipezero_plan::{Plan, Purpose};
+use pipezero_plan::Plan;
 use pipezero_run::data::{BatchSource, TokenBatch};
 use pipezero_run::engine::{BatchLogits, Engine, LossPart};
 use pipezero_run::world::world_of;
@@ -123,7 +123,7 @@ fn the_teachers_grid_changes_no_bit_of_the_student() {
             let engine = teacher.engine().expect("all ranks are here");
             let num_ranks = engine.plan().grid().world_size();
             let held: u64 = (0..num_ranks).map(|rank| engine.ledger(rank).total_peak_bytes()).sum();
-            assert_eq!(held, engine.plan().needs_for(Purpose::Inference).world_bytes, "{of_teacher:?}");
+            assert_eq!(held, engine.plan().needs().world_bytes, "{of_teacher:?}");
             let beside: u64 =
                 (0..num_ranks).map(|rank| engine.ledger_between_steps(rank).total_peak_bytes()).sum();
             let logits = engine.plan().micro_batch_logits_bytes(0..num_ranks);

@@ -11,7 +11,7 @@ use expect_test::expect;
 use pipezero_comm::CommError;
 use pipezero_config::{ModelConfig, Precision, ReductionPolicy, ResidencyConfig, Run, ZeroConfig, ZeroLevel};
 use pipezero_models::queue::Deferred;
-use pipezero_plan::{Plan, Purpose};
+use pipezero_plan::Plan;
 use pipezero_run::data::{BatchError, BatchSource, TokenBatch};
 use pipezero_run::engine::{Engine, EngineError, Report};
 use pipezero_run::executor::Cause;
@@ -247,7 +247,7 @@ fn two_processes_name_what_is_not_finite_alike() {
     for cut in 1..plan.grid().world_size() {
         let found = in_two_processes(&plan, cut, |world, _| {
             let (plan, batches) = (plan.clone(), Arc::clone(&source));
-            error_of(Engine::in_world(plan, batches, Purpose::Training, world).expect("ranks start"))
+            error_of(Engine::in_world(plan, batches, world).expect("ranks start"))
         });
         assert_eq!(found, [expected.clone(), expected.clone()], "cut at {cut}");
     }
@@ -306,8 +306,7 @@ fn a_process_whose_only_rank_stalls_ends_with_the_other() {
         let source: Arc<dyn BatchSource> = Arc::new(source);
         let reports = in_two_processes(&plan, cut, |world, _| {
             let batches = Arc::clone(&source);
-            let mut engine =
-                Engine::in_world(plan.clone(), batches, Purpose::Training, world).expect("ranks start");
+            let mut engine = Engine::in_world(plan.clone(), batches, world).expect("ranks start");
             engine.train_batch().expect("the first step has no fault");
             let report = engine.train_batch().expect_err("a rank stalls").to_string();
             if num_ended.fetch_add(1, Ordering::AcqRel) == 1 {

@@ -12,7 +12,7 @@ use pipezero_models::shared::HeadWithLoss;
 use pipezero_models::{CrossEntropy, Loss, Queue, View, ViewMut};
 use pipezero_plan::Plan;
 use pipezero_run::data::{BatchError, BatchLayout, BatchSource, TokenBatch};
-use pipezero_run::engine::{BatchLogits, Engine, batch_layout};
+use pipezero_run::engine::{BatchLogits, Engine, EngineKind, batch_layout};
 use pipezero_run::generation::{Generation, Sampling};
 use tests::{Case, Weights, assert_same_weights, small_run, weights_of, zero};
 
@@ -281,7 +281,7 @@ fn critic_plan() -> Plan {
 }
 
 /// All that an engine says of the newest rollout.
-fn said(engine: &mut Engine, rollouts: &Rollouts, reads: Reads) -> Arc<BatchLogits> {
+fn said<K: EngineKind>(engine: &mut Engine<K>, rollouts: &Rollouts, reads: Reads) -> Arc<BatchLogits> {
     let source = Written::of(engine.plan(), rollouts, reads);
     let logits = Arc::new(BatchLogits::for_plan(engine.plan()).expect("there is memory"));
     let newest = rollouts.lock().expect("no panic").len() as u64;

@@ -378,8 +378,8 @@ fn a_run_with_frozen_layers_goes_on_on_another_grid() {
         let mut inference = Engine::for_inference(plan, Arc::clone(&source)).expect("ranks start");
         let last = checkpoint(&mut second, &home.path().join("last"));
         inference.load_parameters(&Arc::new(last)).expect("weights are read");
-        let [trained, read] = [&mut second, &mut inference]
-            .map(|engine| engine.eval_batch(&source, 1).expect("an evaluation").loss);
+        let trained = second.eval_batch(&source, 1).expect("an evaluation").loss;
+        let read = inference.eval_batch(&source, 1).expect("an evaluation").loss;
         assert_eq!(trained.map(f64::to_bits), read.map(f64::to_bits), "{precision:?}");
     }
 }

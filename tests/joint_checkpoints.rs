@@ -5,7 +5,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 use pipezero_config::{Precision, ReductionPolicy, ResidencyConfig, ZeroConfig, ZeroLevel};
-use pipezero_plan::Purpose;
 use pipezero_run::checkpoint::{CheckpointError, Checkpoints, JointCheckpoints, Manifest};
 use pipezero_run::engine::{Engine, EngineError};
 use tests::{Case, Mask, in_two_processes, plan_and_batches, small_run, started, zero};
@@ -211,8 +210,7 @@ fn processes_write_and_go_on_together() {
     let trained = |num_steps: u64| {
         let losses = in_two_processes(&plan, 2, |world, _| {
             let source = Arc::clone(&source);
-            let mut engine =
-                Engine::in_world(plan.clone(), source, Purpose::Training, world).expect("ranks start");
+            let mut engine = Engine::in_world(plan.clone(), source, world).expect("ranks start");
             let mut joint = joint(home.path(), 1);
             let has_gone_on = joint.resume(&mut [("only", &mut engine)]).expect("sound files");
             let losses: Vec<_> = (0..num_steps)

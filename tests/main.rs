@@ -12,6 +12,7 @@ mod custom_loss; // A loss that the user wrote.
 mod deferred; // Kernels that run later than asked, in any order that events allow.
 mod distillation; // A student on a teacher's logits.
 mod dropout; // Masks belong to sequences.
+mod engine_methods; // No method panics, whatever failed before.
 mod evaluation; // Evaluating, saving and sampling do not change training, on any grid.
 mod examples; // Run files in pages load.
 mod failing_devices; // A device that fails ends the run with one report.
@@ -58,3 +59,4 @@ mod timed_run; // Layers that take time alone.
 mod trace; // What is recorded of a step is what its program says.
 mod traffic; // What ranks send, against the plan.
 mod weights; // Weights go from grid to grid.
+mod zero_and_pipeline; // Which combinations are refused, of random files.

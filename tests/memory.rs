@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use pipezero_comm::memory::Category;
 use pipezero_config::{Precision, ResidencyConfig, ZeroLevel};
-use pipezero_plan::{Needs, Plan, Purpose};
+use pipezero_plan::{Needs, Plan};
 use pipezero_run::engine::Engine;
 use pipezero_schedule::{PipelineRank, Unit};
 use tests::{Mask, WeightOrder, assert_as_planned, plan_and_batches, spread, started, weights_of};
@@ -38,7 +38,7 @@ fn inference_needs_what_is_planned_no_more_of_anything_than_training_and_no_grad
         let casts_shards = case.run.zero.level == ZeroLevel::Zero3 && case.run.precision != Precision::F32;
         let (plan, source) = plan_and_batches(case.run, Mask::None);
         let planned: Vec<_> = plan.forecast().into_iter().map(|rank| rank.memory).collect();
-        let needs = plan.needs_for(Purpose::Inference);
+        let needs = plan.clone().without_training().needs();
         let mut engine = Engine::for_inference(plan, Arc::clone(&source)).expect("ranks start");
         engine.eval_batch(&source, 1).expect("an evaluation");
         engine.logits(&[1, 2, 3]).expect("logits");

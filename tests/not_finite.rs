@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use expect_test::expect;
 use pipezero_config::{Checkpointing, Precision, ResidencyConfig, Run, ZeroLevel};
-use pipezero_plan::{Plan, Purpose};
+use pipezero_plan::Plan;
 use pipezero_run::checkpoint::{CheckpointReader, Checkpoints};
 use pipezero_run::data::BatchSource;
 use pipezero_run::engine::{AboutRun, Engine, EngineError};
@@ -226,7 +226,7 @@ fn two_processes_name_the_same_layer() {
     for cut in 1..plan.grid().world_size() {
         let found = in_two_processes(&plan, cut, |world, _| {
             let (plan, batches) = (plan.clone(), Arc::clone(&source));
-            let mut engine = Engine::in_world(plan, batches, Purpose::Training, world).expect("ranks start");
+            let mut engine = Engine::in_world(plan, batches, world).expect("ranks start");
             engine.load(&path).expect("the weights are finite");
             engine.train_batch().expect_err("it is not finite").to_string()
         });
@@ -261,9 +261,10 @@ fn weights_that_are_not_finite_are_named_when_they_are_read() {
             let run = small_run(Case { precision, ..case.clone() });
             let (plan, source) = plan_and_batches(run.clone(), Mask::None);
             write_weights(&run, &[("h.2.attn.proj.weight", &|values| values[17] = value)], &path);
-            for start in [Engine::new, Engine::for_inference] {
-                let mut engine = start(plan.clone(), Arc::clone(&source)).expect("ranks start");
-                let found = engine.load(&path).map_err(|error| error.to_string());
+            let mut trains = Engine::new(plan.clone(), Arc::clone(&source)).expect("ranks start");
+            let mut infers = Engine::for_inference(plan, source).expect("ranks start");
+            for found in [trains.load(&path), infers.load(&path)] {
+                let found = found.map_err(|error| error.to_string());
                 let expected = expected.map_or(Ok(()), |why| {
                     let place = format!("{}: `h.2.attn.proj.weight`[1, 5] is ", path.display());
                     Err(format!(

@@ -15,10 +15,10 @@ use pipezero_measure::recording::Recording;
 use pipezero_measure::trace::{TraceFolder, TracedSteps};
 use pipezero_models::Device;
 use pipezero_models::queue::Deferred;
-use pipezero_plan::{Plan, Purpose};
+use pipezero_plan::Plan;
 use pipezero_run::checkpoint::{CheckpointReader, Checkpoints};
 use pipezero_run::data::{BatchSource, TokenBatch, Zeros};
-use pipezero_run::engine::{Engine, EngineError, StepReport};
+use pipezero_run::engine::{Engine, EngineError, Inference, InitialState, StepReport};
 use pipezero_run::generation::{Generation, Sampling};
 use pipezero_run::world::{World, world_of};
 use pipezero_train::{EvalLine, Observer, RunDir, Scored, StepLine, Summary, TrainedRun, Training};
@@ -62,7 +62,7 @@ fn two_processes_whose_clocks_differ_record_steps_that_fit_together() {
             let file = |process| home.path().join(format!("process-{process}-of-{seed}.safetensors"));
             let found = on_devices(&plan, cut, devices.collect(), |world, process| {
                 let (plan, batches) = (plan.clone(), Arc::clone(&source));
-                let engine = Engine::in_world(plan, batches, Purpose::Training, world).expect("ranks start");
+                let engine = Engine::in_world(plan, batches, world).expect("ranks start");
                 Outputs::of(engine, &source, &file(process))
             });
             for found in &found {
@@ -92,7 +92,7 @@ fn two_processes_give_the_bits_of_one_wherever_the_ranks_are_cut() {
             let file = |process| home.path().join(format!("process-{process}.safetensors"));
             let found = in_two_processes(&plan, cut, |world, process| {
                 let (plan, batches) = (plan.clone(), Arc::clone(&source));
-                let engine = Engine::in_world(plan, batches, Purpose::Training, world).expect("ranks start");
+                let engine = Engine::in_world(plan, batches, world).expect("ranks start");
                 Outputs::of(engine, &source, &file(process))
             });
             let name = format!("{case:?}, cut at {cut}");
@@ -253,7 +253,7 @@ fn a_training_run_of_two_processes_leaves_what_one_process_leaves() {
         TrainedRun::open(&two).unwrap().score_in(&[], Scored::Batches(None), |_| Ok(world)).expect("a score")
     });
     assert_eq!(scores, [score(&one), score(&one)]);
-    let text = |mut engine: Engine| -> Vec<u32> {
+    let text = |mut engine: Engine<Inference>| -> Vec<u32> {
         let sampling = Sampling { temperature: 1.0, top_k: 0, seed: 3 };
         let mut generation = Generation::new(&mut engine, [(0, vec![116, 104, 101])], sampling, None);
         (0..12).map(|_| generation.next_tokens().expect("a token")[0].expect("no token ends it")).collect()
@@ -354,8 +354,7 @@ fn reports(
     let source: Arc<dyn BatchSource> = Arc::new(source);
     in_two_processes(&plan, cut, |world, _| {
         let batches = Arc::clone(&source);
-        let mut engine =
-            Engine::in_world(plan.clone(), batches, Purpose::Training, world).expect("ranks start");
+        let mut engine = Engine::in_world(plan.clone(), batches, world).expect("ranks start");
         engine.train_batch().expect("a step");
         let report = engine.train_batch().expect_err("a fault").to_string();
         assert!(matches!(engine.train_batch(), Err(EngineError::AlreadyStopped)));
@@ -403,8 +402,7 @@ fn a_process_that_ends_early_ends_the_other() {
     for ended in [0, 1] {
         let found = in_two_processes(&plan, 2, |world, process| {
             let batches = Arc::clone(&source);
-            let mut engine =
-                Engine::in_world(plan.clone(), batches, Purpose::Training, world).expect("ranks start");
+            let mut engine = Engine::in_world(plan.clone(), batches, world).expect("ranks start");
             engine.train_batch().expect("a step");
             if process == ended {
                 String::new()
@@ -426,7 +424,7 @@ fn a_world_of_another_size_is_refused() {
     let (plan, source) = plan_and_batches(two_steps(cases()[0].clone()), Mask::None);
     let (other, _) = plan_and_batches(two_steps(Case { data: 1, ..cases()[0].clone() }), Mask::None);
     let world = world_of(&other).expect("threads");
-    let error = Engine::in_world(plan, source, Purpose::Training, world).expect_err("other sizes");
+    let error = Engine::in_world(plan, source, world).expect_err("other sizes");
     let expected =
         "the plan has 4 ranks, and 2 were started: start as many processes as it has ranks (mpirun -n 4)";
     assert_eq!(error.to_string(), expected);
@@ -451,7 +449,7 @@ fn units_of_several_pieces_are_saved_and_loaded_whole() {
     };
     let engine = |plan: Plan, world| {
         let zeros: Arc<dyn BatchSource> = Arc::new(Zeros);
-        Engine::in_world(plan, zeros, Purpose::Inference, world).expect("ranks start")
+        Engine::for_inference_with(plan, zeros, world, &InitialState::Drawn).expect("ranks start")
     };
     let narrow = plan(&["parallel.pipeline=1", "parallel.data=1", "zero_optimization.stage=0"]);
     engine(narrow.clone(), world_of(&narrow).expect("threads"))
@@ -475,8 +473,7 @@ fn what_one_process_cannot_do_fails_in_both_and_the_ranks_go_on() {
     let [good, bad] = [home.path().join("weights"), home.path().join("no/such/folder/weights")];
     let errors = in_two_processes(&plan, 1, |world, process| {
         let batches = Arc::clone(&source);
-        let mut engine =
-            Engine::in_world(plan.clone(), batches, Purpose::Training, world).expect("ranks start");
+        let mut engine = Engine::in_world(plan.clone(), batches, world).expect("ranks start");
         let saved = engine.save(&bad).expect_err("there is no folder");
         engine.save(&good).expect("weights are saved");
         let loaded = engine.load([&good, &bad][process]).expect_err("one file is missing");
@@ -492,7 +489,7 @@ fn processes_that_were_given_other_runs_refuse_them() {
     let other = Plan::even_if_refused(Run { seed: 99, ..plan.run().clone() }).expect("a valid run");
     let errors = in_two_processes(&plan, 2, |world, process| {
         let plan = [&plan, &other][process].clone();
-        let started = Engine::in_world(plan, Arc::clone(&source), Purpose::Training, world);
+        let started = Engine::in_world(plan, Arc::clone(&source), world);
         started.expect_err("other runs").to_string()
     });
     assert_eq!(errors[0], EngineError::Elsewhere.to_string());

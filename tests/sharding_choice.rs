@@ -74,6 +74,8 @@ struct Lists {
     tied: Vec<Weight>,
     /// `[rank]`: by what is chosen for tied weights and for its own, each as a number of base 3.
     costs: Vec<HashMap<(usize, usize), Cost>>,
+    /// `[unit]`
+    num_elements: Vec<usize>,
 }
 
 fn kind(number: usize, digit: usize) -> UnitSharding {
@@ -107,7 +109,8 @@ impl Lists {
         let sharing: Vec<usize> = tied.first().into_iter().flatten().map(|&unit| rank_of(unit)).collect();
         let alone = (0..num_ranks).filter(|rank| !sharing.contains(rank)).map(|rank| vec![rank]);
         let groups = [sharing.clone()].into_iter().filter(|group| !group.is_empty()).chain(alone).collect();
-        let mut lists = Self { groups, own, tied, costs: vec![HashMap::new(); num_ranks] };
+        let num_elements = plan.units().iter().map(|unit| unit.unit.num_elements()).collect();
+        let mut lists = Self { groups, own, tied, costs: vec![HashMap::new(); num_ranks], num_elements };
         let most = lists.own.iter().map(|own| number_of(own)).max().expect("a rank");
         for of_tied in 0..number_of(&lists.tied) {
             for of_own in 0..most {
@@ -141,23 +144,29 @@ impl Lists {
         Plan::even_if_refused(run).expect("a valid list")
     }
 
-    /// Whether all weights of a rank are of a kind.
-    fn are_all(&self, rank: usize, (of_tied, of_own): (usize, usize), of: UnitSharding) -> bool {
-        let is_here = self.groups[0].contains(&rank);
-        let num_tied = if is_here { self.tied.len() } else { 0 };
-        (0..num_tied).all(|digit| kind(of_tied, digit) == of)
-            && (0..self.own[rank].len()).all(|digit| kind(of_own, digit) == of)
+    /// Whether a rank does what ZeRO-2 does: less than 5% of its elements are sharded, and more than half are reduced after every micro-batch.
+    fn is_zero_2(&self, rank: usize, (of_tied, of_own): (usize, usize)) -> bool {
+        let shares_tied = self.groups[0].contains(&rank);
+        let tied = self.tied.iter().enumerate().filter(|_| shares_tied);
+        let tied = tied.map(|(digit, weight)| (weight, kind(of_tied, digit)));
+        let own = self.own[rank].iter().enumerate().map(|(digit, weight)| (weight, kind(of_own, digit)));
+        let weights: Vec<(f64, UnitSharding)> =
+            tied.chain(own).map(|(weight, kind)| (self.num_elements[weight[0]] as f64, kind)).collect();
+        let share = |of: fn(UnitSharding) -> bool| {
+            let sum = weights.iter().filter(|(_, kind)| of(*kind)).map(|(elements, _)| elements).sum::<f64>();
+            sum / weights.iter().map(|(elements, _)| elements).sum::<f64>()
+        };
+        share(|kind| kind == UnitSharding::Sharded) < 0.05 && share(|kind| kind != UnitSharding::Whole) > 0.5
     }
 
-    /// The choices for ranks that are chosen for together, none of which lets all of the `other` rank persist: the cost of each rank.
-    fn choices(&self, group: &[usize], other: Option<usize>) -> Vec<Vec<Cost>> {
+    /// The choices for ranks that are chosen for together, none of which does what ZeRO-2 does where it `must_not`: the cost of each rank.
+    fn choices(&self, group: &[usize], must_not: bool) -> Vec<Vec<Cost>> {
         let mut choices = Vec::new();
         for of_tied in 0..number_of(&self.tied) {
             let mut of_ranks: Vec<Vec<Cost>> = vec![Vec::new()];
             for &rank in group {
-                let allowed = (0..number_of(&self.own[rank])).filter(|&of_own| {
-                    other != Some(rank) || !self.are_all(rank, (of_tied, of_own), UnitSharding::Persistent)
-                });
+                let allowed = (0..number_of(&self.own[rank]))
+                    .filter(|&of_own| !must_not || !self.is_zero_2(rank, (of_tied, of_own)));
                 let own: Vec<Cost> = allowed.map(|of_own| self.costs[rank][&(of_tied, of_own)]).collect();
                 of_ranks = of_ranks
                     .iter()
@@ -225,31 +234,18 @@ fn best_within(choices: &[Vec<Cost>], most_bytes: &[u64], memory_bytes: Option<u
     (sent(chosen), peaks(chosen))
 }
 
-/// The best for every group; where that is ZeRO-2, as all weights of the model persist, the best for one rank is another one, with which
-/// least is lost.
+/// Whether ranks must not do what ZeRO-2 does.
+fn must_not_be_zero_2(run: &Run) -> bool {
+    run.parallel.pipeline > 1 && run.zero.reduce == ReductionPolicy::Every
+}
+
+/// The best for every group.
 fn best_of_all(lists: &Lists, run: &Run, zero_1: &[u64], memory_bytes: Option<u64>) -> Vec<Best> {
-    let with = |group: &[usize], other: Option<usize>| {
-        let of_group: Vec<u64> = group.iter().map(|&rank| zero_1[rank]).collect();
-        best(&lists.choices(group, other), &of_group, memory_bytes)
+    let of_group = |group: &Vec<usize>| {
+        let of_zero_1: Vec<u64> = group.iter().map(|&rank| zero_1[rank]).collect();
+        best(&lists.choices(group, must_not_be_zero_2(run)), &of_zero_1, memory_bytes)
     };
-    let mut found: Vec<Best> = lists.groups.iter().map(|group| with(group, None)).collect();
-    let may_all_persist = run.parallel.pipeline == 1 || run.zero.reduce == ReductionPolicy::Last;
-    let others: Vec<(usize, Best)> = (0..)
-        .zip(&lists.groups)
-        .flat_map(|(index, group)| group.iter().map(move |&rank| (index, with(group, Some(rank)))))
-        .collect();
-    if may_all_persist || others.iter().any(|(index, other)| *other == found[*index]) {
-        return found;
-    }
-    let fullest = |of: &Best| of.1.iter().copied().max().expect("a rank");
-    let lost = |(index, other): &&(usize, Best)| {
-        let sent = other.0 - found[*index].0.min(other.0);
-        let peak = fullest(other) - fullest(&found[*index]).min(fullest(other));
-        if memory_bytes.is_some() { (sent, peak) } else { (peak, sent) }
-    };
-    let (index, other) = others.iter().min_by_key(lost).expect("a rank").clone();
-    found[index] = other;
-    found
+    lists.groups.iter().map(of_group).collect()
 }
 
 #[test]
@@ -297,7 +293,8 @@ fn auto_is_the_best_of_all_lists() {
                 let of_group: Vec<u64> = group.iter().map(|&rank| zero_1[rank]).collect();
                 let is_above = peaks(&own).iter().zip(&of_group).any(|(own, of_zero_1)| own > of_zero_1);
                 let bounds = if is_above { vec![u64::MAX; group.len()] } else { of_group };
-                let (_, lowest) = best_within(&lists.choices(group, None), &bounds, Some(0));
+                let (_, lowest) =
+                    best_within(&lists.choices(group, must_not_be_zero_2(&run)), &bounds, Some(0));
                 let own_least: Vec<u64> = group.iter().filter_map(|&rank| least[rank]).collect();
                 assert_eq!(own_least, lowest, "the lowest peaks: {run:?}");
                 num_above += usize::from(is_above);

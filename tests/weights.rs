@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use pipezero_config::{ResidencyConfig, Run, UnitLayers, ZeroConfig, ZeroLevel};
-use pipezero_run::engine::Engine;
+use pipezero_run::engine::{Engine, EngineKind};
 use tests::{
     Case, Mask, Weights, assert_same_weights, plan_and_batches, small_run, started, weights_of, zero,
 };
@@ -22,10 +22,16 @@ fn run(pipeline: usize, data: usize, level: ZeroLevel, tied: bool) -> Run {
 }
 
 /// The loss of one batch and the weights themselves.
-fn look(engine: &mut Engine, run: &Run) -> (u64, Weights) {
+fn look<K: EngineKind>(engine: &mut Engine<K>, run: &Run) -> (u64, Weights) {
     let (_, validation) = plan_and_batches(run.clone(), Mask::Uneven);
     let report = engine.eval_batch(&validation, 50).expect("an evaluation");
     (report.loss.expect("some targets carry loss").to_bits(), weights_of(engine))
+}
+
+/// Loads weights, and says what the engine then evaluates and holds.
+fn loaded<K: EngineKind>(mut engine: Engine<K>, path: &Path, run: &Run) -> (u64, Weights) {
+    engine.load(path).expect("weights are loaded");
+    look(&mut engine, run)
 }
 
 /// Trains two steps, saves, and says what the engine then evaluates and holds.
@@ -51,10 +57,10 @@ fn every_grid_and_level_loads_what_any_other_has_saved() {
                 let name = format!("{pipeline} x {data}, {level:?}, tied: {tied}");
                 // Other initial values, so that a parameter that is not loaded shows.
                 let run = Run { seed: 8, ..run(pipeline, data, level, tied) };
-                for start in [Engine::new, Engine::for_inference] {
-                    let mut engine = started(start, run.clone(), Mask::Uneven);
-                    engine.load(&path).expect("weights are loaded");
-                    let (loaded_loss, loaded) = look(&mut engine, &run);
+                let to_train = loaded(started(Engine::new, run.clone(), Mask::Uneven), &path, &run);
+                let for_inference =
+                    loaded(started(Engine::for_inference, run.clone(), Mask::Uneven), &path, &run);
+                for (loaded_loss, loaded) in [to_train, for_inference] {
                     assert_same_weights(&loaded, &weights, &name);
                     assert_eq!(loaded_loss, loss, "loss on {name}");
                 }

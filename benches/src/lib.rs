@@ -77,6 +77,7 @@ pub const GPT2: GptConfig = GptConfig {
 /// and the model above.
 pub fn run() -> Run {
     Run {
+        purpose: Purpose::Training,
         model: ModelConfig::Gpt2(GPT2),
         data: DataConfig::default(),
         evaluation: EvaluationConfig { every: 0, batches: 1 },

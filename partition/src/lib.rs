@@ -106,4 +106,4 @@ pub use traffic::{
 };
 pub use uniform::uniform;
 pub use units::{Unit, UnitError, UnitLayers, UnitSplit, units_of_stage};
-pub use zero::{ReductionPolicy, Sharding, ZeroLevel};
+pub use zero::{ReductionPolicy, Sharding, WeightElements, ZeroLevel};

@@ -33,6 +33,29 @@ pub enum ReductionPolicy {
     Last,
 }
 
+/// The elements of a rank's weights, by what becomes of them under ZeRO-3.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WeightElements {
+    /// Of all weights.
+    pub num_all: u64,
+    /// Of those that are sharded between their uses.
+    pub num_sharded: u64,
+    /// Of those that are trained.
+    pub num_trained: u64,
+    /// Of those whose gradients are reduced after every micro-batch.
+    pub num_reduced_often: u64,
+}
+
+impl WeightElements {
+    /// Whether the rank does what ZeRO-2 does: less than a twentieth of its weights is sharded between uses, and more than half of the gradients are
+    /// reduced after every micro-batch.
+    pub fn are_as_under_zero_2(self) -> bool {
+        let Self { num_all, num_sharded, num_trained, num_reduced_often } = self;
+        let is_mostly_whole = 20 * u128::from(num_sharded) < u128::from(num_all);
+        is_mostly_whole && 2 * u128::from(num_reduced_often) > u128::from(num_trained)
+    }
+}
+
 /// What is sharded over how many data ranks.
 ///
 /// ZeRO-0 and ZeRO-1 go with [`ReductionPolicy::Last`], ZeRO-2 with [`ReductionPolicy::Every`], ZeRO-3 with either.

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use pipezero_config::ZeroLevel;
-use pipezero_plan::Purpose;
 use pipezero_run::checkpoint::Checkpoints;
 use pipezero_run::engine::{AboutRun, Engine, EngineError};
 use pipezero_run::world::{NamedDevice, ThreadWorld, World};
@@ -27,7 +26,7 @@ fn a_checkpoint_whose_values_were_not_copied_gets_no_name() {
             trap.arm(world.positions());
             let plan = plan(ZeroLevel::Zero3);
             let source = Arc::new(RandomBatches::for_plan(&plan, Mask::None));
-            let mut engine = Engine::in_world(plan, source, Purpose::Training, world).expect("ranks start");
+            let mut engine = Engine::in_world(plan, source, world).expect("ranks start");
             let home = tempfile::tempdir().expect("a folder");
             let checkpoints = Checkpoints::of_run(home.path());
             engine.train_batch().expect("a step");

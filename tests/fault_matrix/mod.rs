@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use pipezero_config::{ReductionPolicy, ResidencyConfig, Run, ZeroConfig, ZeroLevel};
-use pipezero_plan::{Plan, Purpose};
+use pipezero_plan::Plan;
 use pipezero_run::data::BatchSource;
 use pipezero_run::engine::{Engine, EngineError, Report};
 use pipezero_run::executor::{Cause, CauseKind, RankFailure};
@@ -108,7 +108,7 @@ fn report_of(
     begin_saving: impl FnOnce(),
 ) -> (Report, Instant) {
     let source: Arc<dyn BatchSource> = Arc::new(RandomBatches::for_plan(&plan, Mask::None));
-    let mut engine = Engine::in_world(plan, source, Purpose::Training, world).expect("ranks start");
+    let mut engine = Engine::in_world(plan, source, world).expect("ranks start");
     for _ in 1..STEP {
         engine.train_batch().expect("a step without a fault");
     }

@@ -174,6 +174,7 @@ pub fn small_run(case: Case) -> Run {
         ..small_gpt(case.tied)
     };
     Run {
+        purpose: Purpose::Training,
         model: match case.family {
             Family::Gpt2 => ModelConfig::Gpt2(sizes),
             Family::Llama => ModelConfig::Llama(small_llama(sizes)),

@@ -9,7 +9,7 @@ use pipezero_config::Run;
 use pipezero_models::Device;
 use pipezero_plan::{Plan, RankForecast};
 use pipezero_run::data::BatchSource;
-use pipezero_run::engine::{Engine, EngineError, LossPart, MeasuredRank, StepReport};
+use pipezero_run::engine::{Engine, EngineError, EngineKind, LossPart, MeasuredRank, StepReport};
 use pipezero_train::{EvalLine, Observer, RunDir, StepLine, Summary, Training};
 use safetensors::SafeTensors;
 use serde_json::json;
@@ -140,17 +140,17 @@ pub fn plan_and_batches(run: Run, mask: Mask) -> (Plan, Arc<dyn BatchSource>) {
 }
 
 /// An engine of a run with random batches, started by one of [`Engine`]'s constructors.
-pub fn started(
-    start: impl FnOnce(Plan, Arc<dyn BatchSource>) -> Result<Engine, EngineError>,
+pub fn started<K: EngineKind>(
+    start: impl FnOnce(Plan, Arc<dyn BatchSource>) -> Result<Engine<K>, EngineError>,
     run: Run,
     mask: Mask,
-) -> Engine {
+) -> Engine<K> {
     let (plan, source) = plan_and_batches(run, mask);
     start(plan, source).expect("ranks start")
 }
 
 /// The weights that an engine saves.
-pub fn weights_of(engine: &mut Engine) -> Weights {
+pub fn weights_of<K: EngineKind>(engine: &mut Engine<K>) -> Weights {
     let home = tempfile::tempdir().expect("a temporary folder");
     let path = home.path().join("weights.safetensors");
     engine.save(&path).expect("weights are saved");

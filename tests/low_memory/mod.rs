@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use pipezero_config::{GptConfig, ModelConfig, ReductionPolicy, ResidencyConfig, Run, UnitLayers, ZeroLevel};
-use pipezero_plan::{Plan, Purpose};
+use pipezero_plan::Plan;
 use pipezero_run::checkpoint::{CheckpointReader, Checkpoints};
 use pipezero_run::data::Zeros;
 use pipezero_run::engine::{AboutRun, Engine, EngineError, InitialState};
@@ -87,7 +87,7 @@ fn build_rank(home: &Path, rank: usize, state: &str) {
     let world = Arc::new(FolderWorld::new(&home.join("world"), rank, NUM_RANKS));
     if is_damaged {
         let before = [status_bytes("RssAnon"), num_threads()];
-        let built = Engine::with_state(plan, Arc::new(Zeros), Purpose::Training, world, &state);
+        let built = Engine::with_state(plan, Arc::new(Zeros), world, &state);
         assert!(matches!(built, Err(EngineError::Checkpoint(_) | EngineError::Elsewhere)), "{built:?}");
         drop((built, state));
         // The threads of a rank's pool end soon after it, and nobody waits for them.
@@ -100,8 +100,7 @@ fn build_rank(home: &Path, rank: usize, state: &str) {
         assert!(after[0] <= before[0] + (16 << 20), "rank {rank}: {before:?} bytes before, {after:?} after");
         return;
     }
-    let engine =
-        Engine::with_state(plan, Arc::new(Zeros), Purpose::Training, world, &state).expect("it is built");
+    let engine = Engine::with_state(plan, Arc::new(Zeros), world, &state).expect("it is built");
     let time_s = start.elapsed().as_secs_f64();
     // Of pages of files, which the peak has too, those of the start at least.
     let peak_bytes = status_bytes("VmHWM") - file_bytes;

@@ -12,7 +12,7 @@ use pipezero_config::{
     ZeroLevel,
 };
 use pipezero_models::Host;
-use pipezero_plan::{Plan, Purpose};
+use pipezero_plan::Plan;
 use pipezero_run::checkpoint::JointCheckpoints;
 use pipezero_run::data::BatchSource;
 use pipezero_run::engine::{Engine, EngineError};
@@ -57,7 +57,7 @@ fn grids_of_processes_give_the_bits_losses_and_traffic_of_threads() {
         let rank = world.local_ranks().start;
         let [one, many] = ["one", "many"].map(|name| home.path().join(name));
         let batches = Arc::clone(&source);
-        let engine = Engine::in_world(plan.clone(), batches, Purpose::Training, Arc::new(world));
+        let engine = Engine::in_world(plan.clone(), batches, Arc::new(world));
         let found = Outputs::of(engine.expect("ranks start"), &source, &many);
         let engine = Engine::on_device(plan, Arc::clone(&source), Arc::new(Host)).expect("ranks start");
         let expected = Outputs::of(engine, &source, &one);
@@ -100,7 +100,7 @@ fn grids_with_an_encoder_give_the_bits_and_traffic_of_threads() {
             continue;
         };
         let rank = world.local_ranks().start;
-        let engine = Engine::in_world(plan.clone(), Arc::clone(&source), Purpose::Training, Arc::new(world));
+        let engine = Engine::in_world(plan.clone(), Arc::clone(&source), Arc::new(world));
         let mut processes = engine.expect("ranks start");
         let mut threads = Engine::on_device(plan, source, Arc::new(Host)).expect("ranks start");
         for step in 1..=10 {
@@ -146,7 +146,7 @@ fn grids_of_several_engines_give_the_bits_of_each_alone() {
             assert!(!(is_to_fail && (step, micro_batch) == (3, 1)), "a fault of the first engine");
             Ok(())
         });
-        let engine = Engine::in_world(plan.clone(), Arc::new(source), Purpose::Training, Arc::new(world));
+        let engine = Engine::in_world(plan.clone(), Arc::new(source), Arc::new(world));
         together.push(engine.expect("ranks start"));
     }
     let mut alone = Vec::new();
@@ -196,7 +196,7 @@ impl Pair {
     fn of_processes(levels: [ZeroLevel; 2]) -> Self {
         Self::of(2, levels, |plan, source| {
             let world = ProcessWorld::of_mpi(Duration::from_secs(60), None).expect("a job");
-            Engine::in_world(plan, source, Purpose::Training, Arc::new(world)).expect("ranks start")
+            Engine::in_world(plan, source, Arc::new(world)).expect("ranks start")
         })
     }
 
@@ -278,12 +278,10 @@ fn killed_rank_is_reported_by_those_that_are_left() {
     let world = ProcessWorld::of_mpi(plan.run().comm.timeout, None).expect("a job");
     let rank = world.local_ranks().start;
     let idle = (plan.clone(), RandomBatches::for_plan(&plan, Mask::None));
-    let mut engine =
-        Engine::in_world(plan, Arc::new(source), Purpose::Training, Arc::new(world)).expect("ranks start");
+    let mut engine = Engine::in_world(plan, Arc::new(source), Arc::new(world)).expect("ranks start");
     // An engine of the same processes whose turn it is not.
     let world = ProcessWorld::of_mpi(Duration::from_secs(20), None).expect("a job");
-    let _idle =
-        Engine::in_world(idle.0, Arc::new(idle.1), Purpose::Training, Arc::new(world)).expect("ranks start");
+    let _idle = Engine::in_world(idle.0, Arc::new(idle.1), Arc::new(world)).expect("ranks start");
     engine.train_batch().expect("a step");
     let start = Instant::now();
     let Err(EngineError::Stopped(report)) = engine.train_batch() else { panic!("rank {killed} lives") };

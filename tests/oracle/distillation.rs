@@ -9,7 +9,6 @@ use pipezero_config::{
 };
 use pipezero_models::{Distillation, DistillationLoss, GptConfig};
 use pipezero_plan::Plan;
-use pipezero_plan::Purpose;
 use pipezero_run::data::TokenBatch;
 use pipezero_run::engine::{Engine, InitialState};
 use pipezero_run::world::world_of;
@@ -89,8 +88,7 @@ fn steps_of_a_student_equal_pytorchs() {
         let mut teacher = teacher(&golden, &files[1]);
         let source = teacher.teach(&plan, Arc::new(source));
         let (world, state) = (world_of(&plan).expect("threads"), InitialState::Weights(files[0].clone()));
-        let mut engine =
-            Engine::with_state(plan, source, Purpose::Training, world, &state).expect("ranks start");
+        let mut engine = Engine::with_state(plan, source, world, &state).expect("ranks start");
         let tolerance = if precision == Precision::F32 { TOLERANCE } else { OF_BF16 };
         for (step, golden) in (1..).zip(list(&case["steps"])) {
             teacher.compute(step).expect("logits");

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use pipezero_config::{MasterFile, Part, PartOfJob, Resources, Run, Task, TaskKind};
 use pipezero_models::Distillation;
-use pipezero_plan::Purpose;
 use serde_json::{Map, Value, json};
 
 use super::check::{CheckArgs, Checked, in_json};
@@ -129,8 +128,7 @@ fn print_teacher(of_tasks: &[(&Task, TaskPlans)], name: &str) -> Result<(), Fail
 /// Prints what is worth knowing of the files of engines that teach in some task and are trained in others, of which that is not all.
 fn say_of_teachers(master: &MasterFile, of_tasks: &[(&Task, TaskPlans)]) {
     let teachers = of_tasks.iter().flat_map(|(_, plans)| &plans.engines);
-    let mut teachers: Vec<&EnginePlan> =
-        teachers.filter(|planned| planned.purpose == Purpose::Inference).collect();
+    let mut teachers: Vec<&EnginePlan> = teachers.filter(|planned| !planned.trains()).collect();
     teachers.sort_by_key(|planned| &planned.engine.name);
     teachers.dedup_by_key(|planned| &planned.engine.name);
     for planned in teachers.into_iter().filter(|planned| !only_teaches(master, &planned.engine.name)) {

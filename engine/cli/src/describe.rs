@@ -1,7 +1,7 @@
 //! A plan in words, for several commands.
 
 use pipezero_config::{ReductionPolicy, ResidencyConfig, ScheduleConfig, UnitSharding, ZeroLevel};
-use pipezero_plan::{InEffect, Plan, Purpose};
+use pipezero_plan::{InEffect, Plan};
 use pipezero_run::engine::ProcessNeeds;
 
 use super::figures::{bytes, count, counted, percent};
@@ -169,7 +169,7 @@ pub(super) fn memory(plan: &Plan, limit_bytes: Option<u64>) -> String {
 
 /// The host memory that a process needs, by cause.
 pub(super) fn process(plan: &Plan) -> String {
-    let needs = ProcessNeeds::of_fullest(plan, Purpose::Training);
+    let needs = ProcessNeeds::of_fullest(plan);
     let rows = needs.rows.iter().filter(|row| row.bytes > 0);
     let rows: Vec<String> = rows.map(|row| format!("{} {}", row.name, bytes(row.bytes))).collect();
     format!("{} with {}: {}", bytes(needs.bytes), counted(needs.ranks, "rank"), rows.join(", "))

@@ -120,6 +120,8 @@ input_mistakes! {
         | EngineError::Device { .. }
         | EngineError::WorldSize { .. }
         | EngineError::OtherRun
+        | EngineError::PlanOfInference
+        | EngineError::JointNames { .. }
         | EngineError::OtherTokens { .. }
         | EngineError::OtherInstructions { .. }
         | EngineError::OtherState { .. }

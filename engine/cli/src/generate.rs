@@ -7,7 +7,7 @@ use clap::Args;
 use pipezero_files::input::{read_text, without_mark};
 use pipezero_files::printable::PrintableStream;
 use pipezero_files::records::is_json_lines;
-use pipezero_run::engine::Engine;
+use pipezero_run::engine::{Engine, Inference};
 use pipezero_run::generation::{Generation, Sampling};
 use pipezero_tokens::{TextCodec, TextStream};
 use pipezero_train::TrainedRunError;
@@ -112,7 +112,7 @@ impl GenerateArgs {
 
 /// Continues one prompt, and writes each piece of text as soon as it is there.
 fn continued(
-    engine: &mut Engine,
+    engine: &mut Engine<Inference>,
     codec: &TextCodec,
     prompt: &str,
     args: &GenerateArgs,
@@ -156,7 +156,7 @@ impl Written {
 
 /// Continues prompts together, and writes a line of JSON for each.
 fn lines(
-    engine: &mut Engine,
+    engine: &mut Engine<Inference>,
     codec: &TextCodec,
     prompts: &[String],
     first: u64,

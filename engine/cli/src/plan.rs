@@ -4,7 +4,7 @@ use clap::Args;
 use pipezero_config::{GivenFile, MasterFile, Part, ResidencyConfig, Resources, ZeroLevel};
 use pipezero_plan::costs::{DeviceSpec, Source};
 use pipezero_plan::what_if::{Simulation, device_diagnostics};
-use pipezero_plan::{BesideZero1, Persistent, Plan, Purpose, RankForecast, ResidencyCost};
+use pipezero_plan::{BesideZero1, Persistent, Plan, RankForecast, ResidencyCost};
 use pipezero_run::engine::ProcessNeeds;
 use serde_json::{Value, json};
 
@@ -132,7 +132,7 @@ impl PlanArgs {
             "parameter_kinds": plan.parameter_kinds(),
             "bubble_share": plan.bubble_share(),
             "ranks": plan.forecast(),
-            "process": ProcessNeeds::of_fullest(plan, Purpose::Training),
+            "process": ProcessNeeds::of_fullest(plan),
             "in_use": in_use,
             "beside_zero_1": plan.beside_zero_1(),
             "residencies": residencies,
@@ -166,7 +166,7 @@ impl PlanArgs {
 
 /// A teacher's ranks with the memory of inference, and the bytes of the logits of a batch.
 fn teacher_as_json(plan: &Plan) -> Value {
-    let ranks = plan.forecast().into_iter().zip(plan.memory_for(Purpose::Inference));
+    let ranks = plan.forecast().into_iter().zip(plan.memory());
     let ranks = ranks.map(|(rank, memory)| {
         json!({ "rank": rank.rank, "pipeline_rank": rank.pipeline_rank, "data_rank": rank.data_rank,
             "layers": rank.layers, "units": rank.units, "parameters": rank.parameters, "memory": memory })

@@ -6,7 +6,7 @@ use std::ops::Range;
 use pipezero_config::{
     EngineFile, JobRanks, MasterFile, MasterProblem, Notice, Part, Resources, Run, StudentRun, Task,
 };
-use pipezero_plan::{Plan, Purpose};
+use pipezero_plan::Plan;
 use serde_json::{Value, json};
 
 use super::describe;
@@ -22,7 +22,6 @@ pub(super) struct EnginePlan {
     pub(super) engine: EngineFile,
     pub(super) plan: Plan,
     pub(super) notices: Vec<Notice>,
-    pub(super) purpose: Purpose,
     /// Its ranks of the job.
     pub(super) ranks: Range<usize>,
 }
@@ -56,21 +55,21 @@ pub(super) fn heading(ranks: &JobRanks, engine: &str) -> String {
 }
 
 impl EnginePlan {
+    /// Whether it takes gradients and keeps an optimizer; else it computes logits for a student.
+    pub(super) fn trains(&self) -> bool {
+        self.plan.run().trains()
+    }
+
     /// What these of its ranks hold, logits included.
     pub(super) fn bytes_of(&self, ranks: impl IntoIterator<Item = usize> + Clone) -> u64 {
-        let planned = self.plan.needed_bytes(self.purpose, ranks.clone());
-        planned.saturating_add(match self.purpose {
-            Purpose::Training => 0,
-            Purpose::Inference => self.plan.micro_batch_logits_bytes(ranks),
-        })
+        let planned = self.plan.needed_bytes(ranks.clone());
+        let of_logits = if self.trains() { 0 } else { self.plan.micro_batch_logits_bytes(ranks) };
+        planned.saturating_add(of_logits)
     }
 
     /// What it takes of the host beside its ranks: the logits of a batch.
     pub(super) fn logits_bytes(&self) -> u64 {
-        match self.purpose {
-            Purpose::Training => 0,
-            Purpose::Inference => self.plan.batch_logits_bytes(),
-        }
+        if self.trains() { 0 } else { self.plan.batch_logits_bytes() }
     }
 
     /// All of both.
@@ -93,13 +92,12 @@ pub(super) fn task_plans(
     let mut students: BTreeMap<String, Run> = BTreeMap::new();
     let mut plans = resolve_all(master, &task.engines(), |engine| {
         let resources = Resources { part: task.part_of_job(&engine.name), ..resources };
-        let (plan, notices, purpose) = match task.part_of(&engine.name) {
+        let (plan, notices) = match task.part_of(&engine.name) {
             Some(Part::Teaches(name)) => {
                 // Without its student there is nothing to say of it.
                 let run = students.get(name).ok_or(Failure::SaidElsewhere)?;
                 let student = StudentRun { name, run };
-                let (plan, notices) = Plan::for_inference(&engine.file, resources, student)?;
-                (plan, notices, Purpose::Inference)
+                Plan::for_inference(&engine.file, resources, student)?
             }
             part => {
                 let distillation = match part {
@@ -108,7 +106,7 @@ pub(super) fn task_plans(
                 };
                 let (plan, notices) = trained(engine, resources, distillation)?;
                 students.insert(engine.name.clone(), plan.run().clone());
-                (plan, notices, Purpose::Training)
+                (plan, notices)
             }
         };
         let notices = engine.notices_in_place(notices);
@@ -118,7 +116,7 @@ pub(super) fn task_plans(
             // Alone it has no ranks that say it.
             engine.file = engine.file.set(&[format!("parallel.data={data}")])?;
         }
-        Ok(EnginePlan { engine, plan, notices, purpose, ranks: 0..0 })
+        Ok(EnginePlan { engine, plan, notices, ranks: 0..0 })
     })?;
     check_shapes(task, &plans)?;
     let grids = plans.iter().map(|planned| (planned.engine.name.as_str(), &planned.plan.run().parallel));
@@ -173,7 +171,7 @@ pub(super) fn text_of_teacher(plan: &Plan, student: &str, width: usize) -> Strin
         describe::micro_batches(batch.num_micro_batches),
         counted(batch.micro_batch_size, "sequence"),
     );
-    let memories = plan.memory_for(Purpose::Inference).into_iter().step_by(grid.data_degree);
+    let memories = plan.memory().into_iter().step_by(grid.data_degree);
     let rows = memories.enumerate().map(|(rank, memory)| (format!("pipeline rank {rank}"), memory));
     let table = Table::of_memory("memory per rank", rows);
     let logits = format!(

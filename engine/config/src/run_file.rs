@@ -13,7 +13,7 @@ use super::findings::{Findings, MANY_ERRORS};
 use super::notice::{Notice, NoticeKind};
 use super::place::Place;
 use super::raw::RawRun;
-use super::resolve;
+use super::resolve::{self, Role};
 use super::resolved::{ModelConfig, Run};
 use super::resources::Resources;
 use super::section::{Object, Section};
@@ -113,7 +113,7 @@ impl RunFile {
     ///
     /// Errors: everything that is wrong with the file, at once.
     pub fn resolve(&self, resources: Resources) -> Result<(Run, Vec<Notice>), ConfigErrors> {
-        self.resolve_with(resources, &|_| None)
+        self.resolve_as(resources, None, Role::Trains)
     }
 
     /// As [`RunFile::resolve`], and calls `fault` with every file that `data` names, for what is wrong with it. `resolve` does not check that
@@ -125,7 +125,15 @@ impl RunFile {
         resources: Resources,
         fault: &dyn Fn(DataPath<'_>) -> Option<String>,
     ) -> Result<(Run, Vec<Notice>), ConfigErrors> {
-        self.resolve_as(resources, Some(fault), None)
+        self.resolve_as(resources, Some(fault), Role::Trains)
+    }
+
+    /// As [`RunFile::resolve`], for an engine that evaluates or generates: rules of gradients and of an optimizer do not hold for it.
+    ///
+    /// # Errors
+    /// As those of [`RunFile::resolve`].
+    pub fn resolve_without_training(&self, resources: Resources) -> Result<(Run, Vec<Notice>), ConfigErrors> {
+        self.resolve_as(resources, None, Role::Infers)
     }
 
     /// As [`RunFile::resolve`], for an engine that computes logits for a student. Its data, batches and steps are those of the student's
@@ -138,19 +146,19 @@ impl RunFile {
         resources: Resources,
         student: StudentRun<'_>,
     ) -> Result<(Run, Vec<Notice>), ConfigErrors> {
-        self.resolve_as(resources, None, Some(student))
+        self.resolve_as(resources, None, Role::Teaches(student))
     }
 
     fn resolve_as(
         &self,
         resources: Resources,
         fault: Option<Fault<'_>>,
-        student: Option<StudentRun<'_>>,
+        role: Role<'_>,
     ) -> Result<(Run, Vec<Notice>), ConfigErrors> {
         let findings = Findings::default();
         let root = aliases::with_usual_names(&self.root, &findings);
         let raw = RawRun::read(&Object::root(&root, &findings));
-        let run = resolve::resolve(&raw, &self.folder, resources, self.kept_batch, student);
+        let run = resolve::resolve(&raw, &self.folder, resources, self.kept_batch, role);
         if let Some(fault) = fault {
             resolve::check_data(&raw, &self.folder, fault);
         }

@@ -1,6 +1,6 @@
 //! What the ranks of a host or of a GPU need of its memory.
 
-use pipezero_plan::{Bytes, Plan, Purpose};
+use pipezero_plan::{Bytes, Plan};
 use pipezero_run::engine::ProcessNeeds;
 
 use super::check::{Check, Part};
@@ -16,12 +16,12 @@ pub(super) struct RanksMemory {
 
 /// What is planned for each host, whichever processes its ranks are in; for ranks on GPUs, for each of these.
 pub(super) fn memories(plan: &Plan, processes: &[ProcessFacts]) -> Vec<RanksMemory> {
-    let needed = |ranks: &[usize]| plan.needed_bytes(Purpose::Training, ranks.iter().copied());
+    let needed = |ranks: &[usize]| plan.needed_bytes(ranks.iter().copied());
     let of_host = |(name, on_host): (&str, Vec<&ProcessFacts>)| {
         let on_cores = on_host.iter().filter(|of| of.gpus.is_empty());
         let of_processes = on_cores.map(|of| {
             let ranks: Vec<usize> = (of.first_rank..of.first_rank + of.num_ranks).collect();
-            ProcessNeeds::of(plan, Purpose::Training, &ranks).bytes
+            ProcessNeeds::of(plan, &ranks).bytes
         });
         let needed_bytes = of_processes.fold(0, u64::saturating_add);
         let host = (needed_bytes > 0).then(|| RanksMemory {
@@ -91,8 +91,7 @@ mod tests {
             checks.map(|check| (check.what, check.verdict)).collect::<Vec<_>>()
         };
         assert_eq!(not_ok(&good), []);
-        let needed =
-            [2, 3].map(|rank| ProcessNeeds::of(&plan, Purpose::Training, &[rank]).bytes).iter().sum::<u64>();
+        let needed = [2, 3].map(|rank| ProcessNeeds::of(&plan, &[rank]).bytes).iter().sum::<u64>();
         let mut small = good.clone();
         for of in &mut small[2..] {
             of.available_bytes = Some(needed - 1);
@@ -104,7 +103,7 @@ mod tests {
         let mut on_gpus = good.clone();
         for (rank, of) in on_gpus.iter_mut().enumerate() {
             of.available_bytes = Some(0);
-            let free_bytes = plan.needed_bytes(Purpose::Training, [rank]) - u64::from(rank == 3);
+            let free_bytes = plan.needed_bytes([rank]) - u64::from(rank == 3);
             let (name, total_bytes) = ("a GPU".to_owned(), 1 << 30);
             of.gpus = vec![GpuFacts { number: 1, name, ranks: vec![rank], total_bytes, free_bytes }];
         }

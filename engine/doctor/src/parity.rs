@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pipezero_files::host::OwnFolder;
-use pipezero_plan::{Plan, Purpose};
+use pipezero_plan::Plan;
 use pipezero_run::engine::{Engine, EngineError};
 use pipezero_run::world::{World, connect_first, connect_threads, world_spec};
 use serde::Serialize;
@@ -102,7 +102,7 @@ fn compared(team: &Team, plan: &Plan, case: &ParityCase) -> Result<Option<String
 /// The steps of a plan.
 fn trained(plan: Plan, world: Arc<dyn World>) -> Result<Outcome, EngineError> {
     let source = Arc::new(DrawnTokens::of(&plan));
-    let mut engine = Engine::in_world(plan, source, Purpose::Training, world)?;
+    let mut engine = Engine::in_world(plan, source, world)?;
     let (mut losses, mut norms) = (Vec::new(), Vec::new());
     for _ in 0..NUM_STEPS {
         let report = engine.train_batch()?;

@@ -5,9 +5,9 @@ use std::fmt;
 use pipezero_config::BatchConfig;
 use pipezero_config::{
     Ablation, CheckpointConfig, Checkpointing, DataConfig, EvaluationConfig, GptConfig, HeadLogits,
-    ModelConfig, NoDecay, OptimizerConfig, ParallelConfig, PartitionConfig, Precision, ReductionPolicy,
-    ResidencyConfig, Run, ScheduleConfig, SchedulerConfig, ShardingConfig, UnitLayers, VocabularyConfig,
-    VocabularyOptions, ZeroConfig, ZeroLevel,
+    ModelConfig, NoDecay, OptimizerConfig, ParallelConfig, PartitionConfig, Precision, Purpose,
+    ReductionPolicy, ResidencyConfig, Run, ScheduleConfig, SchedulerConfig, ShardingConfig, UnitLayers,
+    VocabularyConfig, VocabularyOptions, ZeroConfig, ZeroLevel,
 };
 use pipezero_plan::Plan;
 
@@ -94,6 +94,7 @@ impl ParityCase {
     fn run(&self, of: &Run) -> Run {
         let num_micro_batches = 4;
         Run {
+            purpose: Purpose::Training,
             model: ModelConfig::Gpt2(self.model()),
             data: DataConfig::default(),
             evaluation: EvaluationConfig { every: 0, batches: 1 },

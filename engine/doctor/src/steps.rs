@@ -8,7 +8,7 @@ use pipezero_config::DeviceName;
 use pipezero_files::host::available_bytes;
 use pipezero_measure::profile::{ProfileError, Profiler, check_steps};
 use pipezero_plan::costs::DeviceSpec;
-use pipezero_plan::{Plan, Purpose, RankMemory, Traffic};
+use pipezero_plan::{Plan, RankMemory, Traffic};
 use pipezero_run::engine::{Engine, EngineError, MeasuredRank, StepReport};
 use pipezero_run::world::{connect_first, world_spec};
 use serde::Serialize;
@@ -71,7 +71,7 @@ pub(super) fn look(team: &Team, plan: &Plan, processes: &[ProcessFacts]) -> Resu
     let text = team.gather(&text(plan))?;
     let without_steps =
         |why: String, is_too_long| RunFacts { steps: Err(why), is_too_long, text: text.clone() };
-    let own = Engine::check_host(plan, Purpose::Training, team.world()).map_err(|error| error.to_string());
+    let own = Engine::check_host(plan, team.world()).map_err(|error| error.to_string());
     if let Some(why) = first_error(team, own.as_ref().err())? {
         return Ok(without_steps(why, false));
     }
@@ -129,7 +129,7 @@ fn done(team: &Team, plan: &Plan, time: Duration) -> Result<StepFacts, ProfileEr
         .map_err(EngineError::from)?;
     let world = world.expect("the world is of all ranks");
     let source = Arc::new(DrawnTokens::of(plan));
-    let mut engine = Engine::in_world(plan.clone(), source, Purpose::Training, world)?;
+    let mut engine = Engine::in_world(plan.clone(), source, world)?;
     let is_recorded =
         check_steps(plan, NUM_TIMED_MAX as u64, available_bytes().map(|bytes| bytes / 4)).is_ok();
     let mut profiler = (team.is_first() && is_recorded).then(|| Profiler::new(plan));

@@ -57,6 +57,7 @@ impl Placed {
 pub(crate) fn run(pipeline: usize, data: usize, zero: ZeroConfig) -> Run {
     let num_micro_batches = MICRO_BATCHES * pipeline / PIPELINE;
     Run {
+        purpose: Purpose::Training,
         model: ModelConfig::Gpt2(GptConfig {
             num_layers: LAYERS,
             hidden_size: HIDDEN,

@@ -14,7 +14,6 @@ use pipezero_schedule::PipelineRank;
 use super::refusal::as_zero_1;
 use super::{Plan, PlanError};
 use crate::Bytes;
-use pipezero_partition::Purpose;
 
 /// A change to the run file and what the fullest rank would need with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,26 +91,21 @@ impl fmt::Display for Changes<'_> {
 }
 
 impl Plan {
-    /// Peak memory in training.
+    /// Peak memory of its ranks.
     pub fn needs(&self) -> Needs {
-        self.needs_for(Purpose::Training)
-    }
-
-    /// Peak memory of ranks that are started for `purpose`.
-    pub fn needs_for(&self, purpose: Purpose) -> Needs {
-        let bytes = self.allocated_bytes(purpose);
+        let bytes = self.allocated_bytes();
         Needs { rank_bytes: bytes.iter().copied().max().unwrap_or(0), world_bytes: sum(&bytes) }
     }
 
-    /// Peak memory of some world ranks together, which are started for `purpose`; `u64::MAX` where that is more.
-    pub fn needed_bytes(&self, purpose: Purpose, ranks: impl IntoIterator<Item = usize>) -> u64 {
-        let of_all = self.allocated_bytes(purpose);
+    /// Peak memory of some world ranks together; `u64::MAX` where that is more.
+    pub fn needed_bytes(&self, ranks: impl IntoIterator<Item = usize>) -> u64 {
+        let of_all = self.allocated_bytes();
         ranks.into_iter().fold(0, |sum: u64, rank| sum.saturating_add(of_all[rank]))
     }
 
     /// As [`changes_that_fit`], for the run of this plan.
-    pub fn changes_that_fit(&self, purpose: Purpose, fits: impl Fn(Needs) -> bool) -> Vec<Change> {
-        changes_that_fit(&self.asked_run(), &self.model, purpose, &fits)
+    pub fn changes_that_fit(&self, fits: impl Fn(Needs) -> bool) -> Vec<Change> {
+        changes_that_fit(&self.asked_run(), &self.model, &fits)
     }
 
     /// The error that the fullest rank needs more than it has.
@@ -133,17 +127,12 @@ fn sum(bytes: &[u64]) -> u64 {
     bytes.iter().fold(0, |sum, bytes| sum.saturating_add(*bytes))
 }
 
-/// Changes to a run with which ranks that are started for `purpose` need what `fits` allows, the mildest first: single
+/// Changes to a run with which ranks need what `fits` allows, the mildest first: single
 /// ones, or where none suffices, one that is several of them, as few as suffice when the mildest kinds are taken first.
-pub fn changes_that_fit(
-    run: &Run,
-    model: &Model,
-    purpose: Purpose,
-    fits: &dyn Fn(Needs) -> bool,
-) -> Vec<Change> {
+pub fn changes_that_fit(run: &Run, model: &Model, fits: &dyn Fn(Needs) -> bool) -> Vec<Change> {
     let planned = |(description, run): (String, Run)| {
         let plan = Plan::tried(run, model.clone()).ok()?;
-        (!plan.is_refused()).then(|| Change { description, needs: plan.needs_for(purpose) })
+        (!plan.is_refused()).then(|| Change { description, needs: plan.needs() })
     };
     let single = candidates(run).into_iter().filter_map(planned);
     let single: Vec<Change> = single.filter(|change| fits(change.needs)).collect();

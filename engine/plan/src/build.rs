@@ -39,7 +39,7 @@ impl Plan {
     /// This plan of a run with the fewest resident units, unless it is refused, with those that the run asks for.
     fn finished(self) -> Result<Self, PlanError> {
         self.refuse_lone_unit()?;
-        self.refuse_all_persistent()?;
+        self.refuse_zero_2_ranks()?;
         self.filled_and_compared()
     }
 

@@ -8,6 +8,7 @@ use pipezero_schedule::{LowerError, Violation};
 
 use super::auto_recomputation::KeptNeed;
 use super::unmatched_names::UNMATCHED_REPAIR;
+use super::zero_2_ranks::Zero2Ranks;
 use crate::{Bytes, UnmatchedNames};
 
 /// An error of the plan.
@@ -65,14 +66,9 @@ pub enum PlanError {
         /// The name.
         name: String,
     },
-    /// ZeRO-3 that keeps every unit gathered and reduces it after every micro-batch, in a pipeline.
-    #[error("{}; {ALL_PERSISTENT_REPAIR}", all_persistent_rule(*num_units, *pipeline))]
-    AllPersistent {
-        /// Units of the model.
-        num_units: usize,
-        /// Pipeline ranks.
-        pipeline: usize,
-    },
+    /// ZeRO-3 with ranks that do what ZeRO-2 does, in a pipeline.
+    #[error("{_0}; {}", _0.repair())]
+    Zero2Ranks(Box<Zero2Ranks>),
     /// ZeRO-3 where one unit holds everything on a rank of a pipeline.
     #[error("{0}")]
     LoneUnit(Box<Refusal>),
@@ -212,14 +208,6 @@ impl PatternFault {
     }
 }
 
-/// What is wrong where all of so many units persist, on so many pipeline ranks.
-pub(super) fn all_persistent_rule(num_units: usize, pipeline: usize) -> String {
-    format!(
-        "all {num_units} units stay gathered all step, which makes ZeRO-2 of ZeRO-3, and that is incompatible with pipeline \
-         parallelism (`parallel.pipeline` is {pipeline}): gradients would be reduced for every micro-batch although weights are whole"
-    )
-}
-
 /// What recomputation changes where a rank needs too much even so.
 fn even_recomputed(recomputed: Checkpointing, kept: KeptNeed) -> String {
     match recomputed.recomputed_together() {
@@ -238,9 +226,6 @@ pub(super) const NOTHING_TRAINED_RULE: &str =
 
 /// What to do about it.
 pub(super) const NOTHING_TRAINED_REPAIR: &str = "match a layer that has parameters";
-
-/// What to do about it.
-pub(super) const ALL_PERSISTENT_REPAIR: &str = "write \"stage\": 1, or let some units be sharded";
 
 impl PlanError {
     /// What a rank needs and has, where it needs more memory than it has.

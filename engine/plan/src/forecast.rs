@@ -4,8 +4,8 @@
 use pipezero_config::{BackendName, Precision, ReductionOrder, Run};
 use pipezero_models::unit::UnitSizes;
 use pipezero_partition::{
-    ElementBytes, Purpose, RankFacts, RankMemory, ReductionTerms, Sharding, StageFacts, StageTraffic,
-    Traffic, TrafficFacts, UnitFacts, UnitSharding, UnitTraffic,
+    ElementBytes, RankFacts, RankMemory, ReductionTerms, Sharding, StageFacts, StageTraffic, Traffic,
+    TrafficFacts, UnitFacts, UnitSharding, UnitTraffic,
 };
 use pipezero_schedule::{Instruction, PipelineRank, Unit};
 use serde::Serialize;
@@ -72,16 +72,16 @@ impl Plan {
             .collect()
     }
 
-    /// The pipeline rank that needs most memory in training, the first of equals, and its peak bytes.
+    /// The pipeline rank that needs most memory, the first of equals, and its peak bytes.
     pub fn fullest_rank(&self) -> (usize, u64) {
         let peaks = self.training.ranks().map(|rank| (rank.index(), self.peak_of(rank)));
         let fullest = peaks.max_by_key(|&(index, peak)| (peak, std::cmp::Reverse(index)));
         fullest.expect("a grid has at least one rank")
     }
 
-    /// Peak bytes of a pipeline rank in training.
+    /// Peak bytes of a pipeline rank.
     pub(super) fn peak_of(&self, rank: PipelineRank) -> u64 {
-        RankMemory::of(&self.memory_facts(rank, Purpose::Training)).peak
+        RankMemory::of(&self.memory_facts(rank)).peak
     }
 
     /// What a pipeline rank sends in a training step.
@@ -90,13 +90,13 @@ impl Plan {
     }
 
     /// Bytes that each rank allocates, by world rank.
-    pub(super) fn allocated_bytes(&self, purpose: Purpose) -> Vec<u64> {
-        self.memory_for(purpose).into_iter().map(|memory| memory.peak).collect()
+    pub(super) fn allocated_bytes(&self) -> Vec<u64> {
+        self.memory().into_iter().map(|memory| memory.peak).collect()
     }
 
-    /// What each rank allocates that is started for a purpose, by world rank.
-    pub fn memory_for(&self, purpose: Purpose) -> Vec<RankMemory> {
-        let of_pipeline_rank = |rank| RankMemory::of(&self.memory_facts(rank, purpose));
+    /// What each rank allocates, by world rank.
+    pub fn memory(&self) -> Vec<RankMemory> {
+        let of_pipeline_rank = |rank| RankMemory::of(&self.memory_facts(rank));
         self.training.ranks().flat_map(|rank| vec![of_pipeline_rank(rank); self.grid.data_degree]).collect()
     }
 
@@ -124,9 +124,9 @@ impl Plan {
             parameters: self.units_of(rank).map(|(id, unit)| self.held_parameters(id, unit)).sum(),
             persistent: of_kind(UnitSharding::Persistent),
             whole: of_kind(UnitSharding::Whole),
-            resident_units: self.gather_buffers(rank, Purpose::Training).len(),
+            resident_units: self.gather_buffers(rank).len(),
             in_flight: self.training.high_water(rank).activations,
-            memory: RankMemory::of(&self.memory_facts(rank, Purpose::Training)),
+            memory: RankMemory::of(&self.memory_facts(rank)),
             traffic: self.traffic_of(rank),
         }
     }
@@ -136,10 +136,10 @@ impl Plan {
         if self.weights_owner(id) == id { unit.unit.num_parameters() as u64 } else { 0 }
     }
 
-    pub(super) fn memory_facts(&self, rank: PipelineRank, purpose: Purpose) -> RankFacts {
+    pub(super) fn memory_facts(&self, rank: PipelineRank) -> RankFacts {
         let stage_facts = |stage: PlannedStage<'_>| StageFacts {
-            num_activation_slots: self.num_slots(stage.stage, purpose) as u64,
-            num_weight_input_buffers: self.num_weight_input_buffers(stage.stage, purpose) as u64,
+            num_activation_slots: self.num_slots(stage.stage) as u64,
+            num_weight_input_buffers: self.num_weight_input_buffers(stage.stage) as u64,
             input_cut_elements: stage.input_cut as u64,
             num_gradient_send_buffers: self.num_gradient_send_buffers(stage.stage) as u64,
             output_cut_elements: stage.output_cut as u64,
@@ -147,11 +147,11 @@ impl Plan {
             local_output_elements: stage.local_output as u64,
             units: stage.units.iter().flat_map(|(_, unit)| memory_facts_of(unit, &unit.sizes)).collect(),
         };
-        let gather_buffers = self.gather_buffers(rank, purpose);
-        let gradient_buffers = self.gradient_buffers(rank, purpose);
+        let gather_buffers = self.gather_buffers(rank);
+        let gradient_buffers = self.gradient_buffers(rank);
         let reads = self.tokens_read(rank);
         RankFacts {
-            purpose,
+            purpose: self.run.purpose,
             sharding: sharding(&self.run),
             element_bytes: element_bytes(&self.run.precision),
             num_optimizer_states: self.run.optimizer.num_states() as u64,

@@ -7,13 +7,10 @@ use pipezero_config::{
     VocabularyConfig, ZeroLevel,
 };
 use pipezero_models::{Distillation, DistillationLoss, Model, VocabularyOptions};
-use pipezero_partition::Purpose;
 
 use super::alternatives::{Change, Changes, CountedRanks, Needs, changes_that_fit};
 use super::diagnostics::{Diagnostic, PARAM_THRESHOLD, PARAMETERS, UNIT};
-use super::error::{
-    ALL_PERSISTENT_REPAIR, LackingMemory, NOTHING_TRAINED_REPAIR, NOTHING_TRAINED_RULE, all_persistent_rule,
-};
+use super::error::{LackingMemory, NOTHING_TRAINED_REPAIR, NOTHING_TRAINED_RULE};
 use super::frozen::TRAIN_ONLY;
 use super::refusal::costs_of_zero_2;
 use super::unmatched_names::{UNMATCHED_REPAIR, UnmatchedNames};
@@ -163,7 +160,7 @@ fn at_its_key(
             None => built(run, head_logits),
         };
         let mut changes = match built {
-            Ok((run, model)) => changes_that_fit(&run, &model, Purpose::Training, &fits),
+            Ok((run, model)) => changes_that_fit(&run, &model, &fits),
             Err(_) => Vec::new(),
         };
         if run.zero.level < ZeroLevel::Zero3 && file.has(PARAMETERS[0]) {
@@ -183,15 +180,15 @@ fn at_its_key(
                 repair: fault.repair().to_owned(),
             },
         ),
-        PlanError::AllPersistent { num_units, pipeline } => (
+        PlanError::Zero2Ranks(ranks) => (
             if run.zero.sharding.rules().is_empty() { PARAM_THRESHOLD } else { PARAMETERS },
             Problem::Rule {
                 value: match run.zero.sharding.rules() {
                     [] => run.zero.param_persistence_threshold.to_string(),
                     rules => format!("{:?}", rules.iter().map(ToString::to_string).collect::<Vec<_>>()),
                 },
-                rule: all_persistent_rule(*num_units, *pipeline),
-                repair: ALL_PERSISTENT_REPAIR.to_owned(),
+                rule: ranks.to_string(),
+                repair: ranks.repair(),
             },
         ),
         PlanError::ShardingRules(fault) => return unmatched(file, PARAMETERS[0], fault),

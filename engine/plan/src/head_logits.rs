@@ -2,7 +2,7 @@
 
 use pipezero_models::model::ModelLayer;
 use pipezero_models::{HeadLogits, ModelConfig, VocabularyOptions};
-use pipezero_partition::{Purpose, RankFacts, RankMemory, Unit as PartitionUnit};
+use pipezero_partition::{RankFacts, RankMemory, Unit as PartitionUnit};
 use pipezero_schedule::Unit;
 use serde::Serialize;
 
@@ -59,7 +59,7 @@ impl Plan {
     }
 
     fn head_facts(&self) -> RankFacts {
-        self.memory_facts(self.pipeline_rank_of(self.unit(self.head()).stage), Purpose::Training)
+        self.memory_facts(self.pipeline_rank_of(self.unit(self.head()).stage))
     }
 
     /// Bytes of the head's rank, with the head built so.

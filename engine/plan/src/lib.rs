@@ -45,6 +45,7 @@ mod units;
 mod unmatched_names;
 mod vocabulary;
 pub mod what_if;
+mod zero_2_ranks;
 
 pub use alternatives::Changes;
 pub use alternatives::{Change, CountedRanks, Needs, changes_that_fit};
@@ -67,3 +68,4 @@ pub use tokens_read::TokensRead;
 pub use unit::{MAX_GATHERED_PARTS, Reduced};
 pub use unit::{PlannedPart, PlannedUnit};
 pub use unmatched_names::UnmatchedNames;
+pub use zero_2_ranks::Zero2Ranks;

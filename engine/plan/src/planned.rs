@@ -1,6 +1,6 @@
 //! What a plan holds, and what can be read off it at once.
 
-use pipezero_config::{Checkpointing, ResidencyConfig, Run, ScheduleConfig, ShardingConfig};
+use pipezero_config::{Checkpointing, Purpose, ResidencyConfig, Run, ScheduleConfig, ShardingConfig};
 use pipezero_models::input_encoder::EncoderSpec;
 use pipezero_models::layer::{LossInputs, MicroBatchShape};
 use pipezero_models::{ElementType, Model};
@@ -54,6 +54,13 @@ impl Plan {
             units.map(|(_, unit)| (element_bytes * unit.gathered_len()) as u64).collect();
         bytes.sort_unstable_by(|a, b| b.cmp(a));
         bytes
+    }
+
+    /// This plan for ranks that only evaluate and compute logits. What it has resolved for training, such as residency and a split, stays.
+    pub fn without_training(mut self) -> Self {
+        self.run.purpose = Purpose::Inference;
+        self.beside_zero_1.clear();
+        self
     }
 
     /// The run as its author asked for it: with what the plan has resolved since left to the plan again.

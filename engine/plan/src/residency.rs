@@ -3,7 +3,6 @@
 
 use pipezero_config::{PartitionConfig, ResidencyConfig, Run};
 use pipezero_models::Model;
-use pipezero_partition::Purpose;
 use pipezero_schedule::PipelineRank;
 use pipezero_schedule::protocol::gather_buffer_bytes;
 
@@ -155,7 +154,7 @@ impl Plan {
     fn filled_peaks(&self) -> Vec<FilledPeaks> {
         let least = self.least_resident_units();
         let of_rank = |rank: PipelineRank| {
-            let num_gathered: usize = self.gather_buffers(rank, Purpose::Training).iter().flatten().sum();
+            let num_gathered: usize = self.gather_buffers(rank).iter().flatten().sum();
             let gathered_bytes = (self.element_type().num_bytes() * num_gathered) as u64;
             // The buffers of a smaller number are the first of these.
             let buffers = gather_buffer_bytes(self.gathered_unit_bytes(rank), usize::MAX);

@@ -46,33 +46,6 @@ impl Plan {
             [num_sharded, _] => InEffect::Between { num_sharded },
         })
     }
-
-    /// Whether the program is ZeRO-2's: no unit is gathered for its uses, and of every one that is trained some gradients are reduced after every
-    /// micro-batch. A unit whose gradients are all reduced once makes it less than ZeRO-2.
-    fn is_zero_2(&self) -> bool {
-        let zero = &self.run.zero;
-        let mut trained = self.units.iter().filter(|unit| !unit.is_frozen);
-        zero.level == ZeroLevel::Zero3
-            && !self.shards_parameters()
-            && trained.all(|unit| unit.parts.iter().any(|part| part.reduced(zero) == Reduced::Every))
-    }
-
-    /// Whether that is in a pipeline, which is refused as ZeRO-2 is.
-    pub(super) fn is_zero_2_in_pipeline(&self) -> bool {
-        self.grid.pipeline_degree > 1 && self.is_zero_2()
-    }
-
-    /// Refuses ZeRO-2 by another name in a pipeline.
-    ///
-    /// # Errors
-    /// [`PlanError::AllPersistent`].
-    pub(super) fn refuse_all_persistent(&self) -> Result<(), PlanError> {
-        if self.is_zero_2_in_pipeline() {
-            let (num_units, pipeline) = (self.units.len(), self.grid.pipeline_degree);
-            return Err(PlanError::AllPersistent { num_units, pipeline });
-        }
-        Ok(())
-    }
 }
 
 /// What ZeRO-3 is in effect where it shards no weights.

@@ -8,7 +8,7 @@ use std::iter::repeat_n;
 
 use pipezero_config::{ShardingConfig, ZeroLevel};
 use pipezero_partition::{
-    Purpose, RankChoice, RankCosts, RankMemory, ReductionPolicy, Traffic, UnitSharding, WeightCosts, choose,
+    RankChoice, RankCosts, RankMemory, ReductionPolicy, Traffic, UnitSharding, WeightCosts, choose,
 };
 use pipezero_schedule::lower::RowReads;
 use pipezero_schedule::protocol::unreduced_gradients;
@@ -55,7 +55,7 @@ impl Plan {
     /// As [`Plan::new`], which this run has passed already.
     fn choose_sharding(&self, kinds: &mut [UnitSharding]) -> Result<Vec<u64>, PlanError> {
         let gathered = programs::weights(&self.run)?;
-        let mut groups: Vec<Group<'_>> = self
+        let groups: Vec<Group> = self
             .ranks_chosen_together()
             .into_iter()
             .map(|ranks| {
@@ -64,13 +64,9 @@ impl Plan {
                 let costs: Vec<RankCosts<RankRows<'_>>> =
                     of_ranks.map(|(&rank, weights)| self.costs_of(rank, weights, &gathered)).collect();
                 let chosen = choose(&costs, self.run.memory_bytes);
-                Group { ranks, weights, costs, chosen }
+                Group { ranks, weights, chosen }
             })
             .collect();
-        let is_zero_2 = self.grid.pipeline_degree > 1 && self.run.zero.reduce == ReductionPolicy::Every;
-        if is_zero_2 && groups.iter().all(Group::all_persist) {
-            shard_or_keep_one(&mut groups, self.run.memory_bytes);
-        }
         let mut least_bytes = vec![0; self.grid.pipeline_degree];
         for Group { ranks, weights, chosen, .. } in groups {
             for ((rank, weights), chosen) in ranks.iter().zip(&weights).zip(chosen) {
@@ -122,7 +118,7 @@ impl Plan {
             weights: costs,
             fixed_peak_bytes: fixed.peak_bytes,
             fixed_sent_bytes: fixed.sent_bytes,
-            may_all_persist: true,
+            may_be_zero_2: !self.refuses_zero_2() || self.run.zero.reduce == ReductionPolicy::Last,
             row: RankRows {
                 training: RowReads::new(self.training.program(), rank, gathered),
                 evaluation: RowReads::new(self.evaluation.program(), rank, gathered),
@@ -146,7 +142,7 @@ impl Plan {
         places: &[Vec<usize>],
         unit_bytes: &[u64],
     ) -> (Fixed, Vec<WeightCosts>, Vec<u64>) {
-        let mut memory = self.memory_facts(rank, Purpose::Training);
+        let mut memory = self.memory_facts(rank);
         memory.gather_buffer_elements.clear();
         memory.gradient_buffer_elements.clear();
         // Of a unit of which a part is frozen there are two entries.
@@ -187,7 +183,10 @@ impl Plan {
             let fewest = sent.into_iter().min().unwrap_or(0);
             let sent_bytes = sent.map(|bytes| bytes - fewest);
             fixed_sent_bytes = fixed_sent_bytes.saturating_sub(sent_bytes[UnitSharding::Sharded as usize]);
+            let owner = self.unit(weight[0]);
             costs.push(WeightCosts {
+                num_elements: owner.parts.iter().map(|part| part.num_elements as u64).sum(),
+                num_trained: owner.trained_parts().map(|part| part.num_elements as u64).sum(),
                 gathered_bytes: places.iter().map(|&place| unit_bytes[place]).fold(0, u64::saturating_add),
                 at_rest_bytes,
                 sent_bytes,
@@ -207,50 +206,12 @@ impl Plan {
 }
 
 /// Ranks that are chosen for together.
-struct Group<'a> {
+struct Group {
     ranks: Vec<PipelineRank>,
     /// `[rank][weight]`: the units that use it.
     weights: Vec<Vec<Vec<Unit>>>,
-    costs: Vec<RankCosts<RankRows<'a>>>,
     /// `[rank]`
     chosen: Vec<RankChoice>,
-}
-
-impl Group<'_> {
-    fn all_persist(&self) -> bool {
-        self.chosen.iter().flat_map(|chosen| &chosen.kinds).all(|&kind| kind == UnitSharding::Persistent)
-    }
-}
-
-/// Every weight of the model would be persistent, which is ZeRO-2 and refused in a pipeline: so the rank for which that costs least is
-/// given another choice.
-fn shard_or_keep_one(groups: &mut [Group<'_>], memory_bytes: Option<u64>) {
-    let mut best: Option<((u64, u64), usize, Vec<RankChoice>)> = None;
-    for (index, group) in groups.iter_mut().enumerate() {
-        for rank in 0..group.costs.len() {
-            group.costs[rank].may_all_persist = false;
-            let chosen = choose(&group.costs, memory_bytes);
-            group.costs[rank].may_all_persist = true;
-            let [added_peak, added_sent] = [fullest_bytes, sent_bytes]
-                .map(|of: fn(&[RankChoice]) -> u64| of(&chosen).saturating_sub(of(&group.chosen)));
-            let added =
-                if memory_bytes.is_some() { (added_sent, added_peak) } else { (added_peak, added_sent) };
-            if best.as_ref().is_none_or(|(least, ..)| added < *least) {
-                best = Some((added, index, chosen));
-            }
-        }
-    }
-    if let Some((_, index, chosen)) = best {
-        groups[index].chosen = chosen;
-    }
-}
-
-fn fullest_bytes(chosen: &[RankChoice]) -> u64 {
-    chosen.iter().map(|rank| rank.peak_bytes).max().unwrap_or(0)
-}
-
-fn sent_bytes(chosen: &[RankChoice]) -> u64 {
-    chosen.first().map_or(0, |rank| rank.sent_bytes_of_all)
 }
 
 /// What a rank needs and sends whatever is chosen for it.

@@ -6,7 +6,8 @@ use super::Plan;
 use super::stages::PlannedStage;
 use super::tokens_read::TokensRead;
 use super::unit::{MAX_GATHERED_PARTS, PlannedPart, Reduced};
-use pipezero_partition::{Purpose, Tying};
+use pipezero_config::Purpose;
+use pipezero_partition::Tying;
 
 /// Parts of a unit that are reduced after every micro-batch, at most: its first ones.
 pub const MAX_REDUCED_PARTS: usize = 2;
@@ -64,12 +65,12 @@ pub struct StageSizes {
 
 impl Plan {
     /// What a rank allocates beside the stores of its units.
-    pub fn sizes(&self, rank: PipelineRank, purpose: Purpose) -> RankSizes {
+    pub fn sizes(&self, rank: PipelineRank) -> RankSizes {
         let units: Vec<_> = self.units_of(rank).collect();
         let widest =
             |f: fn(&super::PlannedUnit) -> usize| units.iter().map(|(_, unit)| f(unit)).max().unwrap_or(0);
-        let training = purpose == Purpose::Training;
-        let is_copied = training && self.run.checkpoint.is_copied();
+        let trains = self.run.trains();
+        let is_copied = trains && self.run.checkpoint.is_copied();
         // A tied weight is written by the rank of its first use.
         let written = units.iter().filter(|(_, unit)| is_copied && unit.tying != Tying::Head);
         let num_kinds = |part: &PlannedPart| match part.is_frozen {
@@ -79,28 +80,24 @@ impl Plan {
         let parts = written.flat_map(|(_, unit)| &unit.parts);
         let checkpoint_elements = parts.map(|part| num_kinds(part) * part.layout.shard_len()).sum();
         RankSizes {
-            stages: self.stage_sizes(rank, purpose),
+            stages: self.stage_sizes(rank),
             tokens: self.tokens_read(rank),
             stream_len: widest(|unit| unit.sizes.gradient),
-            gradient_len: if training { widest(|unit| unit.sizes.gradient) } else { 0 },
+            gradient_len: if trains { widest(|unit| unit.sizes.gradient) } else { 0 },
             workspace_len: widest(|unit| unit.sizes.workspace),
             allocated_len: widest(|unit| unit.sizes.allocated),
             recompute_len: widest(|unit| unit.sizes.recompute),
-            gather_buffers: self.gather_buffers(rank, purpose),
-            gradient_buffers: self.gradient_buffers(rank, purpose),
+            gather_buffers: self.gather_buffers(rank),
+            gradient_buffers: self.gradient_buffers(rank),
             checkpoint_elements,
-            edge_buffers: self.edge_buffers(rank, purpose),
+            edge_buffers: self.edge_buffers(rank),
         }
     }
 
     /// Elements of each buffer for a gathered unit, as many of each of its parts as the largest of those that lie there: enough for evaluation
     /// and, when training, the step.
-    pub(super) fn gather_buffers(
-        &self,
-        rank: PipelineRank,
-        purpose: Purpose,
-    ) -> Vec<[usize; MAX_GATHERED_PARTS]> {
-        let programs: &[&CheckedProgram] = match purpose {
+    pub(super) fn gather_buffers(&self, rank: PipelineRank) -> Vec<[usize; MAX_GATHERED_PARTS]> {
+        let programs: &[&CheckedProgram] = match self.run.purpose {
             Purpose::Training => &[&self.training, &self.evaluation],
             Purpose::Inference => &[&self.evaluation],
         };
@@ -120,12 +117,8 @@ impl Plan {
     }
 
     /// Elements of each buffer for an unsharded gradient: as many of each part as the largest of those that lie there.
-    pub(super) fn gradient_buffers(
-        &self,
-        rank: PipelineRank,
-        purpose: Purpose,
-    ) -> Vec<[usize; MAX_REDUCED_PARTS]> {
-        if purpose == Purpose::Inference {
+    pub(super) fn gradient_buffers(&self, rank: PipelineRank) -> Vec<[usize; MAX_REDUCED_PARTS]> {
+        if !self.run.trains() {
             return Vec::new();
         }
         let mut buffers = vec![[0; MAX_REDUCED_PARTS]; self.training.gradient_buffers(rank).len()];
@@ -143,36 +136,36 @@ impl Plan {
     }
 
     /// Activation slots of a stage: as many as training has in flight, or as an evaluation needs.
-    pub(super) fn num_slots(&self, stage: Stage, purpose: Purpose) -> usize {
+    pub(super) fn num_slots(&self, stage: Stage) -> usize {
         let evaluation = self.evaluation.num_slots(stage);
-        match purpose {
+        match self.run.purpose {
             Purpose::Training => evaluation.max(self.training.num_slots(stage)),
             Purpose::Inference => evaluation,
         }
     }
 
     /// Buffers of weight-gradient inputs of a stage: inference has no gradients.
-    pub(super) fn num_weight_input_buffers(&self, stage: Stage, purpose: Purpose) -> usize {
-        match purpose {
+    pub(super) fn num_weight_input_buffers(&self, stage: Stage) -> usize {
+        match self.run.purpose {
             Purpose::Training => self.training.num_weight_input_buffers(stage),
             Purpose::Inference => 0,
         }
     }
 
-    fn stage_sizes(&self, rank: PipelineRank, purpose: Purpose) -> Vec<StageSizes> {
+    fn stage_sizes(&self, rank: PipelineRank) -> Vec<StageSizes> {
         let sizes = |stage: PlannedStage<'_>| StageSizes {
             stage: stage.stage,
-            num_slots: self.num_slots(stage.stage, purpose),
+            num_slots: self.num_slots(stage.stage),
             saved: stage.units.iter().map(|(id, unit)| (*id, unit.sizes.saved)).collect(),
-            num_weight_input_buffers: self.num_weight_input_buffers(stage.stage, purpose),
+            num_weight_input_buffers: self.num_weight_input_buffers(stage.stage),
             weight_inputs: stage.units.iter().map(|(id, unit)| (*id, unit.sizes.weight_inputs)).collect(),
             output_len: stage.output_cut + stage.local_output,
         };
         self.stages_of(rank).into_iter().map(sizes).collect()
     }
 
-    fn edge_buffers(&self, rank: PipelineRank, purpose: Purpose) -> Vec<EdgeBuffers> {
-        let training = purpose == Purpose::Training;
+    fn edge_buffers(&self, rank: PipelineRank) -> Vec<EdgeBuffers> {
+        let training = self.run.trains();
         let mut buffers = Vec::new();
         let mut add = |edge: Edge, num_buffers: usize, len: usize| {
             if num_buffers > 0 {

@@ -123,7 +123,7 @@ impl PlannedUnit {
         parts.into_iter().flatten()
     }
 
-    fn trained_parts(&self) -> impl Iterator<Item = &PlannedPart> {
+    pub(crate) fn trained_parts(&self) -> impl Iterator<Item = &PlannedPart> {
         self.parts.iter().filter(|part| !part.is_frozen)
     }
 

@@ -4,7 +4,7 @@ use pipezero_config::{Run, ZeroLevel};
 use pipezero_models::model::{LayerRole, Model};
 use pipezero_models::shared::num_blocks;
 use pipezero_models::{HeadLogits, VocabularyOptions};
-use pipezero_partition::{Purpose, RankMemory, UnitLayers};
+use pipezero_partition::{RankMemory, UnitLayers};
 
 use super::{Plan, PlanError};
 
@@ -45,7 +45,7 @@ impl Plan {
     /// Whether the rank of the head does not fit `memory`, or without such a bound needs more than any other of several.
     fn logits_weigh(&self) -> bool {
         let of_head = self.pipeline_rank_of(self.unit(self.head()).stage);
-        let peak_bytes = |rank| RankMemory::of(&self.memory_facts(rank, Purpose::Training)).peak;
+        let peak_bytes = |rank| RankMemory::of(&self.memory_facts(rank)).peak;
         let own = peak_bytes(of_head);
         let others = self.training.ranks().filter(|&rank| rank != of_head).map(peak_bytes);
         match self.run.memory_bytes {

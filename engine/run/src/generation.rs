@@ -1,6 +1,6 @@
 //! Generates texts with a trained model, token by token, drawn from the logits.
 
-use crate::engine::{Engine, EngineError};
+use crate::engine::{Engine, EngineError, EngineKind};
 
 /// How tokens are drawn.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -15,8 +15,8 @@ pub struct Sampling {
 
 /// Texts that grow by a token at a time, together. The model sees at most the last sequence of each.
 #[derive(Debug)]
-pub struct Generation<'a> {
-    engine: &'a mut Engine,
+pub struct Generation<'a, K: EngineKind> {
+    engine: &'a mut Engine<K>,
     sampling: Sampling,
     end_token: Option<u32>,
     texts: Vec<Text>,
@@ -30,11 +30,11 @@ struct Text {
     has_ended: bool,
 }
 
-impl<'a> Generation<'a> {
+impl<'a, K: EngineKind> Generation<'a, K> {
     /// Continues prompts, none of which may be empty, each until its own `end_token`. The draws of a prompt depend on the seed and on its
     /// `number`, and not on the prompts beside it.
     pub fn new(
-        engine: &'a mut Engine,
+        engine: &'a mut Engine<K>,
         prompts: impl IntoIterator<Item = (u64, Vec<u32>)>,
         sampling: Sampling,
         end_token: Option<u32>,

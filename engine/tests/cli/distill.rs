@@ -227,3 +227,51 @@ fn plan_and_check_say_what_both_take_with_the_logits() {
     assert_eq!(together["all"].as_u64().unwrap(), of_ranks + 4 * 8 * 16 * 256);
     assert_eq!(json["engines"]["large"]["ranks"][0]["memory"]["optimizer"], 0);
 }
+
+/// Rules of gradients and of the memory of an optimizer are not for a teacher: it is valid where a run that trains is refused, and teaches the same.
+#[test]
+fn a_teacher_is_not_judged_as_an_engine_that_trains() {
+    let home = home();
+    write_master(&home, "reference.json", teacher(1, 1, 0), &task(2.0, 0.5));
+    home.run("train reference.json --out reference").success();
+    let planned: Value = serde_json::from_str(&home.run("plan reference.json --json").success()).unwrap();
+    let peak = planned["engines"]["large"]["ranks"][0]["memory"]["peak"].as_u64().unwrap();
+    let with = |pipeline, zero: Value, more: Value| {
+        let mut of = teacher(pipeline, 1, 0);
+        of["zero_optimization"] = zero;
+        of.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        of
+    };
+    let refused_if_trained = [
+        (2, "ZeRO-2 is incompatible", with(2, json!({ "stage": 2 }), json!({}))),
+        (2, "one unit for all layers", with(2, json!({ "stage": 3, "unit_layers": "stage" }), json!({}))),
+        (
+            2,
+            "which is ZeRO-2",
+            with(2, json!({ "stage": 3, "stage3_param_persistence_threshold": 1e5 }), json!({})),
+        ),
+        (1, "`memory` gives each rank", with(1, json!({ "stage": 0 }), json!({ "memory": peak }))),
+    ];
+    for (number, (status, why, large)) in refused_if_trained.into_iter().enumerate() {
+        let mut alone = large.clone();
+        alone["data"] = json!({ "text": "text.txt" });
+        alone["train_batch_size"] = json!(8);
+        alone["train_micro_batch_size_per_gpu"] = json!(2);
+        alone["steps"] = json!(1);
+        home.write("alone.json", alone.to_string());
+        let refused = home.run("check alone.json").failure(status);
+        assert!(refused.replace('\n', " ").contains(why), "{why}: {}", refused);
+        write_master(&home, "task.json", large, &task(2.0, 0.5));
+        home.run("check task.json").success();
+        let out = format!("taught-{number}");
+        home.run(format!("train task.json --out {out}")).success();
+        assert_eq!(losses(&home, &format!("{out}/small")), losses(&home, "reference/small"), "{why}");
+    }
+    write_master(
+        &home,
+        "task.json",
+        with(1, json!({ "stage": 0 }), json!({ "memory": peak / 2 })),
+        &task(2.0, 0.5),
+    );
+    home.run("check task.json").failure(1);
+}

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use pipezero_run::data::BatchSource;
-use pipezero_run::engine::{Engine, EngineError, EvalReport, LossPart};
+use pipezero_run::engine::{Engine, EngineError, EngineKind, EvalReport, LossPart};
 
 /// The mean loss over the first `num_batches` batches of a source; `begins` is called with each, from 1, before it is computed.
 ///
 /// # Errors
 /// When a rank stops.
-pub fn evaluate(
-    engine: &mut Engine,
+pub fn evaluate<K: EngineKind>(
+    engine: &mut Engine<K>,
     source: &Arc<dyn BatchSource>,
     num_batches: u64,
     mut begins: impl FnMut(u64),

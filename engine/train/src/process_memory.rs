@@ -2,7 +2,6 @@
 
 use pipezero_comm::world::World;
 use pipezero_files::host;
-use pipezero_partition::Purpose;
 use pipezero_plan::Plan;
 use serde::Serialize;
 
@@ -39,7 +38,7 @@ pub(super) struct MemoryWatch {
 impl MemoryWatch {
     /// Before the ranks of this process allocate; those of a teacher have done so already.
     pub(super) fn start(plan: &Plan, world: &dyn World, teacher: Option<TeacherMemory>) -> Self {
-        let own_bytes = plan.needed_bytes(Purpose::Training, world.local_ranks());
+        let own_bytes = plan.needed_bytes(world.local_ranks());
         let teacher_bytes = teacher.map_or(0, |of| of.planned_bytes);
         let before_bytes = teacher.map_or_else(host::resident_bytes, |of| of.before_bytes);
         let planned_bytes = own_bytes.saturating_add(teacher_bytes);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use pipezero_config::Resources;
 use pipezero_models::layer::IGNORED_TARGET;
-use pipezero_plan::{Plan, Purpose};
+use pipezero_plan::Plan;
 use pipezero_run::data::{BatchLayout, BatchSource, Corpus, DataError, TokenBatch};
 use pipezero_run::engine::batch_layout;
 use pipezero_run::engine::{Engine, EngineError};
@@ -71,7 +71,7 @@ impl TrainedRun {
         scored: Scored,
         world: impl FnOnce(&Plan) -> Result<Arc<dyn World>, EngineError>,
     ) -> Result<Score, TrainedRunError> {
-        let (run, _) = self.file.resolve(Resources::this_host())?;
+        let (run, _) = self.file.resolve_without_training(Resources::this_host())?;
         if !run.model.learns() {
             return Err(TrainedRunError::NothingLearned("score"));
         }
@@ -92,11 +92,10 @@ impl TrainedRun {
         let bytes = codec.filter(|codec| corpus.is_text() || matches!(codec, TextCodec::Tokenizer(_)));
         let bytes = bytes.map(|codec| BytesOfTargets { codec, layout: batch_layout(&plan) });
         let world = world(&plan)?;
-        let purpose = Purpose::Inference;
         // A run file can ask for batches of any size.
-        Engine::check_host(&plan, purpose, &*world)?;
+        Engine::check_host(&plan, &*world)?;
         let num_bytes = bytes.map(|bytes| bytes.of(&*source, num_batches)).transpose()?;
-        let mut engine = Engine::with_state(plan, Arc::clone(&source), purpose, world, &self.weights)?;
+        let mut engine = Engine::for_inference_with(plan, Arc::clone(&source), world, &self.weights)?;
         let report = evaluate(&mut engine, &source, num_batches, |_| {})?;
         let loss = report.loss.ok_or(TrainedRunError::NoTargets)?;
         Ok(Score { num_tokens: report.num_targets, num_bytes, loss, computed_in: engine.computed_in() })

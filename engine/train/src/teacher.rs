@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use pipezero_comm::world::World;
 use pipezero_files::host;
-use pipezero_plan::{Plan, Purpose};
+use pipezero_plan::Plan;
 use pipezero_run::checkpoint::digits;
 use pipezero_run::data::{BatchError, BatchLayout, BatchSource, NoBatches, Start, TokenBatch};
-use pipezero_run::engine::{BatchLogits, Engine, EngineError, batch_layout};
+use pipezero_run::engine::{BatchLogits, Engine, EngineError, Inference, batch_layout};
 
 use super::batches::Batches;
 use super::error::TrainingError;
@@ -24,7 +24,7 @@ use super::weights_run::state_of;
 pub struct Teacher {
     name: String,
     /// `None` in a process that has none of its ranks.
-    engine: Option<Engine>,
+    engine: Option<Engine<Inference>>,
     plan: Plan,
     logits: Arc<BatchLogits>,
     /// The student's batches in its own micro-batches, once the student has them.
@@ -99,10 +99,11 @@ impl Teacher {
         world: Option<Arc<dyn World>>,
         path: &Path,
     ) -> Result<Self, TrainingError> {
+        let plan = plan.without_training();
         let before_bytes = host::resident_bytes();
         let rank_bytes = world.as_ref().map_or(0, |world| {
             let of_logits = plan.micro_batch_logits_bytes(world.local_ranks());
-            plan.needed_bytes(Purpose::Inference, world.local_ranks()).saturating_add(of_logits)
+            plan.needed_bytes(world.local_ranks()).saturating_add(of_logits)
         });
         let planned_bytes = rank_bytes.saturating_add(plan.batch_logits_bytes());
         let memory = TeacherMemory { planned_bytes, before_bytes };
@@ -113,7 +114,7 @@ impl Teacher {
             let Some(world) = world else { return Ok((None, logits)) };
             let state = state_of(&plan, path)?;
             let source = Arc::new(NoBatches);
-            let engine = Engine::with_state(plan, source, Purpose::Inference, world, &state)?;
+            let engine = Engine::for_inference_with(plan, source, world, &state)?;
             Ok((Some(engine), logits))
         };
         match start(plan.clone()) {
@@ -131,7 +132,7 @@ impl Teacher {
     }
 
     /// The engine; `None` in a process that has none of its ranks.
-    pub fn engine(&self) -> Option<&Engine> {
+    pub fn engine(&self) -> Option<&Engine<Inference>> {
         self.engine.as_ref()
     }
 

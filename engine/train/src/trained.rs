@@ -7,10 +7,10 @@ use pipezero_config::{
     BackendName, BatchConfig, ConfigErrors, ReductionPolicy, ResidencyConfig, Resources, Run, RunFile,
     ScheduleConfig, ZeroLevel,
 };
-use pipezero_plan::{Plan, PlanError, Purpose};
+use pipezero_plan::{Plan, PlanError};
 use pipezero_run::checkpoint::Checkpoints;
 use pipezero_run::data::{BatchSource, DataError, NoBatches, tokenizer_of};
-use pipezero_run::engine::{Engine, EngineError, InitialState};
+use pipezero_run::engine::{Engine, EngineError, Inference, InitialState};
 use pipezero_run::world::{World, world_of};
 use pipezero_tokens::{TextCodec, TokenizerError};
 
@@ -115,7 +115,7 @@ impl TrainedRun {
     /// # Errors
     /// When the run file has mistakes.
     pub fn backend(&self) -> Result<BackendName, ConfigErrors> {
-        Ok(self.file.resolve(Resources::this_host())?.0.comm.backend)
+        Ok(self.file.resolve_without_training(Resources::this_host())?.0.comm.backend)
     }
 
     /// How its text becomes tokens, and tokens text.
@@ -123,7 +123,7 @@ impl TrainedRun {
     /// # Errors
     /// When its tokenizer cannot be used.
     pub fn codec(&self) -> Result<TextCodec, TrainedRunError> {
-        let (run, _) = self.file.resolve(Resources::this_host())?;
+        let (run, _) = self.file.resolve_without_training(Resources::this_host())?;
         if !run.data.knows_text() {
             return Err(TrainedRunError::NoTokenizer);
         }
@@ -136,7 +136,7 @@ impl TrainedRun {
     ///
     /// # Errors
     /// When the model has not learned anything, or the ranks cannot be started.
-    pub fn text_engine(self, num_prompts: usize) -> Result<Engine, TrainedRunError> {
+    pub fn text_engine(self, num_prompts: usize) -> Result<Engine<Inference>, TrainedRunError> {
         self.text_engine_in(num_prompts, |plan| Ok(world_of(plan)?))
     }
 
@@ -148,22 +148,22 @@ impl TrainedRun {
         self,
         num_prompts: usize,
         world: impl FnOnce(&Plan) -> Result<Arc<dyn World>, EngineError>,
-    ) -> Result<Engine, TrainedRunError> {
-        let (run, _) = on_one_data_rank(self.file)?.resolve(Resources::this_host())?;
+    ) -> Result<Engine<Inference>, TrainedRunError> {
+        let (run, _) = on_one_data_rank(self.file)?.resolve_without_training(Resources::this_host())?;
         if !run.model.learns() {
             return Err(TrainedRunError::NothingLearned("generate"));
         }
         let no_batches: Arc<dyn BatchSource> = Arc::new(NoBatches);
         let plan = Plan::new(with_prompts(run, num_prompts))?;
         let world = world(&plan)?;
-        Ok(Engine::with_state(plan, no_batches, Purpose::Inference, world, &self.weights)?)
+        Ok(Engine::for_inference_with(plan, no_batches, world, &self.weights)?)
     }
 }
 
 /// The run on one data rank: one sequence at a time has no use for more. It keeps the number of its micro-batches, since a
 /// schedule file has an order for so many; [`with_prompts`] has as many as there are prompts.
 fn on_one_data_rank(file: RunFile) -> Result<RunFile, ConfigErrors> {
-    let (run, _) = file.resolve(Resources::this_host())?;
+    let (run, _) = file.resolve_without_training(Resources::this_host())?;
     let num_micro_batches = run.batch.num_micro_batches;
     file.set(&[
         "parallel.data=1".to_owned(),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use pipezero_config::hugging_face::Unused;
 use pipezero_files::host::LaunchedProcess;
 use pipezero_measure::trace::TracedSteps;
-use pipezero_plan::{Plan, Purpose};
+use pipezero_plan::Plan;
 use pipezero_run::checkpoint::{CheckpointError, CheckpointReader, Checkpoints, Position, StepOfStart};
 use pipezero_run::data::Start as TextStart;
 use pipezero_run::engine::{Engine, EngineError, InitialState};
@@ -315,7 +315,7 @@ impl Training {
         begins: &mut dyn FnMut(Start),
     ) -> Result<Self, TrainingError> {
         // Before the text is read, which may take minutes.
-        Engine::check_hosts(&plan, Purpose::Training, &*world)?;
+        Engine::check_hosts(&plan, &*world)?;
         begins(Start::Text);
         let batches = Batches::of(&plan, start)?;
         // A single process has nothing to compare, so it need not read the files for that.
@@ -338,7 +338,7 @@ impl Training {
         if let Some(teacher) = teacher {
             source = teacher.teach(&plan, source);
         }
-        let engine = Engine::with_state(plan, source, Purpose::Training, world, &state)?;
+        let engine = Engine::with_state(plan, source, world, &state)?;
         if let Some(teacher) = teacher {
             teacher.begin(engine.has_rank_0(), start)?;
         }

@@ -3,6 +3,10 @@
 /// One weight of a rank: a unit, or both uses of a tied weight if both are there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WeightCosts {
+    /// Its elements.
+    pub num_elements: u64,
+    /// Its elements that are trained.
+    pub num_trained: u64,
     /// Bytes of the gathered weight.
     pub gathered_bytes: u64,
     /// `[kind]`, by [`UnitSharding`](crate::UnitSharding): bytes that the rank holds of it between uses; buffers are not counted. What
@@ -55,8 +59,8 @@ pub struct RankCosts<R> {
     pub fixed_peak_bytes: u64,
     /// Bytes that it sends whatever is chosen.
     pub fixed_sent_bytes: u64,
-    /// Whether all of its weights may be persistent.
-    pub may_all_persist: bool,
+    /// Whether it may do what ZeRO-2 does ([`WeightElements`](crate::WeightElements)).
+    pub may_be_zero_2: bool,
     /// Its row.
     pub row: R,
 }

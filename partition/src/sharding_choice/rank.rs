@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use super::costs::{BufferBounds, GatherCosts, RankCosts, RankRow, WeightCosts};
 use crate::role::UnitSharding;
+use crate::zero::WeightElements;
 
 /// What a choice costs a rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,8 +38,20 @@ impl<'a, R: RankRow> Rank<'a, R> {
 
     /// Whether the rank may have these kinds.
     pub(super) fn allows(&self, kinds: &[UnitSharding]) -> bool {
-        let all_persist = !kinds.is_empty() && kinds.iter().all(|&kind| kind == UnitSharding::Persistent);
-        self.costs.may_all_persist || !all_persist
+        self.costs.may_be_zero_2 || !self.elements(kinds).are_as_under_zero_2()
+    }
+
+    fn elements(&self, kinds: &[UnitSharding]) -> WeightElements {
+        let mut sum = WeightElements::default();
+        for (weight, &kind) in self.costs.weights.iter().zip(kinds) {
+            let WeightCosts { num_elements, num_trained, .. } = *weight;
+            let if_so = |holds: bool, elements: u64| if holds { elements } else { 0 };
+            sum.num_all += num_elements;
+            sum.num_trained += num_trained;
+            sum.num_sharded += if_so(kind == UnitSharding::Sharded, num_elements);
+            sum.num_reduced_often += if_so(kind != UnitSharding::Whole, num_trained);
+        }
+        sum
     }
 
     pub(super) fn cost(&self, kinds: &[UnitSharding]) -> Cost {

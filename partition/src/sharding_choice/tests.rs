@@ -1,7 +1,7 @@
 //! Against every choice, tried one by one.
 
 use super::*;
-use crate::role::UnitSharding::{self, Persistent, Sharded, Whole};
+use crate::role::UnitSharding::{self, Sharded, Whole};
 
 /// Buffers for the two largest of each mark; every sharded weight is gathered so often, the first and the last half as often.
 struct Row {
@@ -46,9 +46,11 @@ fn rank(
     tied: &[usize],
     data: u64,
     num_micro_batches: u64,
-    may_all_persist: bool,
+    may_be_zero_2: bool,
 ) -> RankCosts<Row> {
     let weight = |(place, &bytes): (usize, &u64)| WeightCosts {
+        num_elements: bytes,
+        num_trained: bytes,
         gathered_bytes: bytes,
         at_rest_bytes: [2 * bytes / data, bytes + 2 * bytes / data, 3 * bytes],
         sent_bytes: [2 * num_micro_batches * bytes, bytes + 2 * num_micro_batches * bytes, 3 * bytes],
@@ -59,7 +61,7 @@ fn rank(
         weights: bytes.iter().enumerate().map(weight).collect(),
         fixed_peak_bytes: 50,
         fixed_sent_bytes: 7,
-        may_all_persist,
+        may_be_zero_2,
         row: Row { bytes: bytes.to_vec(), num_gathers: 2 * num_micro_batches },
     }
 }
@@ -78,6 +80,15 @@ fn cost(rank: &RankCosts<Row>, kinds: &[UnitSharding]) -> (u64, u64) {
     )
 }
 
+/// More than 95% of the weights stay gathered, and more than half of the gradients are reduced after every micro-batch.
+fn is_zero_2(rank: &RankCosts<Row>, kinds: &[UnitSharding]) -> bool {
+    let part = |of: fn(UnitSharding) -> bool| {
+        let weights = rank.row.bytes.iter().zip(kinds).filter(|(_, kind)| of(**kind));
+        weights.map(|(&bytes, _)| bytes as f64).sum::<f64>() / rank.row.bytes.iter().sum::<u64>() as f64
+    };
+    part(|kind| kind != Sharded) > 0.95 && part(|kind| kind != Whole) > 0.5
+}
+
 /// Every choice for the ranks: peaks and the bytes that all send.
 fn every(ranks: &[RankCosts<Row>]) -> Vec<(Vec<u64>, u64)> {
     let of_rank = |rank: &RankCosts<Row>| {
@@ -94,8 +105,7 @@ fn every(ranks: &[RankCosts<Row>]) -> Vec<(Vec<u64>, u64)> {
         };
         let allowed = all.filter(|kinds| {
             let mut must_be_whole = rank.weights.iter().zip(kinds).filter(|of| of.0.must_be_whole);
-            must_be_whole.all(|of| *of.1 == Whole)
-                && (rank.may_all_persist || kinds.iter().any(|&kind| kind != Persistent))
+            must_be_whole.all(|of| *of.1 == Whole) && (rank.may_be_zero_2 || !is_zero_2(rank, kinds))
         });
         allowed.map(|kinds| (tied(&kinds), cost(rank, &kinds))).collect::<Vec<_>>()
     };
@@ -175,8 +185,8 @@ const SIZES: [&[u64]; 9] = [
 fn a_rank_with_few_weights_has_the_best_of_all_choices() {
     for sizes in SIZES {
         for (data, micro_batches) in [(2, 1), (2, 8), (8, 4), (64, 1)] {
-            for may_all_persist in [true, false] {
-                let ranks = [rank(sizes, &[], data, micro_batches, may_all_persist)];
+            for may_be_zero_2 in [true, false] {
+                let ranks = [rank(sizes, &[], data, micro_batches, may_be_zero_2)];
                 for limit in limits(&ranks[0]) {
                     assert_eq!(found(&ranks, limit), best(&ranks, limit), "{sizes:?} {data} {limit:?}");
                 }

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pipezero_config::{CommConfig, ResidencyConfig, Run, ZeroLevel};
-use pipezero_plan::Purpose;
 use pipezero_run::engine::{Engine, EngineError};
 use pipezero_run::world::world_of;
 use rustix::process::{Signal, getpid, kill_process};
@@ -38,7 +37,7 @@ fn one_rank_fails() {
     let world = world_of(&plan).expect("a job");
     let rank = world.local_ranks().start;
     let positions = Arc::clone(world.positions());
-    let mut engine = Engine::in_world(plan, source, Purpose::Training, world).expect("ranks start");
+    let mut engine = Engine::in_world(plan, source, world).expect("ranks start");
     // The fake NCCL looks for the file that says when the rank has failed, and does the rest.
     let fails = move || match fault.kind {
         Kind::Nccl | Kind::Freeze => {}

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use pipezero_models::Device;
 use pipezero_models::queue::{Cuda, F32Products};
-use pipezero_plan::Purpose;
 use pipezero_run::engine::Engine;
 use pipezero_run::world::world_of;
 use tests::features::pairs_on;
@@ -45,7 +44,7 @@ fn grids_give_the_bits_of_one_pipeline_rank_and_send_what_is_planned() {
         let [one, many] = ["one", "many"].map(|name| home.path().join(name));
         let forecast = plan.forecast().to_vec();
         let batches = Arc::clone(&source);
-        let mut engine = Engine::in_world(plan, batches, Purpose::Training, world).expect("ranks start");
+        let mut engine = Engine::in_world(plan, batches, world).expect("ranks start");
         let found = Outputs::of_borrowed(&mut engine, &source, &many);
         assert_eq!(engine.ledger(rank).peaks(), forecast[rank].memory, "rank {rank} of {case:?}");
         for step in &found.steps {

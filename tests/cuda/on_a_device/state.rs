@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use pipezero_config::{DeviceName, Run};
-use pipezero_plan::Purpose;
 use pipezero_run::checkpoint::{CheckpointReader, Checkpoints};
 use pipezero_run::engine::{AboutRun, Engine, InitialState};
 use pipezero_run::world::world_of;
@@ -24,7 +23,7 @@ fn files(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
 fn engine(run: &Run, device: DeviceName, state: &InitialState) -> Engine {
     let (plan, source) = plan_and_batches(Run { device, ..run.clone() }, Mask::Uneven);
     let world = world_of(&plan).expect("a GPU, or the fake GPU");
-    Engine::with_state(plan, source, Purpose::Training, world, state).expect("ranks start")
+    Engine::with_state(plan, source, world, state).expect("ranks start")
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::{env, fs, thread};
 
-use pipezero_plan::{Plan, Purpose};
+use pipezero_plan::Plan;
 use pipezero_run::data::Zeros;
 use pipezero_run::engine::{Engine, EngineError};
 use pipezero_run::world::{ProcessWorld, World};
@@ -51,7 +51,7 @@ fn one_rank_fails() {
         let (world, folder) = (Arc::clone(&world), folder.clone());
         thread::spawn(move || thaw(&*world, &folder));
     }
-    let mut engine = Engine::in_world(plan, Arc::new(Zeros), Purpose::Training, world).expect("ranks start");
+    let mut engine = Engine::in_world(plan, Arc::new(Zeros), world).expect("ranks start");
     let at = folder.clone();
     let fails = move || fail(fault.kind, &at);
     let error = error_of(&mut engine, &positions, rank, fault, &folder, fails);

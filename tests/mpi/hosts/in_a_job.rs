@@ -6,9 +6,9 @@ use std::time::Duration;
 use std::{env, fs};
 
 use pipezero_config::{BackendName, Link, Links, Run};
+use pipezero_plan::Plan;
 use pipezero_plan::costs::{DeviceSpec, Source};
 use pipezero_plan::what_if::Simulation;
-use pipezero_plan::{Plan, Purpose};
 use pipezero_run::data::Zeros;
 use pipezero_run::engine::Engine;
 use pipezero_run::world::ProcessWorld;
@@ -126,8 +126,7 @@ fn steps_over_a_slow_line() {
         let predicted_s = predicted_s(line, &run);
         let plan = Plan::even_if_refused(run).expect("a valid run");
         let world = ProcessWorld::of_mpi(plan.run().comm.timeout, None).expect("a job");
-        let mut engine =
-            Engine::in_world(plan, Arc::new(Zeros), Purpose::Training, Arc::new(world)).expect("ranks start");
+        let mut engine = Engine::in_world(plan, Arc::new(Zeros), Arc::new(world)).expect("ranks start");
         let mut steps = [0.0; NUM_STEPS + 1];
         for step_s in &mut steps {
             *step_s = engine.train_batch().expect("a step").step_s;

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 
 use pipezero_comm::world::World;
 use pipezero_config::RunFile;
-use pipezero_plan::{Plan, Purpose};
+use pipezero_plan::Plan;
 use pipezero_run::engine::{EngineError, Together, check_together};
 use pipezero_train::{
     EndedRun, InTurnError, RunInTurn, Training, TrainingError, check_disk_space_together, train_several,
@@ -141,7 +141,6 @@ impl<'a> Job<'a> {
         let trained_now = trained.iter().map(|Waiting { engine, world, .. }| Together {
             name: &engine.name,
             plan: &engine.plan,
-            purpose: Purpose::Training,
             world: &**world,
         });
         let teachers = teacher.iter().filter_map(WaitingTeacher::together);

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use pipezero_comm::world::World;
 use pipezero_measure::trace::{TracedSteps, TracedStepsError};
-use pipezero_plan::{Plan, Purpose};
+use pipezero_plan::Plan;
 use pipezero_run::engine::{Engine, EngineError};
 use pipezero_train::{
     Claim, Place, RunDir, RunDirError, Training, TrainingError, changed_keys, check_disk_space,
@@ -35,7 +35,7 @@ pub(super) fn is_finished(world: &dyn World, ready: &Ready) -> Result<bool, Trai
 
 /// Checks that the ranks of this process fit into its host, and what they write on its disk; a warning where checkpoints may not.
 pub(super) fn check_room(plan: &Plan, world: &dyn World, out: &Path) -> Result<Option<String>, Failure> {
-    Engine::check_host(plan, Purpose::Training, world)?;
+    Engine::check_host(plan, world)?;
     Ok(check_disk_space(plan, out)?)
 }
 

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use pipezero_comm::world::World;
-use pipezero_plan::{Plan, Purpose};
+use pipezero_plan::Plan;
 use pipezero_run::engine::{LogitsHere, Together};
 use pipezero_train::{EndedRun, InTurnError, Teacher};
 
@@ -38,7 +38,7 @@ impl WaitingTeacher {
     pub(super) fn together(&self) -> Option<Together<'_>> {
         let Self { engine, world, .. } = self;
         let world = &**world.as_ref()?;
-        Some(Together { name: &engine.name, plan: &engine.plan, purpose: Purpose::Inference, world })
+        Some(Together { name: &engine.name, plan: &engine.plan, world })
     }
 
     /// The logits that it computes, which all processes have that have a rank of it or of its student.

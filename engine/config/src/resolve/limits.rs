@@ -42,6 +42,7 @@ pub(super) fn check(
     batch: Option<&BatchConfig>,
     model: Option<&ModelConfig>,
 ) -> Option<()> {
+    patterns(raw, model);
     if let Some(grid) = grid.filter(|grid| grid.num_ranks() > MAX_RANKS) {
         let (ranks, pipeline) = (grid.num_ranks(), grid.pipeline);
         let rule = format!(
@@ -95,7 +96,7 @@ pub(super) fn check(
 }
 
 /// Refuses more patterns than can be looked for in the names of so many layers within seconds.
-pub(super) fn patterns(raw: &RawRun, model: Option<&ModelConfig>) -> Option<()> {
+fn patterns(raw: &RawRun, model: Option<&ModelConfig>) -> Option<()> {
     let num_layers = model?.num_layers();
     let max = MAX_LOOKS / num_layers.max(1);
     let rule = format!(

@@ -34,49 +34,48 @@ use std::path::Path;
 
 pub(crate) use data::check_data;
 pub(crate) use optimizer::is_of_unknown_type;
+pub(crate) use role::Role;
 
 use super::raw::RawRun;
 use super::resolved::Run;
 use super::resources::Resources;
-use super::student_run::StudentRun;
+use zero_and_pipeline::Parts;
 
-/// Resolves a whole file: of a run of its own, which keeps `kept_batch` sequences in a step if it is resumed, or of an engine for inference that has a
-/// `student`.
+/// Resolves a whole file, for an engine of this role. A run keeps `kept_batch` sequences in a step if it is resumed.
 pub(crate) fn resolve(
     raw: &RawRun,
     folder: &Path,
     resources: Resources,
     kept_batch: Option<usize>,
-    student: Option<StudentRun<'_>>,
+    role: Role<'_>,
 ) -> Option<Run> {
     foreign::check(raw);
     let backend = comm::backend(raw, resources);
     let device = gpu::device(raw, backend, resources);
     let precision = precision::resolve(raw, device);
     let memory_bytes = rules::memory(&raw.memory);
-    let model = model::resolve(&raw.model, role::fewest_tokens(raw, student), folder);
+    let model = model::resolve(&raw.model, role.fewest_tokens(raw), folder);
     let reads_text = model::may_read_text(&raw.model);
     let num_layers = model::num_layers(&raw.model, model.as_ref());
     let grid = parallel::resolve(&raw.parallel, num_layers, folder, resources);
-    let batch = role::batch(raw, grid.as_ref().map(|grid| grid.data), kept_batch, student);
+    let batch = role::batch(raw, grid.as_ref().map(|grid| grid.data), kept_batch, role.student());
     let zero = zero::resolve(raw, grid.as_ref(), model.as_ref());
     let checkpointing = checkpointing::resolve(&raw.activation_checkpointing, zero.as_ref());
     let vocabulary = vocabulary::resolve(raw, model.as_ref(), grid.as_ref().map(|grid| &grid.schedule));
-    let learning = match student {
+    let learning = match role.student() {
         Some(student) => role::learning_of(raw, student),
         None => role::learning(raw, reads_text, folder, batch.as_ref(), model.as_ref()),
     };
     let comm = comm::resolve(&raw.comm, backend, grid.as_ref(), resources);
-    let threads = rules::threads(&raw.threads, grid.as_ref(), resources);
-    let threads = limits::threads(raw, threads);
-    limits::patterns(raw, model.as_ref());
+    let threads = limits::threads(raw, rules::threads(&raw.threads, grid.as_ref(), resources));
     limits::check(raw, grid.as_ref(), batch.as_ref(), model.as_ref());
     gpu::check(raw, device, model.as_ref());
     if let Some(grid) = &grid {
         schedule_file::check(raw, grid, batch.as_ref());
         checkpointing::check_schedule(&raw.activation_checkpointing, &grid.schedule, checkpointing);
     }
-    zero_and_pipeline::check(raw, grid.as_ref(), zero.as_ref(), model.as_ref());
+    let parts = Parts { grid: grid.as_ref(), batch, zero: zero.as_ref(), model: model.as_ref() };
+    zero_and_pipeline::check(raw, role.purpose(), parts);
     let role::Learning {
         data,
         evaluation,
@@ -88,6 +87,7 @@ pub(crate) fn resolve(
         steps,
     } = learning?;
     Some(Run {
+        purpose: role.purpose(),
         model: model?,
         tie_is_written: raw.model.tie_embeddings.is_written(),
         parallel: grid?,

@@ -6,11 +6,46 @@ use super::{batch, changed_default, checkpoint, data, optimizer, rules, schedule
 use crate::raw::RawRun;
 use crate::resolved::{
     BatchConfig, CheckpointConfig, DataConfig, EvaluationConfig, ModelConfig, NamePattern, OptimizerConfig,
-    SchedulerConfig,
+    Purpose, SchedulerConfig,
 };
 use crate::student_run::StudentRun;
 
 use super::rules::count_or_auto;
+
+/// What ranks are started for with a file.
+#[derive(Clone, Copy)]
+pub(crate) enum Role<'a> {
+    /// To train.
+    Trains,
+    /// To evaluate or to generate, with batches of its own.
+    Infers,
+    /// To compute logits of a student's batches.
+    Teaches(StudentRun<'a>),
+}
+
+impl<'a> Role<'a> {
+    pub(super) fn student(self) -> Option<StudentRun<'a>> {
+        match self {
+            Self::Trains | Self::Infers => None,
+            Self::Teaches(student) => Some(student),
+        }
+    }
+
+    /// The smallest vocabulary that the data goes with.
+    pub(super) fn fewest_tokens(self, raw: &RawRun) -> usize {
+        match self {
+            Self::Trains | Self::Infers => data::fewest_tokens(&raw.data),
+            Self::Teaches(_) => 1,
+        }
+    }
+
+    pub(super) fn purpose(self) -> Purpose {
+        match self {
+            Self::Trains => Purpose::Training,
+            Self::Infers | Self::Teaches(_) => Purpose::Inference,
+        }
+    }
+}
 
 /// What a run learns from, and how.
 pub(super) struct Learning {
@@ -92,14 +127,6 @@ pub(super) fn learning_of(raw: &RawRun, student: StudentRun<'_>) -> Option<Learn
         checkpoint: CheckpointConfig::default(),
         steps: run.steps,
     })
-}
-
-/// The smallest vocabulary that the data goes with.
-pub(super) fn fewest_tokens(raw: &RawRun, student: Option<StudentRun<'_>>) -> usize {
-    match student {
-        Some(_) => 1,
-        None => data::fewest_tokens(&raw.data),
-    }
 }
 
 /// The file's batches, `kept` sequences in a step of a resumed run; those of the student's run for an engine with a student.

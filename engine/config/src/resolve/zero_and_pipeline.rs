@@ -6,26 +6,31 @@ use crate::error::Problem;
 use crate::raw::RawRun;
 use crate::refusal::Refusal;
 use crate::resolved::{
-    ModelConfig, ParallelConfig, PartitionConfig, ReductionPolicy, ResidencyConfig, ShardingConfig,
-    ZeroConfig, ZeroLevel,
+    BatchConfig, ModelConfig, ParallelConfig, PartitionConfig, Purpose, ReductionPolicy, ResidencyConfig,
+    ShardingConfig, ZeroConfig, ZeroLevel,
 };
 use crate::schedule_name::ScheduleName;
 use crate::words::ScheduleWord;
 
-pub(super) fn check(
-    raw: &RawRun,
-    grid: Option<&ParallelConfig>,
-    zero: Option<&ZeroConfig>,
-    model: Option<&ModelConfig>,
-) {
-    if let Some(pipeline) = pipeline_of_zero_2(raw) {
-        refuse_zero2(raw, pipeline);
+/// The parts of a run that these rules are about, each as far as it is known.
+pub(super) struct Parts<'a> {
+    pub(super) grid: Option<&'a ParallelConfig>,
+    pub(super) batch: Option<BatchConfig>,
+    pub(super) zero: Option<&'a ZeroConfig>,
+    pub(super) model: Option<&'a ModelConfig>,
+}
+
+pub(super) fn check(raw: &RawRun, purpose: Purpose, parts: Parts<'_>) {
+    let trains = purpose == Purpose::Training;
+    if let Some(pipeline) = pipeline_of_zero_2(raw).filter(|_| trains) {
+        refuse_zero2(raw, pipeline, parts.batch.map(|batch| batch.num_micro_batches));
     }
-    let (Some(grid), Some(zero)) = (grid, zero) else { return };
-    if grid.data > 1 {
-        warn_of_all_resident(raw, zero);
-    } else if let Some(model) = model {
-        warn_of_nothing_to_shard(raw, zero, model);
+    let (Some(grid), Some(zero)) = (parts.grid, parts.zero) else { return };
+    match parts.model {
+        // It is about reductions.
+        _ if grid.data > 1 && trains => warn_of_all_resident(raw, zero),
+        Some(model) if grid.data == 1 => warn_of_nothing_to_shard(raw, zero, model),
+        _ => {}
     }
 }
 
@@ -36,12 +41,22 @@ pub(super) fn pipeline_of_zero_2(raw: &RawRun) -> Option<usize> {
 }
 
 /// ZeRO-2 with a pipeline. The plan adds what it would cost in this run.
-fn refuse_zero2(raw: &RawRun, pipeline: usize) {
+fn refuse_zero2(raw: &RawRun, pipeline: usize, num_micro_batches: Option<usize>) {
+    let reason = match num_micro_batches {
+        Some(1) => {
+            "with one micro-batch the ranks of a pipeline compute one after the other, and with more, gradients would either accumulate unsharded over \
+             them, which is ZeRO-1's memory, or be reduced after every one, which is ZeRO-3's reductions without freeing weights"
+        }
+        _ => {
+            "gradients would either accumulate unsharded over the micro-batches, which is ZeRO-1's memory, or be \
+             reduced after every one of them, which is ZeRO-3's reductions without freeing weights"
+        }
+    };
     let refusal = Refusal {
-        headline: format!("ZeRO-2 is incompatible with pipeline parallelism (`parallel.pipeline` is {pipeline})"),
-        reason: "gradients would either accumulate unsharded over the micro-batches, which is ZeRO-1's memory, or be \
-                 reduced after every one of them, which is ZeRO-3's reductions without freeing weights"
-            .to_owned(),
+        headline: format!(
+            "ZeRO-2 is incompatible with pipeline parallelism (`parallel.pipeline` is {pipeline})"
+        ),
+        reason: reason.to_owned(),
         repairs: vec![
             "\"stage\": 1".to_owned(),
             "\"stage\": 3 with units smaller than a stage".to_owned(),

@@ -28,7 +28,7 @@ pub use pipezero_models::llama::Yarn;
 pub use pipezero_models::{
     Ablation, GptConfig, HeadLogits, LlamaConfig, ModelConfig, RopeScaling, TimedConfig, VocabularyOptions,
 };
-pub use pipezero_partition::{ReductionPolicy, UnitLayers, UnitSharding, ZeroLevel};
+pub use pipezero_partition::{Purpose, ReductionPolicy, UnitLayers, UnitSharding, ZeroLevel};
 pub use residency::ResidencyConfig;
 pub use sharding::{ShardingConfig, ShardingRule};
 pub use vocabulary::VocabularyConfig;
@@ -39,6 +39,10 @@ pub use vocabulary::VocabularyConfig;
 /// file is resolved for a world size.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Run {
+    /// Whether ranks are to train, or only to compute logits and losses: then they hold no gradients and no optimizer state. A run file does not say it;
+    /// who resolves one does.
+    #[serde(skip)]
+    pub purpose: Purpose,
     /// The model.
     pub model: ModelConfig,
     /// Whether the run file says itself whether the model's head is tied, which then counts where a folder of transformers contradicts itself.
@@ -89,6 +93,11 @@ pub struct Run {
 }
 
 impl Run {
+    /// Whether its ranks take gradients and keep an optimizer.
+    pub fn trains(&self) -> bool {
+        self.purpose == Purpose::Training
+    }
+
     /// The same without what belongs to a host: the threads of its ranks, and where it keeps its copy of the data.
     pub fn on_any_host(&self) -> Self {
         let mut run = self.clone();

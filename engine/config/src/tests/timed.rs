@@ -133,7 +133,7 @@ fn it_is_held_to_the_same_rules() {
             &[("model", &TIMED.replace("1e6", "1e15"))],
         ],
         expect![[r#"
-            run.json:8:34: `zero_optimization.stage`: ZeRO-2 is incompatible with pipeline parallelism (`parallel.pipeline` is 4): gradients would either accumulate unsharded over the micro-batches, which is ZeRO-1's memory, or be reduced after every one of them, which is ZeRO-3's reductions without freeing weights; write "stage": 1, or "stage": 3 with units smaller than a stage, or "pipeline": 1
+            run.json:8:34: `zero_optimization.stage`: ZeRO-2 is incompatible with pipeline parallelism (`parallel.pipeline` is 4): with one micro-batch the ranks of a pipeline compute one after the other, and with more, gradients would either accumulate unsharded over them, which is ZeRO-1's memory, or be reduced after every one, which is ZeRO-3's reductions without freeing weights; write "stage": 1, or "stage": 3 with units smaller than a stage, or "pipeline": 1
             run.json:8:52: `zero_optimization.unit_layers` is 0.5, but only the blocks of families "gpt2" and "llama" have halves: attention and MLP; use 1 or more
             run.json:8:75: `zero_optimization.stage3_param_persistence_threshold` is "auto", but it is 10 x `model.hidden_size`, which family "timed" does not have; use a number of elements
             run.json:7:28: `parallel.pipeline` is 50, but the model has 49 layers: every stage needs at least one; use at most 49

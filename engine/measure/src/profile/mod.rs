@@ -28,8 +28,8 @@ mod typical;
 
 use std::sync::Arc;
 
+use pipezero_plan::Plan;
 use pipezero_plan::costs::{CostsFile, PredictError, Source, Step, for_plan};
-use pipezero_plan::{Plan, Purpose};
 use pipezero_run::data::BatchSource;
 use pipezero_run::engine::{Engine, EngineError, StepReport};
 use pipezero_run::world::{World, world_of};
@@ -109,7 +109,7 @@ pub fn profile_in(
     if options.num_steps == 0 {
         return Err(ProfileError::NoSteps);
     }
-    let mut engine = Engine::in_world(plan.clone(), source, Purpose::Training, world)?;
+    let mut engine = Engine::in_world(plan.clone(), source, world)?;
     let mut profiler = engine.has_rank_0().then(|| Profiler::new(&plan));
     steps::record(profiler.as_mut(), &mut engine, options, watch)?;
     let Some(profiler) = profiler else {

@@ -8,7 +8,8 @@ use crate::refusal::as_zero_1;
 use crate::{Plan, PlanError};
 
 impl Plan {
-    /// Every pipeline rank under ZeRO-3 and under ZeRO-1; empty below ZeRO-3 and on one data rank, where nothing is sharded.
+    /// Every pipeline rank under ZeRO-3 and under ZeRO-1; empty below ZeRO-3, on one data rank, where nothing is sharded, and for inference, since
+    /// levels differ there in the weights alone.
     pub fn beside_zero_1(&self) -> &[BesideZero1] {
         &self.beside_zero_1
     }
@@ -28,7 +29,7 @@ impl Plan {
     /// # Errors
     /// As [`Plan::new`], which this run has passed already.
     pub(crate) fn compared_with_zero_1(&self) -> Result<Vec<BesideZero1>, PlanError> {
-        if self.run.zero.level != ZeroLevel::Zero3 || self.grid.data_degree == 1 {
+        if self.run.zero.level != ZeroLevel::Zero3 || self.grid.data_degree == 1 || !self.run.trains() {
             return Ok(Vec::new());
         }
         let least = self.with_residency(self.compared_residency())?;

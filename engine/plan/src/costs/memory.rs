@@ -3,7 +3,6 @@
 //! The executor allocates everything before the first step; what a curve shows is how much of that is in use. Its peak is at
 //! most what the plan says, and what the plan says is what is allocated.
 
-use pipezero_partition::Purpose;
 use pipezero_schedule::Unit;
 use pipezero_schedule::simulate::{MemoryBytes, MemoryCategory, MemoryCosts, UnitMemory};
 
@@ -26,7 +25,7 @@ pub fn memory_costs(plan: &Plan) -> MemoryCosts {
     });
     let (grid, forecast) = (plan.grid(), plan.forecast());
     let fixed = plan.training().ranks().map(|rank| {
-        let sizes = plan.sizes(rank, Purpose::Training);
+        let sizes = plan.sizes(rank);
         fixed(&forecast[grid.rank(rank.index(), 0)].memory, &sizes, element_bytes)
     });
     let message_bytes = plan.training().chain().edges().map(|edge| edge_bytes(plan, edge)).collect();

@@ -9,10 +9,10 @@ use super::price::{as_zero_1, row, without_pipeline};
 use crate::{Plan, PlanError};
 
 impl Plan {
-    /// Under ZeRO-3, a rank that has all its layers in one unit, unless that is whole. A tied weight and a slice are units of their
+    /// A rank that trains under ZeRO-3 and has all its layers in one unit, unless that is whole. A tied weight and a slice are units of their
     /// own: in a pipeline, one layer beside it is not alone, but several layers in one unit are.
     pub(crate) fn lone_unit(&self) -> Option<(PipelineRank, Unit)> {
-        if self.run.zero.level != ZeroLevel::Zero3 {
+        if self.run.zero.level != ZeroLevel::Zero3 || !self.run.trains() {
             return None;
         }
         // A whole unit is reduced once, as under ZeRO-1; a persistent one makes it ZeRO-2.
@@ -33,7 +33,7 @@ impl Plan {
 
     /// Whether users are refused this plan.
     pub(crate) fn is_refused(&self) -> bool {
-        (self.grid.pipeline_degree > 1 && self.lone_unit().is_some()) || self.is_zero_2_in_pipeline()
+        (self.grid.pipeline_degree > 1 && self.lone_unit().is_some()) || !self.zero_2_ranks().is_empty()
     }
 
     /// Refuses a lone unit in a pipeline, since everything would be gathered for every micro-batch.
@@ -63,8 +63,12 @@ impl Plan {
             name(layers.start),
             name(layers.end - 1)
         );
-        let reason =
-            "everything would be gathered for every micro-batch, and the peak memory is that of no sharding";
+        let reason = match self.run.batch.num_micro_batches {
+            1 => "everything would be gathered at once, and the peak memory is that of no sharding",
+            _ => {
+                "everything would be gathered for every micro-batch, and the peak memory is that of no sharding"
+            }
+        };
         let table = Some(table);
         Err(PlanError::LoneUnit(Box::new(Refusal { headline, reason: reason.to_owned(), repairs, table })))
     }

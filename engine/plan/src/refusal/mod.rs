@@ -4,6 +4,7 @@
 mod costs_of_zero_2;
 mod lone_unit;
 mod price;
+mod zero_2_ranks;
 
 #[cfg(test)]
 mod tests;

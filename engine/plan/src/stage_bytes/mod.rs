@@ -19,7 +19,7 @@ use pipezero_config::Checkpointing;
 use pipezero_models::layer::{LossInputs, MicroBatchShape};
 use pipezero_models::model::ModelLayer;
 use pipezero_partition::{
-    LayerNode, LayerRole, ModelStates, Purpose, RankFacts, RankMemory, StageFacts, Tying, Unit, UnitLayers,
+    LayerNode, LayerRole, ModelStates, RankFacts, RankMemory, StageFacts, Tying, Unit, UnitLayers,
     units_of_stage,
 };
 use pipezero_schedule::{ComputeOrder, Stage, protocol};
@@ -84,13 +84,18 @@ impl<'a> StageBytes<'a> {
         let stages = || (0..order.placement.num_stages() as u32).map(Stage);
         let weights = programs::weights(of.run)?;
         let resident_units = |stage| weights.max_copies(order.placement.rank(stage), usize::MAX);
-        let in_flight = |stage| order.in_flight(stage) as u64;
-        let in_flight_before_trained = |stage: Stage| {
-            let ranks = order.placement.ranks_by_stage();
-            let sends = ranks.get(stage.index() + 1).is_some_and(|&next| next != ranks[stage.index()]);
-            if sends { in_flight(stage).min(protocol::FORWARD_SLOTS as u64) } else { in_flight(stage) }
+        let ranks = order.placement.ranks_by_stage();
+        let sends =
+            |stage: Stage| ranks.get(stage.index() + 1).is_some_and(|&next| next != ranks[stage.index()]);
+        let trains = of.run.trains();
+        let in_training = |stage| order.in_flight(stage) as u64;
+        let in_flight_before_trained = |stage| match sends(stage) {
+            true => in_training(stage).min(protocol::FORWARD_SLOTS as u64),
+            false if trains => in_training(stage),
+            false => 1,
         };
-        let num_waiting = |stage| order.num_weight_input_buffers(stage) as u64;
+        let in_flight = |stage| if trains { in_training(stage) } else { in_flight_before_trained(stage) };
+        let num_waiting = |stage| if trains { order.num_weight_input_buffers(stage) as u64 } else { 0 };
         Ok(Self {
             of,
             unit_layers: of.run.zero.unit_layers,
@@ -139,8 +144,11 @@ impl<'a> StageBytes<'a> {
             element_bytes: element_bytes(&self.of.run.precision),
             num_optimizer_states: self.of.run.optimizer.num_states() as u64,
         };
-        let frozen = states.frozen_bytes(all.frozen - before.frozen);
-        let states = states.bytes(all.parameters - before.parameters).saturating_add(frozen);
+        let (trained, frozen) = (all.parameters - before.parameters, all.frozen - before.frozen);
+        let states = match self.of.run.trains() {
+            true => states.bytes(trained).saturating_add(states.frozen_bytes(frozen)),
+            false => states.frozen_bytes(trained + frozen),
+        };
         let saved = u128::from(element_bytes(&self.of.run.precision).activation) * (all.saved - before.saved);
         let bytes = saved.saturating_mul(self.in_flight(stage, &layers).into());
         u64::try_from(bytes.saturating_add(states)).unwrap_or(u64::MAX)
@@ -184,7 +192,7 @@ impl<'a> StageBytes<'a> {
         let input = units.first().map_or(0, |unit| unit.sizes.input) as u64;
         let output = units.last().filter(|_| has_next).map_or(0, |unit| unit.sizes.output) as u64;
         let mut facts = RankFacts {
-            purpose: Purpose::Training,
+            purpose: run.purpose,
             sharding: sharding(self.of.run),
             element_bytes: element_bytes(&self.of.run.precision),
             num_optimizer_states: self.of.run.optimizer.num_states() as u64,

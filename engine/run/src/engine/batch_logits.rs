@@ -8,13 +8,14 @@ use pipezero_plan::Plan;
 use super::Engine;
 use super::command::Command;
 use super::error::EngineError;
+use super::kind::EngineKind;
 use crate::data::BatchSource;
 use crate::executor::BatchLogits;
 
 /// Logits that processes send each other in a message: copies of so many are held beside them.
 const LOGITS_AT_ONCE: usize = 1 << 20;
 
-impl Engine {
+impl<K: EngineKind> Engine<K> {
     /// Computes the logits of batch `batch` (from 1) of `source`, without gradients, and writes them to `logits`, in every process. They are the
     /// same to the bit on every grid of equal micro-batches, and so is the place of each sequence's. A rank that has the head holds those of a
     /// micro-batch meanwhile.

@@ -1,6 +1,5 @@
 //! Whether this host has what the ranks of this process need, before any of them allocates.
 
-use pipezero_partition::Purpose;
 use pipezero_plan::{ElementTypes, Plan};
 
 use super::host_memory::{self, Held, ProcessNeeds};
@@ -13,8 +12,8 @@ impl Engine {
     ///
     /// # Errors
     /// [`EngineError::Device`], [`EngineError::Memory`] and [`EngineError::Threads`].
-    pub fn check_host(plan: &Plan, purpose: Purpose, world: &dyn World) -> Result<(), EngineError> {
-        Self::check_host_beside(plan, purpose, world, Held::Program)
+    pub fn check_host(plan: &Plan, world: &dyn World) -> Result<(), EngineError> {
+        Self::check_host_beside(plan, world, Held::Program)
     }
 
     /// As [`Engine::check_host`], and what the processes of a host need together. Every process of the world calls it, before it reads its text.
@@ -22,21 +21,16 @@ impl Engine {
     /// # Errors
     /// As [`Engine::check_host`]; [`EngineError::MemoryOfProcesses`] in one process of a host that has too little memory for its processes, and
     /// [`EngineError::Elsewhere`] in the others; when another process stops.
-    pub fn check_hosts(plan: &Plan, purpose: Purpose, world: &dyn World) -> Result<(), EngineError> {
-        Self::check_host(plan, purpose, world)?;
-        host_memory::check_processes(plan, purpose, world, Held::Program)
+    pub fn check_hosts(plan: &Plan, world: &dyn World) -> Result<(), EngineError> {
+        Self::check_host(plan, world)?;
+        host_memory::check_processes(plan, world, Held::Program)
     }
 
     /// `held`: what the process has allocated of its needs.
-    pub(super) fn check_host_beside(
-        plan: &Plan,
-        purpose: Purpose,
-        world: &dyn World,
-        held: Held,
-    ) -> Result<(), EngineError> {
+    pub(super) fn check_host_beside(plan: &Plan, world: &dyn World, held: Held) -> Result<(), EngineError> {
         let computed = ElementTypes::computed_in(plan.run());
         threads::check(plan, world.local_ranks().len(), threads::max_threads())?;
-        let needs = ProcessNeeds::of(plan, purpose, &world.local_ranks().collect::<Vec<_>>());
+        let needs = ProcessNeeds::of(plan, &world.local_ranks().collect::<Vec<_>>());
         Limited::of(plan, &needs, held).check()?;
         for of_device in world.devices() {
             let RanksOnDevice { on, number, ranks } = &of_device;
@@ -45,7 +39,7 @@ impl Engine {
             }
             let (memory, free_bytes) = host_memory::of_device(*number, on)?;
             let available_bytes = host_memory::may_have(&needs, held, &memory, free_bytes);
-            host_memory::check(plan, purpose, ranks, memory, available_bytes)?;
+            host_memory::check(plan, ranks, memory, available_bytes)?;
         }
         Ok(())
     }

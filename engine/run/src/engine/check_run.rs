@@ -5,7 +5,6 @@ use std::hash::{DefaultHasher, Hasher};
 
 use pipezero_comm::world::World;
 use pipezero_models::kernels::instruction_set;
-use pipezero_partition::Purpose;
 use pipezero_plan::Plan;
 use serde::{Deserialize, Serialize};
 
@@ -16,11 +15,11 @@ use super::EngineError;
 /// # Errors
 /// [`EngineError::OtherRun`] in each process that has another run than that of rank 0, [`EngineError::OtherInstructions`] in one whose CPU would
 /// compute other bits, [`EngineError::Elsewhere`] where only others have.
-pub(super) fn check_run(plan: &Plan, purpose: Purpose, world: &dyn World) -> Result<(), EngineError> {
+pub(super) fn check_run(plan: &Plan, world: &dyn World) -> Result<(), EngineError> {
     if world.has_all_ranks() {
         return Ok(());
     }
-    let own = Given { run: digest(plan, purpose), instructions: instruction_set() };
+    let own = Given { run: digest(plan), instructions: instruction_set() };
     let as_bytes = serde_json::to_vec(&own).expect("a number and a name");
     // What cannot be read is another version's.
     let first = serde_json::from_slice(&world.broadcast(as_bytes)?).ok();
@@ -57,11 +56,11 @@ impl Given {
 
 /// Equal where engines run alike: the version, the run but for its threads and the paths of its data, which are those of its host, the purpose, the model's
 /// parameters and the programs.
-fn digest(plan: &Plan, purpose: Purpose) -> u64 {
+fn digest(plan: &Plan) -> u64 {
     let run = serde_json::to_string(&plan.run().on_any_host()).expect("a run has string keys");
     let mut digest = Digest(DefaultHasher::new());
     let mut write = |text: fmt::Arguments<'_>| digest.write_fmt(text).expect("a digest takes any text");
-    write(format_args!("{} {run} {purpose:?}", env!("CARGO_PKG_VERSION")));
+    write(format_args!("{} {run} {:?}", env!("CARGO_PKG_VERSION"), plan.run().purpose));
     for (_, planned) in plan.owned_units() {
         for entry in planned.unit.entries() {
             write(format_args!("{:?}", entry.spec));

@@ -234,6 +234,17 @@ pub enum EngineError {
          its host, so copy that of rank 0's host there"
     )]
     OtherRun,
+    /// The engines of joint checkpoints.
+    #[error("joint checkpoints are of engines with a name each, but {reason}")]
+    JointNames {
+        /// Why they are not.
+        reason: &'static str,
+    },
+    /// A plan without training, for an engine that is to train.
+    #[error(
+        "this plan is for inference alone, without gradients and an optimizer: start it with `Engine::for_inference`, or plan a run that trains"
+    )]
+    PlanOfInference,
     /// The processes run on CPUs of different kinds.
     #[error(
         "the CPU of this process multiplies with {own}, and that of rank 0's process with {first}: their products would differ in \

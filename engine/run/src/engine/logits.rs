@@ -3,8 +3,9 @@
 use super::Engine;
 use super::command::Command;
 use super::error::EngineError;
+use super::kind::EngineKind;
 
-impl Engine {
+impl<K: EngineKind> Engine<K> {
     /// The logits `[V]` that follow `tokens`, through the pipeline.
     ///
     /// # Errors

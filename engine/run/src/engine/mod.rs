@@ -9,6 +9,7 @@ mod error;
 mod failures;
 mod host_memory;
 mod initial_state;
+mod kind;
 mod limits;
 mod logits;
 mod not_finite;
@@ -20,7 +21,9 @@ mod save;
 mod share;
 mod shared;
 mod shared_memory;
+mod start;
 mod state_check;
+mod step;
 mod threads;
 mod together;
 mod weights_checksum;
@@ -28,28 +31,25 @@ mod weights_error;
 mod weights_file;
 mod worker;
 
+use std::marker::PhantomData;
 use std::path::Path;
 use std::sync::Arc;
 
 use pipezero_comm::memory::Ledger;
-use pipezero_models::Device;
-use pipezero_partition::Purpose;
 use pipezero_plan::Plan;
-use pipezero_plan::costs::DeviceSpec;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 pub use crate::executor::{BatchLogits, batch_layout};
 pub use batch_logits::share_logits;
-use check_run::check_run;
 pub use checkpoint::AboutRun;
 use checkpoint::Writing;
 use command::{Answer, Command};
 pub use error::{EngineError, Report};
 pub use failures::{gave_up, stopped};
-use host_memory::Held;
 pub use host_memory::{ProcessNeeds, ProcessRow};
 pub use initial_state::InitialState;
+pub use kind::{EngineKind, Inference, Training};
 pub use own_weights::OwnWeights;
 use ranks::Ranks;
 pub use report::ProcessReport;
@@ -61,18 +61,19 @@ pub use together::{LogitsHere, Together, check_together};
 pub use weights_error::WeightsError;
 
 use crate::data::BatchSource;
-use crate::executor::{RankOutcome, StepInputs};
-use crate::optimizer::{LearningRate, LossScaler, ScaleChange};
-use crate::world::{ClockOffset, Names, RanksOnDevice, RanksOnHosts, World, world_of, world_on};
+use crate::executor::RankOutcome;
+use crate::optimizer::{LearningRate, LossScaler};
+use crate::world::{ClockOffset, Names, RanksOnDevice, RanksOnHosts};
 
-/// Trains, evaluates, saves and loads one model on a grid of ranks.
+/// Trains, evaluates, saves and loads one model on a grid of ranks; one for [`Inference`] has no gradients, no optimizer, and no methods that need them.
 ///
 /// Every method commands all ranks of this process and returns when all have replied. After an error the ranks have stopped and a new
 /// engine is needed, except after [`EngineError::NotFinite`], [`EngineError::Unread`] and [`EngineError::LossScale`], whose step was left out, after
 /// [`EngineError::EvaluationNotFinite`] and [`EngineError::UnreadEvaluation`], and after errors of
 /// files of weights and checkpoints: the weights are those before it.
 #[derive(Debug)]
-pub struct Engine {
+pub struct Engine<K: EngineKind = Training> {
+    kind: PhantomData<K>,
     plan: Arc<Plan>,
     ranks: Ranks,
     /// See [`Engine::peak_flops_per_s`].
@@ -93,61 +94,7 @@ pub struct Engine {
     writing: Option<Writing>,
 }
 
-impl Engine {
-    /// Starts the ranks of a plan for training, in the world that its run file names, with initial weights that depend on the seed alone.
-    ///
-    /// # Errors
-    /// [`EngineError::Memory`] and [`EngineError::Threads`] before anything is allocated, where the plan needs more than this host has;
-    /// when a thread cannot be started.
-    pub fn new(plan: Plan, source: Arc<dyn BatchSource>) -> Result<Self, EngineError> {
-        let world = world_of(&plan)?;
-        Self::in_world(plan, source, Purpose::Training, world)
-    }
-
-    /// Starts the ranks without gradients and optimizer state: for [`Engine::eval_batch`] and [`Engine::logits`].
-    ///
-    /// # Errors
-    /// As [`Engine::new`].
-    pub fn for_inference(plan: Plan, source: Arc<dyn BatchSource>) -> Result<Self, EngineError> {
-        let world = world_of(&plan)?;
-        Self::in_world(plan, source, Purpose::Inference, world)
-    }
-
-    /// As [`Engine::new`], with all ranks on a device.
-    ///
-    /// # Errors
-    /// As [`Engine::new`].
-    pub fn on_device(
-        plan: Plan,
-        source: Arc<dyn BatchSource>,
-        device: Arc<dyn Device>,
-    ) -> Result<Self, EngineError> {
-        Self::on_devices(plan, source, &[device])
-    }
-
-    /// As [`Engine::new`], with ranks on these devices in turn. They reach each other's memory.
-    ///
-    /// # Errors
-    /// As [`Engine::new`].
-    pub fn on_devices(
-        plan: Plan,
-        source: Arc<dyn BatchSource>,
-        devices: &[Arc<dyn Device>],
-    ) -> Result<Self, EngineError> {
-        let world = world_on(&plan, devices);
-        Self::in_world(plan, source, Purpose::Training, world)
-    }
-
-    /// As [`Engine::new`], and every step's report holds what happened to each rank's instructions and when.
-    ///
-    /// # Errors
-    /// As [`Engine::new`].
-    pub fn recording(plan: Plan, source: Arc<dyn BatchSource>) -> Result<Self, EngineError> {
-        let mut engine = Self::new(plan, source)?;
-        engine.records = true;
-        Ok(engine)
-    }
-
+impl<K: EngineKind> Engine<K> {
     /// What people call the devices that compute.
     pub fn device_name(&self) -> String {
         Names(&self.ranks.devices()).to_string()
@@ -172,68 +119,6 @@ impl Engine {
     /// CPU never is.
     pub fn peak_flops_per_s(&self) -> Option<f64> {
         self.peak_flops_per_s
-    }
-
-    /// As [`Engine::with_state`], with weights drawn from the seed.
-    ///
-    /// # Errors
-    /// As [`Engine::with_state`].
-    pub fn in_world(
-        plan: Plan,
-        source: Arc<dyn BatchSource>,
-        purpose: Purpose,
-        world: Arc<dyn World>,
-    ) -> Result<Self, EngineError> {
-        Self::with_state(plan, source, purpose, world, &InitialState::Drawn)
-    }
-
-    /// Starts the ranks of this process with this state. Every process of the world has an engine of the same plan and calls the same
-    /// methods in the same order. A failure leaves nothing behind: no thread, no memory.
-    ///
-    /// # Errors
-    /// As [`Engine::new`]; before anything is allocated, [`EngineError::WorldSize`] where the world has another number of ranks than
-    /// the plan, [`EngineError::OtherRun`] where the processes were given different runs, [`EngineError::Connect`], and those of a
-    /// checkpoint of another model or optimizer; when weights or a checkpoint cannot be read.
-    pub fn with_state(
-        plan: Plan,
-        source: Arc<dyn BatchSource>,
-        purpose: Purpose,
-        world: Arc<dyn World>,
-        state: &InitialState,
-    ) -> Result<Self, EngineError> {
-        let (needed, found) = (plan.grid().world_size(), world.size());
-        if needed != found {
-            return Err(EngineError::WorldSize { needed, found });
-        }
-        Self::check_host_beside(&plan, purpose, &*world, Held::ProgramAndText)?;
-        check_run(&plan, purpose, &*world)?;
-        host_memory::check_processes(&plan, purpose, &*world, Held::ProgramAndText)?;
-        state.check(&plan, &*world)?;
-        let plan = Arc::new(plan);
-        let learning_rate = LearningRate::new(&plan.run().optimizer, &plan.run().scheduler);
-        let ranks = Ranks::start(&plan, &source, purpose, world)?;
-        let loss_scaler = LossScaler::new(plan.run().precision);
-        let peak_flops_per_s = peak_flops_per_s(&ranks.devices(), &plan);
-        let mut engine = Self {
-            plan,
-            ranks,
-            peak_flops_per_s,
-            records: false,
-            learning_rate,
-            loss_scaler,
-            step: 0,
-            update: 0,
-            num_samples: 0,
-            tokens_digest: 0,
-            writing: None,
-        };
-        match state {
-            InitialState::Drawn => engine.ranks.ask(&Command::Initialise).map(drop)?,
-            InitialState::Weights(path) => engine.load(path)?,
-            InitialState::Parameters(from) => engine.load_parameters(from)?,
-            InitialState::Checkpoint(from) => engine.resume(from)?,
-        }
-        Ok(engine)
     }
 
     /// Whether rank 0 runs in this process, which then writes what the run leaves behind.
@@ -269,61 +154,6 @@ impl Engine {
         &self.plan
     }
 
-    /// One optimizer step on the next batch of the source.
-    ///
-    /// # Errors
-    /// When a rank stops; the report names every rank's instruction. No step is half done on disk, but the weights in
-    /// memory are lost. [`EngineError::Unread`] where tokens cannot be read, [`EngineError::NotFinite`] where the loss or a gradient is not finite, [`EngineError::LossScale`] where fp16
-    /// overflows at the lowest loss scale; weights are kept then.
-    pub fn train_batch(&mut self) -> Result<StepReport, EngineError> {
-        self.train(self.records)
-    }
-
-    /// As [`Engine::train_batch`], and the report holds what happened to each rank's instructions and when, whether or not the
-    /// engine records all steps. What is recorded costs a mark of the compute queue for each event and changes no
-    /// number.
-    ///
-    /// # Errors
-    /// As [`Engine::train_batch`].
-    pub fn train_batch_recorded(&mut self) -> Result<StepReport, EngineError> {
-        self.train(true)
-    }
-
-    fn train(&mut self, records: bool) -> Result<StepReport, EngineError> {
-        let (step, update) = (self.step + 1, self.update + 1);
-        let learning_rate = self.learning_rate.at(update);
-        let loss_scale = self.loss_scaler.as_ref().map(LossScaler::scale);
-        let inputs =
-            StepInputs { step, update, learning_rate, loss_scale: loss_scale.unwrap_or(1.0), records };
-        let before = self.clock_offset(records)?;
-        let outcomes = self.ranks.ask_for_outcomes(&Command::Train(inputs))?;
-        // Clocks drift, so it is asked for on both sides of the step.
-        let clock = before.and(self.clock_offset(records)?);
-        let found = first(&outcomes).clone();
-        let overflowed = found.overflowed;
-        let unread = outcomes.iter().find_map(|outcome| outcome.unread.clone());
-        let tokens_digest =
-            outcomes.iter().fold(0_u64, |sum, outcome| sum.wrapping_add(outcome.tokens_digest));
-        let processes = self.gather_outcomes(clock, outcomes)?;
-        if overflowed {
-            self.check_left_out(inputs, unread)?;
-        }
-        self.tokens_digest = tokens_digest;
-        self.update_loss_scale(step, overflowed)?;
-        self.step = step;
-        self.update += u64::from(!overflowed);
-        self.num_samples += self.plan.run().batch.train_batch_size as u64;
-        let mut report = StepReport::new(inputs, loss_scale, self.plan.loss_parts(), &found, processes);
-        tracing::debug!(step, loss = report.loss, step_s = report.step_s, "step");
-        report.next_loss_scale = self.loss_scaler.as_ref().map(LossScaler::scale);
-        Ok(report)
-    }
-
-    /// How far this process's clock is ahead of the first one's, if events are recorded.
-    fn clock_offset(&mut self, records: bool) -> Result<ClockOffset, EngineError> {
-        if records { self.ranks.together(|world| world.clock_offset()) } else { Ok(ClockOffset::ZERO) }
-    }
-
     /// What the ranks of all processes did, in the process of rank 0; of this process's ranks in the others.
     fn gather_outcomes(
         &mut self,
@@ -346,31 +176,6 @@ impl Engine {
         }
         let read = |message: Vec<u8>| serde_json::from_slice(&message);
         Ok(messages.into_iter().map(read).collect::<Result<_, _>>().expect("every process runs this program"))
-    }
-
-    /// Updates the loss scale after a step and logs its change. That a step was left out is in its report, and the caller shows
-    /// it.
-    fn update_loss_scale(&mut self, step: u64, overflowed: bool) -> Result<(), EngineError> {
-        let Some(scaler) = &mut self.loss_scaler else { return Ok(()) };
-        let scale = scaler.scale();
-        let change = scaler.update(overflowed);
-        match (overflowed, change) {
-            (_, ScaleChange::Exhausted) => return Err(EngineError::LossScale { step, scale }),
-            (true, ScaleChange::To(next)) => {
-                tracing::debug!(
-                    step,
-                    scale,
-                    next,
-                    "a gradient overflowed: step left out, loss scale lowered"
-                );
-            }
-            (true, ScaleChange::Kept) => {
-                tracing::debug!(step, scale, "a gradient overflowed: step left out, loss scale kept");
-            }
-            (false, ScaleChange::To(next)) => tracing::info!(step, scale, next, "loss scale raised"),
-            (false, ScaleChange::Kept) => {}
-        }
-        Ok(())
     }
 
     /// The loss of batch `batch` (from 1) of `source`, without gradients; the weights stay as they are.
@@ -455,10 +260,4 @@ impl Engine {
 /// What any of the ranks knows of the whole grid.
 fn first(outcomes: &[RankOutcome]) -> &RankOutcome {
     outcomes.first().expect("a process has at least one rank")
-}
-
-/// What these devices could compute together in the precision of a plan; `None` where one is not known.
-fn peak_flops_per_s(devices: &[RanksOnDevice], plan: &Plan) -> Option<f64> {
-    let peak = |name: &str| Some(DeviceSpec::by_driver_name(name)?.peak_flops_per_s(plan.run().precision));
-    devices.iter().map(|device| peak(&device.on.name)).sum()
 }

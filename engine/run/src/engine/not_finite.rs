@@ -6,10 +6,11 @@ use serde::de::DeserializeOwned;
 use super::Engine;
 use super::command::{Answer, Command};
 use super::error::EngineError;
+use super::kind::{EngineKind, Training};
 use crate::executor::{Findings, NotFinite, StepInputs};
 use crate::unusable_value::UnusableValue;
 
-impl Engine {
+impl Engine<Training> {
     /// A step left the weights as they are: an error, unless a gradient overflowed in fp16.
     pub(super) fn check_left_out(
         &mut self,
@@ -25,7 +26,9 @@ impl Engine {
         let found = self.find_not_finite(&Command::FindInStep(inputs))?;
         Err(EngineError::NotFinite { step, what: found.to_string(), remedy: found.remedy() })
     }
+}
 
+impl<K: EngineKind> Engine<K> {
     /// Finds the first value that is not finite in the last step, which has changed no weight, or in the last evaluation. Every process gets the same
     /// answer.
     pub(super) fn find_not_finite(&mut self, command: &Command) -> Result<NotFinite, EngineError> {

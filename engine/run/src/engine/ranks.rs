@@ -19,7 +19,6 @@ use super::failures::{
 use super::worker::Worker;
 use crate::data::BatchSource;
 use crate::executor::{Cause, RankFailure, RankOutcome};
-use pipezero_partition::Purpose;
 
 /// How long threads of a run that failed are waited for.
 const LONGEST_FAREWELL: Duration = Duration::from_secs(1);
@@ -62,7 +61,6 @@ impl Ranks {
     pub(super) fn start(
         plan: &Arc<Plan>,
         source: &Arc<dyn BatchSource>,
-        purpose: Purpose,
         world: Arc<dyn World>,
     ) -> Result<Self, EngineError> {
         let local = world.local_ranks();
@@ -80,7 +78,7 @@ impl Ranks {
             hold_reserves: false,
             stopped: false,
         };
-        tracing::debug!(?local, threads = plan.run().threads, ?purpose, "starting ranks");
+        tracing::debug!(?local, threads = plan.run().threads, purpose = ?plan.run().purpose, "starting ranks");
         for rank in local {
             let pool = rayon::ThreadPoolBuilder::new()
                 .num_threads(plan.run().threads)
@@ -93,7 +91,6 @@ impl Ranks {
                 rank,
                 plan: Arc::clone(plan),
                 source: Arc::clone(source),
-                purpose,
                 ledgers: Arc::clone(ranks.ledgers(rank)),
                 world: Arc::clone(&ranks.world),
                 commands,

@@ -6,8 +6,9 @@ use serde::de::DeserializeOwned;
 
 use super::Engine;
 use super::error::EngineError;
+use super::kind::EngineKind;
 
-impl Engine {
+impl<K: EngineKind> Engine<K> {
     /// The value that the process of rank 0 finds, in all processes; the others do not look.
     ///
     /// # Errors

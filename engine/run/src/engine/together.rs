@@ -5,7 +5,6 @@
 
 use pipezero_comm::world::{RanksOnHosts, World};
 use pipezero_files::host;
-use pipezero_partition::Purpose;
 use pipezero_plan::Plan;
 
 use super::error::EngineError;
@@ -20,10 +19,8 @@ use super::threads;
 pub struct Together<'a> {
     /// By which messages know it.
     pub name: &'a str,
-    /// Its plan.
+    /// Its plan. An engine for inference computes all logits of batches.
     pub plan: &'a Plan,
-    /// An engine for inference computes all logits of batches.
-    pub purpose: Purpose,
     /// Its world.
     pub world: &'a dyn World,
 }
@@ -59,15 +56,14 @@ pub fn check_together(engines: &[Together<'_>], logits: Option<LogitsHere<'_>>) 
     check_threads(threads.collect(), threads::max_threads())?;
     let limited = engines.iter().map(|engine| {
         let ranks: Vec<usize> = engine.world.local_ranks().collect();
-        Limited::of(engine.plan, &ProcessNeeds::of(engine.plan, engine.purpose, &ranks), Held::Program)
+        Limited::of(engine.plan, &ProcessNeeds::of(engine.plan, &ranks), Held::Program)
     });
     limited.fold(Limited::default(), Limited::and).check()?;
     let mut in_demand: Vec<InDemand> = Vec::new();
     for engine in engines {
         for of_device in engine.world.devices() {
             let (memory, free_bytes) = host_memory::of_device(of_device.number, &of_device.on)?;
-            let needed =
-                host_memory::still_needed_bytes(engine.plan, engine.purpose, &of_device.ranks, &memory);
+            let needed = host_memory::still_needed_bytes(engine.plan, &of_device.ranks, &memory);
             let needed = needed.saturating_add(engine.micro_batch_bytes(&of_device.ranks));
             let share = Share { engine: engine.name.to_owned(), num_ranks: of_device.ranks.len(), needed };
             add(&mut in_demand, memory, free_bytes, share);
@@ -103,10 +99,7 @@ fn processes_here(world: &dyn World) -> usize {
 impl Together<'_> {
     /// The logits of a micro-batch, on ranks that compute all of a batch.
     fn micro_batch_bytes(&self, ranks: &[usize]) -> u64 {
-        match self.purpose {
-            Purpose::Training => 0,
-            Purpose::Inference => self.plan.micro_batch_logits_bytes(ranks.iter().copied()),
-        }
+        if self.plan.run().trains() { 0 } else { self.plan.micro_batch_logits_bytes(ranks.iter().copied()) }
     }
 }
 

@@ -9,7 +9,6 @@ use pipezero_comm::memory::Ledgers;
 use pipezero_comm::world::{Position, World};
 use pipezero_models::init;
 use pipezero_models::parameter::ParameterSpec;
-use pipezero_partition::Purpose;
 use pipezero_plan::Plan;
 use pipezero_schedule::Instruction;
 
@@ -22,7 +21,6 @@ pub(super) struct Worker {
     pub(super) rank: usize,
     pub(super) plan: Arc<Plan>,
     pub(super) source: Arc<dyn BatchSource>,
-    pub(super) purpose: Purpose,
     pub(super) ledgers: Arc<Ledgers>,
     pub(super) world: Arc<dyn World>,
     pub(super) commands: Receiver<Command>,
@@ -50,7 +48,7 @@ impl Worker {
     fn build(&self) -> Result<Rank, Cause> {
         let comm = self.world.communicator(self.rank)?;
         let positions = Arc::clone(self.world.positions());
-        Rank::new(&self.plan, self.purpose, comm, &self.ledgers, positions)
+        Rank::new(&self.plan, comm, &self.ledgers, positions)
     }
 
     fn guard<R>(&self, f: impl FnOnce() -> Result<R, Cause>) -> Result<R, Box<RankFailure>> {

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use pipezero_comm::Communicator;
 use pipezero_files::safetensors::index_of;
-use pipezero_partition::Purpose;
 use pipezero_schedule::{MicroBatch, Unit};
 
 use super::error::Cause;
@@ -30,7 +29,7 @@ impl Rank {
         step: Option<StepInputs>,
     ) -> Result<Findings, Cause> {
         self.comm.finish()?;
-        let at_once = (scratch_bytes(&self.plan, Purpose::Training) as usize / size_of::<f32>()).max(1);
+        let at_once = (scratch_bytes(&self.plan) as usize / size_of::<f32>()).max(1);
         let losses = self.results.broken_losses();
         let weight = self.first_broken_weight(at_once)?;
         let gradient = if step.is_some() { self.first_broken_gradient()? } else { None };

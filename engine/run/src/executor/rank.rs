@@ -7,7 +7,6 @@ use pipezero_comm::memory::{Allocator, Category, Ledgers, Lendable, TrackedBuffe
 use pipezero_comm::world::{Position, Positions};
 use pipezero_comm::{CommError, Communicator, Counting, Group};
 use pipezero_models::{ElementType, ModelError, Queue};
-use pipezero_partition::Purpose;
 use pipezero_plan::{MAX_GATHERED_PARTS, MAX_REDUCED_PARTS, Plan, RankSizes};
 use pipezero_schedule::{Lane, PipelineRank, Stage, Unit};
 
@@ -83,7 +82,6 @@ impl Rank {
     /// Allocates everything that the rank will ever hold.
     pub(crate) fn new(
         plan: &Arc<Plan>,
-        purpose: Purpose,
         comm: Box<dyn Communicator>,
         ledgers: &Ledgers,
         positions: Arc<Positions>,
@@ -92,7 +90,7 @@ impl Rank {
         let rank = comm.rank();
         let pipeline_rank = PipelineRank(grid.pipeline_rank(rank) as u32);
         let data_rank = grid.data_rank(rank);
-        let sizes = plan.sizes(pipeline_rank, purpose);
+        let sizes = plan.sizes(pipeline_rank);
         let element_type = plan.element_type();
         let queue = Arc::clone(comm.queue());
         let allocator = |ledger| Allocator::new(Arc::clone(&queue), Arc::clone(ledger));
@@ -139,10 +137,10 @@ impl Rank {
             positions,
             recorder: Recorder::new(queue),
         };
-        if purpose == Purpose::Training {
+        if plan.run().trains() {
             built.comm.prepare_sums(&built.memory)?;
         }
-        built.allocate_stores(purpose)?;
+        built.allocate_stores()?;
         if sizes.checkpoint_elements > 0 {
             let copy = built.memory.host_zeros(sizes.checkpoint_elements, Category::Checkpoint)?;
             built.staging = Some(Staging::new(copy));
@@ -150,13 +148,13 @@ impl Rank {
         Ok(built)
     }
 
-    fn allocate_stores(&mut self, purpose: Purpose) -> Result<(), Cause> {
+    fn allocate_stores(&mut self) -> Result<(), Cause> {
         let options = StoreOptions {
             zero: &self.plan.run().zero,
             element_type: self.plan.element_type(),
             optimizer: &self.plan.run().optimizer,
             no_decay: self.plan.run().optimizer.no_decay(),
-            purpose,
+            purpose: self.plan.run().purpose,
             data_rank: self.data_rank,
             memory: &self.memory,
         };

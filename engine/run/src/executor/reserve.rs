@@ -3,7 +3,6 @@
 
 use pipezero_comm::memory::Category;
 use pipezero_models::ElementType;
-use pipezero_partition::Purpose;
 
 use super::rank::Rank;
 use super::scratch::scratch_bytes;
@@ -13,7 +12,7 @@ impl Rank {
     /// between steps says so.
     pub(crate) fn hold_reserve(&mut self) {
         if self.reserve.is_none() && self.plan.run().device.has_own_memory() {
-            let num_bytes = scratch_bytes(&self.plan, Purpose::Training);
+            let num_bytes = scratch_bytes(&self.plan);
             let num_elements =
                 usize::try_from(num_bytes).unwrap_or(usize::MAX) / ElementType::F32.num_bytes();
             self.reserve = self.scratch.zeros(num_elements, Category::Communication).ok();

@@ -13,12 +13,9 @@ impl JointCheckpoints {
     ///
     /// # Errors
     /// As [`Engine::resume`]; when the list cannot be read or is damaged, when all that are listed are damaged, and when an engine is in none. The engines must
-    /// then be resumed from something else before they are used.
-    ///
-    /// # Panics
-    /// If there is no engine.
+    /// then be resumed from something else before they are used. [`EngineError::JointNames`] where there is no engine.
     pub fn resume(&mut self, engines: &mut [(&str, &mut Engine)]) -> Result<bool, EngineError> {
-        let sets = first_of(engines).shared(|| self.sets().map_err(EngineError::from))?;
+        let sets = first_of(engines)?.shared(|| self.sets().map_err(EngineError::from))?;
         let mut refused = Vec::new();
         for set in sets.into_iter().rev() {
             match self.resume_from(&set, engines) {
@@ -57,20 +54,20 @@ impl JointCheckpoints {
     /// the ones before is not written again. After an error the engines go on, and what was listed stays.
     ///
     /// # Errors
-    /// As [`Engine::write_checkpoint`]; before anything is written, [`CheckpointError::NotGoneOn`] where the folder has some that the engines did not go on from.
-    ///
-    /// # Panics
-    /// If there is no engine, or two have one name.
+    /// As [`Engine::write_checkpoint`]; before anything is written, [`CheckpointError::NotGoneOn`] where the folder has some that the engines did not go on from,
+    /// and [`EngineError::JointNames`] where there is no engine, or two have one name.
     pub fn write(&mut self, engines: &mut [(&str, &mut Engine)]) -> Result<(), EngineError> {
         let steps: JointSteps =
             engines.iter().map(|(name, engine)| ((*name).to_owned(), engine.position().step)).collect();
-        assert!(steps.len() == engines.len(), "each engine has a name of its own");
+        if steps.len() < engines.len() {
+            return Err(EngineError::JointNames { reason: "two of these have the same name" });
+        }
         if self.last.is_none() {
             let is_known = |sets: Vec<JointSteps>| match sets.is_empty() {
                 true => Ok(()),
                 false => Err(CheckpointError::NotGoneOn { path: self.list() }),
             };
-            first_of(engines).shared(|| self.sets().and_then(is_known).map_err(EngineError::from))?;
+            first_of(engines)?.shared(|| self.sets().and_then(is_known).map_err(EngineError::from))?;
         }
         let mut not_removed = Ok(());
         for (name, engine) in &mut *engines {
@@ -88,7 +85,7 @@ impl JointCheckpoints {
                 written => written?,
             }
         }
-        let first = first_of(engines);
+        let first = first_of(engines)?;
         let added = if first.has_rank_0() { self.add(&steps) } else { Ok(()) };
         first.agree(added.map_err(EngineError::from))?;
         self.last = Some(steps);
@@ -105,6 +102,7 @@ impl JointCheckpoints {
     }
 }
 
-fn first_of<'a>(engines: &'a mut [(&str, &mut Engine)]) -> &'a mut Engine {
-    engines.first_mut().expect("there are engines").1
+fn first_of<'a>(engines: &'a mut [(&str, &mut Engine)]) -> Result<&'a mut Engine, EngineError> {
+    let first = engines.first_mut().map(|(_, engine)| &mut **engine);
+    first.ok_or(EngineError::JointNames { reason: "there is none" })
 }

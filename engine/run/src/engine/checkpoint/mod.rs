@@ -11,6 +11,7 @@ use std::sync::Arc;
 use super::Engine;
 use super::command::{Answer, Command};
 use super::error::EngineError;
+use super::kind::EngineKind;
 use super::state_check::{check_model, check_optimizer};
 use crate::checkpoint::{CheckpointError, CheckpointReader, Position};
 pub(super) use writing::Writing;
@@ -52,7 +53,9 @@ impl Engine {
         }
         Ok(())
     }
+}
 
+impl<K: EngineKind> Engine<K> {
     /// Reads the parameters of a checkpoint, whichever grid wrote it, and nothing else: the run is where it was.
     ///
     /// # Errors

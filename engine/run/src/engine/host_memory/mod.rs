@@ -7,7 +7,6 @@ use pipezero_comm::CommError;
 use pipezero_comm::world::NamedDevice;
 use pipezero_files::host;
 use pipezero_models::queue::MemoryInUse;
-use pipezero_partition::Purpose;
 use pipezero_plan::{Change, CountedRanks, Needs, Plan};
 
 use super::error::EngineError;
@@ -27,23 +26,21 @@ pub(super) use processes::check_processes;
 /// [`EngineError::Memory`], with the changes that make the run fit.
 pub(super) fn check(
     plan: &Plan,
-    purpose: Purpose,
     ranks: &[usize],
     memory: SharedMemory,
     available_bytes: Option<u64>,
 ) -> Result<(), EngineError> {
     let Some(available_bytes) = available_bytes else { return Ok(()) };
     let num_ranks = ranks.len();
-    let beside_bytes = beside_bytes(plan, purpose, ranks, &memory);
-    let needed_bytes = plan.needed_bytes(purpose, ranks.iter().copied()).saturating_add(beside_bytes);
+    let beside_bytes = beside_bytes(plan, ranks, &memory);
+    let needed_bytes = plan.needed_bytes(ranks.iter().copied()).saturating_add(beside_bytes);
     if needed_bytes <= available_bytes {
         return Ok(());
     }
     let is_whole = num_ranks == plan.grid().world_size();
     let counted = if is_whole { CountedRanks::All } else { CountedRanks::Some(num_ranks) };
-    let changes = plan.changes_that_fit(purpose, |needs| {
-        counted.bytes(needs).saturating_add(beside_bytes) <= available_bytes
-    });
+    let changes =
+        plan.changes_that_fit(|needs| counted.bytes(needs).saturating_add(beside_bytes) <= available_bytes);
     let whole = |Change { description, needs }| {
         let Needs { rank_bytes, world_bytes } = needs;
         Change {
@@ -82,33 +79,28 @@ pub(super) fn may_have(
 }
 
 /// What these ranks of a plan, all that use a memory, need of it.
-pub(super) fn needed_bytes(plan: &Plan, purpose: Purpose, ranks: &[usize], memory: &SharedMemory) -> u64 {
-    let beside_bytes = beside_bytes(plan, purpose, ranks, memory);
-    plan.needed_bytes(purpose, ranks.iter().copied()).saturating_add(beside_bytes)
+pub(super) fn needed_bytes(plan: &Plan, ranks: &[usize], memory: &SharedMemory) -> u64 {
+    let beside_bytes = beside_bytes(plan, ranks, memory);
+    plan.needed_bytes(ranks.iter().copied()).saturating_add(beside_bytes)
 }
 
 /// Bytes that they still need of it once the program is there, which several engines of a process share.
-pub(super) fn still_needed_bytes(
-    plan: &Plan,
-    purpose: Purpose,
-    ranks: &[usize],
-    memory: &SharedMemory,
-) -> u64 {
+pub(super) fn still_needed_bytes(plan: &Plan, ranks: &[usize], memory: &SharedMemory) -> u64 {
     match memory {
         SharedMemory::Host => {
-            let needs = ProcessNeeds::of(plan, purpose, ranks);
+            let needs = ProcessNeeds::of(plan, ranks);
             needs.bytes - needs.held_bytes(Held::Program)
         }
-        SharedMemory::Gpu { .. } => needed_bytes(plan, purpose, ranks, memory),
+        SharedMemory::Gpu { .. } => needed_bytes(plan, ranks, memory),
     }
 }
 
 /// Bytes that a memory must have beside the buffers of these ranks.
-fn beside_bytes(plan: &Plan, purpose: Purpose, ranks: &[usize], memory: &SharedMemory) -> u64 {
+fn beside_bytes(plan: &Plan, ranks: &[usize], memory: &SharedMemory) -> u64 {
     match memory {
-        SharedMemory::Host => ProcessNeeds::of(plan, purpose, ranks).beside_bytes(),
+        SharedMemory::Host => ProcessNeeds::of(plan, ranks).beside_bytes(),
         // A GPU refuses what it does not have, however late and however little it is.
-        SharedMemory::Gpu { .. } => ranks.len() as u64 * scratch_bytes(plan, purpose),
+        SharedMemory::Gpu { .. } => ranks.len() as u64 * scratch_bytes(plan),
     }
 }
 

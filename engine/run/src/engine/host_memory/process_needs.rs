@@ -4,7 +4,6 @@
 //! under which runs live. Pages of the program's file and of texts are not counted: the system drops them when a process needs memory.
 
 use pipezero_config::{BackendName, DeviceName};
-use pipezero_partition::Purpose;
 use pipezero_plan::Plan;
 use serde::Serialize;
 
@@ -53,14 +52,14 @@ pub struct ProcessRow {
 }
 
 impl ProcessNeeds {
-    /// The needs of the process with these ranks, which are started for `purpose`.
-    pub fn of(plan: &Plan, purpose: Purpose, ranks: &[usize]) -> Self {
+    /// The needs of the process with these ranks.
+    pub fn of(plan: &Plan, ranks: &[usize]) -> Self {
         let is_on_host = plan.run().device == DeviceName::Cpu;
-        let buffers = if is_on_host { plan.needed_bytes(purpose, ranks.iter().copied()) } else { 0 };
+        let buffers = if is_on_host { plan.needed_bytes(ranks.iter().copied()) } else { 0 };
         let num_ranks = ranks.len() as u64;
         let num_computing = num_ranks.saturating_mul(plan.run().threads as u64);
         let has_rank_0 = u64::from(ranks.contains(&0));
-        let pieces = (num_ranks + has_rank_0).saturating_mul(scratch_bytes(plan, purpose));
+        let pieces = (num_ranks + has_rank_0).saturating_mul(scratch_bytes(plan));
         let TextNeeds { held_bytes, reading_bytes } = text_of(plan);
         let mut rows = vec![
             ("buffers of ranks", buffers),
@@ -80,13 +79,13 @@ impl ProcessNeeds {
     }
 
     /// The needs of the process of a run that needs most: the one with all ranks, if they are threads; else the one with the fullest rank.
-    pub fn of_fullest(plan: &Plan, purpose: Purpose) -> Self {
+    pub fn of_fullest(plan: &Plan) -> Self {
         let all: Vec<usize> = (0..plan.grid().world_size()).collect();
         match plan.run().comm.backend {
-            BackendName::Threads => Self::of(plan, purpose, &all),
+            BackendName::Threads => Self::of(plan, &all),
             BackendName::Mpi | BackendName::Nccl => {
-                let fullest = all.iter().max_by_key(|&&rank| plan.needed_bytes(purpose, [rank]));
-                Self::of(plan, purpose, &[*fullest.expect("a grid has a rank")])
+                let fullest = all.iter().max_by_key(|&&rank| plan.needed_bytes([rank]));
+                Self::of(plan, &[*fullest.expect("a grid has a rank")])
             }
         }
     }

@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 use pipezero_comm::world::{World, judged_by_first};
 use pipezero_config::DeviceName;
 use pipezero_files::host::{self, MemoryLeft};
-use pipezero_partition::Purpose;
 use pipezero_plan::Plan;
 use serde::{Deserialize, Serialize};
 
@@ -50,7 +49,6 @@ struct TooLittle {
 /// [`EngineError::MemoryOfProcesses`] in the first process that finds it, [`EngineError::Elsewhere`] in the others; when another process stops.
 pub(in crate::engine) fn check_processes(
     plan: &Plan,
-    purpose: Purpose,
     world: &dyn World,
     held: Held,
 ) -> Result<(), EngineError> {
@@ -58,7 +56,7 @@ pub(in crate::engine) fn check_processes(
         return Ok(());
     }
     // Looked at again once every process is here: until then another one may hold memory that it gives back.
-    let sums = judged_by_first(world, &wanted(plan, purpose, world, held), sums)?;
+    let sums = judged_by_first(world, &wanted(plan, world, held), sums)?;
     let rank = world.local_ranks().start;
     let own = too_little(&host::memories_left(), &sums, rank);
     let found = judged_by_first(world, &own, |all| all.into_iter().flatten().next())?;
@@ -72,13 +70,13 @@ pub(in crate::engine) fn check_processes(
     }
 }
 
-fn wanted(plan: &Plan, purpose: Purpose, world: &dyn World, held: Held) -> Wanted {
+fn wanted(plan: &Plan, world: &dyn World, held: Held) -> Wanted {
     // Ranks on a GPU share its memory, not the host's. Such a process answers too, since the others wait for it.
     if plan.run().device != DeviceName::Cpu {
         return Wanted { memories: Vec::new(), needed_bytes: 0, held_bytes: 0 };
     }
     let ranks: Vec<usize> = world.local_ranks().collect();
-    let needs = ProcessNeeds::of(plan, purpose, &ranks);
+    let needs = ProcessNeeds::of(plan, &ranks);
     Wanted {
         memories: host::memories_left().into_iter().map(|left| left.identity).collect(),
         needed_bytes: needs.bytes_from_now(held),

@@ -15,16 +15,21 @@ fn planned(sections: &str) -> Plan {
 }
 
 /// All ranks on this host.
-fn check_all(plan: &Plan, purpose: Purpose, available_bytes: Option<u64>) -> Result<(), EngineError> {
-    check(plan, purpose, &all_ranks(plan), SharedMemory::Host, available_bytes)
+fn check_all(plan: &Plan, available_bytes: Option<u64>) -> Result<(), EngineError> {
+    check(plan, &all_ranks(plan), SharedMemory::Host, available_bytes)
+}
+
+/// For training and for inference.
+fn for_both(plan: Plan) -> [Plan; 2] {
+    [plan.clone(), plan.without_training()]
 }
 
 fn all_ranks(plan: &Plan) -> Vec<usize> {
     (0..plan.grid().world_size()).collect()
 }
 
-fn needed_of_all(plan: &Plan, purpose: Purpose) -> u64 {
-    needed_bytes(plan, purpose, &all_ranks(plan), &SharedMemory::Host)
+fn needed_of_all(plan: &Plan) -> u64 {
+    needed_bytes(plan, &all_ranks(plan), &SharedMemory::Host)
 }
 
 /// Tokens are held too: 2^53 of them, each with a target, are 64 PiB on each of the two ranks that read them.
@@ -37,9 +42,9 @@ fn sequences_beyond_the_host_are_refused() {
         "parallel": {"pipeline": 3, "partition": "uniform"},
         "train_batch_size": 1"#,
     );
-    for purpose in [Purpose::Training, Purpose::Inference] {
-        assert_eq!(plan.needs_for(purpose).world_bytes >> 56, 2);
-        let error = check_all(&plan, purpose, Some(1 << 50)).unwrap_err();
+    for plan in for_both(plan) {
+        assert_eq!(plan.needs().world_bytes >> 56, 2);
+        let error = check_all(&plan, Some(1 << 50)).unwrap_err();
         assert!(matches!(error, EngineError::Memory { num_ranks: 3, .. }), "{error}");
     }
 }
@@ -70,18 +75,18 @@ fn bytes_beyond_counting_are_refused() {
     );
     let Needs { rank_bytes, world_bytes } = plan.needs();
     assert_eq!((rank_bytes >> 57, world_bytes), (1, u64::MAX));
-    let error = check_all(&plan, Purpose::Training, Some(1 << 40)).unwrap_err();
+    let error = check_all(&plan, Some(1 << 40)).unwrap_err();
     assert!(matches!(error, EngineError::Memory { num_ranks: 1024, needed_bytes: u64::MAX, .. }), "{error}");
 }
 
 #[test]
 fn what_the_host_cannot_hold_is_refused_with_the_changes_that_fit() {
     let plan = plan();
-    for purpose in [Purpose::Training, Purpose::Inference] {
-        let needed = needed_of_all(&plan, purpose);
-        assert!(check_all(&plan, purpose, Some(needed)).is_ok());
-        assert!(check_all(&plan, purpose, None).is_ok());
-        let error = check_all(&plan, purpose, Some(needed - 1)).unwrap_err();
+    for plan in for_both(plan.clone()) {
+        let needed = needed_of_all(&plan);
+        assert!(check_all(&plan, Some(needed)).is_ok());
+        assert!(check_all(&plan, None).is_ok());
+        let error = check_all(&plan, Some(needed - 1)).unwrap_err();
         let EngineError::Memory { num_ranks: 4, needed_bytes, available_bytes, changes, .. } = error else {
             panic!("{error}")
         };
@@ -89,9 +94,8 @@ fn what_the_host_cannot_hold_is_refused_with_the_changes_that_fit() {
         assert!(!changes.is_empty());
         assert!(changes.iter().all(|change| change.needs.world_bytes < needed), "{changes:?}");
     }
-    let error =
-        |available_bytes| check_all(&plan, Purpose::Training, Some(available_bytes)).unwrap_err().to_string();
-    let needed = needed_of_all(&plan, Purpose::Training);
+    let error = |available_bytes| check_all(&plan, Some(available_bytes)).unwrap_err().to_string();
+    let needed = needed_of_all(&plan);
     expect_test::expect![[r#"
         the run needs 17828321 bytes of memory (ranks: 4), but 17828320 bytes is available on this host or to its control group; any one of these makes it fit:
           "resident_units": 2  (16.98 MiB for these ranks together)
@@ -112,11 +116,11 @@ fn what_the_host_cannot_hold_is_refused_with_the_changes_that_fit() {
 #[test]
 fn a_process_needs_its_ranks_buffers_and_more() {
     let plan = plan();
-    let of = |ranks: &[usize]| ProcessNeeds::of(&plan, Purpose::Training, ranks);
+    let of = |ranks: &[usize]| ProcessNeeds::of(&plan, ranks);
     let all = of(&all_ranks(&plan));
     assert_eq!(all.rows[0].bytes, plan.needs().world_bytes);
     assert_eq!(all.bytes, all.rows.iter().map(|row| row.bytes).sum::<u64>());
-    assert_eq!(all.bytes, needed_of_all(&plan, Purpose::Training));
+    assert_eq!(all.bytes, needed_of_all(&plan));
     assert_eq!(all.beside_bytes(), all.bytes - all.rows[0].bytes);
     let row = |needs: &ProcessNeeds, name: &str| {
         needs.rows.iter().find(|row| row.name == name).map(|row| row.bytes).unwrap()
@@ -126,7 +130,7 @@ fn a_process_needs_its_ranks_buffers_and_more() {
     }
     // Rank 0 has pieces twice.
     assert_eq!(row(&all, "pieces of parameters"), 5 * row(&of(&[1]), "pieces of parameters"));
-    let still = still_needed_bytes(&plan, Purpose::Training, &[0], &SharedMemory::Host);
+    let still = still_needed_bytes(&plan, &[0], &SharedMemory::Host);
     let held = of(&[0]).held_bytes(Held::Program);
     assert_eq!(may_have(&of(&[0]), Held::Program, &SharedMemory::Host, Some(still)), Some(of(&[0]).bytes));
     assert_eq!(still + held, of(&[0]).bytes);
