@@ -37,6 +37,7 @@ mod mlp; // The small family on grids.
 #[cfg(feature = "mpi")]
 mod mpi; // Ranks that are processes.
 mod mutants; // Programs that are accepted run, whoever made them.
+mod new_parameters; // Weights that a model has more than.
 mod not_finite; // What has ceased to be finite, and where it began.
 mod oracle; // What PyTorch and DeepSpeed compute, from golden files.
 mod overlap; // When gathers are issued, by recorded order.

@@ -98,7 +98,8 @@ fn read_folder(folder: &Path) -> Result<BTreeMap<String, Vec<f32>>, String> {
     let layers = published.model.build().expect("a valid model").layers;
     let specs: Vec<_> = layers.iter().flat_map(|layer| layer.layer.parameters()).collect();
     let shapes = specs.iter().map(|spec| (&*spec.name, &*spec.shape));
-    let weights = PublishedWeights::open(folder, &published, shapes).map_err(|error| error.to_string())?;
+    let weights =
+        PublishedWeights::open(folder, &published, shapes, false).map_err(|error| error.to_string())?;
     let values = |spec: &ParameterSpec| {
         let mut values = vec![f32::NAN; spec.num_elements_of_all()];
         weights.read(&spec.name, 0, &mut values).expect("the file is read");

@@ -78,6 +78,7 @@ pub const GPT2: GptConfig = GptConfig {
 pub fn run() -> Run {
     Run {
         purpose: Purpose::Training,
+        init: InitConfig::default(),
         model: ModelConfig::Gpt2(GPT2),
         data: DataConfig::default(),
         evaluation: EvaluationConfig { every: 0, batches: 1 },

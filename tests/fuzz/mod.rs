@@ -113,7 +113,7 @@ fn folders_of_transformers() {
             assert!(!error.to_string().is_empty());
         }
         let shapes = specs.iter().map(|spec| (&*spec.name, &*spec.shape));
-        if let Ok(weights) = PublishedWeights::open(home.path(), &model, shapes) {
+        if let Ok(weights) = PublishedWeights::open(home.path(), &model, shapes, false) {
             for spec in &specs {
                 let mut values = vec![0.0; spec.num_elements_of_all()];
                 weights.read(&spec.name, 0, &mut values).expect("what was opened is read");

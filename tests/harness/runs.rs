@@ -175,6 +175,7 @@ pub fn small_run(case: Case) -> Run {
     };
     Run {
         purpose: Purpose::Training,
+        init: InitConfig::default(),
         model: match case.family {
             Family::Gpt2 => ModelConfig::Gpt2(sizes),
             Family::Llama => ModelConfig::Llama(small_llama(sizes)),

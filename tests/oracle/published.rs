@@ -95,7 +95,7 @@ fn engine(name: &str, run: Run) -> Engine {
 /// Tensors of a folder of golden figures, as this program's parameters with these shapes.
 fn tensors(folder: &Path, model: &PublishedModel, parameters: &BTreeMap<String, Vec<usize>>) -> Weights {
     let shapes = parameters.iter().map(|(name, shape)| (name.as_str(), &shape[..]));
-    let weights = PublishedWeights::open(folder, model, shapes).expect("the figures are of the model");
+    let weights = PublishedWeights::open(folder, model, shapes, false).expect("the figures are of the model");
     let read = |(name, shape): (&String, &Vec<usize>)| {
         let mut values = vec![f32::NAN; shape.iter().product()];
         weights.read(name, 0, &mut values).expect("the file is read");

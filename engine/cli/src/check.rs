@@ -18,6 +18,7 @@ use super::describe;
 use super::failure::Failure;
 use super::figures::{count, counted, percent};
 use super::frozen_weights::may_be_drawn;
+use super::initial_weights;
 use super::notices::Notices;
 use super::out_file::{OutFile, Written};
 use super::output::{print, print_json};
@@ -98,8 +99,9 @@ impl Checked {
         if let Some(warning) = too_few_gpus(&plan) {
             notices.push(Notice::new(NoticeKind::Warning, &file.place(&["comm.backend"]), warning));
         }
+        initial_weights::check(&plan, file)?;
         notices.extend(unread_weights(file));
-        notices.extend(unused_parts(&plan, file, None));
+        notices.extend(unused_parts(&plan, file, file.initial_weights().as_deref()));
         Ok(Self { plan, notices, data })
     }
 

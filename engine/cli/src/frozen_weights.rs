@@ -4,7 +4,10 @@ use pipezero_config::{Notice, NoticeKind, RunFile};
 use pipezero_plan::Plan;
 
 /// That a run which begins now draws them.
-pub(super) fn are_drawn(plan: &Plan, file: &RunFile, engine: Option<&str>) -> Option<Notice> {
+pub(super) fn are_drawn(plan: &Plan, file: &RunFile, is_drawn: bool, engine: Option<&str>) -> Option<Notice> {
+    if !is_drawn {
+        return new_ones_are_frozen(plan, file);
+    }
     notice(plan, file, NoticeKind::Warning, |num_frozen| {
         format!(
             "{num_frozen} frozen parameters keep the random values that they are drawn with, since nothing says with which weights the run \
@@ -16,6 +19,9 @@ pub(super) fn are_drawn(plan: &Plan, file: &RunFile, engine: Option<&str>) -> Op
 
 /// That they will be drawn unless `train` is given weights.
 pub(super) fn may_be_drawn(plan: &Plan, file: &RunFile, engine: Option<&str>) -> Option<Notice> {
+    if file.initial_weights().is_some() {
+        return new_ones_are_frozen(plan, file);
+    }
     notice(plan, file, NoticeKind::Hint, |num_frozen| {
         format!(
             "{num_frozen} frozen parameters keep the values that they begin with: random ones, unless `train {}` reads those of a trained \
@@ -23,6 +29,17 @@ pub(super) fn may_be_drawn(plan: &Plan, file: &RunFile, engine: Option<&str>) ->
             init(engine)
         )
     })
+}
+
+/// That parameters which no weights have are not trained either.
+fn new_ones_are_frozen(plan: &Plan, file: &RunFile) -> Option<Notice> {
+    let entries = plan.owned_units().flat_map(|(_, unit)| unit.frozen_entries());
+    let new: Vec<&str> = entries.map(|entry| &*entry.spec.name).filter(|name| plan.is_new(name)).collect();
+    let text = format!(
+        "{} is new and not trained: it keeps the random values that it is drawn with; train it, or begin with weights that have it",
+        new.first()?
+    );
+    Some(Notice::new(NoticeKind::Warning, &file.place(&["train_only"]), text))
 }
 
 fn notice(plan: &Plan, file: &RunFile, kind: NoticeKind, text: impl Fn(u64) -> String) -> Option<Notice> {

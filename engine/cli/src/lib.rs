@@ -16,6 +16,7 @@ mod figures;
 mod frozen_weights;
 mod generate;
 mod in_use;
+mod initial_weights;
 mod launch;
 mod limits;
 mod log;

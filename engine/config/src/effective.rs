@@ -27,6 +27,9 @@ impl RunFile {
                 make_absolute(paths, &self.folder);
             }
         }
+        if let Some(path) = json.pointer_mut("/init/from") {
+            make_absolute(path, &self.folder);
+        }
         for (key, copy) in
             [("/parallel/schedule/file", copies.schedule), ("/data/tokenizer", copies.tokenizer)]
         {

@@ -23,6 +23,18 @@ pub fn sizes_of_weights(model: &ModelConfig) -> Map<String, Value> {
     sizes
 }
 
+/// Those that shapes of parameters show.
+const OF_SHAPES: [&str; 5] = ["num_layers", "vocab_size", "hidden_size", "ffn_hidden_size", "tie_embeddings"];
+
+/// The first size of a model that is another in a run's and that no shape of a parameter shows.
+pub fn first_hidden_difference(
+    theirs: &Map<String, Value>,
+    run: &ModelConfig,
+) -> Option<(String, Value, Value)> {
+    let hidden = theirs.iter().filter(|(key, _)| !OF_SHAPES.contains(&key.as_str()));
+    first_difference(&hidden.map(|(key, value)| (key.clone(), value.clone())).collect(), run)
+}
+
 /// The first size of a model that is another in a run's, with both values: its weights would compute something else there.
 pub fn first_difference(theirs: &Map<String, Value>, run: &ModelConfig) -> Option<(String, Value, Value)> {
     let ours = sizes(run);

@@ -51,6 +51,7 @@ section! {
     }
     sections {
         model: RawModel;
+        init: RawInit;
         data: RawData;
         evaluation: RawEvaluation;
         parallel: RawParallel;
@@ -63,6 +64,18 @@ section! {
         data_types: RawDataTypes;
         activation_checkpointing: RawActivationCheckpointing;
         checkpoint: RawCheckpoint;
+    }
+}
+
+section! {
+    /// Weights that the run begins with, where they are not drawn from the seed. A run that is resumed has those of its checkpoint.
+    RawInit at "init" {
+        /// A run directory, its `weights.safetensors`, a checkpoint's folder, or a folder of Hugging Face's transformers, as `train --init` takes them, which counts
+        /// before this key. A relative path starts at the run file's folder. Each rank reads the elements that it holds.
+        from: String = "weights are drawn", "a model is trained from the beginning";
+        /// Parameters that are drawn from the seed all the same: regular expressions, found in the names of layers, as `plan` prints them, or of
+        /// parameters, whatever the case. All others must be there. So a model can have more than the weights, such as an input encoder or another head.
+        new: Vec<NamePattern> = "none", "a parameter that is missing is a mistake, unless it is named";
     }
 }
 

@@ -214,6 +214,14 @@ impl RunFile {
         }
     }
 
+    /// The weights that it names for the run to begin with.
+    pub fn initial_weights(&self) -> Option<PathBuf> {
+        match &self.root.find("init.from")?.value {
+            Value::String(named) if !named.is_empty() => Some(self.folder.join(named)),
+            _ => None,
+        }
+    }
+
     /// Whether a key is written.
     pub fn has(&self, key: &str) -> bool {
         self.root.find(key).is_some()

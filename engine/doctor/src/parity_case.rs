@@ -5,7 +5,7 @@ use std::fmt;
 use pipezero_config::BatchConfig;
 use pipezero_config::{
     Ablation, CheckpointConfig, Checkpointing, DataConfig, EvaluationConfig, GptConfig, HeadLogits,
-    ModelConfig, NoDecay, OptimizerConfig, ParallelConfig, PartitionConfig, Precision, Purpose,
+    InitConfig, ModelConfig, NoDecay, OptimizerConfig, ParallelConfig, PartitionConfig, Precision, Purpose,
     ReductionPolicy, ResidencyConfig, Run, ScheduleConfig, SchedulerConfig, ShardingConfig, UnitLayers,
     VocabularyConfig, VocabularyOptions, ZeroConfig, ZeroLevel,
 };
@@ -95,6 +95,7 @@ impl ParityCase {
         let num_micro_batches = 4;
         Run {
             purpose: Purpose::Training,
+            init: InitConfig::default(),
             model: ModelConfig::Gpt2(self.model()),
             data: DataConfig::default(),
             evaluation: EvaluationConfig { every: 0, batches: 1 },

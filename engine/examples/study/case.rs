@@ -58,6 +58,7 @@ pub(crate) fn run(pipeline: usize, data: usize, zero: ZeroConfig) -> Run {
     let num_micro_batches = MICRO_BATCHES * pipeline / PIPELINE;
     Run {
         purpose: Purpose::Training,
+        init: InitConfig::default(),
         model: ModelConfig::Gpt2(GptConfig {
             num_layers: LAYERS,
             hidden_size: HIDDEN,

@@ -9,7 +9,7 @@ use super::cut::{self, ChosenSplit};
 use super::grid::Grid;
 use super::planned::Plan;
 use super::run_model::RunModel;
-use super::{PlanError, program_bound, programs, units};
+use super::{PlanError, new_parameters, program_bound, programs, units};
 
 impl Plan {
     /// Plans a run.
@@ -143,6 +143,7 @@ impl Plan {
             run.checkpointing = Checkpointing::Off;
         }
         let graph = cut::graph(&run, &model, shape)?;
+        let new_parameters = new_parameters::found(&run, &model, &graph)?;
         let order = programs::order(&run)?;
         let run_model = RunModel { run: &run, model: &model, graph: &graph, shape };
         let ChosenSplit { split, is_proven: is_split_proven } = cut::split(run_model, &order, limit_bytes)?;
@@ -160,6 +161,7 @@ impl Plan {
             order,
             training,
             evaluation,
+            new_parameters,
             is_split_proven,
             asked_residency,
             asked_sharding,

@@ -48,6 +48,9 @@ pub enum PlanError {
     /// Entries of `zero_optimization.parameters` cannot be followed.
     #[error("`zero_optimization.parameters` has {}, but {_0}; {UNMATCHED_REPAIR}", _0.listed())]
     ShardingRules(Box<UnmatchedNames>),
+    /// Patterns of `init.new` cannot be followed.
+    #[error("`init.new` has {}, but {_0}; {UNMATCHED_REPAIR}", _0.listed())]
+    NewParameters(Box<UnmatchedNames>),
     /// Patterns of `train_only` cannot be followed.
     #[error("`train_only` has {}, but {_0}; {UNMATCHED_REPAIR}", _0.listed())]
     TrainOnly(Box<UnmatchedNames>),

@@ -12,6 +12,7 @@ use super::alternatives::{Change, Changes, CountedRanks, Needs, changes_that_fit
 use super::diagnostics::{Diagnostic, PARAM_THRESHOLD, PARAMETERS, UNIT};
 use super::error::{LackingMemory, NOTHING_TRAINED_REPAIR, NOTHING_TRAINED_RULE};
 use super::frozen::TRAIN_ONLY;
+use super::new_parameters::NEW;
 use super::refusal::costs_of_zero_2;
 use super::unmatched_names::{UNMATCHED_REPAIR, UnmatchedNames};
 use super::vocabulary::built;
@@ -192,6 +193,7 @@ fn at_its_key(
             },
         ),
         PlanError::ShardingRules(fault) => return unmatched(file, PARAMETERS[0], fault),
+        PlanError::NewParameters(fault) => return unmatched(file, NEW, fault),
         PlanError::TrainOnly(fault) => return unmatched(file, TRAIN_ONLY, fault),
         PlanError::NothingTrained { patterns } => (
             &[TRAIN_ONLY] as &[&str],

@@ -21,6 +21,7 @@ pub mod grid;
 mod head_logits;
 mod logits_bytes;
 mod names;
+mod new_parameters;
 mod parameter_kinds;
 mod planned;
 mod program_bound;

@@ -1,5 +1,7 @@
 //! What a plan holds, and what can be read off it at once.
 
+use std::collections::BTreeSet;
+
 use pipezero_config::{Checkpointing, Purpose, ResidencyConfig, Run, ScheduleConfig, ShardingConfig};
 use pipezero_models::input_encoder::EncoderSpec;
 use pipezero_models::layer::{LossInputs, MicroBatchShape};
@@ -28,6 +30,8 @@ pub struct Plan {
     pub(super) order: ComputeOrder,
     pub(super) training: CheckedProgram,
     pub(super) evaluation: CheckedProgram,
+    /// Names of parameters that are drawn although others are read.
+    pub(super) new_parameters: BTreeSet<String>,
     /// Whether the split is proved to be the best by the measure of the run's method.
     pub(super) is_split_proven: bool,
     /// What the run said of residency, which its `level` and `auto` are resolved from.
@@ -60,6 +64,7 @@ impl Plan {
     pub fn without_training(mut self) -> Self {
         self.run.purpose = Purpose::Inference;
         self.beside_zero_1.clear();
+        self.new_parameters.clear();
         self
     }
 

@@ -133,7 +133,7 @@ impl PlannedUnit {
     }
 
     /// The parameters that are not trained.
-    pub(crate) fn frozen_entries(&self) -> impl Iterator<Item = &ParameterEntry> {
+    pub fn frozen_entries(&self) -> impl Iterator<Item = &ParameterEntry> {
         self.unit.entries().iter().filter(|entry| self.parts[entry.part].is_frozen)
     }
 

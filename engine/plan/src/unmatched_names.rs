@@ -1,4 +1,4 @@
-//! What is wrong with entries of `zero_optimization.parameters` and `train_only`, once the model's layers are known.
+//! What is wrong with entries of `zero_optimization.parameters`, `train_only` and `init.new`, once the model's layers are known.
 
 use std::fmt;
 

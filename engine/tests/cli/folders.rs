@@ -135,7 +135,7 @@ fn what_a_folder_holds_beside_its_model_is_named() {
     home.write("base/pytorch_model.bin", "");
     let checked = home.run("check run.json");
     expect![[r#"
-        `model.from`: base has weights too: `train --init base` starts with them
+        `model.from`: base has weights too: `train --init base`, or `"init": {"from": ...}` in the file, starts with them
         `model.from`: base/config.json: fields that training does not use: `bos_token_id`, `eos_token_id` (special tokens, which the run's data decide); `top_k` (for generated text); `torch_dtype`, `use_cache` (how transformers computes and stores the model); `architectures` (names and versions)
         `model.from`: base: not read: `pytorch_model.bin` (weights are read from safetensors alone); `transformer.wpe.weight` from position 16 to 31 (`model.seq_length` is shorter; an export keeps them); `transformer.h.0.attn.bias` and 1 more (the causal mask, which is the same for every model); `transformer.h.0.attn.masked_bias` (the number that masks attention, which is the same for every model)
     "#]]

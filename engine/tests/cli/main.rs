@@ -26,6 +26,7 @@ mod fix; // `check --fix`.
 mod folders; // Folders of transformers.
 mod full_disk; // A disk without space.
 mod in_threads; // Many cases by several threads.
+mod initial_weights; // Weights that a run file names to begin with.
 mod input; // Files that never end, and exit statuses.
 mod json; // Training data in JSON, and conversations.
 mod killed_anywhere; // A kill before every change of a run directory.

@@ -54,7 +54,8 @@ impl RunDir {
         // A tied weight is in the file once.
         let own = layers.iter().filter(|layer| layer.tying != Tying::Head);
         let specs: Vec<_> = own.flat_map(|layer| layer.layer.parameters()).collect();
-        let weights = OwnWeights::open(&self.file(Self::WEIGHTS), specs.iter()).map_err(EngineError::from)?;
+        let weights =
+            OwnWeights::open(&self.file(Self::WEIGHTS), specs.iter(), false).map_err(EngineError::from)?;
         let names = specs.iter().map(|spec| &*spec.name);
         let read = |name: &str, first: usize, values: &mut [f32]| {
             weights.read(name, first, values).map_err(WeightsError::io(weights.path()))

@@ -22,7 +22,7 @@ use super::run_dir::RunDir;
 use super::same_inputs::{Compared, compare};
 use super::since_checkpoint::{Changes, about};
 use super::teacher::Teacher;
-use super::weights_run::state_of;
+use super::weights_run::{initial_state, state_of};
 
 /// What a training run does before its first step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,7 +83,7 @@ pub struct Training {
 /// With what state a training run begins.
 #[derive(Clone, Copy, Debug)]
 pub enum Beginning<'a> {
-    /// Weights drawn from the seed.
+    /// The weights that the run itself names (`init.from`), or weights drawn from the seed.
     Drawn,
     /// The weights at this path, as [`Training::initialised_from`] has it.
     Weights(&'a Path),
@@ -111,7 +111,8 @@ impl Training {
         let teacher = &mut teacher;
         match beginning {
             Beginning::Drawn => {
-                Self::at(plan, world, TextStart::default(), InitialState::Drawn, teacher, begins)
+                let state = initial_state(&plan)?;
+                Self::at(plan, world, TextStart::default(), state, teacher, begins)
             }
             Beginning::Weights(path) => {
                 let state = state_of(&plan, path)?;
@@ -211,8 +212,8 @@ impl Training {
             let world = world()?;
             let Some(found) = newest_of_all(&*world, &checkpoints, before, &mut refused)? else {
                 check_start_anew(directory, refused)?;
-                let (start, drawn) = (TextStart::default(), InitialState::Drawn);
-                return Self::at(plan.clone(), world, start, drawn, teacher, begins);
+                let (start, state) = (TextStart::default(), initial_state(&plan)?);
+                return Self::at(plan.clone(), world, start, state, teacher, begins);
             };
             before = found.manifest().position.step;
             match Self::from_checkpoint(plan.clone(), world, Arc::new(found), teacher, begins) {

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use pipezero_config::hugging_face::PublishedModel;
-use pipezero_config::model_sizes::{first_difference, sizes};
+use pipezero_config::model_sizes::{first_difference, first_hidden_difference, sizes};
 use pipezero_config::{ConfigErrors, ModelConfig, Resources, RunFile};
 use pipezero_files::input::read_text;
 use pipezero_plan::Plan;
@@ -13,6 +13,14 @@ use pipezero_run::engine::{EngineError, InitialState, WeightsError};
 use serde_json::{Value, json};
 
 use super::run_dir::RunDir;
+
+/// The weights that a run names to begin with, or drawn ones.
+pub(super) fn initial_state(plan: &Plan) -> Result<InitialState, EngineError> {
+    match &plan.run().init.from {
+        Some(path) => state_of(plan, path),
+        None => Ok(InitialState::Drawn),
+    }
+}
 
 /// The weights of a file that [`Engine::save`](pipezero_run::engine::Engine::save) wrote, of a run directory, of a checkpoint, or of a folder of
 /// transformers.
@@ -53,7 +61,9 @@ fn check_run_of_weights(plan: &Plan, path: &Path) -> Result<(), EngineError> {
         return Ok(());
     };
     let theirs = model_of(&text).map(|model| sizes(&model));
-    match theirs.and_then(|theirs| first_difference(&theirs, &plan.run().model)) {
+    let is_part = !plan.new_parameters().is_empty();
+    let differs = if is_part { first_hidden_difference } else { first_difference };
+    match theirs.and_then(|theirs| differs(&theirs, &plan.run().model)) {
         Some((key, found, needed)) => {
             let reason = format!("its run has `model.{key}` {found}, this one {needed}");
             Err(WeightsError::OtherModel { path: path.to_owned(), reason }.into())

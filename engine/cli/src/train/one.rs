@@ -32,7 +32,7 @@ pub(super) fn run(
         log::hold();
         keep(&this_start());
     }
-    let options = args.of_one()?;
+    let options = args.of_one()?.or_weights_of(file);
     let file = &options.keeping_batch(file);
     let (plan, notices) = options.planned(file, Resources::this_host(), None)?;
     set_variable(plan.run().comm.backend, &args.run.run)?;

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use pipezero_config::Task;
+use pipezero_config::{RunFile, Task};
 use pipezero_measure::trace::TracedSteps;
 use pipezero_train::RunDir;
 
@@ -14,7 +14,7 @@ use crate::master::no_tasks;
 const INIT: &str = "--init";
 
 /// How a run is started.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct RunOptions {
     /// The engine of a task that it is of; `None` where it is the only run.
     pub(super) engine: Option<String>,
@@ -29,6 +29,17 @@ pub(super) struct RunOptions {
     pub(super) rescue: Option<PathBuf>,
     pub(super) trace: bool,
     pub(super) trace_steps: Option<TracedSteps>,
+}
+
+impl RunOptions {
+    /// These, with the weights that the run file names, where neither the command nor a task names any.
+    pub(super) fn or_weights_of(mut self, file: &RunFile) -> Self {
+        if self.init.is_none() {
+            self.init = file.initial_weights();
+            self.init_is_from = "`init.from`: ".to_owned();
+        }
+        self
+    }
 }
 
 impl TrainArgs {

@@ -67,10 +67,12 @@ pub(super) fn planned(
     let TaskPlans { engines: plans, ranks } =
         task_plans(master, task, Resources::this_host(), |engine, resources, distillation| {
             let options = waiting.next().expect("engines that are trained come first, each with its options");
+            let options = options.clone().or_weights_of(&engine.file);
             options.planned(&options.keeping_batch(&engine.file), resources, distillation)
         })?;
     let mut engines = Engines { trained: Vec::new(), teacher: None, ranks };
     for (EnginePlan { engine, plan, notices, ranks, .. }, options) in plans.into_iter().zip(options) {
+        let options = options.or_weights_of(&engine.file);
         let mut notices = notices;
         if let Some(Part::Teaches(_)) = task.part_of(&engine.name) {
             notices.extend(unused_parts(&plan, &engine.file, options.init.as_deref()));

@@ -18,6 +18,7 @@ use super::options::RunOptions;
 use super::words::{say_where_it_goes_on, where_it_starts};
 use crate::failure::Failure;
 use crate::frozen_weights::are_drawn;
+use crate::initial_weights;
 use crate::output::ProcessOutput;
 use crate::run_args::{PlannedData, plan_with_data_of};
 use crate::terminal;
@@ -43,12 +44,18 @@ impl RunOptions {
     ) -> Result<(Plan, Vec<Notice>), Failure> {
         let PlannedData { plan, mut notices, .. } = plan_with_data_of(file, resources, distillation)?;
         if !self.goes_on() {
+            if self.init == file.initial_weights() {
+                initial_weights::check(&plan, file)?;
+            }
             notices.extend(unused_parts(&plan, file, self.init.as_deref()));
         }
         // The weights of a run that goes on are those of its checkpoint.
         if self.init.is_none() && !self.resume {
             notices.extend(unread_weights(file));
-            notices.extend(are_drawn(&plan, file, self.engine.as_deref()));
+        }
+        if !self.resume {
+            let is_drawn = self.init.is_none();
+            notices.extend(are_drawn(&plan, file, is_drawn, self.engine.as_deref()));
         }
         Ok((plan, notices))
     }

@@ -47,6 +47,7 @@ pub(super) fn where_it_starts(plan: &Plan) -> impl FnMut(Start) -> Option<String
         bytes(plan.needs().world_bytes)
     );
     let reads_text = plan.run().model.learns();
+    let new = new_parameters(plan);
     let mut pace = Pace::later();
     move |begins| match begins {
         Start::Text => reads_text.then(|| "reading the text".to_owned()),
@@ -64,8 +65,21 @@ pub(super) fn where_it_starts(plan: &Plan) -> impl FnMut(Start) -> Option<String
             bytes(sampled_bytes)
         )),
         Start::Drawn => Some(format!("{ranks}; initial weights are drawn")),
-        Start::Loaded => Some(format!("{ranks}; weights are read")),
+        Start::Loaded => Some(format!("{ranks}; weights are read{new}")),
         Start::Resumed { step } => Some(format!("{ranks}; the checkpoint of step {step} is read")),
+    }
+}
+
+/// The names of those that are drawn although others are read.
+fn new_parameters(plan: &Plan) -> String {
+    const SHOWN: usize = 4;
+    let names: Vec<&str> = plan.new_parameters().iter().map(String::as_str).collect();
+    match names.len() {
+        0 => String::new(),
+        num if num <= SHOWN => format!(", but for new parameters, which are drawn: {}", names.join(", ")),
+        num => {
+            format!(", but for {num} new parameters, which are drawn: {}, ...", names[..SHOWN].join(", "))
+        }
     }
 }
 

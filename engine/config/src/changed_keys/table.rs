@@ -34,6 +34,9 @@ pub(super) const TABLE: &[Row] = &[
     // It has a part in the rate only through a default of the scheduler.
     row("steps", "steps", Effect::RateThrough("scheduler.")),
     learned("seed", "seed", ORDER),
+    // A run that goes on has the weights of its checkpoint.
+    row("init.from", "init/from", Effect::None),
+    row("init.new", "init/new", Effect::None),
     learned("train_only", "train_only", TRAINED),
     plain("threads", "threads"),
     plain("device", "device"),

@@ -119,6 +119,8 @@ fn every_value_of_a_resolved_run_has_a_row() {
         "comm.ranks_per_node",
         "data.end_token",
         "data.tokenizer",
+        "init.from",
+        "init.new",
         "loss",
         "memory",
         "model.from",

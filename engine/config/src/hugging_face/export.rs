@@ -169,7 +169,7 @@ impl PublishedModel {
         let mut tensors = Vec::new();
         for parameter in parameters {
             let mut first = 0;
-            for part in parts_of(self, parameter) {
+            for part in parts_of(self, parameter).expect("it was checked when the export began") {
                 let (name, len) = (part.file_name(self.prefix()), part.len());
                 tensors.push(Tensor { name, part, parameter, first });
                 first += len;

@@ -17,7 +17,7 @@ use super::error::HuggingFaceError;
 use super::files::{FILE, Files, INDEX};
 use super::other_tensors::OtherTensors;
 use super::tensors::{HEAD, Layout, Part, parts_of};
-use super::unused::Unused;
+use super::unused::{Unused, unless_new};
 
 /// Tensors of a folder that agree with a model: each parameter's elements can be read, in any range.
 #[derive(Debug)]
@@ -46,14 +46,16 @@ struct Stored {
 }
 
 impl PublishedWeights {
-    /// Opens the tensors of a folder, for the parameters of a model: names and shapes.
+    /// Opens the tensors of a folder, for these parameters of a model: names and shapes. They are all of the folder's model, unless it is one `part` of
+    /// a run's, which has parameters beside these; then it may have tensors that the run does not use.
     ///
     /// # Errors
-    /// When files are missing or damaged, or do not have exactly the model's tensors.
+    /// When files are missing or damaged, or do not have the tensors of these parameters; or have others, where it is no part.
     pub fn open<'a>(
         folder: &Path,
         model: &PublishedModel,
         parameters: impl Iterator<Item = (&'a str, &'a [usize])>,
+        is_part: bool,
     ) -> Result<Self, HuggingFaceError> {
         let Files { named, paths, index, mut unused } = Files::of(folder)?;
         let mut tensors: HashMap<String, (Stored, Vec<usize>)> = HashMap::new();
@@ -83,7 +85,7 @@ impl PublishedWeights {
                 return Err(HuggingFaceError::tensors(&path, reason));
             }
         }
-        let mut opened = Opened { named, model, tensors, taken: HashSet::new(), unused: Vec::new() };
+        let mut opened = Opened { named, model, tensors, taken: HashSet::new(), unused: Vec::new(), is_part };
         let parameters: HashMap<_, _> = parameters
             .map(|(name, shape)| Ok((name.to_owned(), opened.pieces(name, shape)?)))
             .collect::<Result<_, HuggingFaceError>>()?;
@@ -91,7 +93,7 @@ impl PublishedWeights {
         let Opened { named, tensors, taken, unused: unused_parts, .. } = opened;
         unused.extend(unused_parts);
         let left = tensors.keys().map(String::as_str).filter(|name| !taken.contains(*name));
-        unused.extend(OtherTensors { model, taken: &taken }.unused(left, &named)?);
+        unused.extend(OtherTensors { model, taken: &taken, is_part }.unused(left, &named)?);
         Ok(Self { paths, parameters, unused })
     }
 
@@ -159,6 +161,7 @@ struct Opened<'a> {
     tensors: HashMap<String, (Stored, Vec<usize>)>,
     taken: HashSet<String>,
     unused: Vec<Unused>,
+    is_part: bool,
 }
 
 impl Opened<'_> {
@@ -169,7 +172,11 @@ impl Opened<'_> {
     }
 
     fn pieces(&mut self, name: &str, shape: &[usize]) -> Result<Vec<Piece>, HuggingFaceError> {
-        let (prefix, parts) = (self.prefix(), parts_of(self.model, name));
+        let Some(parts) = parts_of(self.model, name) else {
+            let reason = format!("its model has no parameter `{name}`{}", unless_new(name));
+            return Err(HuggingFaceError::tensors(&self.named, reason));
+        };
+        let prefix = self.prefix();
         let num_needed: usize = shape.iter().product();
         // Positions beyond the run's sequences are not read.
         assert!(parts.iter().map(Part::len).sum::<usize>() >= num_needed, "{name}: {shape:?} and {parts:?}");
@@ -183,7 +190,10 @@ impl Opened<'_> {
                         "it has no tensor `{HEAD}`, which `model.tie_embeddings` false needs; write true, or remove the key"
                     ));
                 }
-                return wrong(format!("it has no tensor `{tensor}`, which the model of config.json needs"));
+                let unless_new = if self.is_part { unless_new(name) } else { String::new() };
+                return wrong(format!(
+                    "it has no tensor `{tensor}`, which the model of config.json needs{unless_new}"
+                ));
             };
             if *found != part.shape {
                 return wrong(format!("`{tensor}` is {found:?}, and config.json says {:?}", part.shape));
@@ -209,7 +219,11 @@ impl Opened<'_> {
     fn check_head(&mut self, paths: &[PathBuf]) -> Result<(), HuggingFaceError> {
         let is_tied = self.model.model.gpt().is_some_and(|gpt| gpt.tie_embeddings);
         let Some((head, shape)) = self.tensors.get(HEAD).filter(|_| is_tied) else { return Ok(()) };
-        let embedding = parts_of(self.model, "wte.weight")[0].file_name(self.prefix());
+        let Some(embedding) =
+            parts_of(self.model, "wte.weight").map(|parts| parts[0].file_name(self.prefix()))
+        else {
+            return Ok(());
+        };
         let Some((table, table_shape)) = self.tensors.get(&embedding) else { return Ok(()) };
         let is_equal = shape == table_shape
             && head

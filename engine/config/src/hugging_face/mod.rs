@@ -27,4 +27,4 @@ pub use error::{ConfigFault, HuggingFaceError};
 pub use export::{About, ExportForm, ExportType};
 pub use folder::PublishedWeights;
 pub use origin::Origin;
-pub use unused::Unused;
+pub use unused::{NOT_OF_THE_MODEL, Unused, unless_new};

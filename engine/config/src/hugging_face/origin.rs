@@ -212,7 +212,8 @@ fn has_token(kept: &Value, token: u32) -> bool {
 
 /// The rows of a folder's table of positions behind those of a run.
 fn rest_of_positions(folder: &Path, run: &Run) -> Result<Vec<f32>, HuggingFaceError> {
-    let model = PublishedModel::open_for(run, folder)?;
+    let is_part = !run.init.new.is_empty();
+    let model = PublishedModel::open_for(run, folder, is_part)?;
     let ModelConfig::Gpt2(gpt) = &model.model else { return Ok(Vec::new()) };
     let rows = gpt.seq_length - run.model.seq_length();
     let mut values = vec![0.0; rows * gpt.hidden_size];
@@ -222,7 +223,7 @@ fn rest_of_positions(folder: &Path, run: &Run) -> Result<Vec<f32>, HuggingFaceEr
     let layers = model.model.build().expect("a config.json's model was checked").layers;
     let specs: Vec<_> = layers.iter().flat_map(|layer| layer.layer.parameters()).collect();
     let shapes = specs.iter().map(|spec| (&*spec.name, &*spec.shape));
-    let weights = PublishedWeights::open(folder, &model, shapes)?;
+    let weights = PublishedWeights::open(folder, &model, shapes, is_part)?;
     let first = run.model.seq_length() * gpt.hidden_size;
     weights
         .read(POSITIONS, first, &mut values)

@@ -7,7 +7,7 @@ use pipezero_models::ModelConfig;
 
 use super::config_json::PublishedModel;
 use super::error::HuggingFaceError;
-use super::unused::Unused;
+use super::unused::{NOT_OF_THE_MODEL, Unused};
 
 /// Constants that older versions of transformers wrote, by the model and the end of their names within a block.
 const CONSTANTS: [(Family, &str, &str); 3] = [
@@ -65,6 +65,8 @@ pub(super) struct OtherTensors<'a> {
     pub(super) model: &'a PublishedModel,
     /// Tensors that are parameters.
     pub(super) taken: &'a HashSet<String>,
+    /// Whether the run's model takes a part of the folder's alone.
+    pub(super) is_part: bool,
 }
 
 impl OtherTensors<'_> {
@@ -80,9 +82,10 @@ impl OtherTensors<'_> {
         let mut tensors: Vec<&str> = tensors.collect();
         tensors.sort_unstable();
         let mut constants: Vec<(&str, Vec<&str>)> = Vec::new();
-        let mut foreign = Vec::new();
+        let (mut foreign, mut left) = (Vec::new(), Vec::new());
         for name in tensors {
             match self.constant(name) {
+                None if self.is_part && !self.changes_others(name) => left.push(name),
                 None => foreign.push(name),
                 Some(why) => match constants.iter_mut().find(|(known, _)| *known == why) {
                     Some((_, names)) => names.push(name),
@@ -99,6 +102,9 @@ impl OtherTensors<'_> {
             let reason = format!("it has a tensor `{first}`, {}{more}", self.why_refused(first));
             return Err(HuggingFaceError::tensors(named, reason));
         }
+        if !left.is_empty() {
+            constants.push((NOT_OF_THE_MODEL, left));
+        }
         let listed = |(why, names): (&str, Vec<&str>)| {
             let more = match names.len() - 1 {
                 0 => String::new(),
@@ -107,6 +113,11 @@ impl OtherTensors<'_> {
             Unused::new(format!("`{}`{more}", names[0]), why)
         };
         Ok(constants.into_iter().map(listed).collect())
+    }
+
+    /// Whether a tensor says that those of the model are not what they seem, as those of adapters and of quantised weights do.
+    fn changes_others(&self, name: &str) -> bool {
+        OTHER_PURPOSES[..2].iter().flat_map(|(parts, _)| *parts).any(|part| name.contains(part))
     }
 
     /// The family, and what names of blocks begin with.

@@ -6,7 +6,7 @@ use pipezero_models::ModelConfig;
 
 use super::config_json::PublishedModel;
 use super::error::HuggingFaceError;
-use crate::model_sizes::{first_difference, sizes};
+use crate::model_sizes::{first_difference, first_hidden_difference, sizes};
 use crate::resolved::Run;
 
 impl PublishedModel {
@@ -15,7 +15,7 @@ impl PublishedModel {
     /// # Errors
     /// When config.json cannot be read, as [`PublishedModel::open`]; when the weights compute something else than the run's model would with
     /// them.
-    pub fn open_for(run: &Run, folder: &Path) -> Result<Self, HuggingFaceError> {
+    pub fn open_for(run: &Run, folder: &Path, is_part: bool) -> Result<Self, HuggingFaceError> {
         let mut model = Self::open(folder)?;
         if let (Some(theirs), Some(ours)) = (model.model.gpt_mut(), run.model.gpt())
             && theirs.tie_embeddings
@@ -24,12 +24,12 @@ impl PublishedModel {
             theirs.tie_embeddings = ours.tie_embeddings;
             model.tie_is_written = true;
         }
-        model.check_is(&run.model, folder)?;
+        model.check_is(&run.model, folder, is_part)?;
         Ok(model)
     }
 
     /// Refuses a folder whose weights compute something else than a run's model would with them.
-    fn check_is(&self, run: &ModelConfig, folder: &Path) -> Result<(), HuggingFaceError> {
+    fn check_is(&self, run: &ModelConfig, folder: &Path, is_part: bool) -> Result<(), HuggingFaceError> {
         let wrong = |reason: String| Err(HuggingFaceError::tensors(&folder.join(Self::FILE), reason));
         let [theirs, ours] = [&self.model, run].map(ModelConfig::facts);
         if theirs.family != ours.family {
@@ -38,7 +38,8 @@ impl PublishedModel {
                 theirs.family, ours.family
             ));
         }
-        if let Some((key, theirs, ours)) = first_difference(&sizes(&self.model), run) {
+        let differs = if is_part { first_hidden_difference } else { first_difference };
+        if let Some((key, theirs, ours)) = differs(&sizes(&self.model), run) {
             if key == "tie_embeddings" {
                 return wrong(format!(
                     "its `{key}` is {theirs}, and the run's `model.{key}` {ours}; make them equal"

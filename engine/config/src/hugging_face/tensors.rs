@@ -35,11 +35,8 @@ impl PublishedModel {
     }
 }
 
-/// The parts of a parameter, which it consists of one behind the other.
-///
-/// # Panics
-/// If the model has no such parameter.
-pub(super) fn parts_of(published: &PublishedModel, parameter: &str) -> Vec<Part> {
+/// The parts of a parameter, which it consists of one behind the other; `None` of one that the model does not have.
+pub(super) fn parts_of(published: &PublishedModel, parameter: &str) -> Option<Vec<Part>> {
     let of_block = |parameter: &str| {
         let (block, rest) = parameter.strip_prefix("h.")?.split_once('.')?;
         Some((block.to_owned(), rest.to_owned()))
@@ -48,25 +45,26 @@ pub(super) fn parts_of(published: &PublishedModel, parameter: &str) -> Vec<Part>
         ModelConfig::Gpt2(gpt) => {
             let width = gpt.hidden_size;
             let part = match of_block(parameter) {
-                Some((block, rest)) => gpt2_part(width, &block, &rest),
+                Some((block, rest)) => gpt2_part(width, &block, &rest)?,
                 None => match parameter {
                     "wte.weight" | "lm_head.weight" => same(parameter, &[gpt.vocab_size, width]),
                     "wpe.weight" => same(parameter, &[gpt.seq_length, width]),
                     "ln_f.weight" | "ln_f.bias" => same(parameter, &[width]),
-                    other => unreachable!("GPT-2 has no {other}"),
+                    _ => return None,
                 },
             };
-            vec![part]
+            Some(vec![part])
         }
         ModelConfig::Llama(llama) => {
             let width = llama.gpt.hidden_size;
             let Some((block, rest)) = of_block(parameter) else {
                 let name = match parameter {
                     "wte.weight" => "embed_tokens.weight",
-                    "ln_f.weight" => return vec![same("norm.weight", &[width])],
-                    other => other,
+                    "ln_f.weight" => return Some(vec![same("norm.weight", &[width])]),
+                    HEAD => HEAD,
+                    _ => return None,
                 };
-                return vec![same(name, &[llama.gpt.vocab_size, width])];
+                return Some(vec![same(name, &[llama.gpt.vocab_size, width])]);
             };
             let (heads, groups) = (llama.attended_width(), llama.num_query_groups * llama.kv_channels);
             let (size, ffn) = (llama.kv_channels, llama.ffn_hidden_size);
@@ -95,30 +93,32 @@ pub(super) fn parts_of(published: &PublishedModel, parameter: &str) -> Vec<Part>
                 }
                 "mlp.down.weight" => vec![("mlp.down_proj.weight", vec![width, ffn])],
                 "mlp.down.bias" => vec![("mlp.down_proj.bias", vec![width])],
-                other => unreachable!("a Llama has no {other}"),
+                _ => return None,
             };
-            parts.iter().map(|(name, shape)| same(&format!("layers.{block}.{name}"), shape)).collect()
+            let part = |(name, shape): &(&str, Vec<usize>)| same(&format!("layers.{block}.{name}"), shape);
+            Some(parts.iter().map(part).collect())
         }
-        ModelConfig::Mlp(_) | ModelConfig::Timed(_) => unreachable!("transformers has no such model"),
+        ModelConfig::Mlp(_) | ModelConfig::Timed(_) => None,
     }
 }
 
-fn gpt2_part(width: usize, block: &str, rest: &str) -> Part {
+fn gpt2_part(width: usize, block: &str, rest: &str) -> Option<Part> {
     let (name, [outputs, inputs]) = match rest {
         "ln_1.weight" | "ln_1.bias" | "ln_2.weight" | "ln_2.bias" => {
-            return same(&format!("h.{block}.{rest}"), &[width]);
+            return Some(same(&format!("h.{block}.{rest}"), &[width]));
         }
         "attn.qkv.weight" => ("attn.c_attn.weight", [3 * width, width]),
         "attn.proj.weight" => ("attn.c_proj.weight", [width, width]),
         "mlp.up.weight" => ("mlp.c_fc.weight", [4 * width, width]),
         "mlp.down.weight" => ("mlp.c_proj.weight", [width, 4 * width]),
-        "attn.qkv.bias" => return same(&format!("h.{block}.attn.c_attn.bias"), &[3 * width]),
-        "attn.proj.bias" => return same(&format!("h.{block}.attn.c_proj.bias"), &[width]),
-        "mlp.up.bias" => return same(&format!("h.{block}.mlp.c_fc.bias"), &[4 * width]),
-        "mlp.down.bias" => return same(&format!("h.{block}.mlp.c_proj.bias"), &[width]),
-        other => unreachable!("GPT-2 has no {other}"),
+        "attn.qkv.bias" => return Some(same(&format!("h.{block}.attn.c_attn.bias"), &[3 * width])),
+        "attn.proj.bias" => return Some(same(&format!("h.{block}.attn.c_proj.bias"), &[width])),
+        "mlp.up.bias" => return Some(same(&format!("h.{block}.mlp.c_fc.bias"), &[4 * width])),
+        "mlp.down.bias" => return Some(same(&format!("h.{block}.mlp.c_proj.bias"), &[width])),
+        _ => return None,
     };
-    Part { tensor: format!("h.{block}.{name}"), shape: vec![inputs, outputs], layout: Layout::Transposed }
+    let tensor = format!("h.{block}.{name}");
+    Some(Part { tensor, shape: vec![inputs, outputs], layout: Layout::Transposed })
 }
 
 fn same(tensor: &str, shape: &[usize]) -> Part {

@@ -216,6 +216,7 @@ macro_rules! foreign_keys {
 }
 
 mod inner;
+mod model;
 mod top;
 mod zero;
 
@@ -235,6 +236,8 @@ pub(crate) fn foreign(path: &str) -> &'static [ForeignKey] {
         "checkpoint" => top::CHECKPOINT,
         "compile" => top::COMPILE,
         "pipeline" => top::PIPELINE,
+        "model" => model::MODEL,
+        "data" => model::DATA,
         "zero_optimization" => zero::ZERO,
         _ => &[],
     }

@@ -12,6 +12,7 @@ mod counted;
 mod data;
 mod foreign;
 mod gpu;
+mod init;
 mod limits;
 mod links;
 mod model;
@@ -55,16 +56,14 @@ pub(crate) fn resolve(
     let precision = precision::resolve(raw, device);
     let memory_bytes = rules::memory(&raw.memory);
     let model = model::resolve(&raw.model, role.fewest_tokens(raw), folder);
-    let reads_text = model::may_read_text(&raw.model);
-    let num_layers = model::num_layers(&raw.model, model.as_ref());
-    let grid = parallel::resolve(&raw.parallel, num_layers, folder, resources);
+    let grid = parallel::resolve(raw, model.as_ref(), folder, resources);
     let batch = role::batch(raw, grid.as_ref().map(|grid| grid.data), kept_batch, role.student());
     let zero = zero::resolve(raw, grid.as_ref(), model.as_ref());
     let checkpointing = checkpointing::resolve(&raw.activation_checkpointing, zero.as_ref());
     let vocabulary = vocabulary::resolve(raw, model.as_ref(), grid.as_ref().map(|grid| &grid.schedule));
     let learning = match role.student() {
-        Some(student) => role::learning_of(raw, student),
-        None => role::learning(raw, reads_text, folder, batch.as_ref(), model.as_ref()),
+        Some(student) => role::learning_of(raw, student, folder),
+        None => role::learning(raw, role, folder, batch.as_ref(), model.as_ref()),
     };
     let comm = comm::resolve(&raw.comm, backend, grid.as_ref(), resources);
     let threads = limits::threads(raw, rules::threads(&raw.threads, grid.as_ref(), resources));
@@ -77,6 +76,7 @@ pub(crate) fn resolve(
     let parts = Parts { grid: grid.as_ref(), batch, zero: zero.as_ref(), model: model.as_ref() };
     zero_and_pipeline::check(raw, role.purpose(), parts);
     let role::Learning {
+        init,
         data,
         evaluation,
         optimizer,
@@ -102,6 +102,7 @@ pub(crate) fn resolve(
         comm: comm?,
         threads: threads?,
         seed: raw.seed.or(0)?,
+        init,
         data,
         evaluation,
         optimizer,

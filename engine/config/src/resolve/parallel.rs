@@ -3,21 +3,23 @@
 use std::path::Path;
 
 use crate::kind::Auto;
-use crate::raw::RawParallel;
-use crate::resolved::{ParallelConfig, ScheduleConfig};
+use crate::raw::{RawParallel, RawRun};
+use crate::resolved::{ModelConfig, ParallelConfig, ScheduleConfig};
 use crate::resources::Resources;
 
 use super::counted::counted;
+use super::model;
 use super::partition;
 use super::schedule::{self, Scheduled};
 use super::schedule_file::file_value;
 
 pub(super) fn resolve(
-    raw: &RawParallel,
-    num_layers: Option<usize>,
+    run: &RawRun,
+    model: Option<&ModelConfig>,
     folder: &Path,
     resources: Resources,
 ) -> Option<ParallelConfig> {
+    let (raw, num_layers) = (&run.parallel, model::num_layers(&run.model, model));
     let pipeline = raw.pipeline.at_least_one(raw.pipeline.or(1));
     let data = data(raw, pipeline, resources);
     let schedule = schedule::resolve(raw, pipeline, folder);

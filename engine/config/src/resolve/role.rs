@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use super::{batch, changed_default, checkpoint, data, optimizer, rules, scheduler, train_only};
+use super::{batch, changed_default, checkpoint, data, init, model, optimizer, rules, scheduler, train_only};
 use crate::raw::RawRun;
 use crate::resolved::{
-    BatchConfig, CheckpointConfig, DataConfig, EvaluationConfig, ModelConfig, NamePattern, OptimizerConfig,
-    Purpose, SchedulerConfig,
+    BatchConfig, CheckpointConfig, DataConfig, EvaluationConfig, InitConfig, ModelConfig, NamePattern,
+    OptimizerConfig, Purpose, SchedulerConfig,
 };
 use crate::student_run::StudentRun;
 
@@ -49,6 +49,7 @@ impl<'a> Role<'a> {
 
 /// What a run learns from, and how.
 pub(super) struct Learning {
+    pub(super) init: InitConfig,
     pub(super) data: DataConfig,
     pub(super) evaluation: EvaluationConfig,
     pub(super) optimizer: OptimizerConfig,
@@ -62,11 +63,12 @@ pub(super) struct Learning {
 /// As the file says.
 pub(super) fn learning(
     raw: &RawRun,
-    reads_text: bool,
+    role: Role<'_>,
     folder: &Path,
     batch: Option<&BatchConfig>,
     model: Option<&ModelConfig>,
 ) -> Option<Learning> {
+    let reads_text = model::may_read_text(&raw.model);
     let data = data::resolve(&raw.data, reads_text, folder);
     let evaluation = data::resolve_evaluation(&raw.evaluation, reads_text);
     let optimizer = optimizer::resolve(&raw.optimizer);
@@ -78,7 +80,12 @@ pub(super) fn learning(
     changed_default::GRADIENT_CLIPPING.say_of(&raw.gradient_clipping);
     data::check_documents(&raw.data, model);
     let lengths = data::check_lengths(&raw.data, model);
+    let init = match role {
+        Role::Infers => Some(InitConfig::default()),
+        Role::Trains | Role::Teaches(_) => init::resolve(&raw.init, folder),
+    };
     Some(Learning {
+        init: init?,
         data: lengths.and(data)?,
         evaluation: evaluation?,
         optimizer: optimizer?,
@@ -91,7 +98,7 @@ pub(super) fn learning(
 }
 
 /// That of the student's run; what the file itself says has no effect.
-pub(super) fn learning_of(raw: &RawRun, student: StudentRun<'_>) -> Option<Learning> {
+pub(super) fn learning_of(raw: &RawRun, student: StudentRun<'_>, folder: &Path) -> Option<Learning> {
     let why = format!(
         "no effect here: this engine computes logits of `{}`'s batches, and is not trained",
         student.name
@@ -117,7 +124,11 @@ pub(super) fn learning_of(raw: &RawRun, student: StudentRun<'_>) -> Option<Learn
         site.hint(why.as_str());
     }
     let run = student.run;
+    let new =
+        raw.init.new.absent(|_| "written".to_owned(), "a teacher computes with weights that are all there");
+    let init = init::resolve(&raw.init, folder);
     Some(Learning {
+        init: new.and(init)?,
         data: run.data.clone(),
         evaluation: run.evaluation.clone(),
         optimizer: run.optimizer.clone(),

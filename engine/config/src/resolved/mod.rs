@@ -5,6 +5,7 @@ mod checkpoint;
 mod checkpointing;
 mod comm;
 mod data;
+mod init;
 mod learning;
 mod name_pattern;
 mod residency;
@@ -21,6 +22,7 @@ pub use checkpoint::{CheckpointConfig, EndSignal, OnCheckpointError};
 pub use checkpointing::Checkpointing;
 pub use comm::{BackendName, CommConfig, DeviceName, Link, Links, ReductionOrder};
 pub use data::{DataConfig, EndToken, TokenFilesConfig};
+pub use init::InitConfig;
 pub use learning::{NoDecay, OptimizerConfig, SchedulerConfig, Warmup, WarmupType};
 pub use name_pattern::NamePattern;
 pub use pipezero_models::facts::PassTimes;
@@ -48,6 +50,9 @@ pub struct Run {
     /// Whether the run file says itself whether the model's head is tied, which then counts where a folder of transformers contradicts itself.
     #[serde(skip)]
     pub tie_is_written: bool,
+    /// The weights that it begins with.
+    #[serde(skip_serializing_if = "InitConfig::is_default")]
+    pub init: InitConfig,
     /// Where the text comes from.
     pub data: DataConfig,
     /// When and how much to validate.
@@ -98,11 +103,12 @@ impl Run {
         self.purpose == Purpose::Training
     }
 
-    /// The same without what belongs to a host: the threads of its ranks, and where it keeps its copy of the data.
+    /// The same without what belongs to a host: the threads of its ranks, and where it keeps its copies of the data and of the weights.
     pub fn on_any_host(&self) -> Self {
         let mut run = self.clone();
         run.threads = 0;
         run.data.text.clear();
+        run.init.from = run.init.from.map(|_| PathBuf::new());
         let DataConfig { tokenizer, files, .. } = &mut run.data;
         let paths = tokenizer.iter_mut().chain(&mut files.tokens).chain(&mut files.validation_tokens);
         paths.for_each(|path| *path = PathBuf::new());

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::save::SaveFile;
-use super::weights_file::WeightsFile;
+use super::weights_file::{Wanted, WeightsFile};
 use crate::checkpoint::{CheckpointError, CheckpointReader, FileRecord};
 use crate::data::BatchSource;
 use crate::executor::{BatchLogits, FileToWrite, Findings, Probe, RankFailure, RankOutcome, StepInputs};
@@ -33,7 +33,7 @@ pub(super) enum Command {
     BatchLogits { source: Arc<dyn BatchSource>, batch: u64, to: Arc<BatchLogits> },
     /// All weights go to rank 0, unit by unit, which writes them to this file; the other processes have none.
     Save(Option<Arc<SaveFile>>),
-    /// Read the weights that this rank holds.
+    /// Read the weights that this rank holds, and draw those that the file is not read for.
     Load(Arc<WeightsFile>),
     /// Write what this rank owns of the run's state to a file of its own in this folder.
     WriteState(Arc<Path>),
@@ -41,8 +41,8 @@ pub(super) enum Command {
     WriteCopy(FileToWrite),
     /// Read what this rank holds of the run's state.
     ReadState(Arc<CheckpointReader>),
-    /// Read the parameters that this rank holds, of a checkpoint.
-    ReadParameters(Arc<CheckpointReader>),
+    /// Read the parameters that this rank holds, of a checkpoint, and draw those that are not wanted.
+    ReadParameters { from: Arc<CheckpointReader>, wanted: Wanted },
 }
 
 impl Command {
@@ -64,7 +64,7 @@ impl Command {
             | Self::WriteState(_)
             | Self::WriteCopy(_)
             | Self::ReadState(_)
-            | Self::ReadParameters(_) => false,
+            | Self::ReadParameters { .. } => false,
         }
     }
 }

@@ -9,10 +9,11 @@ use pipezero_plan::Plan;
 
 use super::error::EngineError;
 use super::state_check::{check_model, check_optimizer};
-use super::weights_file::WeightsFile;
+use super::weights_file::{Wanted, WeightsFile};
 use crate::checkpoint::{CheckpointReader, Position};
 
-/// What a new engine's ranks begin with. Each rank draws or reads the elements that it holds, unit by unit, and no others.
+/// What a new engine's ranks begin with. Each rank draws or reads the elements that it holds, unit by unit, and no others. Where a run that trains begins with
+/// weights, those parameters are drawn that its `init.new` names ([`Plan::is_new`]), and all others must be there.
 #[derive(Clone, Debug)]
 pub enum InitialState {
     /// Weights that depend on the run's seed alone.
@@ -34,9 +35,13 @@ impl InitialState {
     pub fn check_headers(&self, plan: &Plan) -> Result<Vec<Unused>, EngineError> {
         match self {
             Self::Drawn => Ok(Vec::new()),
-            Self::Weights(path) => Ok(WeightsFile::open(plan, path)?.unused().to_vec()),
-            Self::Parameters(from) | Self::Checkpoint(from) => {
-                check_model(plan, from)?;
+            Self::Weights(path) => Ok(WeightsFile::open(plan, path, Wanted::AllButNew)?.unused().to_vec()),
+            Self::Parameters(from) => {
+                check_model(plan, from, Wanted::AllButNew)?;
+                Ok(Vec::new())
+            }
+            Self::Checkpoint(from) => {
+                check_model(plan, from, Wanted::All)?;
                 Ok(Vec::new())
             }
         }
@@ -48,7 +53,11 @@ impl InitialState {
     /// When headers are damaged or cannot be read.
     pub fn files(&self, plan: &Plan) -> Result<Vec<PathBuf>, EngineError> {
         let Self::Weights(path) = self else { return Ok(Vec::new()) };
-        Ok(WeightsFile::open(plan, path)?.paths().into_iter().map(Path::to_owned).collect())
+        Ok(WeightsFile::open(plan, path, Wanted::AllButNew)?
+            .paths()
+            .into_iter()
+            .map(Path::to_owned)
+            .collect())
     }
 
     /// Refuses a checkpoint of another model or optimizer, and processes that begin with different states, in every process and before
@@ -56,8 +65,10 @@ impl InitialState {
     pub(super) fn check(&self, plan: &Plan, world: &dyn World) -> Result<(), EngineError> {
         let checked = match self {
             Self::Drawn | Self::Weights(_) => Ok(()),
-            Self::Parameters(from) => check_model(plan, from),
-            Self::Checkpoint(from) => check_model(plan, from).and_then(|()| check_optimizer(plan, from)),
+            Self::Parameters(from) => check_model(plan, from, Wanted::AllButNew),
+            Self::Checkpoint(from) => {
+                check_model(plan, from, Wanted::All).and_then(|()| check_optimizer(plan, from))
+            }
         };
         let own = self.name();
         let first = world.broadcast(own.clone().into_bytes())?;

@@ -59,6 +59,7 @@ pub use share::Share;
 pub use shared_memory::SharedMemory;
 pub use together::{LogitsHere, Together, check_together};
 pub use weights_error::WeightsError;
+use weights_file::{Wanted, WeightsFile};
 
 use crate::data::BatchSource;
 use crate::executor::RankOutcome;
@@ -230,7 +231,11 @@ impl<K: EngineKind> Engine<K> {
     /// When the file cannot be read, is damaged, or belongs to another model; when it has a value that is not finite: other weights must be
     /// read then before the engine is used.
     pub fn load(&mut self, path: &Path) -> Result<(), EngineError> {
-        let opened = weights_file::WeightsFile::open(&self.plan, path);
+        self.load_wanted(path, Wanted::All)
+    }
+
+    fn load_wanted(&mut self, path: &Path, wanted: Wanted) -> Result<(), EngineError> {
+        let opened = WeightsFile::open(&self.plan, path, wanted);
         let file = Arc::new(self.agree(opened.map_err(EngineError::from))?);
         let found = self.ranks.ask(&Command::Load(file))?.into_iter().filter_map(|answer| match answer {
             Answer::Loaded(found) => found,

@@ -1,11 +1,11 @@
 //! A file of weights that this program wrote.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use pipezero_config::hugging_face::PublishedModel;
+use pipezero_config::hugging_face::{NOT_OF_THE_MODEL, PublishedModel, Unused, unless_new};
 use pipezero_files::opened::open_regular;
 use pipezero_files::safetensors::{Header, HeaderError};
 use pipezero_models::parameter::ParameterSpec;
@@ -13,35 +13,45 @@ use safetensors::tensor::{Dtype, TensorInfo};
 
 use super::weights_error::WeightsError;
 
-/// A file of [`Engine::save`](super::Engine::save) that has exactly a model's parameters.
+/// A file of [`Engine::save`](super::Engine::save) that has a model's parameters.
 #[derive(Debug)]
 pub struct OwnWeights {
     path: PathBuf,
     /// Where each parameter's first byte lies in the file.
     starts: HashMap<String, u64>,
+    unused: Vec<Unused>,
 }
 
 impl OwnWeights {
-    /// Opens a file, for the parameters of a model.
+    /// Opens a file, for these parameters of a model. It has no others, unless `may_have_more`.
     ///
     /// # Errors
     /// When it cannot be read, is damaged, or has other parameters.
     pub fn open<'a>(
         path: &Path,
         parameters: impl Iterator<Item = &'a ParameterSpec>,
+        may_have_more: bool,
     ) -> Result<Self, WeightsError> {
         let header = Header::read(path).map_err(|error| match error {
             HeaderError::Io(source) => WeightsError::io(path)(source),
             HeaderError::Damaged(reason) => WeightsError::Damaged { path: path.to_owned(), reason },
         })?;
         let tensors = header.metadata.tensors();
-        agree(parameters, &tensors).map_err(|reason| match folder_of_transformers(path) {
-            Some(folder) => WeightsError::OfFolder { path: path.to_owned(), folder },
-            None => WeightsError::OtherModel { path: path.to_owned(), reason },
-        })?;
+        let unused =
+            agree(parameters, &tensors, may_have_more).map_err(|reason| {
+                match folder_of_transformers(path) {
+                    Some(folder) => WeightsError::OfFolder { path: path.to_owned(), folder },
+                    None => WeightsError::OtherModel { path: path.to_owned(), reason },
+                }
+            })?;
         let start = |info: &TensorInfo| header.data_start + info.data_offsets.0 as u64;
         let starts = tensors.iter().map(|(name, info)| (name.clone(), start(info))).collect();
-        Ok(Self { path: path.to_owned(), starts })
+        Ok(Self { path: path.to_owned(), starts, unused })
+    }
+
+    /// What the file holds and the model does not use.
+    pub fn unused(&self) -> &[Unused] {
+        &self.unused
     }
 
     /// The file.
@@ -67,16 +77,18 @@ fn folder_of_transformers(path: &Path) -> Option<PathBuf> {
     PublishedModel::open(folder).is_ok().then(|| folder.to_owned())
 }
 
-/// Checks that a file holds exactly the model's parameters.
+/// Checks that a file holds these parameters of a model, and returns what else it holds, if it may hold more.
 fn agree<'a>(
     parameters: impl Iterator<Item = &'a ParameterSpec>,
     tensors: &HashMap<String, &TensorInfo>,
-) -> Result<(), String> {
-    let mut num_parameters = 0;
+    may_have_more: bool,
+) -> Result<Vec<Unused>, String> {
+    let mut names = HashSet::new();
     for spec in parameters {
-        num_parameters += 1;
+        names.insert(&*spec.name);
         let name = &spec.name;
-        let info = tensors.get(name).ok_or_else(|| format!("it has no tensor `{name}`"))?;
+        let info =
+            tensors.get(name).ok_or_else(|| format!("it has no tensor `{name}`{}", unless_new(name)))?;
         let (start, end) = info.data_offsets;
         if info.shape != spec.shape
             || info.dtype != Dtype::F32
@@ -86,8 +98,12 @@ fn agree<'a>(
             return Err(format!("`{name}` is {dtype:?} {shape:?}, the model has F32 {expected:?}"));
         }
     }
-    if tensors.len() != num_parameters {
-        return Err(format!("it has {} tensors, the model {num_parameters}", tensors.len()));
+    let mut others: Vec<&str> =
+        tensors.keys().map(String::as_str).filter(|name| !names.contains(name)).collect();
+    if !others.is_empty() && !may_have_more {
+        return Err(format!("it has {} tensors, the model {}", tensors.len(), names.len()));
     }
-    Ok(())
+    others.sort_unstable();
+    let unused = |name: &str| Unused::new(format!("`{name}`"), NOT_OF_THE_MODEL);
+    Ok(others.into_iter().map(unused).collect())
 }

@@ -15,12 +15,14 @@ use super::host_memory::{self, Held};
 use super::initial_state::InitialState;
 use super::kind::{EngineKind, Inference, Training};
 use super::ranks::Ranks;
+use super::weights_file::Wanted;
 use crate::data::BatchSource;
 use crate::optimizer::{LearningRate, LossScaler};
 use crate::world::{RanksOnDevice, World, world_of, world_on};
 
 impl Engine<Training> {
-    /// Starts the ranks of a plan for training, in the world that its run file names, with initial weights that depend on the seed alone.
+    /// Starts the ranks of a plan for training, in the world that its run file names, with the weights of the file or the folder of
+    /// transformers that the run names (`init.from`), or weights that depend on the seed alone.
     ///
     /// # Errors
     /// [`EngineError::PlanOfInference`] of a plan without training; [`EngineError::Memory`] and [`EngineError::Threads`] before anything is allocated, where the plan needs more than this host has;
@@ -65,7 +67,7 @@ impl Engine<Training> {
         Ok(engine)
     }
 
-    /// As [`Engine::with_state`], with weights drawn from the seed.
+    /// As [`Engine::with_state`], with the weights of the file or the folder that the run names (`init.from`), or drawn from the seed.
     ///
     /// # Errors
     /// As [`Engine::with_state`].
@@ -74,7 +76,8 @@ impl Engine<Training> {
         source: Arc<dyn BatchSource>,
         world: Arc<dyn World>,
     ) -> Result<Self, EngineError> {
-        Self::with_state(plan, source, world, &InitialState::Drawn)
+        let state = plan.run().init.from.clone().map_or(InitialState::Drawn, InitialState::Weights);
+        Self::with_state(plan, source, world, &state)
     }
 
     /// Starts the ranks of this process with this state. Every process of the world has an engine of the same plan and calls the same
@@ -170,8 +173,10 @@ impl<K: EngineKind> Engine<K> {
     fn begin_with(&mut self, state: &InitialState) -> Result<(), EngineError> {
         match state {
             InitialState::Drawn => self.ranks.ask(&Command::Initialise).map(drop),
-            InitialState::Weights(path) => self.load(path),
-            InitialState::Parameters(from) | InitialState::Checkpoint(from) => self.load_parameters(from),
+            InitialState::Weights(path) => self.load_wanted(path, Wanted::AllButNew),
+            InitialState::Parameters(from) | InitialState::Checkpoint(from) => {
+                self.load_wanted_parameters(from, Wanted::AllButNew)
+            }
         }
     }
 }

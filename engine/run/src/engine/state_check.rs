@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 
-use pipezero_config::model_sizes::first_difference;
+use pipezero_config::hugging_face::unless_new;
+use pipezero_config::model_sizes::{first_difference, first_hidden_difference};
 use pipezero_models::parameter::ParameterSpec;
 use pipezero_plan::Plan;
 use serde_json::Value;
 
-use super::weights_file::{parameters, parameters_and_frozen};
+use super::weights_file::{Wanted, parameters_and_frozen};
 use crate::checkpoint::{CheckpointError, CheckpointReader, Piece};
 
 /// What is kept of each parameter.
@@ -16,28 +17,34 @@ pub(super) fn kinds(plan: &Plan) -> Vec<String> {
     [Piece::PARAMETER].iter().chain(states).map(|&kind| kind.to_owned()).collect()
 }
 
-/// Checks that a checkpoint holds the parameters of a plan, and no others.
-pub(super) fn check_model(plan: &Plan, from: &CheckpointReader) -> Result<(), CheckpointError> {
+/// Checks that a checkpoint holds these parameters of a plan; and no others, if it is of the same model.
+pub(super) fn check_model(
+    plan: &Plan,
+    from: &CheckpointReader,
+    wanted: Wanted,
+) -> Result<(), CheckpointError> {
     let other = |reason: String| CheckpointError::OtherModel { path: from.folder().to_owned(), reason };
     let records = &from.manifest().parameters;
     let shapes: HashMap<&str, &[usize]> = records.iter().map(|of| (&*of.name, &*of.shape)).collect();
     let mut num_parameters = 0;
-    for spec in parameters(plan) {
+    for spec in wanted.of(plan) {
         num_parameters += 1;
         let (name, needed) = (&spec.name, &spec.shape);
-        let found = shapes.get(&**name).ok_or_else(|| other(format!("it has no parameter `{name}`")))?;
+        let found = shapes
+            .get(&**name)
+            .ok_or_else(|| other(format!("it has no parameter `{name}`{}", unless_new(name))))?;
         if found != needed {
             return Err(other(format!("its `{name}` is {found:?}, the model's {needed:?}")));
         }
     }
     // What weights compute depends on heads and angles too, which no shape shows.
+    let differs = if wanted.is_part(plan) { first_hidden_difference } else { first_difference };
     let of_family = from.manifest().run.pointer(&format!("/model/{}", plan.run().model.facts().family));
-    let differs =
-        of_family.and_then(Value::as_object).and_then(|theirs| first_difference(theirs, &plan.run().model));
+    let differs = of_family.and_then(Value::as_object).and_then(|theirs| differs(theirs, &plan.run().model));
     if let Some((key, found, needed)) = differs {
         return Err(other(format!("its `model.{key}` is {found}, the model's {needed}")));
     }
-    if records.len() != num_parameters {
+    if records.len() != num_parameters && !wanted.is_part(plan) {
         let found = records.len();
         return Err(other(format!("it has {found} parameters, the model {num_parameters}")));
     }

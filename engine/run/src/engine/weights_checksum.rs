@@ -17,7 +17,7 @@ use xxhash_rust::xxh3::Xxh3;
 use super::error::EngineError;
 use super::initial_state::InitialState;
 use super::weights_error::WeightsError;
-use super::weights_file::WeightsFile;
+use super::weights_file::{Wanted, WeightsFile};
 
 /// Blocks of a tensor, at most, that are read.
 const BLOCKS: u64 = 4;
@@ -36,7 +36,7 @@ impl InitialState {
         match self {
             Self::Drawn => return Ok(None),
             Self::Weights(path) => {
-                for path in WeightsFile::open(plan, path)?.paths() {
+                for path in WeightsFile::open(plan, path, Wanted::AllButNew)?.paths() {
                     add_file(&mut checksum, path)?;
                 }
             }

@@ -26,9 +26,41 @@ pub(super) fn parameters_and_frozen(plan: &Plan) -> impl Iterator<Item = (&Param
     of_units.filter(|(spec, _)| spec.first_element() == 0)
 }
 
+/// The parameters that are read from weights.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wanted {
+    /// All of the model.
+    All,
+    /// All but those that the run draws when it begins ([`Plan::is_new`]).
+    AllButNew,
+}
+
+impl Wanted {
+    /// Their specifications, in the order of the file.
+    pub(super) fn of(self, plan: &Plan) -> impl Iterator<Item = &ParameterSpec> {
+        parameters(plan).filter(move |spec| self.is_read(plan, &spec.name))
+    }
+
+    /// Whether a parameter is read.
+    pub(super) fn is_read(self, plan: &Plan, name: &str) -> bool {
+        self == Self::All || !plan.is_new(name)
+    }
+
+    /// Whether weights and model are not the same: then either may have parameters that the other has not.
+    pub(super) fn is_part(self, plan: &Plan) -> bool {
+        self == Self::AllButNew && !plan.new_parameters().is_empty()
+    }
+}
+
 /// Weights whose headers agree with a plan.
 #[derive(Debug)]
-pub(super) enum WeightsFile {
+pub(super) struct WeightsFile {
+    weights: Weights,
+    wanted: Wanted,
+}
+
+#[derive(Debug)]
+enum Weights {
     /// A file of [`Engine::save`](super::Engine::save).
     Own(OwnWeights),
     /// A folder of transformers.
@@ -37,28 +69,36 @@ pub(super) enum WeightsFile {
 
 impl WeightsFile {
     /// A file of [`Engine::save`](super::Engine::save), or a folder of transformers.
-    pub(super) fn open(plan: &Plan, path: &Path) -> Result<Self, WeightsError> {
-        if path.join(PublishedModel::FILE).is_file() {
-            let model = PublishedModel::open_for(plan.run(), path)?;
-            let shapes = parameters(plan).map(|spec| (&*spec.name, &*spec.shape));
-            return Ok(Self::Published(PublishedWeights::open(path, &model, shapes)?));
-        }
-        Ok(Self::Own(OwnWeights::open(path, parameters(plan))?))
+    pub(super) fn open(plan: &Plan, path: &Path, wanted: Wanted) -> Result<Self, WeightsError> {
+        let is_part = wanted.is_part(plan);
+        let weights = if path.join(PublishedModel::FILE).is_file() {
+            let model = PublishedModel::open_for(plan.run(), path, is_part)?;
+            let shapes = wanted.of(plan).map(|spec| (&*spec.name, &*spec.shape));
+            Weights::Published(PublishedWeights::open(path, &model, shapes, is_part)?)
+        } else {
+            Weights::Own(OwnWeights::open(path, wanted.of(plan), is_part)?)
+        };
+        Ok(Self { weights, wanted })
     }
 
-    /// What its files hold and the model does not use; those of this program hold nothing else.
+    /// The parameters that are read.
+    pub(super) fn wanted(&self) -> Wanted {
+        self.wanted
+    }
+
+    /// What its files hold and the model does not use.
     pub(super) fn unused(&self) -> &[Unused] {
-        match self {
-            Self::Own(_) => &[],
-            Self::Published(weights) => weights.unused(),
+        match &self.weights {
+            Weights::Own(own) => own.unused(),
+            Weights::Published(weights) => weights.unused(),
         }
     }
 
     /// Its files.
     pub(super) fn paths(&self) -> Vec<&Path> {
-        match self {
-            Self::Own(own) => vec![own.path()],
-            Self::Published(weights) => weights.paths().iter().map(PathBuf::as_path).collect(),
+        match &self.weights {
+            Weights::Own(own) => vec![own.path()],
+            Weights::Published(weights) => weights.paths().iter().map(PathBuf::as_path).collect(),
         }
     }
 
@@ -70,9 +110,11 @@ impl WeightsFile {
         values: &mut [f32],
     ) -> Result<(), Cause> {
         let name = &*parameter.name;
-        let read = match self {
-            Self::Own(own) => own.read(name, first, values).map_err(|source| (own.path().to_owned(), source)),
-            Self::Published(weights) => weights.read(name, first, values),
+        let read = match &self.weights {
+            Weights::Own(own) => {
+                own.read(name, first, values).map_err(|source| (own.path().to_owned(), source))
+            }
+            Weights::Published(weights) => weights.read(name, first, values),
         };
         read.map_err(|(path, source)| Cause::Weights { path, source })
     }
@@ -80,9 +122,9 @@ impl WeightsFile {
     /// Where an element of a parameter lies.
     pub(super) fn place(&self, parameter: &ParameterSpec, element: usize) -> PlaceInFile {
         let ParameterSpec { name, shape, .. } = parameter;
-        match self {
-            Self::Own(own) => PlaceInFile::new(own.path(), name, index_of(shape, element)),
-            Self::Published(weights) => {
+        match &self.weights {
+            Weights::Own(own) => PlaceInFile::new(own.path(), name, index_of(shape, element)),
+            Weights::Published(weights) => {
                 let (path, tensor, index) = weights.place(name, element);
                 PlaceInFile::new(path, tensor, index)
             }

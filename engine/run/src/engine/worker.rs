@@ -128,10 +128,15 @@ fn serve(rank: &mut Rank, command: Command, source: &dyn BatchSource) -> Result<
             Ok(Answer::Done)
         }
         Command::ReadState(from) => Ok(Answer::Read(rank.read_state(&from)?)),
-        Command::ReadParameters(from) => Ok(Answer::Read(rank.read_parameters(&from)?)),
+        Command::ReadParameters { from, wanted } => {
+            let plan = Arc::clone(&rank.plan);
+            Ok(Answer::Read(rank.read_parameters(&from, |name| wanted.is_read(&plan, name))?))
+        }
         Command::Load(file) => {
+            let plan = Arc::clone(&rank.plan);
             let read = |spec: &ParameterSpec, first, values: &mut [f32]| file.read(spec, first, values);
-            Ok(Answer::Loaded(rank.read_values(read, |spec, element| file.place(spec, element))?))
+            let is_read = |name: &str| file.wanted().is_read(&plan, name);
+            Ok(Answer::Loaded(rank.read_values(is_read, read, |spec, element| file.place(spec, element))?))
         }
     }
 }

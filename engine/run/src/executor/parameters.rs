@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use pipezero_comm::Communicator;
 use pipezero_comm::memory::{Lendable, TrackedBuffer};
+use pipezero_models::init;
 use pipezero_models::parameter::ParameterSpec;
 use pipezero_models::unit::ParameterEntry;
 use pipezero_models::{Buffer, ElementType};
@@ -46,16 +47,22 @@ impl Rank {
 
     /// Fills the parameters that this rank holds with what `read` finds in files, as [`Rank::fill_parameters`] does, and returns the first
     /// value with which no run can begin, where `place` says. What the rank holds is of no use then. `read` is given each parameter, the first of its
-    /// elements that are wanted, and where they go.
+    /// elements that are wanted, and where they go. A parameter of which `is_read` does not hold is drawn.
     pub(crate) fn read_values(
         &mut self,
+        is_read: impl Fn(&str) -> bool,
         mut read: impl FnMut(&ParameterSpec, usize, &mut [f32]) -> Result<(), Cause>,
         place: impl Fn(&ParameterSpec, usize) -> PlaceInFile,
     ) -> Result<Option<UnusableValue>, Cause> {
         let plan = Arc::clone(&self.plan);
         let stored = plan.element_type();
+        let seed = plan.run().seed;
         let mut found = None;
         self.fill_parameters(|ParameterEntry { spec, .. }, first, values| {
+            if !is_read(&spec.name) {
+                init::fill(spec, seed, first, values);
+                return Ok(());
+            }
             if found.is_some() {
                 return Ok(());
             }

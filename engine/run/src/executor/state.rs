@@ -152,7 +152,7 @@ impl Rank {
         &mut self,
         from: &CheckpointReader,
     ) -> Result<Result<(), CheckpointError>, Cause> {
-        match self.read_parameters(from)? {
+        match self.read_parameters(from, |_| true)? {
             Ok(()) => inner(self.read_optimizer_state(from)),
             failed => Ok(failed),
         }
@@ -162,9 +162,11 @@ impl Rank {
     pub(crate) fn read_parameters(
         &mut self,
         from: &CheckpointReader,
+        is_read: impl Fn(&str) -> bool,
     ) -> Result<Result<(), CheckpointError>, Cause> {
         let mut cursor = Cursor::new(from);
         let found = self.read_values(
+            is_read,
             |spec, first, values| Ok(cursor.read(Piece::PARAMETER, &spec.name, first, values)?),
             |spec, element| from.place(Piece::PARAMETER, spec, element),
         );

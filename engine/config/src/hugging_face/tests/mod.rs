@@ -126,10 +126,15 @@ impl Folder {
     }
 
     fn opened(&self, run: &Run) -> Result<PublishedWeights, HuggingFaceError> {
-        let model = PublishedModel::open_for(run, self.path())?;
+        let model = PublishedModel::open_for(run, self.path(), false)?;
         let layers = run.model.build().unwrap().layers;
         let specs: Vec<_> = layers.iter().flat_map(|layer| layer.layer.parameters()).collect();
-        PublishedWeights::open(self.path(), &model, specs.iter().map(|spec| (&*spec.name, &*spec.shape)))
+        PublishedWeights::open(
+            self.path(),
+            &model,
+            specs.iter().map(|spec| (&*spec.name, &*spec.shape)),
+            false,
+        )
     }
 
     /// A line for each part that is not used, or the line with why the folder is refused.

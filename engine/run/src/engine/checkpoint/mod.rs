@@ -13,6 +13,7 @@ use super::command::{Answer, Command};
 use super::error::EngineError;
 use super::kind::EngineKind;
 use super::state_check::{check_model, check_optimizer};
+use super::weights_file::Wanted;
 use crate::checkpoint::{CheckpointError, CheckpointReader, Position};
 pub(super) use writing::Writing;
 
@@ -42,7 +43,8 @@ impl Engine {
     /// When it belongs to another model or optimizer, before anything is read; when a file is damaged, or has a value that is not finite: then
     /// another one must be read before the engine is used.
     pub fn resume(&mut self, from: &Arc<CheckpointReader>) -> Result<(), EngineError> {
-        let fits = check_model(&self.plan, from).and_then(|()| check_optimizer(&self.plan, from));
+        let fits =
+            check_model(&self.plan, from, Wanted::All).and_then(|()| check_optimizer(&self.plan, from));
         self.agree(fits.map_err(EngineError::from))?;
         self.read(&Command::ReadState(Arc::clone(from)))?;
         let manifest = from.manifest();
@@ -61,9 +63,17 @@ impl<K: EngineKind> Engine<K> {
     /// # Errors
     /// As [`Engine::resume`], but for the optimizer.
     pub fn load_parameters(&mut self, from: &Arc<CheckpointReader>) -> Result<(), EngineError> {
-        let fits = check_model(&self.plan, from);
+        self.load_wanted_parameters(from, Wanted::All)
+    }
+
+    pub(super) fn load_wanted_parameters(
+        &mut self,
+        from: &Arc<CheckpointReader>,
+        wanted: Wanted,
+    ) -> Result<(), EngineError> {
+        let fits = check_model(&self.plan, from, wanted);
         self.agree(fits.map_err(EngineError::from))?;
-        self.read(&Command::ReadParameters(Arc::clone(from)))
+        self.read(&Command::ReadParameters { from: Arc::clone(from), wanted })
     }
 
     fn read(&mut self, command: &Command) -> Result<(), EngineError> {
