@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use pipezero_config::{
     BackendName, Change, DeviceName, Fixed, GivenFile, ModelConfig, Notice, NoticeKind, Resources, RunFile,
+    ValueOrigin,
 };
 use pipezero_files::input::{is_stdio, named};
 use pipezero_files::partial::Existing;
@@ -13,6 +14,7 @@ use pipezero_models::queue::Cuda;
 use pipezero_models::shared::GptConfig;
 use pipezero_plan::Plan;
 use pipezero_run::data::Inspected;
+use serde_json::Value;
 
 use super::describe;
 use super::failure::Failure;
@@ -20,6 +22,7 @@ use super::figures::{count, counted, percent};
 use super::frozen_weights::may_be_drawn;
 use super::initial_weights;
 use super::notices::Notices;
+use super::origins::{text_of, with_origins};
 use super::out_file::{OutFile, Written};
 use super::output::{print, print_json};
 use super::run_args::{PlannedData, RunArgs, not_found, plan_with_data_of};
@@ -46,7 +49,7 @@ Exit status: 0 for a valid file; 2 for a file with mistakes, which are all print
 pub(super) struct CheckArgs {
     #[command(flatten)]
     pub(super) run: RunArgs,
-    /// Print JSON: the run with every default filled in; of a master file `engines` with the run of each, and `tasks` with what each does, with which weights and on which ranks, and its memory.
+    /// Print JSON: the run with every default filled in, and, if the file extends another, `origins` with file and line of each value; of a master file `engines` with the run of each, and `tasks` with what each does, with which weights and on which ranks, and its memory.
     #[arg(long)]
     pub(super) json: bool,
     /// Write the file with every mistake mended that can mean one thing alone, comments kept, and check that. Not with --set, which the file would not hold.
@@ -71,7 +74,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<(), Failure> {
     let mut checked = Checked::of(&file, Resources::this_host(), None)?;
     checked.notices.extend(may_be_drawn(&checked.plan, &file, None));
     if args.json {
-        print_json(format_args!("{}\n", in_json(checked.plan.run())))?;
+        print_json(format_args!("{}\n", in_json(&checked.as_json())))?;
         drop(Notices::new(args.run.name(), checked.notices));
         return Ok(());
     }
@@ -87,6 +90,8 @@ pub(super) struct Checked {
     pub(super) plan: Plan,
     pub(super) notices: Vec<Notice>,
     data: Option<Inspected>,
+    /// Of its values, if it extends another file.
+    pub(super) origins: Vec<ValueOrigin>,
 }
 
 impl Checked {
@@ -102,13 +107,19 @@ impl Checked {
         initial_weights::check(&plan, file)?;
         notices.extend(unread_weights(file));
         notices.extend(unused_parts(&plan, file, file.initial_weights().as_deref()));
-        Ok(Self { plan, notices, data })
+        Ok(Self { plan, notices, data, origins: file.origins() })
+    }
+
+    /// The run with every default filled in.
+    pub(super) fn as_json(&self) -> Value {
+        with_origins(self.plan.run(), &self.origins)
     }
 
     /// Prints what it means; its notices, which stand in a file of this name, are still to be printed.
     pub(super) fn print(self, file: String) -> Result<Notices, Failure> {
         let (notices, autos) = Notices::new(file, self.notices).in_full_but_autos();
-        print(summary(&self.plan, self.data.as_ref(), &autos, terminal::width()))?;
+        let width = terminal::width();
+        print(summary(&self.plan, self.data.as_ref(), &autos, width) + &text_of(&self.origins, width))?;
         Ok(notices)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use pipezero_config::{MasterFile, Part, PartOfJob, Resources, Run, Task, TaskKind};
+use pipezero_config::{MasterFile, Part, PartOfJob, Resources, Task, TaskKind};
 use pipezero_models::Distillation;
 use serde_json::{Map, Value, json};
 
@@ -12,6 +12,7 @@ use super::figures::{bytes, counted};
 use super::frozen_weights::may_be_drawn;
 use super::master::resolve_all;
 use super::notices::Notices;
+use super::origins::{text_of, with_origins};
 use super::output::{note, print, print_json};
 use super::run_args::{PlannedData, plan_with_data_of};
 use super::task_plans::{EnginePlan, TaskPlans, ranks_as_json, task_plans, text_of_teacher};
@@ -51,10 +52,10 @@ impl CheckArgs {
             trained.iter().zip(engines.iter().map(|(_, checked)| checked.plan.needs().world_bytes)).collect();
         let together = memory_of_tasks(&master, &of_tasks, &bytes_of);
         if self.json {
-            let checked: Vec<&Run> = engines.iter().map(|(_, checked)| checked.plan.run()).collect();
-            let runs = trained.iter().zip(checked).collect();
+            let runs = trained.iter().zip(engines.iter().map(|(_, checked)| checked.as_json())).collect();
             print_json(format_args!("{}\n", all_in_json(&master, runs, &of_tasks, &together)))?;
             engines.into_iter().for_each(|(file, checked)| drop(Notices::new(file, checked.notices)));
+            self.say_of_tasks(&master);
             return Ok(());
         }
         let mut engines: BTreeMap<&String, (String, Checked)> = trained.iter().zip(engines).collect();
@@ -83,10 +84,17 @@ impl CheckArgs {
             print(format_args!("{}\n", terminal::fitted(&line)))?;
         }
         say_of_teachers(&master, &of_tasks);
+        self.say_of_tasks(&master);
         let counts = [counted(names.len(), "engine"), counted(master.tasks().len(), "task")];
         let verdict = format!("{} is a valid master file: {}", self.run.name(), counts.join(", "));
         print(format_args!("{}\n", terminal::fitted(&verdict)))?;
         Ok(())
+    }
+
+    /// Prints what `train` needs for the tasks beside the file.
+    fn say_of_tasks(&self, master: &MasterFile) {
+        let warnings = master.tasks().iter().flat_map(Task::warnings).collect();
+        drop(Notices::new(self.run.name(), warnings));
     }
 }
 
@@ -117,7 +125,9 @@ fn print_teacher(of_tasks: &[(&Task, TaskPlans)], name: &str) -> Result<(), Fail
     for (task, plans) in of_tasks {
         let planned = plans.engines.iter().find(|planned| planned.engine.name == name);
         if let (Some(planned), Some(Part::Teaches(student))) = (planned, task.part_of(name)) {
-            print(text_of_teacher(&planned.plan, student, terminal::width()))?;
+            let width = terminal::width();
+            let origins = text_of(&planned.engine.file.origins(), width);
+            print(text_of_teacher(&planned.plan, student, width) + &origins)?;
             notices_of(planned);
             break;
         }
@@ -162,12 +172,13 @@ fn memory_of_tasks<'a>(
 /// The runs of all engines, those that are trained and those that only teach, and what the tasks do.
 fn all_in_json<'a>(
     master: &MasterFile,
-    mut runs: BTreeMap<&'a String, &'a Run>,
+    mut runs: BTreeMap<&'a String, Value>,
     of_tasks: &'a [(&Task, TaskPlans)],
     together: &BTreeMap<&String, u64>,
 ) -> String {
     for planned in of_tasks.iter().flat_map(|(_, plans)| &plans.engines) {
-        runs.entry(&planned.engine.name).or_insert_with(|| planned.plan.run());
+        let run = || with_origins(planned.plan.run(), &planned.engine.file.origins());
+        runs.entry(&planned.engine.name).or_insert_with(run);
     }
     let tasks = master.tasks().iter().map(|task| {
         let plans = of_tasks.iter().find(|(of, _)| of.name == task.name).map(|(_, plans)| plans);

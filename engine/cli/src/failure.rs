@@ -52,7 +52,7 @@ impl Failure {
         // If stderr is closed, the exit status still says that the command failed.
         match self {
             Self::Unfixed(unfixed) => {
-                let (num_fixable, num_mended) = (unfixed.num_fixable(), unfixed.num_mended);
+                let (num_fixable, num_mended) = (unfixed.num_fixable, unfixed.num_mended);
                 let status = Self::Config(unfixed.errors).report();
                 let mended = match num_mended {
                     0 => String::new(),

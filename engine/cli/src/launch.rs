@@ -101,6 +101,7 @@ fn connection(run: &RunArgs, takes: &Takes, num_processes: usize) -> Result<Conn
 
 /// The runs of a task's engines, in its order.
 fn runs_of(master: &MasterFile, task: &Task, resources: Resources) -> Result<Vec<(String, Run)>, Failure> {
+    master.check_shared_ranks(task, resources.ranks)?;
     let mut students: BTreeMap<String, Run> = BTreeMap::new();
     resolve_all(master, &task.engines(), |engine| {
         let name = engine.name.clone();

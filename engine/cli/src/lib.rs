@@ -23,6 +23,8 @@ mod log;
 mod master;
 mod nccl_variable;
 mod notices;
+mod one_file;
+mod origins;
 mod out_file;
 mod output;
 #[cfg(test)]
@@ -48,6 +50,7 @@ mod unused_parts;
 mod utilisation;
 mod whole;
 
+use std::env;
 use std::ffi::OsString;
 use std::iter;
 use std::path::Path;
@@ -55,6 +58,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use failure::Failure;
+use one_file::second_file;
 use pipezero_files::host::{LaunchedProcess, Local, cores, job_files};
 use pipezero_launch::end_with_parent;
 use pipezero_models::memory::give_back_freed_memory;
@@ -141,9 +145,11 @@ fn run() -> ExitCode {
     let command = match Cli::try_parse() {
         Ok(Cli { command }) => command,
         Err(error) => {
+            let failure = second_file(&error, env::args_os().skip(1));
             // What --help prints is no mistake.
             job_files::leave_status(u8::try_from(error.exit_code()).unwrap_or(2));
-            error.exit();
+            let Some(failure) = failure else { error.exit() };
+            return ExitCode::from(failure.report());
         }
     };
     if let Some(local) = bound_place() {
@@ -213,12 +219,15 @@ fn checked_arguments(command: &[OsString]) -> Result<(RunArgs, Takes), Failure> 
         Ok(_) => Err(Failure::Input(
             "launch: `train`, `resume`, `doctor` and `profile` run as several processes; start this command without `launch`".into(),
         )),
-        Err(error) => error.exit(),
+        Err(error) => match second_file(&error, command.iter().cloned()) {
+            Some(failure) => Err(failure),
+            None => error.exit(),
+        },
     }
 }
 
 /// This process's place on its host, if it is to bind itself to its share of the cores.
 fn bound_place() -> Option<Local> {
-    std::env::var_os(cores::BIND)?;
+    env::var_os(cores::BIND)?;
     LaunchedProcess::this().ok()??.local
 }

@@ -81,7 +81,7 @@ impl EnginePlan {
 /// Plans the engines of a task, in its order; `trained` plans one that is trained.
 ///
 /// # Errors
-/// The mistakes in all run files, at their places; else that of a teacher whose logits are not of its student's shape, or of ranks that are not those
+/// That of ranks that do not suit all engines, which share them; the mistakes in all run files, at their places; else that of a teacher whose logits are not of its student's shape, or of ranks that are not those
 /// of the engines' grids; else the first other failure.
 pub(super) fn task_plans(
     master: &MasterFile,
@@ -89,6 +89,7 @@ pub(super) fn task_plans(
     resources: Resources,
     mut trained: impl FnMut(&EngineFile, Resources, Option<Distillation>) -> Result<(Plan, Vec<Notice>), Failure>,
 ) -> Result<TaskPlans, Failure> {
+    master.check_shared_ranks(task, resources.ranks)?;
     let mut students: BTreeMap<String, Run> = BTreeMap::new();
     let mut plans = resolve_all(master, &task.engines(), |engine| {
         let resources = Resources { part: task.part_of_job(&engine.name), ..resources };

@@ -88,12 +88,10 @@ fn rename(root: &mut Node, alias: &Alias, findings: &Findings) {
     let Some(entries) = section_or_new(root, usual_section, &second) else { return };
     match entries.iter().find(|entry| entry.key == usual) {
         Some(first) if !is_same(&first.node, &second.node) => {
-            let (line, column) = first.key_span.line_column();
+            let place = first.key_span.seen_from(&second.key_span);
             site.error::<()>(Problem::Rule {
                 value: second.node.describe(),
-                rule: format!(
-                    "it is a second name of `{usual_path}`, which is another value at {line}:{column}"
-                ),
+                rule: format!("it is a second name of `{usual_path}`, which is another value at {place}"),
                 repair: format!("keep `{usual_path}` alone"),
             });
         }

@@ -6,6 +6,7 @@ use std::path::Path;
 use pipezero_files::json::{Node, Value};
 use serde_json::{Map, Number, Value as Json};
 
+use super::extends::ABSOLUTE_IN_RECORDS;
 use super::run_file::RunFile;
 
 /// The names of the files that are kept beside a run file as it ran.
@@ -22,13 +23,10 @@ impl RunFile {
     /// the copies of them that are kept beside this file.
     pub fn effective_json(&self, copies: &Copies) -> String {
         let mut json = to_json(&self.root);
-        for key in ["text", "tokens", "validation_tokens"] {
-            if let Some(paths) = json.pointer_mut(&format!("/data/{key}")) {
+        for key in ABSOLUTE_IN_RECORDS {
+            if let Some(paths) = json.pointer_mut(&format!("/{}", key.replace('.', "/"))) {
                 make_absolute(paths, &self.folder);
             }
-        }
-        if let Some(path) = json.pointer_mut("/init/from") {
-            make_absolute(path, &self.folder);
         }
         for (key, copy) in
             [("/parallel/schedule/file", copies.schedule), ("/data/tokenizer", copies.tokenizer)]

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use miette::{Diagnostic, GraphicalReportHandler, LabeledSpan, SourceCode};
-use pipezero_files::json::{Edit, JsonError, SourceKind, is_slip, join, shorten};
+use pipezero_files::json::{Edit, JsonError, SourceKind, Span, is_slip, join, shorten};
 use pipezero_files::printable::printable;
 
 use super::elsewhere::{self, Elsewhere};
@@ -33,10 +33,10 @@ const DRAWN_MAX: usize = 100;
 const DRAWN_BYTES_MAX: usize = 128 << 20;
 
 impl ConfigErrors {
-    /// Sorts the errors by place: those of the file first, then those of `--set` arguments. `errors` is not empty.
+    /// Sorts the errors by place: those of files first, then those of `--set` arguments. `errors` is not empty.
     pub(crate) fn new(mut errors: Vec<ConfigError>) -> Self {
         debug_assert!(!errors.is_empty(), "a failure names its reason");
-        errors.sort_by_key(|error| error.place.span.order());
+        errors.sort_by(|one, other| one.place.span.order().cmp(&other.place.span.order()));
         Self { errors, refused: None, arguments: Vec::new(), is_of_master: false }
     }
 
@@ -228,7 +228,7 @@ impl ConfigError {
     pub(super) fn look_elsewhere(
         &mut self,
         find: impl Fn(&str, &str) -> Option<String>,
-        has: impl Fn(&str) -> Option<(usize, usize)>,
+        has: impl Fn(&str) -> Option<Span>,
     ) {
         let Problem::UnknownKey { elsewhere, nearest, stands_at } = &mut self.problem else { return };
         let (section, name) = self.place.path.rsplit_once('.').unwrap_or(("", &self.place.path));
@@ -240,7 +240,8 @@ impl ConfigError {
             (None, Some(nearest)) => Some(join(section, nearest)),
             _ => None,
         };
-        *stands_at = usual.and_then(|key| has(&key));
+        let own = &self.place.span;
+        *stands_at = usual.and_then(|key| has(&key)).map(|span| span.seen_from(own));
     }
 
     /// What is wrong.
@@ -271,8 +272,8 @@ pub enum Problem {
         elsewhere: Option<Elsewhere>,
         /// The known key of the same section that is spelled most like it, if any is near.
         nearest: Option<String>,
-        /// Where that key stands already, as line and column.
-        stands_at: Option<(usize, usize)>,
+        /// Where that key stands already: line and column, behind the file's name if that is another.
+        stands_at: Option<String>,
     },
     /// Another type of value is needed.
     WrongType {
@@ -317,15 +318,11 @@ impl Problem {
         match self {
             Self::Unreadable { .. } | Self::Data { .. } => None,
             Self::Syntax { repair, .. } => repair.clone(),
-            Self::UnknownKey {
-                elsewhere: Some(Elsewhere::Key(key, _)),
-                stands_at: Some((line, column)),
-                ..
-            } => Some(format!(
-                "here it is `{key}`, which stands at {line}:{column} already: remove one of the two"
-            )),
-            Self::UnknownKey { elsewhere: None, nearest: Some(nearest), stands_at: Some((line, column)) } => {
-                Some(format!("did you mean `{nearest}`? that stands at {line}:{column} already"))
+            Self::UnknownKey { elsewhere: Some(Elsewhere::Key(key, _)), stands_at: Some(place), .. } => {
+                Some(format!("here it is `{key}`, which stands at {place} already: remove one of the two"))
+            }
+            Self::UnknownKey { elsewhere: None, nearest: Some(nearest), stands_at: Some(place) } => {
+                Some(format!("did you mean `{nearest}`? that stands at {place} already"))
             }
             Self::UnknownKey { elsewhere: Some(elsewhere), .. } => Some(elsewhere.repair()),
             Self::UnknownKey { nearest: Some(nearest), .. } => Some(format!("did you mean `{nearest}`?")),

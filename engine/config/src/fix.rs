@@ -9,7 +9,8 @@ use super::error::{ConfigError, ConfigErrors};
 use super::master::{GivenFile, MasterFile};
 use super::notice::Notice;
 use super::resources::Resources;
-use super::run_file::{RunFile, parse_text};
+use super::run_file::RunFile;
+use super::run_text::parse_text;
 use super::several::key_of_master;
 
 /// Mistakes that are mended one after the other at most: a text that is not JSON shows one at a time.
@@ -30,20 +31,15 @@ pub struct Fixed {
 pub struct Unfixed {
     /// Everything that is wrong with the file, or, where it is not JSON, with the text in which as much was mended as was needed for that.
     pub errors: ConfigErrors,
+    /// How many of them can mean one thing alone, in the file itself.
+    pub num_fixable: usize,
     /// How many parts of the text were mended before.
     pub num_mended: usize,
 }
 
 impl From<ConfigErrors> for Unfixed {
     fn from(errors: ConfigErrors) -> Self {
-        Self { errors, num_mended: 0 }
-    }
-}
-
-impl Unfixed {
-    /// How many of the errors can mean one thing alone.
-    pub fn num_fixable(&self) -> usize {
-        self.errors.iter().filter(|error| error.edit().is_some()).count()
+        Self { errors, num_fixable: 0, num_mended: 0 }
     }
 }
 
@@ -60,7 +56,7 @@ pub struct Change {
 
 impl GivenFile {
     /// The file with every mistake mended that can mean one thing alone, and with usual names for second ones, as it is to stand in
-    /// `folder`; `fault` is that of [`RunFile::resolve_with`]. Of a master file the run files of its engines are not looked at, in braces or in files of their own.
+    /// `folder`; `fault` is that of [`RunFile::resolve_with`]. Files that it extends are read and not mended. Of a master file the run files of its engines are not looked at, in braces or in files of their own.
     ///
     /// # Errors
     /// [`Unfixed`] where something is left that needs a decision.
@@ -78,7 +74,7 @@ impl GivenFile {
                 let file = MasterFile::of_node(&root, path, folder.to_owned())?;
                 return file.find_files().map(|()| Vec::new());
             }
-            RunFile::of_node(root, folder.to_owned())
+            RunFile::of_node(root, folder.to_owned())?
                 .resolve_with(resources, fault)
                 .map(|(_, notices)| notices)
         };
@@ -86,10 +82,13 @@ impl GivenFile {
         let mut of_file = None;
         let source = Source::relaxed_file(&name, &text);
         let mut fixed = Fixed { text: source.text.clone(), changes: Vec::new() };
+        let of_this_file =
+            |edit: &Edit| edit.span.source.kind == SourceKind::File && edit.span.source.name == source.name;
+        let edit_of = |error: &ConfigError| error.edit().filter(of_this_file);
         for _ in 0..ROUNDS_MAX {
             let (edits, errors): (Vec<Edit>, _) = match of_text(&fixed.text) {
-                Ok(notices) => (notices.iter().filter_map(|notice| notice.edit()).collect(), None),
-                Err(errors) => (errors.iter().filter_map(|error| error.edit()).collect(), Some(errors)),
+                Ok(notices) => (notices.iter().filter_map(Notice::edit).filter(of_this_file).collect(), None),
+                Err(errors) => (errors.iter().filter_map(edit_of).collect(), Some(errors)),
             };
             let num_before = fixed.changes.len();
             let is_changed = fixed.apply(edits);
@@ -104,9 +103,10 @@ impl GivenFile {
             }
             if !is_changed {
                 // Where all of those are mended, what is left shows behind them.
-                let is_left = |of: &(ConfigErrors, usize)| of.0.iter().any(|error| error.edit().is_none());
+                let is_left = |of: &(ConfigErrors, usize)| of.0.iter().any(|error| edit_of(error).is_none());
                 let (errors, num_mended) = of_file.filter(is_left).unwrap_or((errors, num_before));
-                return Err(Unfixed { errors, num_mended });
+                let num_fixable = errors.iter().filter_map(edit_of).count();
+                return Err(Unfixed { errors, num_fixable, num_mended });
             }
         }
         of_text(&fixed.text)?;
@@ -117,7 +117,6 @@ impl GivenFile {
 impl Fixed {
     /// Applies edits from the end of the text to its beginning, none within another. Whether there were any.
     fn apply(&mut self, mut edits: Vec<Edit>) -> bool {
-        edits.retain(|edit| edit.span.source.kind == SourceKind::File);
         edits.sort_by_key(|edit| std::cmp::Reverse(edit.span.start));
         let mut changes = Vec::new();
         let mut end = self.text.len();

@@ -59,7 +59,7 @@ impl Notice {
     }
 
     /// Where it belongs among others.
-    pub fn order(&self) -> (bool, usize) {
+    pub fn order(&self) -> (bool, &str, usize) {
         self.place.span.order()
     }
 

@@ -19,6 +19,9 @@ use crate::TokenType;
 section! {
     /// A training run.
     RawRun at "" {
+        /// A run file that has all keys that are not written here: its base, which may extend another. Sections are merged key by key, anything
+        /// else counts as a whole, and `null` takes a key of the base away. See docs/run-file.md.
+        extends: String = "none", "a file says everything itself";
         /// Sequences of a step over all data ranks. Any two of the three batch keys imply the third; `"auto"` is as
         /// good as absent.
         train_batch_size: Auto<usize> = "from the other two", "the three are one equation";

@@ -4,26 +4,26 @@ use std::path::{Path, PathBuf};
 
 use pipezero_files::host::LaunchedProcess;
 use pipezero_files::input::{is_stdio, named, read_stdin, read_text};
-use pipezero_files::json::{Node, Source, Span, Value, parse};
+use pipezero_files::json::{Node, Span, Value};
 
 use super::aliases;
 use super::data_path::DataPath;
 use super::error::{ConfigError, ConfigErrors, Problem};
+use super::extends::{Extended, extended};
 use super::findings::{Findings, MANY_ERRORS};
 use super::notice::{Notice, NoticeKind};
+use super::other_forms::is_list_of_files;
 use super::place::Place;
 use super::raw::RawRun;
 use super::resolve::{self, Role};
 use super::resolved::{ModelConfig, Run};
 use super::resources::Resources;
+use super::run_text::{MAX_BYTES, parse_text, unreadable};
 use super::section::{Object, Section};
 use super::set;
 use super::several::{MasterProblem, key_of_master};
 use super::student_run::StudentRun;
 use crate::model_sizes::sizes;
-
-/// Bytes of a file at most: the longest lists in one are of texts and of layers.
-const MAX_BYTES: u64 = 16 << 20;
 
 /// Of the first comment or comma behind a last part.
 const RELAXED: &str = "comments, and commas behind a last part, are read over, as DeepSpeed does; other readers of JSON refuse them";
@@ -40,13 +40,16 @@ pub struct RunFile {
     pub(super) arguments: Vec<String>,
     /// Sequences in a step of the run that is resumed with it.
     pub(super) kept_batch: Option<usize>,
+    /// Whether it extends another file.
+    pub(super) has_base: bool,
 }
 
 impl RunFile {
-    /// Reads the file at `path`, or stdin where that is `-`. Relative paths in it start at its folder, those in stdin at the current one.
+    /// Reads the file at `path`, or stdin where that is `-`, and the files that it extends. Relative paths in it start at its folder, those in stdin at the
+    /// current one.
     ///
     /// Errors: the file cannot be read, is not a regular file, is larger than any run file, is not UTF-8 or not JSON, or
-    /// holds a key twice.
+    /// holds a key twice; likewise the files that it extends.
     pub fn load(path: &Path) -> Result<Self, ConfigErrors> {
         let (name, text, folder) = Self::read(path)?;
         Self::of_text(&name, &text, folder)
@@ -61,7 +64,10 @@ impl RunFile {
             return Err(unreadable(&name, reason));
         }
         let read = if is_stdio(path) { read_stdin(MAX_BYTES) } else { read_text(path, MAX_BYTES) };
-        let text = read.map_err(|error| unreadable(&name, &error.to_string()))?;
+        let text = read.map_err(|error| match is_list_of_files(path).filter(|_| error.is_missing()) {
+            Some(several) => unreadable(&name, &several),
+            None => unreadable(&name, &error.to_string()),
+        })?;
         let path = std::path::absolute(path).map_err(|error| unreadable(&name, &error.to_string()))?;
         let folder = path.parent().unwrap_or(Path::new("/")).to_owned();
         Ok((name, text, folder))
@@ -74,17 +80,18 @@ impl RunFile {
             let problem = Problem::Master(MasterProblem::InsteadOfRunFile);
             return Err(ConfigErrors::new(vec![ConfigError::new(place, problem)]));
         }
-        Ok(Self::of_node(root, folder))
+        Self::of_node(root, folder)
     }
 
-    /// A part of a text, or all of it, as a run file.
-    pub(super) fn of_node(root: Node, folder: PathBuf) -> Self {
-        Self { root, folder, arguments: Vec::new(), kept_batch: None }
+    /// A part of a text, or all of it, as a run file, merged with the files that it extends.
+    pub(super) fn of_node(root: Node, folder: PathBuf) -> Result<Self, ConfigErrors> {
+        let Extended { root, has_base } = extended(root, &folder)?;
+        Ok(Self { root, folder, arguments: Vec::new(), kept_batch: None, has_base })
     }
 
-    /// Reads `text` as a run file that messages call `name`. Relative paths in it start at the current folder.
+    /// Reads `text` as a run file that messages call `name`, and the files that it extends. Relative paths in it start at the current folder.
     ///
-    /// Errors: the text is not JSON, or holds a key twice.
+    /// Errors: the text is not JSON, or holds a key twice; as [`RunFile::load`] for the files that it extends.
     pub fn parse(name: &str, text: &str) -> Result<Self, ConfigErrors> {
         Self::of_text(name, text, PathBuf::new())
     }
@@ -167,7 +174,7 @@ impl RunFile {
         if !errors.is_empty() {
             let keys = RawRun::spec();
             let find = |section: &str, name: &str| keys.key_elsewhere(section, name);
-            let has = |path: &str| root.find(path).map(|node| node.span.line_column());
+            let has = |path: &str| root.find(path).map(|node| node.span.clone());
             errors.iter_mut().take(MANY_ERRORS).for_each(|error| error.look_elsewhere(find, has));
             let renamed: Vec<String> =
                 errors.iter().filter_map(ConfigError::usual_key).map(str::to_owned).collect();
@@ -179,7 +186,7 @@ impl RunFile {
         }));
         match run {
             Some(run) if errors.is_empty() => {
-                notices.sort_by_key(Notice::order);
+                notices.sort_by(|one, other| one.order().cmp(&other.order()));
                 // A value that is needed twice is told twice.
                 notices.dedup();
                 Ok((run, notices))
@@ -278,25 +285,4 @@ impl RunFile {
 
 fn is_auto(node: &Node) -> bool {
     matches!(&node.value, Value::String(word) if word == "auto")
-}
-
-/// Values of a run file or master file at most, keys and elements of lists, so that each is answered within seconds.
-const MAX_VALUES: usize = 100_000;
-
-pub(super) fn parse_text(name: &str, text: &str) -> Result<Node, ConfigErrors> {
-    // All values but the first of a list or section stand behind a comma, so the text need not be parsed to know that it has too many.
-    let num_values = text.bytes().filter(|&byte| byte == b',').count();
-    if num_values > MAX_VALUES {
-        let reason = format!(
-            "it has about {num_values} values, and a run file has at most {MAX_VALUES}; name files by their folder or a pattern such as \"data/*.txt\""
-        );
-        return Err(unreadable(name, &reason));
-    }
-    parse(&Source::relaxed_file(name, text))
-        .map_err(|errors| ConfigErrors::new(errors.into_iter().map(ConfigError::from).collect()))
-}
-
-fn unreadable(name: &str, reason: &str) -> ConfigErrors {
-    let place = Place { path: String::new(), span: Source::file(name, "").span(0, 0) };
-    ConfigErrors::new(vec![ConfigError::new(place, Problem::Unreadable { reason: reason.to_owned() })])
 }

@@ -5,6 +5,8 @@ use std::ops::Range;
 
 use pipezero_files::json::{Entry, Node, Value, is_slip};
 
+use super::shared_ranks::SharedRanks;
+
 /// The key of a master file by which it is known: no run file has such a key.
 pub(super) fn key_of_master(root: &Node) -> Option<&Entry> {
     let Value::Object(entries) = &root.value else { return None };
@@ -46,6 +48,11 @@ pub enum MasterProblem {
     BadName {
         /// What it is the name of.
         of: NameOf,
+    },
+    /// A key of another system with several configurations.
+    SeveralConfigs {
+        /// A master file that says it.
+        master: String,
     },
     /// There is nothing in it.
     Empty {
@@ -133,6 +140,8 @@ pub enum MasterProblem {
         /// Its data degree.
         data: usize,
     },
+    /// A number of ranks that does not suit all engines, which share them.
+    SharedRanks(SharedRanks),
     /// Ranks that no engine has.
     UnusedRanks {
         /// Some of them, which follow each other.
@@ -216,6 +225,9 @@ impl MasterProblem {
                 "{path} is a key of a master file, which names several models; here the run file of one is needed"
             ),
             Self::UnknownKey { .. } => format!("unknown key {path} of a master file"),
+            Self::SeveralConfigs { .. } => {
+                format!("{path} is a key of other systems; here several models are engines of a master file")
+            }
             Self::BadName { of } => format!("{path}: this cannot be the name of {of}"),
             Self::Empty { of: NameOf::Engine } => format!("{path} names no engine"),
             Self::Empty { of: NameOf::Task } => format!("{path} names no task"),
@@ -247,6 +259,7 @@ impl MasterProblem {
                 ranks_counted(*given),
                 ranks_counted(pipeline * data),
             ),
+            Self::SharedRanks(shared) => format!("{path}: {}", shared.rule()),
             Self::UnusedRanks { unused } => {
                 format!("{path}: no engine has {}", ranks_in_words(unused, " to "))
             }
@@ -277,12 +290,13 @@ impl MasterProblem {
             }
             Self::NoLogits { .. } => "take an engine of another family".to_owned(),
             Self::NoWeights { name } => format!(
-                "add \"init\": {{\"{name}\": \"ITS-RUN-DIRECTORY\"}} to the task, or --init {name}=DIR"
+                "add \"init\": {{\"{name}\": \"ITS-RUN-DIRECTORY\"}} to the task, or give `train` --init {name}=DIR"
             ),
             Self::UnknownKey { nearest: None } => format!(
                 "a master file has {}; what is of one model belongs into the run file of its engine",
                 KEYS.map(|key| format!("`{key}`")).join(" and ")
             ),
+            Self::SeveralConfigs { master } => format!("write {master}"),
             Self::BadName { of } => {
                 let but = if *of == NameOf::Engine { format!(", and not `{TAKEN_NAME}`") } else { String::new() };
                 format!(
@@ -314,6 +328,7 @@ impl MasterProblem {
                 let (_, numbers) = needed.split_once(' ').unwrap_or_default();
                 format!("write \"{numbers}\", or another grid in its run file")
             }
+            Self::SharedRanks(shared) => shared.repair(),
             Self::UnusedRanks { .. } => {
                 "let the ranks of the engines leave no gap, from 0 on; an engine that is not named begins at rank 0".to_owned()
             }

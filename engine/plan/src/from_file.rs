@@ -112,7 +112,7 @@ impl Plan {
             .filter(|diagnostic| !is_of_auto(diagnostic))
             .map(|diagnostic| Notice::new(diagnostic.kind, &file.place(diagnostic.keys), diagnostic.text));
         notices.extend(of_plan);
-        notices.sort_by_key(Notice::order);
+        notices.sort_by(|one, other| one.order().cmp(&other.order()));
         Ok((plan, notices))
     }
 }

@@ -228,7 +228,7 @@ fn every_mistake_in_a_distillation_has_its_error() {
           help: write the path of a run directory, of its weights, or of a folder of transformers, in quotes
         {"distill":{"student":"small","teacher":"large","temperature":2,"alpha":0.5}}
           x `tasks.learn.distill.teacher` is `large`, which computes logits and is not trained, and nothing says with which weights
-          help: add "init": {"large": "ITS-RUN-DIRECTORY"} to the task, or --init large=DIR
+          help: add "init": {"large": "ITS-RUN-DIRECTORY"} to the task, or give `train` --init large=DIR
         {"distill":{"student":"small","teacher":"large","temperature":2,"alpha":0.5},"init":{"large":"nowhere"}}
           error: engine `large`: `tasks.learn.init.large`: ~/nowhere: there is no such file or folder; name a run directory, its weights.safetensors, a checkpoint's folder, or one of transformers; nothing is downloaded
         {"distill":{"student":"small","teacher":"large","temperature":2,"alpha":0.5},"init":{"large":"student.json"}}

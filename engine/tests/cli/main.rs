@@ -21,6 +21,7 @@ mod exploding; // Files made to take time or memory without end.
 mod exploding_files; // Their table.
 mod exploding_tokenizers; // Tokenizers and templates among them.
 mod exports; // Folders that transformers wrote, exported again.
+mod extends; // Run files that extend others.
 mod failing_disk; // A disk that fails once, at every write.
 mod fix; // `check --fix`.
 mod folders; // Folders of transformers.

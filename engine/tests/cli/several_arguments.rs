@@ -67,7 +67,7 @@ fn arguments_that_do_not_go_with_the_file_are_refused() {
              1 | engines.teacher.stesp=4
                : ^^^^^^^^^^^^^^^^^^^^^
                `----
-              help: did you mean `steps`? that stands at 36:16 already
+              help: did you mean `steps`? that stands at master.json:36:16 already
             $ train single.json --init run
             [2] error: --init run: it names no engine of the task: of several engines write --init ENGINE=DIR, with each of these at most once: student
             $ train single.json --init teacher=run

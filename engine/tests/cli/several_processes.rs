@@ -183,7 +183,7 @@ mod mpi {
         let printed = ended(&home, crate::mpi::launch(&home, line).spawn().unwrap());
         assert_eq!(printed.status, Some(2), "{}", printed.stderr);
         assert_eq!(printed.stderr.matches("error: ").count(), 1, "{}", printed.stderr);
-        assert!(printed.stderr.contains("that is 2 ranks, and the launcher started 4"), "{}", printed.stderr);
+        assert!(printed.stderr.contains("`left` needs 4 and `right` needs 2"), "{}", printed.stderr);
     }
 
     #[test]

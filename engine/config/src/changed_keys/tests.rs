@@ -21,6 +21,8 @@ fn every_key_of_the_run_file_has_one_row() {
     let sections = run.all().into_iter();
     let mut keys: Vec<String> = sections
         .flat_map(|section| section.keys.iter().map(|key| join(section.path, key.name)))
+        // What a base says is what the run says.
+        .filter(|key| key != "extends")
         .chain(NO_KEYS.map(str::to_owned))
         .collect();
     let mut rows: Vec<&str> = TABLE.iter().map(|row| row.key).collect();

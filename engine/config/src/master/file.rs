@@ -6,12 +6,15 @@ use pipezero_files::input::{is_stdio, named};
 use pipezero_files::json::{Node, Source, Span};
 
 use super::engine::{EngineEntry, EngineFile, EngineSource};
+use super::ranks::MAX_RANKS;
 use super::read;
 use super::task::{NoTask, Task};
 use crate::error::{ConfigError, ConfigErrors, Problem};
 use crate::place::Place;
 use crate::run_file::RunFile;
 use crate::several::{MasterProblem, listed};
+use crate::shared_ranks::{RanksNeeded, SharedRanks};
+use crate::whole_number;
 
 /// A master file.
 #[derive(Clone, Debug)]
@@ -96,6 +99,25 @@ impl MasterFile {
         if missing.is_empty() { Ok(()) } else { Err(ConfigErrors::of_master(missing)) }
     }
 
+    /// Refuses a job of as many ranks as a launcher has started, if one has, where they do not suit all engines of a task, which share them and need
+    /// different numbers: what is said of one engine would be wrong for another.
+    ///
+    /// # Errors
+    /// One, at the task.
+    pub fn check_shared_ranks(&self, task: &Task, launched: Option<usize>) -> Result<(), ConfigErrors> {
+        let Some(launched) = launched.filter(|_| !task.says_ranks()) else { return Ok(()) };
+        let needed = |name: String| {
+            // What is wrong with its file is said when it is resolved.
+            let needed = ranks_needed(&self.engine(&name).ok()?.file)?;
+            Some((name, needed))
+        };
+        let engines: Option<Vec<_>> = task.engines().into_iter().map(needed).collect();
+        match engines.map(|engines| SharedRanks { launched, engines }).filter(SharedRanks::are_at_odds) {
+            Some(shared) => Err(task.error(MasterProblem::SharedRanks(shared))),
+            None => Ok(()),
+        }
+    }
+
     /// The run file of an engine, with its overrides.
     ///
     /// # Errors
@@ -118,6 +140,7 @@ impl MasterFile {
         let (file, path, prefix) = match &entry.at {
             EngineSource::Inline(node) => {
                 let file = RunFile::of_node(node.clone(), self.folder.clone());
+                let file = file.map_err(|errors| errors.within(&key))?;
                 (file, self.path.clone(), Some(key.clone()))
             }
             EngineSource::File { path, span } => {
@@ -136,6 +159,17 @@ impl MasterFile {
             Ok(file) => Ok(EngineFile { file, ..engine }),
             Err(errors) => Err(engine.in_place(errors)),
         }
+    }
+}
+
+/// How many ranks a run file needs; `None` where it says nothing that a grid could have.
+fn ranks_needed(file: &RunFile) -> Option<RanksNeeded> {
+    let number = |key: &str| usize::try_from(whole_number::read(file.root.find(key)?.number()?).ok()?).ok();
+    let is_grid = |ranks: &usize| (1..=MAX_RANKS).contains(ranks);
+    let pipeline = if file.has("parallel.pipeline") { number("parallel.pipeline")? } else { 1 };
+    match number("parallel.data") {
+        Some(data) => pipeline.checked_mul(data).filter(is_grid).map(RanksNeeded::Exactly),
+        None => Some(pipeline).filter(is_grid).map(RanksNeeded::MultipleOf),
     }
 }
 

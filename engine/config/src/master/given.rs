@@ -4,7 +4,8 @@ use std::path::Path;
 
 use super::file::MasterFile;
 use crate::error::ConfigErrors;
-use crate::run_file::{RunFile, parse_text};
+use crate::run_file::RunFile;
+use crate::run_text::parse_text;
 use crate::several::key_of_master;
 
 /// A run file or a master file.
@@ -25,7 +26,7 @@ impl GivenFile {
         let (name, text, folder) = RunFile::read(path)?;
         let root = parse_text(&name, &text)?;
         if key_of_master(&root).is_none() {
-            return Ok(Self::Run(RunFile::of_node(root, folder)));
+            return RunFile::of_node(root, folder).map(Self::Run);
         }
         MasterFile::of_node(&root, path, folder).map(Self::Master)
     }

@@ -9,7 +9,7 @@ use crate::place::Place;
 use crate::several::ranks_in_words;
 
 /// Ranks of a job at most: as many as a grid may have.
-const MAX_RANKS: usize = 65_536;
+pub(super) const MAX_RANKS: usize = 65_536;
 
 /// What a task says of its engines' ranks.
 #[derive(Clone, Debug)]

@@ -22,10 +22,10 @@ pub(super) fn tasks(
 ) -> Option<Vec<Task>> {
     let entries = reader.named(entry, NameOf::Task)?;
     let mut tasks = Vec::new();
-    for Entry { key, node, .. } in entries {
-        let path = join(&entry.key, key);
+    for Entry { key, key_span, node } in entries {
+        let place = Place { path: join(&entry.key, key), span: key_span.clone() };
         let read = TaskReader { reader: &mut *reader, engines, folder };
-        tasks.extend(read.task(key, &path, node));
+        tasks.extend(read.task(key, place, node));
     }
     Some(tasks)
 }
@@ -43,7 +43,8 @@ struct TaskReader<'a> {
 type Named = (String, Place);
 
 impl TaskReader<'_> {
-    fn task(mut self, name: &str, path: &str, node: &Node) -> Option<Task> {
+    fn task(mut self, name: &str, place: Place, node: &Node) -> Option<Task> {
+        let path = place.path.as_str();
         let Value::Object(entries) = &node.value else {
             self.reader.wrong_type(path, node, "an object", r#"write {"train": ["ENGINE", ...]}"#);
             return None;
@@ -89,7 +90,7 @@ impl TaskReader<'_> {
             Some(entry) => Some(self.ranks(&join(path, &entry.key), entry, known)?),
             None => None,
         };
-        Some(Task { name: name.to_owned(), kind, engines, inits, ranks })
+        Some(Task { name: name.to_owned(), kind, place, engines, inits, ranks })
     }
 
     /// A list of engines that are there, each once.

@@ -7,6 +7,7 @@ use pipezero_models::Distillation;
 
 use super::ranks::{JobRanks, WrittenRanks};
 use crate::error::{ConfigError, ConfigErrors, Problem};
+use crate::notice::{Notice, NoticeKind};
 use crate::place::Place;
 use crate::resolved::ParallelConfig;
 use crate::resources::PartOfJob;
@@ -19,6 +20,8 @@ pub struct Task {
     pub name: String,
     /// What it does.
     pub kind: TaskKind,
+    /// Where its name stands.
+    pub(super) place: Place,
     /// The engines that take part: those that are trained first.
     pub(super) engines: Vec<(String, Place)>,
     /// Weights with which engines begin.
@@ -61,11 +64,33 @@ impl Task {
         self.engines.iter().map(|(name, _)| name.clone()).collect()
     }
 
+    /// A mistake of the task itself.
+    pub(super) fn error(&self, problem: MasterProblem) -> ConfigErrors {
+        ConfigErrors::of_master(vec![ConfigError::new(self.place.clone(), Problem::Master(problem))])
+    }
+
     /// A mistake where the task names an engine.
     pub fn error_at(&self, engine: &str, problem: MasterProblem) -> ConfigErrors {
-        let place = self.engines.iter().find(|(name, _)| name == engine).map(|(_, place)| place.clone());
-        let place = place.expect("the engine takes part");
-        ConfigErrors::of_master(vec![ConfigError::new(place, Problem::Master(problem))])
+        let error = ConfigError::new(self.place_of(engine).clone(), Problem::Master(problem));
+        ConfigErrors::of_master(vec![error])
+    }
+
+    /// Of each teacher that has no weights in the file: that `train` needs them. They may come with its `--init`, so it is no mistake of the file.
+    pub fn warnings(&self) -> Vec<Notice> {
+        let TaskKind::Distill { teacher, .. } = &self.kind else { return Vec::new() };
+        if self.init_of(teacher).is_some() {
+            return Vec::new();
+        }
+        let problem = MasterProblem::NoWeights { name: teacher.clone() };
+        let repair = problem.repair().unwrap_or_default();
+        let message = format!("{}; {repair}", problem.message("it"));
+        vec![Notice::new(NoticeKind::Warning, self.place_of(teacher), message)]
+    }
+
+    /// Where the task names an engine.
+    fn place_of(&self, engine: &str) -> &Place {
+        let found = self.engines.iter().find(|(name, _)| name == engine);
+        found.map(|(_, place)| place).expect("the engine takes part")
     }
 
     /// The engines that it trains.

@@ -8,6 +8,8 @@ use crate::raw::RawRun;
 use crate::section::{Field, Foreign, Section};
 use crate::words::OptimizerWord;
 
+use super::rules;
+
 /// Reports every key without effect.
 pub(super) fn check(raw: &RawRun) {
     let mut heads = Vec::new();
@@ -22,6 +24,7 @@ pub(super) fn check(raw: &RawRun) {
         }
     }
     zero(raw);
+    rules::extends(&raw.extends);
 }
 
 /// Names of keys, each with whether it is written: those that are, as a list; `None` if none is.

@@ -1,5 +1,7 @@
 //! Rules of the top level, and what many keys share.
 
+use pipezero_files::json::shorten;
+
 use crate::byte_size::ByteSize;
 use crate::kind::Auto;
 use crate::raw::RawRun;
@@ -9,6 +11,14 @@ use crate::section::Field;
 use crate::whole_number::MAX_COUNT;
 
 use super::model_size::{self, Repairs};
+
+/// Bases are read with the file: one that `--set` names comes too late.
+pub(super) fn extends(field: &Field<String>) {
+    if let Some(named) = field.given() {
+        let rule = "a file and its bases are merged before `--set` changes them";
+        field.broken::<()>(format!("\"{}\"", shorten(&named)), rule, "write it in the file");
+    }
+}
 
 /// The rule that a time breaks which the user wrote and which is not 0, but becomes 0.
 pub(super) const LESS_THAN_A_NANOSECOND: &str =

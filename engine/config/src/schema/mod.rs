@@ -17,6 +17,7 @@ use schemars::{Schema, json_schema};
 use serde_json::{Map, Value, json};
 
 use super::auto_section;
+use super::extends::EXTENDS;
 use super::keys::{self, F32_NAMES, ForeignKey, Meaning, Off};
 use super::raw::RawRun;
 use super::section::{KeySpec, Section, SectionSpec};
@@ -29,7 +30,10 @@ pub fn schema() -> Schema {
     let mut schema = section(&run);
     schema.insert("$schema".to_owned(), json!(schemars::consts::meta_schemas::DRAFT2020_12));
     schema.insert("title".to_owned(), json!("pipezero run file"));
-    schema.insert("allOf".to_owned(), json!([{ "anyOf": forms }, { "anyOf": families::has_batch_size() }]));
+    let required = schema.remove("required");
+    let whole = json!({ "required": required, "allOf": [{ "anyOf": forms }, { "anyOf": families::has_batch_size() }] });
+    // What a file does without that extends another, that one may have.
+    schema.insert("anyOf".to_owned(), json!([{ "required": [EXTENDS] }, whole]));
     schema
 }
 

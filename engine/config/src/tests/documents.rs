@@ -71,6 +71,9 @@ fn every_example_loads() {
         ("seed-48-layers.json", 0, 0),
         ("timed-64.json", 0, 0),
         ("timed-overlap.json", 0, 0),
+        ("zero-2.json", 0, 0),
+        ("zero-3.json", 0, 0),
+        ("zero-base.json", 0, 0),
         ("zero1-pipeline.json", 0, 0),
         ("zero2-data.json", 0, 0),
     ];

@@ -31,7 +31,8 @@ fn a_value_of_the_wrong_type_is_reported_where_it_stands() {
         }
         *value = json!([[null]]);
         let text = serde_json::to_string(&root).unwrap();
-        let errors = RunFile::parse("run.json", &text).unwrap().resolve(RESOURCES).unwrap_err();
+        // A base is read with the file.
+        let errors = RunFile::parse("run.json", &text).and_then(|file| file.resolve(RESOURCES)).unwrap_err();
         let wrong: Vec<_> =
             errors.iter().filter(|error| matches!(error.problem(), Problem::WrongType { .. })).collect();
         assert_eq!(wrong.len(), 1, "{path}: {errors}");

@@ -79,12 +79,17 @@ fn equal(a: &Value, b: &Value) -> bool {
 fn the_schema_accepts_the_examples_and_rejects_slips() {
     let schema = schema().to_value();
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../configs");
-    let mut num_engines = 0;
+    let (mut num_engines, mut num_extending) = (0, 0);
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         let value: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
         // The engines of a master file are run files.
         match value.get("engines").and_then(Value::as_object) {
+            None if value.get("extends").is_some() => {
+                num_extending += 1;
+                assert!(conforms(&value, &schema), "{}", path.display());
+                assert!(!conforms(&with(&value, "zero_optimization.stages", json!(2)), &schema));
+            }
             None => accepts_and_rejects_slips(&schema, &value, &path),
             Some(engines) => {
                 engines.values().for_each(|engine| accepts_and_rejects_slips(&schema, engine, &path));
@@ -92,7 +97,7 @@ fn the_schema_accepts_the_examples_and_rejects_slips() {
             }
         }
     }
-    assert_eq!(num_engines, 4);
+    assert_eq!((num_engines, num_extending), (4, 2));
 }
 
 fn accepts_and_rejects_slips(schema: &Value, value: &Value, path: &Path) {

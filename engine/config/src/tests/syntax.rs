@@ -188,7 +188,7 @@ fn set_overrides_creates_sections_and_points_at_the_argument() {
             --set parallel.pipeline=5: `parallel.pipeline` is 5, but the model has 4 layers: every stage needs at least one; use at most 4
             valid
             --set model.family=gpt3: `model.family` is "gpt3", but it must be "gpt2", "llama", "mlp" or "timed"; did you mean "gpt2"?
-            --set model.familiy=gpt2: unknown key `model.familiy`; did you mean `family`? that stands at 2:23 already
+            --set model.familiy=gpt2: unknown key `model.familiy`; did you mean `family`? that stands at run.json:2:23 already
             --set steps=[1: `steps` must be a whole number, but is the string "[1"; write a value such as 8
             --set steps: a key without a value; write --set steps=VALUE
             --set .steps=1: a part of its key is empty; write --set key.path=value

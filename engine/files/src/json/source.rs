@@ -97,9 +97,22 @@ pub struct Span {
 }
 
 impl Span {
-    /// Sorts places: those of the file first, from top to bottom, then those of `--set` arguments.
-    pub fn order(&self) -> (bool, usize) {
-        (self.source.kind == SourceKind::Argument, self.start)
+    /// Sorts places: those of files first, each from top to bottom, then those of `--set` arguments.
+    pub fn order(&self) -> (bool, &str, usize) {
+        let is_argument = self.source.kind == SourceKind::Argument;
+        // Arguments are told in the order in which they are found.
+        (is_argument, if is_argument { "" } else { &self.source.name }, self.start)
+    }
+
+    /// The place as a message about another place names it: without the name of the file if that is the same.
+    pub fn seen_from(&self, other: &Self) -> String {
+        match Arc::ptr_eq(&self.source, &other.source) {
+            true => {
+                let (line, column) = self.line_column();
+                format!("{line}:{column}")
+            }
+            false => self.to_string(),
+        }
     }
 
     /// Line and column of the start, counted from 1; columns count characters.
