@@ -1,9 +1,10 @@
 //! Run files that pages show are run files: each loads, and nothing in it is without effect, unless it came from DeepSpeed.
 
+use std::fs;
 use std::path::Path;
 
 use pipezero_config::testing::beside_defaults;
-use pipezero_config::{GivenFile, Notice, Resources, RunFile};
+use pipezero_config::{ConfigErrors, GivenFile, Notice, Resources, RunFile};
 use pipezero_plan::Plan;
 use serde_json::Value;
 
@@ -29,13 +30,25 @@ fn are_defaults(notices: &[Notice]) -> bool {
     beside_defaults(notices).next().is_none()
 }
 
+/// A run file that a page shows. A file that it extends is an example.
+fn loaded(page: &str, block: &str) -> Result<RunFile, ConfigErrors> {
+    let Some((_, named)) = block.split_once("\"extends\": \"") else { return RunFile::parse(page, block) };
+    let named = named.split('"').next().expect("a name ends");
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../engine/configs");
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    fs::copy(examples.join(named), folder.path().join(named)).expect("it is an example");
+    let path = folder.path().join("run.json");
+    fs::write(&path, block).expect("it is written");
+    RunFile::load(&path)
+}
+
 #[test]
 fn every_run_file_that_a_page_shows_loads() {
     for page in PAGES {
         let blocks = blocks(page);
         assert!(!blocks.is_empty(), "{page} shows no run file");
         for block in blocks {
-            let resolved = RunFile::parse(page, &block).and_then(|file| file.resolve(Resources::this_host()));
+            let resolved = loaded(page, &block).and_then(|file| file.resolve(Resources::this_host()));
             let (_, notices) = resolved.unwrap_or_else(|errors| panic!("{errors}\n{block}"));
             assert!(are_defaults(&notices) || page == FROM_DEEPSPEED, "{page}: {notices:#?}");
         }

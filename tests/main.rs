@@ -22,6 +22,7 @@ mod features; // Features, pair by pair, give the same bits.
 mod four_engines; // Two that learn from each other and from two that do not.
 mod frozen; // Layers that are not trained.
 mod fuzz; // Input that is nearly valid.
+mod gradient_overlap; // One gradient buffer on a rank, or two.
 mod ignored_targets; // A step without a target.
 mod in_turn; // Runs in one process whose steps alternate.
 mod input_encoder; // Inputs beside the tokens, of any number and length.

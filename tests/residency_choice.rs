@@ -330,7 +330,7 @@ fn arguments(change: &Change) -> Vec<String> {
     let object = format!("{{{}}}", change.description);
     let keys: serde_json::Map<String, serde_json::Value> =
         serde_json::from_str(&object).expect("a change is written as keys and values");
-    let of_zero = "stage reduce resident_units prefetch_units unit_layers vocabulary_slices sharding stage3_param_persistence_threshold";
+    let of_zero = "stage reduce overlap_comm resident_units prefetch_units unit_layers vocabulary_slices sharding stage3_param_persistence_threshold";
     let of_parallel = ["schedule", "virtual_stages"];
     let argument = |(key, value): (&String, &serde_json::Value)| match key.as_str() {
         key if of_parallel.contains(&key) => format!("parallel.{key}={value}"),

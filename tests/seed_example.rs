@@ -7,6 +7,9 @@
 
 use pipezero_comm::memory::Category;
 use pipezero_config::{GptConfig, ModelConfig, ResidencyConfig, Run, UnitLayers, ZeroConfig, ZeroLevel};
+use pipezero_plan::Plan;
+use pipezero_plan::costs::{DeviceSpec, Source};
+use pipezero_plan::what_if::Simulation;
 use pipezero_run::engine::{Engine, StepReport};
 use pipezero_schedule::{Instruction, MicroBatch, PipelineRank};
 use tests::{Case, Mask, WeightOrder, small_gpt, small_run, started, zero};
@@ -106,4 +109,41 @@ fn strict_residency_gathers_48_times_and_holds_one_unit_and_those_prefetched() {
 fn one_resident_unit_saves_up_to_15_gathers_at_the_same_peak() {
     let step = run_one_step(example(ResidencyConfig::Units(1), 0));
     assert_counts(step, [39, 37, 35, 33], 1);
+}
+
+/// The example with such keys, in bf16 on H100s: what the fullest rank needs in GiB, and a simulated step in ms.
+fn on_gpus(keys: &[&str]) -> String {
+    let keys = [&["model.seq_length=1024", "bf16.enabled=true"], keys].concat();
+    let plan = Plan::new(tests::example("seed-48-layers.json", &keys)).expect("a valid run");
+    let device = DeviceSpec::by_name("h100").expect("a device");
+    let simulation = Simulation::new(&plan, Source::Analytic(&device), None).expect("a prediction");
+    let gib = plan.needs().rank_bytes as f64 / (1u64 << 30) as f64;
+    format!("{gib:.2} | {:.1}", 1e3 * simulation.step().step_s())
+}
+
+/// The table of `docs/zero.md`: units of four layers beside ZeRO-1, with two gradient buffers and with one, all kept and blocks recomputed.
+#[test]
+fn one_gradient_buffer_saves_most_of_what_large_units_save_beside_zero_1() {
+    let page = include_str!("../docs/zero.md");
+    let mut missing = String::new();
+    for (width, num_heads) in [(1024, 16), (4096, 32)] {
+        for (recomputed, enabled) in [("nothing", false), ("blocks", true)] {
+            let sizes = [
+                format!("model.hidden_size={width}"),
+                format!("model.num_attention_heads={num_heads}"),
+                format!("activation_checkpointing.enabled={enabled}"),
+            ];
+            let with = |own: &str| {
+                let keys: Vec<&str> = sizes.iter().map(String::as_str).chain([own]).collect();
+                on_gpus(&keys)
+            };
+            let zero_1 = with("zero_optimization.stage=1");
+            let [two, one] = [true, false].map(|of| with(&format!("zero_optimization.overlap_comm={of}")));
+            let row = format!("| {width} | {recomputed} | {zero_1} | {two} | {one} |\n");
+            if !page.contains(&row) {
+                missing += &row;
+            }
+        }
+    }
+    assert_eq!(missing, "", "docs/zero.md does not say these rows");
 }

@@ -97,6 +97,7 @@ pub fn run() -> Run {
             prefetch_units: 1,
             sharding: ShardingConfig::SHARDED,
             reduce: ReductionPolicy::Last,
+            overlap_comm: OverlapComm::True,
             param_persistence_threshold: 0,
             model_persistence_threshold: u64::MAX,
         },

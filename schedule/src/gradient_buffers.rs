@@ -1,6 +1,10 @@
 //! Gradient buffers: how many a rank has that reduces after every micro-batch, how large they are, and which one each unsharded
 //! gradient lies in.
 //!
+//! With [`UnreducedGradients::One`] there is one, as large as the largest of them, and each waits for the reduction of the one before it. One
+//! always suffices: a `B` or `W` computes the gradients of one unit, and lowering issues its reduction before the next compute. With
+//! [`UnreducedGradients::Two`] it is as follows.
+//!
 //! A gradient is computed while the one before it is reduced, so two that follow each other lie in different buffers, and the
 //! buffer of any earlier one is free again. Two buffers as large as the largest unit would always do. But where a large unit
 //! stands among small ones (a head of 50k tokens behind transformer layers), the gradients beside its own are small. So a rank
@@ -23,14 +27,21 @@ use alloc::vec::Vec;
 use crate::dataflow::unreduced_gradient;
 use crate::id::{PipelineRank, Unit};
 use crate::instruction::Instruction;
+use crate::options::UnreducedGradients;
 use crate::program::{Program, Purpose};
 
-/// Bytes of the buffers, descending, for unsharded gradients that are computed in this order, each of so many bytes, if each is reduced
-/// while the next is computed.
-pub fn gradient_buffer_bytes(gradients: &[u64]) -> Vec<u64> {
-    if gradients.len() < 2 {
-        return gradients.to_vec();
+/// Bytes of the buffers, descending, for unsharded gradients that are computed in this order, each of so many bytes, if so many may be
+/// unreduced at once.
+pub fn gradient_buffer_bytes(gradients: &[u64], unreduced: UnreducedGradients) -> Vec<u64> {
+    match unreduced {
+        UnreducedGradients::One => gradients.iter().copied().max().into_iter().collect(),
+        UnreducedGradients::Two if gradients.len() < 2 => gradients.to_vec(),
+        UnreducedGradients::Two => fewest_bytes(gradients),
     }
+}
+
+/// The two or three buffers for two gradients or more, if each is reduced while the next is computed.
+fn fewest_bytes(gradients: &[u64]) -> Vec<u64> {
     let mut sizes = gradients.to_vec();
     sizes.sort_unstable_by(|a, b| b.cmp(a));
     sizes.dedup();
@@ -78,7 +89,7 @@ pub(crate) struct GradientBuffers {
 }
 
 impl GradientBuffers {
-    /// `[rank]`: the buffers of a program in which every gradient is reduced before the second one after it.
+    /// `[rank]`: the buffers of a program in which every gradient is reduced in time for the one that takes its buffer.
     pub(crate) fn assign(program: &Program) -> Vec<Self> {
         let trains = program.purpose == Purpose::Training;
         let of_row =
@@ -92,8 +103,11 @@ impl GradientBuffers {
             Some((step as u32, options.unreduced_bytes(chain.facts(unit))))
         });
         let (steps, sizes): (Vec<u32>, Vec<u64>) = found.unzip();
-        let bytes = gradient_buffer_bytes(&sizes);
-        let chosen = Assignment::new(&sizes, &bytes).smallest();
+        let bytes = gradient_buffer_bytes(&sizes, options.unreduced);
+        let chosen = match options.unreduced {
+            UnreducedGradients::One => vec![0; sizes.len()],
+            UnreducedGradients::Two => Assignment::new(&sizes, &bytes).smallest(),
+        };
         Self { bytes, gradients: steps.into_iter().zip(chosen).collect() }
     }
 
@@ -164,6 +178,10 @@ impl Assignment {
 mod tests {
     use super::*;
 
+    fn fewest(gradients: &[u64]) -> Vec<u64> {
+        gradient_buffer_bytes(gradients, UnreducedGradients::Two)
+    }
+
     /// Whether neighbours find different buffers that are large enough, by trying every assignment.
     fn is_possible(gradients: &[u64], buffers: &[u64], before: Option<usize>) -> bool {
         let Some((&first, rest)) = gradients.split_first() else { return true };
@@ -173,7 +191,7 @@ mod tests {
     }
 
     /// The fewest bytes of any three buffers.
-    fn fewest(gradients: &[u64], sizes: &[u64]) -> u64 {
+    fn fewest_of_any(gradients: &[u64], sizes: &[u64]) -> u64 {
         let choices = sizes.iter().flat_map(|&a| {
             sizes.iter().flat_map(move |&b| sizes.iter().chain(&[0]).map(move |&c| [a, b, c]))
         });
@@ -188,11 +206,11 @@ mod tests {
         for len in 2..=6u32 {
             for number in 0..4usize.pow(len) {
                 let gradients: Vec<u64> = (0..len).map(|n| sizes[number / 4usize.pow(n) % 4]).collect();
-                let buffers = gradient_buffer_bytes(&gradients);
+                let buffers = fewest(&gradients);
                 assert!(buffers.is_sorted_by(|a, b| a >= b) && is_possible(&gradients, &buffers, None));
                 assert_eq!(
                     buffers.iter().sum::<u64>(),
-                    fewest(&gradients, &sizes),
+                    fewest_of_any(&gradients, &sizes),
                     "{gradients:?}: {buffers:?}"
                 );
             }
@@ -202,13 +220,13 @@ mod tests {
     #[test]
     fn a_large_unit_among_an_even_number_of_small_ones_needs_a_third_buffer() {
         let step = |units: &[u64]| units.repeat(4);
-        assert_eq!(gradient_buffer_bytes(&step(&[38, 7, 7])), [38, 7, 7]);
-        assert_eq!(gradient_buffer_bytes(&step(&[38, 7, 7, 7])), [38, 7]);
-        assert_eq!(gradient_buffer_bytes(&step(&[12, 10, 10])), [12, 12]);
-        assert_eq!(gradient_buffer_bytes(&step(&[38])), [38, 38]);
-        assert_eq!(gradient_buffer_bytes(&[38]), [38]);
-        assert_eq!(gradient_buffer_bytes(&[0, 0]), [0, 0]);
-        assert!(gradient_buffer_bytes(&[]).is_empty());
+        assert_eq!(fewest(&step(&[38, 7, 7])), [38, 7, 7]);
+        assert_eq!(fewest(&step(&[38, 7, 7, 7])), [38, 7]);
+        assert_eq!(fewest(&step(&[12, 10, 10])), [12, 12]);
+        assert_eq!(fewest(&step(&[38])), [38, 38]);
+        assert_eq!(fewest(&[38]), [38]);
+        assert_eq!(fewest(&[0, 0]), [0, 0]);
+        assert!(fewest(&[]).is_empty());
     }
 
     /// No gradient waits longer than with two buffers in turn, and buffers are taken as the bytes say.
@@ -216,12 +234,20 @@ mod tests {
     fn a_buffer_is_taken_again_after_one_gradient_at_least() {
         for units in [&[38, 7, 7][..], &[38, 7, 7, 7], &[5], &[5, 5, 5], &[2, 38, 7, 7, 30]] {
             let gradients = units.repeat(5);
-            let bytes = gradient_buffer_bytes(&gradients);
+            let bytes = fewest(&gradients);
             let chosen = Assignment::new(&gradients, &bytes).smallest();
             for (n, (&buffer, &gradient)) in chosen.iter().zip(&gradients).enumerate() {
                 assert!(bytes[buffer as usize] >= gradient);
                 assert!(n == 0 || chosen[n - 1] != buffer);
             }
         }
+    }
+
+    #[test]
+    fn one_buffer_is_as_large_as_the_largest_gradient() {
+        let one = |gradients: &[u64]| gradient_buffer_bytes(gradients, UnreducedGradients::One);
+        assert_eq!(one(&[7, 38, 7]), [38]);
+        assert_eq!(one(&[7]), [7]);
+        assert!(one(&[]).is_empty());
     }
 }

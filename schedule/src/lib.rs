@@ -92,7 +92,7 @@ pub use dependencies::Dependencies;
 pub use id::{InstructionId, MicroBatch, PipelineRank, Stage, Unit};
 pub use instruction::{Activity, Edge, Instruction, InstructionKind, Lane};
 pub use lower::{LowerError, lower};
-pub use options::{LowerOptions, OptionsError, Reduction, Residency, Weights};
+pub use options::{LowerOptions, OptionsError, Reduction, Residency, UnreducedGradients, Weights};
 pub use order::{ComputeKind, ComputeOrder, StageAction};
 pub use placement::{Placement, PlacementError};
 pub use program::{Program, Purpose};

@@ -66,6 +66,26 @@ pub enum Reduction {
     ScatterEvery,
 }
 
+/// How many gradients that are reduced after every micro-batch a rank holds unreduced at once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum UnreducedGradients {
+    /// One: it is reduced before the next one is computed, so reductions do not overlap with weight gradients.
+    One,
+    /// Two: one is computed while the other is reduced.
+    #[default]
+    Two,
+}
+
+impl UnreducedGradients {
+    /// The number.
+    pub const fn count(self) -> usize {
+        match self {
+            Self::One => 1,
+            Self::Two => 2,
+        }
+    }
+}
+
 /// What lowering adds to a compute order.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct LowerOptions {
@@ -73,6 +93,8 @@ pub struct LowerOptions {
     pub weights: Weights,
     /// When gradients are reduced.
     pub reduction: Reduction,
+    /// How many gradients a rank holds unreduced at once; of no effect but under [`Reduction::ScatterEvery`].
+    pub unreduced: UnreducedGradients,
     /// Whether each unit's weights are all-gathered after its optimizer step: exactly where every data rank holds all
     /// weights but steps only its part (ZeRO-1, ZeRO-2).
     pub gather_after_step: bool,
@@ -139,24 +161,34 @@ impl core::error::Error for OptionsError {}
 
 impl LowerOptions {
     /// ZeRO-0: weights, gradients and optimizer state on every data rank.
-    pub const ZERO_0: Self =
-        Self { weights: Weights::Replicated, reduction: Reduction::AllReduceLast, gather_after_step: false };
+    pub const ZERO_0: Self = Self {
+        weights: Weights::Replicated,
+        reduction: Reduction::AllReduceLast,
+        unreduced: UnreducedGradients::Two,
+        gather_after_step: false,
+    };
 
     /// ZeRO-1: the optimizer state sharded.
     pub const ZERO_1: Self =
-        Self { weights: Weights::Replicated, reduction: Reduction::ScatterLast, gather_after_step: true };
+        Self { reduction: Reduction::ScatterLast, gather_after_step: true, ..Self::ZERO_0 };
 
     /// ZeRO-2: gradients and optimizer state sharded.
     pub const ZERO_2: Self =
-        Self { weights: Weights::Replicated, reduction: Reduction::ScatterEvery, gather_after_step: true };
+        Self { reduction: Reduction::ScatterEvery, gather_after_step: true, ..Self::ZERO_0 };
 
     /// ZeRO-3: weights, gradients and optimizer state sharded, reduced after every micro-batch.
     pub const fn zero_3(residency: Residency, prefetch_units: u32) -> Self {
         Self {
             weights: Weights::Sharded { residency, prefetch_units },
             reduction: Reduction::ScatterEvery,
+            unreduced: UnreducedGradients::Two,
             gather_after_step: false,
         }
+    }
+
+    /// Whether each gradient is reduced before the next one is computed.
+    pub fn reduces_in_turn(&self) -> bool {
+        self.reduction == Reduction::ScatterEvery && self.unreduced == UnreducedGradients::One
     }
 
     /// Whether a unit's updated weights are all-gathered after its optimizer step: all units where the options ask

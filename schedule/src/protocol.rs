@@ -14,7 +14,3 @@ pub const GRADIENT_SEND_BUFFERS: usize = 2;
 /// Activation slots of a stage that sends and has no backward, in an evaluation or in front of all that is trained: one being computed, one
 /// being sent. In front of what is trained it may be more, see [`crate::CheckedProgram::num_slots`].
 pub const FORWARD_SLOTS: usize = 2;
-
-/// Unsharded gradients that a rank holds at once if it reduces after every micro-batch: one being computed, one being reduced. It
-/// may have a third buffer, so that small ones need not lie in large buffers.
-pub const UNREDUCED_GRADIENTS: usize = 2;

@@ -13,7 +13,7 @@ use crate::generate::{
 use crate::id::{MicroBatch, PipelineRank, Stage};
 use crate::instruction::Instruction;
 use crate::lower::lower;
-use crate::options::{LowerOptions, Reduction, Residency, Weights};
+use crate::options::{LowerOptions, Reduction, Residency, UnreducedGradients, Weights};
 use crate::order::{ComputeKind, ComputeOrder, StageAction};
 use crate::placement::Placement;
 use crate::program::Program;
@@ -138,7 +138,7 @@ pub(crate) fn all_options(num_ranks: u32) -> Vec<LowerOptions> {
             residencies.extend((1 + prefetch_units..=3).map(resident));
             for residency in residencies {
                 let weights = Weights::Sharded { residency, prefetch_units };
-                all.push(LowerOptions { weights, reduction, gather_after_step: false });
+                all.push(LowerOptions { weights, reduction, ..LowerOptions::ZERO_0 });
             }
         }
     }
@@ -146,7 +146,18 @@ pub(crate) fn all_options(num_ranks: u32) -> Vec<LowerOptions> {
         let in_turn = resident_in_turn(&[1 + prefetch_units, 3, 2], num_ranks);
         all.extend([Residency::All, in_turn].map(|of| LowerOptions::zero_3(of, prefetch_units)));
     }
+    all.extend(options_in_turn());
     all
+}
+
+/// Options with one gradient buffer.
+pub(crate) fn options_in_turn() -> Vec<LowerOptions> {
+    let overlapped = [
+        LowerOptions::ZERO_2,
+        LowerOptions::zero_3(Residency::Strict, 0),
+        LowerOptions::zero_3(resident(2), 1),
+    ];
+    overlapped.map(|of| LowerOptions { unreduced: UnreducedGradients::One, ..of }).into()
 }
 
 /// The orders with one stage on each rank.

@@ -3,8 +3,8 @@
 use std::ops::RangeInclusive;
 
 use pipezero_config::{
-    Checkpointing, HeadLogits, Precision, ReductionPolicy, ResidencyConfig, UnitLayers, VocabularyConfig,
-    ZeroConfig, ZeroLevel,
+    Checkpointing, HeadLogits, OverlapComm, Precision, ReductionPolicy, ResidencyConfig, UnitLayers,
+    VocabularyConfig, ZeroConfig, ZeroLevel,
 };
 
 use crate::{Case, FP16, Family, NO_ZERO, Schedule, pairwise};
@@ -80,9 +80,20 @@ pub enum Resident {
     All,
 }
 
+/// When gradients are reduced.
+#[derive(Clone, Copy, Debug)]
+pub enum Reduced {
+    /// After every micro-batch, while the next is computed.
+    Every,
+    /// After every micro-batch, before the next is computed.
+    EveryAlone,
+    /// Once.
+    Last,
+}
+
 /// Level, policy, residency, prefetch.
-pub const ZERO: [(ZeroLevel, ReductionPolicy, Resident, usize); 18] = {
-    use ReductionPolicy::{Every, Last};
+pub const ZERO: [(ZeroLevel, Reduced, Resident, usize); 21] = {
+    use Reduced::{Every, EveryAlone, Last};
     use Resident::{All, Beyond, InTurn, Level, Strict};
     use ZeroLevel::{Zero0, Zero1, Zero3};
     [
@@ -101,6 +112,9 @@ pub const ZERO: [(ZeroLevel, ReductionPolicy, Resident, usize); 18] = {
         (Zero3, Every, Level, 1),
         (Zero3, Every, All, 0),
         (Zero3, Every, All, 1),
+        (Zero3, EveryAlone, Strict, 0),
+        (Zero3, EveryAlone, Beyond(1), 1),
+        (Zero3, EveryAlone, Level, 1),
         (Zero3, Last, Strict, 1),
         (Zero3, Last, Beyond(1), 0),
         (Zero3, Last, All, 2),
@@ -120,7 +134,12 @@ pub const VOCABULARIES: [(usize, HeadLogits); 6] = {
 /// and [`VOCABULARIES`].
 pub fn case_of([grid, zero, units, precision, checkpointing, model, data, vocabulary]: [usize; 8]) -> Case {
     let (pipeline, schedule) = GRIDS[grid];
-    let (level, reduce, resident, prefetch_units) = ZERO[zero];
+    let (level, reduced, resident, prefetch_units) = ZERO[zero];
+    let (reduce, overlap_comm) = match reduced {
+        Reduced::Every => (ReductionPolicy::Every, OverlapComm::True),
+        Reduced::EveryAlone => (ReductionPolicy::Every, OverlapComm::False),
+        Reduced::Last => (ReductionPolicy::Last, OverlapComm::True),
+    };
     let resident_units = match resident {
         Resident::Strict => ResidencyConfig::Strict,
         Resident::Beyond(beyond) => ResidencyConfig::Units(1 + prefetch_units + beyond),
@@ -142,7 +161,15 @@ pub fn case_of([grid, zero, units, precision, checkpointing, model, data, vocabu
         data: DATA[data],
         num_micro_batches: 5,
         schedule,
-        zero: ZeroConfig { level, reduce, resident_units, prefetch_units, unit_layers, ..NO_ZERO },
+        zero: ZeroConfig {
+            level,
+            reduce,
+            overlap_comm,
+            resident_units,
+            prefetch_units,
+            unit_layers,
+            ..NO_ZERO
+        },
         family,
         tied,
         document_attention,

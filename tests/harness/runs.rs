@@ -102,6 +102,7 @@ pub const NO_ZERO: ZeroConfig = ZeroConfig {
     prefetch_units: 0,
     sharding: ShardingConfig::SHARDED,
     reduce: ReductionPolicy::Last,
+    overlap_comm: OverlapComm::True,
     param_persistence_threshold: 0,
     model_persistence_threshold: u64::MAX,
 };
@@ -267,6 +268,8 @@ pub fn grids() -> Vec<Case> {
     let strict = zero(Zero3, ResidencyConfig::Strict, 1);
     let grid = Case { pipeline: 2, data: 2, num_micro_batches: 3, zero: strict.clone(), ..Case::ONE_RANK };
     let interleaved = Schedule::Interleaved { virtual_stages: 2 };
+    let one_gradient_buffer =
+        ZeroConfig { overlap_comm: OverlapComm::False, ..zero(Zero3, ResidencyConfig::Units(1), 0) };
     let in_parts = ZeroConfig { param_persistence_threshold: 48, ..strict.clone() };
     vec![
         grid.clone(),
@@ -277,6 +280,7 @@ pub fn grids() -> Vec<Case> {
             ..grid.clone()
         },
         Case { zero: ZeroConfig { reduce: ReductionPolicy::Last, ..strict }, tied: true, ..grid.clone() },
+        Case { zero: one_gradient_buffer, tied: true, ..grid.clone() },
         Case { zero: zero(Zero1, ResidencyConfig::Units(1), 0), schedule: Schedule::GPipe, ..grid.clone() },
         Case {
             pipeline: 1,

@@ -3,7 +3,7 @@
 use clap::Args;
 use pipezero_config::{GivenFile, MasterFile, Part, ResidencyConfig, Resources, ZeroLevel};
 use pipezero_plan::costs::{DeviceSpec, Source};
-use pipezero_plan::what_if::{Simulation, device_diagnostics};
+use pipezero_plan::what_if::{Simulation, device_diagnostics, one_gradient_buffer};
 use pipezero_plan::{BesideZero1, Persistent, Plan, RankForecast, ResidencyCost};
 use pipezero_run::engine::ProcessNeeds;
 use serde_json::{Value, json};
@@ -190,7 +190,9 @@ impl<'a> Found<'a> {
         let simulation = match device {
             Some(device) => {
                 device_diagnostics(plan, device).into_iter().for_each(|diagnostic| notices.add(diagnostic));
-                Some(Simulation::new(plan, Source::Analytic(device), None)?)
+                let source = Source::Analytic(device);
+                one_gradient_buffer(plan, source)?.into_iter().for_each(|hint| notices.add(hint));
+                Some(Simulation::new(plan, source, None)?)
             }
             None => None,
         };

@@ -222,6 +222,7 @@ const KEYS: &[(&str, &[&str])] = &[
         ],
     ),
     ("zero_optimization.resident_units", &["reshard_after_forward", "fsdp_reshard_after_forward"]),
+    ("zero_optimization.overlap_comm", &["overlap_grad_reduce"]),
     ("zero_optimization.prefetch_units", &["forward_prefetch", "backward_prefetch", "prefetch"]),
     ("train_batch_size", &["num_tokens_per_train_step", "global_batch_size", "total_batch_size"]),
     (

@@ -26,6 +26,7 @@ mod name_pattern;
 mod notice;
 pub mod order;
 mod other_forms;
+mod overlap_comm;
 mod partition_method;
 pub mod pattern;
 mod place;

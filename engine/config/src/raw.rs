@@ -6,8 +6,8 @@
 use super::byte_size::ByteSize;
 use super::kind::{Auto, Either};
 use super::resolved::{
-    BackendName, DeviceName, EndSignal, NamePattern, OnCheckpointError, PartitionConfig, ReductionOrder,
-    ReductionPolicy, ShardingRule, UnitLayers, WarmupType,
+    BackendName, DeviceName, EndSignal, NamePattern, OnCheckpointError, OverlapComm, PartitionConfig,
+    ReductionOrder, ReductionPolicy, ShardingRule, UnitLayers, WarmupType,
 };
 use super::schedule_name::ScheduleName;
 use super::section::section;
@@ -290,6 +290,11 @@ section! {
         /// When gradients are reduced over the data ranks: `"every"` micro-batch, or after the `"last"`, unsharded until
         /// then. ZeRO-0 and ZeRO-1 reduce after the last, ZeRO-2 after every; ZeRO-3 does either.
         reduce: ReductionPolicy = "\"every\" for ZeRO-2 and ZeRO-3, else \"last\"", "the level's own memory";
+        /// Whether a gradient that is reduced after every micro-batch is reduced while the next one is computed: `true` holds two on each
+        /// rank, `false` one, for which the next backward waits. `"auto"` is `false` where two do not fit `memory` and one does. No result
+        /// depends on it, and gathers, messages between stages and what is reduced `"last"` overlap in any case. DeepSpeed's default is
+        /// true for ZeRO-3 alone.
+        overlap_comm: OverlapComm = "true", "a reduction that is waited for costs time";
     }
 }
 

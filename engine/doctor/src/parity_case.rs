@@ -5,9 +5,9 @@ use std::fmt;
 use pipezero_config::BatchConfig;
 use pipezero_config::{
     Ablation, CheckpointConfig, Checkpointing, DataConfig, EvaluationConfig, GptConfig, HeadLogits,
-    InitConfig, ModelConfig, NoDecay, OptimizerConfig, ParallelConfig, PartitionConfig, Precision, Purpose,
-    ReductionPolicy, ResidencyConfig, Run, ScheduleConfig, SchedulerConfig, ShardingConfig, UnitLayers,
-    VocabularyConfig, VocabularyOptions, ZeroConfig, ZeroLevel,
+    InitConfig, ModelConfig, NoDecay, OptimizerConfig, OverlapComm, ParallelConfig, PartitionConfig,
+    Precision, Purpose, ReductionPolicy, ResidencyConfig, Run, ScheduleConfig, SchedulerConfig,
+    ShardingConfig, UnitLayers, VocabularyConfig, VocabularyOptions, ZeroConfig, ZeroLevel,
 };
 use pipezero_plan::Plan;
 
@@ -165,6 +165,7 @@ impl ParityCase {
             prefetch_units: usize::from(is_3),
             sharding: ShardingConfig::SHARDED,
             reduce,
+            overlap_comm: OverlapComm::True,
             param_persistence_threshold: 0,
             model_persistence_threshold: u64::MAX,
         }

@@ -1,7 +1,7 @@
 //! The ways to train the case that are compared: one row of the tables each.
 
 use pipezero::config::{
-    ReductionPolicy, ResidencyConfig, Run, ShardingConfig, UnitLayers, ZeroConfig, ZeroLevel,
+    OverlapComm, ReductionPolicy, ResidencyConfig, Run, ShardingConfig, UnitLayers, ZeroConfig, ZeroLevel,
 };
 
 use crate::case::{self, PIPELINE};
@@ -56,6 +56,7 @@ const fn zero_of(
         prefetch_units,
         sharding: ShardingConfig::SHARDED,
         reduce,
+        overlap_comm: OverlapComm::True,
         param_persistence_threshold: 0,
         model_persistence_threshold: u64::MAX,
     }

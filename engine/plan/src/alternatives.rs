@@ -5,8 +5,8 @@
 use std::fmt;
 
 use pipezero_config::{
-    Checkpointing, HeadLogits, ReductionPolicy, ResidencyConfig, Run, ScheduleConfig, ShardingConfig,
-    UnitLayers, VocabularyConfig, ZeroLevel,
+    Checkpointing, HeadLogits, OverlapComm, ReductionPolicy, ResidencyConfig, Run, ScheduleConfig,
+    ShardingConfig, UnitLayers, VocabularyConfig, ZeroLevel,
 };
 use pipezero_models::Model;
 use pipezero_schedule::PipelineRank;
@@ -171,6 +171,7 @@ fn candidates(run: &Run) -> Vec<Changed> {
         fewer_resident(run),
         none_prefetched,
         reduce_every(run),
+        one_gradient_buffer(run),
     ];
     first
         .into_iter()
@@ -198,6 +199,7 @@ fn together(run: &Run, model: &Model) -> Vec<Changed> {
         none_persistent,
         none_prefetched,
         reduce_every,
+        one_gradient_buffer,
         half_units,
         more_slices,
         recomputation_of_all,
@@ -256,6 +258,19 @@ fn none_persistent(run: &Run) -> Option<Changed> {
 /// Gradients are whole for one unit at a time, not for all.
 fn reduce_every(run: &Run) -> Option<Changed> {
     changed_zero_3(run, "\"reduce\": \"every\"", |run| run.zero.reduce = ReductionPolicy::Every)
+}
+
+/// A gradient is reduced before the next is computed. Left to the plan, it has been tried where there is a `memory` that it was to fit.
+fn one_gradient_buffer(run: &Run) -> Option<Changed> {
+    let has_two = match run.zero.overlap_comm {
+        OverlapComm::True => true,
+        OverlapComm::Auto => run.memory_bytes.is_none(),
+        OverlapComm::False => false,
+    };
+    if !has_two || run.zero.reduce != ReductionPolicy::Every {
+        return None;
+    }
+    changed(run, "\"overlap_comm\": false", |run| run.zero.overlap_comm = OverlapComm::False)
 }
 
 fn fewer_resident(run: &Run) -> Option<Changed> {

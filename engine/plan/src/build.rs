@@ -1,6 +1,6 @@
 //! From the run to the plan: cut the model, generate, lower and check the programs, and try what the run leaves open.
 
-use pipezero_config::{Checkpointing, DeviceName, PartitionConfig, Run, VocabularyConfig};
+use pipezero_config::{Checkpointing, DeviceName, OverlapComm, PartitionConfig, Run, VocabularyConfig};
 use pipezero_models::Model;
 use pipezero_models::layer::MicroBatchShape;
 
@@ -124,8 +124,8 @@ impl Plan {
         planned
     }
 
-    /// The plan of a run whose balanced split is bound by this memory of a rank. Recomputation that is left to the plan is off: where it
-    /// matters, [`Plan::with_recomputation`] has decided it.
+    /// The plan of a run whose balanced split is bound by this memory of a rank. Of what is left to the plan, recomputation is off, and there
+    /// are two gradient buffers: where either matters, [`Plan::with_recomputation`] has decided it.
     pub(super) fn planned_within(
         mut run: Run,
         model: Model,
@@ -141,6 +141,9 @@ impl Plan {
         refuse_host_only(&run, &model)?;
         if run.checkpointing == Checkpointing::Auto {
             run.checkpointing = Checkpointing::Off;
+        }
+        if run.zero.overlap_comm == OverlapComm::Auto {
+            run.zero.overlap_comm = OverlapComm::True;
         }
         let graph = cut::graph(&run, &model, shape)?;
         let new_parameters = new_parameters::found(&run, &model, &graph)?;
@@ -166,6 +169,7 @@ impl Plan {
             asked_residency,
             asked_sharding,
             auto_recomputation: None,
+            auto_overlap: None,
             least_tried_peak_bytes: Vec::new(),
             beside_zero_1: Vec::new(),
             is_level_lowered: false,

@@ -84,6 +84,7 @@ impl Plan {
             diagnostics.push(Diagnostic::hint(RESIDENT, text));
         }
         diagnostics.extend(self.chosen_recomputation());
+        diagnostics.extend(self.chosen_overlap());
         diagnostics.extend(self.chosen_sharding_list());
         diagnostics.extend(self.logits_of_own_loss());
         diagnostics.extend(self.nothing_persists());

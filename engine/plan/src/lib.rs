@@ -5,6 +5,7 @@
 //! (`schedule`). What it predicts is what the engine allocates and runs.
 
 mod alternatives;
+mod auto_overlap;
 mod auto_recomputation;
 mod beside_zero_1;
 mod build;
@@ -17,6 +18,7 @@ mod error;
 mod forecast;
 mod from_file;
 mod frozen;
+mod gradient_overlap;
 pub mod grid;
 mod head_logits;
 mod logits_bytes;

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use pipezero_config::{Checkpointing, Purpose, ResidencyConfig, Run, ScheduleConfig, ShardingConfig};
+use pipezero_config::{
+    Checkpointing, OverlapComm, Purpose, ResidencyConfig, Run, ScheduleConfig, ShardingConfig,
+};
 use pipezero_models::input_encoder::EncoderSpec;
 use pipezero_models::layer::{LossInputs, MicroBatchShape};
 use pipezero_models::{ElementType, Model};
@@ -12,6 +14,7 @@ use pipezero_schedule::simulate::{Links, idle_share};
 use pipezero_schedule::{CheckedProgram, ComputeOrder, Edge, PipelineRank, Program, Stage, Unit};
 
 use super::BesideZero1;
+use super::auto_overlap::AutoOverlap;
 use super::auto_recomputation::AutoRecomputation;
 use super::element_types::ElementTypes;
 use super::grid::Grid;
@@ -40,6 +43,8 @@ pub struct Plan {
     pub(super) asked_sharding: ShardingConfig,
     /// Why recomputation came out as it did, where it was left to the plan.
     pub(super) auto_recomputation: Option<AutoRecomputation>,
+    /// Why ranks have as many gradient buffers as they have, where that was left to the plan.
+    pub(super) auto_overlap: Option<AutoOverlap>,
     /// `[pipeline rank]`: its lowest peak with the lists of what is sharded that were tried; empty where the run brought its own, or
     /// another residency than the fewest units.
     pub(super) least_tried_peak_bytes: Vec<u64>,
@@ -75,6 +80,9 @@ impl Plan {
         run.zero.sharding = self.asked_sharding.clone();
         if self.auto_recomputation.is_some() {
             run.checkpointing = Checkpointing::Auto;
+        }
+        if self.auto_overlap.is_some() {
+            run.zero.overlap_comm = OverlapComm::Auto;
         }
         run
     }

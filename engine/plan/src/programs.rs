@@ -3,14 +3,14 @@
 
 use std::num::NonZeroU32;
 
-use pipezero_config::{ReductionPolicy, ResidencyConfig, Run, ScheduleConfig, ZeroLevel};
+use pipezero_config::{OverlapComm, ReductionPolicy, ResidencyConfig, Run, ScheduleConfig, ZeroLevel};
 use pipezero_partition::{Tying, UnitSharding};
 use pipezero_schedule::generate::{
     bfs, eager_1f1b, forward_only_on, gpipe, interleaved, one_f_one_b, zb_h1, zb_h2, zb_v,
 };
 use pipezero_schedule::{
     CheckedProgram, ComputeOrder, LowerError, LowerOptions, OptionsError, Reduction, Residency, UnitFacts,
-    Weights,
+    UnreducedGradients, Weights,
 };
 
 use super::PlanError;
@@ -106,7 +106,15 @@ fn options(run: &Run) -> Result<LowerOptions, PlanError> {
         (_, ReductionPolicy::Every) => Reduction::ScatterEvery,
     };
     let gather_after_step = matches!(zero.level, ZeroLevel::Zero1 | ZeroLevel::Zero2);
-    Ok(LowerOptions { weights: weights(run)?, reduction, gather_after_step })
+    Ok(LowerOptions { weights: weights(run)?, reduction, unreduced: unreduced(run), gather_after_step })
+}
+
+/// How many gradients that are reduced after every micro-batch a rank holds unreduced.
+pub(super) fn unreduced(run: &Run) -> UnreducedGradients {
+    match (run.zero.reduce, run.zero.overlap_comm) {
+        (ReductionPolicy::Every, OverlapComm::False) => UnreducedGradients::One,
+        _ => UnreducedGradients::Two,
+    }
 }
 
 /// Where weights are between uses.

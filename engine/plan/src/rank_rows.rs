@@ -1,6 +1,7 @@
 //! A rank's rows, asked what they would need if other units were sharded.
 
 use pipezero_partition::{BufferBounds, GatherCosts, RankRow};
+use pipezero_schedule::UnreducedGradients;
 use pipezero_schedule::lower::{RowGathers, RowReads};
 use pipezero_schedule::protocol::gradient_buffer_bytes;
 
@@ -10,6 +11,8 @@ pub(super) struct RankRows<'a> {
     pub(super) evaluation: RowReads<'a>,
     /// The units whose gradients are reduced after every micro-batch, in the order of the row, as far as it does not repeat itself.
     pub(super) gradients: Vec<usize>,
+    /// How many of them may be unreduced at once.
+    pub(super) unreduced: UnreducedGradients,
     /// `[place]`: of the gathered unit.
     pub(super) unit_bytes: Vec<u64>,
     /// `[place]`: of the unit's gradient.
@@ -61,7 +64,7 @@ impl RankRow for RankRows<'_> {
         let of_units = self.of_units(is_reduced_often);
         let gradients = self.gradients.iter().filter(|&&place| of_units[place]);
         let bytes: Vec<u64> = gradients.map(|&place| self.gradient_bytes[place]).collect();
-        sum(gradient_buffer_bytes(&bytes))
+        sum(gradient_buffer_bytes(&bytes, self.unreduced))
     }
 }
 
@@ -86,6 +89,7 @@ mod tests {
 
     #[test]
     fn more_repeats_need_no_other_buffers() {
+        let gradient_buffer_bytes = |of: &[u64]| gradient_buffer_bytes(of, UnreducedGradients::Two);
         for units in [&[5][..], &[38, 7, 7], &[38, 7, 7, 7], &[12, 10, 10], &[2, 38, 7, 7, 30], &[5, 5, 9, 1]]
         {
             let few = gradient_buffer_bytes(&units.repeat(REPEATS_MAX));

@@ -32,6 +32,7 @@ impl Plan {
         run: Run,
         planned: impl Fn(Run) -> Result<Self, PlanError>,
     ) -> Result<Self, PlanError> {
+        let planned = |run| Self::with_gradient_buffers(run, &planned);
         if run.checkpointing != Checkpointing::Auto {
             return planned(run);
         }
@@ -102,7 +103,7 @@ impl Plan {
 }
 
 /// What a rank needs, also of a plan that was refused for it.
-fn needed_bytes(plan: &Result<Plan, PlanError>) -> Option<u64> {
+pub(super) fn needed_bytes(plan: &Result<Plan, PlanError>) -> Option<u64> {
     match plan {
         Ok(plan) => Some(plan.needs().rank_bytes),
         Err(error) => error.lacking_memory().map(|lacking| lacking.needs_bytes),

@@ -205,6 +205,7 @@ impl Plan {
             asked_residency: self.asked_residency.clone(),
             asked_sharding: self.asked_sharding.clone(),
             auto_recomputation: self.auto_recomputation,
+            auto_overlap: self.auto_overlap,
             least_tried_peak_bytes: self.least_tried_peak_bytes.clone(),
             beside_zero_1: self.beside_zero_1.clone(),
             ..plan

@@ -123,6 +123,7 @@ impl Plan {
                 training: RowReads::new(self.training.program(), rank, gathered),
                 evaluation: RowReads::new(self.evaluation.program(), rank, gathered),
                 gradients: without_repeats(gradients.into_iter().map(place).collect()),
+                unreduced: self.training.options().unreduced,
                 unit_bytes,
                 gradient_bytes: units
                     .iter()

@@ -13,16 +13,17 @@ fn what_does_not_fit_is_an_error_with_changes_that_fit() {
         $ memory=260000 --set parallel.partition=uniform
         [1] error: rank 0 (stage 0) needs 269.12 KiB, but `memory` gives each rank 253.91 KiB; any one of these makes it fit:
           "resident_units": 1, "prefetch_units": 0  (253.12 KiB on the fullest rank)
+          "overlap_comm": false  (253.12 KiB on the fullest rank)
           "sharding": "auto"  (247.88 KiB on the fullest rank)
           "stage": 1, "reduce": "last"  (247.88 KiB on the fullest rank)
           "activation_checkpointing": {"enabled": true}  (239.75 KiB on the fullest rank)
           "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 4  (209.62 KiB on the fullest rank)
         $ memory=190000 --set parallel.partition=uniform
         [1] error: rank 0 (stage 0) needs 269.12 KiB, but `memory` gives each rank 185.55 KiB; this makes it fit:
-          "resident_units": 1, "prefetch_units": 0, "unit_layers": 0.5, "activation_checkpointing": {"enabled": true}, "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 4  (171.94 KiB on the fullest rank)
+          "resident_units": 1, "prefetch_units": 0, "overlap_comm": false, "unit_layers": 0.5, "activation_checkpointing": {"enabled": true}  (183.38 KiB on the fullest rank)
         $ memory=180000 --set parallel.partition=uniform --set zero_optimization.stage=1
         [1] error: rank 0 (stage 0) needs 247.88 KiB, but `memory` gives each rank 175.78 KiB; this makes it fit:
-          "stage": 3, "reduce": "every", "stage3_param_persistence_threshold": 0, "resident_units": 1, "prefetch_units": 0, "unit_layers": 0.5, "activation_checkpointing": {"enabled": true}, "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 4  (171.94 KiB on the fullest rank)
+          "stage": 3, "reduce": "every", "stage3_param_persistence_threshold": 0, "resident_units": 1, "prefetch_units": 0, "overlap_comm": false, "unit_layers": 0.5, "activation_checkpointing": {"enabled": true}, "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 4  (158.94 KiB on the fullest rank)
         $ memory=1KiB --set parallel.partition=uniform
         [1] error: rank 0 (stage 0) needs 269.12 KiB, but `memory` gives each rank 1.00 KiB; no single change that is tried (to the schedule, ZeRO, its units, recomputation or the micro-batches) makes it fit: use a smaller model or sequence, or more ranks
         $ memory=250000
@@ -36,6 +37,7 @@ fn what_does_not_fit_is_an_error_with_changes_that_fit() {
         $ memory=260000 --set zero_optimization.resident_units=auto --set parallel.partition=uniform
         [1] error: rank 0 (stage 0) needs 269.12 KiB, but `memory` gives each rank 253.91 KiB; any one of these makes it fit:
           "resident_units": 1, "prefetch_units": 0  (253.12 KiB on the fullest rank)
+          "overlap_comm": false  (253.12 KiB on the fullest rank)
           "sharding": "auto"  (247.88 KiB on the fullest rank)
           "stage": 1, "reduce": "last"  (247.88 KiB on the fullest rank)
           "activation_checkpointing": {"enabled": true}  (249.62 KiB on the fullest rank)

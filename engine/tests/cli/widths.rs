@@ -6,7 +6,7 @@ use crate::command::{Home, Printed};
 
 /// Commands with mistakes, notices, tables, grids and a run.
 const COMMANDS: [&str; 7] = [
-    "check run.json --set zero_optimization.overlap_comm=true --set train_batch_size=auto --set train_micro_batch_size_per_gpu=2",
+    "check run.json --set zero_optimization.reduce_bucket_size=5e8 --set train_batch_size=auto --set train_micro_batch_size_per_gpu=2",
     "check run.json --set zero_optimization.stage=4 --set model.hidden_sizes=8",
     "check run.json --set zero_optimization.unit_layers=4 --set parallel.partition=uniform",
     "plan run.json --set gradient_accumulation_steps=1",

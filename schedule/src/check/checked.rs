@@ -159,8 +159,8 @@ impl CheckedProgram {
         self.gather_buffers[unshard.rank.index()].buffer(unshard.index)
     }
 
-    /// Bytes of each buffer of a rank for unsharded gradients that are reduced after every micro-batch, descending: the fewest with
-    /// which none waits for any but the reduction before last. None where gradients accumulate unsharded.
+    /// Bytes of each buffer of a rank for unsharded gradients that are reduced after every micro-batch, descending: one, or the fewest
+    /// with which none waits for any but the reduction before last ([`LowerOptions::unreduced`]). None where gradients accumulate unsharded.
     ///
     /// They are counted as a gathered unit is; gradients are f32.
     pub fn gradient_buffers(&self, rank: PipelineRank) -> &[u64] {

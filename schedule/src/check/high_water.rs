@@ -22,7 +22,7 @@ pub struct HighWater {
     pub activations: usize,
     /// The same, but only until the input gradient: what the zero-bubble papers count.
     pub activations_until_input: usize,
-    /// Buffers of unsharded unit gradients: one per trained unit of which some are reduced last, two or three in turn for those that are reduced after every micro-batch.
+    /// Buffers of unsharded unit gradients: one per trained unit of which some are reduced last, and one, or two or three in turn, for those that are reduced after every micro-batch.
     pub gradient_buffers: usize,
 }
 

@@ -8,7 +8,6 @@ use crate::id::{MicroBatch, PipelineRank, Unit};
 use crate::instruction::Instruction;
 use crate::options::Reduction;
 use crate::program::{Program, Purpose};
-use crate::protocol::UNREDUCED_GRADIENTS;
 
 pub(super) fn check(program: &Program) -> Checked {
     if program.purpose == Purpose::Evaluation {
@@ -31,7 +30,7 @@ fn every(program: &Program, rank: PipelineRank) -> Checked {
     let mut num_reduced = 0;
     for (step, &instruction) in row.iter().enumerate() {
         if let Some(gradient) = unreduced_gradient(&program.chain, &program.options, instruction) {
-            if gradients.len() == num_reduced + UNREDUCED_GRADIENTS {
+            if gradients.len() == num_reduced + program.options.unreduced.count() {
                 let freed_by = reduction(gradients[num_reduced]);
                 return fail(step, Rule::BufferTaken { instruction, freed_by });
             }

@@ -25,7 +25,7 @@ mod row;
 /// | `F` of a stage's first unit, `B`/`I` of its last | the `RECV` of its input, if that comes from another rank |
 /// | `F` of a stage's first unit | the `SEND` of the activation that lies in the slot it takes |
 /// | `B`/`I` of a stage's first unit | the `SEND` over its edge whose gradient send buffer it takes: two back, or more |
-/// | `B`/`W`, reducing after every micro-batch | the `REDUCE` out of the gradient buffer that it takes: the one before last, or an earlier one |
+/// | `B`/`W`, reducing after every micro-batch | the `REDUCE` out of the gradient buffer that it takes: the last one where there is one buffer, else the one before last or an earlier one |
 /// | `SEND` | the compute that makes the message |
 /// | `RECV` | the compute that reads the message before last: there are two receive buffers |
 /// | `UNSHARD` | the compute-lane instruction before it in the row, so that a gather starts where it is issued |

@@ -12,6 +12,9 @@ use crate::options::{LowerOptions, Reduction};
 /// A gradient buffer is needed again by the second backward after the one that filled it, so a reduction has the whole
 /// time of the backward between them. Issued any sooner it would run beside the forwards that come first where a
 /// pipeline turns from backwards to forwards; and those have only time for their gathers where both share a link.
+///
+/// With one gradient buffer the next weight gradient waits for the reduction, so it is issued at once: whatever is computed before
+/// that gradient (forwards, recomputation, an `I`) runs beside it.
 pub(super) fn insert(row: &[Instruction], chain: &Chain, options: &LowerOptions) -> Vec<Instruction> {
     let mut last = vec![None; chain.num_units()];
     for (index, &instruction) in row.iter().enumerate() {
@@ -22,7 +25,7 @@ pub(super) fn insert(row: &[Instruction], chain: &Chain, options: &LowerOptions)
     let mut reduced = Vec::with_capacity(2 * row.len());
     let mut to_reduce = Vec::new();
     for (index, &instruction) in row.iter().enumerate() {
-        if is_backward_work(instruction) && !does_nothing(chain, instruction) {
+        if is_due_before(instruction, options) && !does_nothing(chain, instruction) {
             reduced.append(&mut to_reduce);
         }
         if let Some((unit, micro_batch)) = weight_gradient(chain, instruction) {
@@ -43,7 +46,9 @@ pub(super) fn insert(row: &[Instruction], chain: &Chain, options: &LowerOptions)
     reduced
 }
 
-/// Whether an instruction is work of a backward; its gathers are issued before it.
-fn is_backward_work(instruction: Instruction) -> bool {
-    instruction.is_micro_batch_compute() && instruction.kind() != InstructionKind::Forward
+/// Whether reductions that are due are issued before an instruction: work of a backward, whose gathers are issued before it, or with one
+/// gradient buffer any compute.
+fn is_due_before(instruction: Instruction, options: &LowerOptions) -> bool {
+    let is_forward = instruction.kind() == InstructionKind::Forward;
+    instruction.is_micro_batch_compute() && (options.reduces_in_turn() || !is_forward)
 }

@@ -10,7 +10,7 @@ use crate::closed_form::last_rank_gathers;
 use crate::generate::{forward_only, gpipe, one_f_one_b};
 use crate::id::{PipelineRank, Stage, Unit};
 use crate::instruction::{Edge, Instruction, InstructionKind as Kind, Lane};
-use crate::options::{LowerOptions, OptionsError, Residency, Weights};
+use crate::options::{LowerOptions, OptionsError, Residency, UnreducedGradients, Weights};
 use crate::order::ComputeOrder;
 use crate::testing::{
     action, all_options, checked, instruction, lowered, order, resident, resident_in_turn, units,
@@ -104,6 +104,24 @@ fn sends_follow_their_compute_and_reductions_go_with_the_next_backward() {
             num_with_a_backward += usize::from(has_next);
         }
         assert_eq!(num_with_a_backward, 4 * 2 - 1);
+    }
+}
+
+/// With one gradient buffer nothing is computed between a gradient and its reduction, so forwards and recomputations run beside it.
+#[test]
+fn with_one_gradient_buffer_reductions_are_issued_at_once() {
+    let options =
+        LowerOptions { unreduced: UnreducedGradients::One, ..LowerOptions::zero_3(Residency::Strict, 1) };
+    let program = lowered(&one_f_one_b(3, 4).unwrap(), 2, &options);
+    for row in &program.rows {
+        let reductions = row.iter().enumerate().filter(|(_, of)| of.kind() == Kind::Reduce);
+        for (index, &reduction) in reductions {
+            let last = row[..index].iter().rfind(|of| of.is_micro_batch_compute()).unwrap();
+            assert_eq!(
+                (last.kind(), last.unit(), last.micro_batch()),
+                (Kind::Backward, reduction.unit(), reduction.micro_batch())
+            );
+        }
     }
 }
 

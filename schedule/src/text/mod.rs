@@ -24,7 +24,8 @@
 //! * `placement`: the rank of each stage. `purpose`: `training` or `evaluation`.
 //! * `weights`: `replicated`, `sharded strict prefetch K`, `sharded units C prefetch K`,
 //!   `sharded units-per-rank C0 C1 ... prefetch K` or `sharded all prefetch K`.
-//! * `reduction`: `all-reduce-last`, `scatter-last` or `scatter-every`.
+//! * `reduction`: `all-reduce-last`, `scatter-last` or `scatter-every`; and `in-turn` where each gradient is reduced before the next one is
+//!   computed.
 //! * A unit's line: its stage; its bytes when gathered; whether forward (`F`) and backward (`B`) read weights (`FB`, `F`,
 //!   `B`, `none`); `untied`, `embedding` or `head`; and, where they apply, `persistent`, `whole` or
 //!   `mixed persistent N whole M`, of whose weights N bytes persist and M are whole beside those that are gathered; `recomputes`; and

@@ -11,7 +11,7 @@ use super::{ParseError, Problem, VERSION};
 use crate::chain::Chain;
 use crate::id::{PipelineRank, Stage, Unit};
 use crate::instruction::Instruction;
-use crate::options::{LowerOptions, Residency, Weights};
+use crate::options::{LowerOptions, Residency, UnreducedGradients, Weights};
 use crate::placement::Placement;
 use crate::program::Program;
 use crate::unit_facts::{UnitFacts, UnitSharding};
@@ -33,9 +33,13 @@ impl FromStr for Program {
                 cursor.one_of(&PURPOSES, "`training` or `evaluation`")
             })?;
         let weights = single(&mut lines, "weights", "`weights` and how they are held", weights)?;
-        let reduction = single(&mut lines, "reduction", "`reduction` and its policy", |cursor| {
-            cursor.one_of(&REDUCTIONS, "`all-reduce-last`, `scatter-last` or `scatter-every`")
-        })?;
+        let (reduction, unreduced) =
+            single(&mut lines, "reduction", "`reduction` and its policy", |cursor| {
+                let policy =
+                    cursor.one_of(&REDUCTIONS, "`all-reduce-last`, `scatter-last` or `scatter-every`")?;
+                let in_turn = mark(cursor, "in-turn");
+                Ok((policy, if in_turn { UnreducedGradients::One } else { UnreducedGradients::Two }))
+            })?;
         let gather_after_step = single(
             &mut lines,
             "gather-after-step",
@@ -43,7 +47,7 @@ impl FromStr for Program {
             |cursor| cursor.one_of(&YES_OR_NO, "`yes` or `no`"),
         )?;
         let chain = units(&mut lines, placement)?;
-        let options = LowerOptions { weights, reduction, gather_after_step };
+        let options = LowerOptions { weights, reduction, unreduced, gather_after_step };
         let rows = rows(&mut lines, chain.num_ranks())?;
         Ok(Self { chain, num_micro_batches, purpose, options, rows })
     }

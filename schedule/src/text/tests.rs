@@ -84,7 +84,7 @@ fn broken(from: &str, to: &str) -> ParseError {
 }
 
 /// What is replaced by what.
-const BREAKS: [(&str, &str); 41] = [
+const BREAKS: [(&str, &str); 42] = [
     ("pipezero-program 2", "pipezero-program 1"),
     ("pipezero-program 2", "pipezero-program 02"),
     ("pipezero-program", "megatron-program"),
@@ -105,6 +105,7 @@ const BREAKS: [(&str, &str); 41] = [
     ("units 2 prefetch", "units-per-rank 2 3 all prefetch"),
     ("prefetch 1", "prefetch"),
     ("scatter-every", "scatter-sometimes"),
+    ("scatter-every", "scatter-every in-turns"),
     ("gather-after-step no", "gather-after-step maybe"),
     ("units 2\n", "units 3\n"),
     ("u1 s1 bytes", "u2 s1 bytes"),
@@ -153,6 +154,7 @@ fn errors_have_line_column_value_and_repair() {
         "units-per-rank 2 3 all prefetch": line 5, column 36: found `all`; write the number of resident units, in plain decimal without leading zeros, below 2^32
         "prefetch": line 5, column 33: the line ends here; write how many uses ahead a gather is issued
         "scatter-sometimes": line 6, column 11: found `scatter-sometimes`; write `all-reduce-last`, `scatter-last` or `scatter-every`
+        "scatter-every in-turns": line 6, column 24: ` in-turns` follows the end of the line's form; drop it
         "gather-after-step maybe": line 7, column 19: found `maybe`; write `yes` or `no`
         "units 3\n": line 11, column 1: found `row p0`; write two spaces before it
         "u2 s1 bytes": line 10, column 3: unit 2 is out of order; write units in chain order, here u1

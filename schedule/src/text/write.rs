@@ -4,7 +4,7 @@ use core::fmt;
 
 use super::VERSION;
 use super::words::{PURPOSES, READERS, REDUCTIONS, TYINGS, YES_OR_NO, word};
-use crate::options::{Residency, Weights};
+use crate::options::{Residency, UnreducedGradients, Weights};
 use crate::program::Program;
 use crate::unit_facts::{UnitFacts, UnitSharding};
 
@@ -31,7 +31,8 @@ impl fmt::Display for Program {
                 writeln!(f, " prefetch {prefetch_units}")?;
             }
         }
-        writeln!(f, "reduction {}", word(REDUCTIONS, self.options.reduction))?;
+        let in_turn = if self.options.unreduced == UnreducedGradients::One { " in-turn" } else { "" };
+        writeln!(f, "reduction {}{in_turn}", word(REDUCTIONS, self.options.reduction))?;
         writeln!(f, "gather-after-step {}", word(YES_OR_NO, self.options.gather_after_step))?;
         writeln!(f, "units {}", self.chain.num_units())?;
         for (unit, facts) in self.chain.units().iter().enumerate() {

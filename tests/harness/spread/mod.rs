@@ -3,8 +3,8 @@
 mod features;
 
 use pipezero_config::{
-    NoDecay, OptimizerConfig, ReductionPolicy, ResidencyConfig, Run, ShardingConfig, UnitLayers, ZeroConfig,
-    ZeroLevel,
+    NoDecay, OptimizerConfig, OverlapComm, ReductionPolicy, ResidencyConfig, Run, ShardingConfig, UnitLayers,
+    ZeroConfig, ZeroLevel,
 };
 
 use crate::{Case, Family, Schedule, small_run};
@@ -52,6 +52,7 @@ const fn zero(
         prefetch_units,
         sharding: ShardingConfig::SHARDED,
         reduce,
+        overlap_comm: OverlapComm::True,
         param_persistence_threshold: 0,
         model_persistence_threshold: u64::MAX,
     }

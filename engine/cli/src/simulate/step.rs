@@ -4,7 +4,9 @@ use std::path::Path;
 
 use pipezero_plan::Plan;
 use pipezero_plan::costs::{CostsFile, DeviceSpec, Network, Source};
-use pipezero_plan::what_if::{Simulation, SimulationError, WhatIf, device_diagnostics, memory_curves};
+use pipezero_plan::what_if::{
+    Simulation, SimulationError, WhatIf, device_diagnostics, memory_curves, one_gradient_buffer,
+};
 use pipezero_schedule::render::{TimeScale, explain, time_grid};
 use pipezero_schedule::simulate::MemoryError;
 use serde_json::{Value, json};
@@ -55,6 +57,7 @@ pub(super) fn run(request: &StepRequest<'_>) -> Result<(String, Notices), Failur
         }
         (simulation, _) => simulation?,
     };
+    one_gradient_buffer(&plan, source)?.into_iter().for_each(|hint| notices.add(hint));
     let format = request.output.format;
     if format != Format::Json {
         for assumption in &simulation.predicted().assumptions {

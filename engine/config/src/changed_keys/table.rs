@@ -112,6 +112,7 @@ pub(super) const TABLE: &[Row] = &[
     plain("zero_optimization.stage3_param_persistence_threshold", "zero.param_persistence_threshold"),
     plain("zero_optimization.stage3_model_persistence_threshold", "zero.model_persistence_threshold"),
     plain("zero_optimization.reduce", "zero.reduce"),
+    plain("zero_optimization.overlap_comm", "zero.overlap_comm"),
     learned("optimizer.type", "optimizer", OPTIMIZER).variant(),
     learned("optimizer.no_decay", "optimizer.*.no_decay", DECAY),
     rate("optimizer.params.lr", "optimizer.*.lr"),

@@ -130,6 +130,7 @@ fn every_value_of_a_resolved_run_has_a_row() {
         "ranks",
         "teacher",
         "train_only",
+        "zero_optimization.overlap_comm",
     ];
     assert_eq!(never.into_iter().collect::<Vec<_>>(), expected);
 }

@@ -23,8 +23,6 @@ foreign_keys! { ZERO:
     hint "max_reuse_distance": "`resident_units` bounds what is gathered; the program decides what stays";
     hint "memory_efficient_linear": "saved activations never hold weights";
     hint "module_granularity_threshold": "`unit_layers` sets what is gathered at once";
-    hint "overlap_comm":
-        "communication runs on lanes of its own and always overlaps; `prefetch_units` sets how far ahead";
     hint "override_module_apply": "each rank initialises only what it holds";
     hint "parameter_alignment": "buffers, and the shards in them, are always aligned";
     hint "pipeline_loading_checkpoint": "each rank reads its own part of the weights, and no more";

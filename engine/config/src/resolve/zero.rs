@@ -5,8 +5,8 @@ use pipezero_files::json::shorten;
 use crate::kind::{Auto, Either};
 use crate::raw::{RawRun, RawZero};
 use crate::resolved::{
-    ModelConfig, ParallelConfig, ReductionPolicy, ResidencyConfig, ShardingConfig, UnitLayers, ZeroConfig,
-    ZeroLevel,
+    ModelConfig, OverlapComm, ParallelConfig, ReductionPolicy, ResidencyConfig, ShardingConfig, UnitLayers,
+    ZeroConfig, ZeroLevel,
 };
 use crate::words::{ResidencyWord, ShardingWord};
 
@@ -28,6 +28,7 @@ pub(super) fn resolve(
     let level = level(zero);
     let unit_layers = unit_layers(zero, model);
     let reduce = level.and_then(|level| reduce(zero, level));
+    let overlap_comm = reduce.and_then(|policy| overlap_comm(zero, policy));
     let level = level?;
     // A refused ZeRO-2 is shown beside the ZeRO-3 of the same keys.
     let is_compared = pipeline_of_zero_2(raw).is_some();
@@ -39,6 +40,7 @@ pub(super) fn resolve(
             prefetch_units: PREFETCH_UNITS,
             sharding: ShardingConfig::SHARDED,
             reduce: reduce?,
+            overlap_comm: overlap_comm?,
             param_persistence_threshold: 0,
             model_persistence_threshold: u64::MAX,
         });
@@ -59,6 +61,7 @@ pub(super) fn resolve(
         prefetch_units: prefetch_units?,
         sharding: sharding?,
         reduce: reduce?,
+        overlap_comm: overlap_comm?,
         param_persistence_threshold: param_persistence_threshold?,
         model_persistence_threshold: model_persistence_threshold?,
     })
@@ -213,4 +216,15 @@ fn reduce(raw: &RawZero, level: ZeroLevel) -> Option<ReductionPolicy> {
         }
         (policy, _) => Some(policy),
     }
+}
+
+/// Whether reductions overlap with the next backward. Where gradients are reduced once they do, so what asks for less has no effect; it is
+/// kept for a change that reduces more often.
+fn overlap_comm(raw: &RawZero, reduce: ReductionPolicy) -> Option<OverlapComm> {
+    let overlap_comm = raw.overlap_comm.or(OverlapComm::True)?;
+    if reduce == ReductionPolicy::Last && overlap_comm != OverlapComm::True {
+        let why = "gradients are reduced once per step, out of the buffers in which they accumulate";
+        raw.overlap_comm.site.hint(format!("no effect here: {why}"));
+    }
+    Some(overlap_comm)
 }

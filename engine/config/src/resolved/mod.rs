@@ -8,6 +8,7 @@ mod data;
 mod init;
 mod learning;
 mod name_pattern;
+mod overlap_comm;
 mod residency;
 mod sharding;
 mod vocabulary;
@@ -25,6 +26,7 @@ pub use data::{DataConfig, EndToken, TokenFilesConfig};
 pub use init::InitConfig;
 pub use learning::{NoDecay, OptimizerConfig, SchedulerConfig, Warmup, WarmupType};
 pub use name_pattern::NamePattern;
+pub use overlap_comm::OverlapComm;
 pub use pipezero_models::facts::PassTimes;
 pub use pipezero_models::llama::Yarn;
 pub use pipezero_models::{
@@ -256,6 +258,9 @@ pub struct ZeroConfig {
     pub sharding: ShardingConfig,
     /// When gradients are reduced; ZeRO-0 and ZeRO-1: `Last`, ZeRO-2: `Every`.
     pub reduce: ReductionPolicy,
+    /// Whether a gradient is reduced while the next one is computed, where gradients are reduced after every micro-batch.
+    #[serde(skip_serializing_if = "OverlapComm::is_true")]
+    pub overlap_comm: OverlapComm,
     /// Units whose every parameter has at most so many elements stay gathered all step; 0 = none.
     pub param_persistence_threshold: u64,
     /// Most elements that may stay gathered in this way, over the whole model: a parameter that would exceed it is sharded. As in

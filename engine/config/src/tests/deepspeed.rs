@@ -66,7 +66,6 @@ fn zero_2_in_fp16() {
             ds.json:14:18: hint: `fp16.auto_cast`: no effect here: a model's inputs are tokens; activations have the type of the parameters
             ds.json:24:29: hint: `zero_optimization.allgather_partitions`: no effect here: each unit is gathered and reduced by one collective; `unit_layers` sets its size
             ds.json:25:30: hint: `zero_optimization.allgather_bucket_size`: no effect here: each unit is gathered and reduced by one collective; `unit_layers` sets its size
-            ds.json:26:21: hint: `zero_optimization.overlap_comm`: no effect here: communication runs on lanes of its own and always overlaps; `prefetch_units` sets how far ahead
             ds.json:27:23: hint: `zero_optimization.reduce_scatter`: no effect here: gradients are always reduce-scattered where they are sharded
             ds.json:28:27: hint: `zero_optimization.reduce_bucket_size`: no effect here: each unit is gathered and reduced by one collective; `unit_layers` sets its size
             ds.json:29:29: hint: `zero_optimization.contiguous_gradients`: no effect here: each unit's gradients are one flat buffer
@@ -98,7 +97,6 @@ fn zero_2_with_auto_everywhere() {
             ds.json:21:26: auto: `scheduler.params.total_num_steps`: "auto" is 100
             ds.json:26:29: hint: `zero_optimization.allgather_partitions`: no effect here: each unit is gathered and reduced by one collective; `unit_layers` sets its size
             ds.json:27:30: hint: `zero_optimization.allgather_bucket_size`: no effect here: each unit is gathered and reduced by one collective; `unit_layers` sets its size
-            ds.json:28:21: hint: `zero_optimization.overlap_comm`: no effect here: communication runs on lanes of its own and always overlaps; `prefetch_units` sets how far ahead
             ds.json:29:23: hint: `zero_optimization.reduce_scatter`: no effect here: gradients are always reduce-scattered where they are sharded
             ds.json:30:27: hint: `zero_optimization.reduce_bucket_size`: no effect here: each unit is gathered and reduced by one collective; `unit_layers` sets its size
             ds.json:31:29: hint: `zero_optimization.contiguous_gradients`: no effect here: each unit's gradients are one flat buffer
@@ -132,7 +130,6 @@ fn zero_3_with_auto_everywhere() {
             ds.json:10:34: auto: `scheduler.params.warmup_min_lr`: "auto" is 0.0
             ds.json:10:59: auto: `scheduler.params.warmup_max_lr`: "auto" is 0.001
             ds.json:10:87: auto: `scheduler.params.warmup_num_steps`: "auto" is 10
-            ds.json:14:21: hint: `zero_optimization.overlap_comm`: no effect here: communication runs on lanes of its own and always overlaps; `prefetch_units` sets how far ahead
             ds.json:15:29: hint: `zero_optimization.contiguous_gradients`: no effect here: each unit's gradients are one flat buffer
             ds.json:16:23: hint: `zero_optimization.sub_group_size`: no effect here: the optimizer updates unit by unit
             ds.json:17:27: hint: `zero_optimization.reduce_bucket_size`: no effect here: each unit is gathered and reduced by one collective; `unit_layers` sets its size

@@ -57,8 +57,8 @@ fn every_example_loads() {
     let expected = [
         ("bf16.json", 0, 0),
         ("checkpointing.json", 0, 0),
-        ("deepspeed-zero1.json", 8, 1),
-        ("deepspeed-zero3-auto.json", 20, 0),
+        ("deepspeed-zero1.json", 7, 1),
+        ("deepspeed-zero3-auto.json", 19, 0),
         ("distill.json: large", 0, 0),
         ("distill.json: small", 0, 0),
         ("fp16.json", 0, 0),

@@ -21,7 +21,6 @@ fn hints_get_one_line_each() {
         expect![[r#"
             run.json:6:22: hint: `steps_per_print`: no effect here: every step is a line of `metrics.jsonl`; progress is shown by time, not by steps
             run.json:7:27: hint: `wall_clock_breakdown`: no effect here: measured times are in the run's metrics
-            run.json:8:53: hint: `zero_optimization.overlap_comm`: no effect here: communication runs on lanes of its own and always overlaps; `prefetch_units` sets how far ahead
             run.json:8:81: hint: `zero_optimization.reduce_bucket_size`: no effect here: each unit is gathered and reduced by one collective; `unit_layers` sets its size
         "#]],
     );

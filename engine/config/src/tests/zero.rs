@@ -3,7 +3,9 @@
 use expect_test::expect;
 
 use super::{check, check_each, check_values, run};
-use crate::resolved::{ReductionPolicy, ResidencyConfig, ShardingConfig, UnitLayers, ZeroConfig, ZeroLevel};
+use crate::resolved::{
+    OverlapComm, ReductionPolicy, ResidencyConfig, ShardingConfig, UnitLayers, ZeroConfig, ZeroLevel,
+};
 
 #[test]
 fn reduction_follows_the_level() {
@@ -43,6 +45,7 @@ fn residency_and_prefetch() {
         prefetch_units: 1,
         sharding: ShardingConfig::SHARDED,
         reduce: ReductionPolicy::Every,
+        overlap_comm: OverlapComm::True,
         param_persistence_threshold: 0,
         model_persistence_threshold: u64::MAX,
     };
@@ -237,6 +240,40 @@ fn parameters_are_listed_by_kind_and_pattern() {
               run.json:6:95: hint: `zero_optimization.stage3_param_persistence_threshold`: no effect here: `sharding` is "auto", which says what persists
             run.json:6:49: `zero_optimization.sharding` is "auto", but it makes the list that `parameters` has already; remove it, or remove `parameters`
             run.json:6:49: `zero_optimization.sharding` is "everything", but it must be "listed" or "auto"; use "listed" or "auto"
+        "#]],
+    );
+}
+
+/// As in DeepSpeed null is the default; where gradients are reduced once, less overlap is asked for in vain.
+#[test]
+fn overlap_comm_counts_where_gradients_are_reduced_often() {
+    let resolved =
+        |zero: &str| run(&[("parallel", r#"{"data": 2}"#), ("zero_optimization", zero)]).zero.overlap_comm;
+    for (written, expected) in [
+        ("true", OverlapComm::True),
+        ("null", OverlapComm::True),
+        ("false", OverlapComm::False),
+        (r#""auto""#, OverlapComm::Auto),
+    ] {
+        for (level, reduce) in [(2, "every"), (3, "every"), (3, "last")] {
+            let zero = format!(r#"{{"stage": {level}, "reduce": "{reduce}", "overlap_comm": {written}}}"#);
+            assert_eq!(resolved(&zero), expected, "{zero}");
+        }
+    }
+    assert_eq!(resolved(r#"{"stage": 3}"#), OverlapComm::True);
+    check_values(
+        "zero_optimization",
+        &[
+            r#"{"stage": 0, "overlap_comm": true}"#,
+            r#"{"stage": 0, "overlap_comm": false}"#,
+            r#"{"stage": 0, "overlap_comm": "auto"}"#,
+            r#"{"stage": 0, "overlap_comm": "yes"}"#,
+        ],
+        expect![[r#"
+            valid
+            run.json:6:53: hint: `zero_optimization.overlap_comm`: no effect here: gradients are reduced once per step, out of the buffers in which they accumulate
+            run.json:6:53: hint: `zero_optimization.overlap_comm`: no effect here: gradients are reduced once per step, out of the buffers in which they accumulate
+            run.json:6:53: `zero_optimization.overlap_comm` must be true or false or "auto", but is the string "yes"; write a value such as true
         "#]],
     );
 }

@@ -197,7 +197,10 @@ impl<'a> StageBytes<'a> {
             element_bytes: element_bytes(&self.of.run.precision),
             num_optimizer_states: self.of.run.optimizer.num_states() as u64,
             gather_buffer_elements: protocol::gather_buffer_bytes(gathered, resident_units),
-            gradient_buffer_elements: protocol::gradient_buffer_bytes(&gradients.repeat(MICRO_BATCHES)),
+            gradient_buffer_elements: protocol::gradient_buffer_bytes(
+                &gradients.repeat(MICRO_BATCHES),
+                programs::unreduced(run),
+            ),
             // At most 32 MiB for each lane that adds, whatever the cut.
             num_term_elements: 0,
             copies_checkpoints: self.of.run.checkpoint.is_copied(),

@@ -27,6 +27,7 @@ mod device_diagnostic;
 mod generator;
 mod lone_schedule;
 mod lone_schedule_error;
+mod one_gradient_buffer;
 mod program_size;
 mod shared_cores;
 mod simulation;
@@ -41,6 +42,7 @@ pub use device_diagnostic::device_diagnostics;
 pub use generator::{GeneratedSchedule, Generator};
 pub use lone_schedule::LoneSchedule;
 pub use lone_schedule_error::{LoneScheduleError, OrderRule};
+pub use one_gradient_buffer::one_gradient_buffer;
 pub use pipezero_config::order::OrderFileError;
 /// What a [`WhatIf`] is made of.
 pub use pipezero_schedule::simulate::cluster::{Duplex, Jitter, Ratio, Sharing};

@@ -73,7 +73,7 @@ fn budgets_never_gather_more_than_strict_or_hold_more_than_allowed() {
         [(1, 3), (2, 1), (3, 5), (4, 8)].into_iter().flat_map(|size| budgets().map(move |of| (size, of)))
     {
         let weights = Weights::Sharded { residency: resident(budget), prefetch_units };
-        let options = LowerOptions { weights, reduction: Reduction::ScatterLast, gather_after_step: false };
+        let options = LowerOptions { weights, reduction: Reduction::ScatterLast, ..LowerOptions::ZERO_0 };
         let program = checked(&one_f_one_b(p, m).unwrap(), 4, &options);
         for rank in program.ranks() {
             assert!(program.count(rank, InstructionKind::Unshard) as u64 <= strict_gathers(m, 4));

@@ -12,13 +12,14 @@ use std::vec::Vec;
 use super::{machine, reference};
 use crate::check::GatherFault::*;
 use crate::check::{CheckedProgram, Rule};
-use crate::generate::zb_h1;
+use crate::generate::{one_f_one_b, zb_h1};
 use crate::id::PipelineRank;
 use crate::instruction::InstructionKind::*;
 use crate::instruction::{Instruction, Lane};
 use crate::lower::lower;
+use crate::options::UnreducedGradients;
 use crate::program::Program;
-use crate::testing::{Random, Sample, all_options, all_programs, units};
+use crate::testing::{Random, Sample, all_options, all_programs, options_in_turn, units};
 
 /// What became of mutants.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -239,4 +240,30 @@ fn larger_programs_with_several_changes_are_rejected_or_do_the_same() {
         judge(program, mutant, rank, &mut tally);
     }
     assert!(tally.wrong > 0 && tally.form > 0 && tally.same_lanes > 0 && tally.same_result > 0, "{tally:?}");
+}
+
+/// With one gradient buffer a reduction stands before the next gradient: behind it, as two buffers would let it, the program is refused.
+#[test]
+fn a_reduction_behind_the_gradient_that_takes_its_buffer_is_refused() {
+    let mut num_refused = 0;
+    let orders = [one_f_one_b(2, 3), zb_h1(2, 3)].map(Result::unwrap);
+    for (order, options) in
+        orders.iter().flat_map(|of| options_in_turn().into_iter().map(move |with| (of, with)))
+    {
+        let program = lower(order, &units(2, 2, true), &options).unwrap();
+        for (rank, row) in program.rows.iter().enumerate() {
+            let is_gradient = |of: &Instruction| matches!(of.kind(), Backward | BackwardWeight);
+            for (step, &freed_by) in row.iter().enumerate().filter(|(_, of)| of.kind() == Reduce) {
+                let Some(next) = row[step..].iter().position(is_gradient) else { continue };
+                let late = with_row(&program, rank, |row| row[step..=step + next].rotate_left(1));
+                let instruction = row[step + next];
+                assert_eq!(rule_of(late.clone()), Rule::BufferTaken { instruction, freed_by });
+                let mut overlapped = late;
+                overlapped.options.unreduced = UnreducedGradients::Two;
+                CheckedProgram::new(overlapped).unwrap();
+                num_refused += 1;
+            }
+        }
+    }
+    assert!(num_refused > 50, "{num_refused}");
 }

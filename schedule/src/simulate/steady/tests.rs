@@ -127,8 +127,10 @@ fn sharded_programs_are_extended_to_what_playing_them_gives() {
                 costs.links = Links::SharedByCollectives;
             }
             let is_extended = is_extended(make, &costs, m, name);
-            // A rank that receives what another sends takes longer for it: those of GPipe and breadth first run apart.
-            assert!(is_extended || name == "gpipe" || name.starts_with("bfs"), "{name}, {options:?}");
+            // A rank that receives what another sends takes longer for it: those of GPipe and breadth first run apart. Where
+            // reductions are waited for, what they take may add up to another time in each micro-batch.
+            let may_run_apart = name == "gpipe" || name.starts_with("bfs") || options.reduces_in_turn();
+            assert!(is_extended || may_run_apart, "{name}, {options:?}");
         }
     }
 }

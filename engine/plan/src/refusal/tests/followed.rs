@@ -23,6 +23,7 @@ fn path_of(key: &str) -> String {
     let section = match key {
         "stage"
         | "reduce"
+        | "overlap_comm"
         | "unit_layers"
         | "prefetch_units"
         | "resident_units"

@@ -9,12 +9,13 @@ use std::vec::Vec;
 
 use self::accesses::{Access, Buffer, Content, accesses};
 use crate::check::CheckedProgram;
+use crate::generate::{bfs, zb_h1, zb_h2, zb_v};
 use crate::id::{PipelineRank, Stage};
 use crate::instruction::{Instruction, InstructionKind, Lane};
 use crate::lower::lower;
 use crate::options::{LowerOptions, Residency};
 use crate::program::Purpose;
-use crate::testing::{Random, all_orders, all_programs};
+use crate::testing::{Random, all_orders, all_programs, mixed_units, options_in_turn, units};
 use crate::unit_facts::UnitFacts;
 
 #[derive(Default)]
@@ -225,6 +226,59 @@ fn gradients_of_unlike_units_lie_in_three_buffers() {
             for seed in 0..8 {
                 run(&program, seed).unwrap_or_else(|hazard| panic!("{hazard}\n{}", program.program()));
             }
+        }
+    }
+}
+
+/// With one gradient buffer, whether gradients come from a `B` or, later than their `I`, from a `W`: the most that is held is one, and without the
+/// wait for the reduction before it some order writes the buffer while it is reduced.
+#[test]
+fn every_gradient_waits_for_the_one_buffer() {
+    let sizes = [(1, 3), (2, 4), (3, 4)];
+    let orders = sizes.into_iter().flat_map(|(p, m)| {
+        let mut orders = all_orders(p, m).to_vec();
+        orders.extend([zb_h1(p, m), zb_h2(p, m), zb_v(p, m), bfs(p, 2, m)].map(Result::unwrap));
+        orders
+    });
+    let mut num_hazards = [0; 2];
+    for (order, options) in
+        orders.flat_map(|of| options_in_turn().into_iter().map(move |with| (of.clone(), with)))
+    {
+        let num_stages = order.placement.num_stages() as u32;
+        for units in [units(num_stages, 2, false), units(num_stages, 2, true), mixed_units(num_stages, 2)] {
+            // What recomputes has full backwards.
+            let Ok(program) = lower(&order, &units, &options) else { continue };
+            let program = CheckedProgram::new(program).unwrap();
+            for rank in program.ranks().filter(|_| program.purpose() == Purpose::Training) {
+                let largest = program.filled_gradient_buffers(rank).filter_map(|(at, _)| {
+                    let unit = program.row(rank)[at].unit()?;
+                    Some(options.unreduced_bytes(program.chain().facts(unit)))
+                });
+                assert_eq!(program.gradient_buffers(rank), largest.max().as_slice());
+            }
+            for seed in 0..4 {
+                run(&program, seed).unwrap_or_else(|hazard| panic!("{hazard}\n{}", program.program()));
+                for (num, of) in num_hazards.iter_mut().zip([Ignored::Backward, Ignored::BackwardWeight]) {
+                    *num += usize::from(run_without(&program, seed, of.wait_for_reduction()).is_err());
+                }
+            }
+        }
+    }
+    assert!(num_hazards.iter().all(|&num| num > 20), "{num_hazards:?}");
+}
+
+#[derive(Clone, Copy)]
+enum Ignored {
+    Backward,
+    BackwardWeight,
+}
+
+impl Ignored {
+    fn wait_for_reduction(self) -> fn(InstructionKind, InstructionKind) -> bool {
+        use InstructionKind::{Backward, BackwardWeight, Reduce};
+        match self {
+            Self::Backward => |of, wait| (of, wait) == (Backward, Reduce),
+            Self::BackwardWeight => |of, wait| (of, wait) == (BackwardWeight, Reduce),
         }
     }
 }

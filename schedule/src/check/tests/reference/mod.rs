@@ -415,7 +415,7 @@ impl Reference<'_> {
         }
         if every {
             let gradients = &mut self.ranks[rank.index()].gradients;
-            if gradients.len() == 2 {
+            if gradients.len() == self.program.options.unreduced.count() {
                 return wrong(Wrong::Overwritten);
             }
             gradients.push((unit, micro_batch));

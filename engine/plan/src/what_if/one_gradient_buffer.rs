@@ -1,0 +1,27 @@
+//! What it costs a step that ranks have one gradient buffer.
+
+use super::simulation::Simulation;
+use super::simulation_error::SimulationError;
+use crate::costs::Source;
+use crate::{Bytes, Plan};
+
+/// Of a plan with one gradient buffer on each rank: a step as simulated, and one with two, with what the fullest rank needs for each. Nothing of
+/// another plan, nor of one that is too long to be planned twice.
+///
+/// # Errors
+/// [`SimulationError`].
+pub fn one_gradient_buffer(plan: &Plan, source: Source<'_>) -> Result<Option<String>, SimulationError> {
+    if plan.num_instructions() > Plan::COMPARED_INSTRUCTIONS_MAX {
+        return Ok(None);
+    }
+    // The same cut with larger buffers is a plan whatever `memory` says.
+    let Ok(Some(overlapped)) = plan.overlapped() else { return Ok(None) };
+    let step_s = |plan| Ok(Simulation::new(plan, source, None)?.step().step_s());
+    let (one_s, two_s) = (step_s(plan)?, step_s(&overlapped)?);
+    let [one, two] = Bytes(plan.needs().rank_bytes).distinct(Bytes(overlapped.needs().rank_bytes));
+    let percent = if two_s > 0.0 { 100.0 * (one_s / two_s - 1.0) } else { 0.0 };
+    Ok(Some(format!(
+        "hint: `zero_optimization.overlap_comm` is false: a step takes {one_s:.4} s and the fullest rank needs {one}; with two gradient \
+         buffers {two_s:.4} s and {two}, so that the one buffer costs {percent:.1}% of time"
+    )))
+}
