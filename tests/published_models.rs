@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use half::{bf16, f16};
-use pipezero_config::hugging_face::{PublishedModel, PublishedWeights, SpecialTokens};
+use pipezero_config::hugging_face::{Fit, PublishedModel, PublishedWeights, SpecialTokens};
 use pipezero_config::{Resources, RunFile};
 use pipezero_models::parameter::ParameterSpec;
 use pipezero_plan::Plan;
@@ -99,7 +99,7 @@ fn read_folder(folder: &Path) -> Result<BTreeMap<String, Vec<f32>>, String> {
     let specs: Vec<_> = layers.iter().flat_map(|layer| layer.layer.parameters()).collect();
     let shapes = specs.iter().map(|spec| (&*spec.name, &*spec.shape));
     let weights =
-        PublishedWeights::open(folder, &published, shapes, false).map_err(|error| error.to_string())?;
+        PublishedWeights::open(folder, &published, shapes, Fit::Same).map_err(|error| error.to_string())?;
     let values = |spec: &ParameterSpec| {
         let mut values = vec![f32::NAN; spec.num_elements_of_all()];
         weights.read(&spec.name, 0, &mut values).expect("the file is read");

@@ -12,7 +12,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pipezero_config::hugging_face::{PublishedModel, PublishedWeights};
+use pipezero_config::hugging_face::{Fit, PublishedModel, PublishedWeights};
 use pipezero_config::{Resources, RunFile};
 use pipezero_run::checkpoint::{CheckpointReader, Checkpoints, Cursor};
 use pipezero_run::engine::{AboutRun, Engine};
@@ -113,7 +113,7 @@ fn folders_of_transformers() {
             assert!(!error.to_string().is_empty());
         }
         let shapes = specs.iter().map(|spec| (&*spec.name, &*spec.shape));
-        if let Ok(weights) = PublishedWeights::open(home.path(), &model, shapes, false) {
+        if let Ok(weights) = PublishedWeights::open(home.path(), &model, shapes, Fit::Same) {
             for spec in &specs {
                 let mut values = vec![0.0; spec.num_elements_of_all()];
                 weights.read(&spec.name, 0, &mut values).expect("what was opened is read");

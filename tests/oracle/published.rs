@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use pipezero_config::hugging_face::{
-    About, ExportForm, ExportType, HuggingFaceError, PublishedModel, PublishedWeights,
+    About, ExportForm, ExportType, Fit, HuggingFaceError, PublishedModel, PublishedWeights,
 };
 use pipezero_config::{BatchConfig, ModelConfig, NoDecay, OptimizerConfig, Run, SchedulerConfig, ZeroLevel};
 use pipezero_models::layer::IGNORED_TARGET;
@@ -95,7 +95,8 @@ fn engine(name: &str, run: Run) -> Engine {
 /// Tensors of a folder of golden figures, as this program's parameters with these shapes.
 fn tensors(folder: &Path, model: &PublishedModel, parameters: &BTreeMap<String, Vec<usize>>) -> Weights {
     let shapes = parameters.iter().map(|(name, shape)| (name.as_str(), &shape[..]));
-    let weights = PublishedWeights::open(folder, model, shapes, false).expect("the figures are of the model");
+    let weights =
+        PublishedWeights::open(folder, model, shapes, Fit::Same).expect("the figures are of the model");
     let read = |(name, shape): (&String, &Vec<usize>)| {
         let mut values = vec![f32::NAN; shape.iter().product()];
         weights.read(name, 0, &mut values).expect("the file is read");

@@ -104,7 +104,7 @@ impl Checked {
         if let Some(warning) = too_few_gpus(&plan) {
             notices.push(Notice::new(NoticeKind::Warning, &file.place(&["comm.backend"]), warning));
         }
-        initial_weights::check(&plan, file)?;
+        notices.extend(initial_weights::check(&plan, file)?);
         notices.extend(unread_weights(file));
         notices.extend(unused_parts(&plan, file, file.initial_weights().as_deref()));
         Ok(Self { plan, notices, data, origins: file.origins() })

@@ -37,7 +37,7 @@ pub(super) fn unused_parts(plan: &Plan, file: &RunFile, init: Option<&Path>) -> 
     notices
 }
 
-fn listed(unused: &[Unused]) -> String {
+pub(super) fn listed(unused: &[Unused]) -> String {
     let texts: Vec<String> = unused.iter().map(Unused::to_string).collect();
     texts.join("; ")
 }

@@ -24,14 +24,18 @@ pub fn sizes_of_weights(model: &ModelConfig) -> Map<String, Value> {
 }
 
 /// Those that shapes of parameters show.
-const OF_SHAPES: [&str; 5] = ["num_layers", "vocab_size", "hidden_size", "ffn_hidden_size", "tie_embeddings"];
+const OF_SHAPES: [&str; 5] = ["num_layers", "vocab_size", "hidden_size", "ffn_hidden_size", TIE];
+const TIE: &str = "tie_embeddings";
 
 /// The first size of a model that is another in a run's and that no shape of a parameter shows.
 pub fn first_hidden_difference(
     theirs: &Map<String, Value>,
     run: &ModelConfig,
 ) -> Option<(String, Value, Value)> {
-    let hidden = theirs.iter().filter(|(key, _)| !OF_SHAPES.contains(&key.as_str()));
+    // An untied head that the run ties would be dropped without a word.
+    let is_dropped = |key: &str, theirs: &Value| key == TIE && *theirs == Value::Bool(false);
+    let hidden =
+        theirs.iter().filter(|(key, theirs)| !OF_SHAPES.contains(&key.as_str()) || is_dropped(key, theirs));
     first_difference(&hidden.map(|(key, value)| (key.clone(), value.clone())).collect(), run)
 }
 

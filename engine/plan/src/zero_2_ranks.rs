@@ -45,8 +45,8 @@ impl fmt::Display for Zero2Ranks {
         }
         let why = match self.num_micro_batches {
             1 => {
-                "with one micro-batch its ranks compute one after the other, and with more each of them would cost a reduction although \
-                 weights are whole"
+                "with one micro-batch the ranks of a pipeline compute one after the other; with more, each micro-batch would cost a reduction \
+                 although weights are whole"
             }
             _ => "each micro-batch costs a reduction although weights are whole",
         };

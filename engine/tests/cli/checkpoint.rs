@@ -76,9 +76,12 @@ fn weights_go_to_a_folder_of_transformers_and_come_back() {
     let from = r#"--set model={"from":"one"}"#;
     assert!(weights("hf", from) == wanted);
     // Without --init its weights are not read, which is said.
-    let hint = "`model.from`: one has weights too: `train --init one` starts with them";
+    let hint = "`model.from`: one has weights too: `train --init one`";
     let said = |line: &str| home.run(format!("{line} {from}")).stderr.replace("\n      ", " ");
-    assert!(said("check run.json").contains(hint) && said("train run.json --out drawn").contains(hint));
+    for line in ["check run.json", "train run.json --out drawn"] {
+        let said = said(line);
+        assert!(said.contains(hint), "{said}");
+    }
     assert!(!said("train run.json --out read --init one").contains("has weights too"));
     // The run directory has the sizes themselves.
     std::fs::remove_dir_all(home.path("one")).unwrap();

@@ -55,6 +55,7 @@ fn what_auto_became_is_said_with_what_is_needed_otherwise() {
             $ memory=220000
             [1] error: rank 2 (stage 1) needs 221.62 KiB, but `memory` gives each rank 214.84 KiB even with the activations of each unit recomputed, the least that "auto" comes to; with the logits recomputed and all other activations kept a rank would need 269.12 KiB; any one of these makes it fit:
               "resident_units": 1, "prefetch_units": 0  (205.62 KiB on the fullest rank)
+              "overlap_comm": false  (205.62 KiB on the fullest rank)
               "unit_layers": 0.5  (212.38 KiB on the fullest rank)
               "sharding": "auto"  (199.50 KiB on the fullest rank)
               "stage": 1, "reduce": "last"  (199.50 KiB on the fullest rank)

@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 
 use pipezero_config::hugging_face::{
-    About, ExportForm, HuggingFaceError, Origin, PublishedModel, SpecialTokens,
+    About, ExportForm, Fit, HuggingFaceError, Origin, PublishedModel, SpecialTokens,
 };
 use pipezero_files::input::read_text;
 use pipezero_files::partial::{self, Existing};
@@ -54,8 +54,8 @@ impl RunDir {
         // A tied weight is in the file once.
         let own = layers.iter().filter(|layer| layer.tying != Tying::Head);
         let specs: Vec<_> = own.flat_map(|layer| layer.layer.parameters()).collect();
-        let weights =
-            OwnWeights::open(&self.file(Self::WEIGHTS), specs.iter(), false).map_err(EngineError::from)?;
+        let weights = OwnWeights::open(&self.file(Self::WEIGHTS), specs.iter(), Fit::Same)
+            .map_err(EngineError::from)?;
         let names = specs.iter().map(|spec| &*spec.name);
         let read = |name: &str, first: usize, values: &mut [f32]| {
             weights.read(name, first, values).map_err(WeightsError::io(weights.path()))

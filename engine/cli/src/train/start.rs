@@ -45,7 +45,7 @@ impl RunOptions {
         let PlannedData { plan, mut notices, .. } = plan_with_data_of(file, resources, distillation)?;
         if !self.goes_on() {
             if self.init == file.initial_weights() {
-                initial_weights::check(&plan, file)?;
+                notices.extend(initial_weights::check(&plan, file)?);
             }
             notices.extend(unused_parts(&plan, file, self.init.as_deref()));
         }

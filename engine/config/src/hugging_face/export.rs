@@ -13,8 +13,8 @@ use serde_json::json;
 use super::config_json::{PublishedModel, SpecialTokens};
 use super::error::HuggingFaceError;
 use super::files::{FILE, INDEX};
-use super::origin::{Origin, POSITIONS};
-use super::tensors::{Layout, Part, parts_of};
+use super::origin::Origin;
+use super::tensors::{Layout, POSITIONS, Part, parts_of};
 
 /// Elements that are read at once, where a tensor lies as the parameter does.
 const ELEMENTS_AT_ONCE: usize = 1 << 18;

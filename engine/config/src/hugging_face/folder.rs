@@ -15,9 +15,10 @@ use safetensors::tensor::{Dtype, TensorInfo};
 use super::config_json::PublishedModel;
 use super::error::HuggingFaceError;
 use super::files::{FILE, Files, INDEX};
+use super::fit::Fit;
 use super::other_tensors::OtherTensors;
-use super::tensors::{HEAD, Layout, Part, parts_of};
-use super::unused::{Unused, unless_new};
+use super::tensors::{HEAD, Layout, POSITIONS, Part, parts_of};
+use super::unused::Unused;
 
 /// Tensors of a folder that agree with a model: each parameter's elements can be read, in any range.
 #[derive(Debug)]
@@ -46,16 +47,16 @@ struct Stored {
 }
 
 impl PublishedWeights {
-    /// Opens the tensors of a folder, for these parameters of a model: names and shapes. They are all of the folder's model, unless it is one `part` of
-    /// a run's, which has parameters beside these; then it may have tensors that the run does not use.
+    /// Opens the tensors of a folder, for these parameters of a model: names and shapes. They are all of the folder's model, unless
+    /// the two may differ.
     ///
     /// # Errors
-    /// When files are missing or damaged, or do not have the tensors of these parameters; or have others, where it is no part.
+    /// When files are missing or damaged, or do not have the tensors of these parameters; or have others, where the two may not differ.
     pub fn open<'a>(
         folder: &Path,
         model: &PublishedModel,
         parameters: impl Iterator<Item = (&'a str, &'a [usize])>,
-        is_part: bool,
+        fit: Fit,
     ) -> Result<Self, HuggingFaceError> {
         let Files { named, paths, index, mut unused } = Files::of(folder)?;
         let mut tensors: HashMap<String, (Stored, Vec<usize>)> = HashMap::new();
@@ -85,7 +86,7 @@ impl PublishedWeights {
                 return Err(HuggingFaceError::tensors(&path, reason));
             }
         }
-        let mut opened = Opened { named, model, tensors, taken: HashSet::new(), unused: Vec::new(), is_part };
+        let mut opened = Opened { named, model, tensors, taken: HashSet::new(), unused: Vec::new(), fit };
         let parameters: HashMap<_, _> = parameters
             .map(|(name, shape)| Ok((name.to_owned(), opened.pieces(name, shape)?)))
             .collect::<Result<_, HuggingFaceError>>()?;
@@ -93,7 +94,7 @@ impl PublishedWeights {
         let Opened { named, tensors, taken, unused: unused_parts, .. } = opened;
         unused.extend(unused_parts);
         let left = tensors.keys().map(String::as_str).filter(|name| !taken.contains(*name));
-        unused.extend(OtherTensors { model, taken: &taken, is_part }.unused(left, &named)?);
+        unused.extend(OtherTensors { model, taken: &taken, fit }.unused(left, &named)?);
         Ok(Self { paths, parameters, unused })
     }
 
@@ -161,7 +162,7 @@ struct Opened<'a> {
     tensors: HashMap<String, (Stored, Vec<usize>)>,
     taken: HashSet<String>,
     unused: Vec<Unused>,
-    is_part: bool,
+    fit: Fit,
 }
 
 impl Opened<'_> {
@@ -173,13 +174,21 @@ impl Opened<'_> {
 
     fn pieces(&mut self, name: &str, shape: &[usize]) -> Result<Vec<Piece>, HuggingFaceError> {
         let Some(parts) = parts_of(self.model, name) else {
-            let reason = format!("its model has no parameter `{name}`{}", unless_new(name));
+            let reason = format!("its model has no parameter `{name}`{}", self.fit.unless_new(name));
             return Err(HuggingFaceError::tensors(&self.named, reason));
         };
         let prefix = self.prefix();
         let num_needed: usize = shape.iter().product();
+        let num_held: usize = parts.iter().map(Part::len).sum();
         // Positions beyond the run's sequences are not read.
-        assert!(parts.iter().map(Part::len).sum::<usize>() >= num_needed, "{name}: {shape:?} and {parts:?}");
+        let is_longer = name == POSITIONS && num_held > num_needed && parts[0].shape[1..] == shape[1..];
+        if num_held != num_needed && !is_longer {
+            let reason = format!(
+                "its `{name}` has {num_held} elements, and the run's has {num_needed} ({shape:?}){}",
+                self.fit.unless_new(name)
+            );
+            return Err(HuggingFaceError::tensors(&self.named, reason));
+        }
         let mut pieces = Vec::with_capacity(parts.len());
         for part in parts {
             let tensor = part.file_name(prefix);
@@ -190,7 +199,8 @@ impl Opened<'_> {
                         "it has no tensor `{HEAD}`, which `model.tie_embeddings` false needs; write true, or remove the key"
                     ));
                 }
-                let unless_new = if self.is_part { unless_new(name) } else { String::new() };
+                let unless_new =
+                    if self.fit.may_differ() { self.fit.unless_new(name) } else { String::new() };
                 return wrong(format!(
                     "it has no tensor `{tensor}`, which the model of config.json needs{unless_new}"
                 ));

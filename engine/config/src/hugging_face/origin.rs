@@ -17,12 +17,11 @@ use serde_json::{Map, Value};
 
 use super::config_json::{CONFIG_BYTES_MAX, PublishedModel, SpecialTokens};
 use super::error::HuggingFaceError;
+use super::fit::Fit;
 use super::folder::PublishedWeights;
+use super::tensors::POSITIONS;
 use crate::model_sizes::{first_difference, sizes};
 use crate::resolved::Run;
-
-/// The parameter whose rows are positions, and the tensor in a run directory.
-pub(super) const POSITIONS: &str = "wpe.weight";
 
 /// The kept files of a folder; empty if the model came from none.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -212,18 +211,21 @@ fn has_token(kept: &Value, token: u32) -> bool {
 
 /// The rows of a folder's table of positions behind those of a run.
 fn rest_of_positions(folder: &Path, run: &Run) -> Result<Vec<f32>, HuggingFaceError> {
-    let is_part = !run.init.new.is_empty();
-    let model = PublishedModel::open_for(run, folder, is_part)?;
+    let model = PublishedModel::open_for(run, folder, Fit::Part)?;
     let ModelConfig::Gpt2(gpt) = &model.model else { return Ok(Vec::new()) };
     let rows = gpt.seq_length - run.model.seq_length();
     let mut values = vec![0.0; rows * gpt.hidden_size];
-    if values.is_empty() {
-        return Ok(values);
+    // Behind positions that the run draws, those of the folder mean nothing.
+    let are_new = run.init.new.iter().any(|new| new.regex().is_match(POSITIONS));
+    if values.is_empty() || are_new {
+        return Ok(Vec::new());
     }
     let layers = model.model.build().expect("a config.json's model was checked").layers;
     let specs: Vec<_> = layers.iter().flat_map(|layer| layer.layer.parameters()).collect();
-    let shapes = specs.iter().map(|spec| (&*spec.name, &*spec.shape));
-    let weights = PublishedWeights::open(folder, &model, shapes, is_part)?;
+    // The other parameters were checked when they were read.
+    let specs = specs.iter().filter(|spec| spec.name == POSITIONS);
+    let shapes = specs.map(|spec| (&*spec.name, &*spec.shape));
+    let weights = PublishedWeights::open(folder, &model, shapes, Fit::Part)?;
     let first = run.model.seq_length() * gpt.hidden_size;
     weights
         .read(POSITIONS, first, &mut values)

@@ -7,6 +7,7 @@ use pipezero_models::ModelConfig;
 
 use super::config_json::PublishedModel;
 use super::error::HuggingFaceError;
+use super::fit::Fit;
 use super::unused::{NOT_OF_THE_MODEL, Unused};
 
 /// Constants that older versions of transformers wrote, by the model and the end of their names within a block.
@@ -65,8 +66,7 @@ pub(super) struct OtherTensors<'a> {
     pub(super) model: &'a PublishedModel,
     /// Tensors that are parameters.
     pub(super) taken: &'a HashSet<String>,
-    /// Whether the run's model takes a part of the folder's alone.
-    pub(super) is_part: bool,
+    pub(super) fit: Fit,
 }
 
 impl OtherTensors<'_> {
@@ -85,7 +85,7 @@ impl OtherTensors<'_> {
         let (mut foreign, mut left) = (Vec::new(), Vec::new());
         for name in tensors {
             match self.constant(name) {
-                None if self.is_part && !self.changes_others(name) => left.push(name),
+                None if self.fit.may_differ() && !self.changes_others(name) => left.push(name),
                 None => foreign.push(name),
                 Some(why) => match constants.iter_mut().find(|(known, _)| *known == why) {
                     Some((_, names)) => names.push(name),

@@ -6,6 +6,7 @@ use pipezero_models::ModelConfig;
 
 use super::config_json::PublishedModel;
 use super::error::HuggingFaceError;
+use super::fit::Fit;
 use crate::model_sizes::{first_difference, first_hidden_difference, sizes};
 use crate::resolved::Run;
 
@@ -15,7 +16,7 @@ impl PublishedModel {
     /// # Errors
     /// When config.json cannot be read, as [`PublishedModel::open`]; when the weights compute something else than the run's model would with
     /// them.
-    pub fn open_for(run: &Run, folder: &Path, is_part: bool) -> Result<Self, HuggingFaceError> {
+    pub fn open_for(run: &Run, folder: &Path, fit: Fit) -> Result<Self, HuggingFaceError> {
         let mut model = Self::open(folder)?;
         if let (Some(theirs), Some(ours)) = (model.model.gpt_mut(), run.model.gpt())
             && theirs.tie_embeddings
@@ -24,12 +25,12 @@ impl PublishedModel {
             theirs.tie_embeddings = ours.tie_embeddings;
             model.tie_is_written = true;
         }
-        model.check_is(&run.model, folder, is_part)?;
+        model.check_is(&run.model, folder, fit)?;
         Ok(model)
     }
 
     /// Refuses a folder whose weights compute something else than a run's model would with them.
-    fn check_is(&self, run: &ModelConfig, folder: &Path, is_part: bool) -> Result<(), HuggingFaceError> {
+    fn check_is(&self, run: &ModelConfig, folder: &Path, fit: Fit) -> Result<(), HuggingFaceError> {
         let wrong = |reason: String| Err(HuggingFaceError::tensors(&folder.join(Self::FILE), reason));
         let [theirs, ours] = [&self.model, run].map(ModelConfig::facts);
         if theirs.family != ours.family {
@@ -38,7 +39,7 @@ impl PublishedModel {
                 theirs.family, ours.family
             ));
         }
-        let differs = if is_part { first_hidden_difference } else { first_difference };
+        let differs = if fit.may_differ() { first_hidden_difference } else { first_difference };
         if let Some((key, theirs, ours)) = differs(&sizes(&self.model), run) {
             if key == "tie_embeddings" {
                 return wrong(format!(

@@ -8,6 +8,9 @@ use super::config_json::{ModelType, PublishedModel};
 /// The head's weight, whose name never has a prefix.
 pub(super) const HEAD: &str = "lm_head.weight";
 
+/// The parameter whose rows are positions, and the tensor in a run directory.
+pub(super) const POSITIONS: &str = "wpe.weight";
+
 /// Consecutive elements of a parameter that are a tensor of their own, or the first rows of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Part {

@@ -14,11 +14,6 @@ pub struct Unused {
 /// The reason where weights have more than the model, whose run has new parameters.
 pub const NOT_OF_THE_MODEL: &str = "the run's model has no such parameter, or draws it, as `init.new` says";
 
-/// What to do about a parameter of the model that weights do not have.
-pub fn unless_new(name: &str) -> String {
-    format!("; if it is new, name it in `init.new`: [\"^{}$\"]", regex::escape(name).replace('\\', "\\\\"))
-}
-
 impl Unused {
     /// Names and a reason.
     pub fn new(names: impl Into<String>, reason: impl Into<String>) -> Self {

@@ -108,7 +108,9 @@ fn patterns(raw: &RawRun, model: Option<&ModelConfig>) -> Option<()> {
     let zero = &raw.zero_optimization.parameters;
     let of_zero = zero.given().map(|list| list.iter().map(|rule| rule.pattern.len()).collect());
     let of_trained = raw.train_only.given().map(|list| list.iter().map(|of| of.to_string().len()).collect());
-    let lists: [(Option<Vec<usize>>, &Site); 2] = [(of_zero, &zero.site), (of_trained, &raw.train_only.site)];
+    let of_new = raw.init.new.given().map(|list| list.iter().map(|of| of.to_string().len()).collect());
+    let lists: [(Option<Vec<usize>>, &Site); 3] =
+        [(of_zero, &zero.site), (of_trained, &raw.train_only.site), (of_new, &raw.init.new.site)];
     for (lens, site) in lists {
         let Some(lens) = lens else { continue };
         let value = format!("a list of {}", counted(lens.len(), "pattern"));

@@ -1,10 +1,11 @@
 //! What a new engine's ranks begin with.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use pipezero_comm::world::World;
-use pipezero_config::hugging_face::Unused;
+use pipezero_config::hugging_face::{NOT_OF_THE_MODEL, Unused};
 use pipezero_plan::Plan;
 
 use super::error::EngineError;
@@ -38,7 +39,10 @@ impl InitialState {
             Self::Weights(path) => Ok(WeightsFile::open(plan, path, Wanted::AllButNew)?.unused().to_vec()),
             Self::Parameters(from) => {
                 check_model(plan, from, Wanted::AllButNew)?;
-                Ok(Vec::new())
+                let names: HashSet<&str> = Wanted::AllButNew.of(plan).map(|spec| &*spec.name).collect();
+                let others = from.manifest().parameters.iter().map(|of| &*of.name);
+                let others = others.filter(|name| !names.contains(name));
+                Ok(others.map(|name| Unused::new(format!("`{name}`"), NOT_OF_THE_MODEL)).collect())
             }
             Self::Checkpoint(from) => {
                 check_model(plan, from, Wanted::All)?;

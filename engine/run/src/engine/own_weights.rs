@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use pipezero_config::hugging_face::{NOT_OF_THE_MODEL, PublishedModel, Unused, unless_new};
+use pipezero_config::hugging_face::{Fit, NOT_OF_THE_MODEL, PublishedModel, Unused};
 use pipezero_files::opened::open_regular;
 use pipezero_files::safetensors::{Header, HeaderError};
 use pipezero_models::parameter::ParameterSpec;
@@ -23,14 +23,14 @@ pub struct OwnWeights {
 }
 
 impl OwnWeights {
-    /// Opens a file, for these parameters of a model. It has no others, unless `may_have_more`.
+    /// Opens a file, for these parameters of a model. It has no others, unless the two may differ.
     ///
     /// # Errors
     /// When it cannot be read, is damaged, or has other parameters.
     pub fn open<'a>(
         path: &Path,
         parameters: impl Iterator<Item = &'a ParameterSpec>,
-        may_have_more: bool,
+        fit: Fit,
     ) -> Result<Self, WeightsError> {
         let header = Header::read(path).map_err(|error| match error {
             HeaderError::Io(source) => WeightsError::io(path)(source),
@@ -38,11 +38,9 @@ impl OwnWeights {
         })?;
         let tensors = header.metadata.tensors();
         let unused =
-            agree(parameters, &tensors, may_have_more).map_err(|reason| {
-                match folder_of_transformers(path) {
-                    Some(folder) => WeightsError::OfFolder { path: path.to_owned(), folder },
-                    None => WeightsError::OtherModel { path: path.to_owned(), reason },
-                }
+            agree(parameters, &tensors, fit).map_err(|reason| match folder_of_transformers(path) {
+                Some(folder) => WeightsError::OfFolder { path: path.to_owned(), folder },
+                None => WeightsError::OtherModel { path: path.to_owned(), reason },
             })?;
         let start = |info: &TensorInfo| header.data_start + info.data_offsets.0 as u64;
         let starts = tensors.iter().map(|(name, info)| (name.clone(), start(info))).collect();
@@ -77,18 +75,18 @@ fn folder_of_transformers(path: &Path) -> Option<PathBuf> {
     PublishedModel::open(folder).is_ok().then(|| folder.to_owned())
 }
 
-/// Checks that a file holds these parameters of a model, and returns what else it holds, if it may hold more.
+/// Checks that a file holds these parameters of a model, and returns what else it holds, if it may.
 fn agree<'a>(
     parameters: impl Iterator<Item = &'a ParameterSpec>,
     tensors: &HashMap<String, &TensorInfo>,
-    may_have_more: bool,
+    fit: Fit,
 ) -> Result<Vec<Unused>, String> {
     let mut names = HashSet::new();
     for spec in parameters {
         names.insert(&*spec.name);
         let name = &spec.name;
         let info =
-            tensors.get(name).ok_or_else(|| format!("it has no tensor `{name}`{}", unless_new(name)))?;
+            tensors.get(name).ok_or_else(|| format!("it has no tensor `{name}`{}", fit.unless_new(name)))?;
         let (start, end) = info.data_offsets;
         if info.shape != spec.shape
             || info.dtype != Dtype::F32
@@ -100,7 +98,7 @@ fn agree<'a>(
     }
     let mut others: Vec<&str> =
         tensors.keys().map(String::as_str).filter(|name| !names.contains(name)).collect();
-    if !others.is_empty() && !may_have_more {
+    if !others.is_empty() && !fit.may_differ() {
         return Err(format!("it has {} tensors, the model {}", tensors.len(), names.len()));
     }
     others.sort_unstable();

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 
-use pipezero_config::hugging_face::unless_new;
 use pipezero_config::model_sizes::{first_difference, first_hidden_difference};
 use pipezero_models::parameter::ParameterSpec;
 use pipezero_plan::Plan;
@@ -30,21 +29,21 @@ pub(super) fn check_model(
     for spec in wanted.of(plan) {
         num_parameters += 1;
         let (name, needed) = (&spec.name, &spec.shape);
-        let found = shapes
-            .get(&**name)
-            .ok_or_else(|| other(format!("it has no parameter `{name}`{}", unless_new(name))))?;
+        let found = shapes.get(&**name).ok_or_else(|| {
+            other(format!("it has no parameter `{name}`{}", wanted.fit(plan).unless_new(name)))
+        })?;
         if found != needed {
             return Err(other(format!("its `{name}` is {found:?}, the model's {needed:?}")));
         }
     }
     // What weights compute depends on heads and angles too, which no shape shows.
-    let differs = if wanted.is_part(plan) { first_hidden_difference } else { first_difference };
+    let differs = if wanted.fit(plan).may_differ() { first_hidden_difference } else { first_difference };
     let of_family = from.manifest().run.pointer(&format!("/model/{}", plan.run().model.facts().family));
     let differs = of_family.and_then(Value::as_object).and_then(|theirs| differs(theirs, &plan.run().model));
     if let Some((key, found, needed)) = differs {
         return Err(other(format!("its `model.{key}` is {found}, the model's {needed}")));
     }
-    if records.len() != num_parameters && !wanted.is_part(plan) {
+    if records.len() != num_parameters && !wanted.fit(plan).may_differ() {
         let found = records.len();
         return Err(other(format!("it has {found} parameters, the model {num_parameters}")));
     }

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use pipezero_config::hugging_face::{PublishedModel, PublishedWeights, Unused};
+use pipezero_config::hugging_face::{Fit, PublishedModel, PublishedWeights, Unused};
 use pipezero_files::safetensors::index_of;
 use pipezero_models::parameter::ParameterSpec;
 use pipezero_plan::Plan;
@@ -46,9 +46,13 @@ impl Wanted {
         self == Self::All || !plan.is_new(name)
     }
 
-    /// Whether weights and model are not the same: then either may have parameters that the other has not.
-    pub(super) fn is_part(self, plan: &Plan) -> bool {
-        self == Self::AllButNew && !plan.new_parameters().is_empty()
+    /// How closely weights must agree with the model of a plan.
+    pub(super) fn fit(self, plan: &Plan) -> Fit {
+        match self {
+            Self::AllButNew if !plan.new_parameters().is_empty() => Fit::Part,
+            Self::AllButNew if plan.run().trains() && plan.run().init.from.is_some() => Fit::SameUnlessNamed,
+            Self::All | Self::AllButNew => Fit::Same,
+        }
     }
 }
 
@@ -70,13 +74,13 @@ enum Weights {
 impl WeightsFile {
     /// A file of [`Engine::save`](super::Engine::save), or a folder of transformers.
     pub(super) fn open(plan: &Plan, path: &Path, wanted: Wanted) -> Result<Self, WeightsError> {
-        let is_part = wanted.is_part(plan);
+        let fit = wanted.fit(plan);
         let weights = if path.join(PublishedModel::FILE).is_file() {
-            let model = PublishedModel::open_for(plan.run(), path, is_part)?;
+            let model = PublishedModel::open_for(plan.run(), path, fit)?;
             let shapes = wanted.of(plan).map(|spec| (&*spec.name, &*spec.shape));
-            Weights::Published(PublishedWeights::open(path, &model, shapes, is_part)?)
+            Weights::Published(PublishedWeights::open(path, &model, shapes, fit)?)
         } else {
-            Weights::Own(OwnWeights::open(path, wanted.of(plan), is_part)?)
+            Weights::Own(OwnWeights::open(path, wanted.of(plan), fit)?)
         };
         Ok(Self { weights, wanted })
     }

@@ -13,7 +13,7 @@ use safetensors::tensor::{Dtype, TensorView, serialize_to_file};
 use serde_json::{Map, Value};
 use tempfile::TempDir;
 
-use super::{HuggingFaceError, PublishedModel, PublishedWeights};
+use super::{Fit, HuggingFaceError, PublishedModel, PublishedWeights};
 use crate::resources::Resources;
 use crate::{Run, RunFile};
 
@@ -126,14 +126,14 @@ impl Folder {
     }
 
     fn opened(&self, run: &Run) -> Result<PublishedWeights, HuggingFaceError> {
-        let model = PublishedModel::open_for(run, self.path(), false)?;
+        let model = PublishedModel::open_for(run, self.path(), Fit::Same)?;
         let layers = run.model.build().unwrap().layers;
         let specs: Vec<_> = layers.iter().flat_map(|layer| layer.layer.parameters()).collect();
         PublishedWeights::open(
             self.path(),
             &model,
             specs.iter().map(|spec| (&*spec.name, &*spec.shape)),
-            false,
+            Fit::Same,
         )
     }
 
