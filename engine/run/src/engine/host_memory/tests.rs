@@ -100,6 +100,7 @@ fn what_the_host_cannot_hold_is_refused_with_the_changes_that_fit() {
         the run needs 17828321 bytes of memory (ranks: 4), but 17828320 bytes is available on this host or to its control group; any one of these makes it fit:
           "resident_units": 2  (16.98 MiB for these ranks together)
           "resident_units": 1, "prefetch_units": 0  (16.92 MiB for these ranks together)
+          "overlap_comm": false  (16.95 MiB for these ranks together)
           "unit_layers": 0.5  (16.99 MiB for these ranks together)
           "sharding": "auto"  (16.91 MiB for these ranks together)
           "stage": 1, "reduce": "last"  (16.91 MiB for these ranks together)
