@@ -93,14 +93,11 @@ impl CheckArgs {
 
     /// Prints what `train` needs for the tasks beside the file.
     fn say_of_tasks(&self, master: &MasterFile) {
-        let names_weights = |task: &&Task| {
-            let teachers = task
-                .engines()
-                .into_iter()
-                .filter(|name| matches!(task.part_of(name), Some(Part::Teaches(_))));
-            teachers
-                .into_iter()
-                .any(|name| master.engine(&name).is_ok_and(|engine| engine.file.initial_weights().is_some()))
+        let names_weights = |task: &Task| {
+            task.engines().iter().any(|name| {
+                matches!(task.part_of(name), Some(Part::Teaches(_)))
+                    && master.engine(name).is_ok_and(|teacher| teacher.file.initial_weights().is_some())
+            })
         };
         let tasks = master.tasks().iter().filter(|task| !names_weights(task));
         let warnings = tasks.flat_map(Task::warnings).collect();

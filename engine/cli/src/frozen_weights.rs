@@ -4,10 +4,7 @@ use pipezero_config::{Notice, NoticeKind, RunFile};
 use pipezero_plan::Plan;
 
 /// That a run which begins now draws them.
-pub(super) fn are_drawn(plan: &Plan, file: &RunFile, is_drawn: bool, engine: Option<&str>) -> Option<Notice> {
-    if !is_drawn {
-        return new_ones_are_frozen(plan, file);
-    }
+pub(super) fn are_drawn(plan: &Plan, file: &RunFile, engine: Option<&str>) -> Option<Notice> {
     notice(plan, file, NoticeKind::Warning, |num_frozen| {
         format!(
             "{num_frozen} frozen parameters keep the random values that they are drawn with, since nothing says with which weights the run \
@@ -31,8 +28,8 @@ pub(super) fn may_be_drawn(plan: &Plan, file: &RunFile, engine: Option<&str>) ->
     })
 }
 
-/// That parameters which no weights have are not trained either.
-fn new_ones_are_frozen(plan: &Plan, file: &RunFile) -> Option<Notice> {
+/// That a run which begins with weights draws parameters that it does not train.
+pub(super) fn new_ones_are_frozen(plan: &Plan, file: &RunFile) -> Option<Notice> {
     let entries = plan.owned_units().flat_map(|(_, unit)| unit.frozen_entries());
     let new: Vec<&str> = entries.map(|entry| &*entry.spec.name).filter(|name| plan.is_new(name)).collect();
     let text = format!(

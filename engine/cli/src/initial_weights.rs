@@ -29,7 +29,7 @@ pub(super) fn check(plan: &Plan, file: &RunFile) -> Result<Option<Notice>, Failu
             Ok(unused) if unused.is_empty() || path.join(PublishedModel::FILE).is_file() => return Ok(None),
             Ok(unused) => {
                 let text = format!("{}: not read: {}", shown(&path), listed(&unused));
-                return Ok(Some(Notice::new(NoticeKind::Hint, &file.place(&[KEY]), text)));
+                return Ok(Some(Notice::new(NoticeKind::Hint, &place, text)));
             }
             Err(error) => problem(
                 error.to_string(),

@@ -1,4 +1,4 @@
-//! Which of several files says each value of a run.
+//! The table of the files in which the values of a run are written.
 
 use pipezero_config::{Run, ValueOrigin};
 use serde_json::{Map, Value};

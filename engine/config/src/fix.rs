@@ -31,7 +31,7 @@ pub struct Fixed {
 pub struct Unfixed {
     /// Everything that is wrong with the file, or, where it is not JSON, with the text in which as much was mended as was needed for that.
     pub errors: ConfigErrors,
-    /// How many of them can mean one thing alone, in the file itself.
+    /// How many of the errors are in the file itself and have a single meaning, so that they can be mended.
     pub num_fixable: usize,
     /// How many parts of the text were mended before.
     pub num_mended: usize,

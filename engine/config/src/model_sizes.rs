@@ -3,6 +3,8 @@
 use pipezero_models::ModelConfig;
 use serde_json::{Map, Value};
 
+use crate::hugging_face::Fit;
+
 /// What a run may choose: none of it changes what weights compute.
 const OF_THE_RUN: [&str; 3] = ["seq_length", "init_std", "dropout"];
 
@@ -27,24 +29,23 @@ pub fn sizes_of_weights(model: &ModelConfig) -> Map<String, Value> {
 const OF_SHAPES: [&str; 5] = ["num_layers", "vocab_size", "hidden_size", "ffn_hidden_size", TIE];
 const TIE: &str = "tie_embeddings";
 
-/// The first size of a model that is another in a run's and that no shape of a parameter shows.
-pub fn first_hidden_difference(
+/// The first size of a model that is another in a run's, with both values: its weights would compute something else there. Where weights and model may differ,
+/// those that shapes of parameters show are left to the shapes.
+pub fn first_difference(
     theirs: &Map<String, Value>,
     run: &ModelConfig,
+    fit: Fit,
 ) -> Option<(String, Value, Value)> {
+    let ours = sizes(run);
     // An untied head that the run ties would be dropped without a word.
     let is_dropped = |key: &str, theirs: &Value| key == TIE && *theirs == Value::Bool(false);
-    let hidden =
-        theirs.iter().filter(|(key, theirs)| !OF_SHAPES.contains(&key.as_str()) || is_dropped(key, theirs));
-    first_difference(&hidden.map(|(key, value)| (key.clone(), value.clone())).collect(), run)
-}
-
-/// The first size of a model that is another in a run's, with both values: its weights would compute something else there.
-pub fn first_difference(theirs: &Map<String, Value>, run: &ModelConfig) -> Option<(String, Value, Value)> {
-    let ours = sizes(run);
-    // A family without attention does not read how many heads there are.
-    let is_read = |key: &str| key != "num_attention_heads" || run.num_attention_heads().is_some();
-    let compared = theirs.iter().filter(|(key, _)| !OF_THE_RUN.contains(&key.as_str()) && is_read(key));
+    let is_compared = |key: &str, theirs: &Value| {
+        // A family without attention does not read how many heads there are.
+        let is_read = key != "num_attention_heads" || run.num_attention_heads().is_some();
+        let is_shown = fit.may_differ() && OF_SHAPES.contains(&key) && !is_dropped(key, theirs);
+        !OF_THE_RUN.contains(&key) && is_read && !is_shown
+    };
+    let compared = theirs.iter().filter(|(key, theirs)| is_compared(key.as_str(), theirs));
     let mut other = compared.filter(|(key, theirs)| ours.get(*key).is_some_and(|ours| ours != *theirs));
     other.next().map(|(key, theirs)| (key.clone(), theirs.clone(), ours[key].clone()))
 }

@@ -1,4 +1,4 @@
-//! What users of other systems bring: YAML, a key with several configurations, several files. Each is one error that shows what says it here.
+//! Forms of configuration that other systems have: YAML, a key with several configurations, several files. Each is answered with one error that shows the form which is read here.
 
 use std::path::Path;
 
@@ -109,7 +109,7 @@ fn master_of(configs: &[(String, Option<String>)]) -> String {
     )
 }
 
-/// What is said of a file that is not there and whose name is a list of files.
+/// The answer to a name that is a list of files, if no file has this name.
 pub(super) fn is_list_of_files(path: &Path) -> Option<String> {
     let files: Vec<&str> = path.to_str()?.split(',').map(str::trim).filter(|file| !file.is_empty()).collect();
     (files.len() > 1).then(|| takes_one_file(&files))

@@ -215,16 +215,17 @@ impl RunFile {
 
     /// The folder from which it takes its model, if it does.
     pub fn model_folder(&self) -> Option<PathBuf> {
-        match &self.root.find("model.from")?.value {
-            Value::String(named) => Some(self.folder.join(named)),
-            _ => None,
-        }
+        self.path_at("model.from")
     }
 
     /// The weights that it names for the run to begin with.
     pub fn initial_weights(&self) -> Option<PathBuf> {
-        match &self.root.find("init.from")?.value {
-            Value::String(named) if !named.is_empty() => Some(self.folder.join(named)),
+        self.path_at("init.from")
+    }
+
+    fn path_at(&self, key: &str) -> Option<PathBuf> {
+        match &self.root.find(key)?.value {
+            Value::String(named) => Some(self.folder.join(named)),
             _ => None,
         }
     }

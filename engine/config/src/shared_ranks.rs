@@ -56,7 +56,7 @@ impl SharedRanks {
         )
     }
 
-    /// What to start, and what to write in the task.
+    /// The ways to start the task, and what to write in it.
     pub(super) fn repair(&self) -> String {
         let fewest = || self.engines.iter().map(|(_, needed)| needed.fewest());
         let (most, sum) = (fewest().max().unwrap_or(0), fewest().sum::<usize>());

@@ -46,7 +46,7 @@ fn run(changes: &[String]) -> Result<Run, Box<dyn Error>> {
     Ok(RunFile::parse("pretrained_body", RUN)?.set(changes)?.resolve(Resources::this_host())?.0)
 }
 
-/// The changes that put an embedder in front of the weights at `body`.
+/// Changes to the run: it begins with the weights at `body`, and the embedder is new.
 fn with_embedder(body: &Path, trains_body: bool) -> Vec<String> {
     let mut changes = vec![
         format!("init.from={}", body.display()),

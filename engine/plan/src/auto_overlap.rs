@@ -1,10 +1,10 @@
-//! Why gradient buffers that are left to the plan came out as they did.
+//! The reason for the number of gradient buffers, if the run left it to the plan.
 
-/// Why `"auto"` became what the plan's run has.
+/// The reason for the choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AutoOverlap {
     /// There is no `memory` that could be too small.
     NoMemory,
-    /// What the fullest rank needs with two buffers.
+    /// The fullest rank needs so many bytes with two buffers.
     Needed { rank_bytes: u64 },
 }

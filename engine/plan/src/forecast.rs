@@ -7,7 +7,7 @@ use pipezero_partition::{
     ElementBytes, RankFacts, RankMemory, ReductionTerms, Sharding, StageFacts, StageTraffic, Traffic,
     TrafficFacts, UnitFacts, UnitSharding, UnitTraffic,
 };
-use pipezero_schedule::{Instruction, PipelineRank, Unit};
+use pipezero_schedule::{Instruction, PipelineRank};
 use serde::Serialize;
 
 use super::element_types::ElementTypes;
@@ -107,8 +107,7 @@ impl Plan {
         };
         let units: Vec<Vec<String>> = self.units_of(rank).map(|(_, unit)| names(unit)).collect();
         let of_kind = |kind: UnitSharding| {
-            let held = self.units_of(rank).filter(|(id, _)| self.weights_owner(*id) == *id);
-            let entries = held.flat_map(|(_, unit)| unit.entries_of_kind(kind));
+            let entries = self.weights_held(rank).flat_map(|(_, unit)| unit.entries_of_kind(kind));
             entries.fold(Persistent::default(), |sum, entry| Persistent {
                 parameters: sum.parameters + 1,
                 elements: sum.elements + entry.range.len() as u64,
@@ -121,7 +120,7 @@ impl Plan {
             stages: self.training.placement().stages(rank).map(|stage| stage.index()).collect(),
             layers: units.concat(),
             units,
-            parameters: self.units_of(rank).map(|(id, unit)| self.held_parameters(id, unit)).sum(),
+            parameters: self.weights_held(rank).map(|(_, unit)| unit.unit.num_parameters() as u64).sum(),
             persistent: of_kind(UnitSharding::Persistent),
             whole: of_kind(UnitSharding::Whole),
             resident_units: self.gather_buffers(rank).len(),
@@ -129,11 +128,6 @@ impl Plan {
             memory: RankMemory::of(&self.memory_facts(rank)),
             traffic: self.traffic_of(rank),
         }
-    }
-
-    /// Parameters that a unit adds to its rank: a tied weight that is used twice there is held once.
-    fn held_parameters(&self, id: Unit, unit: &PlannedUnit) -> u64 {
-        if self.weights_owner(id) == id { unit.unit.num_parameters() as u64 } else { 0 }
     }
 
     pub(super) fn memory_facts(&self, rank: PipelineRank) -> RankFacts {

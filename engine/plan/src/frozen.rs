@@ -6,7 +6,7 @@ use pipezero_models::parameter::ParameterSpec;
 use pipezero_partition::{LayerNode, Tying};
 
 use super::diagnostics::Diagnostic;
-use super::names::found_in;
+use super::names::find_all;
 use super::unmatched_names::UnmatchedNames;
 use super::{Plan, PlanError, PlannedUnit};
 
@@ -42,21 +42,12 @@ pub(super) fn mark(run: &Run, model: &Model, layers: &mut [LayerNode]) -> Result
     let parameters: Vec<Vec<ParameterSpec>> =
         model.layers.iter().map(|layer| layer.layer.parameters()).collect();
     let mut trained: Vec<Vec<bool>> = parameters.iter().map(|of| vec![false; of.len()]).collect();
-    let mut unused = Vec::new();
-    for (index, pattern) in patterns.iter().enumerate() {
-        let regex = pattern.regex();
-        let mut is_used = false;
-        for (layer, node) in layers.iter().enumerate() {
-            let Some(found) = found_in(&regex, node, &parameters[layer]) else { continue };
-            is_used = true;
-            trained[layer].iter_mut().zip(found).for_each(|(is_trained, is_found)| *is_trained |= is_found);
-        }
-        if !is_used {
-            unused.push((index, pattern.to_string()));
-        }
-    }
+    let regexes = patterns.iter().map(|pattern| Some(pattern.regex()));
+    let unused = find_all(regexes, layers.iter(), &parameters, |_, layer, found| {
+        trained[layer].iter_mut().zip(found).for_each(|(is_trained, is_found)| *is_trained |= is_found);
+    });
     if !unused.is_empty() {
-        return Err(PlanError::TrainOnly(Box::new(UnmatchedNames::new(unused, &*layers))));
+        return Err(PlanError::TrainOnly(Box::new(UnmatchedNames::of(patterns, unused, &*layers))));
     }
     make_tables_alike(layers, &mut trained);
     if !trained.iter().flatten().any(|&is_trained| is_trained) {

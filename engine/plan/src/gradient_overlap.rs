@@ -45,7 +45,7 @@ impl Plan {
         }
     }
 
-    /// What became of `"auto"`.
+    /// The notice for `"auto"`: one or two buffers, and why.
     pub(super) fn chosen_overlap(&self) -> Option<Diagnostic> {
         let limit = self.run.memory_bytes.unwrap_or(0);
         let text = match self.auto_overlap? {

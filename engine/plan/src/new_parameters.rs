@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 
 use pipezero_config::Run;
 use pipezero_models::Model;
+use pipezero_models::parameter::ParameterSpec;
 use pipezero_partition::LayerGraph;
 
-use super::names::found_in;
+use super::names::find_all;
 use super::unmatched_names::UnmatchedNames;
 use super::{Plan, PlanError};
 
@@ -30,24 +31,17 @@ impl Plan {
 /// # Errors
 /// [`PlanError::NewParameters`] where patterns match nothing.
 pub(super) fn found(run: &Run, model: &Model, graph: &LayerGraph) -> Result<BTreeSet<String>, PlanError> {
+    let parameters: Vec<Vec<ParameterSpec>> =
+        model.layers.iter().map(|layer| layer.layer.parameters()).collect();
     let mut new = BTreeSet::new();
-    let mut unused = Vec::new();
-    for (index, pattern) in run.init.new.iter().enumerate() {
-        let regex = pattern.regex();
-        let mut is_used = false;
-        for (layer, node) in model.layers.iter().zip(graph.layers()) {
-            let parameters = layer.layer.parameters();
-            let Some(found) = found_in(&regex, node, &parameters) else { continue };
-            is_used = true;
-            let names = parameters.into_iter().zip(found).filter(|(_, is_found)| *is_found);
-            new.extend(names.map(|(spec, _)| spec.name.clone()));
-        }
-        if !is_used {
-            unused.push((index, pattern.to_string()));
-        }
-    }
+    let patterns = &run.init.new;
+    let regexes = patterns.iter().map(|pattern| Some(pattern.regex()));
+    let unused = find_all(regexes, graph.layers(), &parameters, |_, layer, found| {
+        let names = parameters[layer].iter().zip(found).filter(|(_, is_found)| *is_found);
+        new.extend(names.map(|(spec, _)| spec.name.clone()));
+    });
     if unused.is_empty() {
         return Ok(new);
     }
-    Err(PlanError::NewParameters(Box::new(UnmatchedNames::new(unused, graph.layers()))))
+    Err(PlanError::NewParameters(Box::new(UnmatchedNames::of(patterns, unused, graph.layers()))))
 }

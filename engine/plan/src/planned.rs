@@ -264,6 +264,11 @@ impl Plan {
         Unit(unit.0 - self.unit(unit).unit.table_slice().index as u32)
     }
 
+    /// The units of a pipeline rank that hold weights of their own: a tied weight that is used twice there comes once.
+    pub(super) fn weights_held(&self, rank: PipelineRank) -> impl Iterator<Item = (Unit, &PlannedUnit)> {
+        self.units_of(rank).filter(|&(id, _)| self.weights_owner(id) == id)
+    }
+
     /// Padded elements of the largest part of a unit, which is gathered and reduced in one message.
     pub fn largest_message(&self) -> usize {
         let parts = self.units.iter().flat_map(|planned| &planned.parts);

@@ -24,7 +24,7 @@ impl Plan {
     /// The plan of a run with the fewest resident units, made by `planned`; where the run leaves recomputation to the plan, with the
     /// least that fits, or if none does, with that which comes nearest.
     ///
-    /// Cost: at most a plan for each doubling of a unit's layers, and two more.
+    /// Cost: at most a plan for each doubling of a unit's layers, and two more; twice as many if `overlap_comm` is `"auto"`.
     ///
     /// # Errors
     /// Those of `planned`.

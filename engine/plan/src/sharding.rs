@@ -8,7 +8,7 @@ use pipezero_models::parameter::ParameterSpec;
 use pipezero_models::unit::ParameterEntry;
 use pipezero_partition::{LayerGraph, Tying, UnitSharding};
 
-use super::names::found_in;
+use super::names::find_all;
 use super::unit::{PlannedUnit, Reduced};
 use super::unmatched_names::UnmatchedNames;
 use super::{Plan, PlanError};
@@ -100,24 +100,14 @@ pub(super) fn deciding_rules(
     let layers = units.iter().flat_map(|unit| unit.unit.layers());
     let parameters: Vec<Vec<ParameterSpec>> = layers.map(|layer| layer.parameters()).collect();
     let mut deciding: Vec<Vec<Option<usize>>> = parameters.iter().map(|of| vec![None; of.len()]).collect();
-    let mut unused = Vec::new();
-    for (index, rule) in rules.iter().enumerate() {
-        // One that is no expression is refused where the file is read.
-        let regex = pattern::regex(&rule.pattern).ok();
-        let mut is_used = false;
-        for (layer, node) in graph.layers().enumerate() {
-            let found = regex.as_ref().and_then(|regex| found_in(regex, node, &parameters[layer]));
-            let Some(found) = found else { continue };
-            is_used = true;
-            let decided = deciding[layer].iter_mut().zip(found).filter(|(_, is_found)| *is_found);
-            decided.for_each(|(decided, _)| *decided = Some(index));
-        }
-        if !is_used {
-            unused.push((index, rule.to_string()));
-        }
-    }
+    // One that is no expression is refused where the file is read.
+    let regexes = rules.iter().map(|rule| pattern::regex(&rule.pattern).ok());
+    let unused = find_all(regexes, graph.layers(), &parameters, |rule, layer, found| {
+        let decided = deciding[layer].iter_mut().zip(found).filter(|(_, is_found)| *is_found);
+        decided.for_each(|(decided, _)| *decided = Some(rule));
+    });
     if !unused.is_empty() {
-        return Err(PlanError::ShardingRules(Box::new(UnmatchedNames::new(unused, graph.layers()))));
+        return Err(PlanError::ShardingRules(Box::new(UnmatchedNames::of(rules, unused, graph.layers()))));
     }
     let uses = |tying| {
         let layers = graph.layers().enumerate();

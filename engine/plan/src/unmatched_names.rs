@@ -1,4 +1,4 @@
-//! What is wrong with entries of `zero_optimization.parameters`, `train_only` and `init.new`, once the model's layers are known.
+//! Entries of `zero_optimization.parameters`, `train_only` and `init.new` that match no name of the model.
 
 use std::fmt;
 
@@ -28,11 +28,13 @@ impl fmt::Display for UnmatchedNames {
 }
 
 impl UnmatchedNames {
-    /// These entries, of a model with these layers.
-    pub(super) fn new<'a>(
-        entries: Vec<(usize, String)>,
+    /// The entries of a list with these numbers, of a model with these layers.
+    pub(super) fn of<'a>(
+        list: &[impl fmt::Display],
+        numbers: Vec<usize>,
         layers: impl IntoIterator<Item = &'a LayerNode>,
     ) -> Self {
+        let entries = numbers.into_iter().map(|number| (number, list[number].to_string())).collect();
         let layers: Vec<&LayerNode> = layers.into_iter().collect();
         let last = layers.len() - 1;
         Self { entries, names: [0, 1.min(last), last].map(|layer| layers[layer].name.clone()) }

@@ -43,16 +43,16 @@ impl fmt::Display for Zero2Ranks {
                 several.join(", ")
             )?,
         }
-        let why = match self.num_micro_batches {
-            1 => {
+        let (when, why) = match self.num_micro_batches {
+            1 => (
+                "the one micro-batch of a step".to_owned(),
                 "with one micro-batch the ranks of a pipeline compute one after the other; with more, each micro-batch would cost a reduction \
-                 although weights are whole"
-            }
-            _ => "each micro-batch costs a reduction although weights are whole",
-        };
-        let when = match self.num_micro_batches {
-            1 => "the one micro-batch of a step".to_owned(),
-            several => format!("each of the {several} micro-batches of a step"),
+                 although weights are whole",
+            ),
+            several => (
+                format!("each of the {several} micro-batches of a step"),
+                "each micro-batch costs a reduction although weights are whole",
+            ),
         };
         write!(
             f,

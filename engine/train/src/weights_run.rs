@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use pipezero_config::hugging_face::PublishedModel;
-use pipezero_config::model_sizes::{first_difference, first_hidden_difference, sizes};
+use pipezero_config::hugging_face::{Fit, PublishedModel};
+use pipezero_config::model_sizes::{first_difference, sizes};
 use pipezero_config::{ConfigErrors, ModelConfig, Resources, RunFile};
 use pipezero_files::input::read_text;
 use pipezero_plan::Plan;
@@ -61,9 +61,8 @@ fn check_run_of_weights(plan: &Plan, path: &Path) -> Result<(), EngineError> {
         return Ok(());
     };
     let theirs = model_of(&text).map(|model| sizes(&model));
-    let is_part = !plan.new_parameters().is_empty();
-    let differs = if is_part { first_hidden_difference } else { first_difference };
-    match theirs.and_then(|theirs| differs(&theirs, &plan.run().model)) {
+    let fit = if plan.new_parameters().is_empty() { Fit::Same } else { Fit::Part };
+    match theirs.and_then(|theirs| first_difference(&theirs, &plan.run().model, fit)) {
         Some((key, found, needed)) => {
             let reason = format!("its run has `model.{key}` {found}, this one {needed}");
             Err(WeightsError::OtherModel { path: path.to_owned(), reason }.into())

@@ -110,7 +110,7 @@ impl LayerGraph {
     }
 
     /// The layers from the first to the last.
-    pub fn layers(&self) -> impl ExactSizeIterator<Item = &LayerNode> {
+    pub fn layers(&self) -> impl ExactSizeIterator<Item = &LayerNode> + Clone {
         self.order.iter().map(|&node| &self.graph[node])
     }
 

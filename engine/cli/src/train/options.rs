@@ -14,7 +14,7 @@ use crate::master::no_tasks;
 const INIT: &str = "--init";
 
 /// How a run is started.
-#[derive(Debug, Clone)]
+#[derive(Clone, Debug)]
 pub(super) struct RunOptions {
     /// The engine of a task that it is of; `None` where it is the only run.
     pub(super) engine: Option<String>,

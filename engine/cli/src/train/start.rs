@@ -17,7 +17,7 @@ use pipezero_train::{
 use super::options::RunOptions;
 use super::words::{say_where_it_goes_on, where_it_starts};
 use crate::failure::Failure;
-use crate::frozen_weights::are_drawn;
+use crate::frozen_weights::{are_drawn, new_ones_are_frozen};
 use crate::initial_weights;
 use crate::output::ProcessOutput;
 use crate::run_args::{PlannedData, plan_with_data_of};
@@ -52,10 +52,9 @@ impl RunOptions {
         // The weights of a run that goes on are those of its checkpoint.
         if self.init.is_none() && !self.resume {
             notices.extend(unread_weights(file));
-        }
-        if !self.resume {
-            let is_drawn = self.init.is_none();
-            notices.extend(are_drawn(&plan, file, is_drawn, self.engine.as_deref()));
+            notices.extend(are_drawn(&plan, file, self.engine.as_deref()));
+        } else if !self.resume {
+            notices.extend(new_ones_are_frozen(&plan, file));
         }
         Ok((plan, notices))
     }

@@ -9,14 +9,14 @@ use super::MAX_BASES;
 use crate::error::Problem;
 use crate::run_text::{MAX_BYTES, MAX_VALUES};
 
-/// What is wrong with a base.
+/// A mistake in a base.
 #[derive(Debug)]
 pub(super) enum Fault {
     /// It is stdin.
     Stdin,
     /// It has been read already.
     Circle,
-    /// Too many files stand before it.
+    /// It would be one base more than is allowed.
     Deep,
     /// It cannot be read, or is too large together with the others.
     Unread(InputError),
@@ -24,7 +24,7 @@ pub(super) enum Fault {
     ManyValues,
     /// It is another value than an object.
     NoObject(String),
-    /// It is of several models.
+    /// It is a master file, which describes several models.
     Master,
 }
 

@@ -160,9 +160,8 @@ impl Chain {
 
 /// Whether a file is the run file of one model, as far as its form shows.
 fn check(base: &Node) -> Result<(), Fault> {
-    match () {
-        () if !matches!(base.value, Value::Object(_)) => Err(Fault::NoObject(base.describe())),
-        () if key_of_master(base).is_some() => Err(Fault::Master),
-        () => Ok(()),
+    if !matches!(base.value, Value::Object(_)) {
+        return Err(Fault::NoObject(base.describe()));
     }
+    if key_of_master(base).is_some() { Err(Fault::Master) } else { Ok(()) }
 }

@@ -1,4 +1,4 @@
-//! Where each value of a run comes from that several files say.
+//! The file and the line in which each value of a run is written, if the run has several files.
 
 use std::fmt;
 
@@ -11,9 +11,9 @@ use crate::run_file::RunFile;
 pub struct ValueOrigin {
     /// The key's path.
     pub key: String,
-    /// The file; `--set` of a value of the command line.
+    /// The file; `--set` if the value is from the command line.
     pub file: String,
-    /// The line, counted from 1; `None` of the command line.
+    /// The line, counted from 1; `None` for the command line.
     pub line: Option<usize>,
 }
 

@@ -4,11 +4,11 @@ use std::path::Path;
 
 use pipezero_files::json::{Node, Value};
 
-/// Paths that the run file of a run directory has as absolute ones, since texts, tokens and weights stay where they are.
+/// Paths that become absolute in the run file of a run directory, since texts, tokens and weights stay where they are.
 pub(crate) const ABSOLUTE_IN_RECORDS: [&str; 4] =
     ["data.text", "data.tokens", "data.validation_tokens", "init.from"];
 
-/// All other paths, of which a run directory keeps a copy or what they say.
+/// All other paths. A run directory keeps copies of these files, or their contents.
 const OTHERS: [&str; 3] = ["data.tokenizer", "model.from", "parallel.schedule.file"];
 
 /// Lets relative paths of a file start at a folder from which `way` leads to its own.

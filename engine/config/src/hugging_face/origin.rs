@@ -175,7 +175,7 @@ impl Origin {
         let text = format!("{:#}\n", Value::Object(fields));
         // The file may be another folder's by now.
         let again = PublishedModel::parse(PublishedModel::FILE, &text).ok()?;
-        let is_same = first_difference(&sizes(&again.model), &model.model).is_none()
+        let is_same = first_difference(&sizes(&again.model), &model.model, Fit::Same).is_none()
             && again.model.seq_length() >= model.model.seq_length();
         if let (ModelConfig::Gpt2(from), ModelConfig::Gpt2(ours), true) = (&from.model, &model.model, is_same)
             && from.seq_length > ours.seq_length

@@ -18,8 +18,8 @@ const CONSTANTS: [(Family, &str, &str); 3] = [
 ];
 const ANGLES: &str = "the frequencies of rotary angles, which config.json says";
 
-/// Parts of names that say what a tensor is for, each with what follows.
-const OTHER_PURPOSES: [(&[&str], &str); 3] = [
+/// Parts of names that show that the tensors of the model are not what they seem, each with what follows.
+const CHANGING_OTHERS: [(&[&str], &str); 2] = [
     (
         &[".lora_", "lora_embedding_", ".base_layer.", ".modules_to_save."],
         "a part of an adapter; merge it into the model with PEFT's `merge_and_unload`, and save that",
@@ -40,19 +40,21 @@ const OTHER_PURPOSES: [(&[&str], &str); 3] = [
         ],
         "a part of quantised weights, which are not read; use the unquantised model",
     ),
-    (
-        &[
-            "score.",
-            "classifier.",
-            "v_head.",
-            "value_head.",
-            "qa_outputs.",
-            "multiple_choice_head.",
-            "reward_head.",
-        ],
-        "of a head for another task than predicting the next token, which is not offered; save the model without it",
-    ),
 ];
+
+/// The same of heads, which change nothing else.
+const OTHER_HEADS: [(&[&str], &str); 1] = [(
+    &[
+        "score.",
+        "classifier.",
+        "v_head.",
+        "value_head.",
+        "qa_outputs.",
+        "multiple_choice_head.",
+        "reward_head.",
+    ],
+    "of a head for another task than predicting the next token, which is not offered; save the model without it",
+)];
 
 /// Which names a model's tensors have.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -117,7 +119,7 @@ impl OtherTensors<'_> {
 
     /// Whether a tensor says that those of the model are not what they seem, as those of adapters and of quantised weights do.
     fn changes_others(&self, name: &str) -> bool {
-        OTHER_PURPOSES[..2].iter().flat_map(|(parts, _)| *parts).any(|part| name.contains(part))
+        CHANGING_OTHERS.iter().flat_map(|(parts, _)| *parts).any(|part| name.contains(part))
     }
 
     /// The family, and what names of blocks begin with.
@@ -159,7 +161,7 @@ impl OtherTensors<'_> {
                 .iter()
                 .any(|part| if part.starts_with('.') { name.contains(part) } else { bare.starts_with(part) })
         };
-        if let Some((_, why)) = OTHER_PURPOSES.iter().find(of_purpose) {
+        if let Some((_, why)) = CHANGING_OTHERS.iter().chain(&OTHER_HEADS).find(of_purpose) {
             return (*why).to_owned();
         }
         let num_layers = self.model.model.num_layers();

@@ -7,7 +7,7 @@ use pipezero_models::ModelConfig;
 use super::config_json::PublishedModel;
 use super::error::HuggingFaceError;
 use super::fit::Fit;
-use crate::model_sizes::{first_difference, first_hidden_difference, sizes};
+use crate::model_sizes::{first_difference, sizes};
 use crate::resolved::Run;
 
 impl PublishedModel {
@@ -39,8 +39,7 @@ impl PublishedModel {
                 theirs.family, ours.family
             ));
         }
-        let differs = if fit.may_differ() { first_hidden_difference } else { first_difference };
-        if let Some((key, theirs, ours)) = differs(&sizes(&self.model), run) {
+        if let Some((key, theirs, ours)) = first_difference(&sizes(&self.model), run, fit) {
             if key == "tie_embeddings" {
                 return wrong(format!(
                     "its `{key}` is {theirs}, and the run's `model.{key}` {ours}; make them equal"

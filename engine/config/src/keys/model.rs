@@ -1,4 +1,4 @@
-//! Keys with which people ask for inputs beside tokens, and for masks of their own.
+//! Keys by which users ask for other inputs than tokens, and for masks of their own.
 
 use super::{ForeignKey, Meaning, Off, Offer};
 

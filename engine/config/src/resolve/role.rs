@@ -12,7 +12,7 @@ use crate::student_run::StudentRun;
 
 use super::rules::count_or_auto;
 
-/// What ranks are started for with a file.
+/// The purpose for which a run file is resolved.
 #[derive(Clone, Copy)]
 pub(crate) enum Role<'a> {
     /// To train.

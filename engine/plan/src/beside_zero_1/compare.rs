@@ -8,8 +8,8 @@ use crate::refusal::as_zero_1;
 use crate::{Plan, PlanError};
 
 impl Plan {
-    /// Every pipeline rank under ZeRO-3 and under ZeRO-1; empty below ZeRO-3, on one data rank, where nothing is sharded, and for inference, since
-    /// levels differ there in the weights alone.
+    /// Every pipeline rank under ZeRO-3 and under ZeRO-1; empty below ZeRO-3, on one data rank, where nothing is sharded, and for inference, which
+    /// has neither gradients nor an optimizer to shard.
     pub fn beside_zero_1(&self) -> &[BesideZero1] {
         &self.beside_zero_1
     }

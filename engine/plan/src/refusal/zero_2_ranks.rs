@@ -2,9 +2,9 @@
 
 use pipezero_config::ZeroLevel;
 use pipezero_partition::{UnitSharding, WeightElements};
-use pipezero_schedule::{PipelineRank, Unit};
+use pipezero_schedule::PipelineRank;
 
-use crate::unit::{PlannedUnit, Reduced};
+use crate::unit::Reduced;
 use crate::zero_2_ranks::Zero2Ranks;
 use crate::{Plan, PlanError};
 
@@ -56,10 +56,6 @@ impl Plan {
                 num_reduced_often: sum.num_reduced_often + if_so(part.reduced(zero) == Reduced::Every),
             }
         })
-    }
-
-    fn weights_held(&self, rank: PipelineRank) -> impl Iterator<Item = (Unit, &PlannedUnit)> {
-        self.units_of(rank).filter(|&(id, _)| self.weights_owner(id) == id)
     }
 
     /// The highest threshold with which the largest parameters of a rank are sharded, as many as the rule asks for.

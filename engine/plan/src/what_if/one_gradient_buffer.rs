@@ -1,12 +1,12 @@
-//! What it costs a step that ranks have one gradient buffer.
+//! The time that one gradient buffer instead of two costs a step.
 
 use super::simulation::Simulation;
 use super::simulation_error::SimulationError;
 use crate::costs::Source;
 use crate::{Bytes, Plan};
 
-/// Of a plan with one gradient buffer on each rank: a step as simulated, and one with two, with what the fullest rank needs for each. Nothing of
-/// another plan, nor of one that is too long to be planned twice.
+/// A hint for a plan with one gradient buffer on each rank: the simulated step and the memory of the fullest rank, with one buffer and with two. `None` for
+/// any other plan, and for one that is too long to be planned twice.
 ///
 /// # Errors
 /// [`SimulationError`].

@@ -33,7 +33,7 @@ pub(super) enum Command {
     BatchLogits { source: Arc<dyn BatchSource>, batch: u64, to: Arc<BatchLogits> },
     /// All weights go to rank 0, unit by unit, which writes them to this file; the other processes have none.
     Save(Option<Arc<SaveFile>>),
-    /// Read the weights that this rank holds, and draw those that the file is not read for.
+    /// Read the weights that this rank holds, and draw those that are not read from the file.
     Load(Arc<WeightsFile>),
     /// Write what this rank owns of the run's state to a file of its own in this folder.
     WriteState(Arc<Path>),

@@ -1,22 +1,22 @@
-//! Whether an engine trains, as a type: what an engine for inference cannot do is no method of it.
+//! Whether an engine trains, as a type: an engine for inference lacks the methods that need gradients.
 
 use std::fmt::Debug;
 
-/// The purpose that an engine was started for.
+/// Whether an engine trains: [`Training`] or [`Inference`].
 pub trait EngineKind: of_this_crate::EngineKind + Debug + Send + 'static {}
 
-/// Of an engine that trains.
+/// The engine trains.
 #[derive(Debug)]
 pub struct Training;
 
-/// Of an engine that only evaluates and computes logits.
+/// The engine only evaluates and computes logits.
 #[derive(Debug)]
 pub struct Inference;
 
 impl EngineKind for Training {}
 impl EngineKind for Inference {}
 
-/// No other crate adds a kind.
+/// Keeps other crates from adding a kind.
 mod of_this_crate {
     pub trait EngineKind {}
 

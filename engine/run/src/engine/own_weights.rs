@@ -47,7 +47,7 @@ impl OwnWeights {
         Ok(Self { path: path.to_owned(), starts, unused })
     }
 
-    /// What the file holds and the model does not use.
+    /// Tensors of the file that the model does not use.
     pub fn unused(&self) -> &[Unused] {
         &self.unused
     }

@@ -107,7 +107,7 @@ impl Engine<Training> {
 
 impl Engine<Inference> {
     /// Starts the ranks of a plan without gradients and optimizer state, for [`Engine::eval_batch`] and [`Engine::logits`], with initial weights
-    /// that depend on the seed alone. A plan that was made for training is taken as it is, without what training alone needs.
+    /// that depend on the seed alone. A plan that was made for training is accepted: gradients and optimizer state are left out.
     ///
     /// # Errors
     /// As [`Engine::new`].
@@ -181,7 +181,7 @@ impl<K: EngineKind> Engine<K> {
     }
 }
 
-/// What these devices could compute together in the precision of a plan; `None` where one is not known.
+/// The peak of these devices together in the precision of a plan, in floating-point operations a second; `None` if one is not known.
 fn peak_flops_per_s(devices: &[RanksOnDevice], plan: &Plan) -> Option<f64> {
     let peak = |name: &str| Some(DeviceSpec::by_driver_name(name)?.peak_flops_per_s(plan.run().precision));
     devices.iter().map(|device| peak(&device.on.name)).sum()

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use pipezero_config::model_sizes::{first_difference, first_hidden_difference};
+use pipezero_config::model_sizes::first_difference;
 use pipezero_models::parameter::ParameterSpec;
 use pipezero_plan::Plan;
 use serde_json::Value;
@@ -37,13 +37,15 @@ pub(super) fn check_model(
         }
     }
     // What weights compute depends on heads and angles too, which no shape shows.
-    let differs = if wanted.fit(plan).may_differ() { first_hidden_difference } else { first_difference };
+    let fit = wanted.fit(plan);
     let of_family = from.manifest().run.pointer(&format!("/model/{}", plan.run().model.facts().family));
-    let differs = of_family.and_then(Value::as_object).and_then(|theirs| differs(theirs, &plan.run().model));
+    let differs = of_family
+        .and_then(Value::as_object)
+        .and_then(|theirs| first_difference(theirs, &plan.run().model, fit));
     if let Some((key, found, needed)) = differs {
         return Err(other(format!("its `model.{key}` is {found}, the model's {needed}")));
     }
-    if records.len() != num_parameters && !wanted.fit(plan).may_differ() {
+    if records.len() != num_parameters && !fit.may_differ() {
         let found = records.len();
         return Err(other(format!("it has {found} parameters, the model {num_parameters}")));
     }

@@ -90,7 +90,7 @@ impl WeightsFile {
         self.wanted
     }
 
-    /// What its files hold and the model does not use.
+    /// Tensors of its files that the model does not use.
     pub(super) fn unused(&self) -> &[Unused] {
         match &self.weights {
             Weights::Own(own) => own.unused(),

@@ -19,7 +19,7 @@ fn a_chain_of_eight_bases_is_read_and_one_of_nine_is_not() {
     expected.assert_eq(&wrong(&home, "9.json", &[]));
 }
 
-/// Each file of these cannot be extended; only one mistake is told of each.
+/// None of these files can be a base, and each has one mistake that is reported.
 #[test]
 fn what_cannot_be_a_base_is_one_error_at_its_name() {
     let home = home(&[
