@@ -19,7 +19,6 @@ mod failing_devices; // A device that fails ends the run with one report.
 mod failures; // A rank that fails stops all, with one report.
 mod fault_matrix; // A rank or a link that fails, at each phase and in each stage.
 mod features; // Features, pair by pair, give the same bits.
-mod four_engines; // Two that learn from each other and from two that do not.
 mod frozen; // Layers that are not trained.
 mod fuzz; // Input that is nearly valid.
 mod gradient_overlap; // One gradient buffer on a rank, or two.
