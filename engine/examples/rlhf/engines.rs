@@ -29,13 +29,17 @@ impl Name {
     pub(super) fn word(self) -> &'static str {
         ["actor", "critic", "reward", "reference"][self as usize]
     }
+
+    /// A change without the engine's name that it begins with; `None` if it is about another.
+    pub(super) fn own(self, change: &str) -> Option<String> {
+        change.strip_prefix(self.word())?.strip_prefix('.').map(str::to_owned)
+    }
 }
 
 /// The run file of an engine, with those of `changes` that begin with its name: `critic.zero_optimization.stage=1`.
 fn run_file(name: Name, changes: &[String]) -> Result<RunFile, Box<dyn Error>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/rlhf");
-    let own = |change: &String| change.strip_prefix(name.word())?.strip_prefix('.').map(str::to_owned);
-    let own: Vec<String> = changes.iter().filter_map(own).collect();
+    let own: Vec<String> = changes.iter().filter_map(|change| name.own(change)).collect();
     Ok(RunFile::load(&folder.join(name.word()).with_extension("json"))?.set(&own)?)
 }
 

@@ -5,7 +5,7 @@ use pipezero::run::engine::BatchLogits;
 use super::{TEXTS, TOKENS, WRITTEN};
 
 /// What a nat between the actor and the reference costs, in units of the reward.
-const DIVERGENCE_COST: f64 = 0.05;
+const DIVERGENCE_COST: f64 = 0.02;
 
 /// `[text][token that was written]`: the logarithm of its probability, of logits `[text, token, vocabulary]`.
 pub(super) fn log_probabilities(logits: &BatchLogits, texts: &[Vec<u32>]) -> Vec<Vec<f64>> {

@@ -18,6 +18,7 @@ mod tests;
 
 use std::error::Error;
 use std::path::Path;
+use std::process::ExitCode;
 
 use pipezero::Engine;
 use pipezero::run::engine::EngineKind;
@@ -37,16 +38,20 @@ const ROUNDS: u64 = 20;
 /// Rounds between checkpoints.
 const CHECKPOINT_EVERY: u64 = 5;
 
-/// Teaches the language to what the actor and the reference begin as, and the rule to the reward.
+/// Trains what the actor and the reference begin with on the language, and the reward on the rule; not again where the weights are there.
 fn fit(language: &Path, reward: &Path, changes: &[String]) -> Result<(), Box<dyn Error>> {
-    let plan = engines::language(changes)?;
-    let source = batches::of_language(&plan);
-    let loss = engines::fitted(plan, source, language)?;
-    println!("the language is learned: loss {loss:.3}, where ln 2 = 0.693 is all that can be known");
-    let plan = engines::values(Name::Reward, true, changes)?;
-    let source = batches::of_goodness(&plan);
-    let loss = engines::fitted(plan, source, reward)?;
-    println!("the reward is learned: it errs by {:.3}", (2.0 * loss).sqrt());
+    if !language.exists() {
+        let plan = engines::language(changes)?;
+        let source = batches::of_language(&plan);
+        let loss = engines::fitted(plan, source, language)?;
+        println!("the language is learned: loss {loss:.3}, where ln 2 = 0.693 is the best possible");
+    }
+    if !reward.exists() {
+        let plan = engines::values(Name::Reward, true, changes)?;
+        let source = batches::of_goodness(&plan);
+        let loss = engines::fitted(plan, source, reward)?;
+        println!("the reward is learned: its error is {:.3}", (2.0 * loss).sqrt());
+    }
     Ok(())
 }
 
@@ -65,7 +70,17 @@ fn print_memory(four: &Four) {
     }
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<(), Box<dyn Error>> {
     let (mut resumes, mut changes) = (false, Vec::new());
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
@@ -75,15 +90,22 @@ fn main() -> Result<(), Box<dyn Error>> {
             other => return Err(format!("`{other}` is neither --resume nor --set ENGINE.KEY=VALUE").into()),
         }
     }
+    if let Some(change) =
+        changes.iter().find(|change| !Name::ALL.iter().any(|name| name.own(change).is_some()))
+    {
+        return Err(
+            format!("--set {change}: begin it with `actor.`, `critic.`, `reward.` or `reference.`").into()
+        );
+    }
     // In a run file, paths start at the folder of the file.
     let folder = &std::path::absolute("runs/rlhf")?;
     let [language, reward] = ["language.safetensors", "reward.safetensors"].map(|file| folder.join(file));
     if !resumes {
         std::fs::create_dir_all("runs")?;
-        std::fs::create_dir(folder)
-            .map_err(|error| format!("{}: {error}; --resume goes on with it", folder.display()))?;
-        fit(&language, &reward, &changes)?;
+        let made = std::fs::create_dir(folder);
+        made.map_err(|error| format!("{}: {error}; --resume continues with it", folder.display()))?;
     }
+    fit(&language, &reward, &changes)?;
     let mut four = Four::start([&language, &reward], folder, &changes)?;
     while four.num_rounds() < ROUNDS {
         let round = four.round()?;

@@ -87,10 +87,10 @@ fn the_reward_rises_on_two_grids_by_the_same_bits_and_memory_is_as_planned() {
     assert!((found[0].goodness - 0.5).abs() < 0.1, "{}", found[0]);
     for value in [|round: &Round| round.reward, |round: &Round| round.goodness] {
         let [begin, end] = [&found[..2], &found[9..]].map(|rounds| mean_of(rounds, value));
-        assert!(end > 0.8 && begin < 0.65, "from {begin} to {end}");
+        assert!(end > 0.85 && begin < 0.65, "from {begin} to {end}");
     }
-    // The best that keeps to the language takes one of two steps: ln 2 nats from the reference.
-    assert!(found.iter().all(|round| round.divergence.abs() < 0.75), "{found:?}");
+    // One certain step where the reference takes one of two is ln 2 nats away. Leaving the language costs several.
+    assert!(found.iter().all(|round| round.divergence.abs() < 1.0), "{found:?}");
     let mut others = fitted.start("others", &OTHERS);
     assert_eq!(rounds(&mut others, 12), found);
     assert_all_as_planned(&others);
@@ -158,7 +158,7 @@ fn texts_of_the_language_are_good_by_half() {
 #[test]
 fn advantages_of_a_group_have_mean_zero_and_deviation_one() {
     let returns = judgement::returns(1.0, &[1.0, -2.0, 4.0]);
-    assert_eq!(returns, [1.0 - 0.05 * 3.0, 1.0 - 0.05 * 2.0, 1.0 - 0.05 * 4.0]);
+    assert_eq!(returns, [1.0 - 0.02 * 3.0, 1.0 - 0.02 * 2.0, 1.0 - 0.02 * 4.0]);
     let group = judgement::standardized(&[vec![1.0, 3.0], vec![5.0, 7.0]]);
     // The deviation of 1, 3, 5 and 7 is the root of 5.
     for (found, wanted) in group.concat().into_iter().zip([-3.0, -1.0, 1.0, 3.0]) {
