@@ -162,6 +162,7 @@ fn only_kernels_of_the_host_read_elements() {
         "models/candle/",
         // So are those that it hands to `Queue::on_host`.
         "engine/examples/custom_loss/",
+        "engine/examples/rlhf/losses.rs",
         "benches/",
     ];
     let is_of_host = |path: &String| hosts.iter().any(|host| path.starts_with(host));

@@ -13,7 +13,7 @@ pub(super) struct Clipped;
 
 /// What a row's cross-entropy, its old log-probability and its advantage come to: the loss, and by what the gradient of the cross-entropy
 /// is multiplied.
-fn clipped(cross_entropy: f32, old: f32, advantage: f32) -> (f32, f32) {
+pub(super) fn clipped(cross_entropy: f32, old: f32, advantage: f32) -> (f32, f32) {
     let ratio = (-cross_entropy - old).exp();
     let (free, bound) = (ratio * advantage, ratio.clamp(1.0 - CLIP, 1.0 + CLIP) * advantage);
     if free <= bound { (-free, free) } else { (-bound, 0.0) }

@@ -157,16 +157,40 @@ fn texts_of_the_language_are_good_by_half() {
 
 #[test]
 fn advantages_of_a_group_have_mean_zero_and_deviation_one() {
-    let returns = judgement::returns(1.0, &[1.0, -2.0, 4.0]);
-    assert_eq!(returns, [1.0 - 0.02 * 3.0, 1.0 - 0.02 * 2.0, 1.0 - 0.02 * 4.0]);
+    let assert_near = |found: Vec<f64>, wanted: &[f64]| {
+        let apart =
+            found.iter().zip(wanted).map(|(found, wanted)| (found - wanted).abs()).fold(0.0, f64::max);
+        assert!(found.len() == wanted.len() && apart < 1e-6, "{found:?} {wanted:?}");
+    };
+    assert_near(judgement::returns(1.0, &[1.0, -2.0, 4.0]), &[0.94, 0.96, 0.92]);
+    // The deviation of 1, 3, 5 and 7 is the root of 5. A millionth is added to it.
     let group = judgement::standardized(&[vec![1.0, 3.0], vec![5.0, 7.0]]);
-    // The deviation of 1, 3, 5 and 7 is the root of 5.
-    for (found, wanted) in group.concat().into_iter().zip([-3.0, -1.0, 1.0, 3.0]) {
-        assert!((found - wanted / 5_f64.sqrt()).abs() < 1e-6, "{found}");
+    assert_near(group.concat(), &[-3.0, -1.0, 1.0, 3.0].map(|apart| apart / 5_f64.sqrt()));
+    let equals = judgement::standardized(&[vec![2.0; 3]]);
+    assert_eq!(equals.concat(), [0.0; 3], "a group of equals teaches nothing");
+}
+
+/// The factor is the derivative of the loss by the cross-entropy. With an advantage of 1, a token whose probability has grown by more than a fifth has none; with -1, one whose
+/// probability has shrunk by more.
+#[test]
+fn the_clipped_loss_has_its_derivative() {
+    for (ratio, advantage, is_free) in [
+        (1.0, 1.0, true),
+        (1.1, -2.0, true),
+        (1.3, 1.5, false),
+        (1.3, -1.5, true),
+        (0.7, 1.5, true),
+        (0.7, -1.5, false),
+    ] {
+        let (old, width) = (-1.5_f32, 1e-2);
+        let cross_entropy = -old - f32::ln(ratio);
+        let at = |moved: f32| losses::clipped(cross_entropy + moved, old, advantage);
+        let (loss, factor) = at(0.0);
+        let wanted = if is_free { -ratio * advantage } else { -ratio.clamp(0.8, 1.2) * advantage };
+        assert!((loss - wanted).abs() < 1e-5, "{loss} {wanted}");
+        // The second difference of an exponential near 1 is width squared.
+        let slope = (at(width).0 - at(-width).0) / (2.0 * width);
+        assert!((slope - factor).abs() < 1e-3, "ratio {ratio}, advantage {advantage}: {slope} {factor}");
+        assert_eq!(factor == 0.0, !is_free);
     }
-    assert_eq!(
-        judgement::standardized(&[vec![2.0; 3]]).concat(),
-        [0.0; 3],
-        "a group of equals teaches nothing"
-    );
 }
