@@ -30,10 +30,11 @@ fn over(path: &str, base: Option<Node>, later: Node) -> Node {
     Node { value: Value::Object(merged.into_iter().flatten().collect()), span: later.span }
 }
 
-/// `null` takes a key away; an object changes single keys of an object; all else replaces.
+/// `null` removes a key of the base. Where the base has no such key it stays, so that a misspelled key is found as in any file. An object changes single keys of an object;
+/// all else replaces.
 fn entry_over(path: &str, base: Option<Entry>, later: Entry) -> Option<Entry> {
     match &later.node.value {
-        Value::Null => None,
+        Value::Null if base.is_some() => None,
         Value::Object(_) => {
             let path = join(path, &later.key);
             let mut base = base.map(|entry| entry.node);

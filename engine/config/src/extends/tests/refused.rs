@@ -109,3 +109,14 @@ fn mistakes_stand_in_the_file_in_which_they_are_written() {
     "#]];
     expected.assert_eq(&wrong(&home, "run.json", &["seed=-1", "data.validation=2"]));
 }
+
+#[test]
+fn null_for_a_key_that_the_base_does_not_have_is_a_mistake_as_without_a_base() {
+    let own = "{\n  \"extends\": \"base.json\",\n  \"stepps\": null,\n  \"zero_optimization\": {\"stagee\": null}\n}";
+    let home = home(&[("base.json", BASE), ("run.json", own)]);
+    let expected = expect![[r#"
+        run.json:3:3: unknown key `stepps`; did you mean `steps`? that stands at base.json:5:12 already
+        run.json:4:25: unknown key `zero_optimization.stagee`; did you mean `stage`?
+    "#]];
+    expected.assert_eq(&wrong(&home, "run.json", &[]));
+}
