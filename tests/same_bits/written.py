@@ -5,7 +5,7 @@ import mmap
 import struct
 
 # Keys of metrics.jsonl and summary.json that depend on the clock, and the memory of the process as the system measures it.
-MEASURED = {"tokens_per_s", "step_s", "tflops", "mfu", "exposed_comm_s", "idle_s", "idle_share", "exposed_comm_share",
+MEASURED = {"tokens_per_s", "step_s", "wall_s", "tflops", "mfu", "exposed_comm_s", "idle_s", "idle_share", "exposed_comm_share",
             "grown_bytes"}
 # It holds the number of a process.
 LOCK = "run.lock"

@@ -76,7 +76,7 @@ pub(crate) fn master(home: &Home, name: &str, engines: &[(&str, Value)]) {
 /// The lines of a run's metrics, without times.
 pub(crate) fn metrics(home: &Home, run: &str) -> Vec<Value> {
     let lines = home.read(&format!("{run}/metrics.jsonl"));
-    let timed = ["tokens_per_s", "step_s", "tflops", "exposed_comm_s", "idle_s"];
+    let timed = ["tokens_per_s", "step_s", "wall_s", "tflops", "exposed_comm_s", "idle_s"];
     let untimed = |line: &str| {
         let mut value: Value = serde_json::from_str(line).unwrap();
         timed.iter().for_each(|key| drop(value.as_object_mut().unwrap().remove(*key)));

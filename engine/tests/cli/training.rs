@@ -48,10 +48,16 @@ fn a_run_leaves_its_file_metrics_weights_and_summary() {
     let eval = Some("eval");
     // Every two steps, and at the end.
     assert_eq!(kinds, [(None, Some(1)), (None, Some(2)), (eval, Some(2)), (None, Some(3)), (eval, Some(3))]);
-    let step = "step epoch loss grad_norm lr tokens tokens_per_s step_s tflops mfu exposed_comm_s idle_s loss_scale skipped";
+    let step = "step epoch loss grad_norm lr tokens tokens_per_s step_s wall_s tflops mfu exposed_comm_s idle_s loss_scale skipped";
     assert_eq!(keys(&lines[0]), step);
     assert_eq!((&lines[0]["tokens"], &lines[0]["lr"]), (&Value::from(8 * 16), &Value::from(0.01)));
     assert_eq!((&lines[0]["mfu"], &lines[0]["loss_scale"]), (&Value::Null, &Value::Null));
+    // A step lies between the end of the one before and its own.
+    let seconds = |line: &Value, key: &str| line[key].as_f64().unwrap();
+    assert_eq!(lines[0]["wall_s"], Value::Null);
+    for line in [&lines[1], &lines[3]] {
+        assert!(seconds(line, "wall_s") >= seconds(line, "step_s"), "{line}");
+    }
     assert_eq!(keys(&lines[2]), "kind step validation_loss tokens");
     // A byte of an untrained model costs ln 256 = 5.5 nats.
     assert!((lines[0]["loss"].as_f64().unwrap() - 5.545).abs() < 0.2, "{}", lines[0]);

@@ -23,8 +23,11 @@ pub struct StepLine {
     pub tokens: u64,
     /// Tokens per second of this step.
     pub tokens_per_s: f64,
-    /// Seconds.
+    /// As [`StepReport::step_s`].
     pub step_s: f64,
+    /// Seconds of wall time from the end of the step before to the end of this one: all that the process did between them is included, such as an evaluation, a checkpoint, and
+    /// steps of other engines. Null for the first step of a start.
+    pub wall_s: Option<f64>,
     /// 10^12 floating-point operations per second over the whole grid, by the model's formula.
     pub tflops: f64,
     /// Share of the devices' peak in the type of the run; null where that is not known, as on a CPU.
@@ -47,7 +50,13 @@ impl StepLine {
     /// The line of a step.
     ///
     /// `peak_flops_per_s` is that of all devices together, where it is known.
-    pub fn new(report: &StepReport, epoch: f64, step_flops: u128, peak_flops_per_s: Option<f64>) -> Self {
+    pub fn new(
+        report: &StepReport,
+        epoch: f64,
+        wall_s: Option<f64>,
+        step_flops: u128,
+        peak_flops_per_s: Option<f64>,
+    ) -> Self {
         Self {
             step: report.step,
             epoch,
@@ -58,6 +67,7 @@ impl StepLine {
             tokens: report.num_targets,
             tokens_per_s: report.num_targets as f64 / report.step_s,
             step_s: report.step_s,
+            wall_s,
             tflops: step_flops as f64 / report.step_s / 1e12,
             mfu: peak_flops_per_s.map(|peak| step_flops as f64 / report.step_s / peak),
             exposed_comm_s: report.exposed_comm_s,

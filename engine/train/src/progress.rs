@@ -1,5 +1,7 @@
 //! What the loop keeps of its steps.
 
+use std::time::Instant;
+
 use pipezero_run::engine::StepReport;
 
 use super::metrics::StepLine;
@@ -19,12 +21,20 @@ pub(super) struct Progress {
     /// Sum over the steps.
     exposed_comm_share: f64,
     pub(super) last: Option<StepReport>,
+    /// When the last step of this start ended.
+    last_ended: Option<Instant>,
 }
 
 impl Progress {
     /// Of a run that has done so many steps.
     pub(super) fn after(first: u64) -> Self {
         Self { first, ..Self::default() }
+    }
+
+    /// Says that a step has ended: the seconds since the one before did, if this start did one.
+    pub(super) fn step_ended(&mut self) -> Option<f64> {
+        let now = Instant::now();
+        self.last_ended.replace(now).map(|before| (now - before).as_secs_f64())
     }
 
     pub(super) fn add(&mut self, line: &StepLine, report: StepReport) {

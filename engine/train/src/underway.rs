@@ -246,9 +246,10 @@ impl Underway<'_> {
         }
         let is_traced = traced.as_ref().is_some_and(|steps| steps.contains(step));
         let report = if is_traced { engine.train_batch_recorded()? } else { engine.train_batch()? };
+        let wall_s = self.progress.step_ended();
         let epoch = batches.training.epoch(report.step);
         let flops = step_flops(engine.plan(), &*batches.training, report.step);
-        let line = StepLine::new(&report, epoch, flops, engine.peak_flops_per_s());
+        let line = StepLine::new(&report, epoch, wall_s, flops, engine.peak_flops_per_s());
         let tracer = self.tracer.as_mut().filter(|_| is_traced);
         let traced =
             tracer.map_or(Ok(()), |tracer| tracer.add(engine.plan(), &report).map_err(TrainingError::from));

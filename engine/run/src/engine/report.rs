@@ -51,7 +51,8 @@ pub struct StepReport {
     pub next_loss_scale: Option<f64>,
     /// Whether the weights were left as they are: a gradient overflowed in fp16, or no target carries loss.
     pub skipped: bool,
-    /// The longest rank's time, seconds.
+    /// The longest rank's time, seconds, from where it begins with the step's program to the end of its last operation. A rank on a GPU measures it between two marks in the
+    /// GPU's queue. What the process does between two steps is not in it.
     pub step_s: f64,
     /// Mean seconds that a rank waited for gathers and reductions of the step that nothing hid.
     pub exposed_comm_s: f64,
