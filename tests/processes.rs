@@ -321,7 +321,7 @@ fn two_processes_profile_what_one_profiles_and_the_first_has_the_costs() {
         &["parallel.pipeline=2", "parallel.data=2", "model.num_layers=8", "model.forward_ms=1", "steps=2"],
     ))
     .expect("a valid run");
-    let options = ProfileOptions { num_warm_up_steps: 1, num_steps: 2 };
+    let options = ProfileOptions { num_warm_up_steps: 1, num_steps: 2, times_kernels: false };
     let zeros: Arc<dyn BatchSource> = Arc::new(Zeros);
     let one = profile(plan.clone(), Arc::clone(&zeros), options, &mut |_| {}).expect("costs");
     let [first, second] = in_two_processes(&plan, 2, |world, _| {

@@ -84,6 +84,13 @@ fn every_call_of_nccl_works_with_one_rank_on_the_fake_gpu() {
 }
 
 #[test]
+fn every_kernel_of_a_step_is_timed_on_the_fake_gpu() {
+    let Some(folder) = fake_gpu() else { return };
+    let settings = FakeGpuSettings { num_devices: 1, seed: 3, fail_at: None };
+    run_on_fake_gpu(folder, "cuda::on_a_device::kernel_times", settings);
+}
+
+#[test]
 fn no_schedule_hangs_over_nccl_on_the_fake_gpu() {
     let Some(folder) = fake_gpu() else { return };
     in_several_orders(folder, "cuda::on_a_device::nccl_schedules", 8);

@@ -154,9 +154,9 @@ input_mistakes! {
     };
     InTurnError: |error| error.error.is_input_mistake();
     ProfileError: |error| match error {
-        ProfileError::NoSteps => true,
+        ProfileError::NoSteps | ProfileError::KernelsOfCpu => true,
         ProfileError::Engine(error) => error.is_input_mistake(),
-        ProfileError::Recorded { .. } | ProfileError::Skipped { .. } => false,
+        ProfileError::Recorded { .. } | ProfileError::Device(_) | ProfileError::Skipped { .. } => false,
     };
     OutError: |_| false;
 }

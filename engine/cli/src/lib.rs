@@ -17,6 +17,7 @@ mod frozen_weights;
 mod generate;
 mod in_use;
 mod initial_weights;
+mod kernel_table;
 mod launch;
 mod limits;
 mod log;

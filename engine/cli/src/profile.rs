@@ -17,8 +17,9 @@ use pipezero_train::whole_batches;
 use super::agreement::{connected, place_in_job, rank_of, said_once};
 use super::failure::Failure;
 use super::figures::{bytes, nanoseconds};
+use super::kernel_table::{self, KERNELS_FILE};
 use super::nccl_variable::set_variable;
-use super::out_file::{OutFile, Written};
+use super::out_file::{OutError, OutFile, Written};
 use super::output::{note, print};
 use super::progress::Progress;
 use super::run_args::RunArgs;
@@ -33,6 +34,7 @@ Examples:
   pipezero simulate run.json --costs costs.json
   pipezero simulate run.json --costs costs.json --set parallel.schedule=zb-h1
   pipezero profile run.json --out costs.json --overwrite --steps 40
+  pipezero profile run.json --out costs.json --kernels kernels.csv          what each kernel of a step takes, on a GPU
 
 From the costs `simulate` predicts steps, of this run and of others like it. The run itself is measured, with its ranks, threads and links, and nothing of it is kept but the costs. Then its ranks send messages of other sizes, for some seconds at most. Let nothing else run meanwhile. Where a launcher has started several processes, they are measured: pipezero launch -n 4 -- profile run.json --out costs.json";
 
@@ -47,6 +49,9 @@ pub(super) struct ProfileArgs {
     /// Replace the costs file if it exists.
     #[arg(long)]
     overwrite: bool,
+    /// Also time each kernel of one more step, on a GPU, and write a line for each: its name, size, calls and nanoseconds.
+    #[arg(long, value_name = "KERNELS.csv")]
+    kernels: Option<PathBuf>,
     /// Steps to record, after two that warm up; the middle half of them by their time counts.
     #[arg(long, value_name = "N", default_value_t = ProfileOptions::default().num_steps, value_parser = whole::<u64>, allow_negative_numbers = true)]
     steps: u64,
@@ -62,10 +67,17 @@ pub(super) fn run(args: &ProfileArgs) -> Result<(), Failure> {
     }
     let (launched, is_first) = place_in_job()?;
     let (plan, _notices) = args.run.plan()?;
+    if args.kernels.is_some() && !plan.run().device.has_own_memory() {
+        return Err(ProfileError::KernelsOfCpu.into());
+    }
     set_variable(plan.run().comm.backend, &args.run.run)?;
     let ready = args.ready(&plan, is_first);
     let (world, (source, out)) = connected(&plan, launched.as_ref(), ready)?;
-    let options = ProfileOptions { num_steps: args.steps, ..ProfileOptions::default() };
+    let options = ProfileOptions {
+        num_steps: args.steps,
+        times_kernels: args.kernels.is_some(),
+        ..ProfileOptions::default()
+    };
     let mut progress = Progress::new(0, options.num_warm_up_steps.saturating_add(options.num_steps), false);
     let mut watch = |step: Watched| progress.timed_step(step.num_done, step.step_s);
     let profile = profile_in(plan.clone(), source, options, world, &mut watch);
@@ -75,20 +87,35 @@ pub(super) fn run(args: &ProfileArgs) -> Result<(), Failure> {
     })?;
     let (Some(profile), Some(out)) = (profile, out) else { return Ok(()) };
     progress.finish();
-    out.write(&profile.costs.to_json())?;
+    out.costs.write(&profile.costs.to_json())?;
+    if let (Some(kernels), Some(out)) = (&profile.kernels, out.kernels) {
+        out.write(&kernel_table::csv(kernels))?;
+        print(kernel_table::table(kernels))?;
+    }
     print(report(&profile))?;
     print(against_itself(&plan, &profile)?)?;
     note(format_args!("\ncosts: {}", args.out.display()));
     Ok(())
 }
 
+/// Where the files go.
+struct Out {
+    costs: OutFile,
+    kernels: Option<OutFile>,
+}
+
 impl ProfileArgs {
-    /// What is read, and, in the process that writes it, where the costs go.
-    fn ready(&self, plan: &Plan, is_first: bool) -> Result<(Arc<dyn BatchSource>, Option<OutFile>), Failure> {
+    /// What is read, and, in the process that writes them, where the files go.
+    fn ready(&self, plan: &Plan, is_first: bool) -> Result<(Arc<dyn BatchSource>, Option<Out>), Failure> {
         check_steps(plan, self.steps, available_bytes())?;
         let source = whole_batches(plan)?;
-        let out = is_first.then(|| OutFile::new(&self.out, Existing::of(self.overwrite), COSTS_FILE));
-        Ok((source, out.transpose()?))
+        let existing = Existing::of(self.overwrite);
+        let kernels = |path| OutFile::new(path, existing, KERNELS_FILE);
+        let out = || -> Result<Out, OutError> {
+            let kernels = self.kernels.as_deref().map(kernels).transpose()?;
+            Ok(Out { costs: OutFile::new(&self.out, existing, COSTS_FILE)?, kernels })
+        };
+        Ok((source, is_first.then(out).transpose()?))
     }
 }
 
@@ -101,7 +128,7 @@ fn looks_like_costs(path: &Path) -> bool {
 }
 
 fn report(profile: &Profile) -> String {
-    let Profile { costs, step_s, num_steps } = profile;
+    let Profile { costs, step_s, num_steps, .. } = profile;
     let probed = match costs.num_probed_sizes() {
         0 => "no size of a message was probed beside those of the run".to_owned(),
         1 => "1 size of a message was probed beside those of the run".to_owned(),

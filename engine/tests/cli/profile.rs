@@ -127,6 +127,14 @@ fn no_steps_are_no_profile() {
 }
 
 #[test]
+fn kernels_of_a_cpu_are_not_timed() {
+    let home = Home::new();
+    let error = error(home.run("profile run.json --out costs.json --kernels kernels.csv"), 2);
+    assert!(error.contains("kernels are timed on GPUs, and this run computes on the CPU"), "{error}");
+    assert!(!home.path("costs.json").exists());
+}
+
+#[test]
 fn what_cannot_be_trained_cannot_be_profiled() {
     let home = Home::with(&[("\"num_layers\": 4", "\"num_layers\": 1")]);
     assert!(home.run(PROFILE).failure(2).contains("not a valid run"));

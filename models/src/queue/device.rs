@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::Queue;
+use super::{KernelTime, Queue};
 use crate::element::ElementType;
 use crate::error::ModelError;
 
@@ -26,6 +26,18 @@ pub trait Device: Debug + Send + Sync {
     /// # Errors
     /// [`ModelError::Device`] when the device has failed.
     fn memory(&self) -> Result<Option<MemoryInUse>, ModelError> {
+        Ok(None)
+    }
+
+    /// Times every kernel that its queues are asked for, until [`Device::stop_kernel_times`]. A step takes a little longer meanwhile. A device that cannot does nothing.
+    fn start_kernel_times(&self) {}
+
+    /// The kernels since [`Device::start_kernel_times`], in the order of their first calls, once all have been computed; `None` where the device
+    /// cannot time them.
+    ///
+    /// # Errors
+    /// [`ModelError::Device`] when the device has failed.
+    fn stop_kernel_times(&self) -> Result<Option<Vec<KernelTime>>, ModelError> {
         Ok(None)
     }
 }

@@ -28,6 +28,7 @@ mod event;
 mod gelu;
 mod gradients;
 mod host;
+mod kernel_times;
 mod mark;
 mod operands;
 mod word;
@@ -40,6 +41,7 @@ pub use deferred::{Deferred, DeferredQueue};
 pub use device::{Device, MemoryInUse};
 pub use event::Event;
 pub use host::Host;
+pub use kernel_times::KernelTime;
 pub use mark::Mark;
 pub use operands::{
     Affine, Attended, AttentionMask, HeadWeights, HostKernel, NormGradient, Onto, Positions, Rotation,

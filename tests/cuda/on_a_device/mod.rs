@@ -2,6 +2,7 @@
 
 mod failing;
 mod features;
+mod kernel_times;
 mod kernels;
 mod memory;
 mod nccl;

@@ -16,6 +16,7 @@ mod error;
 mod facts;
 mod into_file;
 mod joint;
+mod kernels;
 mod limit;
 mod mean;
 mod options;
@@ -39,6 +40,7 @@ use crate::recording::Recording;
 pub use error::ProfileError;
 pub use limit::{TooManySteps, check_steps};
 
+pub use self::kernels::KernelStep;
 pub use self::options::ProfileOptions;
 
 use self::facts::Facts;
@@ -63,6 +65,8 @@ pub struct Profile {
     pub step_s: f64,
     /// Steps that count.
     pub num_steps: usize,
+    /// The kernels of a step, if they were asked for and the devices of rank 0's process time them.
+    pub kernels: Option<KernelStep>,
 }
 
 impl Profile {
@@ -79,10 +83,11 @@ impl Profile {
 /// Runs a plan on batches of `source` and measures what its parts take. `watch` is called after every step. Then the same ranks
 /// send messages of other sizes than the run's, for some seconds at most.
 ///
-/// What happened in the recorded steps is kept until the last has ended: [`check_steps`].
+/// What happened in the recorded steps is kept until the last has ended: [`check_steps`]. With [`ProfileOptions::times_kernels`] the kernels of one
+/// more step are timed.
 ///
 /// # Errors
-/// [`ProfileError::NoSteps`] before anything starts; when the ranks cannot be started or stop; when fp16 leaves out step after
+/// [`ProfileError::NoSteps`] and [`ProfileError::KernelsOfCpu`] before anything starts; when the ranks cannot be started or stop; when fp16 leaves out step after
 /// step.
 pub fn profile(
     plan: Plan,
@@ -109,14 +114,19 @@ pub fn profile_in(
     if options.num_steps == 0 {
         return Err(ProfileError::NoSteps);
     }
+    if options.times_kernels && !plan.run().device.has_own_memory() {
+        return Err(ProfileError::KernelsOfCpu);
+    }
     let mut engine = Engine::in_world(plan.clone(), source, world)?;
     let mut profiler = engine.has_rank_0().then(|| Profiler::new(&plan));
     steps::record(profiler.as_mut(), &mut engine, options, watch)?;
+    let kernels = if options.times_kernels { kernels::timed(&mut engine)? } else { None };
     let Some(profiler) = profiler else {
         engine.follow_probes()?;
         return Ok(None);
     };
     let mut profile = profiler.finish()?;
+    profile.kernels = kernels;
     profile.costs.host.gpus = plan.run().device.has_own_memory().then(|| engine.device_name());
     probe::add_sizes(&mut engine, &Facts::new(&plan), &mut profile.costs, probe::TIME)?;
     engine.end_probes()?;
@@ -164,7 +174,7 @@ impl<'a> Profiler<'a> {
         let steps = typical::typical(self.recorded, Recording::step_ns);
         let step_s = steps.iter().map(|step| step.step_ns() as f64 / 1e9).sum::<f64>() / steps.len() as f64;
         let costs = into_file::costs_file(&facts, &steps);
-        Ok(Profile { costs, step_s, num_steps: steps.len() })
+        Ok(Profile { costs, step_s, num_steps: steps.len(), kernels: None })
     }
 }
 

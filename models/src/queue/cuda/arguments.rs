@@ -1,6 +1,7 @@
 //! What kernels are launched with.
 
 use std::ffi::c_void;
+use std::fmt;
 
 use cudarc::driver::{CudaFunction, CudaStream, DriverError, result};
 
@@ -59,6 +60,11 @@ impl Grid {
         Self { num_blocks: num_blocks.cast_unsigned(), num_threads: NUM_THREADS }
     }
 
+    /// Whether there is nothing to launch.
+    pub(super) fn is_empty(self) -> bool {
+        self.num_blocks == 0
+    }
+
     /// The same with so many warps in a block, one at least and as many as usual at most.
     pub(super) fn of_warps(self, num_warps: usize) -> Self {
         let num_warp_threads = NUM_THREADS / NUM_BLOCK_WARPS as u32;
@@ -68,6 +74,13 @@ impl Grid {
     /// The same with so many threads in a block.
     pub(super) fn of_threads(self, num_threads: u32) -> Self {
         Self { num_threads, ..self }
+    }
+}
+
+/// Blocks x threads of each.
+impl fmt::Display for Grid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} x {}", self.num_blocks, self.num_threads)
     }
 }
 
@@ -219,9 +232,6 @@ pub(super) unsafe fn launch(
     grid: Grid,
     arguments: &[&dyn Argument],
 ) -> Result<(), DriverError> {
-    if grid.num_blocks == 0 {
-        return Ok(());
-    }
     let mut pointers: Vec<*mut c_void> = arguments.iter().map(|argument| argument.pointer()).collect();
     // SAFETY: the arguments are read before the call returns; the rest is the caller's promise.
     unsafe {

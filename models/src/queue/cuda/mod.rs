@@ -17,6 +17,7 @@ mod heads;
 mod kernel_cache;
 #[cfg(test)]
 mod kernel_constants;
+mod kernel_times;
 mod libraries;
 mod lookups;
 mod memory;
@@ -42,12 +43,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use cudarc::driver::sys::{CUdevice_attribute, CUresult};
 use cudarc::driver::{CudaContext, CudaStream, DriverError};
 
-use super::{Device, MemoryInUse, Queue};
+use super::{Device, KernelTime, MemoryInUse, Queue};
 use crate::element::ElementType;
 use crate::error::ModelError;
 pub use arguments::NUM_TERMS_MAX;
 pub use attention::HEAD_SIZE_MAX;
 use clock::Clock;
+use kernel_times::KernelTimes;
 pub use libraries::NoCuda;
 use libraries::check_libraries;
 pub use nccl::{Joining, NcclCommunicator, NcclId, NoNccl, nccl_version};
@@ -76,6 +78,7 @@ struct Shared {
     products: Products,
     workspaces: Arc<Workspaces>,
     clock: Clock,
+    kernel_times: KernelTimes,
     /// Of new memory that is set to zero, and nothing else.
     clearing: Arc<CudaStream>,
     /// Bytes of all live buffers.
@@ -168,6 +171,7 @@ impl Cuda {
                 products,
                 workspaces: Arc::new(workspaces),
                 clock,
+                kernel_times: KernelTimes::default(),
                 clearing,
                 buffer_bytes: AtomicU64::new(0),
                 has_failed: AtomicBool::new(false),
@@ -281,6 +285,17 @@ impl Device for Cuda {
             })),
             Err(error) => Err(self.shared.refuses("cuMemGetInfo", &error)),
         }
+    }
+
+    fn start_kernel_times(&self) {
+        self.shared.kernel_times.start();
+    }
+
+    fn stop_kernel_times(&self) -> Result<Option<Vec<KernelTime>>, ModelError> {
+        self.shared.check()?;
+        let context = &self.shared.context;
+        let times = context.bind_to_thread().and_then(|()| self.shared.kernel_times.stop());
+        times.map(Some).map_err(|error| self.shared.refuses("cuEventElapsedTime", &error))
     }
 }
 

@@ -26,6 +26,10 @@ use crate::queue::{
     Queue, Rotation, Word,
 };
 
+/// The driver's calls, by which kernel times name them.
+const COPY: &str = "cuMemcpyDtoDAsync";
+const CLEAR: &str = "cuMemsetD8Async";
+
 impl Queue for CudaQueue {
     fn zeros(&self, len: usize, element: ElementType) -> Result<Buffer, ModelError> {
         let num_bytes = num_bytes(len, element)?;
@@ -75,9 +79,19 @@ impl Queue for CudaQueue {
         let (element, kernel) = match (from.element_type(), to.element_type()) {
             (from_type, to_type) if from_type == to_type => {
                 let num_bytes = from.len() * from_type.num_bytes();
+                if num_bytes == 0 {
+                    return;
+                }
                 // SAFETY: both views have these bytes, and are apart.
-                self.ask("cuMemcpyDtoDAsync", |stream| unsafe {
-                    transfers::copy(stream, self.address(from), self.address(to.view()), num_bytes)
+                self.ask(COPY, |stream| {
+                    self.timed(
+                        stream,
+                        COPY,
+                        || format!("{num_bytes} bytes"),
+                        || unsafe {
+                            transfers::copy(stream, self.address(from), self.address(to.view()), num_bytes)
+                        },
+                    )
                 });
                 return;
             }
@@ -94,8 +108,13 @@ impl Queue for CudaQueue {
     fn clear(&self, x: ViewMut<'_>) {
         let num_bytes = x.len() * x.element_type().num_bytes();
         // SAFETY: the view has these bytes, and zero bits are zero in every type.
-        self.ask("cuMemsetD8Async", |stream| unsafe {
-            transfers::clear(stream, self.address(x.view()), num_bytes)
+        self.ask(CLEAR, |stream| {
+            self.timed(
+                stream,
+                CLEAR,
+                || format!("{num_bytes} bytes"),
+                || unsafe { transfers::clear(stream, self.address(x.view()), num_bytes) },
+            )
         });
     }
 

@@ -10,6 +10,7 @@
 
 use std::collections::HashMap;
 use std::ffi::c_void;
+use std::fmt;
 use std::mem::MaybeUninit;
 use std::ptr::from_ref;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -38,6 +39,20 @@ pub(super) struct Product {
     factors: ElementType,
     /// Of the output, of what the product is added to, and of the bias.
     out: ElementType,
+}
+
+impl fmt::Display for Product {
+    /// The matrix that is written, as the library has it, and the length of the sums: `rows x columns x inner`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { rows, columns, inner, factors, out, epilogue, .. } = self;
+        write!(f, "{factors} to {out} {rows} x {columns} x {inner}")?;
+        match epilogue {
+            Epilogue::Nothing => Ok(()),
+            Epilogue::Bias => write!(f, ", bias"),
+            Epilogue::Gelu => write!(f, ", GELU"),
+            Epilogue::GeluGradient => write!(f, ", GELU's gradient"),
+        }
+    }
 }
 
 /// Proposals that the library is asked for.

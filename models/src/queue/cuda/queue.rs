@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, OnceLock};
 
-use cudarc::driver::{CudaEvent, CudaStream};
+use cudarc::driver::{CudaEvent, CudaStream, DriverError};
 
 use super::Shared;
 use super::arguments::{self, Argument, Grid};
@@ -73,12 +73,36 @@ impl CudaQueue {
         grid: Grid,
         arguments: &[&dyn Argument],
     ) {
+        if grid.is_empty() {
+            return;
+        }
         self.ask(kernel, |stream| {
             let program = self.device.programs.of(element).map_err(ToString::to_string)?;
-            // SAFETY: the caller's promise. The views are borrowed from buffers whose memory is freed only when the device has nothing left to do.
-            let launched = unsafe { arguments::launch(stream, program.kernel(kernel), grid, arguments) };
+            let launched = self.timed(
+                stream,
+                kernel,
+                || format!("{element} {grid}"),
+                || {
+                    // SAFETY: the caller's promise. The views are borrowed from buffers whose memory is freed only when the device has nothing left to do.
+                    unsafe { arguments::launch(stream, program.kernel(kernel), grid, arguments) }
+                },
+            );
             launched.map_err(|error| error.to_string())
         });
+    }
+
+    /// Does something that the device takes time for, and times it while that is asked for.
+    pub(super) fn timed(
+        &self,
+        stream: &CudaStream,
+        kernel: &str,
+        size: impl FnOnce() -> String,
+        call: impl FnOnce() -> Result<(), DriverError>,
+    ) -> Result<(), DriverError> {
+        let times = &self.device.kernel_times;
+        let start = times.before(stream)?;
+        call()?;
+        times.behind(start, stream, kernel, size)
     }
 
     /// Where a view's bytes begin.
@@ -173,8 +197,15 @@ impl CudaQueue {
                 Some(self.workspace.get_or_init(|| workspace))
             }
         };
-        let products = &self.device.products;
-        products.multiply(product, operands, workspace, stream.cu_stream()).map_err(|error| error.to_string())
+        let Shared { products, kernel_times, .. } = &*self.device;
+        let start = kernel_times.before(stream).map_err(|error| error.to_string())?;
+        let has_multiplied = products.multiply(product, operands, workspace, stream.cu_stream());
+        let has_multiplied = has_multiplied.map_err(|error| error.to_string())?;
+        if has_multiplied {
+            let timed = kernel_times.behind(start, stream, "cublasLtMatmul", || product.to_string());
+            timed.map_err(|error| error.to_string())?;
+        }
+        Ok(has_multiplied)
     }
 }
 

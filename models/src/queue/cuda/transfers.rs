@@ -49,9 +49,6 @@ pub(super) unsafe fn copy(
     to: u64,
     num_bytes: usize,
 ) -> Result<(), DriverError> {
-    if num_bytes == 0 {
-        return Ok(());
-    }
     // SAFETY: the caller's promise.
     unsafe { result::memcpy_dtod_async(to, from, num_bytes, stream.cu_stream()) }
 }

@@ -77,7 +77,7 @@ fn every_kind_is_probed_with_the_ranks_of_the_run() {
         let facts = Facts::new(&plan);
         let mut engine = Engine::recording(plan.clone(), Arc::new(Zeros)).unwrap();
         let mut profiler = Profiler::new(&plan);
-        let options = ProfileOptions { num_warm_up_steps: 0, num_steps: 1 };
+        let options = ProfileOptions { num_warm_up_steps: 0, num_steps: 1, times_kernels: false };
         steps::record(Some(&mut profiler), &mut engine, options, &mut |_| {}).unwrap();
         let measured = profiler.finish().unwrap().costs;
         let mut costs = measured.clone();
