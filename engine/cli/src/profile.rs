@@ -34,9 +34,9 @@ Examples:
   pipezero simulate run.json --costs costs.json
   pipezero simulate run.json --costs costs.json --set parallel.schedule=zb-h1
   pipezero profile run.json --out costs.json --overwrite --steps 40
-  pipezero profile run.json --out costs.json --kernels kernels.csv          what each kernel of a step takes, on a GPU
+  pipezero profile run.json --out costs.json --kernels kernels.csv
 
-From the costs `simulate` predicts steps, of this run and of others like it. The run itself is measured, with its ranks, threads and links, and nothing of it is kept but the costs. Then its ranks send messages of other sizes, for some seconds at most. Let nothing else run meanwhile. Where a launcher has started several processes, they are measured: pipezero launch -n 4 -- profile run.json --out costs.json";
+From the costs `simulate` predicts steps, of this run and of others like it. The run itself is measured, with its ranks, threads and links, and nothing of it is kept but the costs. Then its ranks send messages of other sizes, for some seconds at most. Let nothing else run meanwhile. With --kernels one more step is run, in which each kernel of a GPU is timed. Where a launcher has started several processes, they are measured: pipezero launch -n 4 -- profile run.json --out costs.json";
 
 /// Arguments of `profile`.
 #[derive(Debug, Args)]

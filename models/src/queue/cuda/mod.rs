@@ -11,6 +11,7 @@
 mod arguments;
 mod attention;
 mod clock;
+mod copies;
 mod edge;
 mod gelu;
 mod heads;

@@ -8,7 +8,6 @@ use super::arguments::{Argument, DropoutMasks, Grid, SumTerms};
 use super::memory::{Allocation, num_bytes};
 use super::products::{Epilogue, Operands, Product};
 use super::queue::{CudaQueue, launch};
-use super::transfers;
 use crate::buffer::Buffer;
 use crate::element::ElementType::{self, F32};
 use crate::error::ModelError;
@@ -25,10 +24,6 @@ use crate::queue::{
     Affine, Attended, AttentionMask, Event, HeadWeights, HostKernel, Mark, NormGradient, Onto, Positions,
     Queue, Rotation, Word,
 };
-
-/// The driver's calls, by which kernel times name them.
-const COPY: &str = "cuMemcpyDtoDAsync";
-const CLEAR: &str = "cuMemsetD8Async";
 
 impl Queue for CudaQueue {
     fn zeros(&self, len: usize, element: ElementType) -> Result<Buffer, ModelError> {
@@ -75,47 +70,11 @@ impl Queue for CudaQueue {
     fn discard(&self, _: ViewMut<'_>) {}
 
     fn copy(&self, from: View<'_>, to: ViewMut<'_>) {
-        assert_eq!(from.len(), to.len(), "elements of a copy");
-        let (element, kernel) = match (from.element_type(), to.element_type()) {
-            (from_type, to_type) if from_type == to_type => {
-                let num_bytes = from.len() * from_type.num_bytes();
-                if num_bytes == 0 {
-                    return;
-                }
-                // SAFETY: both views have these bytes, and are apart.
-                self.ask(COPY, |stream| {
-                    self.timed(
-                        stream,
-                        COPY,
-                        || format!("{num_bytes} bytes"),
-                        || unsafe {
-                            transfers::copy(stream, self.address(from), self.address(to.view()), num_bytes)
-                        },
-                    )
-                });
-                return;
-            }
-            (half, ElementType::F32) => (half, "to_f32"),
-            (ElementType::F32, half) => (half, "from_f32"),
-            (ElementType::Bf16, ElementType::F16) => (ElementType::F16, "bf16_to_f16"),
-            (ElementType::F16, ElementType::Bf16) => (ElementType::Bf16, "f16_to_bf16"),
-            (from, to) => panic!("no kernel converts {from:?} to {to:?}"),
-        };
-        let grid = Grid::packs(from.len(), element);
-        launch!(self, element, kernel, grid, self.address(from), self.address(to.view()), from.len() as u64);
+        self.copy_elements(from, &to);
     }
 
     fn clear(&self, x: ViewMut<'_>) {
-        let num_bytes = x.len() * x.element_type().num_bytes();
-        // SAFETY: the view has these bytes, and zero bits are zero in every type.
-        self.ask(CLEAR, |stream| {
-            self.timed(
-                stream,
-                CLEAR,
-                || format!("{num_bytes} bytes"),
-                || unsafe { transfers::clear(stream, self.address(x.view()), num_bytes) },
-            )
-        });
+        self.clear_elements(&x);
     }
 
     fn upload(&self, words: &[u32], to: ViewMut<'_>) {
