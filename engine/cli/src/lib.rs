@@ -19,6 +19,7 @@ mod in_use;
 mod initial_weights;
 mod launch;
 mod limits;
+mod loaded_weights;
 mod log;
 mod master;
 mod nccl_variable;

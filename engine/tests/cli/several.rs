@@ -94,7 +94,7 @@ pub(crate) fn summary(home: &Home, run: &str) -> BTreeMap<String, Value> {
     let text = home.read(&format!("{run}/summary.json"));
     let mut summary: BTreeMap<String, Value> = serde_json::from_str(&text).unwrap();
     // Beside times, what the whole process has grown by, which is that of all engines.
-    for key in ["tokens_per_s", "step_s", "idle_share", "exposed_comm_share", "process"] {
+    for key in ["tokens_per_s", "step_s", "idle_share", "exposed_comm_share", "loaded_weights", "process"] {
         assert!(summary.remove(key).is_some(), "{key}");
     }
     summary

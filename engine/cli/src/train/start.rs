@@ -19,6 +19,7 @@ use super::words::{say_where_it_goes_on, where_it_starts};
 use crate::failure::Failure;
 use crate::frozen_weights::{are_drawn, new_ones_are_frozen};
 use crate::initial_weights;
+use crate::loaded_weights;
 use crate::output::ProcessOutput;
 use crate::run_args::{PlannedData, plan_with_data_of};
 use crate::terminal;
@@ -78,6 +79,7 @@ impl RunOptions {
         };
         compare(&*world, &self.said(), &LargeFiles::default(), &mut |_, _| ())?;
         let mut training = Training::beginning(plan, world, beginning, teacher, begins)?;
+        loaded_weights::say(output, training.loaded_weights());
         if self.resume {
             say_where_it_goes_on(output, training.resumed(), &self.out);
         }
