@@ -5,6 +5,7 @@ use candle_core::safetensors::load;
 use serde_json::{Value, json};
 
 use crate::command::Home;
+use crate::distill::{student, teacher, write_master};
 use crate::several::{metrics, weights};
 
 const BEGINS: &str = "--set init.from=taught --set steps=2";
@@ -125,4 +126,101 @@ fn what_was_read_of_weights_is_told_and_stands_in_the_summary() {
     };
     assert!(loaded("of-checkpoint")["read_bytes"].as_u64().unwrap() >= wide, "{}", loaded("of-checkpoint"));
     assert_eq!([loaded("taught"), loaded("drawn")], [Value::Null, Value::Null]);
+}
+
+/// A task's weights are looked at as those of a run, and so are those that the file of a teacher names. What another task may write first is a hint.
+#[test]
+fn check_looks_at_the_weights_of_tasks_and_teachers() {
+    let home = Home::new();
+    home.run("train run.json --out taught").success();
+    home.write("student.json", student().to_string());
+    let of_teacher = |from: &str| {
+        let mut engine = teacher(1, 1, 0);
+        engine["init"] = json!({ "from": from });
+        engine
+    };
+    let other = |mut engine: Value| {
+        engine["model"]["hidden_size"] = json!(32);
+        engine
+    };
+    let distill = json!({ "student": "small", "teacher": "large", "temperature": 2.0, "alpha": 0.5 });
+    let plain = json!({ "distill": distill }).to_string();
+    let with_init =
+        |name: &str, path: &str| json!({ "distill": distill, "init": { name: path } }).to_string();
+    let missing = "there is no file or folder ~/nowhere";
+    let others = "the weights belong to another model than the run file describes";
+    for (engine, task, status, said) in [
+        (of_teacher("taught"), plain.clone(), 0, [""; 2]),
+        (
+            of_teacher("nowhere"),
+            plain.clone(),
+            2,
+            ["`engines.large.init.from` is \"nowhere\", but ", missing],
+        ),
+        (
+            other(of_teacher("taught")),
+            plain.clone(),
+            2,
+            ["`engines.large.init.from` is \"taught\", but ", "hidden_size"],
+        ),
+        // The task's counts before the file's.
+        (of_teacher("nowhere"), with_init("large", "taught"), 0, [""; 2]),
+        (
+            of_teacher("taught"),
+            with_init("large", "nowhere"),
+            2,
+            ["`tasks.learn.init.large` is \"nowhere\", but ", missing],
+        ),
+        (
+            of_teacher("taught"),
+            with_init("large", "student.json"),
+            2,
+            ["`tasks.learn.init.large` is \"student.json\", but ", "student.json: "],
+        ),
+        // The student's model is another.
+        (
+            of_teacher("taught"),
+            with_init("small", "taught/weights.safetensors"),
+            2,
+            ["`tasks.learn.init.small` is \"taught/weights.safetensors\"", others],
+        ),
+    ] {
+        write_master(&home, "master.json", engine, &task);
+        let printed = home.run("check master.json");
+        let words: Vec<&str> = printed.stderr.split_whitespace().collect();
+        let stderr = words.join(" ").replace(" | ", " ");
+        assert_eq!(printed.status, Some(status), "{task}: {stderr}");
+        for said in said {
+            assert!(stderr.contains(said), "{task}: {said}: {stderr}");
+        }
+        assert_eq!(said[0].is_empty(), !stderr.contains("init."), "{task}: {stderr}");
+    }
+}
+
+#[test]
+fn new_parameters_of_a_run_without_weights_get_a_line() {
+    let home = Home::new();
+    let new = "--set init.new=[\"^lm_head\"]";
+    for (line, expected) in [
+        (format!("check run.json {new}"), "hint: `init.new`: no effect unless the run begins with weights: "),
+        (
+            format!("train run.json {new} --out drawn"),
+            "warning: `init.new`: no effect: this run begins without weights, ",
+        ),
+    ] {
+        let printed = home.run(&line);
+        let stderr = printed.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(stderr.contains(expected), "{line}: {stderr}");
+        printed.success();
+    }
+    // With weights it has its effect, and a run that resumes keeps what it began with.
+    for line in [
+        "check run.json --set init.from=drawn",
+        "train run.json --init drawn --out again",
+        "train run.json --out again --resume",
+    ] {
+        let printed = home.run(format!("{line} {new}"));
+        assert!(!printed.stderr.contains("no effect"), "{line}: {}", printed.stderr);
+        printed.success();
+    }
 }

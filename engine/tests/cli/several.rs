@@ -393,6 +393,8 @@ fn the_example_of_a_distillation_trains() {
     // What its own run file says has no effect where an engine teaches, and is said in full.
     let checked = home.run(format!("check {config}"));
     assert_eq!(checked.stderr.matches("hint: `engines.large.").count(), 6, "{}", checked.stderr);
+    // The other task writes them.
+    assert_eq!(checked.stderr.matches("hint: `tasks.distill.init.large`: there is no").count(), 1);
     assert!(
         !checked.stderr.contains("prints in full") && !checked.stderr.contains("warning"),
         "{}",

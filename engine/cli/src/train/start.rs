@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use pipezero_comm::world::World;
-use pipezero_config::{Notice, Resources, RunFile};
+use pipezero_config::{Notice, NoticeKind, Resources, RunFile};
 use pipezero_measure::trace::TracedSteps;
 use pipezero_models::Distillation;
 use pipezero_plan::Plan;
@@ -53,6 +53,7 @@ impl RunOptions {
         // The weights of a run that goes on are those of its checkpoint.
         if self.init.is_none() && !self.resume {
             notices.extend(unread_weights(file));
+            notices.extend(initial_weights::new_to_nothing(file, NoticeKind::Warning));
             notices.extend(are_drawn(&plan, file, self.engine.as_deref()));
         } else if !self.resume {
             notices.extend(new_ones_are_frozen(&plan, file));
