@@ -73,6 +73,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<(), Failure> {
     };
     let mut checked = Checked::of(&file, Resources::this_host(), None)?;
     checked.notices.extend(may_be_drawn(&checked.plan, &file, None));
+    checked.notices.extend(initial_weights::new_to_nothing(&file, NoticeKind::Hint));
     if args.json {
         print_json(format_args!("{}\n", in_json(&checked.as_json())))?;
         drop(Notices::new(args.run.name(), checked.notices));

@@ -2,14 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use pipezero_config::{MasterFile, Part, PartOfJob, Resources, Task, TaskKind};
+use pipezero_config::{
+    ConfigErrors, MasterFile, Notice, NoticeKind, Part, PartOfJob, Resources, Task, TaskKind,
+};
 use pipezero_models::Distillation;
+use pipezero_plan::Plan;
 use serde_json::{Map, Value, json};
 
 use super::check::{CheckArgs, Checked, in_json};
 use super::failure::Failure;
 use super::figures::{bytes, counted};
 use super::frozen_weights::may_be_drawn;
+use super::initial_weights::{self, new_to_nothing};
 use super::master::resolve_all;
 use super::notices::Notices;
 use super::origins::{text_of, with_origins};
@@ -31,6 +35,7 @@ impl CheckArgs {
             if master.tasks().iter().all(|task| task.init_of(&engine.name).is_none()) {
                 let hint = may_be_drawn(&checked.plan, &engine.file, Some(&engine.name));
                 checked.notices.extend(hint);
+                checked.notices.extend(new_to_nothing(&engine.file, NoticeKind::Hint));
             }
             checked.notices = engine.notices_in_place(std::mem::take(&mut checked.notices));
             Ok((engine.shown(), checked))
@@ -48,14 +53,18 @@ impl CheckArgs {
                 })?,
             ));
         }
-        let bytes_of: BTreeMap<&String, u64> =
-            trained.iter().zip(engines.iter().map(|(_, checked)| checked.plan.needs().world_bytes)).collect();
-        let together = memory_of_tasks(&master, &of_tasks, &bytes_of);
+        let plans_of: BTreeMap<&str, &Plan> = trained
+            .iter()
+            .map(String::as_str)
+            .zip(engines.iter().map(|(_, checked)| &checked.plan))
+            .collect();
+        let of_weights = check_initial_weights(&master, &of_tasks, &plans_of)?;
+        let together = memory_of_tasks(&master, &of_tasks, &plans_of);
         if self.json {
             let runs = trained.iter().zip(engines.iter().map(|(_, checked)| checked.as_json())).collect();
             print_json(format_args!("{}\n", all_in_json(&master, runs, &of_tasks, &together)))?;
             engines.into_iter().for_each(|(file, checked)| drop(Notices::new(file, checked.notices)));
-            self.say_of_tasks(&master);
+            self.say_of_tasks(&master, of_weights);
             return Ok(());
         }
         let mut engines: BTreeMap<&String, (String, Checked)> = trained.iter().zip(engines).collect();
@@ -67,24 +76,9 @@ impl CheckArgs {
             }
             print("\n")?;
         }
-        for task in master.tasks() {
-            let anew = of_tasks.iter().find(|(of, _)| of.name == task.name);
-            let does = match &task.kind {
-                TaskKind::Distill { student, teacher, .. } => {
-                    format!("trains {student} on the logits of {teacher}")
-                }
-                _ => format!("trains {}", task.trained().join(", ")),
-            };
-            let places: String = anew.iter().flat_map(|(_, plans)| plans.places()).collect();
-            let line = format!(
-                "task {}: {does}{places}; {} of memory in all",
-                task.name,
-                bytes(together[&task.name])
-            );
-            print(format_args!("{}\n", terminal::fitted(&line)))?;
-        }
+        print_tasks(&master, &of_tasks, &together)?;
         say_of_teachers(&master, &of_tasks);
-        self.say_of_tasks(&master);
+        self.say_of_tasks(&master, of_weights);
         let counts = [counted(names.len(), "engine"), counted(master.tasks().len(), "task")];
         let verdict = format!("{} is a valid master file: {}", self.run.name(), counts.join(", "));
         print(format_args!("{}\n", terminal::fitted(&verdict)))?;
@@ -92,7 +86,7 @@ impl CheckArgs {
     }
 
     /// Prints what `train` needs for the tasks beside the file.
-    fn say_of_tasks(&self, master: &MasterFile) {
+    fn say_of_tasks(&self, master: &MasterFile, of_weights: Vec<Notice>) {
         let names_weights = |task: &Task| {
             task.engines().iter().any(|name| {
                 matches!(task.part_of(name), Some(Part::Teaches(_)))
@@ -100,9 +94,39 @@ impl CheckArgs {
             })
         };
         let tasks = master.tasks().iter().filter(|task| !names_weights(task));
-        let warnings = tasks.flat_map(Task::warnings).collect();
+        let warnings = tasks.flat_map(Task::warnings).chain(of_weights).collect();
         drop(Notices::new(self.run.name(), warnings));
     }
+}
+
+/// Refuses weights that tasks name, and those of teachers, as those of a run are refused, whose run files are checked already. Returns hints on those
+/// that another task may write first.
+fn check_initial_weights(
+    master: &MasterFile,
+    of_tasks: &[(&Task, TaskPlans)],
+    plans_of: &BTreeMap<&str, &Plan>,
+) -> Result<Vec<Notice>, Failure> {
+    let (mut hints, mut mistakes) = (Vec::new(), Vec::new());
+    for task in master.tasks() {
+        let anew = of_tasks.iter().find(|(of, _)| of.name == task.name).map(|(_, plans)| &plans.engines);
+        for name in task.engines() {
+            let teaches = matches!(task.part_of(&name), Some(Part::Teaches(_)));
+            if task.init_of(&name).is_none() && !teaches {
+                continue;
+            }
+            let planned = anew.into_iter().flatten().find(|planned| planned.engine.name == name);
+            let Some(plan) = planned.map(|planned| &planned.plan).or(plans_of.get(&*name).copied()) else {
+                continue;
+            };
+            let mut others = master.tasks().iter().filter(|other| other.name != task.name);
+            let is_trained_elsewhere = others.any(|other| other.trained().contains(&name));
+            match initial_weights::check_of_task(task, &master.engine(&name)?, plan, is_trained_elsewhere) {
+                Err(Failure::Config(errors)) => mistakes.push(errors),
+                checked => hints.extend(checked?),
+            }
+        }
+    }
+    if mistakes.is_empty() { Ok(hints) } else { Err(Failure::Config(ConfigErrors::joined(mistakes))) }
 }
 
 /// Whether tasks use an engine, and none trains it.
@@ -142,6 +166,28 @@ fn print_teacher(of_tasks: &[(&Task, TaskPlans)], name: &str) -> Result<(), Fail
     Ok(())
 }
 
+/// Prints what each task does, and its memory.
+fn print_tasks(
+    master: &MasterFile,
+    of_tasks: &[(&Task, TaskPlans)],
+    together: &BTreeMap<&String, u64>,
+) -> Result<(), Failure> {
+    for task in master.tasks() {
+        let anew = of_tasks.iter().find(|(of, _)| of.name == task.name);
+        let does = match &task.kind {
+            TaskKind::Distill { student, teacher, .. } => {
+                format!("trains {student} on the logits of {teacher}")
+            }
+            _ => format!("trains {}", task.trained().join(", ")),
+        };
+        let places: String = anew.iter().flat_map(|(_, plans)| plans.places()).collect();
+        let line =
+            format!("task {}: {does}{places}; {} of memory in all", task.name, bytes(together[&task.name]));
+        print(format_args!("{}\n", terminal::fitted(&line)))?;
+    }
+    Ok(())
+}
+
 /// Prints what is worth knowing of the files of engines that teach in some task and are trained in others, of which that is not all.
 fn say_of_teachers(master: &MasterFile, of_tasks: &[(&Task, TaskPlans)]) {
     let teachers = of_tasks.iter().flat_map(|(_, plans)| &plans.engines);
@@ -163,13 +209,13 @@ fn notices_of(planned: &EnginePlan) {
 fn memory_of_tasks<'a>(
     master: &'a MasterFile,
     of_tasks: &[(&Task, TaskPlans)],
-    bytes_of: &BTreeMap<&String, u64>,
+    plans_of: &BTreeMap<&str, &Plan>,
 ) -> BTreeMap<&'a String, u64> {
     let of_task = |task: &'a Task| {
         let anew = of_tasks.iter().find(|(of, _)| of.name == task.name);
         let of_engines: Vec<u64> = match anew {
             Some((_, plans)) => plans.engines.iter().map(EnginePlan::all_bytes).collect(),
-            None => task.trained().iter().map(|name| bytes_of[name]).collect(),
+            None => task.trained().iter().map(|name| plans_of[name.as_str()].needs().world_bytes).collect(),
         };
         (&task.name, of_engines.into_iter().fold(0, u64::saturating_add))
     };

@@ -7,7 +7,8 @@ use pipezero_files::records::begins_as_json;
 use pipezero_train::Scored;
 
 use super::failure::Failure;
-use super::output::{note, print};
+use super::loaded_weights;
+use super::output::{ProcessOutput, note, print};
 use super::run_args::json_as_text;
 use super::table::Table;
 use super::terminal;
@@ -47,6 +48,7 @@ pub(super) fn run(args: &EvalArgs) -> Result<(), Failure> {
         .open()?
         .score(&args.data, if args.all { Scored::All } else { Scored::Batches(args.batches) })?;
     note(format_args!("computed in {}", score.computed_in));
+    loaded_weights::say(ProcessOutput::of_this(), score.loaded_weights.as_ref());
     let mut table = Table::new(["tokens", "loss", "perplexity", "bits per byte"]);
     let cells = [
         format!("{:.4}", score.loss),

@@ -13,7 +13,8 @@ use pipezero_tokens::{TextCodec, TextStream};
 use pipezero_train::TrainedRunError;
 
 use super::failure::Failure;
-use super::output::{note, print_json};
+use super::loaded_weights;
+use super::output::{ProcessOutput, note, print_json};
 use super::trained_run::TrainedRunArgs;
 use super::whole::{at_least_one, whole};
 
@@ -90,6 +91,7 @@ pub(super) fn run(args: &GenerateArgs) -> Result<(), Failure> {
     let mut engine =
         run.text_engine(if args.prompts.is_some() { args.batch.min(prompts.len()) } else { 1 })?;
     note(format_args!("computing in {}", engine.computed_in()));
+    loaded_weights::say(ProcessOutput::of_this(), engine.loaded_weights());
     if args.prompts.is_none() {
         return continued(&mut engine, &codec, &prompts[0], args);
     }

@@ -1,7 +1,9 @@
-//! Whether the weights that a run file names are there, and of its model.
+//! Whether the weights that a run file names are there, and of its model; and whether it says what is new to weights that it does not name.
 
-use pipezero_config::hugging_face::PublishedModel;
-use pipezero_config::{Notice, NoticeKind, Problem, RunFile};
+use std::path::Path;
+
+use pipezero_config::hugging_face::{PublishedModel, Unused};
+use pipezero_config::{EngineFile, Notice, NoticeKind, Problem, RunFile, Task};
 use pipezero_plan::Plan;
 use pipezero_train::Training;
 
@@ -10,32 +12,83 @@ use super::unused_parts::{listed, shown};
 
 const KEY: &str = "init.from";
 
+/// That `init.new` has no effect where a run begins without weights, which draws all parameters; `kind` is a hint where they may come with `train --init`.
+pub(super) fn new_to_nothing(file: &RunFile, kind: NoticeKind) -> Option<Notice> {
+    const NEW: &str = "init.new";
+    if !file.has(NEW) || file.initial_weights().is_some() {
+        return None;
+    }
+    let text = match kind {
+        NoticeKind::Warning => {
+            "no effect: this run begins without weights, so all parameters are drawn; name weights in `init.from`, or with `--init DIR`"
+        }
+        _ => {
+            "no effect unless the run begins with weights: name them in `init.from`, or with `train --init DIR`"
+        }
+    };
+    Some(Notice::new(kind, &file.place(&[NEW]), text.to_owned()))
+}
+
 /// Refuses weights that are not there, or that are of another model as far as headers say it, at their place in the file. A hint says what they have and
 /// the model does not use.
 pub(super) fn check(plan: &Plan, file: &RunFile) -> Result<Option<Notice>, Failure> {
     let Some(path) = file.initial_weights() else { return Ok(None) };
     let place = file.place(&[KEY]);
-    let value = format!("\"{}\"", place.written().trim_matches('"'));
-    let problem = |rule: String, repair: &str| Problem::Rule { value, rule, repair: repair.to_owned() };
-    let problem = if !path.exists() {
+    let unused = found(plan, &path).map_err(|Unfit { rule, repair }| {
+        let value = format!("\"{}\"", place.written().trim_matches('"'));
+        Failure::Config(file.error_at(&[KEY], Problem::Rule { value, rule, repair }))
+    })?;
+    // Of a folder of transformers more is said elsewhere.
+    if unused.is_empty() || path.join(PublishedModel::FILE).is_file() {
+        return Ok(None);
+    }
+    let text = format!("{}: not read: {}", shown(&path), listed(&unused));
+    Ok(Some(Notice::new(NoticeKind::Hint, &place, text)))
+}
+
+/// As [`check`], of the weights with which an engine of this plan begins in a task: those that the task names, else those of its run file. Where the
+/// task names a folder that is not there, and another task of the file trains the engine (`is_trained_elsewhere`), a hint says so: that may write it first.
+pub(super) fn check_of_task(
+    task: &Task,
+    engine: &EngineFile,
+    plan: &Plan,
+    is_trained_elsewhere: bool,
+) -> Result<Option<Notice>, Failure> {
+    let name = &engine.name;
+    let Some(path) = task.init_of(name) else {
+        let in_place = |failure| match failure {
+            Failure::Config(errors) => Failure::Config(engine.in_place(errors)),
+            other => other,
+        };
+        return check(plan, &engine.file).map_err(in_place).map(|_| None);
+    };
+    if is_trained_elsewhere && !path.exists() {
+        let text = format!("there is no file or folder {} yet, and `train` needs it", path.display());
+        return Ok(Some(task.hint_at_init(name, text)));
+    }
+    let unfit = |Unfit { rule, repair }| Failure::Config(task.error_at_init(name, rule, repair));
+    found(plan, path).map(|_| None).map_err(unfit)
+}
+
+/// Why weights cannot be those of a run.
+struct Unfit {
+    rule: String,
+    repair: String,
+}
+
+/// What weights hold that the model of a plan does not use.
+fn found(plan: &Plan, path: &Path) -> Result<Vec<Unused>, Unfit> {
+    let unfit = |rule: String, repair: &str| Unfit { rule, repair: repair.to_owned() };
+    if !path.exists() {
         let rule = format!("there is no file or folder {}", path.display());
-        problem(
+        return Err(unfit(
             rule,
             "name a run directory, its weights.safetensors, a checkpoint's folder, or a folder of transformers; nothing is downloaded",
-        )
-    } else {
-        match Training::check_initial_weights(plan, &path) {
-            // Of a folder of transformers more is said elsewhere.
-            Ok(unused) if unused.is_empty() || path.join(PublishedModel::FILE).is_file() => return Ok(None),
-            Ok(unused) => {
-                let text = format!("{}: not read: {}", shown(&path), listed(&unused));
-                return Ok(Some(Notice::new(NoticeKind::Hint, &place, text)));
-            }
-            Err(error) => problem(
-                error.to_string(),
-                "name weights of this model; parameters that they do not have are named in `init.new`",
-            ),
-        }
+        ));
+    }
+    let repair = match plan.run().trains() {
+        true => "name weights of this model; parameters that they do not have are named in `init.new`",
+        false => "name weights of this model",
     };
-    Err(Failure::Config(file.error_at(&[KEY], problem)))
+    Training::check_initial_weights(plan, path).map_err(|error| unfit(error.to_string(), repair))
 }

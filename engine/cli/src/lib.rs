@@ -20,6 +20,7 @@ mod initial_weights;
 mod kernel_table;
 mod launch;
 mod limits;
+mod loaded_weights;
 mod log;
 mod master;
 mod nccl_variable;

@@ -62,7 +62,7 @@ const VALUES: &[(&[&str], &str)] = &[
     ),
     (
         &["dtype", "mixed_precision", "mixed_precision_param", "precision", "torch_dtype", "params_dtype"],
-        "true for bf16; `fp16.enabled` for fp16",
+        "true for bf16, \"auto\" for bf16 on a GPU and f32 on a CPU; for fp16 write `fp16.enabled`: true; fp8 is not offered",
     ),
     (
         &["recompute", "recompute_granularity", "activation_checkpoint", "selective_ac_option"],

@@ -62,8 +62,10 @@ fn known() -> String {
     let open: Vec<String> = open.map(|key| format!("`{}`", key.name)).collect();
     let title = "## Inside sections without effect";
     let head = "| Section | Keys that DeepSpeed knows in it |\n|---|---|\n";
-    let any =
-        format!("DeepSpeed passes {} on as they are, so any other key may stand in them.", open.join(", "));
+    let any = format!(
+        "Any other key may stand in {}: DeepSpeed passes them on as they are, or does not know them.",
+        open.join(", ")
+    );
     format!("\n{title}\n\n{any}\n\n{head}{}", keys::INNER.iter().map(row).collect::<String>())
 }
 

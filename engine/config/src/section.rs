@@ -122,6 +122,14 @@ impl<T: Clone> Field<Auto<T>> {
         Some(self.or(Auto::Auto)?.value().unwrap_or_else(|| self.became(default())))
     }
 
+    /// Says what became of `"auto"` and why, if that is written.
+    pub(crate) fn became_because(&self, value: impl Serialize, why: &str) {
+        if matches!(self.state, State::Given(Auto::Auto)) {
+            let value = serde_json::to_string(&value).expect("a number, a word or a list of them");
+            self.site.auto(format!("{value}: {why}"));
+        }
+    }
+
     /// Says what became of `"auto"`, if that is written.
     pub(crate) fn became<U: Serialize>(&self, value: U) -> U {
         if matches!(self.state, State::Given(Auto::Auto)) {

@@ -103,8 +103,7 @@ fn engines_extend_a_base_that_they_share() {
 /// A teacher may have its weights from the command line, so its file is not wrong.
 #[test]
 fn check_warns_of_a_teacher_without_weights() {
-    let home = Home::new();
-    home.write("student.json", distill::student().to_string());
+    let home = distill::home();
     let task = distill::task(2.0, 0.5);
     distill::write_master(&home, "with.json", distill::teacher(2, 2, 1), &task);
     distill::write_master(

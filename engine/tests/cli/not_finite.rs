@@ -102,6 +102,40 @@ fn a_file_of_weights_is_refused_by_every_command_that_reads_it() {
     assert!(error.contains(&expected["error: ".len()..]), "{error}");
 }
 
+/// In whichever form it is read: a file of this program's here, a folder of transformers above.
+#[test]
+fn a_value_beyond_the_range_of_the_run_is_refused_by_every_command_that_reads_it() {
+    let home = Home::trained();
+    let bad = Bad { tensor: "h.2.mlp.up.weight", index: [1, 5], value: 1e5, dtype: DType::F32 };
+    set_value(&home, "out/weights.safetensors", &bad);
+    let mut run: serde_json::Value = serde_json::from_str(&home.read("run.json")).unwrap();
+    run["fp16"] = json!({ "enabled": true });
+    home.write("narrow.json", run.to_string());
+    home.write(
+        "task.json",
+        json!({ "engines": { "one": "narrow.json" }, "tasks": { "go": { "train": ["one"], "init": { "one": "out" } } } })
+            .to_string(),
+    );
+    for line in [
+        "train narrow.json --init out/weights.safetensors --out again",
+        "train narrow.json --set init.from=out --out again",
+        "train narrow.json --set zero_optimization.stage=0 --init out --out again",
+        "train task.json --out again",
+    ] {
+        let error = refused(&home, line);
+        assert!(
+            error.ends_with(
+                "out/weights.safetensors: `h.2.mlp.up.weight`[1, 5] is 100000, which is infinite in fp16, the type of the run's weights; train in \
+                 bf16 or f32; take another copy of the weights, or an earlier state of their run"
+            ),
+            "{line}: {error}"
+        );
+    }
+    // Its own type holds it.
+    home.run("eval out").success();
+    home.run("train run.json --init out --out again").success();
+}
+
 /// The checkpoint is as it was written: no checksum shows that its run had diverged.
 #[test]
 fn a_checkpoint_of_a_run_that_diverged_is_refused_by_name() {

@@ -94,7 +94,7 @@ pub(crate) fn summary(home: &Home, run: &str) -> BTreeMap<String, Value> {
     let text = home.read(&format!("{run}/summary.json"));
     let mut summary: BTreeMap<String, Value> = serde_json::from_str(&text).unwrap();
     // Beside times, what the whole process has grown by, which is that of all engines.
-    for key in ["tokens_per_s", "step_s", "idle_share", "exposed_comm_share", "process"] {
+    for key in ["tokens_per_s", "step_s", "idle_share", "exposed_comm_share", "loaded_weights", "process"] {
         assert!(summary.remove(key).is_some(), "{key}");
     }
     summary
@@ -393,6 +393,8 @@ fn the_example_of_a_distillation_trains() {
     // What its own run file says has no effect where an engine teaches, and is said in full.
     let checked = home.run(format!("check {config}"));
     assert_eq!(checked.stderr.matches("hint: `engines.large.").count(), 6, "{}", checked.stderr);
+    // The other task writes them.
+    assert_eq!(checked.stderr.matches("hint: `tasks.distill.init.large`: there is no").count(), 1);
     assert!(
         !checked.stderr.contains("prints in full") && !checked.stderr.contains("warning"),
         "{}",

@@ -58,7 +58,7 @@ impl RunDir {
             .map_err(EngineError::from)?;
         let names = specs.iter().map(|spec| &*spec.name);
         let read = |name: &str, first: usize, values: &mut [f32]| {
-            weights.read(name, first, values).map_err(WeightsError::io(weights.path()))
+            weights.read(name, first, values).map(drop).map_err(WeightsError::io(weights.path()))
         };
         let about = self.about_model().map_err(|error| EngineError::from(WeightsError::from(error)))?;
         Ok(published.export(folder, &about, form, names, read).map_err(EngineError::from)?)

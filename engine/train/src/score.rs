@@ -8,7 +8,7 @@ use pipezero_models::layer::IGNORED_TARGET;
 use pipezero_plan::Plan;
 use pipezero_run::data::{BatchLayout, BatchSource, Corpus, DataError, TokenBatch};
 use pipezero_run::engine::batch_layout;
-use pipezero_run::engine::{Engine, EngineError};
+use pipezero_run::engine::{Engine, EngineError, LoadedWeights};
 use pipezero_run::world::{World, world_of};
 use pipezero_tokens::TextCodec;
 
@@ -36,6 +36,8 @@ pub struct Score {
     pub loss: f64,
     /// The type and the devices that it was computed in and on: `f32 on CPU`.
     pub computed_in: String,
+    /// The weights that were read for it.
+    pub loaded_weights: Option<LoadedWeights>,
 }
 
 impl Score {
@@ -98,7 +100,13 @@ impl TrainedRun {
         let mut engine = Engine::for_inference_with(plan, Arc::clone(&source), world, &self.weights)?;
         let report = evaluate(&mut engine, &source, num_batches, |_| {})?;
         let loss = report.loss.ok_or(TrainedRunError::NoTargets)?;
-        Ok(Score { num_tokens: report.num_targets, num_bytes, loss, computed_in: engine.computed_in() })
+        Ok(Score {
+            num_tokens: report.num_targets,
+            num_bytes,
+            loss,
+            computed_in: engine.computed_in(),
+            loaded_weights: engine.loaded_weights().cloned(),
+        })
     }
 }
 

@@ -3,7 +3,7 @@
 use pipezero_files::json::{JsonError, Source};
 use pipezero_plan::RankForecast;
 use pipezero_run::data::NgramCrossEntropy;
-use pipezero_run::engine::{LossPart, MeasuredRank};
+use pipezero_run::engine::{LoadedWeights, LossPart, MeasuredRank};
 use serde::{Deserialize, Serialize};
 
 use super::device_memory::DeviceMemory;
@@ -72,6 +72,8 @@ pub struct Summary {
     pub ranks: Vec<MeasuredRank>,
     /// The plan's forecast of the same.
     pub planned: Vec<RankForecast>,
+    /// The weights that this start began with; null where it drew them, and where it resumed from a checkpoint.
+    pub loaded_weights: Option<LoadedWeights>,
     /// Memory of this process from outside; null where the system does not report it.
     pub process: Option<ProcessMemory>,
     /// Memory of the devices that have their own: of all processes' in that of rank 0.

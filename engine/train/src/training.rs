@@ -9,7 +9,7 @@ use pipezero_measure::trace::TracedSteps;
 use pipezero_plan::Plan;
 use pipezero_run::checkpoint::{CheckpointError, CheckpointReader, Checkpoints, Position, StepOfStart};
 use pipezero_run::data::Start as TextStart;
-use pipezero_run::engine::{Engine, EngineError, InitialState};
+use pipezero_run::engine::{Engine, EngineError, InitialState, LoadedWeights};
 use pipezero_run::world::{World, world_of};
 
 use super::batches::Batches;
@@ -360,6 +360,11 @@ impl Training {
     /// Where the state is saved when an error ends the run and it cannot be saved in the run directory; a new folder.
     pub fn rescued_to(self, folder: PathBuf) -> Self {
         Self { rescue: Some(folder), ..self }
+    }
+
+    /// The weights that it begins with; `None` where they are drawn, and where a run resumes from a checkpoint.
+    pub fn loaded_weights(&self) -> Option<&LoadedWeights> {
+        self.engine.loaded_weights()
     }
 
     /// What people call the devices that compute.

@@ -307,6 +307,7 @@ impl Underway<'_> {
             loss_scale: progress.last.as_ref().and_then(|report| report.loss_scale),
             ranks: progress.last.as_ref().map_or_else(Vec::new, StepReport::measured),
             planned: plan.forecast(),
+            loaded_weights: training.loaded_weights().cloned(),
             process: training.memory.memory(),
             devices,
         }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use pipezero_comm::world::World;
-use pipezero_config::{Notice, Resources, RunFile};
+use pipezero_config::{Notice, NoticeKind, Resources, RunFile};
 use pipezero_measure::trace::TracedSteps;
 use pipezero_models::Distillation;
 use pipezero_plan::Plan;
@@ -19,6 +19,7 @@ use super::words::{say_where_it_goes_on, where_it_starts};
 use crate::failure::Failure;
 use crate::frozen_weights::{are_drawn, new_ones_are_frozen};
 use crate::initial_weights;
+use crate::loaded_weights;
 use crate::output::ProcessOutput;
 use crate::run_args::{PlannedData, plan_with_data_of};
 use crate::terminal;
@@ -52,6 +53,7 @@ impl RunOptions {
         // The weights of a run that goes on are those of its checkpoint.
         if self.init.is_none() && !self.resume {
             notices.extend(unread_weights(file));
+            notices.extend(initial_weights::new_to_nothing(file, NoticeKind::Warning));
             notices.extend(are_drawn(&plan, file, self.engine.as_deref()));
         } else if !self.resume {
             notices.extend(new_ones_are_frozen(&plan, file));
@@ -78,6 +80,7 @@ impl RunOptions {
         };
         compare(&*world, &self.said(), &LargeFiles::default(), &mut |_, _| ())?;
         let mut training = Training::beginning(plan, world, beginning, teacher, begins)?;
+        loaded_weights::say(output, training.loaded_weights());
         if self.resume {
             say_where_it_goes_on(output, training.resumed(), &self.out);
         }

@@ -13,6 +13,7 @@ use super::place::Job;
 use super::planned::PlannedTeacher;
 use crate::agreement::said_once;
 use crate::failure::Failure;
+use crate::loaded_weights;
 use crate::task_plans::{heading, text_of_teacher};
 use crate::terminal;
 
@@ -62,6 +63,7 @@ impl WaitingTeacher {
         };
         let teacher = teacher.map_err(|error| said_once(error, process.rank_of_several(&own)))?;
         if let Some(engine) = teacher.engine() {
+            loaded_weights::say(output, engine.loaded_weights());
             output.note(terminal::fitted(&format!("computing on: {}", engine.device_name())));
         }
         Ok(teacher)

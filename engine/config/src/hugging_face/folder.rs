@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use half::{bf16, f16};
 use pipezero_files::opened::open_regular;
 use pipezero_files::safetensors::{Header, HeaderError};
+use pipezero_models::ElementType;
 use safetensors::tensor::{Dtype, TensorInfo};
 
 use super::config_json::PublishedModel;
@@ -113,15 +114,15 @@ impl PublishedWeights {
         folder.join(FILE).is_file() || folder.join(INDEX).is_file()
     }
 
-    /// Reads elements of a parameter, from its element `first` on, as f32.
+    /// Reads elements of a parameter, from its element `first` on, as f32. Returns how many bytes of the files that took.
     ///
     /// # Errors
     /// The file that could not be read, and the system's error.
     ///
     /// # Panics
     /// If the model has no such elements.
-    pub fn read(&self, name: &str, first: usize, values: &mut [f32]) -> Result<(), (PathBuf, io::Error)> {
-        let (wanted, mut start) = (first..first + values.len(), 0);
+    pub fn read(&self, name: &str, first: usize, values: &mut [f32]) -> Result<u64, (PathBuf, io::Error)> {
+        let (wanted, mut start, mut num_bytes) = (first..first + values.len(), 0, 0);
         for Piece { part, stored, .. } in &self.parameters[name] {
             let range = start..start + part.len();
             let common = range.start.max(wanted.start)..range.end.min(wanted.end);
@@ -129,12 +130,21 @@ impl PublishedWeights {
                 let values = &mut values[common.start - first..common.end - first];
                 let inside = common.start - start..common.end - start;
                 let path = &self.paths[stored.file];
-                stored.read(path, part, inside, values).map_err(|error| (path.clone(), error))?;
+                num_bytes +=
+                    stored.read(path, part, inside, values).map_err(|error| (path.clone(), error))?;
             }
             start = range.end;
         }
         assert!(wanted.end <= start, "{name} has {start} elements, and {wanted:?} are asked for");
-        Ok(())
+        Ok(num_bytes)
+    }
+
+    /// The types of the tensors that are read, each once.
+    pub fn stored_types(&self) -> Vec<ElementType> {
+        let is_there = |element: &ElementType| {
+            self.parameters.values().flatten().any(|piece| piece.stored.element_type() == *element)
+        };
+        [ElementType::Bf16, ElementType::F16, ElementType::F32].into_iter().filter(is_there).collect()
     }
 }
 
@@ -258,8 +268,8 @@ impl Opened<'_> {
 }
 
 impl Stored {
-    /// Reads elements of the part of a parameter that the tensor is, in the parameter's order.
-    fn read(self, path: &Path, part: &Part, range: Range<usize>, values: &mut [f32]) -> io::Result<()> {
+    /// Reads elements of the part of a parameter that the tensor is, in the parameter's order. Returns how many bytes that took.
+    fn read(self, path: &Path, part: &Part, range: Range<usize>, values: &mut [f32]) -> io::Result<u64> {
         let file = open_regular(path)?;
         if part.layout == Layout::Same {
             return self.read_run(&file, range.start, values);
@@ -270,8 +280,9 @@ impl Stored {
         // The outputs that the range touches: a few elements of each of the tensor's rows.
         let outputs = range.start / num_inputs..range.end.div_ceil(num_inputs);
         let mut row = vec![0.0; outputs.len()];
+        let mut num_bytes = 0;
         for input in 0..num_inputs {
-            self.read_run(&file, input * num_outputs + outputs.start, &mut row)?;
+            num_bytes += self.read_run(&file, input * num_outputs + outputs.start, &mut row)?;
             for (output, value) in outputs.clone().zip(&row) {
                 let element = output * num_inputs + input;
                 if range.contains(&element) {
@@ -279,7 +290,16 @@ impl Stored {
                 }
             }
         }
-        Ok(())
+        Ok(num_bytes)
+    }
+
+    /// The type of its elements: one that is read.
+    fn element_type(self) -> ElementType {
+        match self.element {
+            Dtype::F16 => ElementType::F16,
+            Dtype::BF16 => ElementType::Bf16,
+            _ => ElementType::F32,
+        }
     }
 
     /// Whether two tensors have the same values, to the bit once they are f32.
@@ -313,8 +333,8 @@ impl Stored {
         Ok(true)
     }
 
-    /// Reads elements of the tensor that follow each other.
-    fn read_run(self, file: &File, first: usize, values: &mut [f32]) -> io::Result<()> {
+    /// Reads elements of the tensor that follow each other. Returns how many bytes they have.
+    fn read_run(self, file: &File, first: usize, values: &mut [f32]) -> io::Result<u64> {
         let size = if self.element == Dtype::F32 { 4 } else { 2 };
         let mut bytes = vec![0; size * values.len()];
         file.read_exact_at(&mut bytes, self.start + (size * first) as u64)?;
@@ -333,6 +353,6 @@ impl Stored {
                 values.iter_mut().zip(wide).for_each(|(value, bytes)| *value = f32::from_le_bytes(*bytes));
             }
         }
-        Ok(())
+        Ok(bytes.len() as u64)
     }
 }

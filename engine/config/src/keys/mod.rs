@@ -4,9 +4,16 @@
 //! line that says what decides it here. A key that would change memory or numbers must not be passed over in silence:
 //! it is an error, unless its value switches the feature off. What DeepSpeed knows inside such a section is listed too:
 //! the section's line speaks for those keys, and any other is unknown. The names are DeepSpeed's, from its configuration at
-//! revision edaa7221 and in release 0.19.8, with those of older releases that its examples still have.
+//! revision edaa7221 and in release 0.19.8, with those of older releases that its examples still have, and words with which transformers and
+//! accelerate load a model for DeepSpeed.
 
 use pipezero_files::json::{Entry, Node, Value, join};
+
+/// What decides how weights are loaded.
+const LOADING: &str = "each rank reads only the parameters that it holds, at most 1 MiB of values at a time; `train` says how much a process held";
+
+/// What decides how a model is made that is sharded from the beginning.
+const SHARDED_AT_START: &str = "every engine starts sharded: a rank draws or reads only what it holds";
 
 /// A key without effect.
 #[derive(Debug)]

@@ -1,12 +1,13 @@
-//! Keys by which users ask for other inputs than tokens, and for masks of their own.
+//! Keys by which users ask for other inputs than tokens, for masks of their own, and for a way to load a model.
 
-use super::{ForeignKey, Meaning, Off, Offer};
+use super::{ForeignKey, LOADING, Meaning, Off, Offer};
 
 const INPUTS: &str = "inputs beside tokens in a run file";
 const PROGRAM: &str =
     "remove it, and put the encoder in front of the model in a program of your own: docs/inputs.md has one";
 
 foreign_keys! { MODEL:
+    hint "low_cpu_mem_usage": LOADING;
     never "audio_config" unless Null: INPUTS, PROGRAM;
     never "embedder" unless Null: INPUTS, PROGRAM;
     never "encoder" unless Null: INPUTS, PROGRAM;

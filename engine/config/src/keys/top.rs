@@ -1,6 +1,6 @@
 //! Keys without effect at the top level and in every section but `zero_optimization`.
 
-use super::{ForeignKey, Meaning, Off, Offer};
+use super::{ForeignKey, LOADING, Meaning, Off, Offer, SHARDED_AT_START};
 
 const METRICS: &str = "each step is one line of `metrics.jsonl` in the run's folder";
 const TIMES: &str = "measured times are in the run's metrics";
@@ -24,6 +24,7 @@ foreign_keys! { TOP:
     hint "fp32_allreduce": "gradients are always reduced in f32";
     hint "graph_harvesting": "nothing is recorded as a CUDA graph; a step is one program";
     hint "log_level": "the environment variable `PIPEZERO_LOG` sets it";
+    hint "low_cpu_mem_usage": LOADING;
     hint "memory_breakdown": "memory is always counted by rank and category";
     hint "monitor_config":
         "DeepSpeed does not read it either; each step is one line of `metrics.jsonl` in the run's folder";
@@ -41,6 +42,8 @@ foreign_keys! { TOP:
     hint "wandb": METRICS;
     hint "zero_allow_untested_optimizer": "every optimizer here is tested with every ZeRO level";
     hint "zero_force_ds_cpu_optimizer": "nothing is offloaded, so there is no optimizer of another kind";
+    hint "zero_init": SHARDED_AT_START;
+    hint "zero3_init_flag": SHARDED_AT_START;
     never "amp" unless Disabled: "automatic mixed precision (apex amp)",
         "remove it; `bf16` selects precision";
     never "autotuning" unless Disabled: "DeepSpeed's autotuning",
@@ -52,9 +55,13 @@ foreign_keys! { TOP:
     never "eigenvalue" unless Disabled: "the eigenvalue estimate for quantisation";
     never "elasticity" unless Disabled: "elasticity", "remove it and write the batch keys";
     never "expert_parallel" unless Disabled: "expert parallelism";
+    never "fp8" unless Disabled: "computing in 8 bits (fp8)",
+        "remove it, and write \"bf16\": {\"enabled\": true}: bf16 and fp16 are offered besides f32";
     never "gradient_allreduce_op" unless Word("mean"): "a sum over data ranks";
     never "gradient_predivide_factor" unless Number(1.0): "dividing gradients before the reduction",
         "remove it: gradients are reduced in f32 and cannot overflow there";
+    never "hf_ds_config" unless Null: "a DeepSpeed configuration besides this file",
+        "remove it: the run file is that configuration; copy its sections here, or name it as \"extends\"";
     never "hybrid_engine" unless Disabled: "the hybrid engine";
     never "prescale_gradients" unless False: "dividing gradients before the reduction",
         "remove it: gradients are reduced in f32 and cannot overflow there";

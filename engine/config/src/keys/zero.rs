@@ -1,6 +1,6 @@
 //! Keys of `zero_optimization` without effect.
 
-use super::{ForeignKey, Meaning, Off, Offer};
+use super::{ForeignKey, LOADING, Meaning, Off, Offer, SHARDED_AT_START};
 
 const COLLECTIVES: &str = "each unit is gathered and reduced by one collective; `unit_layers` sets its size";
 
@@ -19,6 +19,7 @@ foreign_keys! { ZERO:
     hint "legacy_stage1": "there is one ZeRO-1";
     hint "load_from_fp32_weights": "weights are saved and loaded in f32";
     hint "log_trace_cache_warnings": "gathers follow a checked program, so there is no trace to invalidate";
+    hint "low_cpu_mem_usage": LOADING;
     hint "max_live_parameters": "`resident_units` bounds what is gathered";
     hint "max_reuse_distance": "`resident_units` bounds what is gathered; the program decides what stays";
     hint "memory_efficient_linear": "saved activations never hold weights";
@@ -43,6 +44,8 @@ foreign_keys! { ZERO:
     hint "sub_group_size": "the optimizer updates unit by unit";
     hint "use_all_reduce_for_fetch_params": "units are gathered by all-gathers";
     hint "use_multi_rank_bucket_allreduce": COLLECTIVES;
+    hint "zero_init": SHARDED_AT_START;
+    hint "zero3_init_flag": SHARDED_AT_START;
     never "cpu_offload" unless False: "offload", "remove it; more data ranks shard the optimizer further";
     never "cpu_offload_param" unless False: "offload", "remove it; smaller units gather less at once";
     never "cpu_offload_params" unless False: "offload", "remove it; smaller units gather less at once";

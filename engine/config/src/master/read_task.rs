@@ -1,6 +1,6 @@
 //! The tasks of a master file.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use pipezero_files::json::{Entry, Node, Span, Value, join, nearest};
 use pipezero_models::Distillation;
@@ -8,7 +8,7 @@ use pipezero_models::Distillation;
 use super::engine::EngineEntry;
 use super::ranks::{self, WrittenRange, WrittenRanks};
 use super::reader::Reader;
-use super::task::{Task, TaskKind};
+use super::task::{Task, TaskKind, WrittenInit};
 use crate::error::Problem;
 use crate::place::Place;
 use crate::several::{INIT, KEYS_OF_DISTILL, KEYS_OF_TASK, KINDS, MasterProblem, NameOf, RANKS};
@@ -215,12 +215,7 @@ impl TaskReader<'_> {
     }
 
     /// The weights with which engines of the task begin; `None` where it is not known which these are.
-    fn inits(
-        &mut self,
-        path: &str,
-        entry: &Entry,
-        engines: Option<&[Named]>,
-    ) -> Option<Vec<(String, PathBuf)>> {
+    fn inits(&mut self, path: &str, entry: &Entry, engines: Option<&[Named]>) -> Option<Vec<WrittenInit>> {
         let Value::Object(entries) = &entry.node.value else {
             self.reader.wrong_type(
                 path,
@@ -236,7 +231,8 @@ impl TaskReader<'_> {
             self.check_in_task(key, &path, key_span, engines);
             match &node.value {
                 Value::String(named) if !named.is_empty() => {
-                    inits.push((key.clone(), self.folder.join(named)));
+                    let place = Place { path, span: node.span.clone() };
+                    inits.push(WrittenInit { engine: key.clone(), path: self.folder.join(named), place });
                 }
                 _ => {
                     let repair = "write the path of a run directory, of its weights, or of a folder of transformers, in quotes";

@@ -25,9 +25,18 @@ pub struct Task {
     /// The engines that take part: those that are trained first.
     pub(super) engines: Vec<(String, Place)>,
     /// Weights with which engines begin.
-    pub(super) inits: Vec<(String, PathBuf)>,
+    pub(super) inits: Vec<WrittenInit>,
     /// Which ranks of the job engines have, if the file says so.
     pub(super) ranks: Option<WrittenRanks>,
+}
+
+/// Weights with which an engine begins in a task.
+#[derive(Clone, Debug)]
+pub(super) struct WrittenInit {
+    pub(super) engine: String,
+    pub(super) path: PathBuf,
+    /// Where the path stands.
+    pub(super) place: Place,
 }
 
 /// What a task does.
@@ -115,7 +124,34 @@ impl Task {
 
     /// The weights with which an engine begins, as the file says.
     pub fn init_of(&self, engine: &str) -> Option<&Path> {
-        self.inits.iter().find(|(known, _)| known == engine).map(|(_, path)| path.as_path())
+        Some(&self.written_init(engine)?.path)
+    }
+
+    fn written_init(&self, engine: &str) -> Option<&WrittenInit> {
+        self.inits.iter().find(|init| init.engine == engine)
+    }
+
+    /// The mistake that the weights which the file names for an engine are not those of its model.
+    ///
+    /// # Panics
+    /// If it names none.
+    pub fn error_at_init(&self, engine: &str, rule: String, repair: String) -> ConfigErrors {
+        let place = self.place_of_init(engine);
+        let value = format!("\"{}\"", place.written().trim_matches('"'));
+        let problem = Problem::Rule { value, rule, repair };
+        ConfigErrors::of_master(vec![ConfigError::new(place.clone(), problem)])
+    }
+
+    /// A hint about the weights which the file names for an engine.
+    ///
+    /// # Panics
+    /// If it names none.
+    pub fn hint_at_init(&self, engine: &str, text: String) -> Notice {
+        Notice::new(NoticeKind::Hint, self.place_of_init(engine), text)
+    }
+
+    fn place_of_init(&self, engine: &str) -> &Place {
+        &self.written_init(engine).expect("weights are named for the engine").place
     }
 
     /// Whether the file says which ranks engines have.

@@ -58,7 +58,7 @@ pub(crate) fn resolve(
     let model = model::resolve(&raw.model, role.fewest_tokens(raw), folder);
     let grid = parallel::resolve(raw, model.as_ref(), folder, resources);
     let batch = role::batch(raw, grid.as_ref().map(|grid| grid.data), kept_batch, role.student());
-    let zero = zero::resolve(raw, grid.as_ref(), model.as_ref());
+    let zero = zero::resolve(raw, role.purpose(), grid.as_ref(), model.as_ref());
     let checkpointing = checkpointing::resolve(&raw.activation_checkpointing, zero.as_ref());
     let vocabulary = vocabulary::resolve(raw, model.as_ref(), grid.as_ref().map(|grid| &grid.schedule));
     let learning = match role.student() {

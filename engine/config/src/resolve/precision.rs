@@ -40,6 +40,20 @@ fn has_native_bf16(device: DeviceName) -> bool {
     device == DeviceName::Cuda
 }
 
+/// Why `"auto"` for bf16 became what it is in a run that computes in this type.
+fn why_bf16_or_not(found: ComputeType, device: Option<DeviceName>) -> &'static str {
+    match (found, device) {
+        (ComputeType::Bf16, _) => "the run computes on a GPU, which multiplies in bf16",
+        (ComputeType::Fp16, _) => "`fp16.enabled` is true, and a run computes in one type",
+        (ComputeType::F32, Some(DeviceName::Cpu)) => {
+            "the run computes in f32, since it is on a CPU, which would convert bf16 to f32 to multiply"
+        }
+        (ComputeType::F32, _) => "the run computes in f32, since it is not known to be on a GPU",
+    }
+}
+
+const WHY_NOT_FP16: &str = "fp16 needs loss scaling, so only true chooses it";
+
 /// DeepSpeed's first scale is 2 to this power.
 const INITIAL_SCALE_POWER: u64 = 16;
 
@@ -55,8 +69,8 @@ pub(super) fn resolve(raw: &RawRun, device: Option<DeviceName>) -> Option<Precis
     let computes_in =
         compute_type(written(&bf16.enabled), written(&fp16.enabled), device.is_some_and(has_native_bf16));
     if let Some(found) = computes_in {
-        bf16.enabled.became(found == ComputeType::Bf16);
-        fp16.enabled.became(found == ComputeType::Fp16);
+        bf16.enabled.became_because(found == ComputeType::Bf16, why_bf16_or_not(found, device));
+        fp16.enabled.became_because(found == ComputeType::Fp16, WHY_NOT_FP16);
     }
     let tf32 = tf32_or_hint(tf32, computes_in, device);
     match computes_in {

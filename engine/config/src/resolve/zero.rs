@@ -5,8 +5,8 @@ use pipezero_files::json::shorten;
 use crate::kind::{Auto, Either};
 use crate::raw::{RawRun, RawZero};
 use crate::resolved::{
-    ModelConfig, OverlapComm, ParallelConfig, ReductionPolicy, ResidencyConfig, ShardingConfig, UnitLayers,
-    ZeroConfig, ZeroLevel,
+    ModelConfig, OverlapComm, ParallelConfig, Purpose, ReductionPolicy, ResidencyConfig, ShardingConfig,
+    UnitLayers, ZeroConfig, ZeroLevel,
 };
 use crate::words::{ResidencyWord, ShardingWord};
 
@@ -21,17 +21,19 @@ const MAX_PREFETCH_UNITS: usize = 256;
 
 pub(super) fn resolve(
     raw: &RawRun,
+    purpose: Purpose,
     grid: Option<&ParallelConfig>,
     model: Option<&ModelConfig>,
 ) -> Option<ZeroConfig> {
     let zero = &raw.zero_optimization;
+    let trains = purpose == Purpose::Training;
     let level = level(zero);
     let unit_layers = unit_layers(zero, model);
     let reduce = level.and_then(|level| reduce(zero, level));
-    let overlap_comm = reduce.and_then(|policy| overlap_comm(zero, policy));
+    let overlap_comm = reduce.and_then(|policy| overlap_comm(zero, policy, trains));
     let level = level?;
     // A refused ZeRO-2 is shown beside the ZeRO-3 of the same keys.
-    let is_compared = pipeline_of_zero_2(raw).is_some();
+    let is_compared = trains && pipeline_of_zero_2(raw).is_some();
     if level < ZeroLevel::Zero3 && !is_compared {
         return Some(ZeroConfig {
             level,
@@ -220,10 +222,16 @@ fn reduce(raw: &RawZero, level: ZeroLevel) -> Option<ReductionPolicy> {
 
 /// Whether reductions overlap with the next backward. Where gradients are reduced once they do, so what asks for less has no effect; it is
 /// kept for a change that reduces more often.
-fn overlap_comm(raw: &RawZero, reduce: ReductionPolicy) -> Option<OverlapComm> {
+fn overlap_comm(raw: &RawZero, reduce: ReductionPolicy, trains: bool) -> Option<OverlapComm> {
     let overlap_comm = raw.overlap_comm.or(OverlapComm::True)?;
-    if reduce == ReductionPolicy::Last && overlap_comm != OverlapComm::True {
-        let why = "gradients are reduced once per step, out of the buffers in which they accumulate";
+    let why_not = match reduce {
+        _ if !trains => Some("this engine is not trained, so it has no gradients"),
+        ReductionPolicy::Last => {
+            Some("gradients are reduced once per step, out of the buffers in which they accumulate")
+        }
+        ReductionPolicy::Every => None,
+    };
+    if let (Some(why), OverlapComm::False | OverlapComm::Auto) = (why_not, overlap_comm) {
         raw.overlap_comm.site.hint(format!("no effect here: {why}"));
     }
     Some(overlap_comm)

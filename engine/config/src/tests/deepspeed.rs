@@ -85,8 +85,8 @@ fn zero_2_with_auto_everywhere() {
         &[MICRO_BATCH],
         expect![[r#"
             ds.json:2:3: hint: `fp16`: computation is in f32, so these keys have no effect: `loss_scale`, `initial_scale_power`, `loss_scale_window`, `hysteresis`, `min_loss_scale`
-            ds.json:3:16: auto: `fp16.enabled`: "auto" is false
-            ds.json:10:24: auto: `bf16.enabled`: "auto" is false
+            ds.json:3:16: auto: `fp16.enabled`: "auto" is false: fp16 needs loss scaling, so only true chooses it
+            ds.json:10:24: auto: `bf16.enabled`: "auto" is false: the run computes in f32, since it is on a CPU, which would convert bf16 to f32 to multiply
             ds.json:13:23: auto: `optimizer.params.lr`: "auto" is 0.001
             ds.json:13:40: auto: `optimizer.params.betas`: "auto" is [0.9,0.999]
             ds.json:13:55: auto: `optimizer.params.eps`: "auto" is 1e-8
@@ -121,8 +121,8 @@ fn zero_3_with_auto_everywhere() {
         "zero3-auto.json",
         &[MICRO_BATCH],
         expect![[r#"
-            ds.json:2:24: auto: `bf16.enabled`: "auto" is false
-            ds.json:3:24: auto: `fp16.enabled`: "auto" is false
+            ds.json:2:24: auto: `bf16.enabled`: "auto" is false: the run computes in f32, since it is on a CPU, which would convert bf16 to f32 to multiply
+            ds.json:3:24: auto: `fp16.enabled`: "auto" is false: fp16 needs loss scaling, so only true chooses it
             ds.json:6:23: auto: `optimizer.params.lr`: "auto" is 0.001
             ds.json:6:40: auto: `optimizer.params.betas`: "auto" is [0.9,0.999]
             ds.json:6:55: auto: `optimizer.params.eps`: "auto" is 1e-8

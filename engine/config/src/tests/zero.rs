@@ -2,10 +2,11 @@
 
 use expect_test::expect;
 
-use super::{check, check_each, check_values, run};
+use super::{RESOURCES, check, check_each, check_values, file, run, said};
 use crate::resolved::{
     OverlapComm, ReductionPolicy, ResidencyConfig, ShardingConfig, UnitLayers, ZeroConfig, ZeroLevel,
 };
+use crate::{RunFile, StudentRun};
 
 #[test]
 fn reduction_follows_the_level() {
@@ -276,4 +277,22 @@ fn overlap_comm_counts_where_gradients_are_reduced_often() {
             run.json:6:53: `zero_optimization.overlap_comm` must be true or false or "auto", but is the string "yes"; write a value such as true
         "#]],
     );
+}
+
+/// ZeRO-2 in a pipeline is refused to runs that train alone, and shown beside a ZeRO-3 of the same keys to no others.
+#[test]
+fn an_engine_that_does_not_train_gets_no_advice_on_gradients() {
+    let student = run(&[]);
+    let changes = [
+        ("parallel", r#"{"pipeline": 2}"#),
+        ("zero_optimization", r#"{"stage": 2, "prefetch_units": 100000, "overlap_comm": false}"#),
+    ];
+    let teacher = RunFile::parse("run.json", &file(&changes)).unwrap();
+    let resolved = teacher.resolve_for_inference(RESOURCES, StudentRun { name: "small", run: &student });
+    let about_zero: Vec<String> =
+        said(resolved).lines().filter(|line| line.contains("zero_optimization")).map(str::to_owned).collect();
+    expect![[r#"
+        run.json:7:3: warning: `zero_optimization`: ZeRO-2 keeps every parameter gathered, so these keys of ZeRO-3 have no effect: `prefetch_units`
+        run.json:7:34: warning: `zero_optimization.stage`: the data degree is 1, so ZeRO-2 has nothing left to shard: all 59584 parameters stay whole
+        run.json:7:79: hint: `zero_optimization.overlap_comm`: no effect here: this engine is not trained, so it has no gradients"#]].assert_eq(&about_zero.join("\n"));
 }

@@ -14,8 +14,18 @@ pub fn one_gradient_buffer(plan: &Plan, source: Source<'_>) -> Result<Option<Str
     if plan.num_instructions() > Plan::COMPARED_INSTRUCTIONS_MAX {
         return Ok(None);
     }
-    // The same cut with larger buffers is a plan whatever `memory` says.
-    let Ok(Some(overlapped)) = plan.overlapped() else { return Ok(None) };
+    // Whatever `memory` says, the same cut with larger buffers is a plan as a rule.
+    let overlapped = match plan.overlapped() {
+        Ok(Some(overlapped)) => overlapped,
+        Ok(None) => return Ok(None),
+        Err(error) => {
+            let text = format!(
+                "hint: `zero_optimization.overlap_comm` is false; what that costs in time is not known, since the run with two gradient buffers \
+                 has no plan: {error}"
+            );
+            return Ok(Some(text));
+        }
+    };
     let step_s = |plan| Ok(Simulation::new(plan, source, None)?.step().step_s());
     let (one_s, two_s) = (step_s(plan)?, step_s(&overlapped)?);
     let [one, two] = Bytes(plan.needs().rank_bytes).distinct(Bytes(overlapped.needs().rank_bytes));

@@ -15,12 +15,18 @@ pub struct Cursor<'a> {
     known: Option<(usize, usize)>,
     /// What is in it.
     bytes: Vec<u8>,
+    num_read_bytes: u64,
 }
 
 impl<'a> Cursor<'a> {
     /// Of a checkpoint.
     pub fn new(reader: &'a CheckpointReader) -> Self {
-        Self { reader, known: None, bytes: Vec::new() }
+        Self { reader, known: None, bytes: Vec::new(), num_read_bytes: 0 }
+    }
+
+    /// How many bytes of the checkpoint's files it has read: whole blocks.
+    pub fn num_read_bytes(&self) -> u64 {
+        self.num_read_bytes
     }
 
     /// Reads elements of a parameter, from its element `first` on; `kind` is [`Piece::PARAMETER`] or one of the optimizer's states.
@@ -70,11 +76,13 @@ impl<'a> Cursor<'a> {
             let (now, later) = into.split_at_mut(len);
             if now.len() as u64 == block.end - block.start {
                 file.read_block(index, now)?;
+                self.num_read_bytes += len as u64;
             } else {
                 if self.known != Some((shard, index)) {
                     self.known = None;
                     self.bytes.resize(BLOCK_BYTES, 0);
                     file.read_block(index, &mut self.bytes)?;
+                    self.num_read_bytes += block.end - block.start;
                     self.known = Some((shard, index));
                 }
                 let from = (at - block.start) as usize;

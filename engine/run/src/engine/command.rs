@@ -7,7 +7,9 @@ use super::save::SaveFile;
 use super::weights_file::{Wanted, WeightsFile};
 use crate::checkpoint::{CheckpointError, CheckpointReader, FileRecord};
 use crate::data::BatchSource;
-use crate::executor::{BatchLogits, FileToWrite, Findings, Probe, RankFailure, RankOutcome, StepInputs};
+use crate::executor::{
+    BatchLogits, FileToWrite, Findings, Probe, RankFailure, RankOutcome, ReadWeights, StepInputs,
+};
 use crate::unusable_value::UnusableValue;
 
 /// What is asked of every rank.
@@ -78,12 +80,12 @@ pub(super) enum Answer {
     Values(Vec<f32>),
     /// What of the last step is not finite on this rank.
     Findings(Box<Findings>),
-    /// The first value of the rank's part of the weights with which no run can begin.
-    Loaded(Option<UnusableValue>),
+    /// What was read of weights; or the first value of the rank's part of them with which no run can begin.
+    Loaded(Result<ReadWeights, UnusableValue>),
     /// The rank's file of a checkpoint, or why it could not be written.
     Written(Result<FileRecord, CheckpointError>),
-    /// Whether the rank's part of a checkpoint was read.
-    Read(Result<(), CheckpointError>),
+    /// What was read of the rank's part of a checkpoint, the parameters counted; or why not.
+    Read(Result<ReadWeights, CheckpointError>),
 }
 
 /// A rank's reply to a command, or to being started.

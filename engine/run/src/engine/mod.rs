@@ -11,6 +11,7 @@ mod host_memory;
 mod initial_state;
 mod kind;
 mod limits;
+mod loaded_weights;
 mod logits;
 mod not_finite;
 mod own_weights;
@@ -34,6 +35,7 @@ mod worker;
 use std::marker::PhantomData;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Instant;
 
 use pipezero_comm::memory::Ledger;
 use pipezero_plan::Plan;
@@ -50,6 +52,7 @@ pub use failures::{gave_up, stopped};
 pub use host_memory::{ProcessNeeds, ProcessRow};
 pub use initial_state::InitialState;
 pub use kind::{EngineKind, Inference, Training};
+pub use loaded_weights::LoadedWeights;
 pub use own_weights::OwnWeights;
 use ranks::Ranks;
 pub use report::ProcessReport;
@@ -93,6 +96,8 @@ pub struct Engine<K: EngineKind = Training> {
     tokens_digest: u64,
     /// A checkpoint that is not complete yet.
     writing: Option<Writing>,
+    /// See [`Engine::loaded_weights`].
+    loaded_weights: Option<LoadedWeights>,
 }
 
 impl<K: EngineKind> Engine<K> {
@@ -237,12 +242,20 @@ impl<K: EngineKind> Engine<K> {
     fn load_wanted(&mut self, path: &Path, wanted: Wanted) -> Result<(), EngineError> {
         let opened = WeightsFile::open(&self.plan, path, wanted);
         let file = Arc::new(self.agree(opened.map_err(EngineError::from))?);
-        let found = self.ranks.ask(&Command::Load(file))?.into_iter().filter_map(|answer| match answer {
-            Answer::Loaded(found) => found,
-            _ => None,
-        });
-        let first = self.first_unusable(found.min())?;
-        first.map_or(Ok(()), |value| Err(WeightsError::Unusable(Box::new(value)).into()))
+        let begun = Instant::now();
+        let answers = self.ranks.ask(&Command::Load(Arc::clone(&file)))?;
+        let (mut read, mut unusable) = (Vec::new(), None);
+        for answer in answers {
+            match answer {
+                Answer::Loaded(Ok(of_rank)) => read.push(of_rank),
+                Answer::Loaded(Err(value)) => unusable = unusable.into_iter().chain([value]).min(),
+                _ => {}
+            }
+        }
+        if let Some(value) = self.first_unusable(unusable)? {
+            return Err(WeightsError::Unusable(Box::new(value)).into());
+        }
+        self.note_loaded(path, &file.stored_types(), &read, begun)
     }
 
     /// The ledger of a local rank's memory: what its plan counts.

@@ -57,14 +57,17 @@ impl OwnWeights {
         &self.path
     }
 
-    /// Reads elements of a parameter, from its element `first` on.
-    pub fn read(&self, name: &str, first: usize, values: &mut [f32]) -> io::Result<()> {
+    /// Reads elements of a parameter, from its element `first` on. Returns how many bytes of the file they have.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn read(&self, name: &str, first: usize, values: &mut [f32]) -> io::Result<u64> {
         let mut bytes = vec![0; 4 * values.len()];
         open_regular(&self.path)?.read_exact_at(&mut bytes, self.starts[name] + 4 * first as u64)?;
         for (value, bytes) in values.iter_mut().zip(bytes.as_chunks::<4>().0) {
             *value = f32::from_le_bytes(*bytes);
         }
-        Ok(())
+        Ok(bytes.len() as u64)
     }
 }
 

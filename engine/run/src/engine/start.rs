@@ -166,6 +166,7 @@ impl<K: EngineKind> Engine<K> {
             num_samples: 0,
             tokens_digest: 0,
             writing: None,
+            loaded_weights: None,
         })
     }
 

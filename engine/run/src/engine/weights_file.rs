@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use pipezero_config::hugging_face::{Fit, PublishedModel, PublishedWeights, Unused};
 use pipezero_files::safetensors::index_of;
+use pipezero_models::ElementType;
 use pipezero_models::parameter::ParameterSpec;
 use pipezero_plan::Plan;
 
@@ -106,13 +107,21 @@ impl WeightsFile {
         }
     }
 
-    /// Reads elements of a parameter, from its element `first` on.
+    /// The types of the tensors that are read.
+    pub(super) fn stored_types(&self) -> Vec<ElementType> {
+        match &self.weights {
+            Weights::Own(_) => vec![ElementType::F32],
+            Weights::Published(weights) => weights.stored_types(),
+        }
+    }
+
+    /// Reads elements of a parameter, from its element `first` on. Returns how many bytes of its files that took.
     pub(super) fn read(
         &self,
         parameter: &ParameterSpec,
         first: usize,
         values: &mut [f32],
-    ) -> Result<(), Cause> {
+    ) -> Result<u64, Cause> {
         let name = &*parameter.name;
         let read = match &self.weights {
             Weights::Own(own) => {

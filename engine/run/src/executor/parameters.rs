@@ -13,6 +13,7 @@ use pipezero_schedule::{Stage, Unit};
 
 use super::error::Cause;
 use super::rank::Rank;
+use super::read_weights::ReadWeights;
 use super::scratch::ELEMENTS_AT_ONCE;
 use super::to_rank_zero::ToRankZero;
 use crate::shard::{PartStore, Weights};
@@ -45,19 +46,22 @@ impl Rank {
         Ok(())
     }
 
-    /// Fills the parameters that this rank holds with what `read` finds in files, as [`Rank::fill_parameters`] does, and returns the first
-    /// value with which no run can begin, where `place` says. What the rank holds is of no use then. `read` is given each parameter, the first of its
-    /// elements that are wanted, and where they go. A parameter of which `is_read` does not hold is drawn.
+    /// Fills the parameters that this rank holds with what `read` finds in files, as [`Rank::fill_parameters`] does, and returns what that
+    /// took; or the first value with which no run can begin, where `place` says. What the rank holds is of no use then. `read` is given each
+    /// parameter, the first of its elements that are wanted, and where they go, and returns how many bytes of files it has read. A parameter of
+    /// which `is_read` does not hold is drawn.
     pub(crate) fn read_values(
         &mut self,
         is_read: impl Fn(&str) -> bool,
-        mut read: impl FnMut(&ParameterSpec, usize, &mut [f32]) -> Result<(), Cause>,
+        mut read: impl FnMut(&ParameterSpec, usize, &mut [f32]) -> Result<u64, Cause>,
         place: impl Fn(&ParameterSpec, usize) -> PlaceInFile,
-    ) -> Result<Option<UnusableValue>, Cause> {
+    ) -> Result<Result<ReadWeights, UnusableValue>, Cause> {
         let plan = Arc::clone(&self.plan);
         let stored = plan.element_type();
         let seed = plan.run().seed;
         let mut found = None;
+        let parts = self.stores.values().flat_map(|store| &store.parts);
+        let mut counted = ReadWeights::by_rank_with(parts);
         self.fill_parameters(|ParameterEntry { spec, .. }, first, values| {
             if !is_read(&spec.name) {
                 init::fill(spec, seed, first, values);
@@ -67,14 +71,14 @@ impl Rank {
                 return Ok(());
             }
             let first = spec.first_element() + first;
-            read(spec, first, values)?;
+            counted.count(values.len(), read(spec, first, values)?);
             found = first_beyond(values, stored.overflow()).map(|at| {
                 let (order, element) = (parameter_order(&plan, &spec.name), first + at);
                 UnusableValue::new((order, element), place(spec, element), values[at], stored)
             });
             Ok(())
         })?;
-        Ok(found)
+        Ok(found.map_or(Ok(counted), Err))
     }
 
     /// Sends a unit's parameters to rank 0 in f32, in the order of declaration and piece by piece. On rank 0, `take` is given neighbours in

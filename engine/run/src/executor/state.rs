@@ -13,6 +13,7 @@ use super::error::Cause;
 use super::first_not_finite::download;
 use super::parameters::parameter_order;
 use super::rank::Rank;
+use super::read_weights::ReadWeights;
 use super::scratch::ELEMENTS_AT_ONCE;
 use super::staging::FileToWrite;
 use crate::checkpoint::{CheckpointError, CheckpointReader, Cursor, FileRecord, Piece, ShardWriter};
@@ -151,9 +152,9 @@ impl Rank {
     pub(crate) fn read_state(
         &mut self,
         from: &CheckpointReader,
-    ) -> Result<Result<(), CheckpointError>, Cause> {
+    ) -> Result<Result<ReadWeights, CheckpointError>, Cause> {
         match self.read_parameters(from, |_| true)? {
-            Ok(()) => inner(self.read_optimizer_state(from)),
+            Ok(read) => Ok(inner(self.read_optimizer_state(from))?.map(|()| read)),
             failed => Ok(failed),
         }
     }
@@ -163,18 +164,19 @@ impl Rank {
         &mut self,
         from: &CheckpointReader,
         is_read: impl Fn(&str) -> bool,
-    ) -> Result<Result<(), CheckpointError>, Cause> {
+    ) -> Result<Result<ReadWeights, CheckpointError>, Cause> {
         let mut cursor = Cursor::new(from);
         let found = self.read_values(
             is_read,
-            |spec, first, values| Ok(cursor.read(Piece::PARAMETER, &spec.name, first, values)?),
+            |spec, first, values| {
+                let before = cursor.num_read_bytes();
+                cursor.read(Piece::PARAMETER, &spec.name, first, values)?;
+                Ok(cursor.num_read_bytes() - before)
+            },
             |spec, element| from.place(Piece::PARAMETER, spec, element),
         );
-        let found = found.and_then(|found| match found {
-            Some(value) => Err(CheckpointError::Unusable(Box::new(value)).into()),
-            None => Ok(()),
-        });
-        inner(found)
+        let unusable = |value| CheckpointError::Unusable(Box::new(value)).into();
+        inner(found.and_then(|found| found.map_err(unusable)))
     }
 
     fn read_optimizer_state(&mut self, from: &CheckpointReader) -> Result<(), Cause> {

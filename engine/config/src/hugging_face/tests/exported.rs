@@ -29,7 +29,8 @@ fn exported(
     let read = |name: &str, first: usize, values: &mut [f32]| {
         // A run has no more than its own positions.
         assert!(first + values.len() <= lengths[name], "{name}");
-        weights.read(name, first, values).map_err(|(path, error)| HuggingFaceError::io(&path)(error))
+        let read = weights.read(name, first, values);
+        read.map(drop).map_err(|(path, error)| HuggingFaceError::io(&path)(error))
     };
     let form = ExportForm { file_bytes_max: u64::MAX, element };
     let lost = model.export(home.path(), about, form, specs.iter().map(|spec| &*spec.name), read)?;

@@ -7,6 +7,9 @@ mod writing;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Instant;
+
+use pipezero_models::ElementType;
 
 use super::Engine;
 use super::command::{Answer, Command};
@@ -15,6 +18,7 @@ use super::kind::EngineKind;
 use super::state_check::{check_model, check_optimizer};
 use super::weights_file::Wanted;
 use crate::checkpoint::{CheckpointError, CheckpointReader, Position};
+use crate::executor::ReadWeights;
 pub(super) use writing::Writing;
 
 /// A file, and what shows that it is not as it was written.
@@ -46,7 +50,7 @@ impl Engine {
         let fits =
             check_model(&self.plan, from, Wanted::All).and_then(|()| check_optimizer(&self.plan, from));
         self.agree(fits.map_err(EngineError::from))?;
-        self.read(&Command::ReadState(Arc::clone(from)))?;
+        drop(self.read(&Command::ReadState(Arc::clone(from)))?);
         let manifest = from.manifest();
         let Position { step, update, num_samples } = manifest.position;
         (self.step, self.update, self.num_samples) = (step, update, num_samples);
@@ -73,25 +77,28 @@ impl<K: EngineKind> Engine<K> {
     ) -> Result<(), EngineError> {
         let fits = check_model(&self.plan, from, wanted);
         self.agree(fits.map_err(EngineError::from))?;
-        self.read(&Command::ReadParameters { from: Arc::clone(from), wanted })
+        let begun = Instant::now();
+        let read = self.read(&Command::ReadParameters { from: Arc::clone(from), wanted })?;
+        self.note_loaded(from.folder(), &[ElementType::F32], &read, begun)
     }
 
-    fn read(&mut self, command: &Command) -> Result<(), EngineError> {
+    /// What each local rank has read.
+    fn read(&mut self, command: &Command) -> Result<Vec<ReadWeights>, EngineError> {
         let answers = self.ranks.ask(command)?;
-        let errors = answers.into_iter().filter_map(|answer| match answer {
-            Answer::Read(read) => read.err(),
-            _ => None,
-        });
-        let (mut unusable, mut failed) = (None, None);
-        for error in errors {
-            match error {
-                CheckpointError::Unusable(value) => unusable = unusable.into_iter().chain([*value]).min(),
-                error => failed = failed.or(Some(error)),
+        let (mut all, mut unusable, mut failed) = (Vec::new(), None, None);
+        for answer in answers {
+            match answer {
+                Answer::Read(Ok(read)) => all.push(read),
+                Answer::Read(Err(CheckpointError::Unusable(value))) => {
+                    unusable = unusable.into_iter().chain([*value]).min();
+                }
+                Answer::Read(Err(error)) => failed = failed.or(Some(error)),
+                _ => {}
             }
         }
         self.agree_on_damage(failed.map_or(Ok(()), Err))?;
         let first = self.first_unusable(unusable)?;
-        first.map_or(Ok(()), |value| Err(CheckpointError::Unusable(Box::new(value)).into()))
+        first.map_or(Ok(all), |value| Err(CheckpointError::Unusable(Box::new(value)).into()))
     }
 
     /// What this process has read, if all have read theirs; what is damaged for one is so for all.
