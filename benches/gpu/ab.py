@@ -22,6 +22,14 @@ def predicted_ms(folder):
         return None
 
 
+def verdict(times, predicted):
+    """What is kept by the rule; times in ms by "old" and "new"."""
+    gain = statistics.median(times["old"]) - statistics.median(times["new"])
+    spread = max(max(each) - min(each) for each in times.values())
+    figures = {"old_ms": times["old"], "new_ms": times["new"], "gain_ms": gain, "spread_ms": spread}
+    return figures | {"predicted_ms": predicted, "is_kept": gain > spread and gain > (predicted or 0) / 2}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--lines", required=True)
@@ -34,11 +42,7 @@ def main():
     if not all(times.values()):
         raise SystemExit(f"{arguments.lines} has {len(times['old'])} lines of old and {len(times['new'])} of new")
     predicted = predicted_ms(arguments.old) if arguments.old else None
-    gain = statistics.median(times["old"]) - statistics.median(times["new"])
-    spread = max(max(each) - min(each) for each in times.values())
-    figures = {"old_ms": times["old"], "new_ms": times["new"], "gain_ms": gain, "spread_ms": spread}
-    figures |= {"predicted_ms": predicted, "is_kept": gain > spread and gain > (predicted or 0) / 2}
-    print(f"figures: {json.dumps(figures)}")
+    print(f"figures: {json.dumps(verdict(times, predicted))}")
 
 
 if __name__ == "__main__":

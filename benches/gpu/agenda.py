@@ -79,6 +79,8 @@ def run(arguments, agenda, work):
         reason = session.why_not(experiment, session.left_s())
         if reason:
             print(f"{experiment['id']:9} not now: {reason}", flush=True)
+            # A rehearsal shows that everything runs.
+            num_bad += session.is_rehearsal and not experiment.get("needs")
             continue
         line = session.run(experiment)
         replayed = ", replayed" if line.get("replayed") else ""
@@ -92,7 +94,7 @@ def run(arguments, agenda, work):
             print("no other experiment means anything without it", flush=True)
             break
     seconds = time.monotonic() - session.begins
-    print(f"{num_bad} of them not ok, {seconds:.0f} s in all; output in {session.out}/agenda.log")
+    print(f"{num_bad} not ok, {seconds:.0f} s in all; output in {session.out}/agenda.log")
     return 1 if num_bad else 0
 
 
@@ -101,8 +103,9 @@ def show(arguments, agenda, _work):
     report(complaints)
     of_agenda = {each["id"]: each for each in agenda}
     for name, line in ledger.newest(lines).items():
-        state = line.get("status") or line.get("source", "")
-        print(f"{name:9} {state:9} {line.get('date', ''):20} {line.get('device', '')}, commit {line.get('commit')}")
+        state = line.get("status", "") + (", replayed" if line.get("replayed") else "")
+        of = [line.get("date"), line.get("device"), line.get("commit") and f"commit {line['commit']}", line.get("source")]
+        print(f"{name:9} {state}, {', '.join(filter(None, of))}")
         print(f"{'':9} figure: {in_short(line.get('figures', {})) or line.get('why', '')}")
         if name in of_agenda:
             print(f"{'':9} predicted: {of_agenda[name]['predicted']}\n{'':9} rule: {of_agenda[name]['rule']}")

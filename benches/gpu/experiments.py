@@ -23,7 +23,9 @@ Arguments have placeholders:
     {out}           folder for files that are kept
     {work}          folder that is removed afterwards
     {site}          folder of the Python packages that are installed
+    {seconds}       what the experiment may take now, less ten
     {python}        this Python
+    {plain_python}  the same, started without the folders of CUDA's libraries for pipezero, as {torch} is: PyTorch brings its own
     {torch} {ncu} {sanitizer}   this Python if it has PyTorch; NVIDIA's tools. In a rehearsal programs that print what was recorded
                     (benches/gpu/recorded)
     {A|B}           A on a GPU, B in a rehearsal
@@ -43,6 +45,8 @@ RECORDED = os.path.join(HERE, "recorded")
 REQUIRED = {"id", "title", "needs_s", "limit_s", "commands", "files", "figure", "predicted", "rule"}
 OPTIONAL = {"rehearsal", "versions", "needs", "always", "stops"}
 TOOLS = ("torch", "ncu", "sanitizer")
+# First arguments of commands that are started without the folders of CUDA's libraries.
+PLAIN = ("{torch}", "{plain_python}")
 PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 # What pack.sh says of the programs that it has built.
 PACKED = "packed.json"
@@ -90,6 +94,7 @@ class Places:
             "runs": os.path.join(HERE, "runs"),
             "site": sysconfig.get_paths()["purelib"],
             "python": sys.executable,
+            "plain_python": sys.executable,
         }
         self.values |= tools
         if is_rehearsal:
@@ -117,8 +122,8 @@ class Places:
             argument = replaced
         return argument
 
-    def expanded(self, experiment, out, work):
-        more = {"out": out, "work": work}
+    def expanded(self, experiment, out, work, limit_s):
+        more = {"out": out, "work": work, "seconds": str(max(1, int(limit_s) - 10))}
         return [[self.filled(each, more) for each in command] for command in self.commands(experiment)]
 
     def used(self, experiment):
@@ -186,7 +191,7 @@ def missing(experiment, places):
         return f"there is no {', '.join(absent)} here"
     if "old" in used and places.values["old"] is None:
         return "there is no older program: benches/gpu/pack.sh --old COMMIT builds it"
-    for command in places.expanded(experiment, "", ""):
+    for command in places.expanded(experiment, "", "", experiment["limit_s"]):
         for argument in command:
             if argument.startswith((places.values["bin"] + "/", f"{places.values['old']}/")):
                 if not os.path.exists(argument):

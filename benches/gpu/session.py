@@ -149,10 +149,11 @@ class Session:
     def run_commands(self, experiment, log, out, work):
         """The status, and the exit code of the last command that was run."""
         limit_s = experiment["limit_s"] * (REHEARSAL_LIMIT_FACTOR if self.is_rehearsal else 1)
-        ends = time.monotonic() + min(limit_s, self.left_s())
+        limit_s = min(limit_s, self.left_s())
+        ends = time.monotonic() + limit_s
         written = self.places.commands(experiment)
-        for raw, command in zip(written, self.places.expanded(experiment, out, work)):
-            environment = self.plain_environment if raw[0] == "{torch}" else self.environment
+        for raw, command in zip(written, self.places.expanded(experiment, out, work, limit_s)):
+            environment = self.plain_environment if raw[0] in experiments.PLAIN else self.environment
             code = limited.run(command, ends - time.monotonic(), log, environment)
             if code is None:
                 return ledger.TIMED_OUT, None
