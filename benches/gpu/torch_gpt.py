@@ -72,14 +72,14 @@ class Tokens:
         has_file = "tokens" in run["data"]
         self.samples = Samples(run, os.path.dirname(os.path.abspath(arguments.run))) if has_file else None
 
-    def of_step(self, step, device):
+    def of_step(self, step):
         if self.samples is None:
-            return torch.randint(self.vocabulary, self.shape, device=device)
+            return torch.randint(self.vocabulary, self.shape)
         read = self.samples.of_step(step)
         # Types without a sign are not of every operation, so they are read as others, and the sign is taken away.
         is_wide = read.itemsize == 4
         values = torch.frombuffer(read, dtype=torch.int32 if is_wide else torch.int16).to(torch.int64)
-        return (values & ((1 << 8 * read.itemsize) - 1)).view(self.shape).to(device)
+        return (values & ((1 << 8 * read.itemsize) - 1)).view(self.shape)
 
 
 def use_attention(name, run, device):
@@ -112,10 +112,10 @@ def train(run, arguments, device, num_parts):
     rates = rates_of(arguments.rates) if arguments.rates else None
     tokens, is_bf16 = Tokens(run, arguments), run.get("bf16", {}).get("enabled", False)
     seconds, losses = [], []
-    begins = None
+    read = tokens.of_step(1)
+    begins = time.perf_counter()
     for step in range(1, arguments.steps + 1):
-        begins = begins or time.perf_counter()
-        sample = tokens.of_step(step, device)
+        sample = read.to(device)
         for group in optimizer.param_groups if rates else ():
             group["lr"] = rates[step - 1]
         optimizer.zero_grad(set_to_none=True)
@@ -127,6 +127,8 @@ def train(run, arguments, device, num_parts):
             total = total + loss.detach()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
+        # While the device computes.
+        read = tokens.of_step(step + 1)
         # Where it waits for the device, as a program that prints its losses does.
         losses.append(total.item())
         ends = time.perf_counter()
