@@ -72,7 +72,7 @@ def run(arguments, agenda, work):
     if session.gpu is None:
         print("there is no GPU here: nvidia-smi says nothing; --rehearse runs without one", file=sys.stderr)
         return 1
-    os.makedirs(session.out, exist_ok=True)
+    session.begin_log()
     print(f"on {session.device}, {arguments.budget:.0f} s; lines go to {arguments.ledger}", flush=True)
     num_bad = 0
     for experiment in session.ordered(agenda):

@@ -64,6 +64,14 @@ class Session:
         self.versions = machine.versions(self.environment)
         self.anchor = {}
 
+    def begin_log(self):
+        """What every experiment of this call has in common."""
+        os.makedirs(self.out, exist_ok=True)
+        facts = {"gpu": self.gpu, "versions": self.versions, "commit": experiments.packed(self.places).get("commit")}
+        facts |= {"libraries": self.environment["LD_LIBRARY_PATH"], "tools": machine.tools()}
+        with open(os.path.join(self.out, "agenda.log"), "a", encoding="utf-8") as file:
+            file.write("".join(f"{name}: {value}\n" for name, value in facts.items()))
+
     def device_of_ledger(self):
         return next((line["device"] for line in reversed(self.lines) if line.get("device")), "unknown")
 

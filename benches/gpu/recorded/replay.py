@@ -1,6 +1,6 @@
 """What stands in a rehearsal in the place of a tool that is not there: it prints what was recorded beside it.
 
-The programs `ncu`, `sanitizer` and `torch` of this folder end here. torch_gpt.txt and its losses were recorded on a CPU with PyTorch 2.11. The others were
+The programs `ncu`, `sanitizer` and `torch` of this folder end here. torch_gpt.txt and its losses were recorded on a CPU with PyTorch 2.11, lab.txt on the fake GPU. The others were
 written by hand in the form of the tool's output, since no machine with a GPU has recorded them yet; their times are 1000 ns, or 1 ms, wherever a
 time stands.
 """
