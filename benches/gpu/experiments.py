@@ -12,6 +12,7 @@ An experiment is an object:
     figure          what is measured
     predicted       its value as it is expected, and why (null where nothing was)
     rule            what is kept, merged or dropped at which value
+    gpus            how many GPUs it needs (1 if left out)
     needs           what is missing in this repository, so that it cannot run; null or left out where nothing is
     always          true: it is run each time; what it says of the machine is kept with every line (the anchor)
     stops           true: where it fails, no other experiment is run
@@ -43,7 +44,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 REPO = os.path.dirname(os.path.dirname(HERE))
 RECORDED = os.path.join(HERE, "recorded")
 REQUIRED = {"id", "title", "needs_s", "limit_s", "commands", "files", "figure", "predicted", "rule"}
-OPTIONAL = {"rehearsal", "versions", "needs", "always", "stops"}
+OPTIONAL = {"rehearsal", "versions", "gpus", "needs", "always", "stops"}
 TOOLS = ("torch", "ncu", "sanitizer")
 # First arguments of commands that are started without the folders of CUDA's libraries.
 PLAIN = ("{torch}", "{plain_python}")
@@ -181,10 +182,12 @@ def packed(places):
         return {}
 
 
-def missing(experiment, places):
+def missing(experiment, places, num_gpus):
     """Why an experiment cannot run here; None where it can."""
     if experiment.get("needs"):
         return f"needs {experiment['needs']}"
+    if num_gpus is not None and experiment.get("gpus", 1) > num_gpus:
+        return f"needs {experiment['gpus']} GPUs, and {num_gpus} are here"
     used = places.used(experiment)
     absent = [tool for tool in TOOLS if tool in used and tool not in places.values]
     if absent:

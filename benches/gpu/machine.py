@@ -31,9 +31,12 @@ def smi(query):
 
 
 def gpu():
-    """Name and driver of the first GPU; None where there is none."""
+    """Name and driver of the first GPU, and how many there are; None where there is none."""
     found = smi("name,driver_version")
-    return {"device": found[0], "driver": found[1]} if found and len(found) == 2 else None
+    if not found or len(found) != 2:
+        return None
+    listed = subprocess.run(["nvidia-smi", "--list-gpus"], capture_output=True, text=True, check=False).stdout
+    return {"device": found[0], "driver": found[1], "num_gpus": max(1, len(listed.splitlines()))}
 
 
 def clock_mhz():

@@ -41,11 +41,13 @@ class Session:
         self.places = experiments.Places(
             arguments.bin, old if os.path.isdir(old) else None, tools, self.is_rehearsal
         )
-        found = {"device": machine.FAKE_GPU, "driver": None} if self.is_rehearsal else machine.gpu()
-        self.gpu = found
+        self.gpu = machine.gpu()
+        if self.is_rehearsal:
+            # It has as many GPUs as it is asked for.
+            self.gpu = {"device": machine.FAKE_GPU, "driver": None, "num_gpus": None}
         self.lines, self.complaints = ledger.read(arguments.ledger)
         named = getattr(arguments, "device", None)
-        self.device = named or (found and found["device"]) or self.device_of_ledger()
+        self.device = named or (self.gpu and self.gpu["device"]) or self.device_of_ledger()
         # What has been compiled stays for the next call on this machine.
         cache = work if self.is_rehearsal else os.path.join(REPO, "target", "gpu-cache")
         self.environment = os.environ | {
@@ -97,7 +99,7 @@ class Session:
 
     def why_not(self, experiment, left_s):
         """Why an experiment is not run now; None where it is."""
-        reason = experiments.missing(experiment, self.places)
+        reason = experiments.missing(experiment, self.places, self.gpu and self.gpu["num_gpus"])
         if reason:
             return reason
         is_wanted = experiment.get("always") or experiment["id"] in self.arguments.again
@@ -133,7 +135,8 @@ class Session:
             "key": key,
             "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
             "device": self.device,
-            "driver": self.gpu and self.gpu["driver"],
+            "driver": self.gpu["driver"],
+            "num_gpus": experiment.get("gpus", 1),
             "versions": self.versions,
             "commit": experiments.packed(self.places).get("commit") or commit_here(),
             "seconds": round(seconds, 1),
@@ -162,6 +165,8 @@ class Session:
         written = self.places.commands(experiment)
         for raw, command in zip(written, self.places.expanded(experiment, out, work, limit_s)):
             environment = self.plain_environment if raw[0] in experiments.PLAIN else self.environment
+            if self.is_rehearsal:
+                environment = environment | {"FAKE_GPU_DEVICES": str(experiment.get("gpus", 1))}
             code = limited.run(command, ends - time.monotonic(), log, environment)
             if code is None:
                 return ledger.TIMED_OUT, None

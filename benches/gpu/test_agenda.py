@@ -18,6 +18,7 @@ AGENDA = os.path.join(HERE, "agenda.py")
 NVIDIA_SMI = """#!/bin/sh
 case "$1" in
 *name*) echo "${GPU_NAME:-NVIDIA H200}, 580.1" ;;
+--list-gpus) echo "GPU 0" && echo "GPU 1" ;;
 *) echo 1980 ;;
 esac
 """
@@ -166,6 +167,9 @@ class Keys(WithAgenda):
         self.call("run")
         self.call("run", "--again", "B")
         self.assertEqual(self.ids(), list("ABCB"))
+        # What was ok once stays so.
+        self.assertEqual(self.call("run", "--again", "B", WRONG="B")[0], 1)
+        self.assertEqual((self.call("run")[0], self.ids()), (0, list("ABCBB")))
         self.ledger = self.path("other.jsonl")
         self.call("run", "--first", "C,B")
         self.assertEqual(self.ids(), list("CBA"))
@@ -227,6 +231,13 @@ class Failures(WithAgenda):
         self.call("run")
         self.call("run")
         self.assertEqual(self.ids(), ["B", "B", "A", "B"])
+
+    def test_what_needs_more_gpus_than_there_are_is_not_run(self):
+        self.agenda([self.experiment("A", gpus=3), self.experiment("B", gpus=2)])
+        status, text = self.call("run")
+        self.assertEqual((status, self.ids()), (0, ["B"]))
+        self.assertIn("needs 3 GPUs, and 2 are here", text)
+        self.assertEqual(ledger.read(self.ledger)[0][0]["num_gpus"], 2)
 
     def test_a_program_that_prints_no_figure_has_failed(self):
         self.agenda([self.experiment("A", commands=[["{python}", "-c", ""]])])
