@@ -1,9 +1,11 @@
-"""The account of one training step: each kernel, how often it is called, and its time, by NVIDIA's profiler (ncu).
+"""The account of one training step: each kernel, how often it is called, and its time, by the run's own events or by NVIDIA's profiler (ncu).
 
+    python3 benches/gpu/account.py --table FILE.csv PIPEZERO profile RUN.json --set device=cuda --out COSTS --kernels KERNELS.csv
     python3 benches/gpu/account.py --ncu NCU --table FILE.csv PIPEZERO train RUN.json --set device=cuda --set steps=3 --out DIR
 
-Caches and clocks are left as they are (`--cache-control none --clock-control none`), so that times are near those of a run. The step is the
-last one that is whole: from a launch of `embedding` behind one of the optimizer to the next such launch, or to the run's end.
+The run's own events stand before and behind each call on its stream, and copies and clears are counted too. ncu times each kernel by itself, with
+caches and clocks as they are (`--cache-control none --clock-control none`), so that times are near those of a run; its step is the last one that is
+whole: from a launch of `embedding` behind one of the optimizer to the next such launch, or to the run's end.
 """
 
 import argparse
@@ -52,12 +54,8 @@ def is_product(name):
     return any(part in name for part in PRODUCTS)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--ncu", required=True, help="NVIDIA's program")
-    parser.add_argument("--table", required=True, help="where the account goes, as CSV")
-    parser.add_argument("command", nargs=argparse.REMAINDER)
-    arguments = parser.parse_args()
+def by_ncu(arguments):
+    """Nanoseconds of each launch of a step, by kernel."""
     with tempfile.TemporaryDirectory() as folder:
         log = os.path.join(folder, "ncu.csv")
         status = subprocess.run(
@@ -70,7 +68,45 @@ def main():
     times = collections.defaultdict(list)
     for name, ns in step:
         times[name].append(ns)
-    total = sum(ns for _, ns in step)
+    return times
+
+
+def by_events(arguments):
+    """The same, by what the run itself has written: as if all calls of one size took equally long."""
+    status = subprocess.run(arguments.command, check=False).returncode
+    if status != 0:
+        sys.exit(f"the run ended with status {status}")
+    times = collections.defaultdict(list)
+    with open(arguments.command[arguments.command.index("--kernels") + 1], encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            calls = int(row["calls"])
+            times[row["kernel"]] += [float(row["ns"]) / calls] * calls
+    return times
+
+
+def figures_of(times):
+    """What the ledger keeps, in ms."""
+
+    def ms(is_counted):
+        return round(sum(sum(each) for name, each in times.items() if is_counted(name)) / 1e6, 3)
+
+    return {
+        "kernels_ms": ms(lambda name: True),
+        "num_launches": sum(map(len, times.values())),
+        "products_ms": ms(is_product),
+        "attention_ms": ms(lambda name: name.startswith("attention")),
+        "embedding_backward_ms": ms(lambda name: name == "embedding_backward"),
+    }
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--ncu", help="NVIDIA's program [the run's own events]")
+    parser.add_argument("--table", required=True, help="where the account goes, as CSV")
+    parser.add_argument("command", nargs=argparse.REMAINDER)
+    arguments = parser.parse_args()
+    times = by_ncu(arguments) if arguments.ncu else by_events(arguments)
+    total = sum(map(sum, times.values()))
     with open(arguments.table, "w", encoding="utf-8") as file:
         file.write("kernel,calls,us_each,ms,share\n")
         for name, each in sorted(times.items(), key=lambda pair: -sum(pair[1])):
@@ -78,15 +114,7 @@ def main():
             file.write(f"{name},{len(each)},{ms * 1e3 / len(each):.1f},{ms:.3f},{ms * 1e6 / total:.4f}\n")
     with open(arguments.table, encoding="utf-8") as file:
         print(file.read())
-    of_products = sum(ns for name, ns in step if is_product(name))
-    figures = {
-        "kernels_ms": total / 1e6,
-        "num_launches": len(step),
-        "products_ms": of_products / 1e6,
-        "attention_ms": sum(ns for name, ns in step if name.startswith("attention")) / 1e6,
-        "embedding_backward_ms": sum(times["embedding_backward"]) / 1e6,
-    }
-    print(f"figures: {json.dumps({name: round(value, 3) for name, value in figures.items()})}")
+    print(f"figures: {json.dumps(figures_of(times))}")
 
 
 if __name__ == "__main__":

@@ -6,8 +6,8 @@
     python3 benches/gpu/speed.py table --lines FILE RUN.json                    puts them beside each other
 
 FILE gets a line of JSON for each measurement. Steps are compared by their median, the first ones left out. A step of pipezero is
-timed between two marks in its queue (`step_s`); `wall_s` is the time from the end of one step to that of the next, as
-PyTorch's are timed.
+timed between two marks in its queue (`step_s`); `wall_s`, which the run measures too, is the time from the end of one step to that of the
+next, as PyTorch's are timed.
 Floating-point operations are counted alike for all (`flops_of_a_step`), so the shares of the peak can be
 compared.
 """
@@ -115,35 +115,10 @@ def steps_in(folder):
     return [line for line in whole if "step_s" in line]
 
 
-class Watched:
-    """The steps of a running run, each with the time at which its line was seen."""
-
-    # How often it looks: what a time may be late.
-    EVERY_S = 0.002
-
-    def __init__(self, folder):
-        self.path = os.path.join(folder, "metrics.jsonl")
-        self.num_bytes, self.times = 0, []
-
-    def look(self):
-        """Whether there are more bytes; the number of lines is found from them."""
-        try:
-            num_bytes = os.stat(self.path).st_size
-        except OSError:
-            return
-        if num_bytes > self.num_bytes:
-            now = time.monotonic()
-            with open(self.path, "rb") as file:
-                num_lines = file.read(num_bytes).count(b"\n")
-            self.num_bytes = num_bytes
-            self.times += [now] * (num_lines - len(self.times))
-
-    def wall_s(self, skipped, num_steps):
-        """Seconds of a whole step, whatever happens between two: the mean of those that count."""
-        times = self.times[:num_steps]
-        if skipped < 1 or len(times) <= skipped:
-            return None
-        return (times[-1] - times[skipped - 1]) / (len(times) - skipped)
+def wall_s(steps):
+    """Seconds from the end of one step to that of the next, whatever happens between; None of a program that does not say so."""
+    found = [line["wall_s"] for line in steps if line.get("wall_s") is not None]
+    return statistics.fmean(found) if found else None
 
 
 def train(arguments):
@@ -153,12 +128,14 @@ def train(arguments):
     settings = ["device=cuda", f"steps={arguments.steps}", *arguments.set]
     command = [arguments.pipezero, "train", arguments.run, "--out", arguments.out]
     running = subprocess.Popen(command + [each for setting in settings for each in ("--set", setting)])
-    watched = Watched(arguments.out)
+    first_s = None
     while running.poll() is None and time.monotonic() - begins < arguments.limit:
-        watched.look()
-        if len(watched.times) >= arguments.steps:
+        steps = steps_in(arguments.out)
+        first_s = first_s or (time.monotonic() - begins if steps else None)
+        if len(steps) >= arguments.steps:
             break
-        time.sleep(watched.EVERY_S)
+        time.sleep(0.1)
+    first_s = first_s or time.monotonic() - begins
     is_ours = running.poll() is None
     if is_ours:
         running.kill()
@@ -169,10 +146,9 @@ def train(arguments):
         sys.exit(f"no step was measured in {time.monotonic() - begins:.0f} s, status {status}")
     # What the run itself says of its speed: operations a second by its own formula, to be held against the
     # one above.
-    first_s = (watched.times[0] if watched.times else time.monotonic()) - begins
     more = {"own_tflops": steps[-1]["tflops"], "loss": steps[-1]["loss"], "seconds_to_first_step": first_s}
     seconds = [line["step_s"] for line in steps]
-    more["wall_s"] = watched.wall_s(arguments.skipped, len(steps))
+    more["wall_s"] = wall_s(steps[arguments.skipped :])
     if more["wall_s"] is not None:
         more["between_steps_s"] = more["wall_s"] - statistics.fmean(seconds[arguments.skipped :])
     line = measured(arguments.run, arguments.what, seconds, arguments.skipped, more, arguments.set)

@@ -51,6 +51,11 @@ class Programs(unittest.TestCase):
         self.assertEqual(account.last_step([("from_f32", 9.0)] + step + step + after), step)
         self.assertEqual(account.last_step(after), [])
 
+    def test_an_account_adds_up(self):
+        times = {"embedding_backward": [2e6], "cublasLtMatmul": [1e6, 3e6], "attention_mma_64": [5e5], "gelu": [5e5]}
+        expected = {"kernels_ms": 7.0, "num_launches": 5, "products_ms": 4.0, "attention_ms": 0.5, "embedding_backward_ms": 2.0}
+        self.assertEqual(account.figures_of(times), expected)
+
     def test_samples_come_in_the_order_of_pipezero(self):
         # SplitMix64 of seed 0, as in engine/run/src/data/sampler.rs.
         golden = 0x9E3779B97F4A7C15
