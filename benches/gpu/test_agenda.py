@@ -86,6 +86,8 @@ class WithAgenda(unittest.TestCase):
     def call(self, command, *arguments, **variables):
         """Exit status and output of agenda.py."""
         environment = os.environ | {"PATH": f"{self.path('tools')}:{os.environ['PATH']}"} | variables
+        # What is killed leaves its temporary folder.
+        environment["TMPDIR"] = self.folder
         places = ["--agenda", self.path("agenda.json"), "--ledger", self.ledger]
         places += ["--out", self.path("out"), "--bin", self.path("bin")]
         done = subprocess.run(
