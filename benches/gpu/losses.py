@@ -60,6 +60,8 @@ def main():
         f"figure: largest difference {largest:.1e} in {len(steps)} steps (limit {arguments.limit:.0e}); "
         f"last loss {gpu.get(steps[-1])}"
     )
+    figures = {"largest_difference": largest, "num_steps": len(steps), "last_loss": gpu.get(steps[-1])}
+    print(f"figures: {json.dumps({arguments.name: figures})}")
     # Written so that NaN fails.
     sys.exit(0 if largest <= arguments.limit else 1)
 

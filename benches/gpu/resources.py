@@ -38,15 +38,20 @@ KERNEL = re.compile(
 )
 
 
-def program(element):
-    """The sources for elements of a type as one program: the lists that `fn sources` of program.rs puts together."""
+def listed_sources(element):
+    """Files of the program for elements of a type, in the order in which `fn sources` of program.rs puts them together."""
     with open(os.path.join(CUDA, "program.rs"), encoding="utf-8") as file:
         lists = dict(re.findall(r"const (OF_\w+): \[&str; \d+\] = \[(.*?)\];", file.read(), re.DOTALL))
+    names = ("OF_ELEMENTS", "OF_F32" if element == "F32" else "OF_HALVES")
+    return [source for name in names for source in re.findall(r'include_str!\("([^"]+)"\)', lists.get(name, ""))]
+
+
+def program(element):
+    """The sources for elements of a type as one program."""
     texts = []
-    for name in ("OF_ELEMENTS", "OF_F32" if element == "F32" else "OF_HALVES"):
-        for source in re.findall(r'include_str!\("([^"]+)"\)', lists.get(name, "")):
-            with open(os.path.join(CUDA, source), encoding="utf-8") as file:
-                texts.append(file.read())
+    for source in listed_sources(element):
+        with open(os.path.join(CUDA, source), encoding="utf-8") as file:
+            texts.append(file.read())
     return "\n".join(texts).encode()
 
 

@@ -8,6 +8,7 @@ not done when the limit was over.
 """
 
 import argparse
+import json
 import os
 import re
 import signal
@@ -74,6 +75,9 @@ def main():
     unfinished = sum(count for (_, result), count in counts.items() if result == "unfinished")
     wrong = sum(count for (_, result), count in counts.items() if result == "NOT CLEAN")
     print(f"figure: {', '.join(each)}; {unfinished} unfinished, {wrong} not clean")
+    figures = {tool: counts[tool, "clean"] for tool in arguments.tools.split(",")}
+    figures |= {"num_tests": len(found), "unfinished": unfinished, "not_clean": wrong}
+    print(f"figures: {json.dumps(figures)}")
     sys.exit(1 if wrong or unfinished else 0)
 
 

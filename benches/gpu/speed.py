@@ -5,7 +5,9 @@
     python3 benches/gpu/speed.py predicted --lines FILE PIPEZERO RUN.json       asks `pipezero simulate`
     python3 benches/gpu/speed.py table --lines FILE RUN.json                    puts them beside each other
 
-FILE gets a line of JSON for each measurement. Steps are compared by their median, the first ones left out.
+FILE gets a line of JSON for each measurement. Steps are compared by their median, the first ones left out. A step of pipezero is
+timed between two marks in its queue (`step_s`); `wall_s`, which the run measures too, is the time from the end of one step to that of the
+next, as PyTorch's are timed.
 Floating-point operations are counted alike for all (`flops_of_a_step`), so the shares of the peak can be
 compared.
 """
@@ -23,22 +25,47 @@ import time
 PEAK = 989.4e12
 
 
-def read_run(path):
+def read_run(path, settings=()):
+    """A run file without `extends`, with `KEY.PATH=VALUE` as `pipezero train --set` takes them; `null` removes a key."""
     with open(path, encoding="utf-8") as file:
-        return json.load(file)
+        run = json.load(file)
+    for setting in settings:
+        names, _, text = setting.partition("=")
+        *folders, name = names.split(".")
+        inside = run
+        for folder in folders:
+            inside = inside.setdefault(folder, {})
+        try:
+            inside[name] = json.loads(text)
+        except ValueError:
+            inside[name] = text
+        if inside[name] is None:
+            del inside[name]
+    return run
+
+
+def weights_of_a_layer(model):
+    """Elements of its matrices."""
+    width = model["hidden_size"]
+    if model["family"] == "gpt2":
+        return 12 * width * width
+    # Llama: queries and the projection; keys and values; gate, up and down.
+    heads = model["num_attention_heads"]
+    of_keys = model.get("num_query_groups", heads) * (width // heads)
+    return 2 * width * width + 2 * width * of_keys + 3 * width * model["ffn_hidden_size"]
 
 
 def flops_of_a_step(run):
     """As `pipezero` and PaLM (arXiv:2204.02311, appendix B) count: attention's masked half is included."""
     model = run["model"]
     layers, width, seq = model["num_layers"], model["hidden_size"], model["seq_length"]
-    weights = 12 * layers * width * width + model.get("vocab_size", 256) * width
+    weights = layers * weights_of_a_layer(model) + model.get("vocab_size", 256) * width
     return (6 * weights + 12 * layers * seq * width) * seq * run["train_batch_size"]
 
 
-def measured(run_path, what, step_s, skipped, more):
+def measured(run_path, what, step_s, skipped, more, settings=()):
     """A line: the median of the steps that count, and what follows from it."""
-    run = read_run(run_path)
+    run = read_run(run_path, settings)
     counted = step_s[skipped:] or step_s[-1:]
     median = statistics.median(counted)
     return {
@@ -54,11 +81,24 @@ def measured(run_path, what, step_s, skipped, more):
     }
 
 
+def figures_of(line):
+    """What the ledger keeps of a line."""
+    found = {"step_ms": round(line["step_s"] * 1e3, 2), "tokens_per_s": round(line["tokens_per_s"])}
+    found |= {"mfu": round(line["mfu"], 4), "num_steps": line["num_steps"]}
+    if line.get("wall_s"):
+        found["wall_ms"] = round(line["wall_s"] * 1e3, 2)
+        found["between_steps_ms"] = round(line["between_steps_s"] * 1e3, 2)
+    if line.get("peak_bytes"):
+        found["peak_gib"] = round(line["peak_bytes"] / 2**30, 2)
+    return {f"{line['model']}, {line['what']}": found}
+
+
 def write(line, path):
     print(json.dumps(line))
     if path:
         with open(path, "a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
+    print(f"figures: {json.dumps(figures_of(line))}")
     print(
         f"figure: {line['model']}, {line['what']}: step {line['step_s'] * 1e3:.1f} ms, "
         f"{line['tokens_per_s']:,.0f} tokens/s, MFU {line['mfu']:.2%} ({line['num_steps']} steps)"
@@ -75,14 +115,19 @@ def steps_in(folder):
     return [line for line in whole if "step_s" in line]
 
 
+def wall_s(steps):
+    """Seconds from the end of one step to that of the next, whatever happens between; None of a program that does not say so."""
+    found = [line["wall_s"] for line in steps if line.get("wall_s") is not None]
+    return statistics.fmean(found) if found else None
+
+
 def train(arguments):
     """Ends the run once its steps are measured: evaluating and writing gigabytes of weights come next."""
     begins = time.monotonic()
     shutil.rmtree(arguments.out, ignore_errors=True)
-    settings = ["--set", "device=cuda", "--set", f"steps={arguments.steps}"]
-    running = subprocess.Popen(
-        [arguments.pipezero, "train", arguments.run, *settings, "--out", arguments.out]
-    )
+    settings = ["device=cuda", f"steps={arguments.steps}", *arguments.set]
+    command = [arguments.pipezero, "train", arguments.run, "--out", arguments.out]
+    running = subprocess.Popen(command + [each for setting in settings for each in ("--set", setting)])
     first_s = None
     while running.poll() is None and time.monotonic() - begins < arguments.limit:
         steps = steps_in(arguments.out)
@@ -103,11 +148,14 @@ def train(arguments):
     # one above.
     more = {"own_tflops": steps[-1]["tflops"], "loss": steps[-1]["loss"], "seconds_to_first_step": first_s}
     seconds = [line["step_s"] for line in steps]
-    line = measured(arguments.run, "pipezero", seconds, arguments.skipped, more)
+    more["wall_s"] = wall_s(steps[arguments.skipped :])
+    if more["wall_s"] is not None:
+        more["between_steps_s"] = more["wall_s"] - statistics.fmean(seconds[arguments.skipped :])
+    line = measured(arguments.run, arguments.what, seconds, arguments.skipped, more, arguments.set)
     own_flops = steps[-1]["tflops"] * 1e12 * steps[-1]["step_s"]
     print(
         f"operations of a step: {own_flops:.4e} by the run, "
-        f"{flops_of_a_step(read_run(arguments.run)):.4e} here"
+        f"{flops_of_a_step(read_run(arguments.run, arguments.set)):.4e} here"
     )
     print(f"first step done after {first_s:.1f} s")
     write(line, arguments.lines)
@@ -165,6 +213,8 @@ def main():
         )
         if function is train:
             command.add_argument("--out", required=True, help="a folder for the run, removed afterwards")
+            command.add_argument("--what", default="pipezero", help="its name in the line [pipezero]")
+            command.add_argument("--set", action="append", default=[], help="KEY.PATH=VALUE, as for pipezero")
             command.add_argument("--steps", type=int, default=20)
             command.add_argument("--skipped", type=int, default=5, help="first steps that do not count")
             command.add_argument(

@@ -51,7 +51,7 @@ UNITS_APART = {"power_of_two": 2}
 class Device:
     """The first GPU, with the kernels for each type of elements."""
 
-    def __init__(self, driver, nvrtc):
+    def __init__(self, driver, nvrtc, elements=ELEMENTS):
         self.driver, self.running = driver, "no kernel yet"
         device, context, name = ctypes.c_int(), ctypes.c_void_p(), ctypes.create_string_buffer(100)
         self.call("cuInit", 0)
@@ -65,7 +65,7 @@ class Device:
         self.name = name.value.decode()
         self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
         self.call("cuCtxSetCurrent", context)
-        self.modules = {element: ctypes.c_void_p() for element in ELEMENTS}
+        self.modules = {element: ctypes.c_void_p() for element in elements}
         for element, module in self.modules.items():
             self.call("cuModuleLoadData", ctypes.byref(module), compiled(nvrtc, element, self.architecture))
 
