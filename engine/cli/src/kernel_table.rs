@@ -15,7 +15,7 @@ const HEADER: &str = "kernel,size,calls,ns";
 /// Bytes of a table that is read to see whether it is one, at most.
 const BYTES_MAX: u64 = 16 << 20;
 
-/// What is written.
+/// The kind of file that is written.
 pub(super) const KERNELS_FILE: Written = Written {
     name: "table of kernels",
     writer: "profile",

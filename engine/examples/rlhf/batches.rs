@@ -21,18 +21,18 @@ pub(super) struct Rollout {
     pub(super) of_critic: Vec<Vec<f32>>,
 }
 
-/// Where the loop leaves a rollout for the sources of all engines.
+/// The rollout that the loop and the sources of all engines share.
 pub(super) type Newest = Arc<Mutex<Rollout>>;
 
-/// What is done with the newest rollout.
+/// Locks the newest rollout and hands it to a function.
 pub(super) fn with<R>(newest: &Newest, use_it: impl FnOnce(&mut Rollout) -> R) -> R {
     use_it(&mut newest.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// What a loss reads of a rollout.
+/// Selects the values that a loss reads from a rollout: `[text]`, those of all its tokens.
 pub(super) type Read = fn(&Rollout) -> &[Vec<f32>];
 
-/// Whatever the step, the newest rollout: a round is more than one step.
+/// The newest rollout, whichever step asks: a round has more than one step.
 pub(super) fn of_newest(plan: &Plan, newest: &Newest, read: Read) -> Arc<dyn BatchSource> {
     let newest = Arc::clone(newest);
     source(plan, move |_, sequence, row, batch| {

@@ -1,10 +1,10 @@
-//! From what the engines say of texts to what the actor and the critic learn.
+//! Log-probabilities, returns and advantages, computed from the outputs of the four engines.
 
 use pipezero::run::engine::BatchLogits;
 
 use super::{TEXTS, TOKENS, WRITTEN};
 
-/// What a nat between the actor and the reference costs, in units of the reward.
+/// The cost of a nat of divergence between the actor and the reference, in units of the reward.
 const DIVERGENCE_COST: f64 = 0.02;
 
 /// `[text][token that was written]`: the logarithm of its probability, of logits `[text, token, vocabulary]`.
@@ -39,8 +39,8 @@ pub(super) fn differences(first: &[Vec<f64>], second: &[Vec<f64>]) -> Vec<Vec<f6
     first.iter().zip(second).map(of_text).collect()
 }
 
-/// What follows each token that was written: the reward of the whole text, less what it and the later ones cost by their divergence from the
-/// reference (Ouyang et al., arXiv:2203.02155, section 3.5).
+/// The return of each token that was written: the reward of the whole text, less the cost of the divergence of this token and the later ones from the reference
+/// (Ouyang et al., arXiv:2203.02155, section 3.5).
 pub(super) fn returns(reward: f64, divergences: &[f64]) -> Vec<f64> {
     let mut rest = reward;
     let mut returns: Vec<f64> = divergences

@@ -1,4 +1,4 @@
-//! What the actor and the critic learn by, of what is known of each token beside the text.
+//! The losses of the actor and the critic. Both read more of each token than its target.
 
 use pipezero::models::kernels::cross_entropy::NUM_STATISTICS;
 use pipezero::models::layer::{IGNORED_TARGET, LossSum};
@@ -11,8 +11,7 @@ const CLIP: f32 = 0.2;
 #[derive(Debug)]
 pub(super) struct Clipped;
 
-/// What a row's cross-entropy, its old log-probability and its advantage come to: the loss, and by what the gradient of the cross-entropy
-/// is multiplied.
+/// The loss of a row, and its derivative by the row's cross-entropy.
 pub(super) fn clipped(cross_entropy: f32, old: f32, advantage: f32) -> (f32, f32) {
     let ratio = (-cross_entropy - old).exp();
     let (free, bound) = (ratio * advantage, ratio.clamp(1.0 - CLIP, 1.0 + CLIP) * advantage);

@@ -38,7 +38,7 @@ const ROUNDS: u64 = 20;
 /// Rounds between checkpoints.
 const CHECKPOINT_EVERY: u64 = 5;
 
-/// Trains what the actor and the reference begin with on the language, and the reward on the rule; not again where the weights are there.
+/// Trains a model on the language, with which the actor and the reference begin, and the reward on the rule. Weights that are there already are kept.
 fn fit(language: &Path, reward: &Path, changes: &[String]) -> Result<(), Box<dyn Error>> {
     if !language.exists() {
         let plan = engines::language(changes)?;
@@ -55,7 +55,7 @@ fn fit(language: &Path, reward: &Path, changes: &[String]) -> Result<(), Box<dyn
     Ok(())
 }
 
-/// What a rank of an engine holds at most: as planned, and as measured, in KiB.
+/// The most that a rank of an engine holds, in KiB: as planned, and as measured.
 fn memory<K: EngineKind>(engine: &Engine<K>) -> [f64; 2] {
     let ranks = 0..engine.plan().grid().world_size();
     let measured = ranks.map(|rank| engine.ledger(rank).total_peak_bytes()).max().unwrap_or(0);

@@ -20,16 +20,16 @@ use super::{GROUP, NUM_WORDS, TEXTS, TOKENS, WRITTEN, language};
 /// Steps on the texts of a round.
 pub(super) const STEPS: u64 = 2;
 
-/// What became of a round. All are means over its texts.
+/// The figures of a round, means over its texts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Round {
     /// Its number, from 1.
     pub(super) number: u64,
-    /// What the reward says of whole texts.
+    /// The reward engine's value of a whole text.
     pub(super) reward: f64,
-    /// What the rule says, which no engine knows.
+    /// The true share of even tokens, which no engine knows.
     pub(super) goodness: f64,
-    /// Nats of a token by which the actor is apart from the reference, estimated from the tokens drawn.
+    /// KL divergence of the actor from the reference in nats per token, estimated from the tokens that were drawn.
     pub(super) divergence: f64,
     /// The actor's and the critic's loss in the last step.
     pub(super) losses: [f64; 2],
@@ -57,7 +57,7 @@ pub(super) struct Four {
     joint: JointCheckpoints,
 }
 
-/// What a loss reads that only reads texts.
+/// For engines whose loss reads nothing but the text.
 const NOTHING: Read = |_| &[];
 
 /// The actor's plan: it begins with the weights at `language`.
@@ -169,7 +169,7 @@ fn written(actor: &mut Engine, round: u64) -> Result<Vec<Vec<u32>>, Box<dyn Erro
     Ok(texts)
 }
 
-/// What an engine says of the newest texts: of each text, of each of its tokens, as many numbers as its head has outputs.
+/// Asks an engine about the newest texts: the outputs of its head, `[text, token, output]`.
 fn said<K: EngineKind>(
     engine: &mut Engine<K>,
     newest: &Newest,

@@ -23,7 +23,7 @@ const OTHERS: [&str; 9] = [
     "reference.zero_optimization.stage=1",
 ];
 
-/// What was fitted, in a folder of its own.
+/// Fitted weights, in a folder that is removed at the end.
 struct Fitted {
     folder: tempfile::TempDir,
     files: [PathBuf; 2],

@@ -42,6 +42,22 @@ fn a_run_begins_with_the_weights_that_its_file_names_as_with_those_of_the_comman
     assert_eq!(weights(&home, "task/one"), weights(&home, "by-file"));
 }
 
+/// A run that is killed before its first checkpoint leaves its run file and nothing to go on from.
+#[test]
+fn a_run_that_is_killed_before_its_first_checkpoint_begins_with_its_weights_again() {
+    let home = Home::new();
+    home.run("train run.json --out taught").success();
+    home.run("train run.json --init taught --set steps=2 --out whole").success();
+    home.run("train run.json --init taught --set steps=2 --out killed").success();
+    for file in ["weights.safetensors", "summary.json", "metrics.jsonl", "starts.json"] {
+        std::fs::remove_file(home.path(&format!("killed/{file}"))).unwrap();
+    }
+    let resumed = home.run("resume killed");
+    assert!(resumed.stderr.contains("weights are read"), "{}", resumed.stderr);
+    resumed.success();
+    assert_eq!(weights(&home, "killed"), weights(&home, "whole"));
+}
+
 #[test]
 fn weights_that_are_not_there_or_of_another_model_are_refused_at_their_place() {
     let home = Home::new();

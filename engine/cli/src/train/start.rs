@@ -136,8 +136,17 @@ impl RunOptions {
             false => Some(origin_of(file, plan.run(), self.init.as_deref())?),
         };
         let directory = earlier.map_or_else(|| RunDir::create(out, self.overwrite), Ok)?;
-        directory.record(file, plan, tokenizer.as_ref(), origin.as_ref())?;
+        directory.record(&self.with_weights(file), plan, tokenizer.as_ref(), origin.as_ref())?;
         Ok(Some(directory))
+    }
+
+    /// The run file, with the weights that the command or a task names: should the run be killed before its first checkpoint, `pipezero resume` begins
+    /// with them again.
+    fn with_weights(&self, file: &RunFile) -> RunFile {
+        let named = self.init.as_ref().filter(|named| file.initial_weights().as_ref() != Some(named));
+        let from = named.and_then(|named| std::path::absolute(named).ok());
+        let set = from.and_then(|from| file.clone().set(&[format!("init.from={}", from.display())]).ok());
+        set.unwrap_or_else(|| file.clone())
     }
 
     /// The run directory of this process: that of rank 0, or one of its own host.

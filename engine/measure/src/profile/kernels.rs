@@ -12,7 +12,7 @@ pub struct KernelStep {
     pub kernels: Vec<KernelTime>,
     /// How many devices have computed them.
     pub num_devices: usize,
-    /// What the step took, seconds. Timing makes it a little longer.
+    /// Duration of the step in seconds. Timing makes it a little longer.
     pub step_s: f64,
 }
 

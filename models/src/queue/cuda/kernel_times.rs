@@ -9,7 +9,7 @@ use cudarc::driver::{CudaEvent, CudaStream, DriverError};
 use super::clock::timed_event;
 use crate::queue::KernelTime;
 
-/// What was timed on a device since it was last asked to begin.
+/// The timed calls of a device.
 #[derive(Default)]
 pub(super) struct KernelTimes {
     is_on: AtomicBool,
