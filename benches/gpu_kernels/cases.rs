@@ -5,17 +5,19 @@ use std::error::Error;
 use pipezero_models::element::ElementType;
 use pipezero_models::kernels::adamw::AdamWStep;
 use pipezero_models::kernels::attention::AttentionShape;
+use pipezero_models::kernels::cross_entropy::NUM_STATISTICS;
 use pipezero_models::kernels::linear::LinearShape;
 use pipezero_models::kernels::matmul::WriteMode;
 use pipezero_models::kernels::norm::Norm;
 use pipezero_models::kernels::rope::{Rope, Turn};
+use pipezero_models::layer::LossSum;
 use pipezero_models::queue::{
     Affine, Attended, AttentionMask, HeadWeights, NormGradient, Onto, Positions, Queue, Rotation,
 };
 use pipezero_models::shared::block_tokens;
-use pipezero_models::{Buffer, ModelError};
 
 use super::model::ModelShape;
+use super::operands::{floats, half, words};
 
 /// A kernel with its operands.
 pub(crate) struct Case {
@@ -36,7 +38,7 @@ pub(crate) type Call = Box<dyn FnMut(&dyn Queue)>;
 type Make = fn(&dyn Queue, &ModelShape) -> Result<Case, Box<dyn Error>>;
 
 /// In the order of a step of GPT-2, and then those that other models have in their place.
-pub(crate) const ALL: [Make; 28] = [
+pub(crate) const ALL: [Make; 35] = [
     embedding,
     add_positions,
     norm,
@@ -57,6 +59,13 @@ pub(crate) const ALL: [Make; 28] = [
     norm_backward_input,
     norm_backward_weight,
     attention_backward,
+    norm_again,
+    round,
+    |queue, model| embedding_backward(queue, model, model.vocab_size),
+    |queue, model| embedding_backward(queue, model, FEW_TOKENS.min(model.vocab_size)),
+    positions_backward,
+    cross_entropy_loss,
+    add,
     add_squares,
     adamw,
     rope,
@@ -75,21 +84,6 @@ fn num_logits(model: &ModelShape) -> usize {
 const HALF: ElementType = ElementType::Bf16;
 const HALF_BYTES: usize = 2;
 const F32_BYTES: usize = 4;
-
-fn half(queue: &dyn Queue, len: usize) -> Result<Buffer, ModelError> {
-    queue.zeros(len, HALF)
-}
-
-fn floats(queue: &dyn Queue, len: usize) -> Result<Buffer, ModelError> {
-    queue.zeros(len, ElementType::F32)
-}
-
-fn words(queue: &dyn Queue, len: usize, below: usize) -> Result<Buffer, ModelError> {
-    let mut buffer = queue.zeros(len, ElementType::U32)?;
-    let values: Vec<u32> = (0..len).map(|place| (place * 7919 % below) as u32).collect();
-    queue.upload(&values, buffer.view_mut());
-    Ok(buffer)
-}
 
 /// A kernel that is bound by what it moves.
 fn moving(
@@ -291,7 +285,7 @@ fn logits(queue: &dyn Queue, model: &ModelShape) -> Result<Case, Box<dyn Error>>
 fn cross_entropy(queue: &dyn Queue, model: &ModelShape) -> Result<Case, Box<dyn Error>> {
     let num_logits = model.num_rows() * num_logits(model);
     let (logits, targets) = (floats(queue, num_logits)?, words(queue, model.num_rows(), model.vocab_size)?);
-    let mut statistics = floats(queue, 3 * model.num_rows())?;
+    let mut statistics = floats(queue, NUM_STATISTICS * model.num_rows())?;
     moving("cross_entropy", model, F32_BYTES * num_logits, move |queue| {
         queue.cross_entropy(0, logits.view(), targets.view(), statistics.view_mut());
     })
@@ -301,7 +295,7 @@ fn cross_entropy_backward(queue: &dyn Queue, model: &ModelShape) -> Result<Case,
     let num_logits = model.num_rows() * num_logits(model);
     let (mut logits, targets) =
         (floats(queue, num_logits)?, words(queue, model.num_rows(), model.vocab_size)?);
-    let statistics = floats(queue, 3 * model.num_rows())?;
+    let statistics = floats(queue, NUM_STATISTICS * model.num_rows())?;
     moving("cross_entropy_backward", model, (F32_BYTES + HALF_BYTES) * num_logits, move |queue| {
         queue.cross_entropy_backward(0, logits.view_mut(), targets.view(), statistics.view(), 1e-6, HALF);
     })
@@ -341,6 +335,67 @@ fn norm_backward_weight(queue: &dyn Queue, model: &ModelShape) -> Result<Case, B
         let of = NormGradient { x: x.view(), statistics: statistics.view(), dy: dy.view() };
         queue.norm_backward_weight(Norm::GPT2, of, dweight, dbias, WriteMode::Overwrite);
     })
+}
+
+/// Different tokens of a text of bytes, about.
+const FEW_TOKENS: usize = 64;
+
+/// Rows of the same token are added one after the other, so that the time depends on how many different tokens there are.
+fn embedding_backward(
+    queue: &dyn Queue,
+    model: &ModelShape,
+    num_tokens: usize,
+) -> Result<Case, Box<dyn Error>> {
+    let tokens = words(queue, model.num_rows(), num_tokens)?;
+    let (dy, mut table) = (half(queue, model.activation())?, floats(queue, model.vocab_size * model.width)?);
+    let bytes = (HALF_BYTES + 2 * F32_BYTES) * model.activation();
+    let case = moving("embedding_backward", model, bytes, move |queue| {
+        queue.embedding_backward(tokens.view(), 0, dy.view(), table.view_mut(), WriteMode::Add);
+    })?;
+    Ok(Case { shape: format!("{} of {num_tokens} tokens", case.shape), ..case })
+}
+
+fn positions_backward(queue: &dyn Queue, model: &ModelShape) -> Result<Case, Box<dyn Error>> {
+    let ModelShape { seq_length, width, .. } = *model;
+    let (dy, mut table) = (half(queue, model.activation())?, floats(queue, seq_length * width)?);
+    let bytes = HALF_BYTES * model.activation() + 2 * F32_BYTES * seq_length * width;
+    moving("positions_backward", model, bytes, move |queue| {
+        let positions = Positions { seq_length, document_starts: None };
+        queue.positions_backward(positions, dy.view(), table.view_mut(), width, WriteMode::Add);
+    })
+}
+
+fn cross_entropy_loss(queue: &dyn Queue, model: &ModelShape) -> Result<Case, Box<dyn Error>> {
+    let targets = words(queue, model.num_rows(), model.vocab_size)?;
+    let mut statistics = floats(queue, NUM_STATISTICS * model.num_rows())?;
+    let mut loss = queue.zeros(LossSum::NUM_WORDS, ElementType::U32)?;
+    let bytes = 2 * F32_BYTES * NUM_STATISTICS * model.num_rows();
+    moving("cross_entropy_loss", model, bytes, move |queue| {
+        queue.cross_entropy_loss(targets.view(), statistics.view_mut(), loss.view_mut());
+    })
+}
+
+fn norm_again(queue: &dyn Queue, model: &ModelShape) -> Result<Case, Box<dyn Error>> {
+    let (x, weight, bias) =
+        (half(queue, model.activation())?, half(queue, model.width)?, half(queue, model.width)?);
+    let (statistics, mut y) = (floats(queue, 2 * model.num_rows())?, half(queue, model.activation())?);
+    moving("norm_again", model, 2 * HALF_BYTES * model.activation(), move |queue| {
+        let affine = Affine { weight: weight.view(), bias: bias.view() };
+        queue.norm_again(Norm::GPT2, x.view(), affine, statistics.view(), y.view_mut());
+    })
+}
+
+fn round(queue: &dyn Queue, model: &ModelShape) -> Result<Case, Box<dyn Error>> {
+    let mut gradient = floats(queue, model.activation())?;
+    moving("round", model, 2 * F32_BYTES * model.activation(), move |queue| {
+        queue.round(gradient.view_mut(), HALF);
+    })
+}
+
+fn add(queue: &dyn Queue, model: &ModelShape) -> Result<Case, Box<dyn Error>> {
+    let len = model.vocab_size * model.width;
+    let (term, mut sum) = (floats(queue, len)?, floats(queue, len)?);
+    moving("add", model, 3 * F32_BYTES * len, move |queue| queue.add(term.view(), sum.view_mut()))
 }
 
 /// Parameters of a block, as an optimizer's shard of one rank has them.

@@ -34,6 +34,11 @@ impl ModelShape {
         self.num_sequences * self.seq_length
     }
 
+    /// Bytes that are written between two calls, so that no operand is in a cache: more than any GPU's cache has, and of a tiny model a few times its activations.
+    pub(crate) fn flushed_bytes(&self) -> usize {
+        (128 * self.activation()).min(256 << 20)
+    }
+
     /// N C.
     pub(crate) fn activation(&self) -> usize {
         self.num_rows() * self.width
