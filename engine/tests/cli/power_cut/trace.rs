@@ -12,8 +12,11 @@ pub(super) struct Call {
     pub(super) result: i64,
 }
 
+const CLOSE: &str = "close(";
+
 impl Call {
-    /// The calls of a trace that was made with `-f -y -xx`, in the order in which they returned.
+    /// The calls of a trace that was made with `-f -y -xx`, in the order in which they returned; but a close where it began. From there on the
+    /// system may give its number to a file that another thread opens, before the close returns.
     pub(super) fn read_all(trace: &str) -> Vec<Self> {
         // The beginning of calls that other threads interrupted.
         let mut begun: HashMap<&str, &str> = HashMap::new();
@@ -23,9 +26,14 @@ impl Call {
             let line = line.trim_start();
             if let Some(beginning) = line.strip_suffix(" <unfinished ...>") {
                 begun.insert(thread, beginning);
+                if beginning.starts_with(CLOSE) {
+                    calls.extend(Self::read(&format!("{beginning}) = 0")));
+                }
             } else if let Some((_, end)) = line.split_once(" resumed>") {
                 let beginning = begun.remove(thread).unwrap();
-                calls.extend(Self::read(&format!("{beginning}{end}")));
+                if !beginning.starts_with(CLOSE) {
+                    calls.extend(Self::read(&format!("{beginning}{end}")));
+                }
             } else if !line.starts_with("+++") {
                 calls.extend(Self::read(line));
             }
@@ -85,4 +93,17 @@ fn path_of(bytes: Vec<u8>) -> PathBuf {
 /// The bytes of `\x6f\x75`.
 fn hex(text: &str) -> Vec<u8> {
     text.split("\\x").skip(1).map(|digits| u8::from_str_radix(digits, 16).unwrap()).collect()
+}
+
+/// One thread closes a file and another opens one under its number, which is written to after the close has returned.
+#[test]
+fn a_close_counts_where_it_begins() {
+    let trace = "1 close(5<\\x61> <unfinished ...>\n\
+                 2 openat(AT_FDCWD, \"\\x62\", O_WRONLY|O_CREAT) = 5<\\x62>\n\
+                 1 <... close resumed>) = 0\n\
+                 2 write(5<\\x62>, \"\\x63\", 1 <unfinished ...>\n\
+                 1 close(6<\\x61>) = 0\n\
+                 2 <... write resumed>) = 1\n";
+    let names: Vec<String> = Call::read_all(trace).into_iter().map(|call| call.name).collect();
+    assert_eq!(names, ["close", "openat", "close", "write"]);
 }
