@@ -67,9 +67,6 @@ pub(super) fn run(args: &ProfileArgs) -> Result<(), Failure> {
     }
     let (launched, is_first) = place_in_job()?;
     let (plan, _notices) = args.run.plan()?;
-    if args.kernels.is_some() && !plan.run().device.has_own_memory() {
-        return Err(ProfileError::KernelsOfCpu.into());
-    }
     set_variable(plan.run().comm.backend, &args.run.run)?;
     let ready = args.ready(&plan, is_first);
     let (world, (source, out)) = connected(&plan, launched.as_ref(), ready)?;
@@ -107,6 +104,9 @@ struct Out {
 impl ProfileArgs {
     /// What is read, and, in the process that writes them, where the files go.
     fn ready(&self, plan: &Plan, is_first: bool) -> Result<(Arc<dyn BatchSource>, Option<Out>), Failure> {
+        if self.kernels.is_some() && !plan.run().device.has_own_memory() {
+            return Err(ProfileError::KernelsOfCpu.into());
+        }
         check_steps(plan, self.steps, available_bytes())?;
         let source = whole_batches(plan)?;
         let existing = Existing::of(self.overwrite);

@@ -41,6 +41,11 @@ const ALIASES: [Alias; 5] = [
     },
 ];
 
+/// Whether a key of a section is another name of a usual one.
+pub(super) fn is_second_name(section: &str, name: &str) -> bool {
+    ALIASES.iter().any(|alias| (alias.section, alias.name) == (section, name))
+}
+
 /// Its value 0 switches recomputation off, and so says nothing that the usual key does.
 const CHECKPOINT_INTERVAL: &str = "activation_checkpoint_interval";
 

@@ -20,6 +20,7 @@ pub mod hugging_face;
 mod kept_batch;
 mod keys;
 mod kind;
+mod known_key;
 mod master;
 pub mod model_sizes;
 mod name_pattern;

@@ -4,13 +4,14 @@ use pipezero_files::json::{Entry, Node, Source, Span, Value, parse_from, shorten
 
 use super::auto_section;
 use super::error::{ConfigError, Problem};
+use super::known_key::is_known;
 use super::place::Place;
 
 /// Parts of a key at most: more than any key has, and few enough to go down by recursion.
 const MAX_KEYS: usize = 16;
 
 /// Applies one argument to the file. The value is read as JSON and, where it is not JSON, as a string; `null` takes the key
-/// away, so that its default holds. The first `skipped` bytes of the key lead to the run file.
+/// away, so that its default holds; where no run file has such a key, that is found later. The first `skipped` bytes of the key lead to the run file.
 pub(crate) fn apply(root: &mut Node, argument: &str, skipped: usize) -> Result<(), Box<ConfigError>> {
     let source = Source::argument(argument);
     let span = |start, end| source.span(start, end);
@@ -63,6 +64,11 @@ fn insert(
     let found = entries.iter().position(|entry| entry.key == key);
     if matches!(value.value, Value::Null) && (found.is_none() || depth + 1 == keys.len()) {
         entries.retain(|entry| entry.key != key);
+        // A misspelled key stays, so that it is found as in a file.
+        if found.is_none() && !is_known(&keys[..=depth].join(".")) {
+            let node = Node { value: Value::Null, span: key_span.clone() };
+            entries.push(Entry { key: key.to_owned(), key_span, node });
+        }
         return Ok(());
     }
     let index = found.unwrap_or_else(|| {

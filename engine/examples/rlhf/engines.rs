@@ -1,6 +1,7 @@
 //! The four engines: each has a run file of its own, with its grid, ZeRO level, precision and optimizer.
 
 use std::error::Error;
+use std::fmt::Display;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -9,8 +10,9 @@ use pipezero::models::shared::HeadWithLoss;
 use pipezero::models::{CrossEntropy, Loss};
 use pipezero::run::data::BatchSource;
 use pipezero::run::engine::Inference;
-use pipezero::{Engine, Plan, Resources, RunFile};
+use pipezero::{Engine, Plan, Resources, Run, RunFile};
 
+use super::TEXTS;
 use super::losses::Squared;
 
 /// Which engine.
@@ -36,11 +38,27 @@ impl Name {
     }
 }
 
-/// The run file of an engine, with those of `changes` that begin with its name: `critic.zero_optimization.stage=1`.
-fn run_file(name: Name, changes: &[String]) -> Result<RunFile, Box<dyn Error>> {
+/// The run of an engine: its run file, with those of `changes` that begin with its name, such as `critic.zero_optimization.stage=3`.
+fn run(name: Name, trains: bool, changes: &[String]) -> Result<Run, Box<dyn Error>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/rlhf");
     let own: Vec<String> = changes.iter().filter_map(|change| name.own(change)).collect();
-    Ok(RunFile::load(&folder.join(name.word()).with_extension("json"))?.set(&own)?)
+    let file =
+        RunFile::load(&folder.join(name.word()).with_extension("json"))?.set(&own).map_err(of(name))?;
+    let resources = Resources::this_host();
+    let resolved = if trains { file.resolve(resources) } else { file.resolve_without_training(resources) };
+    let (run, _) = resolved.map_err(of(name))?;
+    match run.batch.train_batch_size {
+        TEXTS => Ok(run),
+        other => {
+            Err(format!("{}: `train_batch_size` is {other}, but a round has {TEXTS} texts", name.word())
+                .into())
+        }
+    }
+}
+
+/// An error with the name of its engine.
+fn of<E: Display>(name: Name) -> impl Fn(E) -> String {
+    move |error| format!("{}: {error}", name.word())
 }
 
 /// The plan of an engine that says what comes next.
@@ -50,25 +68,19 @@ pub(super) fn texts(
     trains: bool,
     changes: &[String],
 ) -> Result<Plan, Box<dyn Error>> {
-    let run = resolved(&run_file(name, changes)?, trains)?;
+    let run = run(name, trains, changes)?;
     let model = run.model.build_with_loss(loss)?;
-    Ok(Plan::with_model(run, model)?)
+    Ok(Plan::with_model(run, model).map_err(of(name))?)
 }
 
 /// The plan of an engine that says what a text is worth, after each token: its head has one output.
 pub(super) fn values(name: Name, trains: bool, changes: &[String]) -> Result<Plan, Box<dyn Error>> {
-    let run = resolved(&run_file(name, changes)?, trains)?;
+    let run = run(name, trains, changes)?;
     let mut model = run.model.build()?;
     let head = HeadWithLoss::of_width(run.model.gpt().ok_or("the family is gpt2")?, 1, Arc::new(Squared));
     model.layers.pop();
     model.layers.push(ModelLayer::new(head, LayerRole::Head, Tying::Untied));
-    Ok(Plan::with_model(run, model)?)
-}
-
-fn resolved(file: &RunFile, trains: bool) -> Result<pipezero::Run, Box<dyn Error>> {
-    let resources = Resources::this_host();
-    let resolved = if trains { file.resolve(resources) } else { file.resolve_without_training(resources) };
-    Ok(resolved?.0)
+    Ok(Plan::with_model(run, model).map_err(of(name))?)
 }
 
 /// An engine that only answers, with these weights.

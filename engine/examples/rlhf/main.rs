@@ -4,7 +4,7 @@
 //! ```text
 //! cargo run --release --example rlhf                       # writes runs/rlhf
 //! cargo run --release --example rlhf -- --resume           # goes on from its newest checkpoints
-//! cargo run --release --example rlhf -- --set actor.parallel.pipeline=1 --set critic.zero_optimization.stage=1
+//! cargo run --release --example rlhf -- --set actor.parallel.pipeline=1 --set reference.parallel.data=1
 //! ```
 
 mod batches;
@@ -85,6 +85,12 @@ fn run() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
+            "--help" => {
+                println!(
+                    "rlhf [--resume] [--set ENGINE.KEY=VALUE]...: writes runs/rlhf, see docs/several-models.md"
+                );
+                return Ok(());
+            }
             "--resume" => resumes = true,
             "--set" => changes.push(arguments.next().ok_or("--set needs ENGINE.KEY=VALUE")?),
             other => return Err(format!("`{other}` is neither --resume nor --set ENGINE.KEY=VALUE").into()),
@@ -100,6 +106,10 @@ fn run() -> Result<(), Box<dyn Error>> {
     // In a run file, paths start at the folder of the file.
     let folder = &std::path::absolute("runs/rlhf")?;
     let [language, reward] = ["language.safetensors", "reward.safetensors"].map(|file| folder.join(file));
+    rounds::check_plans(&language, &changes)?;
+    if resumes && !folder.is_dir() {
+        return Err(format!("{} is not there: leave --resume out", folder.display()).into());
+    }
     if !resumes {
         std::fs::create_dir_all("runs")?;
         let made = std::fs::create_dir(folder);

@@ -73,6 +73,24 @@ pub(super) fn critic_plan(language: &Path, changes: &[String]) -> Result<Plan, B
     values(Name::Critic, true, &[&begin, changes].concat())
 }
 
+/// The reward's plan.
+fn reward_plan(changes: &[String]) -> Result<Plan, Box<dyn Error>> {
+    values(Name::Reward, false, changes)
+}
+
+/// The reference's.
+fn reference_plan(changes: &[String]) -> Result<Plan, Box<dyn Error>> {
+    texts(Name::Reference, Arc::new(CrossEntropy), false, changes)
+}
+
+/// Makes the plans of all engines, to find mistakes before anything is trained.
+pub(super) fn check_plans(language: &Path, changes: &[String]) -> Result<(), Box<dyn Error>> {
+    actor_plan(language, changes)?;
+    critic_plan(language, changes)?;
+    reward_plan(changes)?;
+    reference_plan(changes).map(drop)
+}
+
 impl Four {
     /// Engines that begin with what was fitted, or go on from the newest checkpoints in `folder`.
     pub(super) fn start(
@@ -88,10 +106,10 @@ impl Four {
         let plan = critic_plan(language, changes)?;
         let batches = source(&plan, |rollout| &rollout.of_critic);
         let mut critic = Engine::new(plan, batches)?;
-        let plan = values(Name::Reward, false, changes)?;
+        let plan = reward_plan(changes)?;
         let batches = source(&plan, NOTHING);
         let reward = asked(plan, batches, reward)?;
-        let plan = texts(Name::Reference, Arc::new(CrossEntropy), false, changes)?;
+        let plan = reference_plan(changes)?;
         let batches = source(&plan, NOTHING);
         let reference = asked(plan, batches, language)?;
         let mut joint = JointCheckpoints::in_folder(folder).keeping(2);
