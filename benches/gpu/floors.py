@@ -1,10 +1,11 @@
 """How many instructions each kernel has and issues, and the bounds on them in floors.csv.
 
-`instructions` counts the whole kernel, and `loop` the loop with most instructions of its own, each without NVIDIA's routines (slow divisions and roots)
-and without loops in it. `issued` is what warps issue for 1024 elements on the way through packs of 16 bytes: for rows of 4096 columns, for sums down
-4096 rows, or for 4 heads that are turned. WORK says which threads have which elements; a kernel that is not in it has no `issued`. `ps` is the time of
-one element on an H100 that issues an instruction on each of its 132 x 4 schedulers at 1.98 GHz: no kernel is faster than that. It can be slower,
-since some instructions occupy a unit for several cycles.
+`instructions` counts the whole kernel, without NVIDIA's routines for slow divisions and roots. `loop` counts the loop that has most instructions
+outside the loops in it. `issued` is for sm_90a only: what warps issue for 1024 elements on the way through packs of 16 bytes. Rows have 4096 columns
+then, sums down columns have 4096 rows, and 4 heads are turned. WORK says which threads have which elements; a kernel that is not in it has no `issued`.
+
+`ps` is the time of one element on an H100, if each of its 132 x 4 schedulers issues an instruction in each cycle at 1.98 GHz. No kernel is faster. It
+may be slower, since many instructions occupy their unit for more than one cycle.
 """
 
 import csv
@@ -18,6 +19,7 @@ NUM_MULTIPROCESSORS, NUM_SCHEDULERS, CYCLES_PER_S = 132, 4, 1.98e9
 H100 = "sm_90a"
 WIDE = re.compile(r"^(LDG|STG)\.\S*128")
 STORE = re.compile(r"^STG\b")
+REPAIR = "make it smaller, or raise the bound with --write and say why in the commit"
 COUNTS = ("instructions", "loop", "issued")
 COLUMNS, ROWS, HEADS = 4096, 4096, 4
 
@@ -37,8 +39,14 @@ def each_thread(of_f32, of_halves, **others):
     return Work("thread", ((of_f32, of_halves),), **others)
 
 
-# A thread for each pack; a warp or a block for each row; a block for each row whose warps all take part in each turn; a warp for each 1024 columns of a
-# row; a block for each two packs of columns, with 128 groups of rows; a thread for each pair of a token, which turns it in all heads.
+# By `threads`:
+# thread       a thread has one pack
+# warp         a warp has one row
+# block        a block has one row, and a warp without columns skips a turn
+# whole block  a block has one row, and all warps take part in each turn
+# warps        a block has one row, with a warp for each 1024 columns, eight at most
+# columns      a block has two packs of columns, and its threads are 128 groups of rows
+# pairs        a thread has one pair of a token, which it turns in all heads: a row is a pair, and a column a head
 WORK = {
     "to_f32": each_thread(2, 3),
     "from_f32": each_thread(2, 3),
@@ -172,9 +180,7 @@ def beyond(counts, bounds):
         for count in COUNTS:
             number, bound = found[count], bounds[key][count]
             if number is not None and (bound is None or number > bound):
-                findings.append(
-                    f"{name}: {count} {number}, at most {bound} in floors.csv; make it smaller, or raise the bound with --write and say why in the commit"
-                )
+                findings.append(f"{name}: {count} {number}, at most {bound} in floors.csv; {REPAIR}")
     gone = sorted(set(bounds) - set(counts))
     return findings + [f"{' '.join(key)}: a bound in floors.csv, but no such kernel; remove it with --write" for key in gone]
 
@@ -189,7 +195,8 @@ def below(counts, bounds):
     )
 
 
-# Kernels that divide 64-bit integers, today. A division takes about 70 instructions, and a thread of these kernels has a single element or row.
+# Kernels that divide 64-bit integers today: once or twice for an element, a pair or a row. A division takes about 70 instructions, or 25 where both
+# numbers are below 2^32.
 DIVIDES = {
     "add_positions", "attention_put_queries", "head_norm", "head_norm_backward_input", "positions_backward", "rope",
 }  # fmt: skip

@@ -3,7 +3,7 @@
 
 The calls of a step are those of one rank in bf16 with AdamW, as `pipezero profile --kernels` lists them. The time to issue a kernel's instructions is
 that of floors.py. The time for its bytes is at 3.0 TB/s, which copies achieve on an H100. No launch is faster than the longer of the two. Kernels are
-listed as not calculated where the time hangs on the data (which tokens are equal), on atomic additions, on one thread, or on tensor cores.
+listed as not calculated if their time depends on the data (which tokens are equal), on atomic additions, on one thread, or on tensor cores.
 """
 
 import dataclasses
@@ -11,9 +11,10 @@ import dataclasses
 import floors
 
 BYTES_PER_S = 3.0e12
+# Tokens of a block of the head, as `block_tokens` of models/src/shared/vocabulary.rs has them for large vocabularies.
 HEAD_COLUMNS = 4096
 NOT_CALCULATED = {
-    "embedding_backward": "its rows hang on which tokens are equal",
+    "embedding_backward": "depends on which tokens are equal",
     "positions_backward": "a thread adds all sequences one after the other, so latency decides",
     "add_squares": "atomic additions in shared memory",
     "cross_entropy_loss": "one thread adds all losses",

@@ -1,4 +1,5 @@
-"""What NVIDIA's disassembler (nvdisasm -c) says of a kernel: its instructions, its loops, its divisions, and how many instructions a warp issues on its way through.
+"""Reads the output of NVIDIA's disassembler (nvdisasm -c): the instructions of each kernel, its loops, its divisions, and how many instructions a
+warp issues on its way through.
 
 A loop is a set of blocks of instructions that can all reach each other. The loops in it are what is left without its first block. So code that the
 compiler has moved behind the kernel's end, and that jumps back, is a loop only if it runs again and again. A branch that depends on a predicate
@@ -10,7 +11,7 @@ import dataclasses
 import re
 
 INSTRUCTION = re.compile(r"^\s*/\*([0-9a-f]+)\*/\s+(.*?)\s*;")
-LABEL = re.compile(r"^(\.L_[\w.]+|\$[\w$]+):")
+LABEL = re.compile(r"^(\.L_[\w.]+):")
 TARGET = re.compile(r"`\(([^)]+)\)")
 PREDICATE = re.compile(r"^@!?U?P\w+\s+")
 # Instructions after which the next one does not run, unless a predicate holds them back.
@@ -43,7 +44,7 @@ class Loop:
 
 
 class Kernel:
-    """The blocks of one kernel, without the routines behind its end, and its loops."""
+    """The blocks of one kernel, and its loops. Routines that it calls lie behind its end; nothing counts them."""
 
     def __init__(self, name, body):
         self.name = name
@@ -83,12 +84,11 @@ def kernels(text):
 
 
 def blocks_of(body):
-    """The blocks of a section up to its first routine, in their order; successors are places in this list."""
+    """The blocks of a section, in their order; successors are places in this list. After a call the next instruction follows, so no block leads to a
+    routine."""
     lines, starts, labels, pending = [], {0}, {}, []
     for line in body.splitlines():
         label, instruction = LABEL.match(line), INSTRUCTION.match(line)
-        if label and label[1].startswith("$"):
-            break
         if label:
             pending.append(label[1])
         elif instruction:
@@ -215,14 +215,17 @@ def way_of(kernel, accesses):
     A kernel has code for packs of 16 bytes and code for single elements. The accesses of 16 bytes name the first. Slow paths of divisions and roots
     have no access, so the way goes around them.
     """
-    num_accesses, num_instructions, loops = best_way(kernel.blocks, frozenset(reachable(kernel.blocks)), kernel.loops, 0, None, accesses)
+    places = frozenset(reachable(kernel.blocks))
+    num_accesses, num_instructions, loops = best_way(kernel.blocks, places, kernel.loops, 0, None, accesses)
     passes = [Pass(*turn) for turn in loops if turn[0]]
     return Way(num_accesses, num_instructions + sum(turn[1] for turn in loops if not turn[0]), passes)
 
 
 def best_way(blocks, places, loops, start, end, accesses):
-    """Accesses and instructions outside loops, and the same of one turn of each loop in order, from `start` to the end of the kernel, or to a branch to
-    the block `end`. None where no way leads there."""
+    """Accesses and instructions outside loops, and the same of one turn of each loop, in order.
+
+    The way begins at the block `start`. It ends with the kernel, or with a branch to the block `end`. None where no way leads there.
+    """
     loop_of = {place: loop for loop in loops for place in loop.blocks}
     known = {}
 

@@ -42,8 +42,8 @@ $__internal_27_$__cuda_sm20_div_u64:
 .L_x_2112:
 """
 
-# By hand, in the form of the disassembler: a loop with a way for packs and a way for single elements in it, whose slow root is behind the end, and a loop
-# in a loop.
+# By hand, in the form of the disassembler. The first loop has a way for packs and a way for single elements, and its slow root is behind the end. The
+# second has a loop in it.
 LOOPS = """
 	.section	.text.loops,"ax",@progbits
 .text.loops:
@@ -184,14 +184,14 @@ class Bounds(unittest.TestCase):
 class Divisions(unittest.TestCase):
     def test_a_new_division_is_an_error(self):
         divisions = {KEY: 2, ("sm_80", "F32", "rope"): 1}
-        (finding,) = floors.wrong_divisions(divisions, {"rope"}, "in loops")
-        self.assertIn("sm_90a BF16 gelu: 2 64-bit divisions in loops", finding)
+        (finding,) = floors.wrong_divisions(divisions, {"rope"}, "in a loop")
+        self.assertIn("sm_90a BF16 gelu: 2 64-bit divisions in a loop", finding)
 
     def test_a_listed_division_that_is_gone_is_an_error(self):
         divisions = {KEY: 0, ("sm_80", "F32", "rope"): 1}
-        self.assertEqual(floors.wrong_divisions(divisions, {"rope"}, "in loops"), [])
-        (finding,) = floors.wrong_divisions(divisions, {"rope", "gelu"}, "in loops")
-        self.assertTrue(finding.startswith("gelu: no 64-bit division in loops any more"))
+        self.assertEqual(floors.wrong_divisions(divisions, {"rope"}, "in a loop"), [])
+        (finding,) = floors.wrong_divisions(divisions, {"rope", "gelu"}, "in a loop")
+        self.assertTrue(finding.startswith("gelu: no 64-bit division in a loop any more"))
 
 
 class Spills(unittest.TestCase):
@@ -230,10 +230,11 @@ class Costs(unittest.TestCase):
         self.assertEqual(floors.issued("gelu", "BF16", way), 4 * 361)
 
     def test_a_kernel_with_other_loops_than_its_work_is_named(self):
-        way = sass.Way(0, 124, [sass.Pass(4, 162), sass.Pass(6, 378)])
-        found = {("sm_90a", "BF16", "norm_forward"): {"way": way, "counts": {}}}
-        findings = resources.count_issued(found)
-        self.assertIn("sm_90a BF16 norm_forward: accesses [4, 6]", findings[0])
+        for accesses in ([4, 6], [4, 4, 6], [4, 4, 8, 8]):
+            way = sass.Way(0, 124, [sass.Pass(number, 100) for number in accesses])
+            found = {("sm_90a", "BF16", "norm_forward"): {"way": way, "counts": {}}}
+            findings = resources.count_issued(found)
+            self.assertIn(f"sm_90a BF16 norm_forward: accesses {accesses}", findings[0])
         self.assertIn("gelu: in WORK of floors.py, but no such kernel; take it out", findings)
 
     def test_models_have_their_sizes(self):
@@ -242,8 +243,25 @@ class Costs(unittest.TestCase):
         for model in floors_of_step.MODELS:
             for call in floors_of_step.calls_of_step(model):
                 self.assertIn(call.kernel, floors.WORK)
+        # GPT-2 has 50304 logits: twelve blocks of 4096, and one of 1152.
         calls = floors_of_step.calls_of_step(floors_of_step.MODELS[0])
         self.assertEqual(sum(call.num_calls for call in calls if call.kernel == "cross_entropy"), 13)
+
+    def test_an_account_says_what_bounds_each_kernel(self):
+        model = floors_of_step.MODELS[0]
+        ways = {}
+        for call in floors_of_step.calls_of_step(model):
+            work = floors.WORK[call.kernel]
+            accesses = [each[0 if call.elements == "F32" else 1] for each in work.accesses]
+            is_thread = work.threads == "thread"
+            passes = [] if is_thread else [sass.Pass(number, 10) for number in accesses]
+            ways[call.elements, call.kernel] = sass.Way(accesses[0] if is_thread else 0, 10_000 if call.kernel == "gelu" else 10, passes)
+        lines = floors_of_step.lines_of(model, ways)
+        # 12 calls of 100,663,296 / 8 / 32 warps with 10,000 instructions, 3724 x 8 of them on the fullest multiprocessor.
+        us = math.ceil(32768 * 3072 / 2048 / 132) * 8 * 10_000 / (4 * 1.98e9) * 1e6
+        self.assertEqual(lines[1].split()[:7], ["gelu", "32768", "x", "3072", "12", f"{us:.1f}", "134.2"])
+        self.assertTrue(lines[1].endswith("  instructions"))
+        self.assertTrue(all(line.endswith("  memory") for line in lines[2:-1]))
 
 
 if __name__ == "__main__":
