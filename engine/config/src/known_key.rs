@@ -3,6 +3,7 @@
 use super::aliases;
 use super::keys;
 use super::raw::RawRun;
+use super::section::Section;
 
 /// Whether a run file may have this key.
 pub(super) fn is_known(path: &str) -> bool {
