@@ -71,7 +71,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<(), Failure> {
         GivenFile::Run(file) => file.set(&args.run.set)?,
         GivenFile::Master(master) => return args.check_all(master),
     };
-    let mut checked = Checked::of(&file, Resources::this_host(), None)?;
+    let mut checked = Checked::of(&file, Resources::this_host(), None)?.beginning_with(&file, None)?;
     checked.notices.extend(may_be_drawn(&checked.plan, &file, None));
     checked.notices.extend(initial_weights::new_to_nothing(&file, NoticeKind::Hint));
     if args.json {
@@ -105,10 +105,18 @@ impl Checked {
         if let Some(warning) = too_few_gpus(&plan) {
             notices.push(Notice::new(NoticeKind::Warning, &file.place(&["comm.backend"]), warning));
         }
-        notices.extend(initial_weights::check(&plan, file)?);
-        notices.extend(unread_weights(file));
-        notices.extend(unused_parts(&plan, file, file.initial_weights().as_deref()));
         Ok(Self { plan, notices, data, origins: file.origins() })
+    }
+
+    /// Looks at the weights with which the run begins too: these of a task, else those that its file names.
+    pub(super) fn beginning_with(mut self, file: &RunFile, of_task: Option<&Path>) -> Result<Self, Failure> {
+        let own = file.initial_weights();
+        if of_task.is_none() {
+            self.notices.extend(initial_weights::check(&self.plan, file)?);
+            self.notices.extend(unread_weights(file));
+        }
+        self.notices.extend(unused_parts(&self.plan, file, of_task.or(own.as_deref())));
+        Ok(self)
     }
 
     /// The run with every default filled in.

@@ -1,6 +1,7 @@
 //! `pipezero check` of a master file: every engine, whether a task uses it or not, and every task.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use pipezero_config::{
     ConfigErrors, MasterFile, Notice, NoticeKind, Part, PartOfJob, Resources, Task, TaskKind,
@@ -31,7 +32,9 @@ impl CheckArgs {
             names.iter().filter(|name| !only_teaches(&master, name)).cloned().collect();
         let engines = resolve_all(&master, &trained, |engine| {
             let resources = Resources { part: part_of_job(&master, &engine.name), ..Resources::this_host() };
-            let mut checked = Checked::of(&engine.file, resources, learns(&master, &engine.name))?;
+            let of_task = init_of_tasks(&master, &engine.name);
+            let mut checked = Checked::of(&engine.file, resources, learns(&master, &engine.name))?
+                .beginning_with(&engine.file, of_task)?;
             if master.tasks().iter().all(|task| task.init_of(&engine.name).is_none()) {
                 let hint = may_be_drawn(&checked.plan, &engine.file, Some(&engine.name));
                 checked.notices.extend(hint);
@@ -118,9 +121,8 @@ fn check_initial_weights(
             let Some(plan) = planned.map(|planned| &planned.plan).or(plans_of.get(&*name).copied()) else {
                 continue;
             };
-            let mut others = master.tasks().iter().filter(|other| other.name != task.name);
-            let is_trained_elsewhere = others.any(|other| other.trained().contains(&name));
-            match initial_weights::check_of_task(task, &master.engine(&name)?, plan, is_trained_elsewhere) {
+            let has_others = master.tasks().len() > 1;
+            match initial_weights::check_of_task(task, &master.engine(&name)?, plan, has_others) {
                 Err(Failure::Config(errors)) => mistakes.push(errors),
                 checked => hints.extend(checked?),
             }
@@ -133,6 +135,12 @@ fn check_initial_weights(
 fn only_teaches(master: &MasterFile, name: &str) -> bool {
     let mut parts = master.tasks().iter().filter_map(|task| task.part_of(name)).peekable();
     parts.peek().is_some() && parts.all(|part| matches!(part, Part::Teaches(_)))
+}
+
+/// The weights with which the first task begins an engine, if every task that uses it names some: those that its file names are of no run then.
+fn init_of_tasks<'a>(master: &'a MasterFile, name: &str) -> Option<&'a Path> {
+    let using = || master.tasks().iter().filter(|task| task.part_of(name).is_some());
+    using().next()?.init_of(name).filter(|_| using().all(|task| task.init_of(name).is_some()))
 }
 
 /// Its ranks in the first task that says which they are: they may be its data degree.

@@ -47,12 +47,12 @@ pub(super) fn check(plan: &Plan, file: &RunFile) -> Result<Option<Notice>, Failu
 }
 
 /// As [`check`], of the weights with which an engine of this plan begins in a task: those that the task names, else those of its run file. Where the
-/// task names a folder that is not there, and another task of the file trains the engine (`is_trained_elsewhere`), a hint says so: that may write it first.
+/// task names a path that is not there, and the file has other tasks (`has_others`), a hint says so: one of them may write it first.
 pub(super) fn check_of_task(
     task: &Task,
     engine: &EngineFile,
     plan: &Plan,
-    is_trained_elsewhere: bool,
+    has_others: bool,
 ) -> Result<Option<Notice>, Failure> {
     let name = &engine.name;
     let Some(path) = task.init_of(name) else {
@@ -62,8 +62,11 @@ pub(super) fn check_of_task(
         };
         return check(plan, &engine.file).map_err(in_place).map(|_| None);
     };
-    if is_trained_elsewhere && !path.exists() {
-        let text = format!("there is no file or folder {} yet, and `train` needs it", path.display());
+    if has_others && !path.exists() {
+        let text = format!(
+            "there is no file or folder {} yet: `train` of another task may write it, and this one needs it",
+            path.display()
+        );
         return Ok(Some(task.hint_at_init(name, text)));
     }
     let unfit = |Unfit { rule, repair }| Failure::Config(task.error_at_init(name, rule, repair));

@@ -6,15 +6,18 @@ use super::figures::bytes;
 use super::output::ProcessOutput;
 use super::terminal;
 
-/// Says what was read, where weights were.
+/// Says what was read, where weights were. The process that prints for the run says it, since it alone knows the figures of all.
 pub(super) fn say(output: ProcessOutput, weights: Option<&LoadedWeights>) {
-    if let Some(weights) = weights {
+    if let Some(weights) = weights.filter(|_| output.is_printed()) {
         output.note(terminal::fitted(&line(weights)));
     }
 }
 
 fn line(weights: &LoadedWeights) -> String {
     let LoadedWeights { from, stored, read_bytes, seconds, process_bytes, piece_bytes, .. } = weights;
+    if *read_bytes == 0 {
+        return format!("nothing of {from} is used: all parameters are new");
+    }
     format!(
         "read {} of {} from {from} in {seconds:.2} s, kept as {}; one process held at most {} for that (counted), {} of it only while reading",
         bytes(*read_bytes),
@@ -57,5 +60,7 @@ mod tests {
                 )
             );
         }
+        let none = LoadedWeights { read_bytes: 0, ..weights("f32", 1, 0) };
+        assert_eq!(line(&none), "nothing of base is used: all parameters are new");
     }
 }

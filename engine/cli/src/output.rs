@@ -41,6 +41,11 @@ impl ProcessOutput {
         Self { is_printed }
     }
 
+    /// Whether this process prints for those that would print the same.
+    pub(super) fn is_printed(self) -> bool {
+        self.is_printed
+    }
+
     /// As [`print()`].
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 /// What says here what an unknown key says elsewhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Elsewhere {
-    /// This key, and how its value follows, where it does not mean the same.
+    /// This key, and how its value follows, where it does not mean the same. Of `enabled` that is what follows on `true`.
     Key(String, Option<&'static str>),
     /// No key, for this reason.
     None(&'static str),
@@ -13,7 +13,11 @@ impl Elsewhere {
     pub(super) fn repair(&self) -> String {
         match self {
             Self::Key(path, None) => format!("write `{path}`"),
-            Self::Key(path, Some(value)) => format!("write `{path}`: {value}"),
+            Self::Key(path, Some(value)) => match path.strip_suffix(".enabled") {
+                // As it stands in the file, where a path is no key.
+                Some(section) => format!("write \"{section}\": {{\"enabled\": true}}{value}"),
+                None => format!("write `{path}`: {value}"),
+            },
             Self::None(why) => format!("remove it: {why}"),
         }
     }
@@ -62,11 +66,11 @@ const VALUES: &[(&[&str], &str)] = &[
     ),
     (
         &["dtype", "mixed_precision", "mixed_precision_param", "precision", "torch_dtype", "params_dtype"],
-        "true for bf16, \"auto\" for bf16 on a GPU and f32 on a CPU; for fp16 write `fp16.enabled`: true; fp8 is not offered",
+        " for bf16, \"auto\" in it for bf16 on a GPU and f32 on a CPU; for fp16 write \"fp16\": {\"enabled\": true}; fp8 is not offered",
     ),
     (
         &["recompute", "recompute_granularity", "activation_checkpoint", "selective_ac_option"],
-        "true or false",
+        ", or false in it",
     ),
     (&["distributed_timeout_minutes"], "seconds, so 60 x it"),
     (&["no_weight_tying", "untie_embeddings_and_output_weights"], "the contrary"),
@@ -320,11 +324,22 @@ const KEYS: &[(&str, &[&str])] = &[
 
 const NO_TENSOR: &str =
     "there is no tensor parallelism; `parallel.pipeline` and ZeRO-3 split the model instead";
+const NO_FP8: &str = "fp8 is not offered; besides f32 there are \"bf16\": {\"enabled\": true} and \"fp16\": {\"enabled\": true}";
+const F32: &str =
+    "a run computes in f32 unless the file says another type; \"bf16\": {\"enabled\": false} says it";
+const DEEPSPEED_FILE: &str =
+    "the keys of a DeepSpeed file stand in the run file itself, or in the file that \"extends\" names";
 const TOKENIZER: &str = "`data.tokenizer` names a tokenizer.json, which has vocabulary and merges";
 const METRICS: &str = "each step is one line of `metrics.jsonl` in the run's folder";
 
 /// Names of what no key says.
 const NO_KEYS: &[(&str, &[&str])] = &[
+    (NO_FP8, &["fp8_backend", "fp8_config", "fp8_format", "fp8_recipe"]),
+    (DEEPSPEED_FILE, &["deepspeed_config", "deepspeed_config_file", "deepspeed_plugin"]),
+    (
+        "`parallel` and `zero_optimization` say how a run is distributed; with DeepSpeed, its keys stand in the run file itself, or in the file that \"extends\" names",
+        &["distributed_type"],
+    ),
     (
         "a run has `parallel.pipeline` x `parallel.data` ranks",
         &["num_gpus", "num_processes", "nproc_per_node", "world_size"],
@@ -416,8 +431,26 @@ pub(super) fn is_section(name: &str) -> bool {
     ["activation_checkpoint", "job", "lr_scheduler", "parallelism", "training"].contains(&name)
 }
 
-/// What says the same here as the key `name`, which the section at `path` does not have.
-pub(super) fn usual(path: &str, name: &str) -> Option<Elsewhere> {
+/// Words for a type that other systems compute in.
+const BF16_WORDS: [&str; 3] = ["bf16", "bfloat16", "bf16-mixed"];
+const FP16_WORDS: [&str; 5] = ["fp16", "float16", "half", "16", "16-mixed"];
+const F32_WORDS: [&str; 6] = ["no", "f32", "fp32", "float32", "32", "32-true"];
+
+/// What says here the type that is written for another name of `bf16.enabled`; `None` where the value names none.
+fn precision(written: &str) -> Option<Elsewhere> {
+    let word = written.trim_matches('"').to_lowercase();
+    let word = word.strip_prefix("torch.").unwrap_or(&word);
+    match word {
+        _ if BF16_WORDS.contains(&word) => Some(Elsewhere::Key("bf16.enabled".to_owned(), Some(""))),
+        _ if FP16_WORDS.contains(&word) => Some(Elsewhere::Key("fp16.enabled".to_owned(), Some(""))),
+        _ if F32_WORDS.contains(&word) => Some(Elsewhere::None(F32)),
+        _ if word.contains("fp8") || word.contains("float8") => Some(Elsewhere::None(NO_FP8)),
+        _ => None,
+    }
+}
+
+/// What says the same here as the key `name` with the value that is `written`, which the section at `path` does not have.
+pub(super) fn usual(path: &str, name: &str, written: &str) -> Option<Elsewhere> {
     let name = &*name.replace('-', "_");
     let special = match (path, name) {
         ("optimizer", "name") => Some("optimizer.type"),
@@ -429,6 +462,11 @@ pub(super) fn usual(path: &str, name: &str) -> Option<Elsewhere> {
     }
     let is_name = |names: &&[&str]| names.iter().any(|known| known.eq_ignore_ascii_case(name));
     let key = KEYS.iter().find(|(_, names)| is_name(names));
+    if let Some(("bf16.enabled", _)) = key
+        && let Some(of_value) = precision(written)
+    {
+        return Some(of_value);
+    }
     let key = key.map(|(key, _)| Elsewhere::Key((*key).to_owned(), value(name)));
     key.or_else(|| NO_KEYS.iter().find(|(_, names)| is_name(names)).map(|(why, _)| Elsewhere::None(why)))
 }

@@ -70,7 +70,10 @@ pub(crate) fn wrong_type<T: Kind>(node: &Node, default: &str) -> Problem {
         Some(repair)
     };
     let repair = match &node.value {
-        Value::String(text) if text == "auto" => {
+        Value::String(text) if text.eq_ignore_ascii_case("auto") && expected.contains("\"auto\"") => {
+            instead("\"auto\"".to_owned(), "")
+        }
+        Value::String(text) if text.eq_ignore_ascii_case("auto") => {
             Some("this key has no \"auto\": write a value, or leave it out if it has a default".to_owned())
         }
         Value::String(_) if let Some(number) = unquoted::<T>(node) => instead(number, ", without quotes"),

@@ -6,7 +6,7 @@ use schemars::Schema;
 use serde::Serialize;
 
 use super::auto_section;
-use super::elsewhere;
+use super::elsewhere::{self, Elsewhere};
 use super::error::Problem;
 use super::findings::{Findings, Site};
 use super::keys::{self, ForeignKey};
@@ -336,7 +336,7 @@ impl<'a> Object<'a> {
             let nearest = nearest(&entry.key, names).map(str::to_owned);
             let is_slip = nearest.as_deref().is_some_and(|nearest| is_slip(&entry.key, nearest));
             if is_slip || !self.is_section_of_another_system(entry) {
-                let elsewhere = elsewhere::usual(&self.site.place.path, &entry.key);
+                let elsewhere = self.usual(entry);
                 let site = self.site_of(&entry.key, &entry.key_span);
                 site.error::<()>(Problem::UnknownKey { elsewhere, nearest, stands_at: None });
             }
@@ -344,10 +344,19 @@ impl<'a> Object<'a> {
         foreign
     }
 
+    /// What says the same here as a key that this section does not have.
+    fn usual(&self, entry: &Entry) -> Option<Elsewhere> {
+        elsewhere::usual(&self.site.place.path, &entry.key, entry.node.span.written())
+    }
+
     /// Whether an unknown section holds keys that another system has; reports each of its keys with what says the same here.
     fn is_section_of_another_system(&self, entry: &'a Entry) -> bool {
         let Value::Object(inner) = &entry.node.value else { return false };
-        let usual = |inner: &Entry| elsewhere::usual(&entry.key, &inner.key);
+        let usual = |inner: &Entry| elsewhere::usual(&entry.key, &inner.key, inner.node.span.written());
+        // One answer speaks for all that stands in it.
+        if matches!(self.usual(entry), Some(Elsewhere::None(_))) {
+            return false;
+        }
         if !elsewhere::is_section(&entry.key) && !inner.iter().any(|inner| usual(inner).is_some()) {
             return false;
         }

@@ -240,3 +240,60 @@ fn new_parameters_of_a_run_without_weights_get_a_line() {
         printed.success();
     }
 }
+
+/// What `train` runs, `check` takes: the weights of a task count before those of an engine's file wherever each task that uses it names some, and another task
+/// may write what is not there, of whichever engine.
+#[test]
+fn check_takes_the_weights_of_tasks_as_train_does() {
+    let home = Home::new();
+    home.run("train run.json --out taught").success();
+    let run: Value = serde_json::from_str(&home.read("run.json")).unwrap();
+    let from = |path: &str| {
+        let mut run = run.clone();
+        run["init"] = json!({ "from": path });
+        run
+    };
+    let engines = json!({ "other": from("nowhere"), "large": run });
+    let begins = |engine: &str, path: &str| json!({ "train": [engine], "init": { engine: path } });
+    let plain = json!({ "train": ["other"] });
+    let own = Some("`engines.other.init.from` is \"nowhere\", but there is no file or folder");
+    let of_task = Some("`tasks.t.init.other` is \"out/large\", but there is no file or folder");
+    for (tasks, refused, hints) in [
+        (json!({ "t": begins("other", "taught") }), None, 0),
+        (json!({ "t": begins("other", "taught"), "more": plain }), own, 0),
+        (json!({ "t": plain, "more": begins("other", "taught") }), own, 0),
+        (json!({ "t": { "train": ["large"] } }), own, 0),
+        (json!({ "t": begins("other", "out/large") }), of_task, 0),
+        (json!({ "teach": { "train": ["large"] }, "t": begins("other", "out/large") }), None, 1),
+    ] {
+        home.write("master.json", json!({ "engines": engines, "tasks": tasks }).to_string());
+        let printed = home.run("check master.json");
+        let words: Vec<&str> = printed.stderr.split_whitespace().collect();
+        let stderr = words.join(" ").replace(" | ", " ");
+        assert_eq!(printed.status, Some(if refused.is_some() { 2 } else { 0 }), "{tasks}: {stderr}");
+        assert!(stderr.contains(refused.unwrap_or_default()), "{tasks}: {stderr}");
+        assert_eq!(stderr.matches("hint: `tasks.t.init.other`: ").count(), hints, "{tasks}: {stderr}");
+    }
+    // The last file, as it is meant.
+    home.run("train master.json --task teach --out out").success();
+    home.run("train master.json --task t --out out").success();
+    home.run("check master.json").success();
+}
+
+#[test]
+fn weights_of_which_nothing_is_used_get_a_line_that_says_so() {
+    let home = Home::new();
+    home.run("train run.json --out taught").success();
+    let none = home.run("train run.json --set init.from=taught --set init.new=[\".*\"] --out none");
+    assert!(
+        none.stderr
+            .split_whitespace()
+            .collect::<Vec<_>>()
+            .join(" ")
+            .contains("nothing of ~/taught/weights.safetensors is used: all parameters are new"),
+        "{}",
+        none.stderr
+    );
+    assert!(!none.stderr.contains("read 0 B"), "{}", none.stderr);
+    none.success();
+}

@@ -42,9 +42,14 @@ fn processes_write_the_weights_and_metrics_of_threads() {
         file["ranks_per_node"].as_u64()
     };
     assert_eq!(["threads", "processes"].map(per_node), [None, Some(4)]);
-    let line = "-- train run.json --overwrite --out processes --set steps=1 --set evaluation=null";
+    let line =
+        "-- train run.json --init threads --overwrite --out processes --set steps=1 --set evaluation=null";
     run(&home, &mut launch(&home, line)).success();
     assert!(home.read("processes/logs/rank-00003.log").contains("step 1/1  "));
+    // Rank 0 alone knows what all have read.
+    let read =
+        |rank: usize| home.read(&format!("processes/logs/rank-0000{rank}.log")).matches("Z read ").count();
+    assert_eq!([0, 1, 2, 3].map(read), [1, 0, 0, 0]);
 }
 
 /// The screen has the lines of rank 0, and each log those of its own rank, every one with the time.

@@ -395,6 +395,9 @@ fn the_example_of_a_distillation_trains() {
     assert_eq!(checked.stderr.matches("hint: `engines.large.").count(), 6, "{}", checked.stderr);
     // The other task writes them.
     assert_eq!(checked.stderr.matches("hint: `tasks.distill.init.large`: there is no").count(), 1);
+    let words: Vec<&str> = checked.stderr.split_whitespace().collect();
+    let words = words.join(" ");
+    assert!(words.contains("yet: `train` of another task may write it, and this one needs it"), "{words}");
     assert!(
         !checked.stderr.contains("prints in full") && !checked.stderr.contains("warning"),
         "{}",

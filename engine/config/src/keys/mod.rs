@@ -10,7 +10,7 @@
 use pipezero_files::json::{Entry, Node, Value, join};
 
 /// What decides how weights are loaded.
-const LOADING: &str = "each rank reads only the parameters that it holds, at most 1 MiB of values at a time; `train` says how much a process held";
+const LOADING: &str = "each rank keeps only the parameters that it holds, and reads at most 1 MiB of values at a time; of a checkpoint whole blocks of 1 MiB are read, some of them several times, so more bytes are read than are kept; `train` says how much a process held";
 
 /// What decides how a model is made that is sharded from the beginning.
 const SHARDED_AT_START: &str = "every engine starts sharded: a rank draws or reads only what it holds";
