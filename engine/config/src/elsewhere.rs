@@ -1,5 +1,7 @@
 //! Keys of other systems: what says the same here.
 
+use super::other_type_words::NamedType;
+
 /// What says here what an unknown key says elsewhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Elsewhere {
@@ -431,24 +433,6 @@ pub(super) fn is_section(name: &str) -> bool {
     ["activation_checkpoint", "job", "lr_scheduler", "parallelism", "training"].contains(&name)
 }
 
-/// Words for a type that other systems compute in.
-const BF16_WORDS: [&str; 3] = ["bf16", "bfloat16", "bf16-mixed"];
-const FP16_WORDS: [&str; 5] = ["fp16", "float16", "half", "16", "16-mixed"];
-const F32_WORDS: [&str; 6] = ["no", "f32", "fp32", "float32", "32", "32-true"];
-
-/// What says here the type that is written for another name of `bf16.enabled`; `None` where the value names none.
-fn precision(written: &str) -> Option<Elsewhere> {
-    let word = written.trim_matches('"').to_lowercase();
-    let word = word.strip_prefix("torch.").unwrap_or(&word);
-    match word {
-        _ if BF16_WORDS.contains(&word) => Some(Elsewhere::Key("bf16.enabled".to_owned(), Some(""))),
-        _ if FP16_WORDS.contains(&word) => Some(Elsewhere::Key("fp16.enabled".to_owned(), Some(""))),
-        _ if F32_WORDS.contains(&word) => Some(Elsewhere::None(F32)),
-        _ if word.contains("fp8") || word.contains("float8") => Some(Elsewhere::None(NO_FP8)),
-        _ => None,
-    }
-}
-
 /// What says the same here as the key `name` with the value that is `written`, which the section at `path` does not have.
 pub(super) fn usual(path: &str, name: &str, written: &str) -> Option<Elsewhere> {
     let name = &*name.replace('-', "_");
@@ -463,9 +447,14 @@ pub(super) fn usual(path: &str, name: &str, written: &str) -> Option<Elsewhere> 
     let is_name = |names: &&[&str]| names.iter().any(|known| known.eq_ignore_ascii_case(name));
     let key = KEYS.iter().find(|(_, names)| is_name(names));
     if let Some(("bf16.enabled", _)) = key
-        && let Some(of_value) = precision(written)
+        && let Some(named) = NamedType::of(written)
     {
-        return Some(of_value);
+        return Some(match named {
+            NamedType::Bf16 => Elsewhere::Key("bf16.enabled".to_owned(), Some("")),
+            NamedType::Fp16 => Elsewhere::Key("fp16.enabled".to_owned(), Some("")),
+            NamedType::F32 => Elsewhere::None(F32),
+            NamedType::Fp8 => Elsewhere::None(NO_FP8),
+        });
     }
     let key = key.map(|(key, _)| Elsewhere::Key((*key).to_owned(), value(name)));
     key.or_else(|| NO_KEYS.iter().find(|(_, names)| is_name(names)).map(|(why, _)| Elsewhere::None(why)))

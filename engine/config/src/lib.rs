@@ -27,6 +27,7 @@ mod name_pattern;
 mod notice;
 pub mod order;
 mod other_forms;
+mod other_type_words;
 mod overlap_comm;
 mod partition_method;
 pub mod pattern;
