@@ -18,7 +18,7 @@ import experiments
 import ledger
 import limited
 from experiments import HERE, REPO, AgendaError
-from session import Session, commit_here
+from call import Call, commit_here
 
 EXAMPLES = """
 examples:
@@ -50,15 +50,15 @@ def report(lines):
 
 
 def plan(arguments, agenda, work):
-    session = Session(arguments, work)
-    report(session.complaints)
+    call = Call(arguments, work)
+    report(call.complaints)
     print(
-        f"on {session.device}, {arguments.budget:.0f} s, {len(session.lines)} lines in {arguments.ledger}"
-        + ("" if session.gpu else "; there is no GPU here")
+        f"on {call.device}, {arguments.budget:.0f} s, {len(call.lines)} lines in {arguments.ledger}"
+        + ("" if call.gpu else "; there is no GPU here")
     )
     left_s = arguments.budget
-    for experiment in session.ordered(agenda):
-        reason = session.why_not(experiment, left_s)
+    for experiment in call.ordered(agenda):
+        reason = call.why_not(experiment, left_s)
         left_s -= 0 if reason else experiment["needs_s"]
         what = f"would run, about {experiment['needs_s']} s" if reason is None else f"not now: {reason}"
         print(f"{experiment['id']:9} {experiment['title']}\n{'':9}   {what}")
@@ -67,22 +67,22 @@ def plan(arguments, agenda, work):
 
 
 def run(arguments, agenda, work):
-    session = Session(arguments, work)
-    report(session.complaints)
-    if session.gpu is None:
+    call = Call(arguments, work)
+    report(call.complaints)
+    if call.gpu is None:
         print("there is no GPU here: nvidia-smi says nothing; --rehearse runs without one", file=sys.stderr)
         return 1
-    session.begin_log()
-    print(f"on {session.device}, {arguments.budget:.0f} s; lines go to {arguments.ledger}", flush=True)
+    call.begin_log()
+    print(f"on {call.device}, {arguments.budget:.0f} s; lines go to {arguments.ledger}", flush=True)
     num_bad = 0
-    for experiment in session.ordered(agenda):
-        reason = session.why_not(experiment, session.left_s())
+    for experiment in call.ordered(agenda):
+        reason = call.why_not(experiment, call.left_s())
         if reason:
             print(f"{experiment['id']:9} not now: {reason}", flush=True)
             # A rehearsal shows that everything runs.
-            num_bad += session.is_rehearsal and not experiment.get("needs")
+            num_bad += call.is_rehearsal and not experiment.get("needs")
             continue
-        line = session.run(experiment)
+        line = call.run(experiment)
         replayed = ", replayed" if line.get("replayed") else ""
         why = f"; {line['why']}" if "why" in line else ""
         print(
@@ -93,8 +93,8 @@ def run(arguments, agenda, work):
         if experiment.get("stops") and line["status"] != ledger.OK:
             print("no other experiment means anything without it", flush=True)
             break
-    seconds = time.monotonic() - session.begins
-    print(f"{num_bad} not ok, {seconds:.0f} s in all; output in {session.out}/agenda.log")
+    seconds = time.monotonic() - call.begins
+    print(f"{num_bad} not ok, {seconds:.0f} s in all; output in {call.out}/agenda.log")
     return 1 if num_bad else 0
 
 

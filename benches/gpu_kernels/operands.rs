@@ -4,6 +4,7 @@
 
 use pipezero_models::element::ElementType;
 use pipezero_models::queue::Queue;
+use pipezero_models::split_mix::SplitMix;
 use pipezero_models::{Buffer, ModelError};
 
 /// Elements after which they begin again: enough that no cache line is read twice in a row.
@@ -23,7 +24,7 @@ pub(crate) fn floats(queue: &dyn Queue, len: usize) -> Result<Buffer, ModelError
 pub(crate) fn words(queue: &dyn Queue, len: usize, below: usize) -> Result<Buffer, ModelError> {
     let mut buffer = queue.zeros(len, ElementType::U32)?;
     let mut draws = SplitMix(len as u64);
-    let values: Vec<u32> = (0..len).map(|_| (draws.next() % below as u64) as u32).collect();
+    let values: Vec<u32> = (0..len).map(|_| (draws.next_bits() % below as u64) as u32).collect();
     queue.upload(&values, buffer.view_mut());
     Ok(buffer)
 }
@@ -37,7 +38,7 @@ fn filled(
     let period = len.min(PERIOD);
     let mut draws = SplitMix(period as u64);
     let values: Vec<f32> =
-        (0..period).map(|_| value((draws.next() >> 40) as f32 / (1_u32 << 24) as f32)).collect();
+        (0..period).map(|_| value((draws.next_bits() >> 40) as f32 / (1_u32 << 24) as f32)).collect();
     let mut pattern = queue.zeros(period, ElementType::F32)?;
     queue.upload_floats(&values, pattern.view_mut());
     let mut buffer = queue.zeros(len, element)?;
@@ -46,17 +47,4 @@ fn filled(
         queue.copy(pattern.view().range(0..end - start), buffer.view_mut().range(start..end));
     }
     Ok(buffer)
-}
-
-/// SplitMix64 (Steele, Lea and Flood, 2014).
-struct SplitMix(u64);
-
-impl SplitMix {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut bits = self.0;
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        bits ^ (bits >> 31)
-    }
 }

@@ -9,6 +9,7 @@ use std::f64::consts::TAU;
 use rayon::prelude::*;
 
 use crate::parameter::{Init, ParameterSpec};
+use crate::split_mix::{STEP, output};
 
 /// Elements that a thread draws at a time.
 const BLOCK: usize = 1 << 14;
@@ -34,18 +35,15 @@ struct Stream {
     start: u64,
 }
 
-/// 2^64 over the golden ratio: SplitMix64 goes from number to number in steps of it.
-const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
-
 impl Stream {
     fn new(seed: u64, name: &str) -> Self {
         // Mixing both before they meet keeps neighbouring seeds and alike names far apart.
-        Self { start: mix(mix(seed) ^ fnv_1a(name.as_bytes())) }
+        Self { start: output(output(seed) ^ fnv_1a(name.as_bytes())) }
     }
 
     /// Number `index` of the sequence.
     fn bits(&self, index: u64) -> u64 {
-        mix(self.start.wrapping_add(STEP.wrapping_mul(index.wrapping_add(1))))
+        output(self.start.wrapping_add(STEP.wrapping_mul(index.wrapping_add(1))))
     }
 
     /// Elements from this one on of a normal sequence with mean 0.
@@ -73,13 +71,6 @@ impl Stream {
         let length = (-2.0 * radius.ln()).sqrt();
         [length * cos, length * sin]
     }
-}
-
-/// SplitMix64's output function.
-fn mix(mut bits: u64) -> u64 {
-    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    bits ^ (bits >> 31)
 }
 
 /// The Fowler-Noll-Vo hash: unlike the standard library's, it never changes.

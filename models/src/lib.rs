@@ -108,6 +108,7 @@ pub mod model;
 pub mod parameter;
 pub mod queue;
 pub mod shared;
+pub mod split_mix;
 #[cfg(test)]
 mod testing;
 pub mod timed;

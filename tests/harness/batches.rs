@@ -1,6 +1,7 @@
 //! Random token batches that depend on the sample alone, never on the grid.
 
 use pipezero_models::layer::IGNORED_TARGET;
+use pipezero_models::split_mix::mixed;
 use pipezero_plan::Plan;
 use pipezero_run::data::{BatchError, BatchLayout, BatchSource, TokenBatch};
 use pipezero_train::batch_layout;
@@ -51,17 +52,17 @@ impl RandomBatches {
     /// Tokens of each sequence of a micro-batch, as they are drawn.
     pub fn drawn_length(&self, step: u64, data_rank: usize, micro_batch: usize) -> usize {
         let place = (step * 64 + data_rank as u64) * 64 + micro_batch as u64;
-        1 + (hash(hash(place)) % self.layout.seq_length as u64) as usize
+        1 + (mixed(mixed(place)) % self.layout.seq_length as u64) as usize
     }
 
     fn token(&self, sample: u64, position: usize) -> u32 {
-        (hash(sample * 4096 + position as u64) % self.vocab_size as u64) as u32
+        (mixed(sample * 4096 + position as u64) % self.vocab_size as u64) as u32
     }
 
     fn is_ignored(&self, sample: u64, position: usize) -> bool {
         match self.mask {
             Mask::None => false,
-            Mask::Uneven => (position as u64) < hash(!sample) % self.layout.seq_length as u64,
+            Mask::Uneven => (position as u64) < mixed(!sample) % self.layout.seq_length as u64,
             Mask::All => true,
         }
     }
@@ -112,7 +113,7 @@ impl BatchSource for RandomBatches {
             let mut start = 0;
             for position in 0..seq_length {
                 // Every third token begins a document.
-                if position > 0 && hash(hash(sample) ^ position as u64).is_multiple_of(3) {
+                if position > 0 && mixed(mixed(sample) ^ position as u64).is_multiple_of(3) {
                     start = position as u32;
                 }
                 batch.document_starts[row * seq_length + position] = start;
@@ -129,12 +130,4 @@ impl BatchSource for RandomBatches {
     fn seq_length(&self, step: u64, data_rank: usize, micro_batch: usize) -> Option<usize> {
         (self.lengths == Lengths::Drawn).then(|| self.drawn_length(step, data_rank, micro_batch))
     }
-}
-
-/// SplitMix64's finaliser: well mixed and the same everywhere.
-pub(crate) fn hash(value: u64) -> u64 {
-    let mut bits = value.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    bits ^ (bits >> 31)
 }

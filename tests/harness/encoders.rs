@@ -6,13 +6,13 @@ use std::sync::Arc;
 use pipezero_config::Run;
 use pipezero_models::input_encoder::EncoderSpec;
 use pipezero_models::model::{LayerRole, Model, ModelLayer, Tying};
+use pipezero_models::split_mix::mixed;
 use pipezero_models::{EncoderLimits, EncoderModule, GptConfig, InputEncoder, gpt2};
 use pipezero_plan::Plan;
 use pipezero_run::data::{BatchError, BatchLayout, BatchSource, EncoderInput, TokenBatch};
 use pipezero_train::batch_layout;
 
 use crate::RandomBatches;
-use crate::batches::hash;
 
 /// Inputs of a sequence, and rows of an input, at most.
 const LIMITS: EncoderLimits = EncoderLimits { inputs_per_sequence: 2, rows_per_input: 3 };
@@ -81,9 +81,9 @@ impl EncoderBatches {
         let BatchLayout { num_micro_batches, micro_batch_size, data_degree, .. } = self.layout;
         // The place in the step, which does not depend on the number of data ranks.
         let place = data_rank * num_micro_batches + micro_batch;
-        let mut drawn = hash(self.seed ^ hash(step * 4096 + place as u64));
+        let mut drawn = mixed(self.seed ^ mixed(step * 4096 + place as u64));
         let mut draw = |below: usize| {
-            drawn = hash(drawn);
+            drawn = mixed(drawn);
             (drawn % below as u64) as usize
         };
         let num_modules = if 2 * place < num_micro_batches * data_degree { 2 } else { 1 };

@@ -108,7 +108,7 @@ impl Checked {
         Ok(Self { plan, notices, data, origins: file.origins() })
     }
 
-    /// Looks at the weights with which the run begins too: these of a task, else those that its file names.
+    /// Checks the weights with which the run begins too: those that a task names, or else those of its file.
     pub(super) fn beginning_with(mut self, file: &RunFile, of_task: Option<&Path>) -> Result<Self, Failure> {
         let own = file.initial_weights();
         if of_task.is_none() {

@@ -102,8 +102,8 @@ impl CheckArgs {
     }
 }
 
-/// Refuses weights that tasks name, and those of teachers, as those of a run are refused, whose run files are checked already. Returns hints on those
-/// that another task may write first.
+/// Refuses weights of tasks and of teachers that are missing or do not fit, as for a single run. Returns a hint for each path that another task may
+/// write first.
 fn check_initial_weights(
     master: &MasterFile,
     of_tasks: &[(&Task, TaskPlans)],
@@ -111,7 +111,7 @@ fn check_initial_weights(
 ) -> Result<Vec<Notice>, Failure> {
     let (mut hints, mut mistakes) = (Vec::new(), Vec::new());
     for task in master.tasks() {
-        let anew = of_tasks.iter().find(|(of, _)| of.name == task.name).map(|(_, plans)| &plans.engines);
+        let anew = plans_of_task(of_tasks, task).map(|plans| &plans.engines);
         for name in task.engines() {
             let teaches = matches!(task.part_of(&name), Some(Part::Teaches(_)));
             if task.init_of(&name).is_none() && !teaches {
@@ -131,13 +131,18 @@ fn check_initial_weights(
     if mistakes.is_empty() { Ok(hints) } else { Err(Failure::Config(ConfigErrors::joined(mistakes))) }
 }
 
+/// The plans of a task, if it has its own.
+fn plans_of_task<'a>(of_tasks: &'a [(&Task, TaskPlans)], task: &Task) -> Option<&'a TaskPlans> {
+    of_tasks.iter().find(|(of, _)| of.name == task.name).map(|(_, plans)| plans)
+}
+
 /// Whether tasks use an engine, and none trains it.
 fn only_teaches(master: &MasterFile, name: &str) -> bool {
     let mut parts = master.tasks().iter().filter_map(|task| task.part_of(name)).peekable();
     parts.peek().is_some() && parts.all(|part| matches!(part, Part::Teaches(_)))
 }
 
-/// The weights with which the first task begins an engine, if every task that uses it names some: those that its file names are of no run then.
+/// The weights that the first task names for an engine, if every task that uses the engine names some. Then no run begins with those of its own file.
 fn init_of_tasks<'a>(master: &'a MasterFile, name: &str) -> Option<&'a Path> {
     let using = || master.tasks().iter().filter(|task| task.part_of(name).is_some());
     using().next()?.init_of(name).filter(|_| using().all(|task| task.init_of(name).is_some()))
@@ -181,14 +186,13 @@ fn print_tasks(
     together: &BTreeMap<&String, u64>,
 ) -> Result<(), Failure> {
     for task in master.tasks() {
-        let anew = of_tasks.iter().find(|(of, _)| of.name == task.name);
         let does = match &task.kind {
             TaskKind::Distill { student, teacher, .. } => {
                 format!("trains {student} on the logits of {teacher}")
             }
             _ => format!("trains {}", task.trained().join(", ")),
         };
-        let places: String = anew.iter().flat_map(|(_, plans)| plans.places()).collect();
+        let places: String = plans_of_task(of_tasks, task).into_iter().flat_map(TaskPlans::places).collect();
         let line =
             format!("task {}: {does}{places}; {} of memory in all", task.name, bytes(together[&task.name]));
         print(format_args!("{}\n", terminal::fitted(&line)))?;
@@ -220,9 +224,8 @@ fn memory_of_tasks<'a>(
     plans_of: &BTreeMap<&str, &Plan>,
 ) -> BTreeMap<&'a String, u64> {
     let of_task = |task: &'a Task| {
-        let anew = of_tasks.iter().find(|(of, _)| of.name == task.name);
-        let of_engines: Vec<u64> = match anew {
-            Some((_, plans)) => plans.engines.iter().map(EnginePlan::all_bytes).collect(),
+        let of_engines: Vec<u64> = match plans_of_task(of_tasks, task) {
+            Some(plans) => plans.engines.iter().map(EnginePlan::all_bytes).collect(),
             None => task.trained().iter().map(|name| plans_of[name.as_str()].needs().world_bytes).collect(),
         };
         (&task.name, of_engines.into_iter().fold(0, u64::saturating_add))

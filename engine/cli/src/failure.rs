@@ -4,7 +4,7 @@ use std::error::Error;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use pipezero_config::{CombinationTable, ConfigErrors, Unfixed};
+use pipezero_config::{CombinationTable, ConfigErrors, EngineFile, Unfixed};
 use pipezero_files::host::LaunchedProcess;
 use pipezero_files::printable::printable;
 use pipezero_plan::FromFileError;
@@ -44,6 +44,14 @@ impl Failure {
             Self::Input(error) => Self::Input(of(error)),
             Self::Other(error) => Self::Other(of(error)),
             other => other,
+        }
+    }
+
+    /// The same of an engine whose run file is read: mistakes in it get the keys and the file in which they stand.
+    pub(super) fn of_engine_file(self, engine: &EngineFile) -> Self {
+        match self {
+            Self::Config(errors) => Self::Config(engine.in_place(errors)),
+            other => other.of_engine(&engine.name),
         }
     }
 

@@ -1,4 +1,4 @@
-//! Whether the weights that a run file names are there, and of its model; and whether it says what is new to weights that it does not name.
+//! Checks that the weights that a run file or a task names exist and fit the model, and that `init.new` is not written without weights.
 
 use std::path::Path;
 
@@ -35,8 +35,7 @@ pub(super) fn check(plan: &Plan, file: &RunFile) -> Result<Option<Notice>, Failu
     let Some(path) = file.initial_weights() else { return Ok(None) };
     let place = file.place(&[KEY]);
     let unused = found(plan, &path).map_err(|Unfit { rule, repair }| {
-        let value = format!("\"{}\"", place.written().trim_matches('"'));
-        Failure::Config(file.error_at(&[KEY], Problem::Rule { value, rule, repair }))
+        Failure::Config(file.error_at(&[KEY], Problem::Rule { value: place.in_quotes(), rule, repair }))
     })?;
     // Of a folder of transformers more is said elsewhere.
     if unused.is_empty() || path.join(PublishedModel::FILE).is_file() {
@@ -56,11 +55,7 @@ pub(super) fn check_of_task(
 ) -> Result<Option<Notice>, Failure> {
     let name = &engine.name;
     let Some(path) = task.init_of(name) else {
-        let in_place = |failure| match failure {
-            Failure::Config(errors) => Failure::Config(engine.in_place(errors)),
-            other => other,
-        };
-        return check(plan, &engine.file).map_err(in_place).map(|_| None);
+        return check(plan, &engine.file).map(|_| None).map_err(|failure| failure.of_engine_file(engine));
     };
     if has_others && !path.exists() {
         let text = format!(
@@ -73,13 +68,13 @@ pub(super) fn check_of_task(
     found(plan, path).map(|_| None).map_err(unfit)
 }
 
-/// Why weights cannot be those of a run.
+/// The reason why a run cannot begin with some weights, and the repair.
 struct Unfit {
     rule: String,
     repair: String,
 }
 
-/// What weights hold that the model of a plan does not use.
+/// The tensors of weights that the model of a plan does not use.
 fn found(plan: &Plan, path: &Path) -> Result<Vec<Unused>, Unfit> {
     let unfit = |rule: String, repair: &str| Unfit { rule, repair: repair.to_owned() };
     if !path.exists() {

@@ -6,7 +6,7 @@ use super::figures::bytes;
 use super::output::ProcessOutput;
 use super::terminal;
 
-/// Says what was read, where weights were. The process that prints for the run says it, since it alone knows the figures of all.
+/// Prints the line if weights were read. Only the process that prints for the run does so, since only it knows the figures of all processes.
 pub(super) fn say(output: ProcessOutput, weights: Option<&LoadedWeights>) {
     if let Some(weights) = weights.filter(|_| output.is_printed()) {
         output.note(terminal::fitted(&line(weights)));

@@ -18,10 +18,7 @@ pub(super) fn resolve_all<T>(
     let mut failed = None;
     for name in names {
         let found = match master.engine(name) {
-            Ok(engine) => resolve(&engine).map_err(|failure| match failure {
-                Failure::Config(errors) => Failure::Config(engine.in_place(errors)),
-                other => other.of_engine(name),
-            }),
+            Ok(engine) => resolve(&engine).map_err(|failure| failure.of_engine_file(&engine)),
             Err(errors) => Err(Failure::Config(errors)),
         };
         match found {

@@ -95,14 +95,14 @@ pub(super) fn run(args: &ProfileArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Where the files go.
+/// The files that are written.
 struct Out {
     costs: OutFile,
     kernels: Option<OutFile>,
 }
 
 impl ProfileArgs {
-    /// What is read, and, in the process that writes them, where the files go.
+    /// Opens the batches, and, in the process that writes them, the output files.
     fn ready(&self, plan: &Plan, is_first: bool) -> Result<(Arc<dyn BatchSource>, Option<Out>), Failure> {
         if self.kernels.is_some() && !plan.run().device.has_own_memory() {
             return Err(ProfileError::KernelsOfCpu.into());

@@ -14,4 +14,9 @@ impl Place {
     pub fn written(&self) -> String {
         shorten(self.span.written())
     }
+
+    /// The same in quotes, whether it was written with them, as in a file, or without, as on the command line.
+    pub fn in_quotes(&self) -> String {
+        format!("\"{}\"", self.written().trim_matches('"'))
+    }
 }

@@ -1,5 +1,6 @@
 //! Tokens drawn at random, so that a run can be examined without its text.
 
+use pipezero_models::split_mix::mixed;
 use pipezero_plan::Plan;
 use pipezero_run::data::{BatchError, BatchLayout, BatchSource, TokenBatch};
 use pipezero_train::batch_layout;
@@ -18,12 +19,8 @@ impl DrawnTokens {
     }
 
     fn token(&self, sample: u64, position: usize) -> u32 {
-        // SplitMix64's finaliser: well mixed, and the same everywhere.
         let seed = sample.wrapping_mul(0x0001_0000_0001_B3B5).wrapping_add(position as u64);
-        let mut bits = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        ((bits ^ (bits >> 31)) % self.vocab_size as u64) as u32
+        (mixed(seed) % self.vocab_size as u64) as u32
     }
 }
 

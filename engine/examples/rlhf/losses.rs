@@ -18,6 +18,20 @@ pub(super) fn clipped(cross_entropy: f32, old: f32, advantage: f32) -> (f32, f32
     if free <= bound { (-free, free) } else { (-bound, 0.0) }
 }
 
+/// Adds up the losses of the rows whose target counts, and writes the sum where it is asked for.
+fn write_sum(targets: View<'_>, of_rows: impl Iterator<Item = f64>, writes: Vec<ViewMut<'_>>) {
+    let mut sum = LossSum::default();
+    for (&target, of_row) in targets.slice::<u32>().iter().zip(of_rows) {
+        if target != IGNORED_TARGET {
+            sum.sum += of_row;
+            sum.num_targets += 1;
+        }
+    }
+    for loss in writes.into_iter().filter(|loss| !loss.is_empty()) {
+        loss.slice().copy_from_slice(&sum.to_words());
+    }
+}
+
 impl Loss for Clipped {
     fn num_kept_per_row(&self) -> usize {
         NUM_STATISTICS
@@ -43,20 +57,11 @@ impl Loss for Clipped {
             vec![loss],
             Box::new(|reads, writes| {
                 let [targets, kept, inputs] = reads else { unreachable!() };
-                let rows = kept
-                    .slice::<f32>()
-                    .chunks_exact(NUM_STATISTICS)
-                    .zip(inputs.slice::<f32>().chunks_exact(2));
-                let mut sum = LossSum::default();
-                for (_, (kept, given)) in
-                    targets.slice::<u32>().iter().zip(rows).filter(|&(&target, _)| target != IGNORED_TARGET)
-                {
-                    sum.sum += f64::from(clipped(kept[0] - kept[2], given[0], given[1]).0);
-                    sum.num_targets += 1;
-                }
-                for loss in writes.into_iter().filter(|loss| !loss.is_empty()) {
-                    loss.slice().copy_from_slice(&sum.to_words());
-                }
+                let kept = kept.slice::<f32>().chunks_exact(NUM_STATISTICS);
+                let rows = kept.zip(inputs.slice::<f32>().chunks_exact(2));
+                let of_rows =
+                    rows.map(|(kept, given)| clipped(kept[0] - kept[2], given[0], given[1]).0.into());
+                write_sum(*targets, of_rows, writes);
             }),
         );
     }
@@ -123,18 +128,9 @@ impl Loss for Squared {
             vec![loss],
             Box::new(|reads, writes| {
                 let (values, wanted) = (reads[0].slice::<f32>(), reads[2].slice::<f32>());
-                let mut sum = LossSum::default();
-                for (&target, (value, wanted)) in
-                    reads[1].slice::<u32>().iter().zip(values.iter().zip(wanted))
-                {
-                    if target != IGNORED_TARGET {
-                        sum.sum += 0.5 * f64::from(value - wanted).powi(2);
-                        sum.num_targets += 1;
-                    }
-                }
-                for loss in writes.into_iter().filter(|loss| !loss.is_empty()) {
-                    loss.slice().copy_from_slice(&sum.to_words());
-                }
+                let of_rows =
+                    values.iter().zip(wanted).map(|(value, wanted)| 0.5 * f64::from(value - wanted).powi(2));
+                write_sum(reads[1], of_rows, writes);
             }),
         );
     }

@@ -1,9 +1,9 @@
-//! Reinforcement learning from feedback with four engines, each with its own grid, ZeRO level, precision and optimizer: an actor writes texts, a critic expects what
-//! they will be worth, a reward says what they are worth, and a reference holds the actor near to what it was.
+//! Reinforcement learning from feedback with four engines, each with its own grid, ZeRO level, precision and optimizer: an actor writes texts, a critic
+//! predicts how good they will be, a reward scores them, and a reference shows how far the actor has moved from where it began.
 //!
 //! ```text
 //! cargo run --release --example rlhf                       # writes runs/rlhf
-//! cargo run --release --example rlhf -- --resume           # goes on from its newest checkpoints
+//! cargo run --release --example rlhf -- --resume           # resumes from its newest checkpoints
 //! cargo run --release --example rlhf -- --set actor.parallel.pipeline=1 --set reference.parallel.data=1
 //! ```
 
@@ -24,7 +24,7 @@ use pipezero::Engine;
 use pipezero::run::engine::EngineKind;
 
 use self::engines::Name;
-use self::rounds::Four;
+use self::rounds::{Four, Plans};
 
 /// Tokens of a text. The first is given, and the actor writes the others.
 const TOKENS: usize = 12;
@@ -106,7 +106,8 @@ fn run() -> Result<(), Box<dyn Error>> {
     // In a run file, paths start at the folder of the file.
     let folder = &std::path::absolute("runs/rlhf")?;
     let [language, reward] = ["language.safetensors", "reward.safetensors"].map(|file| folder.join(file));
-    rounds::check_plans(&language, &changes)?;
+    // Mistakes in any of them are found before anything is trained.
+    let plans = Plans::new(&language, &changes)?;
     if resumes && !folder.is_dir() {
         return Err(format!("{} is not there: leave --resume out", folder.display()).into());
     }
@@ -116,7 +117,7 @@ fn run() -> Result<(), Box<dyn Error>> {
         made.map_err(|error| format!("{}: {error}; --resume continues with it", folder.display()))?;
     }
     fit(&language, &reward, &changes)?;
-    let mut four = Four::start([&language, &reward], folder, &changes)?;
+    let mut four = Four::start(plans, [&language, &reward], folder)?;
     while four.num_rounds() < ROUNDS {
         let round = four.round()?;
         println!("{round}");

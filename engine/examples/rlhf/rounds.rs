@@ -73,45 +73,43 @@ pub(super) fn critic_plan(language: &Path, changes: &[String]) -> Result<Plan, B
     values(Name::Critic, true, &[&begin, changes].concat())
 }
 
-/// The reward's plan.
-fn reward_plan(changes: &[String]) -> Result<Plan, Box<dyn Error>> {
-    values(Name::Reward, false, changes)
+/// The plans of the four engines.
+pub(super) struct Plans {
+    pub(super) actor: Plan,
+    pub(super) critic: Plan,
+    pub(super) reward: Plan,
+    pub(super) reference: Plan,
 }
 
-/// The reference's.
-fn reference_plan(changes: &[String]) -> Result<Plan, Box<dyn Error>> {
-    texts(Name::Reference, Arc::new(CrossEntropy), false, changes)
-}
-
-/// Makes the plans of all engines, to find mistakes before anything is trained.
-pub(super) fn check_plans(language: &Path, changes: &[String]) -> Result<(), Box<dyn Error>> {
-    actor_plan(language, changes)?;
-    critic_plan(language, changes)?;
-    reward_plan(changes)?;
-    reference_plan(changes).map(drop)
+impl Plans {
+    /// The actor and the critic will begin with the weights at `language`, which need not be there yet.
+    pub(super) fn new(language: &Path, changes: &[String]) -> Result<Self, Box<dyn Error>> {
+        Ok(Self {
+            actor: actor_plan(language, changes)?,
+            critic: critic_plan(language, changes)?,
+            reward: values(Name::Reward, false, changes)?,
+            reference: texts(Name::Reference, Arc::new(CrossEntropy), false, changes)?,
+        })
+    }
 }
 
 impl Four {
-    /// Engines that begin with what was fitted, or go on from the newest checkpoints in `folder`.
+    /// Engines with the fitted weights. The actor and the critic resume from the newest checkpoints in `folder`, if there are any.
     pub(super) fn start(
+        plans: Plans,
         [language, reward]: [&Path; 2],
         folder: &Path,
-        changes: &[String],
     ) -> Result<Self, Box<dyn Error>> {
         let newest = Newest::default();
         let source = |plan: &Plan, read: Read| of_newest(plan, &newest, read);
-        let plan = actor_plan(language, changes)?;
-        let batches = source(&plan, |rollout| &rollout.of_actor);
-        let mut actor = Engine::new(plan, batches)?;
-        let plan = critic_plan(language, changes)?;
-        let batches = source(&plan, |rollout| &rollout.of_critic);
-        let mut critic = Engine::new(plan, batches)?;
-        let plan = reward_plan(changes)?;
-        let batches = source(&plan, NOTHING);
-        let reward = asked(plan, batches, reward)?;
-        let plan = reference_plan(changes)?;
-        let batches = source(&plan, NOTHING);
-        let reference = asked(plan, batches, language)?;
+        let batches = source(&plans.actor, |rollout| &rollout.of_actor);
+        let mut actor = Engine::new(plans.actor, batches)?;
+        let batches = source(&plans.critic, |rollout| &rollout.of_critic);
+        let mut critic = Engine::new(plans.critic, batches)?;
+        let batches = source(&plans.reward, NOTHING);
+        let reward = asked(plans.reward, batches, reward)?;
+        let batches = source(&plans.reference, NOTHING);
+        let reference = asked(plans.reference, batches, language)?;
         let mut joint = JointCheckpoints::in_folder(folder).keeping(2);
         joint.resume(&mut [(Name::Actor.word(), &mut actor), (Name::Critic.word(), &mut critic)])?;
         Ok(Self { actor, critic, reward, reference, newest, joint })

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::batches::{Newest, Rollout, of_newest, with};
+use super::batches::{Newest, Read, of_newest, with};
 use super::rounds::{Round, STEPS, actor_plan, critic_plan};
 use pipezero::Plan;
 
@@ -44,7 +44,8 @@ impl Fitted {
 
     fn start(&self, folder: &str, changes: &[&str]) -> Four {
         let files = self.files.each_ref().map(PathBuf::as_path);
-        Four::start(files, &self.folder.path().join(folder), &owned(changes)).unwrap()
+        let plans = Plans::new(files[0], &owned(changes)).unwrap();
+        Four::start(plans, files, &self.folder.path().join(folder)).unwrap()
     }
 }
 
@@ -120,7 +121,6 @@ fn engines_learn_to_the_bits_that_each_has_alone() {
         recorded.push(with(&four.newest, |rollout| rollout.clone()));
     }
     let language = &fitted.files[0];
-    type Read = fn(&Rollout) -> &[Vec<f32>];
     let alone: [(Plan, Read, &mut Engine); 2] = [
         (actor_plan(language, &[]).unwrap(), |rollout| &rollout.of_actor, &mut four.actor),
         (critic_plan(language, &[]).unwrap(), |rollout| &rollout.of_critic, &mut four.critic),

@@ -1,5 +1,7 @@
 //! Generates texts with a trained model, token by token, drawn from the logits.
 
+use pipezero_models::split_mix::SplitMix;
+
 use crate::engine::{Engine, EngineError, EngineKind};
 
 /// How tokens are drawn.
@@ -70,7 +72,7 @@ impl<'a, K: EngineKind> Generation<'a, K> {
                     if !logits.iter().all(|logit| logit.is_finite()) {
                         return Err(EngineError::LogitsNotFinite);
                     }
-                    Some(draw(&logits, self.sampling, text.draws.next()))
+                    Some(draw(&logits, self.sampling, uniform(&mut text.draws)))
                 }
             };
             text.has_ended |= drawn == self.end_token;
@@ -105,20 +107,9 @@ fn draw(logits: &[f32], sampling: Sampling, uniform: f64) -> u32 {
     order[order.len() - 1]
 }
 
-/// SplitMix64 (Steele, Lea and Flood, 2014): the same draws everywhere for a seed.
-#[derive(Clone, Debug)]
-struct SplitMix(u64);
-
-impl SplitMix {
-    /// Uniform in `[0, 1)`, 53 bits.
-    fn next(&mut self) -> f64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut bits = self.0;
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        bits ^= bits >> 31;
-        (bits >> 11) as f64 / (1_u64 << 53) as f64
-    }
+/// Uniform in `[0, 1)`, 53 bits.
+fn uniform(draws: &mut SplitMix) -> f64 {
+    (draws.next_bits() >> 11) as f64 / (1_u64 << 53) as f64
 }
 
 #[cfg(test)]
@@ -137,7 +128,7 @@ mod tests {
         let mut counts = [0_u32; 4];
         let num_draws = 200_000;
         for _ in 0..num_draws {
-            counts[draw(&LOGITS, sampling(0.5, 0), draws.next()) as usize] += 1;
+            counts[draw(&LOGITS, sampling(0.5, 0), uniform(&mut draws)) as usize] += 1;
         }
         let weights: Vec<f64> = LOGITS.iter().map(|&logit| (f64::from(logit) / 0.5).exp()).collect();
         let sum: f64 = weights.iter().sum();

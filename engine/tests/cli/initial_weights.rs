@@ -42,7 +42,7 @@ fn a_run_begins_with_the_weights_that_its_file_names_as_with_those_of_the_comman
     assert_eq!(weights(&home, "task/one"), weights(&home, "by-file"));
 }
 
-/// A run that is killed before its first checkpoint leaves its run file and nothing to go on from.
+/// A run that is killed before its first checkpoint leaves its run file, and no state.
 #[test]
 fn a_run_that_is_killed_before_its_first_checkpoint_begins_with_its_weights_again() {
     let home = Home::new();

@@ -35,7 +35,7 @@ pub struct Task {
 pub(super) struct WrittenInit {
     pub(super) engine: String,
     pub(super) path: PathBuf,
-    /// Where the path stands.
+    /// The place of the path in the master file.
     pub(super) place: Place,
 }
 
@@ -137,8 +137,7 @@ impl Task {
     /// If it names none.
     pub fn error_at_init(&self, engine: &str, rule: String, repair: String) -> ConfigErrors {
         let place = self.place_of_init(engine);
-        let value = format!("\"{}\"", place.written().trim_matches('"'));
-        let problem = Problem::Rule { value, rule, repair };
+        let problem = Problem::Rule { value: place.in_quotes(), rule, repair };
         ConfigErrors::of_master(vec![ConfigError::new(place.clone(), problem)])
     }
 

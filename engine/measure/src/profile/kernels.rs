@@ -21,19 +21,11 @@ pub(super) fn timed(engine: &mut Engine) -> Result<Option<KernelStep>, ProfileEr
     let devices = engine.devices();
     devices.iter().for_each(|device| device.on.device.start_kernel_times());
     let step_s = engine.train_batch()?.step_s;
-    let mut kernels = Vec::<KernelTime>::new();
+    let mut of_devices = Vec::new();
     for device in &devices {
         let Some(of_device) = device.on.device.stop_kernel_times()? else { return Ok(None) };
-        for new in of_device {
-            let is_same = |known: &&mut KernelTime| (&known.kernel, &known.size) == (&new.kernel, &new.size);
-            match kernels.iter_mut().find(is_same) {
-                Some(known) => {
-                    known.num_calls += new.num_calls;
-                    known.ns += new.ns;
-                }
-                None => kernels.push(new),
-            }
-        }
+        of_devices.extend(of_device);
     }
+    let kernels = KernelTime::by_size(of_devices);
     Ok(Some(KernelStep { kernels, num_devices: devices.len(), step_s }))
 }

@@ -5,6 +5,8 @@
 //! below the number of samples (Black and Rogaway, "Ciphers with arbitrary finite domains", 2002, section 4). So any
 //! position is computed on its own, on every rank alike, in constant memory, and without a list of all samples.
 
+use pipezero_models::split_mix::mixed;
+
 /// Rounds of the network; four suffice for a random look, two more cost nothing against reading a sequence.
 const NUM_ROUNDS: u64 = 6;
 
@@ -33,7 +35,7 @@ impl Permutation {
     /// `index / num_samples`.
     pub fn sample(&self, index: u64) -> u64 {
         let epoch = index / self.num_samples;
-        let key = mix(mix(self.seed) ^ epoch);
+        let key = mixed(mixed(self.seed) ^ epoch);
         let mut sample = self.encrypt(index % self.num_samples, key);
         // The network permutes a domain less than four times as large; following its cycle from a sample leads back
         // to a sample, so this ends and is a permutation of the samples.
@@ -48,20 +50,11 @@ impl Permutation {
         let mask = (1 << self.half_bits) - 1;
         let (mut left, mut right) = (value >> self.half_bits, value & mask);
         for round in 0..NUM_ROUNDS {
-            let round_key = mix(key.wrapping_add(round));
-            (left, right) = (right, left ^ (mix(round_key ^ right) & mask));
+            let round_key = mixed(key.wrapping_add(round));
+            (left, right) = (right, left ^ (mixed(round_key ^ right) & mask));
         }
         left << self.half_bits | right
     }
-}
-
-/// SplitMix64's output function (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014), of the
-/// state after one step: every input bit changes every output bit with a chance of one half.
-pub(super) fn mix(value: u64) -> u64 {
-    let value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    value ^ (value >> 31)
 }
 
 #[cfg(test)]
@@ -99,7 +92,7 @@ mod tests {
     #[test]
     fn the_mixer_is_splitmix64() {
         let golden = 0x9e37_79b9_7f4a_7c15_u64;
-        let outputs = [0, golden, golden.wrapping_mul(2)].map(mix);
+        let outputs = [0, golden, golden.wrapping_mul(2)].map(mixed);
         assert_eq!(outputs, [0xe220_a839_7b1d_cdaf, 0x6e78_9e6a_a1b9_65f4, 0x06c4_5d18_8009_454f]);
     }
 

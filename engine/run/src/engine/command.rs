@@ -80,11 +80,11 @@ pub(super) enum Answer {
     Values(Vec<f32>),
     /// What of the last step is not finite on this rank.
     Findings(Box<Findings>),
-    /// What was read of weights; or the first value of the rank's part of them with which no run can begin.
+    /// The bytes that the rank has read of weights; or the first unusable value, such as NaN, in its part of them.
     Loaded(Result<ReadWeights, UnusableValue>),
     /// The rank's file of a checkpoint, or why it could not be written.
     Written(Result<FileRecord, CheckpointError>),
-    /// What was read of the rank's part of a checkpoint, the parameters counted; or why not.
+    /// The bytes of parameters that the rank has read of a checkpoint; or the error.
     Read(Result<ReadWeights, CheckpointError>),
 }
 

@@ -1,4 +1,4 @@
-//! What an engine has read of weights: from where, in which types, and what that took.
+//! The weights that an engine has read: their file, their types, and the bytes and seconds that reading took.
 
 use std::path::Path;
 use std::time::Instant;
@@ -11,7 +11,7 @@ use super::error::EngineError;
 use super::kind::EngineKind;
 use crate::executor::ReadWeights;
 
-/// Weights that an engine has read, and what that took. In the process of rank 0 the figures are of all processes, in others of their own ranks.
+/// Weights that an engine has read, and the bytes and seconds that it took. In the process of rank 0 the figures cover all processes; in any other process, its own ranks.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LoadedWeights {
     /// The file, or the folder of transformers or of a checkpoint.

@@ -107,7 +107,7 @@ impl Engine<Training> {
 
 impl Engine<Inference> {
     /// Starts the ranks of a plan without gradients and optimizer state, for [`Engine::eval_batch`] and [`Engine::logits`], with initial weights
-    /// that depend on the seed alone. A plan that was made for training is accepted: gradients and optimizer state are left out.
+    /// that depend only on the seed. A plan that was made for training is accepted: gradients and optimizer state are left out.
     ///
     /// # Errors
     /// As [`Engine::new`].

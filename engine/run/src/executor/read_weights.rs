@@ -1,4 +1,4 @@
-//! What reading weights takes of a rank's process, counted while they are read.
+//! The bytes that a rank reads of weights, and the memory that this takes, counted while it reads.
 
 use std::ops::AddAssign;
 
@@ -6,22 +6,22 @@ use serde::{Deserialize, Serialize};
 
 use crate::shard::{PartStore, Weights};
 
-/// What a rank has read of weights, and what that takes of memory, in bytes.
+/// The bytes that a rank has read of weights, and the memory that they take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ReadWeights {
-    /// What was read of files, in the types that they have.
+    /// Bytes of the files that were read.
     pub(crate) read_bytes: u64,
     /// The rank's parameters between uses, in the type of the run.
     pub(crate) parameter_bytes: u64,
     /// The f32 master copy of what the rank owns.
     pub(crate) master_bytes: u64,
-    /// The most of the host's memory that a piece takes while it is read, as the file has it and in f32. What it takes besides where it is
-    /// rounded is in the ledger of scratch memory.
+    /// The most memory of the host that one piece takes while it is read: its bytes in the file, and its values in f32. Memory for rounding is counted in the
+    /// ledger of scratch memory.
     pub(crate) piece_bytes: u64,
 }
 
 impl ReadWeights {
-    /// Nothing yet, by a rank with these parts.
+    /// Nothing is read yet. The rank has these parts.
     pub(super) fn by_rank_with<'a>(parts: impl Iterator<Item = &'a PartStore>) -> Self {
         let mut read = Self::default();
         for part in parts {
@@ -35,7 +35,7 @@ impl ReadWeights {
         read
     }
 
-    /// The most bytes that it takes.
+    /// The most bytes that are held at one time.
     pub(crate) fn held_bytes(&self) -> u64 {
         self.parameter_bytes + self.master_bytes + self.piece_bytes
     }

@@ -1,6 +1,5 @@
 //! The time of each call of a device while somebody asks for it: an event before and one behind.
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -49,22 +48,16 @@ impl KernelTimes {
         Ok(())
     }
 
-    /// Stops timing, waits for the calls, and adds up those of equal name and size, in the order of their first ones.
+    /// Stops timing, and waits for the calls.
     pub(super) fn stop(&self) -> Result<Vec<KernelTime>, DriverError> {
         self.is_on.store(false, Ordering::Release);
         let calls = std::mem::take(&mut *self.calls());
-        let (mut times, mut places) = (Vec::<KernelTime>::new(), HashMap::new());
-        for Call { kernel, size, start, end } in calls {
+        let times = calls.into_iter().map(|Call { kernel, size, start, end }| {
             end.synchronize()?;
             let ns = (f64::from(start.elapsed_ms(&end)?) * 1e6).round() as u64;
-            let place = *places.entry((kernel.clone(), size.clone())).or_insert(times.len());
-            if place == times.len() {
-                times.push(KernelTime { kernel, size, num_calls: 0, ns: 0 });
-            }
-            times[place].num_calls += 1;
-            times[place].ns += ns;
-        }
-        Ok(times)
+            Ok(KernelTime { kernel, size, num_calls: 1, ns })
+        });
+        Ok(KernelTime::by_size(times.collect::<Result<Vec<_>, DriverError>>()?))
     }
 
     fn calls(&self) -> MutexGuard<'_, Vec<Call>> {

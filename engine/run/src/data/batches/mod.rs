@@ -6,8 +6,10 @@ mod tests;
 
 pub use layout::{BatchLayout, Start};
 
+use pipezero_models::split_mix::mixed;
+
 use super::blend::Blend;
-use super::sampler::{Permutation, mix};
+use super::sampler::Permutation;
 use super::source::{BatchError, BatchSource};
 use super::stream::Stream;
 use super::token_batch::TokenBatch;
@@ -124,7 +126,7 @@ impl BatchSource for TokenBatches {
         // That of its first sequence: the same however many data ranks share the batch.
         let first =
             self.num_sequences_before(step) + self.layout.sequences(data_rank, micro_batch).start as u64;
-        Some(self.lengths[(mix(mix(self.seed) ^ first) % (last as u64 + 1)) as usize])
+        Some(self.lengths[(mixed(mixed(self.seed) ^ first) % (last as u64 + 1)) as usize])
     }
 
     fn epoch(&self, step: u64) -> f64 {

@@ -14,7 +14,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::sampler::mix;
+use pipezero_models::split_mix::mixed;
+
 use super::store::Store;
 use super::stream::Stream;
 
@@ -147,7 +148,7 @@ fn is_drawn(document: u64, share: f64) -> bool {
     let group = if begin(group) > document { group - 1 } else { group };
     let group = if begin(group + 1) <= document { group + 1 } else { group };
     let size = begin(group + 1) - begin(group);
-    document - begin(group) == mix(group) % size
+    document - begin(group) == mixed(group) % size
 }
 
 /// The parts of a store that go to one side as a whole.

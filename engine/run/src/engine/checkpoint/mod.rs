@@ -82,7 +82,7 @@ impl<K: EngineKind> Engine<K> {
         self.note_loaded(from.folder(), &[ElementType::F32], &read, begun)
     }
 
-    /// What each local rank has read.
+    /// Asks all ranks to read. Returns the bytes that each local rank has read.
     fn read(&mut self, command: &Command) -> Result<Vec<ReadWeights>, EngineError> {
         let answers = self.ranks.ask(command)?;
         let (mut all, mut unusable, mut failed) = (Vec::new(), None, None);

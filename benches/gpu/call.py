@@ -28,7 +28,7 @@ def commit_here():
         return None
 
 
-class Session:
+class Call:
     """One call: its machine, its time, its ledger."""
 
     def __init__(self, arguments, work):
